@@ -1,0 +1,21 @@
+//! The program `quoit`: shows what io_uring gives a server, and serves and loads it.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// A network transport on io_uring, with an epoll engine that behaves the same.
+#[derive(Parser)]
+#[command(name = "quoit", version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    match arguments.command {}
+}

@@ -1,0 +1,1 @@
+//! Completion-based network transport for Linux.

@@ -1,0 +1,3 @@
+//! The epoll floor.
+
+fn main() {}

@@ -1,0 +1,3 @@
+//! The uring floor.
+
+fn main() {}
