@@ -1,0 +1,3 @@
+//! The epoll engine.
+
+pub mod sys;

@@ -1,0 +1,79 @@
+//! The calls of epoll and of non-blocking sockets, as a trait.
+
+use std::os::fd::{OwnedFd, RawFd};
+use std::time::Duration;
+
+use crate::address::SocketAddress;
+use crate::errno::Errno;
+use crate::sys::SocketSys;
+
+/// One readiness event: the events and the value registered with the descriptor.
+pub type ReadyEvent = libc::epoll_event;
+
+/// One epoll instance and the data calls beside it. Dropping it closes the instance. None of the calls waits,
+/// but for [`EpollSys::wait`].
+pub trait EpollSys: SocketSys + Sized {
+    /// Makes an instance (`epoll_create1(2)`).
+    ///
+    /// # Errors
+    /// Those of `epoll_create1(2)`.
+    fn create() -> Result<Self, Errno>;
+
+    /// Registers a descriptor for `events` (`EPOLL_CTL_ADD`); `value` comes back with each event.
+    ///
+    /// # Errors
+    /// Those of `epoll_ctl(2)`.
+    fn add(&mut self, descriptor: RawFd, events: u32, value: u64) -> Result<(), Errno>;
+
+    /// Unregisters a descriptor that stays open (`EPOLL_CTL_DEL`). Closing the last duplicate does so by itself.
+    ///
+    /// # Errors
+    /// Those of `epoll_ctl(2)`.
+    fn remove(&mut self, descriptor: RawFd) -> Result<(), Errno>;
+
+    /// Waits for events (`epoll_pwait2(2)`, or `epoll_wait(2)` rounding up to milliseconds where the kernel has
+    /// no other). Fills `events` from its start and answers how many; 0 when `timeout` has passed.
+    ///
+    /// # Errors
+    /// `EINTR` and the others of `epoll_wait(2)`.
+    fn wait(&mut self, events: &mut [ReadyEvent], timeout: Option<Duration>) -> Result<usize, Errno>;
+
+    /// `accept4(2)` with `SOCK_CLOEXEC | SOCK_NONBLOCK` on a non-blocking listening socket.
+    ///
+    /// # Errors
+    /// Those of `accept4(2)`.
+    fn accept(&mut self, listener: RawFd) -> Result<OwnedFd, Errno>;
+
+    /// `connect(2)` on a non-blocking socket.
+    ///
+    /// # Errors
+    /// `EINPROGRESS` and the others of `connect(2)`.
+    fn connect(&mut self, socket: RawFd, address: &SocketAddress) -> Result<(), Errno>;
+
+    /// The pending error of a socket (`SO_ERROR`), which this clears.
+    fn pending_error(&mut self, socket: RawFd) -> Option<Errno>;
+
+    /// `recv(2)` with `MSG_DONTWAIT` into `length` bytes at `address`, which must be valid for writing. Answers
+    /// 0 at the end of the stream.
+    ///
+    /// # Errors
+    /// Those of `recv(2)`.
+    fn receive(&mut self, socket: RawFd, address: *mut u8, length: usize) -> Result<usize, Errno>;
+
+    /// `send(2)` with `MSG_DONTWAIT | MSG_NOSIGNAL` of `length` bytes at `address`, which must be valid.
+    ///
+    /// # Errors
+    /// Those of `send(2)`.
+    fn send(&mut self, socket: RawFd, address: *const u8, length: usize) -> Result<usize, Errno>;
+
+    /// `sendmsg(2)` with `MSG_DONTWAIT | MSG_NOSIGNAL`; the header and all that it points to must be valid.
+    ///
+    /// # Errors
+    /// Those of `sendmsg(2)`.
+    fn send_message(&mut self, socket: RawFd, header: *const libc::msghdr) -> Result<usize, Errno>;
+
+    /// Closes a descriptor (`close(2)`).
+    fn close(&mut self, descriptor: OwnedFd) {
+        drop(descriptor);
+    }
+}

@@ -1,0 +1,351 @@
+//! The engine interface: how the loop's logic reaches the kernel.
+//!
+//! An engine is a back-end for proactor operations. The loop above it holds every state that a user can
+//! observe (connections, ordering, backpressure, teardown); the engine translates operations into what its
+//! kernel interface wants, and answers with completions. Whatever differs between io_uring and epoll ends
+//! here.
+//!
+//! # What an operation may expect
+//!
+//! - An operation belongs to a [`Handle`]. For each handle at most one operation of each [`Kind`] is
+//!   outstanding; the loop never submits a second one before the terminal completion of the first.
+//! - `Accept`, `Connect`, `Receive` and `Send` / `SendFile` each get any number of completions that say
+//!   `more`, then exactly one terminal one.
+//! - `Cancel` and `Close` are silent. A cancelled operation still ends with its own terminal completion: with
+//!   what it had achieved, or with [`Received::Stopped`] / `ECANCELED`.
+//! - Memory that an operation names stays valid and in place until its terminal completion, and for a
+//!   zero-copy send until its [`Completion::Released`].
+//! - `Close` is submitted only when nothing else is outstanding for the handle, notifications included.
+//! - Completions of one handle come in the order in which things happened on that socket. Between handles there
+//!   is no order.
+//!
+//! # One turn of the loop
+//!
+//! `submit`* , `wait` once (which hands everything to the kernel, and sleeps only if asked to), `reap`*.
+
+use std::fmt;
+use std::os::fd::{OwnedFd, RawFd};
+use std::time::Duration;
+
+use crate::address::SocketAddress;
+use crate::errno::Errno;
+use crate::id::Slot;
+use crate::pool::{Pool, PoolSlot};
+use crate::sys::Time;
+
+pub mod epoll;
+pub mod uring;
+
+/// Which back-end moves the bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum EngineKind {
+    /// Completions from an `io_uring(7)`.
+    Uring,
+    /// Readiness from `epoll(7)`, edge-triggered.
+    Epoll,
+}
+
+impl EngineKind {
+    /// The name used in messages, flags and metrics: `uring` or `epoll`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Uring => "uring",
+            Self::Epoll => "epoll",
+        }
+    }
+}
+
+impl fmt::Display for EngineKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What an operation belongs to.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Handle {
+    /// A connection, by its slot in the loop's table.
+    Connection(Slot),
+    /// A listener, by its slot in the loop's table.
+    Listener(Slot),
+}
+
+/// The kinds of operation that can be cancelled.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Kind {
+    /// Accepting on a listener.
+    Accept,
+    /// Connecting.
+    Connect,
+    /// Receiving.
+    Receive,
+    /// Sending, from memory or from a file.
+    Send,
+}
+
+/// One request to an engine.
+#[derive(Debug)]
+pub enum Operation {
+    /// Accept connections on a listening socket.
+    Accept {
+        /// The listener.
+        listener: Slot,
+        /// Its socket.
+        descriptor: RawFd,
+        /// How many connections may be accepted at most before the terminal completion; at least 1. An engine
+        /// that cannot stop exactly there (multishot) must not be given fewer than
+        /// [`Engine::accept_margin`], below which it accepts one by one.
+        limit: u32,
+    },
+    /// Connect a stream socket.
+    Connect {
+        /// The connection.
+        connection: Slot,
+        /// Its socket.
+        descriptor: RawFd,
+        /// Where to; boxed so that it stays in place while the kernel reads it.
+        address: Box<SocketAddress>,
+    },
+    /// Receive into pool slots.
+    Receive {
+        /// The connection.
+        connection: Slot,
+        /// Its socket.
+        descriptor: RawFd,
+        /// Bytes after which the operation ends by itself; at least 1. An engine or kernel without exact
+        /// budgets may go past it; the loop keeps what comes and counts it.
+        budget: u32,
+    },
+    /// Send from memory, with `MSG_NOSIGNAL`; as much as the socket takes, all of it if the engine can.
+    Send {
+        /// The connection.
+        connection: Slot,
+        /// Its socket.
+        descriptor: RawFd,
+        /// What to send.
+        message: Message,
+        /// Without a copy, if this engine and kernel can (`IORING_OP_SEND_ZC`); otherwise ignored.
+        zero_copy: bool,
+    },
+    /// Send a file's range, as much of it as the socket takes, without passing user memory (`sendfile(2)`).
+    SendFile {
+        /// The connection.
+        connection: Slot,
+        /// Its socket.
+        descriptor: RawFd,
+        /// The file.
+        file: RawFd,
+        /// Where the range begins, in bytes.
+        offset: u64,
+        /// Bytes wanted at most; at least 1.
+        length: u64,
+    },
+    /// Ask that an outstanding operation end. Without one outstanding this does nothing.
+    Cancel {
+        /// Whose operation.
+        handle: Handle,
+        /// Which.
+        kind: Kind,
+    },
+    /// Close the descriptor and forget the handle.
+    Close {
+        /// The handle that ends.
+        handle: Handle,
+        /// Its socket.
+        descriptor: OwnedFd,
+    },
+}
+
+/// The memory of one send.
+#[derive(Debug)]
+pub enum Message {
+    /// One piece.
+    Single {
+        /// Where it begins.
+        address: *const u8,
+        /// Its length in bytes; at least 1.
+        length: u32,
+    },
+    /// Several pieces, at most `IOV_MAX` (1,024) of them.
+    Gathered(Box<Gather>),
+}
+
+/// The pieces of one gathered send, with room for the kernel's header beside them. Boxed, so that both stay in
+/// place while the kernel reads them; handed back with the terminal completion to be used again.
+pub struct Gather {
+    /// The pieces.
+    pub pieces: Vec<libc::iovec>,
+    /// `sendmsg(2)`'s header; the engine fills it.
+    pub header: libc::msghdr,
+}
+
+impl Gather {
+    /// An empty one.
+    #[must_use]
+    pub fn new() -> Box<Self> {
+        // SAFETY: msghdr is plain data of integers and pointers, for which all zeroes is a valid value.
+        let header = unsafe { std::mem::zeroed() };
+        Box::new(Self {
+            pieces: Vec::new(),
+            header,
+        })
+    }
+
+    /// Points the header at the pieces and returns its address, valid until the pieces change or move.
+    pub fn seal(&mut self) -> *mut libc::msghdr {
+        self.header.msg_iov = self.pieces.as_mut_ptr();
+        self.header.msg_iovlen = self.pieces.len();
+        &raw mut self.header
+    }
+}
+
+impl fmt::Debug for Gather {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Gather({} pieces)", self.pieces.len())
+    }
+}
+
+/// What became of an operation.
+#[derive(Debug)]
+pub enum Completion {
+    /// A connection was accepted, or accepting failed.
+    Accepted {
+        /// The listener.
+        listener: Slot,
+        /// The connection's socket, CLOEXEC; or why none.
+        result: Result<OwnedFd, Errno>,
+        /// Whether the operation goes on.
+        more: bool,
+    },
+    /// A connection attempt ended. Always terminal.
+    Connected {
+        /// The connection.
+        connection: Slot,
+        /// Whether it is connected.
+        result: Result<(), Errno>,
+    },
+    /// Something was received, or receiving ended.
+    Received {
+        /// The connection.
+        connection: Slot,
+        /// What.
+        received: Received,
+        /// Whether the operation goes on; only with [`Received::Data`].
+        more: bool,
+    },
+    /// A send ended. Always terminal.
+    Sent {
+        /// The connection.
+        connection: Slot,
+        /// Bytes taken by the socket. 0 only for a file that is shorter than the range asked for.
+        result: Result<usize, Errno>,
+        /// The gather of the operation, to be used again.
+        gather: Option<Box<Gather>>,
+        /// Whether the memory stays in use until a [`Completion::Released`] for the same connection. Those
+        /// come in any order among themselves, as many as were announced.
+        held: bool,
+    },
+    /// The kernel is done with the memory of a zero-copy send.
+    Released {
+        /// The connection.
+        connection: Slot,
+        /// The number of this zero-copy send among those of its connection that said `held`, from 0, wrapping.
+        sequence: u32,
+        /// Whether the kernel copied after all (`IORING_NOTIF_USAGE_ZC_COPIED`).
+        copied: bool,
+    },
+    /// The loop's eventfd was written.
+    Woken,
+}
+
+/// The outcome of receiving.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Received {
+    /// Bytes in a slot of the pool, which now belongs to the loop.
+    Data {
+        /// The slot.
+        slot: PoolSlot,
+        /// Bytes in it; at least 1.
+        length: u32,
+    },
+    /// The peer's end of stream.
+    End,
+    /// No slot was free. The bytes stay in the socket.
+    NoBuffers,
+    /// Ended without news: cancelled, the budget was used up exactly, or the kernel gave up the multishot.
+    Stopped,
+    /// It failed.
+    Error(Errno),
+}
+
+/// Counts that engines keep; the meanings are those of [`crate::counters::Counters`].
+#[derive(Clone, Copy, Default, Debug)]
+#[expect(missing_docs, reason = "each is documented where it is published")]
+pub struct EngineCounters {
+    pub enters: u64,
+    pub submissions: u64,
+    pub completions: u64,
+    pub submission_queue_full: u64,
+    pub completion_queue_overflows: u64,
+    pub receive_no_buffers: u64,
+    pub receive_arms: u64,
+    pub accept_arms: u64,
+    pub sends: u64,
+    pub send_pieces: u64,
+    pub send_bytes: u64,
+    pub short_sends: u64,
+    pub zero_copy_sends: u64,
+    pub zero_copy_copied: u64,
+    pub system_calls: u64,
+    pub in_flight: u64,
+}
+
+/// A back-end. See the module's page for the contract.
+///
+/// An engine is made on any thread, and belongs to the thread that calls [`Engine::bind`] from then on.
+pub trait Engine {
+    /// Which one.
+    fn kind(&self) -> EngineKind;
+
+    /// Makes the calling thread the owner and starts watching `wake`, the loop's eventfd.
+    ///
+    /// # Errors
+    /// The kernel's, if the ring cannot be enabled or the eventfd not be watched.
+    fn bind(&mut self, wake: RawFd, pool: &mut Pool) -> Result<(), Errno>;
+
+    /// Takes one operation. Never refuses: a full submission queue is flushed first.
+    fn submit(&mut self, operation: Operation, pool: &mut Pool);
+
+    /// Whether [`Engine::wait`] may sleep: false while completions are at hand without asking the kernel.
+    fn may_sleep(&self) -> bool;
+
+    /// Hands what was submitted to the kernel, then waits until something completes or `timeout` has passed.
+    /// Zero does not wait; `None` waits for ever. Signals end a wait early without an error.
+    ///
+    /// # Errors
+    /// Only those that no retry can mend; the loop is then of no further use.
+    fn wait(&mut self, timeout: Option<Duration>, pool: &mut Pool) -> Result<(), Errno>;
+
+    /// Moves completions, at most about `limit` of them, to the end of `completions`. Answers whether more are
+    /// at hand.
+    fn reap(&mut self, pool: &mut Pool, limit: usize, completions: &mut Vec<Completion>) -> bool;
+
+    /// Slots that a receive armed now could fill: free ones, and those that the kernel holds for the taking.
+    fn receivable(&self, pool: &Pool) -> usize;
+
+    /// The connections that may arrive after accepting was told to stop, at most. `Accept` with a limit below
+    /// this is exact.
+    fn accept_margin(&self) -> u32;
+
+    /// Whether sockets must be in non-blocking mode for this engine. io_uring wants them blocking: with
+    /// `O_NONBLOCK` it answers `EAGAIN` instead of waiting.
+    fn wants_nonblocking(&self) -> bool;
+
+    /// Ends everything outstanding and waits until the kernel is done with the memory of all operations, at
+    /// most for `patience`. Answers whether it is: if not, that memory must never be freed.
+    fn quiesce(&mut self, pool: &mut Pool, patience: Duration, now: &dyn Fn() -> Time) -> bool;
+
+    /// The counts so far.
+    fn counters(&self) -> EngineCounters;
+}

@@ -1,0 +1,3 @@
+//! The io_uring engine.
+
+pub mod sys;

@@ -1,0 +1,131 @@
+//! The calls of io_uring, as a trait.
+//!
+//! One value is one ring: its queues, its buffer ring and its registrations. The real one maps the kernel's
+//! memory; a simulated one keeps vectors. Memory shared with the kernel is reached only through here.
+
+use std::time::Duration;
+
+use linux_raw_sys::io_uring::{io_uring_cqe, io_uring_sqe};
+
+use crate::errno::Errno;
+
+/// One submission queue entry, exactly as the kernel reads it.
+pub type SubmissionEntry = io_uring_sqe;
+/// One completion queue entry of 16 bytes, exactly as the kernel writes it.
+pub type CompletionEntry = io_uring_cqe;
+
+/// How to make a ring (`io_uring_setup(2)`).
+#[derive(Clone, Copy, Debug)]
+pub struct RingParameters {
+    /// Submission queue entries; a power of two.
+    pub submission_entries: u32,
+    /// Completion queue entries; a power of two, more than `submission_entries`.
+    pub completion_entries: u32,
+    /// `IORING_SETUP_*`; `CQSIZE` and `CLAMP` are implied.
+    pub flags: u32,
+    /// With `IORING_SETUP_SQPOLL`: milliseconds after which the kernel's idle thread sleeps.
+    pub poll_idle_ms: u32,
+}
+
+/// What the kernel answered.
+#[derive(Clone, Copy, Debug)]
+pub struct RingProperties {
+    /// `IORING_FEAT_*`.
+    pub features: u32,
+    /// Submission queue entries that were made.
+    pub submission_entries: u32,
+    /// Completion queue entries that were made.
+    pub completion_entries: u32,
+}
+
+/// A buffer handed to the kernel's buffer ring.
+#[derive(Clone, Copy, Debug)]
+pub struct ProvidedBuffer {
+    /// Where it begins.
+    pub address: *mut u8,
+    /// Its length in bytes.
+    pub length: u32,
+    /// The id that completions name it by.
+    pub id: u16,
+}
+
+/// The only buffer group that the engine registers for stream sockets.
+pub const STREAM_GROUP: u16 = 0;
+
+/// One ring. Dropping it closes the ring and unmaps its memory.
+pub trait UringSys: Sized {
+    /// Makes a ring (`io_uring_setup(2)`) and maps its queues.
+    ///
+    /// # Errors
+    /// `EINVAL` for flags that the kernel does not know; `EPERM`, `ENOSYS`, `ENOMEM`, `EMFILE` as in
+    /// `io_uring_setup(2)`.
+    fn setup(parameters: &RingParameters) -> Result<(Self, RingProperties), Errno>;
+
+    /// Enables a ring that was made disabled; with `SINGLE_ISSUER` the calling thread owns it from now on.
+    ///
+    /// # Errors
+    /// Those of `IORING_REGISTER_ENABLE_RINGS`.
+    fn enable(&mut self) -> Result<(), Errno>;
+
+    /// Registers the ring's own descriptor, so that later enters need no table lookup. Owner thread only.
+    ///
+    /// # Errors
+    /// Those of `IORING_REGISTER_RING_FDS`.
+    fn register_ring_descriptor(&mut self) -> Result<(), Errno>;
+
+    /// The operations (`IORING_OP_*`) that the kernel supports, as a bit set by opcode.
+    ///
+    /// # Errors
+    /// Those of `IORING_REGISTER_PROBE`.
+    fn supported_operations(&self) -> Result<u128, Errno>;
+
+    /// Registers a ring for provided buffers with room for `entries` (a power of two, at most 32,768).
+    ///
+    /// # Errors
+    /// Those of `IORING_REGISTER_PBUF_RING`.
+    fn register_buffer_ring(&mut self, group: u16, entries: u16) -> Result<(), Errno>;
+
+    /// Puts a buffer into the buffer ring; the kernel sees it after [`UringSys::publish_buffers`]. The caller
+    /// keeps count and never puts more than the ring has room for.
+    fn provide_buffer(&mut self, group: u16, buffer: ProvidedBuffer);
+
+    /// Shows the kernel all buffers put so far.
+    fn publish_buffers(&mut self, group: u16);
+
+    /// Registers one memory range as fixed buffer 0.
+    ///
+    /// # Errors
+    /// Those of `IORING_REGISTER_BUFFERS`; `ENOMEM` past `RLIMIT_MEMLOCK`.
+    fn register_memory(&mut self, address: *mut u8, length: usize) -> Result<(), Errno>;
+
+    /// Takes an entry into the submission queue, or answers false if it is full.
+    fn try_push(&mut self, entry: &SubmissionEntry) -> bool;
+
+    /// Entries taken and not yet consumed by the kernel.
+    fn unsubmitted(&self) -> u32;
+
+    /// Shows the kernel the entries taken, submits them, runs the kernel's deferred work and, with `wait_for`
+    /// above 0, waits until that many completions are there or `timeout` has passed (`io_uring_enter(2)` with
+    /// `GETEVENTS` and `EXT_ARG`; `flags` are added, such as `IORING_ENTER_NO_IOWAIT`). Answers how many
+    /// entries were consumed. Makes no system call if the kernel's polling thread needs none.
+    ///
+    /// # Errors
+    /// `EINTR`, `ETIME` when the time is over, `EBUSY`, `EAGAIN`, `EEXIST` from another thread than the owner,
+    /// and the others of `io_uring_enter(2)`.
+    fn enter(&mut self, wait_for: u32, timeout: Option<Duration>, flags: u32) -> Result<u32, Errno>;
+
+    /// Whether a completion is there to be popped.
+    fn has_completion(&self) -> bool;
+
+    /// Takes the oldest completion.
+    fn pop(&mut self) -> Option<CompletionEntry>;
+
+    /// Whether the kernel holds completions that found no room (`IORING_SQ_CQ_OVERFLOW`).
+    fn has_overflowed(&self) -> bool;
+
+    /// Whether deferred work waits for an enter (`IORING_SQ_TASKRUN`).
+    fn has_deferred_work(&self) -> bool;
+
+    /// Calls to `io_uring_enter(2)` so far.
+    fn enters(&self) -> u64;
+}

@@ -1,0 +1,438 @@
+//! Receive memory: a fixed number of equal slots, leased to whoever handles the bytes.
+//!
+//! A slot goes round: free -> with the engine (or the kernel) -> leased -> free. The loop's thread moves it,
+//! but for the return of a lease, which any thread may make at any time, also after the loop is gone: leases
+//! keep the memory alive. Returned slots are pushed onto a lock-free stack that the loop empties once a turn.
+//! Free slots are taken last in, first out, so that memory in use stays in the processor's caches and memory
+//! never needed is never touched.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::fmt;
+use std::ops::Deref;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use crate::wake::Wake;
+
+/// The slots that a pool can have: ids of provided buffers have 16 bits and a buffer ring 2^15 entries.
+pub const MAX_POOL_SLOTS: u32 = 1 << 15;
+
+const END: u32 = u32::MAX;
+
+/// A slot of the pool, as engines and the loop pass it on.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct PoolSlot(u16);
+
+impl PoolSlot {
+    /// The slot numbered `index`; [`Pool`] refuses numbers that it does not have.
+    #[must_use]
+    pub const fn new(index: u16) -> Self {
+        Self(index)
+    }
+
+    /// The number: the buffer id towards the kernel.
+    #[must_use]
+    pub const fn get(self) -> u16 {
+        self.0
+    }
+
+    /// The number, for indexing.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Where a slot is, as its loop sees it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Place {
+    Free,
+    Taken,
+    Leased,
+}
+
+/// The memory and the returns, which live as long as the last lease.
+struct Shared {
+    memory: NonNull<u8>,
+    layout: Layout,
+    slot_size: u32,
+    /// The stack of returned slots: the top, and for each slot the one below it.
+    top: AtomicU32,
+    below: Box<[AtomicU32]>,
+    /// Whether the loop waits for a slot and must be woken when one is returned.
+    wanted: AtomicBool,
+    returned: AtomicU64,
+    wake: Arc<Wake>,
+}
+
+// SAFETY: the memory is only ever reached through a slot, and a slot has one holder at a time: the loop, the
+// kernel or one lease. Everything else in here is atomic.
+unsafe impl Send for Shared {}
+// SAFETY: as above.
+unsafe impl Sync for Shared {}
+
+impl Shared {
+    fn address(&self, slot: u32) -> NonNull<u8> {
+        debug_assert!((slot as usize) < self.below.len());
+        // SAFETY: the slot is within the allocation, which has `below.len()` slots of `slot_size` bytes.
+        unsafe { self.memory.add(slot as usize * self.slot_size as usize) }
+    }
+
+    fn put_back(&self, slot: u32) {
+        let mut top = self.top.load(Ordering::Relaxed);
+        loop {
+            self.below[slot as usize].store(top, Ordering::Relaxed);
+            // SeqCst pairs with `Pool::want`: either the loop sees this slot, or this sees `wanted`.
+            match self
+                .top
+                .compare_exchange_weak(top, slot, Ordering::SeqCst, Ordering::Relaxed)
+            {
+                Ok(_) => break,
+                Err(now) => top = now,
+            }
+        }
+        if self.wanted.load(Ordering::SeqCst) {
+            self.wake.wake();
+        }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // SAFETY: allocated with this layout in `Pool::new`, and the last holder is gone.
+        unsafe { dealloc(self.memory.as_ptr(), self.layout) };
+    }
+}
+
+/// The pool, as the loop that owns it sees it.
+pub struct Pool {
+    shared: Arc<Shared>,
+    free: Vec<PoolSlot>,
+    places: Box<[Place]>,
+    leased: u32,
+    low_water: u32,
+}
+
+impl Pool {
+    /// A pool of `slots` slots of `slot_size` bytes each. The memory is reserved, not touched.
+    ///
+    /// # Panics
+    /// If there are no slots, more than [`MAX_POOL_SLOTS`], or slots of no size.
+    pub(crate) fn new(slots: u32, slot_size: u32, wake: Arc<Wake>) -> Self {
+        assert!(slots > 0 && slots <= MAX_POOL_SLOTS && slot_size > 0);
+        let layout = Layout::from_size_align(slots as usize * slot_size as usize, 4096)
+            .expect("the configuration bounds the pool's size");
+        // SAFETY: the layout's size is not zero.
+        let memory = unsafe { alloc_zeroed(layout) };
+        let Some(memory) = NonNull::new(memory) else {
+            handle_alloc_error(layout)
+        };
+        let count = slots as usize;
+        Self {
+            shared: Arc::new(Shared {
+                memory,
+                layout,
+                slot_size,
+                top: AtomicU32::new(END),
+                below: (0..count).map(|_| AtomicU32::new(END)).collect(),
+                wanted: AtomicBool::new(false),
+                returned: AtomicU64::new(0),
+                wake,
+            }),
+            free: (0..slots).rev().map(|index| PoolSlot(index as u16)).collect(),
+            places: vec![Place::Free; count].into_boxed_slice(),
+            leased: 0,
+            low_water: slots,
+        }
+    }
+
+    /// Slots in all.
+    #[must_use]
+    pub fn slots(&self) -> u32 {
+        self.places.len() as u32
+    }
+
+    /// Bytes of one slot.
+    #[must_use]
+    pub fn slot_size(&self) -> u32 {
+        self.shared.slot_size
+    }
+
+    /// Slots that are free and not with the engine.
+    #[must_use]
+    pub fn free(&self) -> usize {
+        self.free.len()
+    }
+
+    /// Slots that handlers hold.
+    #[must_use]
+    pub fn leased(&self) -> u32 {
+        self.leased
+    }
+
+    /// The fewest slots not leased at any moment so far.
+    #[must_use]
+    pub fn low_water(&self) -> u32 {
+        self.low_water
+    }
+
+    /// The whole memory, for registering it with a ring: its address and length in bytes.
+    #[must_use]
+    pub fn memory(&self) -> (*mut u8, usize) {
+        (self.shared.memory.as_ptr(), self.shared.layout.size())
+    }
+
+    /// Takes a free slot for the engine, which may let the kernel write to it.
+    pub fn take(&mut self) -> Option<PoolSlot> {
+        let slot = self.free.pop()?;
+        assert_eq!(
+            self.places[slot.index()],
+            Place::Free,
+            "a free slot is in nobody's hands"
+        );
+        self.places[slot.index()] = Place::Taken;
+        Some(slot)
+    }
+
+    /// Gives back a slot that [`Pool::take`] gave and that holds nothing of worth.
+    pub fn give_back(&mut self, slot: PoolSlot) {
+        assert_eq!(
+            self.places[slot.index()],
+            Place::Taken,
+            "only a taken slot can be given back"
+        );
+        self.places[slot.index()] = Place::Free;
+        self.free.push(slot);
+    }
+
+    /// Where a slot that was taken begins.
+    #[must_use]
+    pub fn address(&self, slot: PoolSlot) -> *mut u8 {
+        assert_eq!(
+            self.places[slot.index()],
+            Place::Taken,
+            "only a taken slot is written to"
+        );
+        self.shared.address(u32::from(slot.get())).as_ptr()
+    }
+
+    /// Leases out the first `length` bytes of a slot that was taken and filled.
+    pub(crate) fn lease(&mut self, slot: PoolSlot, length: u32) -> Lease {
+        assert_eq!(
+            self.places[slot.index()],
+            Place::Taken,
+            "only a taken slot is leased"
+        );
+        assert!(length <= self.shared.slot_size);
+        self.places[slot.index()] = Place::Leased;
+        self.leased += 1;
+        self.low_water = self.low_water.min(self.slots() - self.leased);
+        Lease {
+            shared: Arc::clone(&self.shared),
+            slot: u32::from(slot.get()),
+            start: 0,
+            end: length,
+        }
+    }
+
+    /// Collects the leases that were returned, calling `returned` with each slot, which is free again.
+    pub(crate) fn collect(&mut self, mut returned: impl FnMut(PoolSlot)) {
+        if self.shared.top.load(Ordering::SeqCst) == END {
+            return;
+        }
+        let mut next = self.shared.top.swap(END, Ordering::SeqCst);
+        let mut count = 0u64;
+        while next != END {
+            let slot = PoolSlot(next as u16);
+            next = self.shared.below[slot.index()].load(Ordering::Relaxed);
+            assert_eq!(
+                self.places[slot.index()],
+                Place::Leased,
+                "a lease is returned once"
+            );
+            self.places[slot.index()] = Place::Free;
+            self.leased -= 1;
+            self.free.push(slot);
+            count += 1;
+            returned(slot);
+        }
+        self.shared.returned.fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// Says whether a returned lease shall wake the loop. After saying yes, collect before sleeping.
+    pub(crate) fn want(&self, wanted: bool) {
+        if self.shared.wanted.load(Ordering::Relaxed) != wanted {
+            self.shared.wanted.store(wanted, Ordering::SeqCst);
+        }
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "Pool({} of {} slots free, {} leased)",
+            self.free.len(),
+            self.places.len(),
+            self.leased
+        )
+    }
+}
+
+/// Received bytes, in the pool's own memory.
+///
+/// Dereferences to the bytes. The slot goes back to its pool when the lease is dropped, on any thread, also
+/// after the loop is gone. A connection may hold as many leases as
+/// [`Config::leases_per_connection`](crate::Config::leases_per_connection); past that its receiving pauses until
+/// some are returned, so a handler that must wait for more bytes than that copies what it holds.
+pub struct Lease {
+    shared: Arc<Shared>,
+    slot: u32,
+    start: u32,
+    end: u32,
+}
+
+impl Lease {
+    /// Leaves out the first `count` bytes, so that what remains can be handled or sent on.
+    ///
+    /// # Panics
+    /// If there are fewer.
+    pub fn advance(&mut self, count: usize) {
+        assert!(
+            count <= self.len(),
+            "cannot advance {count} bytes past {}",
+            self.len()
+        );
+        self.start += count as u32;
+    }
+
+    /// Keeps the first `count` bytes only; does nothing if there are no more.
+    pub fn truncate(&mut self, count: usize) {
+        if count < self.len() {
+            self.end = self.start + count as u32;
+        }
+    }
+
+    /// Whether the bytes lie in `memory` of the given length: then a registered buffer can be used for them.
+    pub(crate) fn pool_memory(&self) -> (*const u8, usize) {
+        (self.shared.memory.as_ptr(), self.shared.layout.size())
+    }
+}
+
+impl Deref for Lease {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        let address = self.shared.address(self.slot);
+        // SAFETY: start..end is within the slot, whose bytes are initialised (zeroed at first, then received)
+        // and written by nobody while the lease exists.
+        unsafe {
+            std::slice::from_raw_parts(
+                address.add(self.start as usize).as_ptr(),
+                (self.end - self.start) as usize,
+            )
+        }
+    }
+}
+
+impl AsRef<[u8]> for Lease {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.shared.put_back(self.slot);
+    }
+}
+
+impl fmt::Debug for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Lease({} bytes)", self.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pool(slots: u32) -> Pool {
+        Pool::new(slots, 64, Arc::new(Wake::new().unwrap()))
+    }
+
+    fn fill(pool: &mut Pool, byte: u8, length: u32) -> Lease {
+        let slot = pool.take().unwrap();
+        // SAFETY: the slot was taken and has 64 bytes.
+        unsafe { pool.address(slot).write_bytes(byte, length as usize) };
+        pool.lease(slot, length)
+    }
+
+    #[test]
+    fn slots_go_round() {
+        let mut pool = pool(2);
+        let first = fill(&mut pool, 1, 10);
+        let second = fill(&mut pool, 2, 64);
+        assert!(pool.take().is_none());
+        assert_eq!(&*first, &[1; 10]);
+        assert_eq!(&*second, &[2; 64]);
+        assert_eq!((pool.leased(), pool.low_water()), (2, 0));
+        drop(first);
+        let mut seen = 0;
+        pool.collect(|_| seen += 1);
+        assert_eq!((seen, pool.free(), pool.leased()), (1, 1, 1));
+        drop(second);
+        pool.collect(|_| ());
+        assert_eq!((pool.free(), pool.leased(), pool.low_water()), (2, 0, 0));
+    }
+
+    #[test]
+    fn a_lease_outlives_its_pool() {
+        let mut pool = pool(1);
+        let mut lease = fill(&mut pool, 7, 20);
+        drop(pool);
+        lease.advance(5);
+        lease.truncate(10);
+        std::thread::spawn(move || assert_eq!(&*lease, &[7; 10]))
+            .join()
+            .unwrap();
+    }
+
+    #[test]
+    fn leases_returned_by_many_threads_all_come_back() {
+        let mut pool = pool(512);
+        for _ in 0..20 {
+            let leases: Vec<_> = (0..512).map(|_| fill(&mut pool, 9, 1)).collect();
+            std::thread::scope(|scope| {
+                let mut leases = leases.into_iter();
+                for _ in 0..4 {
+                    let mine: Vec<_> = leases.by_ref().take(128).collect();
+                    scope.spawn(move || drop(mine));
+                }
+            });
+            pool.collect(|_| ());
+            assert_eq!((pool.free(), pool.leased()), (512, 0));
+        }
+    }
+
+    #[test]
+    fn a_wanted_return_wakes() {
+        let wake = Arc::new(Wake::new().unwrap());
+        let mut pool = Pool::new(1, 64, Arc::clone(&wake));
+        let lease = fill(&mut pool, 1, 1);
+        pool.want(true);
+        assert!(wake.prepare_sleep());
+        drop(lease);
+        assert_eq!(wake.writes(), 1);
+    }
+
+    #[test]
+    #[should_panic(expected = "only a taken slot can be given back")]
+    fn a_slot_is_given_back_once() {
+        let mut pool = pool(1);
+        let slot = pool.take().unwrap();
+        pool.give_back(slot);
+        pool.give_back(slot);
+    }
+}

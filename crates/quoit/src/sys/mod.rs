@@ -1,0 +1,177 @@
+//! Every call that reaches the kernel, as traits: the real kernel implements them thinly, and a simulated one
+//! can take its place under the same engines and the same loop.
+//!
+//! Here are the calls that both engines share: sockets, their options and addresses, and the clock. What only
+//! one engine needs is in [`crate::engine::uring::sys`] and [`crate::engine::epoll::sys`].
+
+use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
+use std::time::Duration;
+
+use crate::address::SocketAddress;
+use crate::errno::Errno;
+
+mod linux;
+
+pub use linux::Linux;
+
+/// A moment on the monotonic clock, in nanoseconds since a fixed but unknown one (`CLOCK_MONOTONIC`).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Time(u64);
+
+impl Time {
+    /// `nanoseconds` after the clock's origin.
+    #[must_use]
+    pub const fn from_nanos(nanoseconds: u64) -> Self {
+        Self(nanoseconds)
+    }
+
+    /// Nanoseconds since the clock's origin.
+    #[must_use]
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// The time from `earlier` to this; zero if `earlier` is later.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl std::ops::Add<Duration> for Time {
+    type Output = Self;
+
+    /// Saturates: the clock's end is 584 years away.
+    fn add(self, duration: Duration) -> Self {
+        Self(
+            self.0
+                .saturating_add(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)),
+        )
+    }
+}
+
+/// One socket option with its value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SocketOption {
+    /// `TCP_NODELAY`: send small segments at once.
+    NoDelay(bool),
+    /// `SO_KEEPALIVE` with `TCP_KEEPIDLE`, `TCP_KEEPINTVL` and `TCP_KEEPCNT`.
+    Keepalive {
+        /// Idle time before the first probe; whole seconds, at least one.
+        idle: Duration,
+        /// Time between probes; whole seconds, at least one.
+        interval: Duration,
+        /// Unanswered probes after which the connection is reset.
+        probes: u32,
+    },
+    /// `SO_RCVBUF` in bytes; the kernel doubles it for its own accounting (`socket(7)`).
+    ReceiveBuffer(u32),
+    /// `SO_SNDBUF` in bytes; the kernel doubles it for its own accounting (`socket(7)`).
+    SendBuffer(u32),
+    /// `SO_REUSEADDR`: bind although connections of an earlier listener linger in TIME_WAIT.
+    ReuseAddress(bool),
+    /// `SO_REUSEPORT`: several listeners on one port, the kernel spreads connections by hash.
+    ReusePort(bool),
+    /// `IPV6_V6ONLY`: whether an IPv6 socket takes IPv6 only.
+    Ipv6Only(bool),
+}
+
+/// The calls on sockets that both engines and the loop make, and the clock.
+///
+/// Every descriptor made here is CLOEXEC. All calls are made from the loop's thread, except those that set up
+/// a listener, which may come from any.
+pub trait SocketSys {
+    /// The monotonic clock.
+    fn now(&self) -> Time;
+
+    /// A stream socket of `address`'s family (`socket(2)`), in blocking mode.
+    ///
+    /// # Errors
+    /// Those of `socket(2)`.
+    fn stream_socket(&self, address: &SocketAddress) -> Result<OwnedFd, Errno>;
+
+    /// `bind(2)`.
+    ///
+    /// # Errors
+    /// Those of `bind(2)`.
+    fn bind(&self, socket: BorrowedFd<'_>, address: &SocketAddress) -> Result<(), Errno>;
+
+    /// `listen(2)`; the kernel caps `backlog` at `net.core.somaxconn`.
+    ///
+    /// # Errors
+    /// Those of `listen(2)`.
+    fn listen(&self, socket: BorrowedFd<'_>, backlog: u32) -> Result<(), Errno>;
+
+    /// `connect(2)` that never waits, whatever the socket's mode. For Unix sockets, whose attempts end at once.
+    ///
+    /// # Errors
+    /// Those of `connect(2)`; `EAGAIN` where a Unix listener's backlog is full.
+    fn connect_now(&self, socket: BorrowedFd<'_>, address: &SocketAddress) -> Result<(), Errno>;
+
+    /// `accept4(2)` that never waits, whatever the socket's mode; the new socket is in blocking mode.
+    ///
+    /// # Errors
+    /// Those of `accept4(2)`; `EAGAIN` where nothing is queued.
+    fn accept_now(&self, socket: BorrowedFd<'_>) -> Result<OwnedFd, Errno>;
+
+    /// The socket's own address (`getsockname(2)`).
+    ///
+    /// # Errors
+    /// Those of `getsockname(2)`.
+    fn local_address(&self, socket: BorrowedFd<'_>) -> Result<SocketAddress, Errno>;
+
+    /// The peer's address (`getpeername(2)`).
+    ///
+    /// # Errors
+    /// Those of `getpeername(2)`; `ENOTCONN` once the peer has gone.
+    fn peer_address(&self, socket: BorrowedFd<'_>) -> Result<SocketAddress, Errno>;
+
+    /// Sets an option (`setsockopt(2)`). TCP options on another kind of socket answer `EOPNOTSUPP` or
+    /// `ENOPROTOOPT`.
+    ///
+    /// # Errors
+    /// Those of `setsockopt(2)`.
+    fn set_option(&self, socket: BorrowedFd<'_>, option: SocketOption) -> Result<(), Errno>;
+
+    /// Sets or clears `O_NONBLOCK`. It belongs to the open file description, so duplicates share it.
+    ///
+    /// # Errors
+    /// Those of `fcntl(2)`.
+    fn set_nonblocking(&self, socket: BorrowedFd<'_>, nonblocking: bool) -> Result<(), Errno>;
+
+    /// Whether the descriptor is a listening stream socket (`SO_ACCEPTCONN`), a connected or other stream
+    /// socket, or neither (`ENOTSOCK`, `EPROTOTYPE`).
+    ///
+    /// # Errors
+    /// `ENOTSOCK` for what is no socket, `EPROTOTYPE` for what is no stream socket.
+    fn is_listening(&self, socket: BorrowedFd<'_>) -> Result<bool, Errno>;
+
+    /// Ends the sending direction (`shutdown(2)` with `SHUT_WR`): the peer sees the end of the stream after all
+    /// that was sent.
+    ///
+    /// # Errors
+    /// Those of `shutdown(2)`.
+    fn shutdown_send(&self, socket: BorrowedFd<'_>) -> Result<(), Errno>;
+
+    /// Makes the peer see a reset, now. TCP: `connect(2)` to `AF_UNSPEC`, which drops what is queued and sends
+    /// the RST whether or not operations are in flight (a linger-0 close with a receive in flight sends none).
+    /// Unix sockets have no reset: both directions are shut down, and the peer sees a reset only if it left
+    /// something unread here.
+    ///
+    /// # Errors
+    /// Those of `connect(2)` and `shutdown(2)`; the connection is gone anyway.
+    fn reset(&self, socket: BorrowedFd<'_>) -> Result<(), Errno>;
+
+    /// Another descriptor for the same socket (`F_DUPFD_CLOEXEC`).
+    ///
+    /// # Errors
+    /// Those of `fcntl(2)`.
+    fn duplicate(&self, socket: BorrowedFd<'_>) -> Result<OwnedFd, Errno>;
+
+    /// `sendfile(2)` that never waits for the socket, whatever its mode; the file may make it wait for storage.
+    /// Answers the bytes sent, 0 at the file's end.
+    ///
+    /// # Errors
+    /// Those of `sendfile(2)`; `EAGAIN` where the socket is full.
+    fn send_file(&self, socket: RawFd, file: RawFd, offset: u64, length: u64) -> Result<usize, Errno>;
+}
