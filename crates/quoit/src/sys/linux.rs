@@ -1,5 +1,287 @@
-//! The real kernel.
+//! The real kernel: each call is one system call, or the few that it takes to keep the trait's promise.
+
+use std::mem::{MaybeUninit, size_of};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr;
+use std::time::Duration;
+
+use libc::{c_int, socklen_t};
+
+use super::{SocketOption, SocketSys, Time};
+use crate::address::SocketAddress;
+use crate::errno::Errno;
 
 /// The real kernel.
+///
+/// `connect(2)`, `accept4(2)` and `sendfile(2)` know no flag that keeps a single call from waiting. Where the
+/// socket is in blocking mode, [`SocketSys::connect_now`], [`SocketSys::accept_now`] and
+/// [`SocketSys::send_file`] therefore set `O_NONBLOCK` and clear it again after the call. The flag belongs to the
+/// open file description: while the call runs, every duplicate of the descriptor is in non-blocking mode too,
+/// and two threads doing this to one description at the same time can leave each other's call waiting. So these
+/// three are called from the thread of the one loop that uses the socket, which submits nothing else for it
+/// meanwhile. `accept_now` first asks whether anything is queued, and toggles only then, as listeners may be
+/// shared.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Linux;
+
+/// The most that one system call transfers (`sendfile(2)`). A longer range is refused where its end overflows.
+const LARGEST_TRANSFER: usize = 0x7fff_f000;
+
+/// The descriptor that a system call has just answered with.
+fn owned(result: c_int) -> Result<OwnedFd, Errno> {
+    let descriptor = Errno::check(result)?;
+    // SAFETY: every caller passes the answer of a call that makes a descriptor, of which nothing else knows.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
+
+fn set_integer(socket: BorrowedFd<'_>, level: c_int, option: c_int, value: c_int) -> Result<(), Errno> {
+    // SAFETY: the option's value is an int that outlives the call, and its length says so.
+    Errno::check(unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            option,
+            (&raw const value).cast(),
+            size_of::<c_int>() as socklen_t,
+        )
+    })
+    .map(drop)
+}
+
+fn get_integer(socket: BorrowedFd<'_>, option: c_int) -> Result<c_int, Errno> {
+    let mut value: c_int = 0;
+    let mut length = size_of::<c_int>() as socklen_t;
+    // SAFETY: the value and its length outlive the call, and the length is the value's.
+    Errno::check(unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            option,
+            (&raw mut value).cast(),
+            &raw mut length,
+        )
+    })?;
+    Ok(value)
+}
+
+/// Whole seconds, at least one and rounded up, for the TCP options that count in them.
+fn seconds(duration: Duration) -> c_int {
+    let seconds = duration
+        .as_secs()
+        .saturating_add(u64::from(duration.subsec_nanos() > 0));
+    c_int::try_from(seconds.max(1)).unwrap_or(c_int::MAX)
+}
+
+fn integer(value: u32) -> c_int {
+    c_int::try_from(value).unwrap_or(c_int::MAX)
+}
+
+/// Runs `call` with the socket's description in non-blocking mode, and puts the mode back.
+fn without_waiting<T>(socket: RawFd, call: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
+    // SAFETY: F_GETFL takes no pointer.
+    let flags = Errno::check(unsafe { libc::fcntl(socket, libc::F_GETFL) })?;
+    if flags & libc::O_NONBLOCK != 0 {
+        return call();
+    }
+    set_flags(socket, flags | libc::O_NONBLOCK)?;
+    let result = call();
+    set_flags(socket, flags)?;
+    result
+}
+
+fn set_flags(socket: RawFd, flags: c_int) -> Result<(), Errno> {
+    // SAFETY: F_SETFL takes no pointer.
+    Errno::check(unsafe { libc::fcntl(socket, libc::F_SETFL, flags) }).map(drop)
+}
+
+fn connect(socket: BorrowedFd<'_>, address: &SocketAddress) -> Result<(), Errno> {
+    let (raw, length) = address.as_raw();
+    // SAFETY: the address is borrowed for the call and has that many bytes.
+    Errno::check(unsafe { libc::connect(socket.as_raw_fd(), raw, length) }).map(drop)
+}
+
+fn shutdown(socket: BorrowedFd<'_>, how: c_int) -> Result<(), Errno> {
+    // SAFETY: shutdown(2) takes no pointers.
+    Errno::check(unsafe { libc::shutdown(socket.as_raw_fd(), how) }).map(drop)
+}
+
+/// Runs a call that may raise SIGPIPE and has no MSG_NOSIGNAL, so that the process never sees the signal:
+/// it would end a host that does not ignore it.
+fn without_sigpipe(call: impl FnOnce() -> Result<usize, Errno>) -> Result<usize, Errno> {
+    let mut pipe = MaybeUninit::<libc::sigset_t>::uninit();
+    let mut before = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: sigemptyset initialises the set, before anything reads it; the others read or write live sets.
+    // These calls fail only for bad arguments.
+    let (pipe, before) = unsafe {
+        libc::sigemptyset(pipe.as_mut_ptr());
+        libc::sigaddset(pipe.as_mut_ptr(), libc::SIGPIPE);
+        libc::pthread_sigmask(libc::SIG_BLOCK, pipe.as_ptr(), before.as_mut_ptr());
+        (pipe.assume_init(), before.assume_init())
+    };
+    // SAFETY: pthread_sigmask filled the set.
+    if unsafe { libc::sigismember(&raw const before, libc::SIGPIPE) } == 1 {
+        // The host blocks the signal itself; a pending one more is what it must expect.
+        return call();
+    }
+    let result = call();
+    if result == Err(Errno::EPIPE) {
+        let no_time = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        // SAFETY: the set and the time outlive the call, and a null pointer asks for no details. The signal was
+        // not blocked before, so the pending one is this thread's own from the call.
+        unsafe { libc::sigtimedwait(&raw const pipe, ptr::null_mut(), &raw const no_time) };
+    }
+    // SAFETY: pthread_sigmask filled the set, and a null pointer asks for no answer.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, ptr::null_mut()) };
+    result
+}
+
+impl SocketSys for Linux {
+    fn now(&self) -> Time {
+        let mut now = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        // SAFETY: the pointer is that of a live timespec. CLOCK_MONOTONIC always exists.
+        unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+        // The monotonic clock is never negative.
+        Time::from_nanos(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
+    }
+
+    fn stream_socket(&self, address: &SocketAddress) -> Result<OwnedFd, Errno> {
+        // SAFETY: socket(2) takes no pointers.
+        owned(unsafe { libc::socket(address.family(), libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) })
+    }
+
+    fn bind(&self, socket: BorrowedFd<'_>, address: &SocketAddress) -> Result<(), Errno> {
+        let (raw, length) = address.as_raw();
+        // SAFETY: the address is borrowed for the call and has that many bytes.
+        Errno::check(unsafe { libc::bind(socket.as_raw_fd(), raw, length) }).map(drop)
+    }
+
+    fn listen(&self, socket: BorrowedFd<'_>, backlog: u32) -> Result<(), Errno> {
+        // SAFETY: listen(2) takes no pointers.
+        Errno::check(unsafe { libc::listen(socket.as_raw_fd(), integer(backlog)) }).map(drop)
+    }
+
+    fn connect_now(&self, socket: BorrowedFd<'_>, address: &SocketAddress) -> Result<(), Errno> {
+        without_waiting(socket.as_raw_fd(), || connect(socket, address))
+    }
+
+    fn accept_now(&self, socket: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+        let mut queued = libc::pollfd {
+            fd: socket.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        // SAFETY: one live pollfd, and its count says so.
+        Errno::check(unsafe { libc::poll(&raw mut queued, 1, 0) })?;
+        if queued.revents == 0 {
+            // The common end of accepting everything that is queued: leaves the mode alone.
+            return Err(Errno::EAGAIN);
+        }
+        without_waiting(socket.as_raw_fd(), || {
+            // SAFETY: null pointers ask for no address.
+            owned(unsafe {
+                libc::accept4(
+                    socket.as_raw_fd(),
+                    ptr::null_mut(),
+                    ptr::null_mut(),
+                    libc::SOCK_CLOEXEC,
+                )
+            })
+        })
+    }
+
+    fn local_address(&self, socket: BorrowedFd<'_>) -> Result<SocketAddress, Errno> {
+        SocketAddress::read(|address, length| {
+            // SAFETY: `read` gives room for as many bytes as the length says.
+            unsafe { libc::getsockname(socket.as_raw_fd(), address, length) }
+        })
+    }
+
+    fn peer_address(&self, socket: BorrowedFd<'_>) -> Result<SocketAddress, Errno> {
+        SocketAddress::read(|address, length| {
+            // SAFETY: `read` gives room for as many bytes as the length says.
+            unsafe { libc::getpeername(socket.as_raw_fd(), address, length) }
+        })
+    }
+
+    fn set_option(&self, socket: BorrowedFd<'_>, option: SocketOption) -> Result<(), Errno> {
+        use libc::{IPPROTO_IPV6, IPPROTO_TCP, SOL_SOCKET};
+        let set = |level, name, value| set_integer(socket, level, name, value);
+        match option {
+            SocketOption::NoDelay(on) => set(IPPROTO_TCP, libc::TCP_NODELAY, on.into()),
+            SocketOption::Keepalive {
+                idle,
+                interval,
+                probes,
+            } => {
+                set(IPPROTO_TCP, libc::TCP_KEEPIDLE, seconds(idle))?;
+                set(IPPROTO_TCP, libc::TCP_KEEPINTVL, seconds(interval))?;
+                set(IPPROTO_TCP, libc::TCP_KEEPCNT, integer(probes))?;
+                // Last: a connection that has been idle for long is probed as soon as this is on.
+                set(SOL_SOCKET, libc::SO_KEEPALIVE, 1)
+            }
+            SocketOption::ReceiveBuffer(bytes) => set(SOL_SOCKET, libc::SO_RCVBUF, integer(bytes)),
+            SocketOption::SendBuffer(bytes) => set(SOL_SOCKET, libc::SO_SNDBUF, integer(bytes)),
+            SocketOption::ReuseAddress(on) => set(SOL_SOCKET, libc::SO_REUSEADDR, on.into()),
+            SocketOption::ReusePort(on) => set(SOL_SOCKET, libc::SO_REUSEPORT, on.into()),
+            SocketOption::Ipv6Only(on) => set(IPPROTO_IPV6, libc::IPV6_V6ONLY, on.into()),
+        }
+    }
+
+    fn set_nonblocking(&self, socket: BorrowedFd<'_>, nonblocking: bool) -> Result<(), Errno> {
+        // SAFETY: F_GETFL takes no pointer.
+        let flags = Errno::check(unsafe { libc::fcntl(socket.as_raw_fd(), libc::F_GETFL) })?;
+        let wanted = if nonblocking {
+            flags | libc::O_NONBLOCK
+        } else {
+            flags & !libc::O_NONBLOCK
+        };
+        if wanted == flags {
+            return Ok(());
+        }
+        set_flags(socket.as_raw_fd(), wanted)
+    }
+
+    fn is_listening(&self, socket: BorrowedFd<'_>) -> Result<bool, Errno> {
+        if get_integer(socket, libc::SO_TYPE)? != libc::SOCK_STREAM {
+            return Err(Errno::new(libc::EPROTOTYPE));
+        }
+        Ok(get_integer(socket, libc::SO_ACCEPTCONN)? != 0)
+    }
+
+    fn shutdown_send(&self, socket: BorrowedFd<'_>) -> Result<(), Errno> {
+        shutdown(socket, libc::SHUT_WR)
+    }
+
+    fn reset(&self, socket: BorrowedFd<'_>) -> Result<(), Errno> {
+        if get_integer(socket, libc::SO_DOMAIN)? == libc::AF_UNIX {
+            shutdown(socket, libc::SHUT_RDWR)
+        } else {
+            connect(socket, &SocketAddress::unspecified())
+        }
+    }
+
+    fn duplicate(&self, socket: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+        // SAFETY: F_DUPFD_CLOEXEC takes a number, no pointer.
+        owned(unsafe { libc::fcntl(socket.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 0) })
+    }
+
+    fn send_file(&self, socket: RawFd, file: RawFd, offset: u64, length: u64) -> Result<usize, Errno> {
+        let mut offset = libc::off64_t::try_from(offset).map_err(|_| Errno::new(libc::EOVERFLOW))?;
+        let length = usize::try_from(length).map_or(LARGEST_TRANSFER, |length| length.min(LARGEST_TRANSFER));
+        without_waiting(socket, || {
+            without_sigpipe(|| {
+                // SAFETY: the offset outlives the call, which moves it and not the file's own.
+                Errno::check_size(unsafe { libc::sendfile64(socket, file, &raw mut offset, length) })
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;
