@@ -6,6 +6,7 @@ mod errno;
 pub mod id;
 pub mod pool;
 pub mod sys;
+mod timers;
 mod wake;
 
 pub use errno::Errno;
