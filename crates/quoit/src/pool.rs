@@ -11,7 +11,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use crate::wake::Wake;
 
@@ -62,7 +62,6 @@ struct Shared {
     below: Box<[AtomicU32]>,
     /// Whether the loop waits for a slot and must be woken when one is returned.
     wanted: AtomicBool,
-    returned: AtomicU64,
     wake: Arc<Wake>,
 }
 
@@ -137,7 +136,6 @@ impl Pool {
                 top: AtomicU32::new(END),
                 below: (0..count).map(|_| AtomicU32::new(END)).collect(),
                 wanted: AtomicBool::new(false),
-                returned: AtomicU64::new(0),
                 wake,
             }),
             free: (0..slots).rev().map(|index| PoolSlot(index as u16)).collect(),
@@ -236,13 +234,14 @@ impl Pool {
         }
     }
 
+    /// Whether leases were returned that are not collected yet.
+    pub(crate) fn has_returns(&self) -> bool {
+        self.shared.top.load(Ordering::SeqCst) != END
+    }
+
     /// Collects the leases that were returned, calling `returned` with each slot, which is free again.
     pub(crate) fn collect(&mut self, mut returned: impl FnMut(PoolSlot)) {
-        if self.shared.top.load(Ordering::SeqCst) == END {
-            return;
-        }
         let mut next = self.shared.top.swap(END, Ordering::SeqCst);
-        let mut count = 0u64;
         while next != END {
             let slot = PoolSlot(next as u16);
             next = self.shared.below[slot.index()].load(Ordering::Relaxed);
@@ -254,10 +253,8 @@ impl Pool {
             self.places[slot.index()] = Place::Free;
             self.leased -= 1;
             self.free.push(slot);
-            count += 1;
             returned(slot);
         }
-        self.shared.returned.fetch_add(count, Ordering::Relaxed);
     }
 
     /// Says whether a returned lease shall wake the loop. After saying yes, collect before sleeping.

@@ -1,0 +1,114 @@
+//! Memory for copied sends: a fixed number of equal chunks, handed out to outbound queues.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::ptr::NonNull;
+
+/// A chunk in somebody's hands. Not `Clone`: it is given back exactly once.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Chunk(u32);
+
+/// All chunks of a loop. Free ones are taken last in, first out, so the same few stay in the caches.
+#[derive(Debug)]
+pub(crate) struct Chunks {
+    memory: NonNull<u8>,
+    layout: Layout,
+    size: u32,
+    free: Vec<u32>,
+    /// Chunks that were ever taken: those from here on are free and untouched, and not in `free`.
+    touched: u32,
+    count: u32,
+}
+
+// SAFETY: the memory belongs to this value alone and is reached only through it.
+unsafe impl Send for Chunks {}
+
+impl Chunks {
+    /// `count` chunks of `size` bytes; reserved, not touched.
+    pub(crate) fn new(count: u32, size: u32) -> Self {
+        assert!(count > 0 && size > 0);
+        let layout = Layout::from_size_align(count as usize * size as usize, 4096)
+            .expect("the configuration bounds the size");
+        // SAFETY: the layout's size is not zero.
+        let memory = unsafe { alloc_zeroed(layout) };
+        let Some(memory) = NonNull::new(memory) else { handle_alloc_error(layout) };
+        Self { memory, layout, size, free: Vec::new(), touched: 0, count }
+    }
+
+    /// Bytes of one chunk.
+    pub(crate) fn size(&self) -> u32 {
+        self.size
+    }
+
+    /// Chunks that can be taken.
+    pub(crate) fn available(&self) -> usize {
+        self.free.len() + (self.count - self.touched) as usize
+    }
+
+    /// Chunks in use.
+    pub(crate) fn used(&self) -> u32 {
+        self.touched - self.free.len() as u32
+    }
+
+    pub(crate) fn take(&mut self) -> Option<Chunk> {
+        if let Some(index) = self.free.pop() {
+            return Some(Chunk(index));
+        }
+        if self.touched == self.count {
+            return None;
+        }
+        self.touched += 1;
+        Some(Chunk(self.touched - 1))
+    }
+
+    #[expect(clippy::needless_pass_by_value, reason = "giving it back ends the chunk")]
+    pub(crate) fn give_back(&mut self, chunk: Chunk) {
+        debug_assert!(chunk.0 < self.touched);
+        self.free.push(chunk.0);
+    }
+
+    /// Where byte `offset` of a chunk lies.
+    pub(crate) fn address(&self, chunk: &Chunk, offset: u32) -> *const u8 {
+        debug_assert!(offset <= self.size);
+        // SAFETY: chunk and offset lie within the allocation.
+        unsafe { self.memory.as_ptr().add(chunk.0 as usize * self.size as usize + offset as usize) }
+    }
+
+    /// Copies bytes into a chunk from `offset` on. Never over bytes that were lent to the kernel: a chunk is
+    /// only ever filled towards its end.
+    pub(crate) fn write(&mut self, chunk: &Chunk, offset: u32, bytes: &[u8]) {
+        assert!(offset as usize + bytes.len() <= self.size as usize);
+        // SAFETY: the range lies within the chunk, as just checked, and nobody else writes there; the kernel
+        // reads only what was filled before.
+        unsafe {
+            let target =
+                self.memory.as_ptr().add(chunk.0 as usize * self.size as usize + offset as usize);
+            target.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+        }
+    }
+}
+
+impl Drop for Chunks {
+    fn drop(&mut self) {
+        // SAFETY: allocated with this layout in `new`.
+        unsafe { dealloc(self.memory.as_ptr(), self.layout) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_are_counted_and_used_again() {
+        let mut chunks = Chunks::new(2, 64);
+        let first = chunks.take().unwrap();
+        let second = chunks.take().unwrap();
+        assert_eq!((chunks.take(), chunks.used(), chunks.available()), (None, 2, 0));
+        chunks.write(&second, 60, b"abcd");
+        // SAFETY: four bytes were just written there.
+        assert_eq!(unsafe { std::slice::from_raw_parts(chunks.address(&second, 60), 4) }, b"abcd");
+        chunks.give_back(first);
+        assert_eq!((chunks.used(), chunks.available()), (1, 1));
+        assert!(chunks.take().is_some());
+    }
+}

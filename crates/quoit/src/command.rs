@@ -1,0 +1,313 @@
+//! What a turn is asked to do. Each command is also a method of [`Loop`](crate::Loop), which answers a refusal at
+//! once instead of by an event.
+
+use std::fmt;
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::address::Address;
+use crate::id::{ConnectionId, ListenerId, Token};
+use crate::pool::Lease;
+
+/// One request to a loop. [`crate::event`] says what answers each.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Command<'a> {
+    /// Connect.
+    Connect {
+        /// Where to.
+        address: Address,
+        /// How.
+        options: ConnectOptions,
+        /// Comes back with `Connecting`, `Opened` and `Closed`.
+        token: Token,
+    },
+    /// Make a connected stream socket a connection of this loop.
+    Attach {
+        /// The socket.
+        descriptor: OwnedFd,
+        /// How.
+        options: AttachOptions,
+        /// Comes back with `Opened` and `Closed`.
+        token: Token,
+    },
+    /// Send bytes.
+    Send {
+        /// The connection.
+        connection: ConnectionId,
+        /// The bytes.
+        payload: Payload<'a>,
+        /// Comes back with `Sent`, if the memory is lent.
+        token: Token,
+    },
+    /// Send a file's range, in order with other sends.
+    SendFile {
+        /// The connection.
+        connection: ConnectionId,
+        /// The range.
+        range: FileRange,
+        /// Comes back with `Sent`.
+        token: Token,
+    },
+    /// End the sending direction after all that is queued: the peer sees the end of the stream.
+    Shutdown {
+        /// The connection.
+        connection: ConnectionId,
+    },
+    /// Close gracefully: send what is queued, end the sending direction, wait for the peer's end (what it still
+    /// sends is dropped), close. When the deadline passes, reset.
+    Close {
+        /// The connection.
+        connection: ConnectionId,
+        /// Time for all of that; `None` is [`Config::close_deadline`](crate::Config::close_deadline).
+        deadline: Option<Duration>,
+    },
+    /// Close now: queued sends are dropped, the peer sees a reset.
+    Abort {
+        /// The connection.
+        connection: ConnectionId,
+    },
+    /// Deliver nothing more until `Resume`.
+    Pause {
+        /// The connection.
+        connection: ConnectionId,
+    },
+    /// Deliver again.
+    Resume {
+        /// The connection.
+        connection: ConnectionId,
+    },
+    /// Set, move or clear the connection's one deadline, a timer that ends with the connection.
+    SetDeadline {
+        /// The connection.
+        connection: ConnectionId,
+        /// From now; `None` clears it.
+        after: Option<Duration>,
+    },
+    /// Set the timer that this token names, or move it if it is set.
+    SetTimer {
+        /// From now.
+        after: Duration,
+        /// Names the timer.
+        token: Token,
+    },
+    /// Clear the timer that this token names.
+    CancelTimer {
+        /// Names the timer.
+        token: Token,
+    },
+    /// Stop accepting, deliver what is already queued in the kernel, and close the listener.
+    StopListening {
+        /// The listener.
+        listener: ListenerId,
+    },
+    /// Stop all listeners, tell the handler to finish, and abort what is left after this time.
+    Drain {
+        /// From now.
+        within: Duration,
+    },
+}
+
+/// The bytes of a send.
+pub enum Payload<'a> {
+    /// Copied before the call returns. For small sends.
+    Copy(&'a [u8]),
+    /// Lent until `Sent` (or `Closed`), shared by reference count. Static memory costs nothing.
+    Bytes(Bytes),
+    /// Received bytes, sent on without a copy; the lease is returned when they are sent.
+    Lease(Lease),
+    /// Lent until `Sent` (or `Closed`) by whoever vouches for the memory.
+    Raw(RawBytes),
+}
+
+impl Payload<'_> {
+    /// Its length in bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.as_slice().len()
+    }
+
+    /// Whether it has no bytes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn as_slice(&self) -> &[u8] {
+        match self {
+            Self::Copy(bytes) => bytes,
+            Self::Bytes(bytes) => bytes,
+            Self::Lease(lease) => lease,
+            Self::Raw(raw) => raw.as_slice(),
+        }
+    }
+}
+
+impl<'a> From<&'a [u8]> for Payload<'a> {
+    fn from(bytes: &'a [u8]) -> Self {
+        Self::Copy(bytes)
+    }
+}
+
+impl<'a, const N: usize> From<&'a [u8; N]> for Payload<'a> {
+    fn from(bytes: &'a [u8; N]) -> Self {
+        Self::Copy(bytes)
+    }
+}
+
+impl From<Bytes> for Payload<'_> {
+    fn from(bytes: Bytes) -> Self {
+        Self::Bytes(bytes)
+    }
+}
+
+impl From<Vec<u8>> for Payload<'_> {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::Bytes(bytes.into())
+    }
+}
+
+impl From<Lease> for Payload<'_> {
+    fn from(lease: Lease) -> Self {
+        Self::Lease(lease)
+    }
+}
+
+impl fmt::Debug for Payload<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self {
+            Self::Copy(_) => "Copy",
+            Self::Bytes(_) => "Bytes",
+            Self::Lease(_) => "Lease",
+            Self::Raw(_) => "Raw",
+        };
+        write!(f, "{kind}({} bytes)", self.len())
+    }
+}
+
+/// Memory that its owner vouches for, as it comes over a C ABI.
+pub struct RawBytes {
+    address: *const u8,
+    length: usize,
+}
+
+// SAFETY: whoever made this promised that the memory is readable from any thread until the send is over.
+unsafe impl Send for RawBytes {}
+
+impl RawBytes {
+    /// Lends `length` bytes at `address`.
+    ///
+    /// # Safety
+    /// The bytes must be initialised, readable from any thread, and unchanged until the `Sent` event that
+    /// acknowledges the send, the `Closed` event of its connection, or its refusal. If the loop is dropped
+    /// first: for ever.
+    #[must_use]
+    pub const unsafe fn new(address: *const u8, length: usize) -> Self {
+        Self { address, length }
+    }
+
+    fn as_slice(&self) -> &[u8] {
+        if self.length == 0 {
+            return &[];
+        }
+        // SAFETY: promised by the caller of `new`.
+        unsafe { std::slice::from_raw_parts(self.address, self.length) }
+    }
+}
+
+/// Lent memory while a send is queued: what a [`Payload`] leaves after the copied kind is gone.
+#[derive(Debug)]
+pub(crate) enum Lent {
+    Bytes(Bytes),
+    Lease(Lease),
+    Raw(RawBytes),
+}
+
+impl fmt::Debug for RawBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RawBytes({} bytes)", self.length)
+    }
+}
+
+impl Lent {
+    pub(crate) fn as_slice(&self) -> &[u8] {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::Lease(lease) => lease,
+            Self::Raw(raw) => raw.as_slice(),
+        }
+    }
+}
+
+/// A range of a file.
+#[derive(Debug)]
+pub struct FileRange {
+    /// The file; closed when the range is sent. Reading it may make the loop's thread wait for storage.
+    pub file: File,
+    /// Where the range begins, in bytes.
+    pub offset: u64,
+    /// Its length in bytes. If the file turns out shorter, the connection is aborted with
+    /// `CloseReason::Error(ENODATA)`, so that the peer cannot take a part for the whole.
+    pub length: u64,
+}
+
+/// How to connect.
+#[derive(Clone, Debug, Default)]
+pub struct ConnectOptions {
+    /// Time for the attempt; `None` is [`Config::connect_timeout`](crate::Config::connect_timeout).
+    pub timeout: Option<Duration>,
+    /// An address to bind to first.
+    pub local: Option<Address>,
+    /// Options of the socket.
+    pub socket: StreamOptions,
+    /// Deliver nothing until `Resume`.
+    pub paused: bool,
+}
+
+/// How to attach.
+#[derive(Clone, Debug, Default)]
+pub struct AttachOptions {
+    /// Deliver nothing until `Resume`.
+    pub paused: bool,
+    /// Report it as `Accepted` by this listener, perhaps of another loop, instead of as `Opened`.
+    pub accepted_by: Option<ListenerId>,
+}
+
+/// Options of a stream socket. Those for TCP are ignored for Unix sockets.
+#[derive(Clone, Debug)]
+pub struct StreamOptions {
+    /// `TCP_NODELAY`. Default on: whatever gathers in a turn leaves together, so waiting for more only delays.
+    pub no_delay: bool,
+    /// TCP keepalive. Default off, as in the kernel: probes cost idle servers, and most protocols have their own.
+    pub keepalive: Option<Keepalive>,
+    /// `SO_RCVBUF` in bytes. Default `None`: the kernel tunes it (`net.ipv4.tcp_rmem`); a fixed size ends that.
+    pub receive_buffer: Option<u32>,
+    /// `SO_SNDBUF` in bytes. Default `None`: the kernel tunes it (`net.ipv4.tcp_wmem`); a fixed size ends that.
+    pub send_buffer: Option<u32>,
+}
+
+impl Default for StreamOptions {
+    fn default() -> Self {
+        Self { no_delay: true, keepalive: None, receive_buffer: None, send_buffer: None }
+    }
+}
+
+/// TCP keepalive (`tcp(7)`), in whole seconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Keepalive {
+    /// Idle time before the first probe. Default 60 s.
+    pub idle: Duration,
+    /// Time between probes. Default 10 s.
+    pub interval: Duration,
+    /// Unanswered probes after which the connection is reset. Default 6.
+    pub probes: u32,
+}
+
+impl Default for Keepalive {
+    fn default() -> Self {
+        Self { idle: Duration::from_secs(60), interval: Duration::from_secs(10), probes: 6 }
+    }
+}

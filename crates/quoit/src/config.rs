@@ -1,0 +1,232 @@
+//! What a loop may use. Everything has a limit.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::engine::EngineKind;
+use crate::features::FeatureSet;
+use crate::id::MAX_SLOTS;
+use crate::pool::MAX_POOL_SLOTS;
+
+/// Which engine to run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum EngineChoice {
+    /// io_uring where a probe finds it usable, otherwise epoll;
+    /// [`Loop::engine_reason`](crate::Loop::engine_reason) says why.
+    #[default]
+    Auto,
+    /// This one, or fail with the reason.
+    Require(EngineKind),
+}
+
+/// The configuration of one loop. Start from [`Config::default`] and change what must differ.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Which engine to run. Default: [`EngineChoice::Auto`].
+    pub engine: EngineChoice,
+    /// Features of io_uring not to use although the kernel has them. Default: none.
+    pub without: FeatureSet,
+    /// Connections at once, at most 2^20. At the limit, accepting pauses. Default 16,384: memory is reserved
+    /// for all of them (about 4 MiB of addresses) and touched as it is used.
+    pub connections: u32,
+    /// Listeners at once. Default 64.
+    pub listeners: u32,
+    /// Timers at once, each connection's deadlines included. Default: two a connection and 1,024 more.
+    pub timers: Option<u32>,
+
+    /// Slots of receive memory, at most 2^15. When all are leased, receiving pauses. Default 1,024.
+    pub receive_slots: u32,
+    /// Bytes of one slot: the most that one [`Event::Data`](crate::Event::Data) can carry. Default 16 KiB, as
+    /// larger ones gain little on bulk. With 1,024 of them a loop reserves 16 MiB, of which it touches what it
+    /// has in use at once.
+    pub receive_slot_size: u32,
+    /// Leases that one connection may hold before its receiving pauses. Default 64: one connection cannot take
+    /// the whole pool.
+    pub leases_per_connection: u16,
+    /// Close a connection, with reason `Limit`, that holds all the leases it may and has more to receive,
+    /// instead of pausing it. Default off.
+    pub close_at_lease_limit: bool,
+
+    /// Bytes queued for sending on one connection past which further sends are refused. Default 256 KiB.
+    pub high_water: u32,
+    /// Bytes queued at or below which [`Event::Writable`](crate::Event::Writable) follows a refusal. Default
+    /// 64 KiB.
+    pub low_water: u32,
+    /// Sends queued on one connection, counted as pieces of memory, past which further ones are refused.
+    /// Default 16,384: sixteen full gathered sends (`IOV_MAX` is 1,024).
+    pub send_pieces: u32,
+    /// Bytes of one chunk of memory for copied sends. Default 4 KiB: small sends gather in one.
+    pub send_chunk_size: u32,
+    /// Chunks for copied sends in the whole loop. When all are in use, copied sends are refused as full.
+    /// Default 16,384: 64 MiB, touched as it is used.
+    pub send_chunks: u32,
+    /// Lend sends of at least this many bytes to the kernel without a copy (`IORING_OP_SEND_ZC`), where the
+    /// engine can. Default `None`, never: on loopback the kernel copies anyway, and below some KiB pinning costs
+    /// more than copying. Turns itself off on a connection whose notifications say that the kernel copied.
+    pub zero_copy_threshold: Option<u32>,
+
+    /// Entries of the submission queue. Default 512. A fuller turn is submitted in parts.
+    pub submission_queue: u32,
+    /// Entries of the completion queue. Default 4,096: connections that complete between two turns, twice.
+    pub completion_queue: u32,
+    /// Slots that lie in the kernel's buffer ring, ready to be received into; a power of two, at most the
+    /// pool's slots. Default 256. The smaller, the fewer caches lines are in turn.
+    pub buffer_ring: u32,
+    /// Let a kernel thread poll the submission queue (`IORING_SETUP_SQPOLL`), and sleep after this idle time.
+    /// Default `None`. It saves the submitting system calls at the price of up to a whole processor a loop, and
+    /// it excludes deferred completion work, which then interrupts the loop's thread instead.
+    pub kernel_poll: Option<Duration>,
+    /// Register the receive pool's memory with the ring, for zero-copy sends of leases. Default off. It is
+    /// charged against `RLIMIT_MEMLOCK`.
+    pub register_pool: bool,
+
+    /// Completions handled in one turn, about. Default 1,024: what arrives meanwhile waits for the next.
+    pub completions_per_turn: u32,
+    /// Pool slots that one connection may fill in one turn of the epoll engine before others get theirs.
+    /// Default 16.
+    pub receives_per_turn: u32,
+    /// Commands that wait in the [`Remote`](crate::Remote)'s inbox at most. Default 4,096.
+    pub inbox: u32,
+
+    /// Time for a connection attempt where [`ConnectOptions`](crate::ConnectOptions) says nothing. Default 30 s.
+    pub connect_timeout: Duration,
+    /// Time for a graceful close where the command says nothing. Default 10 s.
+    pub close_deadline: Duration,
+    /// How long making a ring is tried again on `ENOMEM`: memory of closed rings is given back late. Default 2 s.
+    pub ring_memory_patience: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            engine: EngineChoice::Auto,
+            without: FeatureSet::default(),
+            connections: 16_384,
+            listeners: 64,
+            timers: None,
+            receive_slots: 1024,
+            receive_slot_size: 16 * 1024,
+            leases_per_connection: 64,
+            close_at_lease_limit: false,
+            high_water: 256 * 1024,
+            low_water: 64 * 1024,
+            send_pieces: 16_384,
+            send_chunk_size: 4096,
+            send_chunks: 16_384,
+            zero_copy_threshold: None,
+            submission_queue: 512,
+            completion_queue: 4096,
+            buffer_ring: 256,
+            kernel_poll: None,
+            register_pool: false,
+            completions_per_turn: 1024,
+            receives_per_turn: 16,
+            inbox: 4096,
+            connect_timeout: Duration::from_secs(30),
+            close_deadline: Duration::from_secs(10),
+            ring_memory_patience: Duration::from_secs(2),
+        }
+    }
+}
+
+/// A field of a [`Config`] is out of its range.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ConfigError {
+    field: &'static str,
+    requirement: &'static str,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "configuration: `{}` must be {}", self.field, self.requirement)
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+impl Config {
+    /// Timers at once: as configured, or enough for every connection.
+    pub(crate) fn timer_limit(&self) -> u32 {
+        self.timers.unwrap_or(self.connections * 2 + self.listeners + 1024)
+    }
+
+    /// Checks every field against its range.
+    ///
+    /// # Errors
+    /// The first field that is out of its range.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        let power_of_two = |value: u32, most: u32| value.is_power_of_two() && value <= most;
+        let checks = [
+            (
+                (1..=MAX_SLOTS).contains(&self.connections),
+                "connections",
+                "from 1 to 1,048,576",
+            ),
+            ((1..=65_536).contains(&self.listeners), "listeners", "from 1 to 65,536"),
+            (self.timers.is_none_or(|timers| timers <= 1 << 24), "timers", "at most 16,777,216"),
+            (
+                (1..=MAX_POOL_SLOTS).contains(&self.receive_slots),
+                "receive_slots",
+                "from 1 to 32,768",
+            ),
+            (
+                (64..=1 << 24).contains(&self.receive_slot_size),
+                "receive_slot_size",
+                "from 64 bytes to 16 MiB",
+            ),
+            (self.leases_per_connection >= 1, "leases_per_connection", "at least 1"),
+            (
+                (1..=1 << 30).contains(&self.high_water),
+                "high_water",
+                "from 1 byte to 1 GiB",
+            ),
+            (self.low_water < self.high_water, "low_water", "below `high_water`"),
+            (self.send_pieces >= 1, "send_pieces", "at least 1"),
+            (
+                (64..=1 << 24).contains(&self.send_chunk_size),
+                "send_chunk_size",
+                "from 64 bytes to 16 MiB",
+            ),
+            ((1..=1 << 24).contains(&self.send_chunks), "send_chunks", "from 1 to 16,777,216"),
+            (
+                power_of_two(self.submission_queue, 32_768),
+                "submission_queue",
+                "a power of two, at most 32,768",
+            ),
+            (
+                power_of_two(self.completion_queue, 65_536) && self.completion_queue >= self.submission_queue,
+                "completion_queue",
+                "a power of two from `submission_queue` to 65,536",
+            ),
+            (
+                power_of_two(self.buffer_ring, MAX_POOL_SLOTS),
+                "buffer_ring",
+                "a power of two, at most 32,768",
+            ),
+            (self.completions_per_turn >= 1, "completions_per_turn", "at least 1"),
+            (self.receives_per_turn >= 1, "receives_per_turn", "at least 1"),
+            ((1..=1 << 20).contains(&self.inbox), "inbox", "from 1 to 1,048,576"),
+        ];
+        match checks.into_iter().find(|(holds, ..)| !holds) {
+            Some((_, field, requirement)) => Err(ConfigError { field, requirement }),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_is_valid() {
+        Config::default().validate().unwrap();
+    }
+
+    #[test]
+    fn an_error_names_the_field() {
+        let config = Config { low_water: 1 << 20, ..Config::default() };
+        let message = config.validate().unwrap_err().to_string();
+        assert_eq!(message, "configuration: `low_water` must be below `high_water`");
+    }
+}

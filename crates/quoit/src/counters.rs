@@ -1,0 +1,156 @@
+//! What a loop counts. Plain numbers of one thread, read as a snapshot.
+
+/// Whether a figure only grows or goes up and down.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Figure {
+    /// Only grows.
+    Counter,
+    /// The present value.
+    Gauge,
+}
+
+macro_rules! counters {
+    ($($(#[doc = $doc:literal])+ $figure:ident $name:ident,)+) => {
+        /// A snapshot of one loop's counters. All are since the loop was made; gauges are of now.
+        #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+        #[non_exhaustive]
+        pub struct Counters {
+            $($(#[doc = $doc])+ pub $name: u64,)+
+        }
+
+        impl Counters {
+            /// Every figure with its name, its kind and its description, in a fixed order: for exporters.
+            pub fn figures(&self) -> impl Iterator<Item = (&'static str, Figure, &'static str, u64)> {
+                [$((stringify!($name), Figure::$figure, concat!($($doc),+).trim_ascii(), self.$name)),+].into_iter()
+            }
+
+            /// The sum of two loops' figures, name by name; but the lower of the low waters and the longer lag.
+            #[must_use]
+            pub fn merge(&self, other: &Self) -> Self {
+                let mut merged = Self { $($name: self.$name.saturating_add(other.$name),)+ };
+                merged.pool_low_water = self.pool_low_water.min(other.pool_low_water);
+                merged.loop_lag_max_ns = self.loop_lag_max_ns.max(other.loop_lag_max_ns);
+                merged
+            }
+        }
+    };
+}
+
+counters! {
+    /// Turns of the loop.
+    Counter turns,
+    /// Entries into the kernel to wait or submit: `io_uring_enter(2)` or `epoll_pwait2(2)`.
+    Counter enters,
+    /// System calls that the engine and the loop made for data and connections, `enters` included.
+    Counter system_calls,
+    /// Submission queue entries handed to the kernel.
+    Counter submissions,
+    /// Completion queue entries, or readiness events, received.
+    Counter completions,
+    /// Times that the submission queue was full and had to be flushed early.
+    Counter submission_queue_full,
+    /// Times that the kernel was found to hold completions for which the queue had no room.
+    Counter completion_queue_overflows,
+    /// Operations in the kernel's hands.
+    Gauge in_flight,
+
+    /// Connections that exist.
+    Gauge connections,
+    /// Connections accepted.
+    Counter accepted,
+    /// Accept operations armed.
+    Counter accept_arms,
+    /// Times that accepting paused because all connection slots were taken.
+    Counter accept_paused_full,
+    /// Times that accepting failed for want of descriptors or memory and was put off.
+    Counter accept_paused_resources,
+    /// Connections established from this end.
+    Counter connected,
+    /// Connections closed because this end did.
+    Counter closed_local,
+    /// Connections closed after the peer ended first.
+    Counter closed_peer,
+    /// Connections reset by the peer.
+    Counter closed_reset,
+    /// Connections that timed out.
+    Counter closed_timeout,
+    /// Connections closed at a limit.
+    Counter closed_limit,
+    /// Connections closed by another error.
+    Counter closed_error,
+
+    /// Bytes received.
+    Counter received_bytes,
+    /// Pieces received: slots filled.
+    Counter received_pieces,
+    /// Receive operations armed, first times included.
+    Counter receive_arms,
+    /// Receives that found no free slot.
+    Counter receive_no_buffers,
+    /// Pieces that arrived after a pause or past a lease cap, and were kept.
+    Counter receive_overshoot,
+    /// Times that a connection's receiving paused because it held all the leases it may.
+    Counter lease_cap_reached,
+    /// Slots of the receive pool.
+    Gauge pool_slots,
+    /// Slots that handlers hold.
+    Gauge pool_leased,
+    /// The fewest slots not leased at any moment.
+    Gauge pool_low_water,
+
+    /// Send operations that ended.
+    Counter sends,
+    /// Pieces of memory in them.
+    Counter send_pieces,
+    /// Bytes sent.
+    Counter sent_bytes,
+    /// Sends of handlers that left together with an earlier one.
+    Counter sends_coalesced,
+    /// Send operations that the socket took only in part.
+    Counter short_sends,
+    /// Sends refused because the queue was full.
+    Counter sends_refused,
+    /// Bytes queued for sending.
+    Gauge queued_bytes,
+    /// Chunks of send memory in use.
+    Gauge send_chunks_used,
+    /// Zero-copy send operations.
+    Counter zero_copy_sends,
+    /// Of those, the ones that the kernel copied after all.
+    Counter zero_copy_copied,
+
+    /// Wakes that found the loop asleep and so wrote its eventfd.
+    Counter wake_writes,
+    /// Commands that came through the inbox.
+    Counter posted_commands,
+    /// Timers that fired.
+    Counter timers_fired,
+    /// The longest time between the end of a wait and the next one: how long a handler kept others waiting.
+    Gauge loop_lag_max_ns,
+    /// Events that found no room in their turn and were kept for the next.
+    Counter surplus_events,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_figure_is_named_and_described_once() {
+        let counters = Counters { turns: 3, ..Counters::default() };
+        let names: Vec<_> = counters.figures().map(|(name, ..)| name).collect();
+        let mut unique = names.clone();
+        unique.sort_unstable();
+        unique.dedup();
+        assert_eq!(unique.len(), names.len());
+        assert!(counters.figures().any(|figure| figure == ("turns", Figure::Counter, "Turns of the loop.", 3)));
+    }
+
+    #[test]
+    fn merging_sums_but_keeps_the_lowest_water() {
+        let one = Counters { turns: 1, pool_low_water: 5, ..Counters::default() };
+        let two = Counters { turns: 2, pool_low_water: 3, ..Counters::default() };
+        let both = one.merge(&two);
+        assert_eq!((both.turns, both.pool_low_water), (3, 3));
+    }
+}

@@ -1,0 +1,270 @@
+//! What a turn reports.
+//!
+//! # What may follow what
+//!
+//! For one connection, from left to right; a star is any number, a question mark at most one:
+//!
+//! | made by | first | then, in any order | last |
+//! |---|---|---|---|
+//! | a listener | `Accepted` | `Data`* `EndOfStream`? `Sent`* `Writable`* `Pressure`* `Deadline`* | `Closed` |
+//! | `Attach` | `Opened` | the same | `Closed` |
+//! | `Connect` | `Connecting` (only for a command of a batch), `Opened` | the same | `Closed` |
+//! | `Connect` that fails | `Connecting` (likewise) | | `Closed` |
+//!
+//! - Exactly one `Closed` a connection, always its last event. After it the id is stale, all memory that was
+//!   lent for sending is free, and sends that no `Sent` had acknowledged may or may not have reached the peer.
+//! - No `Data` follows `EndOfStream`, and neither comes while receiving is paused.
+//! - `Writable` comes once for each time that a send was refused as full.
+//! - After a graceful close was asked for, only `Sent` and `Closed` follow.
+//!
+//! # What answers a command
+//!
+//! | command | on success | on failure |
+//! |---|---|---|
+//! | `Connect` | `Connecting`, then `Opened` | `Refused`, or `Closed` |
+//! | `Attach` | `Opened`, or `Accepted` if it was made so | `Refused` |
+//! | `Send` copied, or with [`Token::NONE`] | silent | `Refused`, or `Closed` |
+//! | `Send` lent, `SendFile`, with a token | `Sent` with this or a later token | `Refused`, or `Closed` |
+//! | `Shutdown`, `Pause`, `Resume`, `SetDeadline` | silent | `Refused` |
+//! | `Close`, `Abort` | `Closed` | `Refused` |
+//! | `SetTimer` | `Timer` | `Refused` |
+//! | `CancelTimer` | silent; no `Timer` follows | silent: it had fired or never been set |
+//! | `StopListening` | `ListenerClosed` | `Refused` |
+//! | `Drain` | `Draining`, in the end `Drained` | |
+//! | returning a lease | silent | |
+
+use std::os::fd::OwnedFd;
+
+use crate::errno::Errno;
+use crate::id::{ConnectionId, ListenerId, Token};
+use crate::pool::Lease;
+
+/// One thing that happened. The module's page says what may follow what.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Event {
+    /// A listener has a new connection.
+    Accepted {
+        /// The listener; of another loop, if that one handed the connection over.
+        listener: ListenerId,
+        /// The connection.
+        connection: ConnectionId,
+    },
+    /// A listener made with [`Accept::Descriptors`](crate::Accept::Descriptors) has a new connection, which
+    /// belongs to no loop yet.
+    AcceptedDescriptor {
+        /// The listener.
+        listener: ListenerId,
+        /// The connected socket.
+        descriptor: OwnedFd,
+    },
+    /// A `Connect` command was taken; the id can be used to close, and to queue sends.
+    Connecting {
+        /// The connection to be.
+        connection: ConnectionId,
+        /// The command's.
+        token: Token,
+    },
+    /// A connection is established, or attached.
+    Opened {
+        /// The connection.
+        connection: ConnectionId,
+        /// The command's.
+        token: Token,
+    },
+    /// Bytes were received.
+    Data {
+        /// The connection.
+        connection: ConnectionId,
+        /// The bytes, at least one.
+        data: Lease,
+    },
+    /// The peer has ended its sending direction (FIN). This end may go on sending; the connection closes when
+    /// both directions have ended, or by command.
+    EndOfStream {
+        /// The connection.
+        connection: ConnectionId,
+    },
+    /// Lent memory is free again, and has been taken by the kernel in order: all of this connection's sends up
+    /// to this token.
+    Sent {
+        /// The connection.
+        connection: ConnectionId,
+        /// That of the last send acknowledged.
+        token: Token,
+    },
+    /// A send was refused as full before; now the queue is at or below its low-water mark.
+    Writable {
+        /// The connection.
+        connection: ConnectionId,
+    },
+    /// Receiving waits for leases to be returned. A holder that needs more bytes before it can go on must copy
+    /// what it holds and return the leases, or it waits for ever.
+    Pressure {
+        /// The connection that holds as many leases as it may; or `None`: the whole pool is leased out.
+        connection: Option<ConnectionId>,
+    },
+    /// The time set by `SetDeadline` has come. It is not set any more.
+    Deadline {
+        /// The connection.
+        connection: ConnectionId,
+    },
+    /// The connection is gone.
+    Closed {
+        /// The connection, whose id is stale from now on.
+        connection: ConnectionId,
+        /// That of the command that made it; [`Token::NONE`] if a listener did.
+        token: Token,
+        /// Why.
+        reason: CloseReason,
+    },
+    /// A listener is gone: stopped, or its socket failed for good.
+    ListenerClosed {
+        /// The listener, whose id is stale from now on.
+        listener: ListenerId,
+        /// What failed; `None` if it was stopped.
+        error: Option<Errno>,
+    },
+    /// A command of a batch, or a posted one, was refused and did nothing.
+    Refused {
+        /// The command's.
+        token: Token,
+        /// The connection that it named, if any.
+        connection: Option<ConnectionId>,
+        /// Why.
+        refusal: Refusal,
+    },
+    /// The time set by `SetTimer` has come.
+    Timer {
+        /// The command's.
+        token: Token,
+    },
+    /// Somebody called [`Remote::wake`](crate::Remote::wake), once or more often.
+    Woken,
+    /// Draining began: listeners are stopped. Finish what is in flight and close connections.
+    Draining,
+    /// Draining ended: no connection and no listener is left.
+    Drained,
+}
+
+/// Why a connection closed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum CloseReason {
+    /// This end closed or aborted it, or ended its direction first.
+    Local,
+    /// The peer ended its direction first, and then this end did.
+    PeerClosed,
+    /// The peer reset it, or no longer takes data.
+    Reset,
+    /// A connection attempt took too long, a graceful close passed its deadline, or the kernel gave up on an
+    /// unresponsive peer (`ETIMEDOUT`).
+    Timeout,
+    /// A limit of the configuration was reached
+    /// ([`Config::close_at_lease_limit`](crate::Config::close_at_lease_limit)).
+    Limit,
+    /// The kernel's error. `ENODATA`: a file was shorter than the range to be sent.
+    Error(Errno),
+}
+
+impl CloseReason {
+    /// The reason that an error of the kernel's amounts to.
+    #[must_use]
+    pub fn from_errno(errno: Errno) -> Self {
+        match errno {
+            Errno::ECONNRESET | Errno::EPIPE | Errno::ECONNABORTED => Self::Reset,
+            Errno::ETIMEDOUT => Self::Timeout,
+            other => Self::Error(other),
+        }
+    }
+}
+
+impl std::fmt::Display for CloseReason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Local => f.write_str("closed by this end"),
+            Self::PeerClosed => f.write_str("closed by the peer"),
+            Self::Reset => f.write_str("reset by the peer"),
+            Self::Timeout => f.write_str("timed out"),
+            Self::Limit => f.write_str("closed at a limit"),
+            Self::Error(errno) => write!(f, "failed: {errno}"),
+        }
+    }
+}
+
+/// Why a command was refused. It did nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Refusal {
+    /// The id names nothing (any more), or something of another loop.
+    Stale,
+    /// The outbound queue is past its high-water mark, or the loop's send memory is used up. A
+    /// [`Event::Writable`] follows.
+    Full,
+    /// More bytes in one copied send than the high-water mark: split it, or lend the memory.
+    TooLarge,
+    /// The connection is closing, or its sending direction has ended.
+    Closing,
+    /// A limit of the configuration: connections, listeners or timers.
+    Limit,
+    /// The kernel's error.
+    Error(Errno),
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Stale => f.write_str("the id names nothing on this loop"),
+            Self::Full => f.write_str("the outbound queue is full; wait for the writable event"),
+            Self::TooLarge => f.write_str("larger than the high-water mark; split it or lend the memory"),
+            Self::Closing => f.write_str("the connection no longer sends"),
+            Self::Limit => f.write_str("a configured limit is reached"),
+            Self::Error(errno) => errno.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+impl From<Errno> for Refusal {
+    fn from(errno: Errno) -> Self {
+        Self::Error(errno)
+    }
+}
+
+/// Room for the events of a turn, used again and again.
+#[derive(Debug)]
+pub struct Events {
+    list: Vec<Event>,
+    capacity: usize,
+}
+
+impl Events {
+    /// Room for `capacity` events; those beyond it wait in the loop for the next turn.
+    ///
+    /// # Panics
+    /// If `capacity` is 0.
+    #[must_use]
+    pub fn with_capacity(capacity: usize) -> Self {
+        assert!(capacity > 0, "without room for events no turn can report any");
+        Self { list: Vec::with_capacity(capacity), capacity }
+    }
+
+    /// Takes the events out, in order.
+    pub fn drain(&mut self) -> impl ExactSizeIterator<Item = Event> + '_ {
+        self.list.drain(..)
+    }
+
+    /// The events of the last turn that were not taken.
+    #[must_use]
+    pub fn as_slice(&self) -> &[Event] {
+        &self.list
+    }
+
+    pub(crate) fn room(&self) -> usize {
+        self.capacity - self.list.len()
+    }
+
+    pub(crate) fn push(&mut self, event: Event) {
+        debug_assert!(self.list.len() < self.capacity);
+        self.list.push(event);
+    }
+}

@@ -1,0 +1,395 @@
+//! Listeners: accepting within the limits, pausing and trying again, stopping without losing what is queued.
+
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::commands::apply_stream_options;
+use super::connection::{Connection, Phase};
+use super::{Loop, TimerKey};
+use crate::address::Address;
+use crate::command::{AttachOptions, Command, StreamOptions};
+use crate::engine::{Engine, Handle, Kind, Operation};
+use crate::errno::Errno;
+use crate::event::{Event, Refusal};
+use crate::id::{ConnectionId, ListenerId, Slot, Token};
+use crate::listen::{ListenError, ListenOptions, ListenSocket};
+use crate::remote::{PostError, Remote};
+use crate::sys::SocketSys;
+use crate::timers::TimerId;
+
+/// The first and the longest pause after accepting failed for want of descriptors or memory.
+const FIRST_RETRY: Duration = Duration::from_millis(10);
+const LAST_RETRY: Duration = Duration::from_secs(1);
+/// Connections that an engine which stops exactly is asked for at once.
+const EXACT_BATCH: u32 = 256;
+
+/// What becomes of accepted connections.
+#[derive(Clone, Debug, Default)]
+pub enum Accept {
+    /// They become connections of this loop and receive at once.
+    #[default]
+    Connections,
+    /// They become connections of this loop, receiving paused at first.
+    Paused,
+    /// They are handed out as plain descriptors, [`Event::AcceptedDescriptor`], to be attached to any loop.
+    Descriptors,
+    /// Each is handed to the loop of these that has the fewest connections, and reported there as
+    /// [`Event::Accepted`] by this listener. Name this loop too if it shall take its share.
+    Spread(Arc<[Remote]>),
+}
+
+/// How to listen.
+#[derive(Clone, Debug, Default)]
+pub struct ListenerOptions {
+    /// Options of the listening socket.
+    pub listen: ListenOptions,
+    /// Options of the accepted sockets. They are set on the listening socket, from which Linux copies them.
+    pub stream: StreamOptions,
+    /// What becomes of accepted connections. Default: [`Accept::Connections`].
+    pub accept: Accept,
+}
+
+/// One listener.
+#[derive(Debug)]
+pub(super) struct Listener {
+    socket: Option<ListenSocket>,
+    accept: Accept,
+    armed: Option<Armed>,
+    stopping: bool,
+    /// Waits for a connection slot.
+    waiting: bool,
+    /// Waits for descriptors or memory.
+    retry: Option<TimerId>,
+    next_retry: Duration,
+}
+
+/// An accept in flight.
+#[derive(Clone, Copy, Debug)]
+struct Armed {
+    /// Connection slots kept for it.
+    reserved: u32,
+    /// Whether it ends by itself when they are used up.
+    exact: bool,
+    cancelled: bool,
+}
+
+impl Listener {
+    pub(super) fn socket(&self) -> Option<&ListenSocket> {
+        self.socket.as_ref()
+    }
+}
+
+impl<E: Engine, K: SocketSys> Loop<E, K> {
+    /// Listens at `address`; port 0 is resolved, see [`Loop::listener_address`].
+    ///
+    /// # Errors
+    /// What failed, on what address, and what to do.
+    pub fn listen(&mut self, address: &Address, options: &ListenerOptions) -> Result<ListenerId, ListenError> {
+        let socket = crate::listen::bind(&self.system, address, &options.listen)?;
+        self.listen_on(socket, options)
+    }
+
+    /// Accepts from a socket that listens already: inherited, or shared with other loops
+    /// ([`ListenSocket::try_clone`]).
+    ///
+    /// # Errors
+    /// What failed, on what address, and what to do.
+    pub fn listen_on(
+        &mut self,
+        socket: ListenSocket,
+        options: &ListenerOptions,
+    ) -> Result<ListenerId, ListenError> {
+        let descriptor = socket.as_fd();
+        apply_stream_options(&self.system, descriptor, &options.stream)
+            .and_then(|_| self.system.set_nonblocking(descriptor, self.engine.wants_nonblocking()))
+            .map_err(|errno| ListenError::new("setting options", socket.address().clone(), errno))?;
+        let address = socket.address().clone();
+        let listener = Listener {
+            socket: Some(socket),
+            accept: options.accept.clone(),
+            armed: None,
+            stopping: false,
+            waiting: false,
+            retry: None,
+            next_retry: FIRST_RETRY,
+        };
+        let (slot, generation) = self
+            .listeners
+            .insert(listener)
+            .map_err(|_| ListenError::new("adding a listener to the loop", address, Errno::ENOBUFS))?;
+        self.arm_accept(slot);
+        Ok(ListenerId::new(self.index, slot, generation))
+    }
+
+    /// The address that a listener has, its port resolved; `None` if the id is stale.
+    #[must_use]
+    pub fn listener_address(&self, listener: ListenerId) -> Option<Address> {
+        let found = self.listeners.get(listener.slot(), listener.generation())?;
+        found.socket.as_ref().map(|socket| socket.address().clone())
+    }
+
+    /// Stops accepting. Connections that the kernel has queued already are still accepted, as far as there are
+    /// slots; then the socket is closed and [`Event::ListenerClosed`] reported.
+    ///
+    /// # Errors
+    /// [`Refusal::Stale`]; [`Refusal::Closing`] if it is stopping already.
+    pub fn stop_listening(&mut self, listener: ListenerId) -> Result<(), Refusal> {
+        if listener.loop_index() != self.index {
+            return Err(Refusal::Stale);
+        }
+        let slot = listener.slot();
+        let found = self.listeners.get_mut(slot, listener.generation()).ok_or(Refusal::Stale)?;
+        if found.stopping {
+            return Err(Refusal::Closing);
+        }
+        found.stopping = true;
+        found.waiting = false;
+        let retry = found.retry.take();
+        let armed = found.armed.is_some();
+        self.clear_timer(retry);
+        if armed {
+            self.cancel_accept(slot);
+        } else {
+            self.finish_listener(slot, None);
+        }
+        Ok(())
+    }
+
+    fn cancel_accept(&mut self, slot: Slot) {
+        let Some((listener, _)) = self.listeners.at(slot) else { return };
+        if let Some(armed) = &mut listener.armed
+            && !armed.cancelled
+        {
+            armed.cancelled = true;
+            self.cancel(Handle::Listener(slot), Kind::Accept);
+        }
+    }
+
+    /// Connection slots that nothing is promised.
+    fn unreserved(&self) -> u32 {
+        let reserved: u32 = self
+            .listeners
+            .slots()
+            .filter_map(|(slot, generation)| self.listeners.get(slot, generation)?.armed)
+            .map(|armed| armed.reserved)
+            .sum();
+        self.connections.room().saturating_sub(reserved + self.surplus_accepted.len() as u32)
+    }
+
+    /// Arms accepting if the listener may accept now. Otherwise whatever changes that arms it.
+    fn arm_accept(&mut self, slot: Slot) {
+        let own = self.unreserved();
+        let margin = self.engine.accept_margin();
+        let most = self.config.connections;
+        let Some((listener, _)) = self.listeners.at(slot) else { return };
+        if listener.armed.is_some() || listener.stopping || listener.retry.is_some() {
+            return;
+        }
+        let free = match &listener.accept {
+            Accept::Spread(remotes) => {
+                remotes.iter().map(|remote| most.saturating_sub(remote.connections())).sum()
+            }
+            _ => own,
+        };
+        let (limit, reserved, exact) = match listener.accept {
+            Accept::Descriptors => (u32::MAX, 0, false),
+            Accept::Spread(_) if free == 0 => {
+                // The other loops do not say when they have room again.
+                self.put_off_accept(slot);
+                return;
+            }
+            Accept::Spread(_) => (if free >= margin { free } else { 1 }, 0, true),
+            _ if free == 0 => {
+                if !listener.waiting {
+                    listener.waiting = true;
+                    self.counters.accept_paused_full += 1;
+                }
+                return;
+            }
+            _ if margin > 0 && free >= margin => (free, margin, false),
+            _ if margin > 0 => (1, 1, true),
+            _ => (free.min(EXACT_BATCH), free.min(EXACT_BATCH), true),
+        };
+        listener.waiting = false;
+        listener.armed = Some(Armed { reserved, exact, cancelled: false });
+        let descriptor = listener.socket.as_ref().expect("present until closed").as_fd().as_raw_fd();
+        self.submit(Operation::Accept { listener: slot, descriptor, limit });
+    }
+
+    pub(super) fn on_accepted(&mut self, slot: Slot, result: Result<OwnedFd, Errno>, more: bool) {
+        let (listener, _) = self.listeners.at(slot).expect("a slot with an operation in flight is in use");
+        match &mut listener.armed {
+            Some(armed) if more => {
+                armed.reserved = armed.reserved.saturating_sub(u32::from(armed.exact && result.is_ok()));
+            }
+            armed => *armed = None,
+        }
+        let mut fatal = None;
+        match result {
+            Ok(descriptor) => {
+                listener.next_retry = FIRST_RETRY;
+                self.take_accepted(slot, descriptor);
+            }
+            Err(Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM | Errno::ENOBUFS) => self.put_off_accept(slot),
+            // What ends the listener itself; everything else concerns one connection, or is a cancel.
+            Err(errno)
+                if matches!(
+                    errno.code(),
+                    libc::EBADF | libc::EINVAL | libc::ENOTSOCK | libc::EOPNOTSUPP | libc::EFAULT
+                ) =>
+            {
+                fatal = Some(errno);
+            }
+            Err(_) => {}
+        }
+        if more {
+            return;
+        }
+        let stopping = self.listeners.at(slot).is_some_and(|(listener, _)| listener.stopping);
+        if stopping || fatal.is_some() {
+            self.finish_listener(slot, fatal);
+        } else {
+            self.arm_accept(slot);
+        }
+    }
+
+    fn take_accepted(&mut self, slot: Slot, descriptor: OwnedFd) {
+        let (listener, generation) = self.listeners.at(slot).expect("the caller has looked it up");
+        let id = ListenerId::new(self.index, slot, generation);
+        let paused = match &listener.accept {
+            Accept::Descriptors => {
+                self.counters.accepted += 1;
+                self.events.push_back(Event::AcceptedDescriptor { listener: id, descriptor });
+                return;
+            }
+            Accept::Spread(remotes) => {
+                let remotes = Arc::clone(remotes);
+                self.spread_accepted(id, descriptor, &remotes);
+                return;
+            }
+            Accept::Paused => true,
+            Accept::Connections => false,
+        };
+        if self.connections.room() == 0 {
+            // Attached connections have taken the slots meanwhile.
+            self.surplus_accepted.push_back((slot, descriptor));
+            return;
+        }
+        self.counters.accepted += 1;
+        let connection = Connection::new(descriptor, Phase::Open, Token::NONE, paused);
+        let connection: ConnectionId = self.insert(connection).expect("there was room just now");
+        self.events.push_back(Event::Accepted { listener: id, connection });
+        self.arm_receive(connection.slot());
+    }
+
+    /// Hands an accepted socket to the loop with the fewest connections, or the next that takes it.
+    fn spread_accepted(&mut self, listener: ListenerId, descriptor: OwnedFd, remotes: &[Remote]) {
+        let options = AttachOptions { paused: false, accepted_by: Some(listener) };
+        let least = remotes.iter().min_by_key(|remote| remote.connections());
+        let Some(least) = least.filter(|least| least.loop_index() != self.index) else {
+            // A refusal closes the socket; there is nobody else to give it to.
+            let _ = self.attach(descriptor, &options, Token::NONE);
+            return;
+        };
+        least.expect_connection();
+        let command = Command::Attach { descriptor, options, token: Token::NONE };
+        if let Err(PostError::Full(command) | PostError::Closed(command)) = least.post(command) {
+            self.execute(command);
+        }
+    }
+
+    /// Tries again after a while, longer each time, or when this loop closes something.
+    fn put_off_accept(&mut self, slot: Slot) {
+        self.counters.accept_paused_resources += 1;
+        let (listener, generation) = self.listeners.at(slot).expect("the caller has looked it up");
+        if listener.stopping || listener.retry.is_some() {
+            return;
+        }
+        let pause = listener.next_retry;
+        listener.next_retry = (pause * 2).min(LAST_RETRY);
+        let id = ListenerId::new(self.index, slot, generation);
+        let timer = self.set_timer(pause, TimerKey::Accept(id));
+        if let Some((listener, _)) = self.listeners.at(slot) {
+            listener.retry = timer;
+        }
+    }
+
+    pub(super) fn on_accept_retry(&mut self, id: ListenerId) {
+        if let Some(listener) = self.listeners.get_mut(id.slot(), id.generation()) {
+            listener.retry = None;
+            self.arm_accept(id.slot());
+        }
+    }
+
+    /// A connection was added: multishot accepts that now could bring too many are stopped.
+    pub(super) fn after_slot_taken(&mut self) {
+        let room = self.connections.room();
+        if room >= self.engine.accept_margin().saturating_mul(self.listeners.len()) {
+            return;
+        }
+        let crowded: Vec<_> = self.listeners.slots().map(|(slot, _)| slot).collect();
+        for slot in crowded {
+            let Some((listener, _)) = self.listeners.at(slot) else { continue };
+            let too_many = listener.armed.is_some_and(|armed| !armed.exact && armed.reserved > room);
+            if too_many {
+                self.cancel_accept(slot);
+            }
+        }
+    }
+
+    /// A connection was closed: what waited for its slot or its descriptor goes on.
+    pub(super) fn after_slot_freed(&mut self) {
+        if let Some((slot, descriptor)) = self.surplus_accepted.pop_front() {
+            if self.listeners.at(slot).is_some() {
+                self.take_accepted(slot, descriptor);
+            }
+            return;
+        }
+        let any = self.listeners.slots().any(|(slot, generation)| {
+            self.listeners.get(slot, generation).is_some_and(|one| one.waiting || one.retry.is_some())
+        });
+        if !any {
+            return;
+        }
+        let slots: Vec<_> = self.listeners.slots().map(|(slot, _)| slot).collect();
+        for slot in slots {
+            let Some((listener, _)) = self.listeners.at(slot) else { continue };
+            if listener.waiting || listener.retry.is_some() {
+                let retry = listener.retry.take();
+                self.clear_timer(retry);
+                self.arm_accept(slot);
+            }
+        }
+    }
+
+    fn has_room_for_accepted(&self) -> bool {
+        self.connections.room() > self.surplus_accepted.len() as u32
+    }
+
+    /// Takes what the kernel has queued for a stopped listener, and closes it.
+    fn finish_listener(&mut self, slot: Slot, error: Option<Errno>) {
+        while error.is_none() && self.has_room_for_accepted() {
+            let Some((listener, _)) = self.listeners.at(slot) else { return };
+            let socket = listener.socket.as_ref().expect("present until closed");
+            self.counters.system_calls += 1;
+            match self.system.accept_now(socket.as_fd()) {
+                Ok(descriptor) => {
+                    let nonblocking = self.engine.wants_nonblocking();
+                    if self.system.set_nonblocking(descriptor.as_fd(), nonblocking).is_ok() {
+                        self.take_accepted(slot, descriptor);
+                    }
+                }
+                Err(Errno::ECONNABORTED | Errno::EINTR) => {}
+                Err(_) => break,
+            }
+        }
+        let Some((_, generation)) = self.listeners.at(slot) else { return };
+        let id = ListenerId::new(self.index, slot, generation);
+        let Some(mut listener) = self.listeners.remove(slot) else { return };
+        self.clear_timer(listener.retry.take());
+        let descriptor = listener.socket.take().expect("present until closed").into_descriptor();
+        self.submit(Operation::Close { handle: Handle::Listener(slot), descriptor });
+        self.events.push_back(Event::ListenerClosed { listener: id, error });
+    }
+}

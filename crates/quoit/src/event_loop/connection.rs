@@ -1,0 +1,128 @@
+//! The state of one connection.
+
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+
+use crate::errno::Errno;
+use crate::event::CloseReason;
+use crate::id::Token;
+use crate::outbound::Outbound;
+use crate::pool::PoolSlot;
+use crate::timers::TimerId;
+
+/// Where a connection is in its life. It only moves down this list.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Phase {
+    /// The attempt is in flight; sends may be queued.
+    Connecting,
+    /// Established.
+    Open,
+    /// A graceful close: what is queued is flushed, then the peer's end is awaited; what arrives is dropped.
+    Draining,
+    /// Nothing more is sent or delivered. When the last operation has ended, the descriptor is closed and
+    /// `Closed` reported.
+    Ending,
+}
+
+/// The sending direction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum SendSide {
+    /// Takes sends.
+    Open,
+    /// Takes none; the end of the stream follows what is queued.
+    Finishing,
+    /// `shutdown(2)` is done, or the peer refuses more.
+    Ended,
+}
+
+/// The receiving direction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum ReceiveSide {
+    /// More may come.
+    Open,
+    /// The socket has ended in this way, but data before it is held back, so this is not reported yet.
+    EndHeld(Option<Errno>),
+    /// The end is reported.
+    Ended,
+}
+
+/// One connection. About 300 bytes, and nothing on the heap while it is idle.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) descriptor: Option<OwnedFd>,
+    pub(super) token: Token,
+    pub(super) phase: Phase,
+    pub(super) send_side: SendSide,
+    pub(super) receive_side: ReceiveSide,
+    /// Why it ends, once that is known.
+    pub(super) reason: Option<CloseReason>,
+    pub(super) local: bool,
+
+    /// Operations in flight.
+    pub(super) connecting: bool,
+    pub(super) receiving: bool,
+    pub(super) sending: bool,
+    /// Zero-copy notifications that are awaited.
+    pub(super) held: u32,
+    /// A cancel of the receive is under way.
+    pub(super) receive_cancelled: bool,
+
+    /// The handler asked for nothing to be delivered.
+    pub(super) paused: bool,
+    /// Leases out.
+    pub(super) leases: u16,
+    /// The cap was reported, and not left since.
+    pub(super) capped: bool,
+    /// In the queue for pool slots.
+    pub(super) starved: bool,
+    /// Arrived past a pause or the cap; delivered before anything else.
+    pub(super) inbound: VecDeque<(PoolSlot, u32)>,
+
+    pub(super) outbound: Outbound,
+    /// In the list of connections to flush.
+    pub(super) dirty: bool,
+    /// A send was refused as full, and `Writable` is owed.
+    pub(super) wants_writable: bool,
+    /// Zero copy is worth trying: no notification has said COPIED.
+    pub(super) zero_copy: bool,
+
+    /// The handler's deadline.
+    pub(super) deadline: Option<TimerId>,
+    /// Ours: of the attempt, or of the graceful close.
+    pub(super) limit: Option<TimerId>,
+}
+
+impl Connection {
+    pub(super) fn new(descriptor: OwnedFd, phase: Phase, token: Token, paused: bool) -> Self {
+        Self {
+            descriptor: Some(descriptor),
+            token,
+            phase,
+            send_side: SendSide::Open,
+            receive_side: ReceiveSide::Open,
+            reason: None,
+            local: false,
+            connecting: false,
+            receiving: false,
+            sending: false,
+            held: 0,
+            receive_cancelled: false,
+            paused,
+            leases: 0,
+            capped: false,
+            starved: false,
+            inbound: VecDeque::new(),
+            outbound: Outbound::default(),
+            dirty: false,
+            wants_writable: false,
+            zero_copy: true,
+            deadline: None,
+            limit: None,
+        }
+    }
+
+    /// Whether the kernel is done with everything of this connection.
+    pub(super) fn is_quiet(&self) -> bool {
+        !self.connecting && !self.receiving && !self.sending && self.held == 0
+    }
+}

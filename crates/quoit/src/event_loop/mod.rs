@@ -1,0 +1,373 @@
+//! The loop: all connection logic, above whichever engine moves the bytes.
+//!
+//! [`Loop`] holds what is common; each file beside this adds one concern: `commands` what may be asked,
+//! `accept` listeners, `receive` and `send` the two directions, `teardown` how connections end, `turn` the turn.
+
+mod accept;
+mod commands;
+mod connection;
+mod receive;
+mod send;
+mod table;
+mod teardown;
+mod turn;
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::thread::ThreadId;
+use std::time::Duration;
+
+use crate::address::Address;
+use crate::chunks::Chunks;
+use crate::config::Config;
+use crate::counters::Counters;
+use crate::engine::{Completion, Engine, EngineKind, Gather, Handle, Kind, Operation};
+use crate::event::{CloseReason, Event};
+use crate::id::{ConnectionId, ListenerId, LoopIndex, Slot, Token};
+use crate::listen::ListenSocket;
+use crate::pool::Pool;
+use crate::remote::{Inbox, Remote};
+use crate::selected::AnyEngine;
+use crate::sys::{Linux, SocketSys, Time};
+use crate::timers::{TimerId, Wheel};
+
+use connection::Connection;
+use table::Table;
+
+pub use accept::{Accept, ListenerOptions};
+pub use turn::TurnError;
+
+/// The memory that a loop's operations may name, made before the engine, which is given part of it.
+#[derive(Debug)]
+pub struct LoopMemory {
+    pub(crate) pool: Pool,
+    pub(crate) remote: Arc<Inbox>,
+}
+
+impl LoopMemory {
+    /// Reserves the memory that `config` asks for.
+    ///
+    /// # Errors
+    /// The kernel's, if there is no descriptor for the eventfd.
+    pub fn new(index: LoopIndex, config: &Config) -> Result<Self, crate::Errno> {
+        let remote = Arc::new(Inbox::new(index, config.inbox as usize)?);
+        let pool = Pool::new(config.receive_slots, config.receive_slot_size, remote.wake_handle());
+        Ok(Self { pool, remote })
+    }
+
+    /// The receive pool, for the engine's constructor.
+    pub fn pool(&mut self) -> &mut Pool {
+        &mut self.pool
+    }
+}
+
+/// What a timer of the wheel is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum TimerKey {
+    /// The handler's deadline for a connection.
+    Deadline(ConnectionId),
+    /// The limit of an attempt or of a graceful close.
+    Limit(ConnectionId),
+    /// A listener's back-off is over.
+    Accept(ListenerId),
+    /// The handler's timer.
+    Timer(Token),
+    /// Draining has taken long enough.
+    Drain,
+}
+
+/// One loop: connections, listeners and timers that one thread serves.
+///
+/// A loop is made on any thread and belongs to the one that makes its first [`turn`](Loop::turn); later turns
+/// from another thread are refused. Its methods only queue what the next turn does, so call them between turns
+/// or from a [`Handler`](crate::Handler). Other threads reach it through its [`Remote`].
+///
+/// Drop it on its thread, or on any other after that thread has ended: the kernel must be done with the loop's
+/// memory before it is freed, and where that cannot be made sure the memory is leaked instead.
+///
+/// The type parameters are the engine and the kernel's calls; leave them at their defaults. Others are for
+/// simulation.
+#[derive(Debug)]
+pub struct Loop<E: Engine = AnyEngine, K: SocketSys = Linux> {
+    index: LoopIndex,
+    config: Config,
+    /// Present until the loop is dropped.
+    memory: Option<Memory>,
+    engine: E,
+    engine_reason: String,
+    system: K,
+    owner: Option<ThreadId>,
+    now: Time,
+    waited_until: Option<Time>,
+
+    connections: Table<Connection>,
+    listeners: Table<accept::Listener>,
+    /// Accepted sockets for which attached connections had taken the slots meanwhile.
+    surplus_accepted: VecDeque<(Slot, std::os::fd::OwnedFd)>,
+    timers: Wheel<TimerKey>,
+    named_timers: HashMap<Token, TimerId>,
+
+    /// Events not yet reported.
+    events: VecDeque<Event>,
+    completions: Vec<Completion>,
+    more_completions: bool,
+    /// Operations from before the first turn.
+    early: Vec<Operation>,
+    /// Connections with something to send.
+    dirty: Vec<Slot>,
+    /// Connections whose receive waits for pool slots, first come, first served.
+    starved: VecDeque<ConnectionId>,
+    /// Connections refused for want of send chunks.
+    chunk_waiters: VecDeque<ConnectionId>,
+    /// Connections that hold all the leases they may.
+    capped: u32,
+    pressure_reported: bool,
+    spare_gathers: Vec<Box<Gather>>,
+
+    draining: Draining,
+    counters: Counters,
+}
+
+/// What the kernel may still read or write until every operation has ended.
+#[derive(Debug)]
+struct Memory {
+    pool: Pool,
+    chunks: Chunks,
+    remote: Arc<Inbox>,
+    /// The connection that each slot is leased to.
+    lessees: Box<[Option<ConnectionId>]>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Draining {
+    No,
+    Requested,
+    Done,
+}
+
+impl<E: Engine, K: SocketSys> Loop<E, K> {
+    /// A loop over an engine that was made with this `memory`.
+    ///
+    /// # Panics
+    /// If the configuration is not valid.
+    pub fn with_engine(
+        index: LoopIndex,
+        config: Config,
+        memory: LoopMemory,
+        engine: E,
+        engine_reason: String,
+        system: K,
+    ) -> Self {
+        assert_eq!(config.validate(), Ok(()));
+        let now = system.now();
+        let slots = config.receive_slots as usize;
+        Self {
+            index,
+            memory: Some(Memory {
+                pool: memory.pool,
+                chunks: Chunks::new(config.send_chunks, config.send_chunk_size),
+                remote: memory.remote,
+                lessees: vec![None; slots].into_boxed_slice(),
+            }),
+            engine,
+            engine_reason,
+            system,
+            owner: None,
+            now,
+            waited_until: None,
+            connections: Table::new(config.connections),
+            listeners: Table::new(config.listeners),
+            surplus_accepted: VecDeque::new(),
+            timers: Wheel::new(config.timer_limit()),
+            named_timers: HashMap::new(),
+            events: VecDeque::new(),
+            completions: Vec::with_capacity(config.completions_per_turn as usize),
+            more_completions: false,
+            early: Vec::new(),
+            dirty: Vec::new(),
+            starved: VecDeque::new(),
+            chunk_waiters: VecDeque::new(),
+            capped: 0,
+            pressure_reported: false,
+            spare_gathers: Vec::new(),
+            draining: Draining::No,
+            counters: Counters::default(),
+            config,
+        }
+    }
+
+    /// The number that this loop's ids carry.
+    #[must_use]
+    pub fn index(&self) -> LoopIndex {
+        self.index
+    }
+
+    /// Which engine runs.
+    #[must_use]
+    pub fn engine(&self) -> EngineKind {
+        self.engine.kind()
+    }
+
+    /// Why this engine runs: what was asked for, or what io_uring lacks here and the remedy. One line.
+    #[must_use]
+    pub fn engine_reason(&self) -> &str {
+        &self.engine_reason
+    }
+
+    /// Says what the runtime knows better: that it was another loop's ring that could not be made.
+    pub(crate) fn set_engine_reason(&mut self, reason: String) {
+        self.engine_reason = reason;
+    }
+
+    /// The configuration.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The handle for other threads. Cheap to clone; outlives the loop.
+    #[must_use]
+    pub fn remote(&self) -> Remote {
+        Remote::new(Arc::clone(&self.memory().remote))
+    }
+
+    /// The time at which the present turn's events were taken in.
+    #[must_use]
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// Connections that exist, those being made or closed included.
+    #[must_use]
+    pub fn connections(&self) -> u32 {
+        self.connections.len()
+    }
+
+    /// The local address of a connection (`getsockname(2)`), or `None` if the id is stale.
+    #[must_use]
+    pub fn local_address(&self, connection: ConnectionId) -> Option<Address> {
+        let socket = self.descriptor(connection)?;
+        self.system.local_address(socket).ok().and_then(|address| Address::try_from(&address).ok())
+    }
+
+    /// The peer's address (`getpeername(2)`), or `None` if the id is stale or the peer has gone.
+    #[must_use]
+    pub fn peer_address(&self, connection: ConnectionId) -> Option<Address> {
+        let socket = self.descriptor(connection)?;
+        self.system.peer_address(socket).ok().and_then(|address| Address::try_from(&address).ok())
+    }
+
+    /// A connection's socket, for options and names; do not read, write or close it. `None` if the id is stale.
+    #[must_use]
+    pub fn descriptor(&self, connection: ConnectionId) -> Option<std::os::fd::BorrowedFd<'_>> {
+        use std::os::fd::AsFd;
+        if connection.loop_index() != self.index {
+            return None;
+        }
+        let found = self.connections.get(connection.slot(), connection.generation())?;
+        found.descriptor.as_ref().map(AsFd::as_fd)
+    }
+
+    /// The counters as of now.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        let engine = self.engine.counters();
+        let Memory { pool, chunks, remote, .. } = self.memory();
+        Counters {
+            enters: engine.enters,
+            system_calls: engine.system_calls + self.counters.system_calls,
+            submissions: engine.submissions,
+            completions: engine.completions,
+            submission_queue_full: engine.submission_queue_full,
+            completion_queue_overflows: engine.completion_queue_overflows,
+            in_flight: engine.in_flight,
+            connections: u64::from(self.connections.len()),
+            accept_arms: engine.accept_arms,
+            receive_arms: engine.receive_arms,
+            receive_no_buffers: engine.receive_no_buffers,
+            pool_slots: u64::from(pool.slots()),
+            pool_leased: u64::from(pool.leased()),
+            pool_low_water: u64::from(pool.low_water()),
+            sends: engine.sends,
+            send_pieces: engine.send_pieces,
+            sent_bytes: engine.send_bytes,
+            short_sends: engine.short_sends,
+            send_chunks_used: u64::from(chunks.used()),
+            zero_copy_sends: engine.zero_copy_sends,
+            zero_copy_copied: engine.zero_copy_copied,
+            wake_writes: remote.wake_writes(),
+            ..self.counters
+        }
+    }
+
+    fn memory(&self) -> &Memory {
+        self.memory.as_ref().expect("present until the loop is dropped")
+    }
+
+    fn memory_mut(&mut self) -> &mut Memory {
+        self.memory.as_mut().expect("present until the loop is dropped")
+    }
+
+    /// Hands an operation to the engine, or keeps it for the first turn: a ring accepts nothing before it has
+    /// an owner.
+    fn submit(&mut self, operation: Operation) {
+        if self.owner.is_some() {
+            let memory = self.memory.as_mut().expect("present until the loop is dropped");
+            self.engine.submit(operation, &mut memory.pool);
+        } else {
+            self.early.push(operation);
+        }
+    }
+
+    fn cancel(&mut self, handle: Handle, kind: Kind) {
+        self.submit(Operation::Cancel { handle, kind });
+    }
+
+    fn set_timer(&mut self, after: Duration, key: TimerKey) -> Option<TimerId> {
+        // The cached time is that of the last wait; a handler that computes for long would set its timers short.
+        let now = self.system.now();
+        self.timers.insert(now, now + after, key)
+    }
+
+    fn clear_timer(&mut self, timer: Option<TimerId>) {
+        if let Some(timer) = timer {
+            self.timers.cancel(timer);
+        }
+    }
+
+    fn count_close(&mut self, reason: CloseReason) {
+        let counter = match reason {
+            CloseReason::Local => &mut self.counters.closed_local,
+            CloseReason::PeerClosed => &mut self.counters.closed_peer,
+            CloseReason::Reset => &mut self.counters.closed_reset,
+            CloseReason::Timeout => &mut self.counters.closed_timeout,
+            CloseReason::Limit => &mut self.counters.closed_limit,
+            CloseReason::Error(_) => &mut self.counters.closed_error,
+        };
+        *counter += 1;
+    }
+
+    /// The listening sockets of this loop, with their addresses.
+    pub fn listeners(&self) -> impl Iterator<Item = (ListenerId, &ListenSocket)> {
+        self.listeners.slots().filter_map(|(slot, generation)| {
+            let listener = self.listeners.get(slot, generation)?;
+            Some((ListenerId::new(self.index, slot, generation), listener.socket()?))
+        })
+    }
+}
+
+impl<E: Engine, K: SocketSys> Drop for Loop<E, K> {
+    fn drop(&mut self) {
+        let Some(mut memory) = self.memory.take() else { return };
+        memory.remote.close();
+        let on_owner = self.owner.is_none_or(|owner| owner == std::thread::current().id());
+        let patience = if on_owner { Duration::from_secs(5) } else { Duration::ZERO };
+        let system = &self.system;
+        if !self.engine.quiesce(&mut memory.pool, patience, &|| system.now()) {
+            // The kernel may still use this memory: it must never be freed.
+            std::mem::forget(memory);
+            std::mem::forget(std::mem::replace(&mut self.connections, Table::new(0)));
+            std::mem::forget(std::mem::take(&mut self.completions));
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! Receiving: arming, delivery, holding back, the pool and its fair share.
+
+use std::os::fd::AsRawFd;
+
+use super::connection::{Phase, ReceiveSide, SendSide};
+use super::{Loop, Memory};
+use crate::engine::{Engine, Handle, Kind, Operation, Received};
+use crate::errno::Errno;
+use crate::event::{CloseReason, Event};
+use crate::id::{ConnectionId, Slot};
+use crate::pool::PoolSlot;
+use crate::sys::SocketSys;
+
+/// The budget of a receive whose bytes are dropped, while the peer's end is awaited.
+const DISCARD_BUDGET: u32 = 1 << 20;
+
+impl<E: Engine, K: SocketSys> Loop<E, K> {
+    /// Arms receiving if the connection may receive now. Otherwise whatever changes that arms it.
+    pub(super) fn arm_receive(&mut self, slot: Slot) {
+        let Some((connection, generation)) = self.connections.at(slot) else { return };
+        let discarding = connection.phase == Phase::Draining;
+        let wanted = match connection.phase {
+            Phase::Open => !connection.paused && connection.inbound.is_empty() && !connection.capped,
+            Phase::Draining => true,
+            Phase::Connecting | Phase::Ending => false,
+        };
+        if !wanted
+            || connection.receiving
+            || connection.starved
+            || connection.receive_side != ReceiveSide::Open
+        {
+            return;
+        }
+        let memory = self.memory.as_mut().expect("present until the loop is dropped");
+        if !self.starved.is_empty() || self.engine.receivable(&memory.pool) == 0 {
+            connection.starved = true;
+            self.starved.push_back(ConnectionId::new(self.index, slot, generation));
+            self.report_pool_pressure();
+            return;
+        }
+        let budget = if discarding {
+            DISCARD_BUDGET
+        } else {
+            u32::from(self.config.leases_per_connection - connection.leases)
+                .saturating_mul(self.config.receive_slot_size)
+        };
+        connection.receiving = true;
+        connection.receive_cancelled = false;
+        let descriptor = connection.descriptor.as_ref().expect("present until closed").as_raw_fd();
+        self.submit(Operation::Receive { connection: slot, descriptor, budget });
+    }
+
+    pub(super) fn cancel_receive(&mut self, slot: Slot) {
+        let Some((connection, _)) = self.connections.at(slot) else { return };
+        if connection.receiving && !connection.receive_cancelled {
+            connection.receive_cancelled = true;
+            self.cancel(Handle::Connection(slot), Kind::Receive);
+        }
+    }
+
+    pub(super) fn on_received(&mut self, slot: Slot, received: Received, more: bool) {
+        let (connection, _) = self.connections.at(slot).expect("a slot with an operation in flight is in use");
+        debug_assert!(connection.receiving);
+        if !more {
+            connection.receiving = false;
+            connection.receive_cancelled = false;
+        }
+        match received {
+            Received::Data { slot: pool_slot, length } => self.on_data(slot, pool_slot, length),
+            Received::End => self.on_end(slot, None),
+            Received::Error(errno) => self.on_end(slot, Some(errno)),
+            Received::Stopped => {}
+            Received::NoBuffers => {
+                // The operation ended, and the pool is as good as empty: queue up, do not spin.
+                let index = self.index;
+                if let Some((connection, generation)) = self.connections.at(slot)
+                    && !connection.starved
+                    && matches!(connection.phase, Phase::Open | Phase::Draining)
+                {
+                    connection.starved = true;
+                    self.starved.push_back(ConnectionId::new(index, slot, generation));
+                }
+                self.report_pool_pressure();
+            }
+        }
+        if !more {
+            self.arm_receive(slot);
+            self.finish_if_quiet(slot);
+        }
+    }
+
+    fn on_data(&mut self, slot: Slot, pool_slot: PoolSlot, length: u32) {
+        let (connection, generation) =
+            self.connections.at(slot).expect("a slot with an operation in flight is in use");
+        self.counters.received_bytes += u64::from(length);
+        self.counters.received_pieces += 1;
+        match connection.phase {
+            Phase::Open if connection.paused || connection.capped || !connection.inbound.is_empty() => {
+                self.counters.receive_overshoot += 1;
+                connection.inbound.push_back((pool_slot, length));
+            }
+            Phase::Open => {
+                let id = ConnectionId::new(self.index, slot, generation);
+                self.deliver(id, pool_slot, length);
+            }
+            _ => self.memory_mut().pool.give_back(pool_slot),
+        }
+    }
+
+    /// Leases a filled slot to the handler, and stops receiving at the cap.
+    fn deliver(&mut self, id: ConnectionId, pool_slot: PoolSlot, length: u32) {
+        let Memory { pool, lessees, .. } = self.memory.as_mut().expect("present until the loop is dropped");
+        let data = pool.lease(pool_slot, length);
+        lessees[pool_slot.index()] = Some(id);
+        self.events.push_back(Event::Data { connection: id, data });
+        let Some(connection) = self.connections.get_mut(id.slot(), id.generation()) else { return };
+        connection.leases += 1;
+        if connection.leases >= self.config.leases_per_connection {
+            connection.capped = true;
+            self.capped += 1;
+            self.counters.lease_cap_reached += 1;
+            if self.config.close_at_lease_limit {
+                self.end(id.slot(), CloseReason::Limit, true);
+                return;
+            }
+            self.events.push_back(Event::Pressure { connection: Some(id) });
+            self.cancel_receive(id.slot());
+        }
+    }
+
+    /// Delivers what was held back, as far as pause and cap allow, and then the end if that was held back too.
+    pub(super) fn deliver_held_back(&mut self, slot: Slot) {
+        loop {
+            let Some((connection, generation)) = self.connections.at(slot) else { return };
+            if connection.phase != Phase::Open || connection.paused || connection.capped {
+                return;
+            }
+            let id = ConnectionId::new(self.index, slot, generation);
+            if let Some((pool_slot, length)) = connection.inbound.pop_front() {
+                self.deliver(id, pool_slot, length);
+                continue;
+            }
+            if connection.inbound.capacity() > 0 {
+                connection.inbound = std::collections::VecDeque::new();
+            }
+            if let ReceiveSide::EndHeld(error) = connection.receive_side {
+                connection.receive_side = ReceiveSide::Open;
+                self.on_end(slot, error);
+                self.finish_if_quiet(slot);
+            } else {
+                self.arm_receive(slot);
+            }
+            return;
+        }
+    }
+
+    /// The socket has nothing more to give: the peer's FIN, or an error.
+    fn on_end(&mut self, slot: Slot, error: Option<Errno>) {
+        let (connection, generation) =
+            self.connections.at(slot).expect("a slot with an operation in flight is in use");
+        let id = ConnectionId::new(self.index, slot, generation);
+        match connection.phase {
+            Phase::Open => {
+                let behind_data = !connection.inbound.is_empty();
+                if behind_data || (connection.paused && error.is_none()) {
+                    connection.receive_side = ReceiveSide::EndHeld(error);
+                    return;
+                }
+                connection.receive_side = ReceiveSide::Ended;
+                if let Some(errno) = error {
+                    let reason = connection.reason.unwrap_or(CloseReason::from_errno(errno));
+                    self.end(slot, reason, false);
+                } else if connection.reason.is_some() {
+                    // Sending failed before; this is the rest of it.
+                    self.end(slot, CloseReason::Reset, false);
+                } else {
+                    self.events.push_back(Event::EndOfStream { connection: id });
+                    if connection.send_side == SendSide::Ended {
+                        self.end(slot, CloseReason::Local, false);
+                    }
+                }
+            }
+            Phase::Draining => {
+                connection.receive_side = ReceiveSide::Ended;
+                let reason = error.map_or(CloseReason::Local, CloseReason::from_errno);
+                if error.is_some() || connection.send_side == SendSide::Ended {
+                    self.end(slot, reason, false);
+                }
+            }
+            Phase::Connecting | Phase::Ending => {}
+        }
+    }
+
+    /// Takes returned leases in: frees the slots and lifts caps.
+    pub(super) fn collect_leases(&mut self) {
+        let Memory { pool, lessees, .. } = self.memory.as_mut().expect("present until the loop is dropped");
+        if !pool.has_returns() {
+            return;
+        }
+        let cap = self.config.leases_per_connection;
+        let connections = &mut self.connections;
+        let mut uncapped = Vec::new();
+        pool.collect(|pool_slot| {
+            let Some(id) = lessees[pool_slot.index()].take() else { return };
+            let Some(connection) = connections.get_mut(id.slot(), id.generation()) else { return };
+            connection.leases -= 1;
+            // Half the cap, so that a slow holder does not have its receive armed and cancelled for each lease.
+            if connection.capped && connection.leases <= cap / 2 {
+                connection.capped = false;
+                uncapped.push(id.slot());
+            }
+        });
+        if !uncapped.is_empty() {
+            self.capped -= uncapped.len() as u32;
+            for slot in uncapped {
+                self.deliver_held_back(slot);
+            }
+        }
+    }
+
+    /// Arms receives that waited for slots: first come, first served, no more than there are slots.
+    pub(super) fn serve_starved(&mut self) {
+        if self.starved.is_empty() {
+            return;
+        }
+        let memory = self.memory.as_mut().expect("present until the loop is dropped");
+        let mut slots = self.engine.receivable(&memory.pool);
+        if slots > 0 {
+            self.pressure_reported = false;
+        }
+        while slots > 0 {
+            let Some(id) = self.starved.pop_front() else { return };
+            let Some(connection) = self.connections.get_mut(id.slot(), id.generation()) else { continue };
+            connection.starved = false;
+            // Those behind it must not make it queue up again.
+            let waiting = std::mem::take(&mut self.starved);
+            self.arm_receive(id.slot());
+            debug_assert!(self.starved.is_empty());
+            self.starved = waiting;
+            slots -= 1;
+        }
+    }
+
+    fn report_pool_pressure(&mut self) {
+        let pool = &self.memory().pool;
+        if !self.pressure_reported && pool.leased() == pool.slots() {
+            self.pressure_reported = true;
+            self.events.push_back(Event::Pressure { connection: None });
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! Sending: queueing, one operation in flight, acknowledging, water marks.
+
+use std::os::fd::AsRawFd;
+
+use super::Loop;
+use super::connection::{Phase, ReceiveSide, SendSide};
+use crate::command::{FileRange, Lent, Payload};
+use crate::engine::{Engine, Gather, Operation};
+use crate::errno::Errno;
+use crate::event::{CloseReason, Event, Refusal};
+use crate::id::{ConnectionId, Slot, Token};
+use crate::outbound::Batch;
+use crate::sys::SocketSys;
+
+/// Gathers kept for later sends.
+const SPARE_GATHERS: usize = 64;
+
+impl<E: Engine, K: SocketSys> Loop<E, K> {
+    /// Queues bytes. All that is queued for a connection by the next turn leaves together.
+    ///
+    /// Copied bytes are taken before this returns. Lent memory ([`Payload::Bytes`], [`Payload::Lease`],
+    /// [`Payload::Raw`]) stays in use until [`Event::Sent`] with this or a later token, or `Closed`. A send of
+    /// no bytes sends nothing, and a lent one is acknowledged in its turn.
+    ///
+    /// # Errors
+    /// - [`Refusal::Full`]: the queue would pass its high-water mark; [`Event::Writable`] follows. Lent memory
+    ///   larger than the mark is taken by an empty queue.
+    /// - [`Refusal::TooLarge`]: a copied send larger than the high-water mark.
+    /// - [`Refusal::Closing`], [`Refusal::Stale`].
+    pub fn send<'a>(
+        &mut self,
+        connection: ConnectionId,
+        payload: impl Into<Payload<'a>>,
+        token: Token,
+    ) -> Result<(), Refusal> {
+        let payload = payload.into();
+        let length = payload.len();
+        let high_water = self.config.high_water as usize;
+        let pieces = self.config.send_pieces as usize;
+        let state = self.sender(connection)?;
+        let queued = state.outbound.queued();
+        let lent = !matches!(payload, Payload::Copy(_));
+        if !lent && length > high_water {
+            return Err(Refusal::TooLarge);
+        }
+        let full = queued + length > high_water && !(queued == 0 && lent);
+        if full || state.outbound.segments() >= pieces {
+            state.wants_writable = true;
+            self.counters.sends_refused += 1;
+            return Err(Refusal::Full);
+        }
+        let queued_before = !state.outbound.is_empty();
+        let lent = match payload {
+            Payload::Copy(bytes) => {
+                let state = self.connections.get_mut(connection.slot(), connection.generation());
+                let memory = self.memory.as_mut().expect("present until the loop is dropped");
+                let taken = state.is_some_and(|state| state.outbound.push_copy(bytes, &mut memory.chunks));
+                if !taken {
+                    self.chunk_waiters.push_back(connection);
+                    self.counters.sends_refused += 1;
+                    return Err(Refusal::Full);
+                }
+                None
+            }
+            Payload::Bytes(bytes) => Some(Lent::Bytes(bytes)),
+            Payload::Lease(lease) => Some(Lent::Lease(lease)),
+            Payload::Raw(raw) => Some(Lent::Raw(raw)),
+        };
+        if let Some(lent) = lent {
+            self.sender(connection)?.outbound.push_lent(lent, token);
+        }
+        self.counters.queued_bytes += length as u64;
+        self.counters.sends_coalesced += u64::from(queued_before);
+        self.mark_dirty(connection.slot());
+        Ok(())
+    }
+
+    /// Queues a file's range, in order with other sends. It counts as one piece and no bytes towards the limits.
+    ///
+    /// # Errors
+    /// As [`Loop::send`]; [`Refusal::Full`] only for the count of pieces.
+    pub fn send_file(
+        &mut self,
+        connection: ConnectionId,
+        range: FileRange,
+        token: Token,
+    ) -> Result<(), Refusal> {
+        let pieces = self.config.send_pieces as usize;
+        let state = self.sender(connection)?;
+        if state.outbound.segments() >= pieces {
+            state.wants_writable = true;
+            self.counters.sends_refused += 1;
+            return Err(Refusal::Full);
+        }
+        state.outbound.push_file(range.file, range.offset, range.length, token);
+        self.mark_dirty(connection.slot());
+        Ok(())
+    }
+
+    /// Bytes queued for sending on a connection; 0 for a stale id.
+    #[must_use]
+    pub fn queued(&self, connection: ConnectionId) -> usize {
+        self.connections
+            .get(connection.slot(), connection.generation())
+            .map_or(0, |state| state.outbound.queued())
+    }
+
+    fn sender(&mut self, id: ConnectionId) -> Result<&mut super::connection::Connection, Refusal> {
+        let state = self.find(id)?;
+        match state.phase {
+            Phase::Connecting | Phase::Open if state.send_side == SendSide::Open => Ok(state),
+            _ => Err(Refusal::Closing),
+        }
+    }
+
+    pub(super) fn mark_dirty(&mut self, slot: Slot) {
+        if let Some((connection, _)) = self.connections.at(slot)
+            && !connection.dirty
+        {
+            connection.dirty = true;
+            self.dirty.push(slot);
+        }
+    }
+
+    /// Submits what is queued for the connections that have something new.
+    pub(super) fn flush_dirty(&mut self) {
+        let mut dirty = std::mem::take(&mut self.dirty);
+        for slot in dirty.drain(..) {
+            if let Some((connection, _)) = self.connections.at(slot) {
+                connection.dirty = false;
+                self.flush(slot);
+            }
+        }
+        // What flushing itself made dirty is for the next turn, which does not wait.
+        dirty.append(&mut self.dirty);
+        self.dirty = dirty;
+    }
+
+    fn flush(&mut self, slot: Slot) {
+        let Some((connection, generation)) = self.connections.at(slot) else { return };
+        let flushing = matches!(connection.phase, Phase::Open | Phase::Draining);
+        if !flushing || connection.sending || connection.send_side == SendSide::Ended {
+            return;
+        }
+        let id = ConnectionId::new(self.index, slot, generation);
+        let memory = self.memory.as_mut().expect("present until the loop is dropped");
+        let descriptor = connection.descriptor.as_ref().expect("present until closed").as_raw_fd();
+        let operation = match connection.outbound.next_batch(&memory.chunks, &mut self.spare_gathers) {
+            Some(Batch::Memory { message, bytes }) => {
+                let zero_copy = connection.zero_copy
+                    && self.config.zero_copy_threshold.is_some_and(|least| bytes >= least as usize);
+                Operation::Send { connection: slot, descriptor, message, zero_copy }
+            }
+            Some(Batch::File { file, offset, length }) => {
+                Operation::SendFile { connection: slot, descriptor, file, offset, length }
+            }
+            None => {
+                let acknowledged = connection.outbound.sent(0, false, &mut memory.chunks);
+                self.acknowledge(id, acknowledged);
+                self.after_flush(slot);
+                return;
+            }
+        };
+        connection.sending = true;
+        self.submit(operation);
+    }
+
+    pub(super) fn on_sent(
+        &mut self,
+        slot: Slot,
+        result: Result<usize, Errno>,
+        gather: Option<Box<Gather>>,
+        held: bool,
+    ) {
+        if let Some(gather) = gather
+            && self.spare_gathers.len() < SPARE_GATHERS
+        {
+            self.spare_gathers.push(gather);
+        }
+        let (connection, generation) =
+            self.connections.at(slot).expect("a slot with an operation in flight is in use");
+        debug_assert!(connection.sending);
+        let id = ConnectionId::new(self.index, slot, generation);
+        connection.sending = false;
+        connection.held += u32::from(held);
+        match result {
+            Ok(0) => self.fail_send(slot, CloseReason::Error(Errno::new(libc::ENODATA)), true),
+            Ok(bytes) => {
+                let memory = self.memory.as_mut().expect("present until the loop is dropped");
+                let before = connection.outbound.queued();
+                let acknowledged = connection.outbound.sent(bytes as u64, held, &mut memory.chunks);
+                let freed = before - connection.outbound.queued().min(before);
+                let more = !connection.outbound.is_empty();
+                self.counters.queued_bytes -= freed as u64;
+                self.acknowledge(id, acknowledged);
+                self.after_room(id);
+                if more {
+                    self.mark_dirty(slot);
+                } else {
+                    self.after_flush(slot);
+                }
+            }
+            Err(Errno::ECANCELED | Errno::EINTR | Errno::EAGAIN) => {
+                if matches!(connection.phase, Phase::Open | Phase::Draining) {
+                    self.mark_dirty(slot);
+                }
+            }
+            Err(errno) => self.fail_send(slot, CloseReason::from_errno(errno), false),
+        }
+        self.finish_if_quiet(slot);
+    }
+
+    pub(super) fn on_released(&mut self, slot: Slot, sequence: u32, copied: bool) {
+        let (connection, generation) =
+            self.connections.at(slot).expect("a slot with an operation in flight is in use");
+        let id = ConnectionId::new(self.index, slot, generation);
+        connection.held -= 1;
+        connection.zero_copy &= !copied;
+        let memory = self.memory.as_mut().expect("present until the loop is dropped");
+        let before = connection.outbound.queued();
+        let acknowledged = connection.outbound.released(sequence, &mut memory.chunks);
+        let freed = before - connection.outbound.queued().min(before);
+        self.counters.queued_bytes -= freed as u64;
+        self.acknowledge(id, acknowledged);
+        self.after_room(id);
+        self.finish_if_quiet(slot);
+    }
+
+    /// Tells the handler that lent memory is free, if it wants to know and may still be told.
+    fn acknowledge(&mut self, id: ConnectionId, token: Token) {
+        let Some(connection) = self.connections.get(id.slot(), id.generation()) else { return };
+        if token != Token::NONE && connection.phase != Phase::Ending {
+            self.events.push_back(Event::Sent { connection: id, token });
+        }
+    }
+
+    /// Keeps the promises of `Writable`, after memory was freed.
+    fn after_room(&mut self, id: ConnectionId) {
+        let low_water = self.config.low_water as usize;
+        if let Some(connection) = self.connections.get_mut(id.slot(), id.generation())
+            && connection.wants_writable
+            && connection.outbound.queued() <= low_water
+        {
+            connection.wants_writable = false;
+            if matches!(connection.phase, Phase::Open | Phase::Connecting) {
+                self.events.push_back(Event::Writable { connection: id });
+            }
+        }
+        // A quarter of the chunks free again: enough that not every waiter is refused once more.
+        let memory = self.memory.as_ref().expect("present until the loop is dropped");
+        if !self.chunk_waiters.is_empty() && memory.chunks.used() <= self.config.send_chunks / 4 * 3 {
+            for id in std::mem::take(&mut self.chunk_waiters) {
+                if let Some(connection) = self.connections.get(id.slot(), id.generation())
+                    && matches!(connection.phase, Phase::Open | Phase::Connecting)
+                {
+                    self.events.push_back(Event::Writable { connection: id });
+                }
+            }
+        }
+    }
+
+    /// All that was queued is with the kernel: ends the direction if that is wanted.
+    pub(super) fn after_flush(&mut self, slot: Slot) {
+        let Some((connection, _)) = self.connections.at(slot) else { return };
+        if connection.send_side != SendSide::Finishing || connection.sending || !connection.outbound.is_empty()
+        {
+            return;
+        }
+        connection.send_side = SendSide::Ended;
+        let received_all = connection.receive_side == ReceiveSide::Ended;
+        let draining = connection.phase == Phase::Draining;
+        let reason = if connection.local { CloseReason::Local } else { CloseReason::PeerClosed };
+        if received_all {
+            // Both directions have ended; closing the descriptor sends the FIN.
+            self.end(slot, reason, false);
+            return;
+        }
+        let socket = connection.descriptor.as_ref().expect("present until closed");
+        self.counters.system_calls += 1;
+        let result = self.system.shutdown_send(std::os::fd::AsFd::as_fd(socket));
+        if result.is_err() && draining {
+            // The peer has gone already.
+            self.end(slot, CloseReason::Reset, false);
+        }
+    }
+
+    /// The socket takes no more. What the peer sent before is still delivered, then the connection ends.
+    fn fail_send(&mut self, slot: Slot, reason: CloseReason, reset: bool) {
+        let (connection, generation) =
+            self.connections.at(slot).expect("a slot with an operation in flight is in use");
+        connection.send_side = SendSide::Ended;
+        connection.reason.get_or_insert(reason);
+        let id = ConnectionId::new(self.index, slot, generation);
+        match connection.phase {
+            Phase::Open if connection.receiving && !reset => {
+                // An error of the connection ends the receive at once. Where only the peer's receiving
+                // direction is gone (Unix sockets), the peer gets as long as a graceful close.
+                self.drop_queue(slot);
+                let limit = self.set_timer(self.config.close_deadline, super::TimerKey::Limit(id));
+                if let Some((connection, _)) = self.connections.at(slot) {
+                    connection.limit = limit;
+                }
+            }
+            Phase::Ending => {}
+            _ => self.end(slot, reason, reset),
+        }
+    }
+
+    /// Drops all that is queued, if the kernel does not use it.
+    pub(super) fn drop_queue(&mut self, slot: Slot) {
+        let Some((connection, _)) = self.connections.at(slot) else { return };
+        if connection.sending || connection.held > 0 {
+            return;
+        }
+        let memory = self.memory.as_mut().expect("present until the loop is dropped");
+        self.counters.queued_bytes -= connection.outbound.queued() as u64;
+        connection.outbound.clear(&mut memory.chunks);
+    }
+}

@@ -1,0 +1,131 @@
+//! A table of slots with generations: what ids point into.
+
+use crate::id::Slot;
+
+#[derive(Debug)]
+struct Entry<T> {
+    /// Counts the uses of this slot; 0 before the first.
+    generation: u32,
+    value: Option<T>,
+}
+
+/// A table with a fixed limit. Memory is reserved for all of it at once and touched as it is used; freed slots
+/// are used again last in, first out.
+#[derive(Debug)]
+pub(super) struct Table<T> {
+    entries: Vec<Entry<T>>,
+    free: Vec<Slot>,
+    limit: u32,
+    used: u32,
+    retired: u32,
+}
+
+impl<T> Table<T> {
+    pub(super) fn new(limit: u32) -> Self {
+        Self {
+            entries: Vec::with_capacity(limit as usize),
+            free: Vec::with_capacity(limit as usize),
+            limit,
+            used: 0,
+            retired: 0,
+        }
+    }
+
+    /// Slots in use.
+    pub(super) fn len(&self) -> u32 {
+        self.used
+    }
+
+    /// Slots that can be taken.
+    pub(super) fn room(&self) -> u32 {
+        self.limit - self.used - self.retired
+    }
+
+    /// Takes a slot for `value`; answers it and its generation, or the value back if the table is full.
+    pub(super) fn insert(&mut self, value: T) -> Result<(Slot, u32), T> {
+        let slot = match self.free.pop() {
+            Some(slot) => slot,
+            None if self.entries.len() < self.limit as usize => {
+                self.entries.push(Entry { generation: 0, value: None });
+                Slot::new(self.entries.len() as u32 - 1)
+            }
+            None => return Err(value),
+        };
+        let entry = &mut self.entries[slot.index()];
+        debug_assert!(entry.value.is_none());
+        entry.generation += 1;
+        entry.value = Some(value);
+        self.used += 1;
+        Ok((slot, entry.generation))
+    }
+
+    /// What is in the slot, if that is its generation.
+    pub(super) fn get_mut(&mut self, slot: Slot, generation: u32) -> Option<&mut T> {
+        let entry = self.entries.get_mut(slot.index())?;
+        if entry.generation == generation { entry.value.as_mut() } else { None }
+    }
+
+    /// As [`Table::get_mut`], for looking only.
+    pub(super) fn get(&self, slot: Slot, generation: u32) -> Option<&T> {
+        let entry = self.entries.get(slot.index())?;
+        if entry.generation == generation { entry.value.as_ref() } else { None }
+    }
+
+    /// What is in a slot that is known to be in use, with its generation.
+    pub(super) fn at(&mut self, slot: Slot) -> Option<(&mut T, u32)> {
+        let entry = self.entries.get_mut(slot.index())?;
+        let generation = entry.generation;
+        entry.value.as_mut().map(|value| (value, generation))
+    }
+
+    /// Empties a slot. One whose generations are used up is not used again.
+    pub(super) fn remove(&mut self, slot: Slot) -> Option<T> {
+        let entry = self.entries.get_mut(slot.index())?;
+        let value = entry.value.take()?;
+        if entry.generation == u32::MAX {
+            self.retired += 1;
+        } else {
+            self.free.push(slot);
+        }
+        self.used -= 1;
+        Some(value)
+    }
+
+    /// The slots in use, with their generations.
+    pub(super) fn slots(&self) -> impl Iterator<Item = (Slot, u32)> + '_ {
+        self.entries
+            .iter()
+            .enumerate()
+            .filter(|(_, entry)| entry.value.is_some())
+            .map(|(index, entry)| (Slot::new(index as u32), entry.generation))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_used_again_has_another_generation() {
+        let mut table = Table::new(1);
+        let (slot, first) = table.insert('a').unwrap();
+        assert_eq!(table.insert('b'), Err('b'));
+        assert_eq!(table.remove(slot), Some('a'));
+        let (same, second) = table.insert('c').unwrap();
+        assert_eq!((same, second), (slot, first + 1));
+        assert_eq!(table.get(slot, first), None);
+        assert_eq!(table.get(slot, second), Some(&'c'));
+        assert_eq!((table.len(), table.room()), (1, 0));
+    }
+
+    #[test]
+    fn a_slot_without_generations_left_is_retired() {
+        let mut table = Table::new(2);
+        let (slot, _) = table.insert(1).unwrap();
+        table.entries[slot.index()].generation = u32::MAX;
+        table.remove(slot);
+        let (other, _) = table.insert(2).unwrap();
+        assert_ne!(other, slot);
+        assert_eq!(table.insert(3), Err(3));
+    }
+}

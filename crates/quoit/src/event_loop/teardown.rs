@@ -1,0 +1,167 @@
+//! How connections end: gracefully, by abort, by an error; always in the same three steps. First nothing new is
+//! started, then everything in flight ends, then the descriptor is closed and `Closed` reported.
+
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use super::connection::{Phase, ReceiveSide, SendSide};
+use super::{Loop, TimerKey};
+use crate::engine::{Engine, Handle, Kind, Operation};
+use crate::event::{CloseReason, Event, Refusal};
+use crate::id::{ConnectionId, Slot};
+use crate::sys::SocketSys;
+
+impl<E: Engine, K: SocketSys> Loop<E, K> {
+    /// Ends the sending direction after all that is queued. When the peer's direction has ended too, the
+    /// connection closes.
+    ///
+    /// # Errors
+    /// [`Refusal::Stale`]; [`Refusal::Closing`] if the direction has ended already.
+    pub fn shutdown(&mut self, connection: ConnectionId) -> Result<(), Refusal> {
+        let state = self.find(connection)?;
+        if !matches!(state.phase, Phase::Open | Phase::Connecting) || state.send_side != SendSide::Open {
+            return Err(Refusal::Closing);
+        }
+        state.send_side = SendSide::Finishing;
+        state.local |= state.receive_side == ReceiveSide::Open;
+        self.mark_dirty(connection.slot());
+        Ok(())
+    }
+
+    /// Closes gracefully; see [`Command::Close`](crate::Command::Close). An attempt to connect is given up.
+    ///
+    /// # Errors
+    /// [`Refusal::Stale`]; [`Refusal::Closing`] if it is being closed already.
+    pub fn close(&mut self, connection: ConnectionId, deadline: Option<Duration>) -> Result<(), Refusal> {
+        let slot = connection.slot();
+        let state = self.find(connection)?;
+        match state.phase {
+            Phase::Connecting => {
+                self.end(slot, CloseReason::Local, false);
+                return Ok(());
+            }
+            Phase::Open => {}
+            Phase::Draining | Phase::Ending => return Err(Refusal::Closing),
+        }
+        state.phase = Phase::Draining;
+        state.local |= state.receive_side == ReceiveSide::Open;
+        if state.send_side == SendSide::Open {
+            state.send_side = SendSide::Finishing;
+        }
+        if let ReceiveSide::EndHeld(_) = state.receive_side {
+            state.receive_side = ReceiveSide::Ended;
+        }
+        let both_ended = state.send_side == SendSide::Ended && state.receive_side == ReceiveSide::Ended;
+        let local = state.local;
+        self.drop_inbound(slot);
+        if both_ended {
+            let reason = if local { CloseReason::Local } else { CloseReason::PeerClosed };
+            self.end(slot, reason, false);
+            return Ok(());
+        }
+        let deadline = deadline.unwrap_or(self.config.close_deadline);
+        let limit = self.set_timer(deadline, TimerKey::Limit(connection));
+        let earlier = self.find(connection)?.limit.take();
+        self.clear_timer(earlier);
+        match limit {
+            Some(_) => self.find(connection)?.limit = limit,
+            // Without a timer the wait for the peer would have no end.
+            None => self.end(slot, CloseReason::Local, true),
+        }
+        self.mark_dirty(slot);
+        self.arm_receive(slot);
+        Ok(())
+    }
+
+    /// Closes now: what is queued is dropped, and the peer sees a reset.
+    ///
+    /// # Errors
+    /// [`Refusal::Stale`]; [`Refusal::Closing`] if it is ending already.
+    pub fn abort(&mut self, connection: ConnectionId) -> Result<(), Refusal> {
+        match self.find(connection)?.phase {
+            Phase::Ending => Err(Refusal::Closing),
+            Phase::Connecting => {
+                self.end(connection.slot(), CloseReason::Local, false);
+                Ok(())
+            }
+            Phase::Open | Phase::Draining => {
+                self.end(connection.slot(), CloseReason::Local, true);
+                Ok(())
+            }
+        }
+    }
+
+    /// An attempt or a graceful close has taken too long.
+    pub(super) fn on_limit(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connections.get_mut(id.slot(), id.generation()) else { return };
+        connection.limit = None;
+        match connection.phase {
+            Phase::Connecting => self.end(id.slot(), CloseReason::Timeout, false),
+            Phase::Open | Phase::Draining => {
+                let reason = connection.reason.unwrap_or(CloseReason::Timeout);
+                self.end(id.slot(), reason, true);
+            }
+            Phase::Ending => {}
+        }
+    }
+
+    /// Begins the end: no more deliveries, everything in flight is asked to stop.
+    pub(super) fn end(&mut self, slot: Slot, reason: CloseReason, reset: bool) {
+        let Some((connection, _)) = self.connections.at(slot) else { return };
+        if connection.phase == Phase::Ending {
+            return;
+        }
+        connection.phase = Phase::Ending;
+        connection.reason.get_or_insert(reason);
+        if reset && let Some(socket) = &connection.descriptor {
+            self.counters.system_calls += 1;
+            // Whatever it answers, the connection is gone from here on.
+            let _ = self.system.reset(socket.as_fd());
+        }
+        let (connecting, sending) = (connection.connecting, connection.sending);
+        let timers = (connection.deadline.take(), connection.limit.take());
+        self.clear_timer(timers.0);
+        self.clear_timer(timers.1);
+        self.drop_inbound(slot);
+        self.cancel_receive(slot);
+        if connecting {
+            self.cancel(Handle::Connection(slot), Kind::Connect);
+        }
+        if sending {
+            self.cancel(Handle::Connection(slot), Kind::Send);
+        }
+        self.finish_if_quiet(slot);
+    }
+
+    /// Gives back what was held back, and leaves the cap: nothing more will be delivered.
+    fn drop_inbound(&mut self, slot: Slot) {
+        let Some((connection, _)) = self.connections.at(slot) else { return };
+        if connection.capped {
+            connection.capped = false;
+            self.capped -= 1;
+        }
+        let memory = self.memory.as_mut().expect("present until the loop is dropped");
+        for (pool_slot, _) in std::mem::take(&mut connection.inbound) {
+            memory.pool.give_back(pool_slot);
+        }
+    }
+
+    /// The last step, once the kernel is done with everything of an ending connection.
+    pub(super) fn finish_if_quiet(&mut self, slot: Slot) {
+        let Some((connection, _)) = self.connections.at(slot) else { return };
+        if connection.phase != Phase::Ending || !connection.is_quiet() {
+            return;
+        }
+        self.drop_queue(slot);
+        let (_, generation) = self.connections.at(slot).expect("looked up just now");
+        let id = ConnectionId::new(self.index, slot, generation);
+        let mut connection = self.connections.remove(slot).expect("looked up just now");
+        let descriptor = connection.descriptor.take().expect("present until closed");
+        self.submit(Operation::Close { handle: Handle::Connection(slot), descriptor });
+        let reason = connection.reason.unwrap_or(CloseReason::Local);
+        self.count_close(reason);
+        self.memory().remote.set_connections(self.connections.len());
+        self.events.push_back(Event::Closed { connection: id, token: connection.token, reason });
+        self.after_slot_freed();
+    }
+}

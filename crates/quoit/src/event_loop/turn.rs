@@ -1,0 +1,243 @@
+//! The turn.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::{Draining, Loop, TimerKey};
+use crate::command::Command;
+use crate::engine::{Completion, Engine};
+use crate::errno::Errno;
+use crate::event::{Event, Events};
+use crate::id::{ConnectionId, ListenerId};
+use crate::sys::SocketSys;
+
+/// Timers that one turn lets fire before it looks at the kernel again.
+const TIMERS_PER_TURN: usize = 1024;
+
+/// Why a turn was not made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TurnError {
+    /// The loop belongs to another thread, the one that made its first turn.
+    WrongThread,
+    /// The engine failed for good: the ring could not be enabled on this thread, or waiting failed.
+    Engine(Errno),
+}
+
+impl fmt::Display for TurnError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::WrongThread => {
+                f.write_str("the loop belongs to the thread that made its first turn; use its Remote from others")
+            }
+            Self::Engine(errno) => write!(f, "the loop's engine failed: {errno}"),
+        }
+    }
+}
+
+impl std::error::Error for TurnError {}
+
+impl<E: Engine, K: SocketSys> Loop<E, K> {
+    /// One turn: takes `commands`, submits everything at once, waits until something happens or `timeout` has
+    /// passed (`None`: for ever; zero: not at all), and reports what happened in `events`, as much as there is
+    /// room for. What remains is kept, and the next turn does not wait. A turn may end early with no events.
+    ///
+    /// The first turn makes the calling thread the loop's owner. A command that is refused is reported by
+    /// [`Event::Refused`]; all others of the batch are carried out.
+    ///
+    /// # Errors
+    /// [`TurnError`]; the commands were not looked at.
+    pub fn turn<'a>(
+        &mut self,
+        commands: impl IntoIterator<Item = Command<'a>>,
+        events: &mut Events,
+        timeout: Option<Duration>,
+    ) -> Result<usize, TurnError> {
+        self.own()?;
+        self.counters.turns += 1;
+        for command in commands {
+            self.execute(command);
+        }
+        self.collect_leases();
+        self.serve_starved();
+        self.flush_dirty();
+
+        let timeout = self.sleep_time(timeout);
+        let started = self.system.now();
+        if let Some(earlier) = self.waited_until {
+            let lag = u64::try_from(started.since(earlier).as_nanos()).unwrap_or(u64::MAX);
+            self.counters.loop_lag_max_ns = self.counters.loop_lag_max_ns.max(lag);
+        }
+        let memory = self.memory.as_mut().expect("present until the loop is dropped");
+        let waited = self.engine.wait(timeout, &mut memory.pool);
+        let notified = memory.remote.end_sleep();
+        self.now = self.system.now();
+        self.waited_until = Some(self.now);
+        waited.map_err(TurnError::Engine)?;
+
+        self.reap();
+        if notified || !self.memory().remote.is_empty() {
+            self.take_posts();
+        }
+        self.expire_timers();
+        self.finish_draining();
+
+        let count = self.events.len().min(events.room());
+        for event in self.events.drain(..count) {
+            events.push(event);
+        }
+        self.counters.surplus_events += self.events.len() as u64;
+        Ok(count)
+    }
+
+    /// Makes the calling thread the owner at the first turn, and checks that it is at every other.
+    fn own(&mut self) -> Result<(), TurnError> {
+        let current = std::thread::current().id();
+        match self.owner {
+            Some(owner) if owner == current => Ok(()),
+            Some(_) => Err(TurnError::WrongThread),
+            None => {
+                let memory = self.memory.as_mut().expect("present until the loop is dropped");
+                let wake = memory.remote.wake_descriptor();
+                self.engine.bind(wake, &mut memory.pool).map_err(TurnError::Engine)?;
+                self.owner = Some(current);
+                for operation in std::mem::take(&mut self.early) {
+                    self.submit(operation);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// How long this turn may wait: not at all if there is anything to do already.
+    fn sleep_time(&mut self, timeout: Option<Duration>) -> Option<Duration> {
+        let busy = !self.events.is_empty()
+            || self.more_completions
+            || !self.dirty.is_empty()
+            || !self.engine.may_sleep();
+        if busy || timeout == Some(Duration::ZERO) {
+            return Some(Duration::ZERO);
+        }
+        let timeout = match (timeout, self.timers.next_deadline()) {
+            (timeout, None) => timeout,
+            (None, Some(next)) => Some(next.since(self.system.now())),
+            (Some(timeout), Some(next)) => Some(timeout.min(next.since(self.system.now()))),
+        };
+        let wants_leases = !self.starved.is_empty() || self.capped > 0;
+        let memory = self.memory.as_mut().expect("present until the loop is dropped");
+        memory.pool.want(wants_leases);
+        if timeout == Some(Duration::ZERO) || !memory.remote.prepare_sleep() {
+            return Some(Duration::ZERO);
+        }
+        if wants_leases && memory.pool.has_returns() {
+            return Some(Duration::ZERO);
+        }
+        timeout
+    }
+
+    /// Takes in what has completed, as long as there is something and the turn's share is not used up.
+    fn reap(&mut self) {
+        let limit = self.config.completions_per_turn as usize;
+        let mut completions = std::mem::take(&mut self.completions);
+        let memory = self.memory.as_mut().expect("present until the loop is dropped");
+        self.more_completions = self.engine.reap(&mut memory.pool, limit, &mut completions);
+        for completion in completions.drain(..) {
+            match completion {
+                Completion::Received { connection, received, more } => {
+                    self.on_received(connection, received, more);
+                }
+                Completion::Sent { connection, result, gather, held } => {
+                    self.on_sent(connection, result, gather, held);
+                }
+                Completion::Released { connection, sequence, copied } => {
+                    self.on_released(connection, sequence, copied);
+                }
+                Completion::Accepted { listener, result, more } => self.on_accepted(listener, result, more),
+                Completion::Connected { connection, result } => self.on_connected(connection, result),
+                Completion::Woken => {}
+            }
+        }
+        self.completions = completions;
+    }
+
+    fn take_posts(&mut self) {
+        let remote = std::sync::Arc::clone(&self.memory().remote);
+        if remote.take_woken() {
+            self.events.push_back(Event::Woken);
+        }
+        // No more than fit in the inbox at once, so that a busy producer cannot keep the loop here.
+        for _ in 0..remote.capacity() {
+            let Some(command) = remote.pop() else { return };
+            self.counters.posted_commands += 1;
+            self.execute(command);
+        }
+    }
+
+    fn expire_timers(&mut self) {
+        let now = self.now;
+        if self.timers.next_deadline().is_none_or(|next| next > now) {
+            return;
+        }
+        let mut due = Vec::new();
+        self.timers.expire(now, TIMERS_PER_TURN, |key| due.push(key));
+        for key in due {
+            self.counters.timers_fired += 1;
+            match key {
+                TimerKey::Deadline(connection) => self.on_deadline(connection),
+                TimerKey::Limit(connection) => self.on_limit(connection),
+                TimerKey::Accept(listener) => self.on_accept_retry(listener),
+                TimerKey::Timer(token) => {
+                    self.named_timers.remove(&token);
+                    self.events.push_back(Event::Timer { token });
+                }
+                TimerKey::Drain => self.abort_all(),
+            }
+        }
+    }
+
+    fn on_deadline(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connections.get_mut(id.slot(), id.generation()) else { return };
+        connection.deadline = None;
+        self.events.push_back(Event::Deadline { connection: id });
+    }
+
+    /// Stops listening and tells the handler; see [`Command::Drain`].
+    pub fn drain(&mut self, within: Duration) {
+        if self.draining != Draining::No {
+            return;
+        }
+        self.draining = Draining::Requested;
+        let listeners: Vec<_> = self
+            .listeners
+            .slots()
+            .map(|(slot, generation)| ListenerId::new(self.index, slot, generation))
+            .collect();
+        for listener in listeners {
+            // One that is stopping already is as good.
+            let _ = self.stop_listening(listener);
+        }
+        self.events.push_back(Event::Draining);
+        if self.set_timer(within, TimerKey::Drain).is_none() {
+            self.abort_all();
+        }
+    }
+
+    fn finish_draining(&mut self) {
+        let left = self.connections.len() + self.listeners.len();
+        if self.draining == Draining::Requested && left == 0 && self.surplus_accepted.is_empty() {
+            self.draining = Draining::Done;
+            self.events.push_back(Event::Drained);
+        }
+    }
+
+    fn abort_all(&mut self) {
+        let connections: Vec<_> = self
+            .connections
+            .slots()
+            .map(|(slot, generation)| ConnectionId::new(self.index, slot, generation))
+            .collect();
+        for connection in connections {
+            // One that is ending already is as good.
+            let _ = self.abort(connection);
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! The event-driven driver: a trait with one method for each thing that can happen.
+
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use crate::errno::Errno;
+use crate::event::{CloseReason, Event, Events, Refusal};
+use crate::event_loop::{Loop, TurnError};
+use crate::id::{ConnectionId, ListenerId, Token};
+use crate::pool::Lease;
+
+/// Events that the driver takes in one turn.
+const EVENTS: usize = 1024;
+
+/// What a server does when something happens. All methods are called on the loop's thread, one at a time, in
+/// the order of [`crate::event`]'s table; none may block. They may call any method of the loop but
+/// [`Loop::turn`]. Everything that they send leaves after the turn's last call, each connection's in one piece.
+///
+/// Only [`Handler::on_data`] must be written.
+#[expect(unused_variables, reason = "the defaults ignore most of what they are told")]
+pub trait Handler {
+    /// A listener has a new connection.
+    fn on_accepted(&mut self, quoit: &mut Loop, connection: ConnectionId, listener: ListenerId) {}
+
+    /// A listener made with [`Accept::Descriptors`](crate::Accept::Descriptors) has a new connection. Dropping the
+    /// descriptor closes it, which is the default.
+    fn on_accepted_descriptor(&mut self, quoit: &mut Loop, descriptor: OwnedFd, listener: ListenerId) {}
+
+    /// A connection is established, or attached.
+    fn on_opened(&mut self, quoit: &mut Loop, connection: ConnectionId, token: Token) {}
+
+    /// Bytes were received. They stay valid until `data` is dropped; drop it soon, or copy.
+    fn on_data(&mut self, quoit: &mut Loop, connection: ConnectionId, data: Lease);
+
+    /// The peer has ended its direction. Default: send what is queued, then close.
+    fn on_end_of_stream(&mut self, quoit: &mut Loop, connection: ConnectionId) {
+        // It may be closing already, which is as good.
+        let _ = quoit.close(connection, None);
+    }
+
+    /// Lent memory is free, up to this token.
+    fn on_sent(&mut self, quoit: &mut Loop, connection: ConnectionId, token: Token) {}
+
+    /// A send was refused as full before; there is room again.
+    fn on_writable(&mut self, quoit: &mut Loop, connection: ConnectionId) {}
+
+    /// Receiving waits for leases to be returned: one connection's, or all.
+    fn on_pressure(&mut self, quoit: &mut Loop, connection: Option<ConnectionId>) {}
+
+    /// The connection's deadline has come. Default: abort it.
+    fn on_deadline(&mut self, quoit: &mut Loop, connection: ConnectionId) {
+        // It may be ending already, which is as good.
+        let _ = quoit.abort(connection);
+    }
+
+    /// The connection is gone, and its id stale.
+    fn on_closed(&mut self, quoit: &mut Loop, connection: ConnectionId, token: Token, reason: CloseReason) {}
+
+    /// A listener is gone: stopped, or failed.
+    fn on_listener_closed(&mut self, quoit: &mut Loop, listener: ListenerId, error: Option<Errno>) {}
+
+    /// A timer has fired.
+    fn on_timer(&mut self, quoit: &mut Loop, token: Token) {}
+
+    /// Somebody called [`Remote::wake`](crate::Remote::wake).
+    fn on_woken(&mut self, quoit: &mut Loop) {}
+
+    /// A posted command was refused.
+    fn on_refused(
+        &mut self,
+        quoit: &mut Loop,
+        token: Token,
+        connection: Option<ConnectionId>,
+        refusal: Refusal,
+    ) {
+    }
+
+    /// The server is to end: listeners are stopped. Close connections that are idle now, and the others when
+    /// they have finished; what is left at the deadline is aborted. Default: wait for the connections to end by
+    /// themselves.
+    fn on_draining(&mut self, quoit: &mut Loop) {}
+
+    /// All events of a turn have been handled.
+    fn on_turn_end(&mut self, quoit: &mut Loop) {}
+}
+
+impl Loop {
+    /// Runs turns and hands their events to `handler`, until the loop has drained ([`Loop::drain`], or
+    /// [`Command::Drain`](crate::Command::Drain) from another thread).
+    ///
+    /// # Errors
+    /// Those of [`Loop::turn`].
+    pub fn run(&mut self, handler: &mut impl Handler) -> Result<(), TurnError> {
+        let mut events = Events::with_capacity(EVENTS);
+        while self.run_turn(handler, &mut events, None)? {}
+        Ok(())
+    }
+
+    /// One turn of [`Loop::run`], for programs with a loop of their own. Answers false once the loop has
+    /// drained.
+    ///
+    /// # Errors
+    /// Those of [`Loop::turn`].
+    pub fn run_turn(
+        &mut self,
+        handler: &mut impl Handler,
+        events: &mut Events,
+        timeout: Option<Duration>,
+    ) -> Result<bool, TurnError> {
+        let mut running = true;
+        self.turn([], events, timeout)?;
+        for event in events.drain() {
+            match event {
+                Event::Data { connection, data } => handler.on_data(self, connection, data),
+                Event::Accepted { listener, connection } => handler.on_accepted(self, connection, listener),
+                Event::AcceptedDescriptor { listener, descriptor } => {
+                    handler.on_accepted_descriptor(self, descriptor, listener);
+                }
+                Event::Opened { connection, token } => handler.on_opened(self, connection, token),
+                Event::EndOfStream { connection } => handler.on_end_of_stream(self, connection),
+                Event::Sent { connection, token } => handler.on_sent(self, connection, token),
+                Event::Writable { connection } => handler.on_writable(self, connection),
+                Event::Pressure { connection } => handler.on_pressure(self, connection),
+                Event::Deadline { connection } => handler.on_deadline(self, connection),
+                Event::Closed { connection, token, reason } => {
+                    handler.on_closed(self, connection, token, reason);
+                }
+                Event::ListenerClosed { listener, error } => {
+                    handler.on_listener_closed(self, listener, error);
+                }
+                Event::Timer { token } => handler.on_timer(self, token),
+                Event::Woken => handler.on_woken(self),
+                Event::Refused { token, connection, refusal } => {
+                    handler.on_refused(self, token, connection, refusal);
+                }
+                Event::Draining => handler.on_draining(self),
+                Event::Drained => running = false,
+                // The id came with the event `Opened` or is known to who connects by a method.
+                Event::Connecting { .. } => {}
+            }
+        }
+        handler.on_turn_end(self);
+        Ok(running)
+    }
+}

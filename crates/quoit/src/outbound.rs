@@ -1,0 +1,301 @@
+//! One connection's outbound queue: what waits to be sent, in order, and what the kernel still holds.
+//!
+//! Copied sends gather in chunks; lent memory and file ranges are queued by reference. One send operation takes
+//! as much from the front as one gathered call can carry. What it has sent leaves the queue, and is freed at
+//! once, or for zero-copy sends when the kernel has said that it is done.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::os::fd::{AsRawFd, RawFd};
+
+use crate::chunks::{Chunk, Chunks};
+use crate::command::Lent;
+use crate::engine::{Gather, Message};
+use crate::id::Token;
+
+/// Pieces of one gathered send: `IOV_MAX` of Linux (`UIO_MAXIOV`); one more is `EMSGSIZE`.
+pub(crate) const MAX_PIECES: usize = 1024;
+/// Bytes of one send operation: below the kernel's own limit of 2 GiB less a page (`MAX_RW_COUNT`).
+const MAX_BYTES: usize = 1 << 30;
+/// Bytes asked of one `sendfile(2)`, so that a fast peer cannot keep the loop to itself.
+const FILE_STEP: u64 = 1 << 20;
+/// An emptied queue keeps room for this many segments; more is given back.
+const KEPT_SEGMENTS: usize = 8;
+
+#[derive(Debug)]
+enum Segment {
+    Copied { chunk: Chunk, start: u32, end: u32 },
+    Lent { memory: Lent, start: usize, token: Token },
+    File { file: File, offset: u64, remaining: u64, token: Token },
+}
+
+/// Completed segments that a zero-copy send may still read, by the operation that completed them.
+#[derive(Debug)]
+struct Held {
+    sequence: u32,
+    released: bool,
+    segments: Vec<Segment>,
+}
+
+#[derive(Debug, Default)]
+struct HeldQueue {
+    queue: VecDeque<Held>,
+    next_sequence: u32,
+}
+
+/// The queue. It holds no memory while it is empty, but for a little room.
+#[derive(Debug, Default)]
+pub(crate) struct Outbound {
+    segments: VecDeque<Segment>,
+    /// Bytes of memory queued or held: what the water marks are about.
+    queued: usize,
+    held: Option<Box<HeldQueue>>,
+}
+
+/// What the next operation is to send.
+#[derive(Debug)]
+pub(crate) enum Batch {
+    Memory { message: Message, bytes: usize },
+    File { file: RawFd, offset: u64, length: u64 },
+}
+
+impl Outbound {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.segments.is_empty()
+    }
+
+    /// Bytes of memory queued, or held by the kernel.
+    pub(crate) fn queued(&self) -> usize {
+        self.queued
+    }
+
+    /// Segments queued.
+    pub(crate) fn segments(&self) -> usize {
+        self.segments.len()
+    }
+
+    /// Whether the kernel holds memory of zero-copy sends.
+    pub(crate) fn is_held(&self) -> bool {
+        self.held.as_ref().is_some_and(|held| !held.queue.is_empty())
+    }
+
+    /// Copies all of `bytes` into chunks, or nothing if there are not enough.
+    pub(crate) fn push_copy(&mut self, mut bytes: &[u8], chunks: &mut Chunks) -> bool {
+        let size = chunks.size() as usize;
+        let tail = match self.segments.back() {
+            Some(Segment::Copied { end, .. }) => size - *end as usize,
+            _ => 0,
+        };
+        let missing = bytes.len().saturating_sub(tail).div_ceil(size);
+        if missing > 0 && missing > chunks.available() {
+            return false;
+        }
+        self.queued += bytes.len();
+        if let Some(Segment::Copied { chunk, end, .. }) = self.segments.back_mut() {
+            let (now, rest) = bytes.split_at(tail.min(bytes.len()));
+            chunks.write(chunk, *end, now);
+            *end += now.len() as u32;
+            bytes = rest;
+        }
+        while !bytes.is_empty() {
+            let (now, rest) = bytes.split_at(size.min(bytes.len()));
+            let chunk = chunks.take().expect("counted before");
+            chunks.write(&chunk, 0, now);
+            self.segments.push_back(Segment::Copied { chunk, start: 0, end: now.len() as u32 });
+            bytes = rest;
+        }
+        true
+    }
+
+    pub(crate) fn push_lent(&mut self, memory: Lent, token: Token) {
+        self.queued += memory.as_slice().len();
+        self.segments.push_back(Segment::Lent { memory, start: 0, token });
+    }
+
+    pub(crate) fn push_file(&mut self, file: File, offset: u64, length: u64, token: Token) {
+        self.segments.push_back(Segment::File { file, offset, remaining: length, token });
+    }
+
+    /// What the next operation is to send; `None` if only empty segments are queued (acknowledge them with
+    /// [`Outbound::sent`] of 0 bytes) or none. `spare` is taken if pieces must be gathered.
+    pub(crate) fn next_batch(&self, chunks: &Chunks, spare: &mut Vec<Box<Gather>>) -> Option<Batch> {
+        let mut first: Option<(*const u8, usize)> = None;
+        let mut gather: Option<Box<Gather>> = None;
+        let mut bytes = 0;
+        let mut pieces = 0;
+        for segment in &self.segments {
+            let (address, length) = match segment {
+                Segment::Copied { chunk, start, end } => {
+                    (chunks.address(chunk, *start), (*end - *start) as usize)
+                }
+                Segment::Lent { memory, start, .. } => {
+                    let rest = &memory.as_slice()[*start..];
+                    (rest.as_ptr(), rest.len())
+                }
+                Segment::File { remaining: 0, .. } => (std::ptr::null(), 0),
+                Segment::File { file, offset, remaining, .. } => {
+                    if pieces == 0 {
+                        let length = (*remaining).min(FILE_STEP);
+                        return Some(Batch::File { file: file.as_raw_fd(), offset: *offset, length });
+                    }
+                    break;
+                }
+            };
+            if length == 0 {
+                continue;
+            }
+            let length = length.min(MAX_BYTES - bytes);
+            bytes += length;
+            pieces += 1;
+            match (&mut gather, first) {
+                (None, None) => first = Some((address, length)),
+                (None, Some(one)) => {
+                    let mut list = spare.pop().unwrap_or_else(Gather::new);
+                    list.pieces.clear();
+                    list.pieces.push(piece(one.0, one.1));
+                    list.pieces.push(piece(address, length));
+                    gather = Some(list);
+                }
+                (Some(list), _) => list.pieces.push(piece(address, length)),
+            }
+            if pieces == MAX_PIECES || bytes == MAX_BYTES {
+                break;
+            }
+        }
+        let message = match (gather, first) {
+            (Some(gather), _) => Message::Gathered(gather),
+            (None, Some((address, length))) => Message::Single { address, length: length as u32 },
+            (None, None) => return None,
+        };
+        Some(Batch::Memory { message, bytes })
+    }
+
+    /// Takes `bytes` that were sent from the front, with empty segments behind them. Answers the token of the
+    /// last lent segment that is acknowledged by this. With `held`, segments are kept until
+    /// [`Outbound::released`], and acknowledged then.
+    pub(crate) fn sent(&mut self, mut bytes: u64, held: bool, chunks: &mut Chunks) -> Token {
+        let mut acknowledged = Token::NONE;
+        let keep = held || self.is_held();
+        let mut kept = Vec::new();
+        while let Some(segment) = self.segments.front_mut() {
+            let length = segment.remaining();
+            if length > bytes || (length > 0 && bytes == 0) {
+                segment.advance(bytes);
+                if !keep && !matches!(segment, Segment::File { .. }) {
+                    self.queued -= bytes as usize;
+                }
+                bytes = 0;
+                break;
+            }
+            bytes -= length;
+            let Some(segment) = self.segments.pop_front() else { break };
+            if keep {
+                kept.push(segment);
+            } else {
+                if !matches!(segment, Segment::File { .. }) {
+                    self.queued -= length as usize;
+                }
+                segment.free(chunks, &mut acknowledged);
+            }
+        }
+        assert_eq!(bytes, 0, "the kernel sends no more than it was given");
+        if held {
+            let list = self.held.get_or_insert_default();
+            let sequence = list.next_sequence;
+            list.next_sequence = sequence.wrapping_add(1);
+            list.queue.push_back(Held { sequence, released: false, segments: kept });
+        } else if keep && let Some(last) = self.held.as_mut().and_then(|held| held.queue.back_mut()) {
+            // Sent by an ordinary operation while earlier ones are held: acknowledged in order, behind them.
+            last.segments.append(&mut kept);
+        }
+        if keep {
+            self.recount();
+        }
+        self.shrink();
+        acknowledged
+    }
+
+    /// The kernel is done with the memory of the zero-copy send of this number. Answers the token of the last
+    /// lent segment that is acknowledged by this.
+    pub(crate) fn released(&mut self, sequence: u32, chunks: &mut Chunks) -> Token {
+        let mut acknowledged = Token::NONE;
+        let Some(held) = &mut self.held else { return acknowledged };
+        if let Some(entry) = held.queue.iter_mut().find(|entry| entry.sequence == sequence) {
+            entry.released = true;
+        }
+        while held.queue.front().is_some_and(|entry| entry.released) {
+            for segment in held.queue.pop_front().into_iter().flat_map(|entry| entry.segments) {
+                segment.free(chunks, &mut acknowledged);
+            }
+        }
+        self.recount();
+        acknowledged
+    }
+
+    /// Drops all that is queued and not with the kernel: call it when no send is in flight.
+    pub(crate) fn clear(&mut self, chunks: &mut Chunks) {
+        debug_assert!(!self.is_held());
+        let mut ignored = Token::NONE;
+        for segment in self.segments.drain(..) {
+            segment.free(chunks, &mut ignored);
+        }
+        self.queued = 0;
+        self.shrink();
+    }
+
+    /// Counts the bytes anew, held ones included. Only needed where zero-copy sends are.
+    fn recount(&mut self) {
+        let held = self.held.iter().flat_map(|held| &held.queue).flat_map(|entry| &entry.segments);
+        self.queued = self.segments.iter().chain(held).map(Segment::memory).sum();
+    }
+
+    fn shrink(&mut self) {
+        if self.segments.is_empty() && self.segments.capacity() > KEPT_SEGMENTS * 8 {
+            self.segments.shrink_to(KEPT_SEGMENTS);
+        }
+    }
+}
+
+impl Segment {
+    fn remaining(&self) -> u64 {
+        match self {
+            Self::File { remaining, .. } => *remaining,
+            other => other.memory() as u64,
+        }
+    }
+
+    /// Bytes of memory still to be sent.
+    fn memory(&self) -> usize {
+        match self {
+            Self::Copied { start, end, .. } => (end - start) as usize,
+            Self::Lent { memory, start, .. } => memory.as_slice().len() - start,
+            Self::File { .. } => 0,
+        }
+    }
+
+    fn advance(&mut self, bytes: u64) {
+        match self {
+            Self::Copied { start, .. } => *start += bytes as u32,
+            Self::Lent { start, .. } => *start += bytes as usize,
+            Self::File { offset, remaining, .. } => {
+                *offset += bytes;
+                *remaining -= bytes;
+            }
+        }
+    }
+
+    fn free(self, chunks: &mut Chunks, acknowledged: &mut Token) {
+        match self {
+            Self::Copied { chunk, .. } => chunks.give_back(chunk),
+            Self::Lent { token, .. } | Self::File { token, .. } => {
+                if token != Token::NONE {
+                    *acknowledged = token;
+                }
+            }
+        }
+    }
+}
+
+fn piece(address: *const u8, length: usize) -> libc::iovec {
+    libc::iovec { iov_base: address.cast_mut().cast(), iov_len: length }
+}

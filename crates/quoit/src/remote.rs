@@ -1,0 +1,165 @@
+//! The handle by which other threads reach a loop.
+
+use std::fmt;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use crossbeam_queue::ArrayQueue;
+
+use crate::command::Command;
+use crate::errno::Errno;
+use crate::id::LoopIndex;
+use crate::wake::Wake;
+
+/// What a loop shares with its remotes.
+#[derive(Debug)]
+pub(crate) struct Inbox {
+    index: LoopIndex,
+    commands: ArrayQueue<Command<'static>>,
+    wake: Arc<Wake>,
+    woken: AtomicBool,
+    closed: AtomicBool,
+    connections: AtomicU32,
+}
+
+impl Inbox {
+    pub(crate) fn new(index: LoopIndex, capacity: usize) -> Result<Self, Errno> {
+        Ok(Self {
+            index,
+            commands: ArrayQueue::new(capacity),
+            wake: Arc::new(Wake::new()?),
+            woken: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+            connections: AtomicU32::new(0),
+        })
+    }
+
+    pub(crate) fn wake_handle(&self) -> Arc<Wake> {
+        Arc::clone(&self.wake)
+    }
+
+    pub(crate) fn wake_descriptor(&self) -> RawFd {
+        self.wake.descriptor()
+    }
+
+    pub(crate) fn wake_writes(&self) -> u64 {
+        self.wake.writes()
+    }
+
+    pub(crate) fn prepare_sleep(&self) -> bool {
+        self.wake.prepare_sleep()
+    }
+
+    pub(crate) fn end_sleep(&self) -> bool {
+        self.wake.end_sleep()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.commands.is_empty()
+    }
+
+    pub(crate) fn capacity(&self) -> usize {
+        self.commands.capacity()
+    }
+
+    pub(crate) fn pop(&self) -> Option<Command<'static>> {
+        self.commands.pop()
+    }
+
+    pub(crate) fn take_woken(&self) -> bool {
+        self.woken.swap(false, Ordering::AcqRel)
+    }
+
+    pub(crate) fn set_connections(&self, count: u32) {
+        self.connections.store(count, Ordering::Relaxed);
+    }
+
+    /// The loop is gone: nothing more is taken, and what waits is dropped.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+        while self.commands.pop().is_some() {}
+    }
+}
+
+/// Reaches a loop from any thread. Cheap to clone, and usable for as long as one likes: a loop that is gone
+/// refuses commands, and wakes do nothing.
+#[derive(Clone)]
+pub struct Remote {
+    inbox: Arc<Inbox>,
+}
+
+/// A command was not posted. It comes back.
+#[derive(Debug)]
+pub enum PostError {
+    /// The inbox is full ([`Config::inbox`](crate::Config::inbox)); the loop has been woken to empty it.
+    Full(Command<'static>),
+    /// The loop is gone.
+    Closed(Command<'static>),
+}
+
+impl fmt::Display for PostError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Full(_) => "the loop's inbox is full; try again when it has caught up",
+            Self::Closed(_) => "the loop is gone",
+        })
+    }
+}
+
+impl std::error::Error for PostError {}
+
+impl Remote {
+    pub(crate) fn new(inbox: Arc<Inbox>) -> Self {
+        Self { inbox }
+    }
+
+    /// The loop's number.
+    #[must_use]
+    pub fn loop_index(&self) -> LoopIndex {
+        self.inbox.index
+    }
+
+    /// Posts a command; the loop carries it out in its present or next turn, in the order in which this thread
+    /// posted. A refusal becomes an event of the loop's. If the loop is dropped first, so is the command.
+    ///
+    /// # Errors
+    /// [`PostError`], with the command.
+    pub fn post(&self, command: Command<'static>) -> Result<(), PostError> {
+        if self.inbox.closed.load(Ordering::SeqCst) {
+            return Err(PostError::Closed(command));
+        }
+        let result = self.inbox.commands.push(command);
+        self.inbox.wake.wake();
+        if self.inbox.closed.load(Ordering::SeqCst) {
+            // The loop went away meanwhile and may have missed it.
+            while self.inbox.commands.pop().is_some() {}
+        }
+        result.map_err(PostError::Full)
+    }
+
+    /// Makes the loop report [`Event::Woken`](crate::Event::Woken). Wakes that come before it does are one. No
+    /// system call is made unless the loop sleeps.
+    pub fn wake(&self) {
+        if !self.inbox.woken.swap(true, Ordering::AcqRel) {
+            self.inbox.wake.wake();
+        }
+    }
+
+    /// Counts a connection that was handed over before the loop does, so that a burst of them is spread.
+    pub(crate) fn expect_connection(&self) {
+        self.inbox.connections.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Connections of the loop, a moment ago: for spreading new ones.
+    #[must_use]
+    pub fn connections(&self) -> u32 {
+        self.inbox.connections.load(Ordering::Relaxed)
+    }
+}
+
+impl fmt::Debug for Remote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Remote(loop {})", self.inbox.index.get())
+    }
+}

@@ -1,0 +1,249 @@
+//! Several loops, one thread each, behind the same listeners.
+
+use std::fmt;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::address::Address;
+use crate::affinity;
+use crate::command::Command;
+use crate::config::{Config, EngineChoice};
+use crate::engine::EngineKind;
+use crate::event_loop::{Accept, ListenerOptions, Loop, TurnError};
+use crate::handler::Handler;
+use crate::id::LoopIndex;
+use crate::listen::{self, ListenSocket};
+use crate::remote::Remote;
+use crate::selected::StartError;
+use crate::sys::Linux;
+
+/// How several loops share a listening address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Spread {
+    /// The first loop accepts and hands each connection to the loop that has the fewest.
+    #[default]
+    HandOver,
+    /// All loops accept from one socket; the kernel wakes one of them for each connection. Costs no hand-over,
+    /// but a loop that is awake takes what others might.
+    Shared,
+    /// Each loop has a socket of its own on the same port (`SO_REUSEPORT`, TCP only), and the kernel spreads by
+    /// hash. Two losses: a second server on the port gets no error, and when a loop ends, what is queued on its
+    /// socket is reset.
+    ReusePort,
+}
+
+/// Where to listen.
+#[derive(Debug)]
+pub enum Listen {
+    /// At this address.
+    Address(Address),
+    /// On this socket, inherited for instance.
+    Socket(ListenSocket),
+}
+
+/// What a [`Runtime`] is made from.
+#[derive(Debug)]
+pub struct RuntimeConfig {
+    /// Loops, and so threads. Default 1.
+    pub loops: u16,
+    /// Pin each loop's thread to a processor of its own, in turn, of those that this process may use. Default off.
+    pub pin: bool,
+    /// The configuration of each loop.
+    pub config: Config,
+    /// Where to listen, and how. The options' `accept` is chosen by `spread` if it is
+    /// [`Accept::Connections`] and there are several loops.
+    pub listeners: Vec<(Listen, ListenerOptions)>,
+    /// How the loops share them.
+    pub spread: Spread,
+}
+
+impl Default for RuntimeConfig {
+    fn default() -> Self {
+        Self {
+            loops: 1,
+            pin: false,
+            config: Config::default(),
+            listeners: Vec::new(),
+            spread: Spread::default(),
+        }
+    }
+}
+
+/// Running loops. Dropping it aborts all connections and waits for the threads.
+pub struct Runtime {
+    workers: Vec<(Remote, JoinHandle<Result<(), TurnError>>)>,
+    addresses: Vec<Address>,
+    engine: EngineKind,
+    engine_reason: String,
+}
+
+impl fmt::Debug for Runtime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Runtime({} loops on {}, {:?})", self.workers.len(), self.engine, self.addresses)
+    }
+}
+
+impl Runtime {
+    /// Makes the loops and listeners, then starts a thread for each loop, which makes its handler by
+    /// `make_handler` and runs it. All loops run the same engine: with [`EngineChoice::Auto`] they all fall back
+    /// if one ring cannot be made.
+    ///
+    /// # Errors
+    /// [`StartError`]; nothing is left running.
+    pub fn start<H: Handler + 'static>(
+        config: RuntimeConfig,
+        make_handler: impl Fn(&mut Loop) -> H + Send + Sync + 'static,
+    ) -> Result<Self, StartError> {
+        let count = config.loops.max(1);
+        let mut loops = make_loops(&config.config, count)?;
+        let addresses = add_listeners(&mut loops, config.listeners, config.spread)?;
+        let engine = loops[0].engine();
+        let engine_reason = loops[0].engine_reason().to_owned();
+        let cpus = if config.pin { affinity::available_cpus() } else { Vec::new() };
+        let make_handler = Arc::new(make_handler);
+        let mut workers = Vec::with_capacity(loops.len());
+        for mut quoit in loops {
+            let remote = quoit.remote();
+            let make_handler = Arc::clone(&make_handler);
+            let index = usize::from(quoit.index().get());
+            let cpu = (!cpus.is_empty()).then(|| cpus[index % cpus.len()]);
+            let thread = std::thread::Builder::new()
+                .name(format!("quoit-loop-{index}"))
+                .spawn(move || {
+                    if let Some(cpu) = cpu {
+                        // The processor was available a moment ago; if it is not any more, run anywhere.
+                        let _ = affinity::pin_current_thread(cpu);
+                    }
+                    let mut handler = make_handler(&mut quoit);
+                    quoit.run(&mut handler)
+                })
+                .map_err(|error| StartError::Kernel {
+                    doing: "starting a loop's thread",
+                    errno: crate::Errno::from_io(&error),
+                })?;
+            workers.push((remote, thread));
+        }
+        Ok(Self { workers, addresses, engine, engine_reason })
+    }
+
+    /// Which engine runs.
+    #[must_use]
+    pub fn engine(&self) -> EngineKind {
+        self.engine
+    }
+
+    /// Why it runs: see [`Loop::engine_reason`].
+    #[must_use]
+    pub fn engine_reason(&self) -> &str {
+        &self.engine_reason
+    }
+
+    /// The listeners' addresses, ports resolved, in the order in which they were given.
+    #[must_use]
+    pub fn addresses(&self) -> &[Address] {
+        &self.addresses
+    }
+
+    /// The loops' handles.
+    pub fn remotes(&self) -> impl Iterator<Item = &Remote> {
+        self.workers.iter().map(|(remote, _)| remote)
+    }
+
+    /// Tells every loop to drain; see [`Command::Drain`]. Then [`Runtime::join`].
+    pub fn drain(&self, within: Duration) {
+        for (remote, _) in &self.workers {
+            let mut command = Command::Drain { within };
+            // A full inbox is being emptied at this moment; a loop that is gone has nothing to drain.
+            while let Err(crate::PostError::Full(back)) = remote.post(command) {
+                command = back;
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    /// Waits until all loops have drained.
+    ///
+    /// # Errors
+    /// The first loop's error, if one failed.
+    ///
+    /// # Panics
+    /// If a handler panicked.
+    pub fn join(mut self) -> Result<(), TurnError> {
+        let mut result = Ok(());
+        for (_, thread) in std::mem::take(&mut self.workers) {
+            match thread.join() {
+                Ok(ended) => result = result.and(ended),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        result
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        self.drain(Duration::ZERO);
+        for (_, thread) in std::mem::take(&mut self.workers) {
+            // Whether it panicked is told by `join`; a drop must not.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn make_loops(config: &Config, count: u16) -> Result<Vec<Loop>, StartError> {
+    let make = |config: &Config| -> Result<Vec<Loop>, StartError> {
+        (0..count)
+            .map(|index| {
+                let index = LoopIndex::new(index).ok_or(StartError::Kernel {
+                    doing: "numbering the loops",
+                    errno: crate::Errno::EINVAL,
+                })?;
+                Loop::new(index, config.clone())
+            })
+            .collect()
+    };
+    let loops = make(config)?;
+    let fell_back = loops.iter().find(|one| one.engine() != loops[0].engine());
+    let Some(reason) = fell_back.map(|one| one.engine_reason().to_owned()) else { return Ok(loops) };
+    drop(loops);
+    let epoll = Config { engine: EngineChoice::Require(EngineKind::Epoll), ..config.clone() };
+    let mut loops = make(&epoll)?;
+    for one in &mut loops {
+        one.set_engine_reason(format!("not every loop could have a ring: {reason}"));
+    }
+    Ok(loops)
+}
+
+fn add_listeners(
+    loops: &mut [Loop],
+    listeners: Vec<(Listen, ListenerOptions)>,
+    spread: Spread,
+) -> Result<Vec<Address>, StartError> {
+    let remotes: Arc<[Remote]> = loops.iter().map(Loop::remote).collect();
+    let mut addresses = Vec::with_capacity(listeners.len());
+    for (listen, mut options) in listeners {
+        let several = loops.len() > 1 && matches!(options.accept, Accept::Connections);
+        let per_loop = several && spread == Spread::ReusePort;
+        options.listen.reuse_port |= per_loop;
+        let socket = match listen {
+            Listen::Address(address) => listen::bind(&Linux, &address, &options.listen)?,
+            Listen::Socket(socket) => socket,
+        };
+        let address = socket.address().clone();
+        if several && spread != Spread::HandOver {
+            for one in &mut loops[1..] {
+                let own = match spread {
+                    Spread::ReusePort => listen::bind(&Linux, &address, &options.listen)?,
+                    _ => socket.try_clone()?,
+                };
+                one.listen_on(own, &options)?;
+            }
+        } else if several {
+            options.accept = Accept::Spread(Arc::clone(&remotes));
+        }
+        loops[0].listen_on(socket, &options)?;
+        addresses.push(address);
+    }
+    Ok(addresses)
+}

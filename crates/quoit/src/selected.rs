@@ -1,0 +1,199 @@
+//! Choosing an engine, and the loop over whichever was chosen.
+
+use std::fmt;
+use std::os::fd::RawFd;
+use std::time::{Duration, Instant};
+
+use crate::config::{Config, ConfigError, EngineChoice};
+use crate::engine::epoll::{Epoll, EpollEngine, EpollSettings};
+use crate::engine::uring::{Capabilities, Ring, UringEngine, UringSettings};
+use crate::engine::{Completion, Engine, EngineCounters, EngineKind, Operation};
+use crate::errno::Errno;
+use crate::event_loop::{Loop, LoopMemory};
+use crate::explain;
+use crate::id::LoopIndex;
+use crate::pool::Pool;
+use crate::sys::{Linux, Time};
+
+/// Between two attempts to make a ring for which there was no memory.
+const MEMORY_RETRY: Duration = Duration::from_millis(20);
+
+/// The engine that was chosen, on the real kernel.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one a loop, and boxing it costs a step an operation")]
+pub enum AnyEngine {
+    /// io_uring.
+    Uring(UringEngine<Ring, Linux>),
+    /// epoll.
+    Epoll(EpollEngine<Epoll, Linux>),
+}
+
+macro_rules! either {
+    ($self:expr, $engine:ident => $call:expr) => {
+        match $self {
+            AnyEngine::Uring($engine) => $call,
+            AnyEngine::Epoll($engine) => $call,
+        }
+    };
+}
+
+impl Engine for AnyEngine {
+    fn kind(&self) -> EngineKind {
+        either!(self, engine => engine.kind())
+    }
+
+    fn bind(&mut self, wake: RawFd, pool: &mut Pool) -> Result<(), Errno> {
+        either!(self, engine => engine.bind(wake, pool))
+    }
+
+    #[inline]
+    fn submit(&mut self, operation: Operation, pool: &mut Pool) {
+        either!(self, engine => engine.submit(operation, pool));
+    }
+
+    #[inline]
+    fn may_sleep(&self) -> bool {
+        either!(self, engine => engine.may_sleep())
+    }
+
+    #[inline]
+    fn wait(&mut self, timeout: Option<Duration>, pool: &mut Pool) -> Result<(), Errno> {
+        either!(self, engine => engine.wait(timeout, pool))
+    }
+
+    #[inline]
+    fn reap(&mut self, pool: &mut Pool, limit: usize, completions: &mut Vec<Completion>) -> bool {
+        either!(self, engine => engine.reap(pool, limit, completions))
+    }
+
+    #[inline]
+    fn receivable(&self, pool: &Pool) -> usize {
+        either!(self, engine => engine.receivable(pool))
+    }
+
+    fn accept_margin(&self) -> u32 {
+        either!(self, engine => engine.accept_margin())
+    }
+
+    fn wants_nonblocking(&self) -> bool {
+        either!(self, engine => engine.wants_nonblocking())
+    }
+
+    fn quiesce(&mut self, pool: &mut Pool, patience: Duration, now: &dyn Fn() -> Time) -> bool {
+        either!(self, engine => engine.quiesce(pool, patience, now))
+    }
+
+    fn counters(&self) -> EngineCounters {
+        either!(self, engine => engine.counters())
+    }
+}
+
+/// A loop could not be made.
+#[derive(Debug)]
+pub enum StartError {
+    /// The configuration is not valid.
+    Config(ConfigError),
+    /// The engine that was required is not to be had here. One line: what is missing, and the remedy.
+    Engine {
+        /// The engine.
+        engine: EngineKind,
+        /// What is missing, and the remedy.
+        reason: String,
+    },
+    /// The kernel refused what every loop needs.
+    Kernel {
+        /// What was being done.
+        doing: &'static str,
+        /// Its error.
+        errno: Errno,
+    },
+    /// A listening socket could not be made or used.
+    Listen(crate::listen::ListenError),
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Config(error) => error.fmt(f),
+            Self::Engine { engine, reason } => write!(f, "engine {engine} is not usable: {reason}"),
+            Self::Kernel { doing, errno } => write!(f, "{doing} failed: {errno}"),
+            Self::Listen(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+impl From<ConfigError> for StartError {
+    fn from(error: ConfigError) -> Self {
+        Self::Config(error)
+    }
+}
+
+impl From<crate::listen::ListenError> for StartError {
+    fn from(error: crate::listen::ListenError) -> Self {
+        Self::Listen(error)
+    }
+}
+
+impl Loop {
+    /// A loop on the real kernel, with the engine that `config` asks for. It may be made on any thread, and
+    /// moved to the one that is to run it before its first turn.
+    ///
+    /// # Errors
+    /// [`StartError`]. With [`EngineChoice::Auto`] the lack of io_uring is none: the loop runs on epoll, and
+    /// [`Loop::engine_reason`] says why.
+    pub fn new(index: LoopIndex, config: Config) -> Result<Self, StartError> {
+        config.validate()?;
+        let mut memory = LoopMemory::new(index, &config)
+            .map_err(|errno| StartError::Kernel { doing: "making the loop's eventfd", errno })?;
+        let (engine, reason) = choose(&config, &mut memory)?;
+        Ok(Self::with_engine(index, config, memory, engine, reason, Linux))
+    }
+}
+
+fn choose(config: &Config, memory: &mut LoopMemory) -> Result<(AnyEngine, String), StartError> {
+    let reason = match config.engine {
+        EngineChoice::Require(EngineKind::Epoll) => "epoll was asked for".to_owned(),
+        EngineChoice::Require(EngineKind::Uring) => {
+            return match uring(config, memory.pool()) {
+                Ok(engine) => Ok((AnyEngine::Uring(engine), "io_uring was asked for".to_owned())),
+                Err(reason) => Err(StartError::Engine { engine: EngineKind::Uring, reason }),
+            };
+        }
+        EngineChoice::Auto => match uring(config, memory.pool()) {
+            Ok(engine) => return Ok((AnyEngine::Uring(engine), "io_uring is usable here".to_owned())),
+            Err(reason) => reason,
+        },
+    };
+    let settings = EpollSettings { receives_per_turn: config.receives_per_turn };
+    let engine = EpollEngine::new(settings, Linux)
+        .map_err(|errno| StartError::Kernel { doing: "making an epoll instance", errno })?;
+    Ok((AnyEngine::Epoll(engine), reason))
+}
+
+/// A ring as configured, or why there can be none.
+fn uring(config: &Config, pool: &mut Pool) -> Result<UringEngine<Ring, Linux>, String> {
+    let capabilities: Capabilities = crate::engine::uring::probe::<Ring>(config.without)
+        .map_err(|error| explain::uring_failure(error.step(), error.errno()))?;
+    let settings = UringSettings {
+        submission_entries: config.submission_queue,
+        completion_entries: config.completion_queue,
+        buffer_entries: config.buffer_ring,
+        kernel_poll: config.kernel_poll,
+        register_pool: config.register_pool,
+    };
+    let begin = Instant::now();
+    loop {
+        match UringEngine::new(&settings, &capabilities, Linux, pool) {
+            Ok(engine) => return Ok(engine),
+            // The memory of rings closed just now is given back late, by a kernel worker.
+            Err(error)
+                if error.errno == Errno::ENOMEM && begin.elapsed() < config.ring_memory_patience =>
+            {
+                std::thread::sleep(MEMORY_RETRY);
+            }
+            Err(error) => return Err(explain::uring_failure(error.step, error.errno)),
+        }
+    }
+}
