@@ -1,3 +1,328 @@
-//! The epoll engine.
+//! The epoll engine: proactor operations on readiness.
+//!
+//! - **One registration a socket.** Connections are registered once, edge-triggered, for everything; listeners
+//!   once for each stretch of time in which they accept. No `EPOLL_CTL_MOD` is ever made.
+//! - **Inline first.** A send is tried when it is submitted. Receiving and accepting are tried as soon as
+//!   nothing says that they would find nothing: each record keeps what the last edge told (its hints) until it
+//!   has been used up, so an operation submitted later than its edge is not lost, and none is tried in vain.
+//! - **A short read saves a call.** On TCP a read of less than was asked for has emptied the socket
+//!   (`epoll(7)`, the ninth question), so no read is made only to be told `EAGAIN`. The exceptions are in
+//!   `stream.rs`.
+//! - **What is read is what is wanted.** [`Engine::wait`] only notes hints; bytes and connections are taken in
+//!   [`Engine::reap`], directly into the loop's list, so a cancelled operation never has anything left over.
+//! - **Fairness.** What is not done after its share of a turn goes to the end of the list and continues in the
+//!   next turn.
+//!
+//! # When the kernel is asked
+//!
+//! A turn with completions at hand (such as those of inline sends) need not sleep, so asking for events would
+//! often find none: the call is left out, but never twice in a row. In the usual pattern, receive in one turn
+//! and send in the next, this makes one call for every batch of requests instead of two; and a socket that is
+//! always ready delays the events of the others by one turn at most.
 
+use std::collections::VecDeque;
+use std::os::fd::{OwnedFd, RawFd};
+use std::time::Duration;
+
+use self::record::{Connection, Key, Listener, Outgoing, Table};
+use self::sys::{EpollSys, ReadyEvent};
+use super::{Completion, Engine, EngineCounters, EngineKind, Handle, Kind, Operation, Received};
+use crate::errno::Errno;
+use crate::pool::Pool;
+use crate::sys::{SocketSys, Time};
+
+mod linux;
+mod listener;
+mod record;
+mod stream;
 pub mod sys;
+#[cfg(test)]
+mod tests;
+
+pub use linux::Epoll;
+
+/// `EPOLL*` constants as the bits that events have.
+const fn bits(flags: i32) -> u32 {
+    flags as u32
+}
+
+/// How much an epoll engine does at a time.
+#[derive(Clone, Copy, Debug)]
+pub struct EpollSettings {
+    /// Connection slots to set memory aside for. Default 1,024. More are possible, but cost an allocation at
+    /// their first use.
+    pub connections: u32,
+    /// Listener slots to set memory aside for. Default 16. More are possible likewise.
+    pub listeners: u32,
+    /// Events taken from the kernel at a time, at least 1. Default 512: what is beyond waits in the kernel, in
+    /// order, for the next turn.
+    pub events: u32,
+    /// Reads for one connection in one turn, at least 1. Default 16.
+    pub receives_per_turn: u32,
+    /// Connections accepted for one listener in one turn, at least 1. Default 64.
+    pub accepts_per_turn: u32,
+}
+
+impl Default for EpollSettings {
+    fn default() -> Self {
+        Self {
+            connections: 1024,
+            listeners: 16,
+            events: 512,
+            receives_per_turn: 16,
+            accepts_per_turn: 64,
+        }
+    }
+}
+
+/// The engine, on an epoll instance `P` and the socket calls `K`. See the module's page.
+#[derive(Debug)]
+pub struct EpollEngine<P, K> {
+    kernel: P,
+    system: K,
+    settings: EpollSettings,
+    connections: Table<Connection>,
+    listeners: Table<Listener>,
+    /// Sockets with an operation that can go on, oldest first.
+    runnable: VecDeque<Key>,
+    /// How many of those belong to this turn.
+    share: usize,
+    /// Completions of operations that ended when they were submitted or cancelled.
+    ready: VecDeque<Completion>,
+    /// Listeners that may have to be unregistered before the kernel is asked.
+    idle_listeners: Vec<Key>,
+    events: Box<[ReadyEvent]>,
+    /// Whether the last turn left out asking the kernel.
+    left_out: bool,
+    counters: EngineCounters,
+}
+
+impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
+    /// An engine with an epoll instance of its own, on any thread.
+    ///
+    /// # Errors
+    /// Those of `epoll_create1(2)`.
+    pub fn new(settings: EpollSettings, system: K) -> Result<Self, Errno> {
+        let slots = settings.connections as usize + settings.listeners as usize;
+        Ok(Self {
+            kernel: P::create()?,
+            system,
+            connections: Table::with_capacity(settings.connections),
+            listeners: Table::with_capacity(settings.listeners),
+            runnable: VecDeque::with_capacity(slots),
+            share: 0,
+            ready: VecDeque::with_capacity(slots),
+            idle_listeners: Vec::with_capacity(settings.listeners as usize),
+            events: vec![ReadyEvent { events: 0, u64: 0 }; settings.events.max(1) as usize]
+                .into_boxed_slice(),
+            left_out: false,
+            counters: EngineCounters::default(),
+            settings,
+        })
+    }
+
+    /// Notes what an event says.
+    fn note(&mut self, event: ReadyEvent) {
+        let key = Key::from_bits(event.u64);
+        if key == Key::WAKE {
+            self.ready.push_back(Completion::Woken);
+        } else if key.is_listener() {
+            self.note_listener(key);
+        } else {
+            self.note_connection(key, event.events);
+        }
+    }
+
+    /// Asks the kernel for events and notes them.
+    fn poll(&mut self, timeout: Option<Duration>) -> Result<(), Errno> {
+        self.counters.system_calls += 1;
+        self.counters.enters += 1;
+        let count = match self.kernel.wait(&mut self.events, timeout) {
+            Ok(count) => count,
+            Err(Errno::EINTR) => 0,
+            Err(error) => return Err(error),
+        };
+        for index in 0..count {
+            self.note(self.events[index]);
+        }
+        Ok(())
+    }
+
+    fn cancel(&mut self, handle: Handle, kind: Kind) {
+        let ended = match (handle, kind) {
+            (Handle::Listener(slot), Kind::Accept) => self.cancel_accept(slot),
+            (Handle::Connection(slot), Kind::Connect) => {
+                let connection = self.connections.get(slot);
+                std::mem::take(&mut connection.connecting).then_some(Completion::Connected {
+                    connection: slot,
+                    result: Err(Errno::ECANCELED),
+                })
+            }
+            (Handle::Connection(slot), Kind::Receive) => {
+                let connection = self.connections.get(slot);
+                (std::mem::take(&mut connection.budget) > 0).then_some(Completion::Received {
+                    connection: slot,
+                    received: Received::Stopped,
+                    more: false,
+                })
+            }
+            (Handle::Connection(slot), Kind::Send) => {
+                let outgoing = std::mem::take(&mut self.connections.get(slot).outgoing);
+                outgoing.is_something().then(|| Completion::Sent {
+                    connection: slot,
+                    result: Err(Errno::ECANCELED),
+                    gather: outgoing.into_gather(),
+                    held: false,
+                })
+            }
+            (Handle::Listener(_), _) | (Handle::Connection(_), Kind::Accept) => None,
+        };
+        self.ready.extend(ended);
+    }
+
+    fn close(&mut self, handle: Handle, descriptor: OwnedFd) {
+        match handle {
+            Handle::Connection(slot) => {
+                let connection = self.connections.get(slot);
+                debug_assert!(!connection.is_busy(), "close comes after everything else");
+                // Closing the socket's last descriptor unregisters it. Where a duplicate keeps it open, its
+                // edges go on to arrive, name a past use of the slot, and are dropped.
+                connection.forget();
+            }
+            Handle::Listener(slot) => self.forget_listener(slot),
+        }
+        self.counters.system_calls += 1;
+        self.kernel.close(descriptor);
+    }
+}
+
+/// Whether nothing more comes of the operation.
+fn is_terminal(completion: &Completion) -> bool {
+    match completion {
+        Completion::Accepted { more, .. } | Completion::Received { more, .. } => !more,
+        Completion::Connected { .. } | Completion::Sent { .. } => true,
+        Completion::Released { .. } | Completion::Woken => false,
+    }
+}
+
+impl<P: EpollSys, K: SocketSys> Engine for EpollEngine<P, K> {
+    fn kind(&self) -> EngineKind {
+        EngineKind::Epoll
+    }
+
+    fn bind(&mut self, wake: RawFd, _pool: &mut Pool) -> Result<(), Errno> {
+        self.counters.system_calls += 1;
+        // Edge-triggered, and never read: each write to it is an edge.
+        self.kernel
+            .add(wake, bits(libc::EPOLLIN | libc::EPOLLET), Key::WAKE.to_bits())
+    }
+
+    fn submit(&mut self, operation: Operation, _pool: &mut Pool) {
+        if !matches!(operation, Operation::Cancel { .. } | Operation::Close { .. }) {
+            self.counters.in_flight += 1;
+        }
+        self.counters.submissions += 1;
+        match operation {
+            Operation::Accept {
+                listener,
+                descriptor,
+                limit,
+            } => self.submit_accept(listener, descriptor, limit),
+            Operation::Connect {
+                connection,
+                descriptor,
+                address,
+            } => self.submit_connect(connection, descriptor, &address),
+            Operation::Receive {
+                connection,
+                descriptor,
+                budget,
+            } => self.submit_receive(connection, descriptor, budget),
+            Operation::Send {
+                connection,
+                descriptor,
+                message,
+                zero_copy: _,
+            } => self.submit_send(connection, descriptor, message.into()),
+            Operation::SendFile {
+                connection,
+                descriptor,
+                file,
+                offset,
+                length,
+            } => self.submit_send(connection, descriptor, Outgoing::File { file, offset, length }),
+            Operation::Cancel { handle, kind } => self.cancel(handle, kind),
+            Operation::Close { handle, descriptor } => self.close(handle, descriptor),
+        }
+    }
+
+    fn may_sleep(&self) -> bool {
+        self.ready.is_empty() && self.runnable.is_empty()
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>, _pool: &mut Pool) -> Result<(), Errno> {
+        let at_hand = !self.may_sleep();
+        self.left_out = at_hand && !self.left_out;
+        if !self.left_out {
+            self.unregister_idle_listeners();
+            self.poll(if at_hand { Some(Duration::ZERO) } else { timeout })?;
+        }
+        self.share = self.runnable.len();
+        Ok(())
+    }
+
+    fn reap(&mut self, pool: &mut Pool, limit: usize, completions: &mut Vec<Completion>) -> bool {
+        let start = completions.len();
+        while completions.len() - start < limit {
+            if let Some(completion) = self.ready.pop_front() {
+                completions.push(completion);
+                continue;
+            }
+            if self.share == 0 {
+                break;
+            }
+            self.share -= 1;
+            let Some(key) = self.runnable.pop_front() else {
+                unreachable!("a turn's share is taken from the list and from nowhere else");
+            };
+            if key.is_listener() {
+                self.run_listener(key, completions);
+            } else {
+                self.run_connection(key, pool, completions);
+            }
+        }
+        let reaped = &completions[start..];
+        self.counters.completions += reaped.len() as u64;
+        self.counters.in_flight -= reaped.iter().filter(|completion| is_terminal(completion)).count() as u64;
+        !self.ready.is_empty() || self.share > 0
+    }
+
+    fn receivable(&self, pool: &Pool) -> usize {
+        pool.free()
+    }
+
+    fn accept_margin(&self) -> u32 {
+        0
+    }
+
+    fn wants_nonblocking(&self) -> bool {
+        true
+    }
+
+    /// The kernel holds no memory of anyone's between two calls, so this only ends what is outstanding.
+    fn quiesce(&mut self, _pool: &mut Pool, _patience: Duration, _now: &dyn Fn() -> Time) -> bool {
+        for slot in self.listeners.slots() {
+            self.cancel(Handle::Listener(slot), Kind::Accept);
+        }
+        for slot in self.connections.slots() {
+            for kind in [Kind::Connect, Kind::Receive, Kind::Send] {
+                self.cancel(Handle::Connection(slot), kind);
+            }
+        }
+        true
+    }
+
+    fn counters(&self) -> EngineCounters {
+        self.counters
+    }
+}

@@ -5,14 +5,13 @@ use std::time::Duration;
 
 use crate::address::SocketAddress;
 use crate::errno::Errno;
-use crate::sys::SocketSys;
 
 /// One readiness event: the events and the value registered with the descriptor.
 pub type ReadyEvent = libc::epoll_event;
 
 /// One epoll instance and the data calls beside it. Dropping it closes the instance. None of the calls waits,
 /// but for [`EpollSys::wait`].
-pub trait EpollSys: SocketSys + Sized {
+pub trait EpollSys: Sized {
     /// Makes an instance (`epoll_create1(2)`).
     ///
     /// # Errors
@@ -52,6 +51,12 @@ pub trait EpollSys: SocketSys + Sized {
 
     /// The pending error of a socket (`SO_ERROR`), which this clears.
     fn pending_error(&mut self, socket: RawFd) -> Option<Errno>;
+
+    /// The protocol of a socket (`SO_PROTOCOL`), one of `IPPROTO_*`; 0 for Unix sockets.
+    ///
+    /// # Errors
+    /// Those of `getsockopt(2)`.
+    fn protocol(&mut self, socket: RawFd) -> Result<i32, Errno>;
 
     /// `recv(2)` with `MSG_DONTWAIT` into `length` bytes at `address`, which must be valid for writing. Answers
     /// 0 at the end of the stream.

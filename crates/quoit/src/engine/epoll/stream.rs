@@ -1,0 +1,262 @@
+//! Connecting, receiving and sending.
+
+use std::os::fd::RawFd;
+
+use super::record::{Key, Outgoing};
+use super::sys::EpollSys;
+use super::{EpollEngine, bits};
+use crate::address::SocketAddress;
+use crate::engine::{Completion, Received};
+use crate::errno::Errno;
+use crate::id::Slot;
+use crate::pool::Pool;
+use crate::sys::SocketSys;
+
+/// What connections are registered for: everything, once.
+const WATCHED: u32 = bits(libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLPRI | libc::EPOLLET);
+/// The events with which a receive may find something, be it an error.
+const READABLE: u32 =
+    bits(libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLPRI | libc::EPOLLHUP | libc::EPOLLERR);
+/// The events with which a short read does not mean that nothing is left: the end of the stream and errors come
+/// behind the bytes, perhaps with the same edge; and a read stops before urgent data (`tcp(7)`).
+const READ_ON: u32 = bits(libc::EPOLLRDHUP | libc::EPOLLPRI | libc::EPOLLHUP | libc::EPOLLERR);
+/// The events with which a send may find room, or an error.
+const WRITABLE: u32 = bits(libc::EPOLLOUT | libc::EPOLLHUP | libc::EPOLLERR);
+
+impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
+    /// Registers the connection, if it is not. What it is ready for now comes as an event of the next poll.
+    fn watch(&mut self, slot: Slot) -> Result<(), Errno> {
+        let connection = self.connections.get(slot);
+        if connection.watched {
+            return Ok(());
+        }
+        // Only TCP fills a read as far as its bytes go. A read from a Unix socket also stops behind a message
+        // that carries descriptors, with more bytes behind it (`unix(7)`), and no edge follows.
+        self.counters.system_calls += 2;
+        connection.stops_early = self.kernel.protocol(connection.descriptor)? != libc::IPPROTO_TCP;
+        self.kernel.add(
+            connection.descriptor,
+            WATCHED,
+            Key::connection(slot, connection.sequence).to_bits(),
+        )?;
+        connection.watched = true;
+        Ok(())
+    }
+
+    pub(super) fn note_connection(&mut self, key: Key, events: u32) {
+        let connection = self.connections.get(key.slot());
+        if connection.sequence != key.sequence() {
+            return;
+        }
+        connection.readable |= events & READABLE != 0;
+        connection.read_on |= events & READ_ON != 0;
+        connection.writable |= events & WRITABLE != 0;
+        if connection.can_go_on() {
+            self.list_connection(key.slot());
+        }
+    }
+
+    fn list_connection(&mut self, slot: Slot) {
+        let connection = self.connections.get(slot);
+        if !std::mem::replace(&mut connection.listed, true) {
+            self.runnable
+                .push_back(Key::connection(slot, connection.sequence));
+        }
+    }
+
+    /// Lets the connection's operations go on as far as its hints say that they can.
+    ///
+    /// Receiving comes before sending: whichever finds a reset takes the error with it, and after a failed send
+    /// the receive would take the lost rest of the stream for its end.
+    pub(super) fn run_connection(&mut self, key: Key, pool: &mut Pool, completions: &mut Vec<Completion>) {
+        let slot = key.slot();
+        let connection = self.connections.get(slot);
+        if connection.sequence != key.sequence() {
+            return;
+        }
+        connection.listed = false;
+        if connection.connecting && connection.writable {
+            connection.connecting = false;
+            self.counters.system_calls += 1;
+            let pending = self.kernel.pending_error(connection.descriptor);
+            completions.push(Completion::Connected {
+                connection: slot,
+                result: pending.map_or(Ok(()), Err),
+            });
+        }
+        self.receive(slot, pool, completions);
+        completions.extend(self.send(slot));
+        if self.connections.get(slot).can_go_on() {
+            self.list_connection(slot);
+        }
+    }
+
+    pub(super) fn submit_connect(&mut self, slot: Slot, descriptor: RawFd, address: &SocketAddress) {
+        let connection = self.connections.get(slot);
+        debug_assert!(!connection.is_busy(), "connecting comes first");
+        connection.descriptor = descriptor;
+        self.counters.system_calls += 1;
+        let result = match self.kernel.connect(descriptor, address) {
+            // Registered only now: a socket that is not yet connecting reports a hang-up. Unix sockets never
+            // get here, their attempts end at once. Interrupted attempts go on by themselves (`connect(2)`).
+            Err(Errno::EINPROGRESS | Errno::EINTR) => {
+                connection.writable = false;
+                self.watch(slot).map(|()| true)
+            }
+            result => result.map(|()| false),
+        };
+        match result {
+            Ok(true) => self.connections.get(slot).connecting = true,
+            ended => self.ready.push_back(Completion::Connected {
+                connection: slot,
+                result: ended.map(|_| ()),
+            }),
+        }
+    }
+
+    pub(super) fn submit_receive(&mut self, slot: Slot, descriptor: RawFd, budget: u32) {
+        self.counters.receive_arms += 1;
+        let connection = self.connections.get(slot);
+        debug_assert!(budget > 0, "a receive has a budget of at least 1");
+        debug_assert!(connection.budget == 0, "one receive a connection at a time");
+        connection.descriptor = descriptor;
+        if let Err(error) = self.watch(slot) {
+            self.ready.push_back(Completion::Received {
+                connection: slot,
+                received: Received::Error(error),
+                more: false,
+            });
+            return;
+        }
+        let connection = self.connections.get(slot);
+        connection.budget = budget;
+        if connection.readable {
+            self.list_connection(slot);
+        }
+    }
+
+    /// Reads until the socket is empty, the budget or this turn's share used up, or no slot free.
+    fn receive(&mut self, slot: Slot, pool: &mut Pool, completions: &mut Vec<Completion>) {
+        let connection = self.connections.get(slot);
+        let mut share = self.settings.receives_per_turn.max(1);
+        while connection.budget > 0 && connection.readable && share > 0 {
+            share -= 1;
+            let Some(buffer) = pool.take() else {
+                self.counters.receive_no_buffers += 1;
+                connection.budget = 0;
+                completions.push(Completion::Received {
+                    connection: slot,
+                    received: Received::NoBuffers,
+                    more: false,
+                });
+                return;
+            };
+            let wanted = connection.budget.min(pool.slot_size());
+            self.counters.system_calls += 1;
+            let result = self
+                .kernel
+                .receive(connection.descriptor, pool.address(buffer), wanted as usize);
+            let received = match result {
+                Ok(length) if length > 0 => {
+                    // No more than was asked for, so it has 32 bits.
+                    let length = length as u32;
+                    connection.budget -= length;
+                    connection.readable = length == wanted || connection.read_on || connection.stops_early;
+                    Received::Data { slot: buffer, length }
+                }
+                nothing => {
+                    pool.give_back(buffer);
+                    match nothing {
+                        Err(Errno::EAGAIN) => {
+                            connection.readable = false;
+                            connection.read_on = false;
+                            return;
+                        }
+                        Err(Errno::EINTR) => continue,
+                        Err(error) => {
+                            connection.budget = 0;
+                            Received::Error(error)
+                        }
+                        Ok(_) => {
+                            connection.budget = 0;
+                            Received::End
+                        }
+                    }
+                }
+            };
+            completions.push(Completion::Received {
+                connection: slot,
+                received,
+                more: connection.budget > 0,
+            });
+        }
+    }
+
+    pub(super) fn submit_send(&mut self, slot: Slot, descriptor: RawFd, outgoing: Outgoing) {
+        self.counters.sends += 1;
+        self.counters.send_pieces += outgoing.pieces();
+        let connection = self.connections.get(slot);
+        debug_assert!(
+            !connection.outgoing.is_something(),
+            "one send a connection at a time"
+        );
+        connection.descriptor = descriptor;
+        connection.outgoing = outgoing;
+        if let Some(completion) = self.send(slot) {
+            self.ready.push_back(completion);
+        } else if let Err(error) = self.watch(slot) {
+            let outgoing = std::mem::take(&mut self.connections.get(slot).outgoing);
+            self.ready.push_back(Completion::Sent {
+                connection: slot,
+                result: Err(error),
+                gather: outgoing.into_gather(),
+                held: false,
+            });
+        } else if self.connections.get(slot).can_go_on() {
+            self.list_connection(slot);
+        }
+    }
+
+    /// Tries the outstanding send, if the socket is not known to be full. Answers how it ended; `None` if it
+    /// goes on or there is none.
+    fn send(&mut self, slot: Slot) -> Option<Completion> {
+        let connection = self.connections.get(slot);
+        if !connection.writable {
+            return None;
+        }
+        let descriptor = connection.descriptor;
+        let wanted = connection.outgoing.length();
+        let result = match &mut connection.outgoing {
+            Outgoing::Nothing => return None,
+            Outgoing::Single { address, length } => self.kernel.send(descriptor, *address, *length as usize),
+            Outgoing::Gathered(gather) => self.kernel.send_message(descriptor, gather.seal()),
+            Outgoing::File { file, offset, length } => {
+                self.system.send_file(descriptor, *file, *offset, *length)
+            }
+        };
+        self.counters.system_calls += 1;
+        match result {
+            Err(Errno::EAGAIN) => {
+                connection.writable = false;
+                return None;
+            }
+            Err(Errno::EINTR) => return None,
+            Ok(taken) => {
+                self.counters.send_bytes += taken as u64;
+                if (taken as u64) < wanted {
+                    self.counters.short_sends += 1;
+                    // Less than all means that the socket is full, and that an edge will say when it is not.
+                    // A file may have ended as well, or come in parts: then nothing but EAGAIN promises an edge.
+                    connection.writable = matches!(connection.outgoing, Outgoing::File { .. });
+                }
+            }
+            Err(_) => {}
+        }
+        Some(Completion::Sent {
+            connection: slot,
+            result,
+            gather: std::mem::take(&mut connection.outgoing).into_gather(),
+            held: false,
+        })
+    }
+}
