@@ -6,11 +6,9 @@ use std::time::{Duration, Instant};
 
 use crate::config::{Config, ConfigError, EngineChoice};
 use crate::engine::epoll::{Epoll, EpollEngine, EpollSettings};
-use crate::engine::uring::{Capabilities, Ring, UringEngine, UringSettings};
 use crate::engine::{Completion, Engine, EngineCounters, EngineKind, Operation};
 use crate::errno::Errno;
 use crate::event_loop::{Loop, LoopMemory};
-use crate::explain;
 use crate::id::LoopIndex;
 use crate::pool::Pool;
 use crate::sys::{Linux, Time};
@@ -22,8 +20,6 @@ const MEMORY_RETRY: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "there is one a loop, and boxing it costs a step an operation")]
 pub enum AnyEngine {
-    /// io_uring.
-    Uring(UringEngine<Ring, Linux>),
     /// epoll.
     Epoll(EpollEngine<Epoll, Linux>),
 }
@@ -31,7 +27,6 @@ pub enum AnyEngine {
 macro_rules! either {
     ($self:expr, $engine:ident => $call:expr) => {
         match $self {
-            AnyEngine::Uring($engine) => $call,
             AnyEngine::Epoll($engine) => $call,
         }
     };
@@ -157,43 +152,23 @@ fn choose(config: &Config, memory: &mut LoopMemory) -> Result<(AnyEngine, String
         EngineChoice::Require(EngineKind::Epoll) => "epoll was asked for".to_owned(),
         EngineChoice::Require(EngineKind::Uring) => {
             return match uring(config, memory.pool()) {
-                Ok(engine) => Ok((AnyEngine::Uring(engine), "io_uring was asked for".to_owned())),
+                Ok(engine) => Ok((engine, "io_uring was asked for".to_owned())),
                 Err(reason) => Err(StartError::Engine { engine: EngineKind::Uring, reason }),
             };
         }
         EngineChoice::Auto => match uring(config, memory.pool()) {
-            Ok(engine) => return Ok((AnyEngine::Uring(engine), "io_uring is usable here".to_owned())),
+            Ok(engine) => return Ok((engine, "io_uring is usable here".to_owned())),
             Err(reason) => reason,
         },
     };
-    let settings = EpollSettings { receives_per_turn: config.receives_per_turn };
+    let settings = EpollSettings {
+        receives_per_turn: config.receives_per_turn,
+        events: config.completions_per_turn.min(1024),
+        ..EpollSettings::default()
+    };
     let engine = EpollEngine::new(settings, Linux)
         .map_err(|errno| StartError::Kernel { doing: "making an epoll instance", errno })?;
     Ok((AnyEngine::Epoll(engine), reason))
 }
 
-/// A ring as configured, or why there can be none.
-fn uring(config: &Config, pool: &mut Pool) -> Result<UringEngine<Ring, Linux>, String> {
-    let capabilities: Capabilities = crate::engine::uring::probe::<Ring>(config.without)
-        .map_err(|error| explain::uring_failure(error.step(), error.errno()))?;
-    let settings = UringSettings {
-        submission_entries: config.submission_queue,
-        completion_entries: config.completion_queue,
-        buffer_entries: config.buffer_ring,
-        kernel_poll: config.kernel_poll,
-        register_pool: config.register_pool,
-    };
-    let begin = Instant::now();
-    loop {
-        match UringEngine::new(&settings, &capabilities, Linux, pool) {
-            Ok(engine) => return Ok(engine),
-            // The memory of rings closed just now is given back late, by a kernel worker.
-            Err(error)
-                if error.errno == Errno::ENOMEM && begin.elapsed() < config.ring_memory_patience =>
-            {
-                std::thread::sleep(MEMORY_RETRY);
-            }
-            Err(error) => return Err(explain::uring_failure(error.step, error.errno)),
-        }
-    }
-}
+fn uring(_: &Config, _: &mut Pool) -> Result<AnyEngine, String> { Err(String::new()) }

@@ -171,6 +171,10 @@ pub enum Message {
     Gathered(Box<Gather>),
 }
 
+// SAFETY: a message only names memory; that it stays valid until the send has ended, on whatever thread the loop
+// runs, is the contract of `Operation`.
+unsafe impl Send for Message {}
+
 /// The pieces of one gathered send, with room for the kernel's header beside them. Boxed, so that both stay in
 /// place while the kernel reads them; handed back with the terminal completion to be used again.
 pub struct Gather {
@@ -179,6 +183,9 @@ pub struct Gather {
     /// `sendmsg(2)`'s header; the engine fills it.
     pub header: libc::msghdr,
 }
+
+// SAFETY: as for `Message`; the header points into the same value.
+unsafe impl Send for Gather {}
 
 impl Gather {
     /// An empty one.

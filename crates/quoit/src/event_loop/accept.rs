@@ -13,7 +13,7 @@ use crate::engine::{Engine, Handle, Kind, Operation};
 use crate::errno::Errno;
 use crate::event::{Event, Refusal};
 use crate::id::{ConnectionId, ListenerId, Slot, Token};
-use crate::listen::{ListenError, ListenOptions, ListenSocket};
+use crate::listen::{ListenError, ListenOptions, ListenSocket, SocketFile, Step};
 use crate::remote::{PostError, Remote};
 use crate::sys::SocketSys;
 use crate::timers::TimerId;
@@ -86,7 +86,10 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// # Errors
     /// What failed, on what address, and what to do.
     pub fn listen(&mut self, address: &Address, options: &ListenerOptions) -> Result<ListenerId, ListenError> {
-        let socket = crate::listen::bind(&self.system, address, &options.listen)?;
+        let mut listen = options.listen.clone();
+        listen.receive_buffer = listen.receive_buffer.or(options.stream.receive_buffer);
+        listen.send_buffer = listen.send_buffer.or(options.stream.send_buffer);
+        let socket = crate::listen::bind(&self.system, address, &listen)?;
         self.listen_on(socket, options)
     }
 
@@ -101,9 +104,12 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         options: &ListenerOptions,
     ) -> Result<ListenerId, ListenError> {
         let descriptor = socket.as_fd();
+        let failed = |step, errno| ListenError::System { address: socket.address().clone(), step, errno };
         apply_stream_options(&self.system, descriptor, &options.stream)
-            .and_then(|_| self.system.set_nonblocking(descriptor, self.engine.wants_nonblocking()))
-            .map_err(|errno| ListenError::new("setting options", socket.address().clone(), errno))?;
+            .map_err(|(option, errno)| failed(Step::Option(option), errno))?;
+        self.system
+            .set_nonblocking(descriptor, self.engine.wants_nonblocking())
+            .map_err(|errno| failed(Step::Mode, errno))?;
         let address = socket.address().clone();
         let listener = Listener {
             socket: Some(socket),
@@ -117,7 +123,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let (slot, generation) = self
             .listeners
             .insert(listener)
-            .map_err(|_| ListenError::new("adding a listener to the loop", address, Errno::ENOBUFS))?;
+            .map_err(|_| ListenError::Limit { address })?;
         self.arm_accept(slot);
         Ok(ListenerId::new(self.index, slot, generation))
     }
@@ -388,7 +394,10 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let id = ListenerId::new(self.index, slot, generation);
         let Some(mut listener) = self.listeners.remove(slot) else { return };
         self.clear_timer(listener.retry.take());
-        let descriptor = listener.socket.take().expect("present until closed").into_descriptor();
+        // The file goes first: a server that takes the path over finds it free.
+        let (descriptor, file): (OwnedFd, Option<SocketFile>) =
+            listener.socket.take().expect("present until closed").into_parts();
+        drop(file);
         self.submit(Operation::Close { handle: Handle::Listener(slot), descriptor });
         self.events.push_back(Event::ListenerClosed { listener: id, error });
     }

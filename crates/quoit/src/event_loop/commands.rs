@@ -172,7 +172,8 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             self.system.set_nonblocking(socket, true)?;
             self.counters.system_calls += 1;
         }
-        self.counters.system_calls += apply_stream_options(&self.system, socket, options)?;
+        self.counters.system_calls +=
+            apply_stream_options(&self.system, socket, options).map_err(|(_, errno)| errno)?;
         Ok(())
     }
 
@@ -250,7 +251,7 @@ pub(super) fn apply_stream_options(
     system: &impl SocketSys,
     socket: std::os::fd::BorrowedFd<'_>,
     options: &StreamOptions,
-) -> Result<u64, Errno> {
+) -> Result<u64, (SocketOption, Errno)> {
     let keepalive = options.keepalive.map(|keepalive| SocketOption::Keepalive {
         idle: keepalive.idle,
         interval: keepalive.interval,
@@ -268,7 +269,7 @@ pub(super) fn apply_stream_options(
         match system.set_option(socket, option) {
             Ok(()) | Err(Errno::EOPNOTSUPP) => {}
             Err(errno) if errno.code() == libc::ENOPROTOOPT => {}
-            Err(errno) => return Err(errno),
+            Err(errno) => return Err((option, errno)),
         }
     }
     Ok(calls)
