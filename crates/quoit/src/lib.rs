@@ -4,6 +4,7 @@ pub mod address;
 pub mod engine;
 mod errno;
 pub mod id;
+pub mod listen;
 pub mod pool;
 pub mod sys;
 mod timers;
