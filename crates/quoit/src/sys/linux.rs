@@ -138,6 +138,15 @@ fn without_sigpipe(call: impl FnOnce() -> Result<usize, Errno>) -> Result<usize,
     result
 }
 
+/// A CLOEXEC duplicate of a descriptor that this process was started with, known by number only. The descriptor
+/// itself stays open and becomes CLOEXEC.
+pub(crate) fn duplicate_inherited(descriptor: RawFd) -> Result<OwnedFd, Errno> {
+    // SAFETY: F_SETFD takes a number, no pointer, and whoever owns the descriptor keeps it.
+    Errno::check(unsafe { libc::fcntl(descriptor, libc::F_SETFD, libc::FD_CLOEXEC) })?;
+    // SAFETY: F_DUPFD_CLOEXEC takes a number, no pointer.
+    owned(unsafe { libc::fcntl(descriptor, libc::F_DUPFD_CLOEXEC, 0) })
+}
+
 impl SocketSys for Linux {
     fn now(&self) -> Time {
         let mut now = libc::timespec {

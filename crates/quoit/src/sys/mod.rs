@@ -13,6 +13,7 @@ use crate::errno::Errno;
 mod linux;
 
 pub use linux::Linux;
+pub(crate) use linux::duplicate_inherited;
 
 /// A moment on the monotonic clock, in nanoseconds since a fixed but unknown one (`CLOCK_MONOTONIC`).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]

@@ -65,6 +65,10 @@ pub(super) enum Outgoing {
     },
 }
 
+// SAFETY: it only names memory; that it stays valid until the send has ended, on whatever thread the loop runs, is
+// the contract of `Operation`.
+unsafe impl Send for Outgoing {}
+
 impl Outgoing {
     pub(super) const fn is_something(&self) -> bool {
         !matches!(self, Self::Nothing)
