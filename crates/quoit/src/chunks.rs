@@ -30,8 +30,17 @@ impl Chunks {
             .expect("the configuration bounds the size");
         // SAFETY: the layout's size is not zero.
         let memory = unsafe { alloc_zeroed(layout) };
-        let Some(memory) = NonNull::new(memory) else { handle_alloc_error(layout) };
-        Self { memory, layout, size, free: Vec::new(), touched: 0, count }
+        let Some(memory) = NonNull::new(memory) else {
+            handle_alloc_error(layout)
+        };
+        Self {
+            memory,
+            layout,
+            size,
+            free: Vec::new(),
+            touched: 0,
+            count,
+        }
     }
 
     /// Bytes of one chunk.
@@ -70,7 +79,11 @@ impl Chunks {
     pub(crate) fn address(&self, chunk: &Chunk, offset: u32) -> *const u8 {
         debug_assert!(offset <= self.size);
         // SAFETY: chunk and offset lie within the allocation.
-        unsafe { self.memory.as_ptr().add(chunk.0 as usize * self.size as usize + offset as usize) }
+        unsafe {
+            self.memory
+                .as_ptr()
+                .add(chunk.0 as usize * self.size as usize + offset as usize)
+        }
     }
 
     /// Copies bytes into a chunk from `offset` on. Never over bytes that were lent to the kernel: a chunk is
@@ -80,8 +93,10 @@ impl Chunks {
         // SAFETY: the range lies within the chunk, as just checked, and nobody else writes there; the kernel
         // reads only what was filled before.
         unsafe {
-            let target =
-                self.memory.as_ptr().add(chunk.0 as usize * self.size as usize + offset as usize);
+            let target = self
+                .memory
+                .as_ptr()
+                .add(chunk.0 as usize * self.size as usize + offset as usize);
             target.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
         }
     }
@@ -106,7 +121,10 @@ mod tests {
         assert_eq!((chunks.take(), chunks.used(), chunks.available()), (None, 2, 0));
         chunks.write(&second, 60, b"abcd");
         // SAFETY: four bytes were just written there.
-        assert_eq!(unsafe { std::slice::from_raw_parts(chunks.address(&second, 60), 4) }, b"abcd");
+        assert_eq!(
+            unsafe { std::slice::from_raw_parts(chunks.address(&second, 60), 4) },
+            b"abcd"
+        );
         chunks.give_back(first);
         assert_eq!((chunks.used(), chunks.available()), (1, 1));
         assert!(chunks.take().is_some());

@@ -291,7 +291,12 @@ pub struct StreamOptions {
 
 impl Default for StreamOptions {
     fn default() -> Self {
-        Self { no_delay: true, keepalive: None, receive_buffer: None, send_buffer: None }
+        Self {
+            no_delay: true,
+            keepalive: None,
+            receive_buffer: None,
+            send_buffer: None,
+        }
     }
 }
 
@@ -308,6 +313,10 @@ pub struct Keepalive {
 
 impl Default for Keepalive {
     fn default() -> Self {
-        Self { idle: Duration::from_secs(60), interval: Duration::from_secs(10), probes: 6 }
+        Self {
+            idle: Duration::from_secs(60),
+            interval: Duration::from_secs(10),
+            probes: 6,
+        }
     }
 }

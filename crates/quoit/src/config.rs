@@ -147,7 +147,8 @@ impl std::error::Error for ConfigError {}
 impl Config {
     /// Timers at once: as configured, or enough for every connection.
     pub(crate) fn timer_limit(&self) -> u32 {
-        self.timers.unwrap_or(self.connections * 2 + self.listeners + 1024)
+        self.timers
+            .unwrap_or(self.connections * 2 + self.listeners + 1024)
     }
 
     /// Checks every field against its range.
@@ -162,8 +163,16 @@ impl Config {
                 "connections",
                 "from 1 to 1,048,576",
             ),
-            ((1..=65_536).contains(&self.listeners), "listeners", "from 1 to 65,536"),
-            (self.timers.is_none_or(|timers| timers <= 1 << 24), "timers", "at most 16,777,216"),
+            (
+                (1..=65_536).contains(&self.listeners),
+                "listeners",
+                "from 1 to 65,536",
+            ),
+            (
+                self.timers.is_none_or(|timers| timers <= 1 << 24),
+                "timers",
+                "at most 16,777,216",
+            ),
             (
                 (1..=MAX_POOL_SLOTS).contains(&self.receive_slots),
                 "receive_slots",
@@ -174,20 +183,32 @@ impl Config {
                 "receive_slot_size",
                 "from 64 bytes to 16 MiB",
             ),
-            (self.leases_per_connection >= 1, "leases_per_connection", "at least 1"),
+            (
+                self.leases_per_connection >= 1,
+                "leases_per_connection",
+                "at least 1",
+            ),
             (
                 (1..=1 << 30).contains(&self.high_water),
                 "high_water",
                 "from 1 byte to 1 GiB",
             ),
-            (self.low_water < self.high_water, "low_water", "below `high_water`"),
+            (
+                self.low_water < self.high_water,
+                "low_water",
+                "below `high_water`",
+            ),
             (self.send_pieces >= 1, "send_pieces", "at least 1"),
             (
                 (64..=1 << 24).contains(&self.send_chunk_size),
                 "send_chunk_size",
                 "from 64 bytes to 16 MiB",
             ),
-            ((1..=1 << 24).contains(&self.send_chunks), "send_chunks", "from 1 to 16,777,216"),
+            (
+                (1..=1 << 24).contains(&self.send_chunks),
+                "send_chunks",
+                "from 1 to 16,777,216",
+            ),
             (
                 power_of_two(self.submission_queue, 32_768),
                 "submission_queue",
@@ -203,9 +224,17 @@ impl Config {
                 "buffer_ring",
                 "a power of two, at most 32,768",
             ),
-            (self.completions_per_turn >= 1, "completions_per_turn", "at least 1"),
+            (
+                self.completions_per_turn >= 1,
+                "completions_per_turn",
+                "at least 1",
+            ),
             (self.receives_per_turn >= 1, "receives_per_turn", "at least 1"),
-            ((1..=1 << 20).contains(&self.inbox), "inbox", "from 1 to 1,048,576"),
+            (
+                (1..=1 << 20).contains(&self.inbox),
+                "inbox",
+                "from 1 to 1,048,576",
+            ),
         ];
         match checks.into_iter().find(|(holds, ..)| !holds) {
             Some((_, field, requirement)) => Err(ConfigError { field, requirement }),
@@ -225,7 +254,10 @@ mod tests {
 
     #[test]
     fn an_error_names_the_field() {
-        let config = Config { low_water: 1 << 20, ..Config::default() };
+        let config = Config {
+            low_water: 1 << 20,
+            ..Config::default()
+        };
         let message = config.validate().unwrap_err().to_string();
         assert_eq!(message, "configuration: `low_water` must be below `high_water`");
     }

@@ -137,19 +137,34 @@ mod tests {
 
     #[test]
     fn every_figure_is_named_and_described_once() {
-        let counters = Counters { turns: 3, ..Counters::default() };
+        let counters = Counters {
+            turns: 3,
+            ..Counters::default()
+        };
         let names: Vec<_> = counters.figures().map(|(name, ..)| name).collect();
         let mut unique = names.clone();
         unique.sort_unstable();
         unique.dedup();
         assert_eq!(unique.len(), names.len());
-        assert!(counters.figures().any(|figure| figure == ("turns", Figure::Counter, "Turns of the loop.", 3)));
+        assert!(
+            counters
+                .figures()
+                .any(|figure| figure == ("turns", Figure::Counter, "Turns of the loop.", 3))
+        );
     }
 
     #[test]
     fn merging_sums_but_keeps_the_lowest_water() {
-        let one = Counters { turns: 1, pool_low_water: 5, ..Counters::default() };
-        let two = Counters { turns: 2, pool_low_water: 3, ..Counters::default() };
+        let one = Counters {
+            turns: 1,
+            pool_low_water: 5,
+            ..Counters::default()
+        };
+        let two = Counters {
+            turns: 2,
+            pool_low_water: 3,
+            ..Counters::default()
+        };
         let both = one.merge(&two);
         assert_eq!((both.turns, both.pool_low_water), (3, 3));
     }

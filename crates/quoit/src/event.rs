@@ -13,8 +13,9 @@
 //!
 //! - Exactly one `Closed` a connection, always its last event. After it the id is stale, all memory that was
 //!   lent for sending is free, and sends that no `Sent` had acknowledged may or may not have reached the peer.
-//! - No `Data` follows `EndOfStream`, and neither comes while receiving is paused.
-//! - `Writable` comes once for each time that a send was refused as full.
+//! - No `Data` follows `EndOfStream`, and neither comes after the turn that carries a `Pause` out, until
+//!   `Resume`.
+//! - `Writable` comes once after the queue was full: a send was refused, or the high-water mark was reached.
 //! - After a graceful close was asked for, only `Sent` and `Closed` follow.
 //!
 //! # What answers a command
@@ -93,7 +94,8 @@ pub enum Event {
         /// That of the last send acknowledged.
         token: Token,
     },
-    /// A send was refused as full before; now the queue is at or below its low-water mark.
+    /// The queue was full (a send was refused, or the high-water mark was reached); now it is at or below its
+    /// low-water mark.
     Writable {
         /// The connection.
         connection: ConnectionId,
@@ -245,7 +247,10 @@ impl Events {
     #[must_use]
     pub fn with_capacity(capacity: usize) -> Self {
         assert!(capacity > 0, "without room for events no turn can report any");
-        Self { list: Vec::with_capacity(capacity), capacity }
+        Self {
+            list: Vec::with_capacity(capacity),
+            capacity,
+        }
     }
 
     /// Takes the events out, in order.

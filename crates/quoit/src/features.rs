@@ -253,7 +253,10 @@ mod tests {
     fn every_feature_comes_after_what_it_needs() {
         for (index, feature) in Feature::ALL.iter().enumerate() {
             if let Some(needed) = feature.needs() {
-                assert!(Feature::ALL[..index].contains(&needed), "{feature} before {needed}");
+                assert!(
+                    Feature::ALL[..index].contains(&needed),
+                    "{feature} before {needed}"
+                );
             }
         }
     }
@@ -290,9 +293,7 @@ mod tests {
     #[test]
     fn spaces_and_empty_names_do_not_matter() {
         let set: FeatureSet = " buffer-ring, ,defer-taskrun,".parse().unwrap();
-        let expected: FeatureSet = [Feature::DeferTaskrun, Feature::BufferRing]
-            .into_iter()
-            .collect();
+        let expected: FeatureSet = [Feature::DeferTaskrun, Feature::BufferRing].into_iter().collect();
         assert_eq!(set, expected);
         assert_eq!("".parse::<FeatureSet>().unwrap(), FeatureSet::EMPTY);
     }

@@ -41,7 +41,7 @@ pub trait Handler {
     /// Lent memory is free, up to this token.
     fn on_sent(&mut self, quoit: &mut Loop, connection: ConnectionId, token: Token) {}
 
-    /// A send was refused as full before; there is room again.
+    /// The queue was full before; now there is room again.
     fn on_writable(&mut self, quoit: &mut Loop, connection: ConnectionId) {}
 
     /// Receiving waits for leases to be returned: one connection's, or all.
@@ -108,9 +108,16 @@ impl Loop {
         timeout: Option<Duration>,
     ) -> Result<bool, TurnError> {
         let mut running = true;
+        let mut held_back = Vec::new();
         self.turn([], events, timeout)?;
         for event in events.drain() {
             match event {
+                Event::Data { connection, .. } | Event::EndOfStream { connection }
+                    if self.is_paused(connection) =>
+                {
+                    // Paused by an earlier call of this very turn.
+                    held_back.push(event);
+                }
                 Event::Data { connection, data } => handler.on_data(self, connection, data),
                 Event::Accepted { listener, connection } => handler.on_accepted(self, connection, listener),
                 Event::AcceptedDescriptor { listener, descriptor } => {
@@ -122,7 +129,11 @@ impl Loop {
                 Event::Writable { connection } => handler.on_writable(self, connection),
                 Event::Pressure { connection } => handler.on_pressure(self, connection),
                 Event::Deadline { connection } => handler.on_deadline(self, connection),
-                Event::Closed { connection, token, reason } => {
+                Event::Closed {
+                    connection,
+                    token,
+                    reason,
+                } => {
                     handler.on_closed(self, connection, token, reason);
                 }
                 Event::ListenerClosed { listener, error } => {
@@ -130,7 +141,11 @@ impl Loop {
                 }
                 Event::Timer { token } => handler.on_timer(self, token),
                 Event::Woken => handler.on_woken(self),
-                Event::Refused { token, connection, refusal } => {
+                Event::Refused {
+                    token,
+                    connection,
+                    refusal,
+                } => {
                     handler.on_refused(self, token, connection, refusal);
                 }
                 Event::Draining => handler.on_draining(self),
@@ -138,6 +153,9 @@ impl Loop {
                 // The id came with the event `Opened` or is known to who connects by a method.
                 Event::Connecting { .. } => {}
             }
+        }
+        if !held_back.is_empty() {
+            self.take_back(&mut held_back);
         }
         handler.on_turn_end(self);
         Ok(running)

@@ -24,9 +24,22 @@ const KEPT_SEGMENTS: usize = 8;
 
 #[derive(Debug)]
 enum Segment {
-    Copied { chunk: Chunk, start: u32, end: u32 },
-    Lent { memory: Lent, start: usize, token: Token },
-    File { file: File, offset: u64, remaining: u64, token: Token },
+    Copied {
+        chunk: Chunk,
+        start: u32,
+        end: u32,
+    },
+    Lent {
+        memory: Lent,
+        start: usize,
+        token: Token,
+    },
+    File {
+        file: File,
+        offset: u64,
+        remaining: u64,
+        token: Token,
+    },
 }
 
 /// Completed segments that a zero-copy send may still read, by the operation that completed them.
@@ -101,7 +114,11 @@ impl Outbound {
             let (now, rest) = bytes.split_at(size.min(bytes.len()));
             let chunk = chunks.take().expect("counted before");
             chunks.write(&chunk, 0, now);
-            self.segments.push_back(Segment::Copied { chunk, start: 0, end: now.len() as u32 });
+            self.segments.push_back(Segment::Copied {
+                chunk,
+                start: 0,
+                end: now.len() as u32,
+            });
             bytes = rest;
         }
         true
@@ -109,11 +126,20 @@ impl Outbound {
 
     pub(crate) fn push_lent(&mut self, memory: Lent, token: Token) {
         self.queued += memory.as_slice().len();
-        self.segments.push_back(Segment::Lent { memory, start: 0, token });
+        self.segments.push_back(Segment::Lent {
+            memory,
+            start: 0,
+            token,
+        });
     }
 
     pub(crate) fn push_file(&mut self, file: File, offset: u64, length: u64, token: Token) {
-        self.segments.push_back(Segment::File { file, offset, remaining: length, token });
+        self.segments.push_back(Segment::File {
+            file,
+            offset,
+            remaining: length,
+            token,
+        });
     }
 
     /// What the next operation is to send; `None` if only empty segments are queued (acknowledge them with
@@ -133,10 +159,19 @@ impl Outbound {
                     (rest.as_ptr(), rest.len())
                 }
                 Segment::File { remaining: 0, .. } => (std::ptr::null(), 0),
-                Segment::File { file, offset, remaining, .. } => {
+                Segment::File {
+                    file,
+                    offset,
+                    remaining,
+                    ..
+                } => {
                     if pieces == 0 {
                         let length = (*remaining).min(FILE_STEP);
-                        return Some(Batch::File { file: file.as_raw_fd(), offset: *offset, length });
+                        return Some(Batch::File {
+                            file: file.as_raw_fd(),
+                            offset: *offset,
+                            length,
+                        });
                     }
                     break;
                 }
@@ -164,7 +199,10 @@ impl Outbound {
         }
         let message = match (gather, first) {
             (Some(gather), _) => Message::Gathered(gather),
-            (None, Some((address, length))) => Message::Single { address, length: length as u32 },
+            (None, Some((address, length))) => Message::Single {
+                address,
+                length: length as u32,
+            },
             (None, None) => return None,
         };
         Some(Batch::Memory { message, bytes })
@@ -188,7 +226,9 @@ impl Outbound {
                 break;
             }
             bytes -= length;
-            let Some(segment) = self.segments.pop_front() else { break };
+            let Some(segment) = self.segments.pop_front() else {
+                break;
+            };
             if keep {
                 kept.push(segment);
             } else {
@@ -203,7 +243,11 @@ impl Outbound {
             let list = self.held.get_or_insert_default();
             let sequence = list.next_sequence;
             list.next_sequence = sequence.wrapping_add(1);
-            list.queue.push_back(Held { sequence, released: false, segments: kept });
+            list.queue.push_back(Held {
+                sequence,
+                released: false,
+                segments: kept,
+            });
         } else if keep && let Some(last) = self.held.as_mut().and_then(|held| held.queue.back_mut()) {
             // Sent by an ordinary operation while earlier ones are held: acknowledged in order, behind them.
             last.segments.append(&mut kept);
@@ -219,12 +263,19 @@ impl Outbound {
     /// lent segment that is acknowledged by this.
     pub(crate) fn released(&mut self, sequence: u32, chunks: &mut Chunks) -> Token {
         let mut acknowledged = Token::NONE;
-        let Some(held) = &mut self.held else { return acknowledged };
+        let Some(held) = &mut self.held else {
+            return acknowledged;
+        };
         if let Some(entry) = held.queue.iter_mut().find(|entry| entry.sequence == sequence) {
             entry.released = true;
         }
         while held.queue.front().is_some_and(|entry| entry.released) {
-            for segment in held.queue.pop_front().into_iter().flat_map(|entry| entry.segments) {
+            for segment in held
+                .queue
+                .pop_front()
+                .into_iter()
+                .flat_map(|entry| entry.segments)
+            {
                 segment.free(chunks, &mut acknowledged);
             }
         }
@@ -245,7 +296,11 @@ impl Outbound {
 
     /// Counts the bytes anew, held ones included. Only needed where zero-copy sends are.
     fn recount(&mut self) {
-        let held = self.held.iter().flat_map(|held| &held.queue).flat_map(|entry| &entry.segments);
+        let held = self
+            .held
+            .iter()
+            .flat_map(|held| &held.queue)
+            .flat_map(|entry| &entry.segments);
         self.queued = self.segments.iter().chain(held).map(Segment::memory).sum();
     }
 
@@ -277,7 +332,9 @@ impl Segment {
         match self {
             Self::Copied { start, .. } => *start += bytes as u32,
             Self::Lent { start, .. } => *start += bytes as usize,
-            Self::File { offset, remaining, .. } => {
+            Self::File {
+                offset, remaining, ..
+            } => {
                 *offset += bytes;
                 *remaining -= bytes;
             }
@@ -297,5 +354,8 @@ impl Segment {
 }
 
 fn piece(address: *const u8, length: usize) -> libc::iovec {
-    libc::iovec { iov_base: address.cast_mut().cast(), iov_len: length }
+    libc::iovec {
+        iov_base: address.cast_mut().cast(),
+        iov_len: length,
+    }
 }

@@ -80,7 +80,13 @@ pub struct Runtime {
 
 impl fmt::Debug for Runtime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Runtime({} loops on {}, {:?})", self.workers.len(), self.engine, self.addresses)
+        write!(
+            f,
+            "Runtime({} loops on {}, {:?})",
+            self.workers.len(),
+            self.engine,
+            self.addresses
+        )
     }
 }
 
@@ -100,7 +106,11 @@ impl Runtime {
         let addresses = add_listeners(&mut loops, config.listeners, config.spread)?;
         let engine = loops[0].engine();
         let engine_reason = loops[0].engine_reason().to_owned();
-        let cpus = if config.pin { affinity::available_cpus() } else { Vec::new() };
+        let cpus = if config.pin {
+            affinity::available_cpus()
+        } else {
+            Vec::new()
+        };
         let make_handler = Arc::new(make_handler);
         let mut workers = Vec::with_capacity(loops.len());
         for mut quoit in loops {
@@ -124,7 +134,12 @@ impl Runtime {
                 })?;
             workers.push((remote, thread));
         }
-        Ok(Self { workers, addresses, engine, engine_reason })
+        Ok(Self {
+            workers,
+            addresses,
+            engine,
+            engine_reason,
+        })
     }
 
     /// Which engine runs.
@@ -205,9 +220,14 @@ fn make_loops(config: &Config, count: u16) -> Result<Vec<Loop>, StartError> {
     };
     let loops = make(config)?;
     let fell_back = loops.iter().find(|one| one.engine() != loops[0].engine());
-    let Some(reason) = fell_back.map(|one| one.engine_reason().to_owned()) else { return Ok(loops) };
+    let Some(reason) = fell_back.map(|one| one.engine_reason().to_owned()) else {
+        return Ok(loops);
+    };
     drop(loops);
-    let epoll = Config { engine: EngineChoice::Require(EngineKind::Epoll), ..config.clone() };
+    let epoll = Config {
+        engine: EngineChoice::Require(EngineKind::Epoll),
+        ..config.clone()
+    };
     let mut loops = make(&epoll)?;
     for one in &mut loops {
         one.set_engine_reason(format!("not every loop could have a ring: {reason}"));

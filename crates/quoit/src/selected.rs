@@ -18,7 +18,10 @@ const MEMORY_RETRY: Duration = Duration::from_millis(20);
 
 /// The engine that was chosen, on the real kernel.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "there is one a loop, and boxing it costs a step an operation")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one a loop, and boxing it costs a step an operation"
+)]
 pub enum AnyEngine {
     /// epoll.
     Epoll(EpollEngine<Epoll, Linux>),
@@ -140,8 +143,10 @@ impl Loop {
     /// [`Loop::engine_reason`] says why.
     pub fn new(index: LoopIndex, config: Config) -> Result<Self, StartError> {
         config.validate()?;
-        let mut memory = LoopMemory::new(index, &config)
-            .map_err(|errno| StartError::Kernel { doing: "making the loop's eventfd", errno })?;
+        let mut memory = LoopMemory::new(index, &config).map_err(|errno| StartError::Kernel {
+            doing: "making the loop's eventfd",
+            errno,
+        })?;
         let (engine, reason) = choose(&config, &mut memory)?;
         Ok(Self::with_engine(index, config, memory, engine, reason, Linux))
     }
@@ -153,7 +158,10 @@ fn choose(config: &Config, memory: &mut LoopMemory) -> Result<(AnyEngine, String
         EngineChoice::Require(EngineKind::Uring) => {
             return match uring(config, memory.pool()) {
                 Ok(engine) => Ok((engine, "io_uring was asked for".to_owned())),
-                Err(reason) => Err(StartError::Engine { engine: EngineKind::Uring, reason }),
+                Err(reason) => Err(StartError::Engine {
+                    engine: EngineKind::Uring,
+                    reason,
+                }),
             };
         }
         EngineChoice::Auto => match uring(config, memory.pool()) {
@@ -166,9 +174,13 @@ fn choose(config: &Config, memory: &mut LoopMemory) -> Result<(AnyEngine, String
         events: config.completions_per_turn.min(1024),
         ..EpollSettings::default()
     };
-    let engine = EpollEngine::new(settings, Linux)
-        .map_err(|errno| StartError::Kernel { doing: "making an epoll instance", errno })?;
+    let engine = EpollEngine::new(settings, Linux).map_err(|errno| StartError::Kernel {
+        doing: "making an epoll instance",
+        errno,
+    })?;
     Ok((AnyEngine::Epoll(engine), reason))
 }
 
-fn uring(_: &Config, _: &mut Pool) -> Result<AnyEngine, String> { Err(String::new()) }
+fn uring(_: &Config, _: &mut Pool) -> Result<AnyEngine, String> {
+    Err(String::new())
+}

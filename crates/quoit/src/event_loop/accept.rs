@@ -85,7 +85,11 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     ///
     /// # Errors
     /// What failed, on what address, and what to do.
-    pub fn listen(&mut self, address: &Address, options: &ListenerOptions) -> Result<ListenerId, ListenError> {
+    pub fn listen(
+        &mut self,
+        address: &Address,
+        options: &ListenerOptions,
+    ) -> Result<ListenerId, ListenError> {
         let mut listen = options.listen.clone();
         listen.receive_buffer = listen.receive_buffer.or(options.stream.receive_buffer);
         listen.send_buffer = listen.send_buffer.or(options.stream.send_buffer);
@@ -104,7 +108,11 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         options: &ListenerOptions,
     ) -> Result<ListenerId, ListenError> {
         let descriptor = socket.as_fd();
-        let failed = |step, errno| ListenError::System { address: socket.address().clone(), step, errno };
+        let failed = |step, errno| ListenError::System {
+            address: socket.address().clone(),
+            step,
+            errno,
+        };
         apply_stream_options(&self.system, descriptor, &options.stream)
             .map_err(|(option, errno)| failed(Step::Option(option), errno))?;
         self.system
@@ -145,7 +153,10 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             return Err(Refusal::Stale);
         }
         let slot = listener.slot();
-        let found = self.listeners.get_mut(slot, listener.generation()).ok_or(Refusal::Stale)?;
+        let found = self
+            .listeners
+            .get_mut(slot, listener.generation())
+            .ok_or(Refusal::Stale)?;
         if found.stopping {
             return Err(Refusal::Closing);
         }
@@ -163,7 +174,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     }
 
     fn cancel_accept(&mut self, slot: Slot) {
-        let Some((listener, _)) = self.listeners.at(slot) else { return };
+        let Some((listener, _)) = self.listeners.at(slot) else {
+            return;
+        };
         if let Some(armed) = &mut listener.armed
             && !armed.cancelled
         {
@@ -180,7 +193,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             .filter_map(|(slot, generation)| self.listeners.get(slot, generation)?.armed)
             .map(|armed| armed.reserved)
             .sum();
-        self.connections.room().saturating_sub(reserved + self.surplus_accepted.len() as u32)
+        self.connections
+            .room()
+            .saturating_sub(reserved + self.surplus_accepted.len() as u32)
     }
 
     /// Arms accepting if the listener may accept now. Otherwise whatever changes that arms it.
@@ -188,14 +203,17 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let own = self.unreserved();
         let margin = self.engine.accept_margin();
         let most = self.config.connections;
-        let Some((listener, _)) = self.listeners.at(slot) else { return };
+        let Some((listener, _)) = self.listeners.at(slot) else {
+            return;
+        };
         if listener.armed.is_some() || listener.stopping || listener.retry.is_some() {
             return;
         }
         let free = match &listener.accept {
-            Accept::Spread(remotes) => {
-                remotes.iter().map(|remote| most.saturating_sub(remote.connections())).sum()
-            }
+            Accept::Spread(remotes) => remotes
+                .iter()
+                .map(|remote| most.saturating_sub(remote.connections()))
+                .sum(),
             _ => own,
         };
         let (limit, reserved, exact) = match listener.accept {
@@ -218,16 +236,34 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             _ => (free.min(EXACT_BATCH), free.min(EXACT_BATCH), true),
         };
         listener.waiting = false;
-        listener.armed = Some(Armed { reserved, exact, cancelled: false });
-        let descriptor = listener.socket.as_ref().expect("present until closed").as_fd().as_raw_fd();
-        self.submit(Operation::Accept { listener: slot, descriptor, limit });
+        listener.armed = Some(Armed {
+            reserved,
+            exact,
+            cancelled: false,
+        });
+        let descriptor = listener
+            .socket
+            .as_ref()
+            .expect("present until closed")
+            .as_fd()
+            .as_raw_fd();
+        self.submit(Operation::Accept {
+            listener: slot,
+            descriptor,
+            limit,
+        });
     }
 
     pub(super) fn on_accepted(&mut self, slot: Slot, result: Result<OwnedFd, Errno>, more: bool) {
-        let (listener, _) = self.listeners.at(slot).expect("a slot with an operation in flight is in use");
+        let (listener, _) = self
+            .listeners
+            .at(slot)
+            .expect("a slot with an operation in flight is in use");
         match &mut listener.armed {
             Some(armed) if more => {
-                armed.reserved = armed.reserved.saturating_sub(u32::from(armed.exact && result.is_ok()));
+                armed.reserved = armed
+                    .reserved
+                    .saturating_sub(u32::from(armed.exact && result.is_ok()));
             }
             armed => *armed = None,
         }
@@ -252,7 +288,10 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         if more {
             return;
         }
-        let stopping = self.listeners.at(slot).is_some_and(|(listener, _)| listener.stopping);
+        let stopping = self
+            .listeners
+            .at(slot)
+            .is_some_and(|(listener, _)| listener.stopping);
         if stopping || fatal.is_some() {
             self.finish_listener(slot, fatal);
         } else {
@@ -266,7 +305,10 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let paused = match &listener.accept {
             Accept::Descriptors => {
                 self.counters.accepted += 1;
-                self.events.push_back(Event::AcceptedDescriptor { listener: id, descriptor });
+                self.events.push_back(Event::AcceptedDescriptor {
+                    listener: id,
+                    descriptor,
+                });
                 return;
             }
             Accept::Spread(remotes) => {
@@ -285,13 +327,19 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         self.counters.accepted += 1;
         let connection = Connection::new(descriptor, Phase::Open, Token::NONE, paused);
         let connection: ConnectionId = self.insert(connection).expect("there was room just now");
-        self.events.push_back(Event::Accepted { listener: id, connection });
+        self.events.push_back(Event::Accepted {
+            listener: id,
+            connection,
+        });
         self.arm_receive(connection.slot());
     }
 
     /// Hands an accepted socket to the loop with the fewest connections, or the next that takes it.
     fn spread_accepted(&mut self, listener: ListenerId, descriptor: OwnedFd, remotes: &[Remote]) {
-        let options = AttachOptions { paused: false, accepted_by: Some(listener) };
+        let options = AttachOptions {
+            paused: false,
+            accepted_by: Some(listener),
+        };
         let least = remotes.iter().min_by_key(|remote| remote.connections());
         let Some(least) = least.filter(|least| least.loop_index() != self.index) else {
             // A refusal closes the socket; there is nobody else to give it to.
@@ -299,7 +347,11 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             return;
         };
         least.expect_connection();
-        let command = Command::Attach { descriptor, options, token: Token::NONE };
+        let command = Command::Attach {
+            descriptor,
+            options,
+            token: Token::NONE,
+        };
         if let Err(PostError::Full(command) | PostError::Closed(command)) = least.post(command) {
             self.execute(command);
         }
@@ -336,8 +388,12 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         }
         let crowded: Vec<_> = self.listeners.slots().map(|(slot, _)| slot).collect();
         for slot in crowded {
-            let Some((listener, _)) = self.listeners.at(slot) else { continue };
-            let too_many = listener.armed.is_some_and(|armed| !armed.exact && armed.reserved > room);
+            let Some((listener, _)) = self.listeners.at(slot) else {
+                continue;
+            };
+            let too_many = listener
+                .armed
+                .is_some_and(|armed| !armed.exact && armed.reserved > room);
             if too_many {
                 self.cancel_accept(slot);
             }
@@ -353,14 +409,18 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             return;
         }
         let any = self.listeners.slots().any(|(slot, generation)| {
-            self.listeners.get(slot, generation).is_some_and(|one| one.waiting || one.retry.is_some())
+            self.listeners
+                .get(slot, generation)
+                .is_some_and(|one| one.waiting || one.retry.is_some())
         });
         if !any {
             return;
         }
         let slots: Vec<_> = self.listeners.slots().map(|(slot, _)| slot).collect();
         for slot in slots {
-            let Some((listener, _)) = self.listeners.at(slot) else { continue };
+            let Some((listener, _)) = self.listeners.at(slot) else {
+                continue;
+            };
             if listener.waiting || listener.retry.is_some() {
                 let retry = listener.retry.take();
                 self.clear_timer(retry);
@@ -376,13 +436,19 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// Takes what the kernel has queued for a stopped listener, and closes it.
     fn finish_listener(&mut self, slot: Slot, error: Option<Errno>) {
         while error.is_none() && self.has_room_for_accepted() {
-            let Some((listener, _)) = self.listeners.at(slot) else { return };
+            let Some((listener, _)) = self.listeners.at(slot) else {
+                return;
+            };
             let socket = listener.socket.as_ref().expect("present until closed");
             self.counters.system_calls += 1;
             match self.system.accept_now(socket.as_fd()) {
                 Ok(descriptor) => {
                     let nonblocking = self.engine.wants_nonblocking();
-                    if self.system.set_nonblocking(descriptor.as_fd(), nonblocking).is_ok() {
+                    if self
+                        .system
+                        .set_nonblocking(descriptor.as_fd(), nonblocking)
+                        .is_ok()
+                    {
                         self.take_accepted(slot, descriptor);
                     }
                 }
@@ -390,15 +456,23 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                 Err(_) => break,
             }
         }
-        let Some((_, generation)) = self.listeners.at(slot) else { return };
+        let Some((_, generation)) = self.listeners.at(slot) else {
+            return;
+        };
         let id = ListenerId::new(self.index, slot, generation);
-        let Some(mut listener) = self.listeners.remove(slot) else { return };
+        let Some(mut listener) = self.listeners.remove(slot) else {
+            return;
+        };
         self.clear_timer(listener.retry.take());
         // The file goes first: a server that takes the path over finds it free.
         let (descriptor, file): (OwnedFd, Option<SocketFile>) =
             listener.socket.take().expect("present until closed").into_parts();
         drop(file);
-        self.submit(Operation::Close { handle: Handle::Listener(slot), descriptor });
-        self.events.push_back(Event::ListenerClosed { listener: id, error });
+        self.submit(Operation::Close {
+            handle: Handle::Listener(slot),
+            descriptor,
+        });
+        self.events
+            .push_back(Event::ListenerClosed { listener: id, error });
     }
 }

@@ -17,21 +17,31 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// Carries out one command; a refusal becomes an event.
     pub(super) fn execute(&mut self, command: Command<'_>) {
         let (token, connection, result) = match command {
-            Command::Connect { address, options, token } => {
+            Command::Connect {
+                address,
+                options,
+                token,
+            } => {
                 let result = self.connect(&address, &options, token).map(|connection| {
                     self.events.push_back(Event::Connecting { connection, token });
                 });
                 (token, None, result)
             }
-            Command::Attach { descriptor, options, token } => {
-                (token, None, self.attach(descriptor, &options, token).map(drop))
-            }
-            Command::Send { connection, payload, token } => {
-                (token, Some(connection), self.send(connection, payload, token))
-            }
-            Command::SendFile { connection, range, token } => {
-                (token, Some(connection), self.send_file(connection, range, token))
-            }
+            Command::Attach {
+                descriptor,
+                options,
+                token,
+            } => (token, None, self.attach(descriptor, &options, token).map(drop)),
+            Command::Send {
+                connection,
+                payload,
+                token,
+            } => (token, Some(connection), self.send(connection, payload, token)),
+            Command::SendFile {
+                connection,
+                range,
+                token,
+            } => (token, Some(connection), self.send_file(connection, range, token)),
             Command::Shutdown { connection } => (Token::NONE, Some(connection), self.shutdown(connection)),
             Command::Close { connection, deadline } => {
                 (Token::NONE, Some(connection), self.close(connection, deadline))
@@ -39,9 +49,11 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             Command::Abort { connection } => (Token::NONE, Some(connection), self.abort(connection)),
             Command::Pause { connection } => (Token::NONE, Some(connection), self.pause(connection)),
             Command::Resume { connection } => (Token::NONE, Some(connection), self.resume(connection)),
-            Command::SetDeadline { connection, after } => {
-                (Token::NONE, Some(connection), self.set_deadline(connection, after))
-            }
+            Command::SetDeadline { connection, after } => (
+                Token::NONE,
+                Some(connection),
+                self.set_deadline(connection, after),
+            ),
             Command::SetTimer { after, token } => (token, None, self.set_named_timer(after, token)),
             Command::CancelTimer { token } => {
                 self.cancel_named_timer(token);
@@ -54,7 +66,11 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             }
         };
         if let Err(refusal) = result {
-            self.events.push_back(Event::Refused { token, connection, refusal });
+            self.events.push_back(Event::Refused {
+                token,
+                connection,
+                refusal,
+            });
         }
     }
 
@@ -62,7 +78,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         if id.loop_index() != self.index {
             return Err(Refusal::Stale);
         }
-        self.connections.get_mut(id.slot(), id.generation()).ok_or(Refusal::Stale)
+        self.connections
+            .get_mut(id.slot(), id.generation())
+            .ok_or(Refusal::Stale)
     }
 
     /// Begins to connect. [`Event::Opened`] follows, or [`Event::Closed`] with the reason: `Timeout`,
@@ -94,13 +112,19 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let timeout = options.timeout.unwrap_or(self.config.connect_timeout);
         let limit = self.set_timer(timeout, TimerKey::Limit(id));
         self.find(id)?.limit = limit;
-        self.submit(Operation::Connect { connection: id.slot(), descriptor, address: Box::new(address) });
+        self.submit(Operation::Connect {
+            connection: id.slot(),
+            descriptor,
+            address: Box::new(address),
+        });
         Ok(id)
     }
 
     pub(super) fn on_connected(&mut self, slot: Slot, result: Result<(), Errno>) {
-        let (connection, generation) =
-            self.connections.at(slot).expect("a slot with an operation in flight is in use");
+        let (connection, generation) = self
+            .connections
+            .at(slot)
+            .expect("a slot with an operation in flight is in use");
         let id = ConnectionId::new(self.index, slot, generation);
         connection.connecting = false;
         if connection.phase == Phase::Connecting {
@@ -111,7 +135,10 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                     let token = connection.token;
                     self.clear_timer(limit);
                     self.counters.connected += 1;
-                    self.events.push_back(Event::Opened { connection: id, token });
+                    self.events.push_back(Event::Opened {
+                        connection: id,
+                        token,
+                    });
                     self.mark_dirty(slot);
                     self.arm_receive(slot);
                 }
@@ -144,14 +171,21 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         if self.system.is_listening(descriptor.as_fd())? {
             return Err(Refusal::Error(Errno::EINVAL));
         }
-        self.system.set_nonblocking(descriptor.as_fd(), self.engine.wants_nonblocking())?;
+        self.system
+            .set_nonblocking(descriptor.as_fd(), self.engine.wants_nonblocking())?;
         let id = self.insert(Connection::new(descriptor, Phase::Open, token, options.paused))?;
         self.events.push_back(match options.accepted_by {
             Some(listener) => {
                 self.counters.accepted += 1;
-                Event::Accepted { listener, connection: id }
+                Event::Accepted {
+                    listener,
+                    connection: id,
+                }
             }
-            None => Event::Opened { connection: id, token },
+            None => Event::Opened {
+                connection: id,
+                token,
+            },
         });
         self.arm_receive(id.slot());
         Ok(id)
@@ -188,6 +222,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         if !state.paused {
             state.paused = true;
             self.cancel_receive(connection.slot());
+            self.take_back_queued(connection);
         }
         Ok(())
     }
@@ -218,7 +253,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let earlier = state.deadline.take();
         self.clear_timer(earlier);
         if let Some(after) = after {
-            let timer = self.set_timer(after, TimerKey::Deadline(connection)).ok_or(Refusal::Limit)?;
+            let timer = self
+                .set_timer(after, TimerKey::Deadline(connection))
+                .ok_or(Refusal::Limit)?;
             self.find(connection)?.deadline = Some(timer);
         }
         Ok(())
@@ -231,7 +268,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// [`Refusal::Limit`] with all timers in use.
     pub fn set_named_timer(&mut self, after: Duration, token: Token) -> Result<(), Refusal> {
         self.cancel_named_timer(token);
-        let timer = self.set_timer(after, TimerKey::Timer(token)).ok_or(Refusal::Limit)?;
+        let timer = self
+            .set_timer(after, TimerKey::Timer(token))
+            .ok_or(Refusal::Limit)?;
         self.named_timers.insert(token, timer);
         Ok(())
     }

@@ -7,7 +7,7 @@ use crate::errno::Errno;
 use crate::event::CloseReason;
 use crate::id::Token;
 use crate::outbound::Outbound;
-use crate::pool::PoolSlot;
+use crate::pool::{Lease, PoolSlot};
 use crate::timers::TimerId;
 
 /// Where a connection is in its life. It only moves down this list.
@@ -46,6 +46,15 @@ pub(super) enum ReceiveSide {
     Ended,
 }
 
+/// Received bytes that are held back.
+#[derive(Debug)]
+pub(super) enum HeldBack {
+    /// Never delivered: a slot with so many bytes.
+    Slot(PoolSlot, u32),
+    /// Reported, but paused before the handler saw it.
+    Lease(Lease),
+}
+
 /// One connection. About 300 bytes, and nothing on the heap while it is idle.
 #[derive(Debug)]
 pub(super) struct Connection {
@@ -76,7 +85,7 @@ pub(super) struct Connection {
     /// In the queue for pool slots.
     pub(super) starved: bool,
     /// Arrived past a pause or the cap; delivered before anything else.
-    pub(super) inbound: VecDeque<(PoolSlot, u32)>,
+    pub(super) inbound: VecDeque<HeldBack>,
 
     pub(super) outbound: Outbound,
     /// In the list of connections to flush.

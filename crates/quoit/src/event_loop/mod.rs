@@ -51,7 +51,11 @@ impl LoopMemory {
     /// The kernel's, if there is no descriptor for the eventfd.
     pub fn new(index: LoopIndex, config: &Config) -> Result<Self, crate::Errno> {
         let remote = Arc::new(Inbox::new(index, config.inbox as usize)?);
-        let pool = Pool::new(config.receive_slots, config.receive_slot_size, remote.wake_handle());
+        let pool = Pool::new(
+            config.receive_slots,
+            config.receive_slot_size,
+            remote.wake_handle(),
+        );
         Ok(Self { pool, remote })
     }
 
@@ -247,14 +251,20 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     #[must_use]
     pub fn local_address(&self, connection: ConnectionId) -> Option<Address> {
         let socket = self.descriptor(connection)?;
-        self.system.local_address(socket).ok().and_then(|address| Address::try_from(&address).ok())
+        self.system
+            .local_address(socket)
+            .ok()
+            .and_then(|address| Address::try_from(&address).ok())
     }
 
     /// The peer's address (`getpeername(2)`), or `None` if the id is stale or the peer has gone.
     #[must_use]
     pub fn peer_address(&self, connection: ConnectionId) -> Option<Address> {
         let socket = self.descriptor(connection)?;
-        self.system.peer_address(socket).ok().and_then(|address| Address::try_from(&address).ok())
+        self.system
+            .peer_address(socket)
+            .ok()
+            .and_then(|address| Address::try_from(&address).ok())
     }
 
     /// A connection's socket, for options and names; do not read, write or close it. `None` if the id is stale.
@@ -272,7 +282,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     #[must_use]
     pub fn counters(&self) -> Counters {
         let engine = self.engine.counters();
-        let Memory { pool, chunks, remote, .. } = self.memory();
+        let Memory {
+            pool, chunks, remote, ..
+        } = self.memory();
         Counters {
             enters: engine.enters,
             system_calls: engine.system_calls + self.counters.system_calls,
@@ -358,10 +370,18 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
 
 impl<E: Engine, K: SocketSys> Drop for Loop<E, K> {
     fn drop(&mut self) {
-        let Some(mut memory) = self.memory.take() else { return };
+        let Some(mut memory) = self.memory.take() else {
+            return;
+        };
         memory.remote.close();
-        let on_owner = self.owner.is_none_or(|owner| owner == std::thread::current().id());
-        let patience = if on_owner { Duration::from_secs(5) } else { Duration::ZERO };
+        let on_owner = self
+            .owner
+            .is_none_or(|owner| owner == std::thread::current().id());
+        let patience = if on_owner {
+            Duration::from_secs(5)
+        } else {
+            Duration::ZERO
+        };
         let system = &self.system;
         if !self.engine.quiesce(&mut memory.pool, patience, &|| system.now()) {
             // The kernel may still use this memory: it must never be freed.

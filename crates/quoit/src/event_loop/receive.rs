@@ -2,7 +2,7 @@
 
 use std::os::fd::AsRawFd;
 
-use super::connection::{Phase, ReceiveSide, SendSide};
+use super::connection::{HeldBack, Phase, ReceiveSide, SendSide};
 use super::{Loop, Memory};
 use crate::engine::{Engine, Handle, Kind, Operation, Received};
 use crate::errno::Errno;
@@ -17,7 +17,9 @@ const DISCARD_BUDGET: u32 = 1 << 20;
 impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// Arms receiving if the connection may receive now. Otherwise whatever changes that arms it.
     pub(super) fn arm_receive(&mut self, slot: Slot) {
-        let Some((connection, generation)) = self.connections.at(slot) else { return };
+        let Some((connection, generation)) = self.connections.at(slot) else {
+            return;
+        };
         let discarding = connection.phase == Phase::Draining;
         let wanted = match connection.phase {
             Phase::Open => !connection.paused && connection.inbound.is_empty() && !connection.capped,
@@ -34,7 +36,8 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let memory = self.memory.as_mut().expect("present until the loop is dropped");
         if !self.starved.is_empty() || self.engine.receivable(&memory.pool) == 0 {
             connection.starved = true;
-            self.starved.push_back(ConnectionId::new(self.index, slot, generation));
+            self.starved
+                .push_back(ConnectionId::new(self.index, slot, generation));
             self.report_pool_pressure();
             return;
         }
@@ -46,12 +49,22 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         };
         connection.receiving = true;
         connection.receive_cancelled = false;
-        let descriptor = connection.descriptor.as_ref().expect("present until closed").as_raw_fd();
-        self.submit(Operation::Receive { connection: slot, descriptor, budget });
+        let descriptor = connection
+            .descriptor
+            .as_ref()
+            .expect("present until closed")
+            .as_raw_fd();
+        self.submit(Operation::Receive {
+            connection: slot,
+            descriptor,
+            budget,
+        });
     }
 
     pub(super) fn cancel_receive(&mut self, slot: Slot) {
-        let Some((connection, _)) = self.connections.at(slot) else { return };
+        let Some((connection, _)) = self.connections.at(slot) else {
+            return;
+        };
         if connection.receiving && !connection.receive_cancelled {
             connection.receive_cancelled = true;
             self.cancel(Handle::Connection(slot), Kind::Receive);
@@ -59,14 +72,20 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     }
 
     pub(super) fn on_received(&mut self, slot: Slot, received: Received, more: bool) {
-        let (connection, _) = self.connections.at(slot).expect("a slot with an operation in flight is in use");
+        let (connection, _) = self
+            .connections
+            .at(slot)
+            .expect("a slot with an operation in flight is in use");
         debug_assert!(connection.receiving);
         if !more {
             connection.receiving = false;
             connection.receive_cancelled = false;
         }
         match received {
-            Received::Data { slot: pool_slot, length } => self.on_data(slot, pool_slot, length),
+            Received::Data {
+                slot: pool_slot,
+                length,
+            } => self.on_data(slot, pool_slot, length),
             Received::End => self.on_end(slot, None),
             Received::Error(errno) => self.on_end(slot, Some(errno)),
             Received::Stopped => {}
@@ -90,14 +109,16 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     }
 
     fn on_data(&mut self, slot: Slot, pool_slot: PoolSlot, length: u32) {
-        let (connection, generation) =
-            self.connections.at(slot).expect("a slot with an operation in flight is in use");
+        let (connection, generation) = self
+            .connections
+            .at(slot)
+            .expect("a slot with an operation in flight is in use");
         self.counters.received_bytes += u64::from(length);
         self.counters.received_pieces += 1;
         match connection.phase {
             Phase::Open if connection.paused || connection.capped || !connection.inbound.is_empty() => {
                 self.counters.receive_overshoot += 1;
-                connection.inbound.push_back((pool_slot, length));
+                connection.inbound.push_back(HeldBack::Slot(pool_slot, length));
             }
             Phase::Open => {
                 let id = ConnectionId::new(self.index, slot, generation);
@@ -113,7 +134,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let data = pool.lease(pool_slot, length);
         lessees[pool_slot.index()] = Some(id);
         self.events.push_back(Event::Data { connection: id, data });
-        let Some(connection) = self.connections.get_mut(id.slot(), id.generation()) else { return };
+        let Some(connection) = self.connections.get_mut(id.slot(), id.generation()) else {
+            return;
+        };
         connection.leases += 1;
         if connection.leases >= self.config.leases_per_connection {
             connection.capped = true;
@@ -131,14 +154,23 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// Delivers what was held back, as far as pause and cap allow, and then the end if that was held back too.
     pub(super) fn deliver_held_back(&mut self, slot: Slot) {
         loop {
-            let Some((connection, generation)) = self.connections.at(slot) else { return };
+            let Some((connection, generation)) = self.connections.at(slot) else {
+                return;
+            };
             if connection.phase != Phase::Open || connection.paused || connection.capped {
                 return;
             }
             let id = ConnectionId::new(self.index, slot, generation);
-            if let Some((pool_slot, length)) = connection.inbound.pop_front() {
-                self.deliver(id, pool_slot, length);
-                continue;
+            match connection.inbound.pop_front() {
+                Some(HeldBack::Slot(pool_slot, length)) => {
+                    self.deliver(id, pool_slot, length);
+                    continue;
+                }
+                Some(HeldBack::Lease(data)) => {
+                    self.events.push_back(Event::Data { connection: id, data });
+                    continue;
+                }
+                None => {}
             }
             if connection.inbound.capacity() > 0 {
                 connection.inbound = std::collections::VecDeque::new();
@@ -154,10 +186,56 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         }
     }
 
+    /// Whether receiving is paused; false for a stale id.
+    #[must_use]
+    pub fn is_paused(&self, connection: ConnectionId) -> bool {
+        self.connections
+            .get(connection.slot(), connection.generation())
+            .is_some_and(|state| state.paused)
+    }
+
+    /// Takes back events of paused connections that were reported and not handled, in the order in which they
+    /// were reported: for drivers, so that nothing reaches a handler after its pause. Other events are dropped.
+    pub(crate) fn take_back(&mut self, events: &mut Vec<Event>) {
+        for event in events.drain(..).rev() {
+            let (Event::Data { connection, .. } | Event::EndOfStream { connection }) = &event else {
+                continue;
+            };
+            let Ok(state) = self.find(*connection) else {
+                continue;
+            };
+            if !state.paused {
+                // Resumed meanwhile: everything of this connection that is queued came later.
+                self.events.push_front(event);
+                continue;
+            }
+            match event {
+                Event::Data { data, .. } => state.inbound.push_front(HeldBack::Lease(data)),
+                _ => state.receive_side = ReceiveSide::EndHeld(None),
+            }
+        }
+    }
+
+    /// Takes back what is queued and not reported of a connection that is paused now.
+    pub(super) fn take_back_queued(&mut self, id: ConnectionId) {
+        let of_this = |event: &Event| match event {
+            Event::Data { connection, .. } | Event::EndOfStream { connection } => *connection == id,
+            _ => false,
+        };
+        if !self.events.iter().any(of_this) {
+            return;
+        }
+        let (back, rest) = std::mem::take(&mut self.events).into_iter().partition(of_this);
+        self.events = rest;
+        self.take_back(&mut Vec::from(back));
+    }
+
     /// The socket has nothing more to give: the peer's FIN, or an error.
     fn on_end(&mut self, slot: Slot, error: Option<Errno>) {
-        let (connection, generation) =
-            self.connections.at(slot).expect("a slot with an operation in flight is in use");
+        let (connection, generation) = self
+            .connections
+            .at(slot)
+            .expect("a slot with an operation in flight is in use");
         let id = ConnectionId::new(self.index, slot, generation);
         match connection.phase {
             Phase::Open => {
@@ -201,8 +279,12 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let connections = &mut self.connections;
         let mut uncapped = Vec::new();
         pool.collect(|pool_slot| {
-            let Some(id) = lessees[pool_slot.index()].take() else { return };
-            let Some(connection) = connections.get_mut(id.slot(), id.generation()) else { return };
+            let Some(id) = lessees[pool_slot.index()].take() else {
+                return;
+            };
+            let Some(connection) = connections.get_mut(id.slot(), id.generation()) else {
+                return;
+            };
             connection.leases -= 1;
             // Half the cap, so that a slow holder does not have its receive armed and cancelled for each lease.
             if connection.capped && connection.leases <= cap / 2 {
@@ -229,8 +311,12 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             self.pressure_reported = false;
         }
         while slots > 0 {
-            let Some(id) = self.starved.pop_front() else { return };
-            let Some(connection) = self.connections.get_mut(id.slot(), id.generation()) else { continue };
+            let Some(id) = self.starved.pop_front() else {
+                return;
+            };
+            let Some(connection) = self.connections.get_mut(id.slot(), id.generation()) else {
+                continue;
+            };
             connection.starved = false;
             // Those behind it must not make it queue up again.
             let waiting = std::mem::take(&mut self.starved);

@@ -23,8 +23,8 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// no bytes sends nothing, and a lent one is acknowledged in its turn.
     ///
     /// # Errors
-    /// - [`Refusal::Full`]: the queue would pass its high-water mark; [`Event::Writable`] follows. Lent memory
-    ///   larger than the mark is taken by an empty queue.
+    /// - [`Refusal::Full`]: a copied send would take the queue past its high-water mark, or a lent one finds it
+    ///   there. [`Event::Writable`] follows.
     /// - [`Refusal::TooLarge`]: a copied send larger than the high-water mark.
     /// - [`Refusal::Closing`], [`Refusal::Stale`].
     pub fn send<'a>(
@@ -43,7 +43,13 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         if !lent && length > high_water {
             return Err(Refusal::TooLarge);
         }
-        let full = queued + length > high_water && !(queued == 0 && lent);
+        // Lent memory may pass the mark once, so that one large send, or what was received before a pause, can
+        // always be taken; it is not the loop's memory.
+        let full = if lent {
+            queued >= high_water
+        } else {
+            queued + length > high_water
+        };
         if full || state.outbound.segments() >= pieces {
             state.wants_writable = true;
             self.counters.sends_refused += 1;
@@ -52,7 +58,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let queued_before = !state.outbound.is_empty();
         let lent = match payload {
             Payload::Copy(bytes) => {
-                let state = self.connections.get_mut(connection.slot(), connection.generation());
+                let state = self
+                    .connections
+                    .get_mut(connection.slot(), connection.generation());
                 let memory = self.memory.as_mut().expect("present until the loop is dropped");
                 let taken = state.is_some_and(|state| state.outbound.push_copy(bytes, &mut memory.chunks));
                 if !taken {
@@ -69,6 +77,8 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         if let Some(lent) = lent {
             self.sender(connection)?.outbound.push_lent(lent, token);
         }
+        let state = self.sender(connection)?;
+        state.wants_writable |= state.outbound.queued() >= high_water;
         self.counters.queued_bytes += length as u64;
         self.counters.sends_coalesced += u64::from(queued_before);
         self.mark_dirty(connection.slot());
@@ -92,7 +102,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             self.counters.sends_refused += 1;
             return Err(Refusal::Full);
         }
-        state.outbound.push_file(range.file, range.offset, range.length, token);
+        state
+            .outbound
+            .push_file(range.file, range.offset, range.length, token);
         self.mark_dirty(connection.slot());
         Ok(())
     }
@@ -103,6 +115,13 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         self.connections
             .get(connection.slot(), connection.generation())
             .map_or(0, |state| state.outbound.queued())
+    }
+
+    /// Whether a connection's queue is at or past its high-water mark: then [`Event::Writable`] follows when it
+    /// has drained. False for a stale id.
+    #[must_use]
+    pub fn is_full(&self, connection: ConnectionId) -> bool {
+        self.queued(connection) >= self.config.high_water as usize
     }
 
     fn sender(&mut self, id: ConnectionId) -> Result<&mut super::connection::Connection, Refusal> {
@@ -137,23 +156,44 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     }
 
     fn flush(&mut self, slot: Slot) {
-        let Some((connection, generation)) = self.connections.at(slot) else { return };
+        let Some((connection, generation)) = self.connections.at(slot) else {
+            return;
+        };
         let flushing = matches!(connection.phase, Phase::Open | Phase::Draining);
         if !flushing || connection.sending || connection.send_side == SendSide::Ended {
             return;
         }
         let id = ConnectionId::new(self.index, slot, generation);
         let memory = self.memory.as_mut().expect("present until the loop is dropped");
-        let descriptor = connection.descriptor.as_ref().expect("present until closed").as_raw_fd();
-        let operation = match connection.outbound.next_batch(&memory.chunks, &mut self.spare_gathers) {
+        let descriptor = connection
+            .descriptor
+            .as_ref()
+            .expect("present until closed")
+            .as_raw_fd();
+        let operation = match connection
+            .outbound
+            .next_batch(&memory.chunks, &mut self.spare_gathers)
+        {
             Some(Batch::Memory { message, bytes }) => {
                 let zero_copy = connection.zero_copy
-                    && self.config.zero_copy_threshold.is_some_and(|least| bytes >= least as usize);
-                Operation::Send { connection: slot, descriptor, message, zero_copy }
+                    && self
+                        .config
+                        .zero_copy_threshold
+                        .is_some_and(|least| bytes >= least as usize);
+                Operation::Send {
+                    connection: slot,
+                    descriptor,
+                    message,
+                    zero_copy,
+                }
             }
-            Some(Batch::File { file, offset, length }) => {
-                Operation::SendFile { connection: slot, descriptor, file, offset, length }
-            }
+            Some(Batch::File { file, offset, length }) => Operation::SendFile {
+                connection: slot,
+                descriptor,
+                file,
+                offset,
+                length,
+            },
             None => {
                 let acknowledged = connection.outbound.sent(0, false, &mut memory.chunks);
                 self.acknowledge(id, acknowledged);
@@ -177,8 +217,10 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         {
             self.spare_gathers.push(gather);
         }
-        let (connection, generation) =
-            self.connections.at(slot).expect("a slot with an operation in flight is in use");
+        let (connection, generation) = self
+            .connections
+            .at(slot)
+            .expect("a slot with an operation in flight is in use");
         debug_assert!(connection.sending);
         let id = ConnectionId::new(self.index, slot, generation);
         connection.sending = false;
@@ -211,8 +253,10 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     }
 
     pub(super) fn on_released(&mut self, slot: Slot, sequence: u32, copied: bool) {
-        let (connection, generation) =
-            self.connections.at(slot).expect("a slot with an operation in flight is in use");
+        let (connection, generation) = self
+            .connections
+            .at(slot)
+            .expect("a slot with an operation in flight is in use");
         let id = ConnectionId::new(self.index, slot, generation);
         connection.held -= 1;
         connection.zero_copy &= !copied;
@@ -228,9 +272,14 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
 
     /// Tells the handler that lent memory is free, if it wants to know and may still be told.
     fn acknowledge(&mut self, id: ConnectionId, token: Token) {
-        let Some(connection) = self.connections.get(id.slot(), id.generation()) else { return };
+        let Some(connection) = self.connections.get(id.slot(), id.generation()) else {
+            return;
+        };
         if token != Token::NONE && connection.phase != Phase::Ending {
-            self.events.push_back(Event::Sent { connection: id, token });
+            self.events.push_back(Event::Sent {
+                connection: id,
+                token,
+            });
         }
     }
 
@@ -261,15 +310,23 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
 
     /// All that was queued is with the kernel: ends the direction if that is wanted.
     pub(super) fn after_flush(&mut self, slot: Slot) {
-        let Some((connection, _)) = self.connections.at(slot) else { return };
-        if connection.send_side != SendSide::Finishing || connection.sending || !connection.outbound.is_empty()
+        let Some((connection, _)) = self.connections.at(slot) else {
+            return;
+        };
+        if connection.send_side != SendSide::Finishing
+            || connection.sending
+            || !connection.outbound.is_empty()
         {
             return;
         }
         connection.send_side = SendSide::Ended;
         let received_all = connection.receive_side == ReceiveSide::Ended;
         let draining = connection.phase == Phase::Draining;
-        let reason = if connection.local { CloseReason::Local } else { CloseReason::PeerClosed };
+        let reason = if connection.local {
+            CloseReason::Local
+        } else {
+            CloseReason::PeerClosed
+        };
         if received_all {
             // Both directions have ended; closing the descriptor sends the FIN.
             self.end(slot, reason, false);
@@ -286,8 +343,10 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
 
     /// The socket takes no more. What the peer sent before is still delivered, then the connection ends.
     fn fail_send(&mut self, slot: Slot, reason: CloseReason, reset: bool) {
-        let (connection, generation) =
-            self.connections.at(slot).expect("a slot with an operation in flight is in use");
+        let (connection, generation) = self
+            .connections
+            .at(slot)
+            .expect("a slot with an operation in flight is in use");
         connection.send_side = SendSide::Ended;
         connection.reason.get_or_insert(reason);
         let id = ConnectionId::new(self.index, slot, generation);
@@ -308,7 +367,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
 
     /// Drops all that is queued, if the kernel does not use it.
     pub(super) fn drop_queue(&mut self, slot: Slot) {
-        let Some((connection, _)) = self.connections.at(slot) else { return };
+        let Some((connection, _)) = self.connections.at(slot) else {
+            return;
+        };
         if connection.sending || connection.held > 0 {
             return;
         }

@@ -46,7 +46,10 @@ impl<T> Table<T> {
         let slot = match self.free.pop() {
             Some(slot) => slot,
             None if self.entries.len() < self.limit as usize => {
-                self.entries.push(Entry { generation: 0, value: None });
+                self.entries.push(Entry {
+                    generation: 0,
+                    value: None,
+                });
                 Slot::new(self.entries.len() as u32 - 1)
             }
             None => return Err(value),
@@ -62,13 +65,21 @@ impl<T> Table<T> {
     /// What is in the slot, if that is its generation.
     pub(super) fn get_mut(&mut self, slot: Slot, generation: u32) -> Option<&mut T> {
         let entry = self.entries.get_mut(slot.index())?;
-        if entry.generation == generation { entry.value.as_mut() } else { None }
+        if entry.generation == generation {
+            entry.value.as_mut()
+        } else {
+            None
+        }
     }
 
     /// As [`Table::get_mut`], for looking only.
     pub(super) fn get(&self, slot: Slot, generation: u32) -> Option<&T> {
         let entry = self.entries.get(slot.index())?;
-        if entry.generation == generation { entry.value.as_ref() } else { None }
+        if entry.generation == generation {
+            entry.value.as_ref()
+        } else {
+            None
+        }
     }
 
     /// What is in a slot that is known to be in use, with its generation.

@@ -4,7 +4,7 @@
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use super::connection::{Phase, ReceiveSide, SendSide};
+use super::connection::{HeldBack, Phase, ReceiveSide, SendSide};
 use super::{Loop, TimerKey};
 use crate::engine::{Engine, Handle, Kind, Operation};
 use crate::event::{CloseReason, Event, Refusal};
@@ -55,7 +55,11 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let local = state.local;
         self.drop_inbound(slot);
         if both_ended {
-            let reason = if local { CloseReason::Local } else { CloseReason::PeerClosed };
+            let reason = if local {
+                CloseReason::Local
+            } else {
+                CloseReason::PeerClosed
+            };
             self.end(slot, reason, false);
             return Ok(());
         }
@@ -93,7 +97,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
 
     /// An attempt or a graceful close has taken too long.
     pub(super) fn on_limit(&mut self, id: ConnectionId) {
-        let Some(connection) = self.connections.get_mut(id.slot(), id.generation()) else { return };
+        let Some(connection) = self.connections.get_mut(id.slot(), id.generation()) else {
+            return;
+        };
         connection.limit = None;
         match connection.phase {
             Phase::Connecting => self.end(id.slot(), CloseReason::Timeout, false),
@@ -107,7 +113,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
 
     /// Begins the end: no more deliveries, everything in flight is asked to stop.
     pub(super) fn end(&mut self, slot: Slot, reason: CloseReason, reset: bool) {
-        let Some((connection, _)) = self.connections.at(slot) else { return };
+        let Some((connection, _)) = self.connections.at(slot) else {
+            return;
+        };
         if connection.phase == Phase::Ending {
             return;
         }
@@ -135,20 +143,27 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
 
     /// Gives back what was held back, and leaves the cap: nothing more will be delivered.
     fn drop_inbound(&mut self, slot: Slot) {
-        let Some((connection, _)) = self.connections.at(slot) else { return };
+        let Some((connection, _)) = self.connections.at(slot) else {
+            return;
+        };
         if connection.capped {
             connection.capped = false;
             self.capped -= 1;
         }
         let memory = self.memory.as_mut().expect("present until the loop is dropped");
-        for (pool_slot, _) in std::mem::take(&mut connection.inbound) {
-            memory.pool.give_back(pool_slot);
+        for held_back in std::mem::take(&mut connection.inbound) {
+            match held_back {
+                HeldBack::Slot(pool_slot, _) => memory.pool.give_back(pool_slot),
+                HeldBack::Lease(lease) => drop(lease),
+            }
         }
     }
 
     /// The last step, once the kernel is done with everything of an ending connection.
     pub(super) fn finish_if_quiet(&mut self, slot: Slot) {
-        let Some((connection, _)) = self.connections.at(slot) else { return };
+        let Some((connection, _)) = self.connections.at(slot) else {
+            return;
+        };
         if connection.phase != Phase::Ending || !connection.is_quiet() {
             return;
         }
@@ -157,11 +172,18 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let id = ConnectionId::new(self.index, slot, generation);
         let mut connection = self.connections.remove(slot).expect("looked up just now");
         let descriptor = connection.descriptor.take().expect("present until closed");
-        self.submit(Operation::Close { handle: Handle::Connection(slot), descriptor });
+        self.submit(Operation::Close {
+            handle: Handle::Connection(slot),
+            descriptor,
+        });
         let reason = connection.reason.unwrap_or(CloseReason::Local);
         self.count_close(reason);
         self.memory().remote.set_connections(self.connections.len());
-        self.events.push_back(Event::Closed { connection: id, token: connection.token, reason });
+        self.events.push_back(Event::Closed {
+            connection: id,
+            token: connection.token,
+            reason,
+        });
         self.after_slot_freed();
     }
 }

@@ -26,9 +26,9 @@ pub enum TurnError {
 impl fmt::Display for TurnError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::WrongThread => {
-                f.write_str("the loop belongs to the thread that made its first turn; use its Remote from others")
-            }
+            Self::WrongThread => f.write_str(
+                "the loop belongs to the thread that made its first turn; use its Remote from others",
+            ),
             Self::Engine(errno) => write!(f, "the loop's engine failed: {errno}"),
         }
     }
@@ -98,7 +98,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             None => {
                 let memory = self.memory.as_mut().expect("present until the loop is dropped");
                 let wake = memory.remote.wake_descriptor();
-                self.engine.bind(wake, &mut memory.pool).map_err(TurnError::Engine)?;
+                self.engine
+                    .bind(wake, &mut memory.pool)
+                    .map_err(TurnError::Engine)?;
                 self.owner = Some(current);
                 for operation in std::mem::take(&mut self.early) {
                     self.submit(operation);
@@ -142,16 +144,33 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         self.more_completions = self.engine.reap(&mut memory.pool, limit, &mut completions);
         for completion in completions.drain(..) {
             match completion {
-                Completion::Received { connection, received, more } => {
+                Completion::Received {
+                    connection,
+                    received,
+                    more,
+                } => {
                     self.on_received(connection, received, more);
                 }
-                Completion::Sent { connection, result, gather, held } => {
+                Completion::Sent {
+                    connection,
+                    result,
+                    gather,
+                    held,
+                } => {
                     self.on_sent(connection, result, gather, held);
                 }
-                Completion::Released { connection, sequence, copied } => {
+                Completion::Released {
+                    connection,
+                    sequence,
+                    copied,
+                } => {
                     self.on_released(connection, sequence, copied);
                 }
-                Completion::Accepted { listener, result, more } => self.on_accepted(listener, result, more),
+                Completion::Accepted {
+                    listener,
+                    result,
+                    more,
+                } => self.on_accepted(listener, result, more),
                 Completion::Connected { connection, result } => self.on_connected(connection, result),
                 Completion::Woken => {}
             }
@@ -195,7 +214,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     }
 
     fn on_deadline(&mut self, id: ConnectionId) {
-        let Some(connection) = self.connections.get_mut(id.slot(), id.generation()) else { return };
+        let Some(connection) = self.connections.get_mut(id.slot(), id.generation()) else {
+            return;
+        };
         connection.deadline = None;
         self.events.push_back(Event::Deadline { connection: id });
     }

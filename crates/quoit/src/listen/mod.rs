@@ -122,7 +122,12 @@ impl ListenSocket {
             step: Step::Duplicate,
             errno: Errno::from_io(&error),
         })?;
-        Ok(Self { descriptor, address: self.address.clone(), name: self.name.clone(), file: None })
+        Ok(Self {
+            descriptor,
+            address: self.address.clone(),
+            name: self.name.clone(),
+            file: None,
+        })
     }
 
     /// The descriptor, and the file to be removed when nobody listens any more, if there is one.
