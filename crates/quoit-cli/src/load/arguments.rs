@@ -26,6 +26,30 @@ Examples:
 Exit status: 0 if every reply was right, 1 if the run failed or its figures are invalid (any error),
 2 for wrong usage. An interrupt (SIGINT) ends the run early and still reports what was measured.";
 
+const JSON_FIELDS: &str = "\
+Fields of the JSON object (units in the names; null: nothing to say):
+  protocol, target, message_bytes (echo) or path (http), connections,
+  pipeline, threads, warmup_seconds   what was run
+  elapsed_seconds                length of the measured window
+  requests                       replies of the window that were wholly right
+  requests_per_second            requests by elapsed_seconds
+  received_bytes                 bytes received in the window
+  received_megabytes_per_second  in millions of bytes
+  latency                        from a request's write to its reply's last read:
+                                 mean_ns, standard_deviation_ns, p50_ns,
+                                 p90_ns, p99_ns, p99_9_ns, max_ns
+  errors                         counts over the whole run, warm-up included
+    connect_refused, connect_other           connection attempts
+    reset, closed_early, timeouts            open connections
+    wrong_content, wrong_status              replies
+    lost_requests                            requests never answered
+  first_error                    the first error in words
+  reconnects                     connections opened again
+  generator_cpu_ns_per_request   user and system time of the load's threads
+  generator_cpu_utilization      0 to 1; near 1 the generator may be the limit
+  interrupted                    whether the run was ended before its time
+  invalid                        why the figures must not be used";
+
 /// Generate load, check every reply, and measure.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -37,8 +61,11 @@ pub(crate) struct LoadArguments {
 #[derive(Debug, Subcommand)]
 enum ProtocolArguments {
     /// Send messages that the server must return unchanged
-    #[command(after_help = EXAMPLES)]
+    #[command(after_help = format!("{EXAMPLES}\n\n{JSON_FIELDS}"))]
     Echo {
+        /// The server: IP:PORT, [IPv6]:PORT, unix:/path or unix:@abstract-name
+        #[arg(long, value_name = "ADDR")]
+        connect: Target,
         #[command(flatten)]
         common: CommonArguments,
         /// Bytes of a message, at most 16 MiB
@@ -47,8 +74,11 @@ enum ProtocolArguments {
         size: u32,
     },
     /// Send HTTP/1.1 GET requests; every reply must be a 200 equal to the first one
-    #[command(after_help = EXAMPLES)]
+    #[command(after_help = format!("{EXAMPLES}\n\n{JSON_FIELDS}"))]
     Http {
+        /// The server: IP:PORT, [IPv6]:PORT, unix:/path, unix:@abstract-name or http://IP:PORT/path
+        #[arg(long, value_name = "ADDR", value_parser = parse_http_address)]
+        connect: HttpAddress,
         #[command(flatten)]
         common: CommonArguments,
         /// The path to request [default: the URL's, or /plaintext]
@@ -62,9 +92,6 @@ enum ProtocolArguments {
 
 #[derive(Debug, Args)]
 struct CommonArguments {
-    /// The server: IP:PORT, [IPv6]:PORT, unix:/path or unix:@abstract-name; for http also a URL
-    #[arg(long, value_name = "ADDR")]
-    connect: String,
     /// Connections to keep open, over all threads
     #[arg(long, value_name = "N", default_value_t = 64,
           value_parser = RangedU64ValueParser::<u32>::new().range(1..=1_000_000))]
@@ -134,13 +161,22 @@ fn parse_host(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// Splits what `--connect` of an HTTP run names: the server, and the path if it is a URL.
-fn parse_http_address(text: &str) -> Result<(Target, Option<String>), String> {
+/// What `--connect` of an HTTP run names: the server, and the path if it is a URL with one.
+#[derive(Debug, Clone)]
+struct HttpAddress {
+    target: Target,
+    path: Option<String>,
+}
+
+fn parse_http_address(text: &str) -> Result<HttpAddress, String> {
     if text.starts_with("https://") {
         return Err("TLS is not supported; use http://".to_owned());
     }
     let Some(rest) = text.strip_prefix("http://") else {
-        return Ok((text.parse()?, None));
+        return Ok(HttpAddress {
+            target: text.parse()?,
+            path: None,
+        });
     };
     let (authority, path) = match rest.find('/') {
         Some(slash) => (&rest[..slash], Some(parse_path(&rest[slash..])?)),
@@ -158,7 +194,7 @@ fn parse_http_address(text: &str) -> Result<(Target, Option<String>), String> {
     } else {
         format!("{authority}:80").parse()?
     };
-    Ok((target, path))
+    Ok(HttpAddress { target, path })
 }
 
 impl ProtocolArguments {
@@ -170,14 +206,17 @@ impl ProtocolArguments {
 
     fn plan(&self) -> Result<Plan, String> {
         let common = self.common();
-        let connect = |error| format!("--connect: {error}");
         let (target, workload) = match self {
-            ProtocolArguments::Echo { size, .. } => (
-                common.connect.parse().map_err(connect)?,
-                Workload::Echo { size: *size as usize },
-            ),
-            ProtocolArguments::Http { path, host, .. } => {
-                let (target, url_path) = parse_http_address(&common.connect).map_err(connect)?;
+            ProtocolArguments::Echo { connect, size, .. } => {
+                (connect.clone(), Workload::Echo { size: *size as usize })
+            }
+            ProtocolArguments::Http {
+                connect, path, host, ..
+            } => {
+                let HttpAddress {
+                    target,
+                    path: url_path,
+                } = connect.clone();
                 if path.is_some() && url_path.is_some() {
                     return Err("give the path in the URL or with --path, not both".to_owned());
                 }
@@ -268,28 +307,23 @@ fn progress_bar(common: &CommonArguments) -> Result<ProgressBar, LoadError> {
     if common.no_progress || !io::stderr().is_terminal() {
         return Ok(ProgressBar::hidden());
     }
-    let style = ProgressStyle::with_template("{msg:10} [{bar:40}] {percent:>3}% {prefix}")
+    let style = ProgressStyle::with_template("[{bar:40}] {percent:>3}% {msg}")
         .map_err(|error| LoadError::new(format!("cannot draw the progress bar: {error}")))?
         .progress_chars("=> ");
     Ok(ProgressBar::new(1_000).with_style(style))
 }
 
 fn show(bar: &ProgressBar, progress: Progress) {
-    let (stage, fraction, detail) = match progress {
+    let (fraction, message) = match progress {
         Progress::Opening { open, connections } => {
             let fraction = open as f64 / connections.max(1) as f64;
-            (
-                "opening",
-                fraction,
-                format!("{open} of {connections} connections"),
-            )
+            (fraction, format!("opening: {open} of {connections} connections"))
         }
-        Progress::WarmUp { fraction, replies } => ("warm-up", fraction, format!("{replies} replies")),
-        Progress::Measuring { fraction, replies } => ("measuring", fraction, format!("{replies} replies")),
+        Progress::WarmUp { fraction, replies } => (fraction, format!("warming up: {replies} replies")),
+        Progress::Measuring { fraction, replies } => (fraction, format!("measuring: {replies} replies")),
     };
-    bar.set_message(stage);
-    bar.set_prefix(detail);
     bar.set_position((fraction * 1_000.0) as u64);
+    bar.set_message(message);
 }
 
 #[cfg(test)]
@@ -310,9 +344,9 @@ mod tests {
             ("[::1]:81", "[::1]:81", None),
             ("unix:@x", "unix:@x", None),
         ] {
-            let (found, found_path) = parse_http_address(text).unwrap();
+            let found = parse_http_address(text).unwrap();
             assert_eq!(
-                (found.to_string().as_str(), found_path.as_deref()),
+                (found.target.to_string().as_str(), found.path.as_deref()),
                 (target, path),
                 "{text}"
             );
