@@ -55,7 +55,8 @@ impl<S> Connection<S> {
             phase: Phase::Closed { retry_at: None },
             state,
             outstanding: 0,
-            // A batch holds at least one request, so that the queue never grows beyond this.
+            // A batch holds at least one request, so that `depth` is room enough; far deeper pipelines, whose
+            // requests go out in large batches, are spared memory that they hardly ever use.
             batches: VecDeque::with_capacity(depth.min(1024) as usize),
             last_reply: 0,
             was_useful: false,

@@ -215,6 +215,23 @@ mod tests {
     }
 
     #[test]
+    fn contents_that_change_places_under_their_headers_are_found() {
+        let mut echo = Echo::new(64);
+        let (mut state, stream) = sent(&echo, 7, 2);
+        let (first, second) = stream.split_at(64);
+        let mixed = [
+            &first[..HEADER],
+            &second[HEADER..],
+            &second[..HEADER],
+            &first[HEADER..],
+        ]
+        .concat();
+        let replies = replies_to(&mut echo, &mut state, &mixed, &[]);
+        assert_eq!(replies.len(), 2);
+        assert!(replies.iter().all(|reply| matches!(reply, Reply::Wrong(_))));
+    }
+
+    #[test]
     fn what_differs_is_named() {
         let mut echo = Echo::new(16);
         let (mut state, mut stream) = sent(&echo, 3, 1);
