@@ -1,5 +1,7 @@
 //! The program `quoit`: shows what io_uring gives a server, and serves and loads it.
 
+mod load;
+
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -13,9 +15,13 @@ struct Arguments {
 }
 
 #[derive(Subcommand)]
-enum Command {}
+enum Command {
+    Load(load::LoadArguments),
+}
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    match arguments.command {}
+    match arguments.command {
+        Command::Load(arguments) => load::command::<Arguments>(&arguments),
+    }
 }

@@ -1,0 +1,287 @@
+//! Lets the threads of a run begin and end together, and merges what they measured.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+use mio::Waker;
+
+use super::control::{Control, Message, Schedule};
+use super::echo::Echo;
+use super::error::LoadError;
+use super::http::{self, Http};
+use super::plan::{Length, Plan, Workload};
+use super::preflight::{check_echo, ensure_descriptors, record_http};
+use super::protocol::Protocol;
+use super::report::{Ending, Report};
+use super::tally::Tally;
+use super::worker::{Assignment, Worker};
+
+/// Between two looks at the order to stop, and two reports of progress.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Connection attempts under way at once, over all threads: below the usual listen queue.
+const CONNECTING_AT_ONCE: usize = 128;
+
+/// How far a run has come.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Progress {
+    /// Connections are being opened: how many are, of how many.
+    Opening { open: u64, connections: u64 },
+    /// The warm-up: the share that is over, and replies so far.
+    WarmUp { fraction: f64, replies: u64 },
+    /// The measured window: the share that is over, and replies since the start of the run.
+    Measuring { fraction: f64, replies: u64 },
+}
+
+/// Makes one run: checks the server, opens the connections, warms up and measures.
+///
+/// `stop` ends the run early when it becomes true; what was measured until then is reported. `observe` is
+/// told of the progress about ten times a second.
+///
+/// # Errors
+/// The server cannot be reached or does not answer the check as it should, no connection can be opened,
+/// descriptors do not suffice, or epoll fails. Errors during the load are in the report.
+pub(crate) fn run(
+    plan: &Plan,
+    stop: &AtomicBool,
+    observe: &mut dyn FnMut(Progress),
+) -> Result<Report, LoadError> {
+    ensure_descriptors(plan)?;
+    match &plan.workload {
+        Workload::Echo { size } => {
+            let mut echo = Echo::new(*size);
+            check_echo(plan, &mut echo)?;
+            run_protocol(plan, &echo, stop, observe)
+        }
+        Workload::Http { path, host } => {
+            let request = http::request(path, host);
+            let recorded = record_http(plan, path, &request)?;
+            run_protocol(plan, &Http::new(request, recorded), stop, observe)
+        }
+    }
+}
+
+fn run_protocol<P: Protocol>(
+    plan: &Plan,
+    protocol: &P,
+    stop: &AtomicBool,
+    observe: &mut dyn FnMut(Progress),
+) -> Result<Report, LoadError> {
+    let control = Arc::new(Control::new(plan.threads));
+    let (sender, messages) = mpsc::channel();
+    let mut workers = Vec::new();
+    let mut wakers = Vec::new();
+    for thread in 0..plan.threads {
+        let (worker, waker) = Worker::new(
+            assignment(plan, thread),
+            control.clone(),
+            sender.clone(),
+            protocol.clone(),
+        )?;
+        workers.push((worker, sender.clone()));
+        wakers.push(waker);
+    }
+    // Only the workers' senders remain, so that the channel's end means that all have ended.
+    drop(sender);
+    let (ending, results) = std::thread::scope(|scope| {
+        let threads: Vec<_> = workers
+            .into_iter()
+            .map(|(worker, sender)| {
+                scope.spawn(move || {
+                    let result = worker.run();
+                    // The receiver ends first only when the run was given up, and then nobody asks.
+                    drop(sender.send(Message::Ended));
+                    result
+                })
+            })
+            .collect();
+        let run = Run {
+            plan,
+            control: &control,
+            wakers: &wakers,
+            messages: &messages,
+            stop,
+        };
+        let ending = run
+            .conduct(observe)
+            .and_then(|ending| run.wake().map(|()| ending));
+        if ending.is_err() {
+            control.stop();
+            // Without the wake-up the workers see the order at their next scan.
+            drop(run.wake());
+        }
+        let results: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
+        (ending, results)
+    });
+    let mut merged = Tally::new(plan.timeout)?;
+    for result in results {
+        let tally = result.map_err(|_| LoadError::new("a load thread panicked".to_owned()))??;
+        merged.merge(&tally)?;
+    }
+    Ok(Report::new(plan, &merged, ending?))
+}
+
+/// The share of thread number `thread`.
+fn assignment(plan: &Plan, thread: usize) -> Assignment {
+    let connections = plan.connections / plan.threads + usize::from(thread < plan.connections % plan.threads);
+    let (threads, number) = (plan.threads as u64, thread as u64);
+    Assignment {
+        thread: thread as u32,
+        threads: plan.threads as u32,
+        target: plan.target.clone(),
+        connections,
+        depth: plan.pipeline,
+        requests: match plan.length {
+            Length::Time(_) => None,
+            Length::Requests(requests) => Some(requests / threads + u64::from(number < requests % threads)),
+        },
+        timeout: plan.timeout,
+        connecting: (CONNECTING_AT_ONCE / plan.threads).max(1),
+    }
+}
+
+/// The coordinator's view of a run.
+struct Run<'a> {
+    plan: &'a Plan,
+    control: &'a Control,
+    wakers: &'a [Waker],
+    messages: &'a Receiver<Message>,
+    stop: &'a AtomicBool,
+}
+
+impl Run<'_> {
+    fn wake(&self) -> Result<(), LoadError> {
+        self.wakers
+            .iter()
+            .try_for_each(Waker::wake)
+            .map_err(|error| LoadError::new(format!("cannot wake a load thread: {error}")))
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    fn conduct(&self, observe: &mut dyn FnMut(Progress)) -> Result<Ending, LoadError> {
+        let mut ended = 0;
+        if !self.await_opening(&mut ended, observe)? {
+            self.control.stop();
+            return Ok(Ending::Interrupted);
+        }
+        let from = self.control.now() + nanoseconds(self.plan.warmup);
+        let until = match self.plan.length {
+            Length::Time(time) => Some(from.saturating_add(nanoseconds(time))),
+            Length::Requests(_) => None,
+        };
+        let schedule = self.control.begin(Schedule { from, until });
+        self.wake()?;
+        self.await_end(schedule, ended, observe)
+    }
+
+    /// Waits until all threads have opened their connections: `false` if the run was stopped before.
+    fn await_opening(&self, ended: &mut usize, observe: &mut dyn FnMut(Progress)) -> Result<bool, LoadError> {
+        let mut total = 0;
+        let mut failure = None;
+        let mut reported = 0;
+        while reported < self.plan.threads {
+            match self.messages.recv_timeout(TICK) {
+                Ok(Message::Opened { open, first_error }) => {
+                    total += open;
+                    failure = failure.or(first_error);
+                    reported += 1;
+                }
+                // Only a thread that failed ends before the start; its error is found when it is joined.
+                Ok(Message::Ended) => {
+                    *ended += 1;
+                    reported += 1;
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Ok(false),
+            }
+            if self.is_stopped() {
+                return Ok(false);
+            }
+            let connections = self.plan.connections as u64;
+            observe(Progress::Opening {
+                open: self.control.sums().open,
+                connections,
+            });
+        }
+        if total == 0 {
+            return Err(LoadError::new(format!(
+                "no connection to {} could be opened within {:?} ({}); is the server running, and does it \
+                 accept this many?",
+                self.plan.target,
+                self.plan.timeout,
+                failure.unwrap_or_else(|| "no attempt was answered".to_owned())
+            )));
+        }
+        Ok(true)
+    }
+
+    /// Waits until all threads have ended, stopping them if asked to or if nothing moves any more.
+    fn await_end(
+        &self,
+        schedule: Schedule,
+        mut ended: usize,
+        observe: &mut dyn FnMut(Progress),
+    ) -> Result<Ending, LoadError> {
+        let mut ending = Ending::Complete;
+        let mut last = self.control.sums();
+        let mut last_change = self.control.now();
+        let patience = nanoseconds(self.plan.timeout).saturating_add(1_000_000_000);
+        while ended < self.plan.threads {
+            match self.messages.recv_timeout(TICK) {
+                Ok(Message::Ended) => ended += 1,
+                Ok(Message::Opened { .. }) | Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            let now = self.control.now();
+            let sums = self.control.sums();
+            if sums.replies != last.replies {
+                (last, last_change) = (sums, now);
+            }
+            let reason = if self.is_stopped() {
+                Some(Ending::Interrupted)
+            } else if now - last_change > patience {
+                Some(Ending::Stalled)
+            } else {
+                None
+            };
+            if let Some(reason) = reason
+                && ending == Ending::Complete
+                && ended < self.plan.threads
+            {
+                ending = reason;
+                self.control.stop();
+                self.wake()?;
+            }
+            observe(self.progress(schedule, now));
+        }
+        Ok(ending)
+    }
+
+    fn progress(&self, schedule: Schedule, now: u64) -> Progress {
+        let sums = self.control.sums();
+        if now < schedule.from {
+            let left = (schedule.from - now) as f64 / nanoseconds(self.plan.warmup).max(1) as f64;
+            return Progress::WarmUp {
+                fraction: (1.0 - left).max(0.0),
+                replies: sums.replies,
+            };
+        }
+        let fraction = match self.plan.length {
+            Length::Time(time) => (now - schedule.from) as f64 / nanoseconds(time).max(1) as f64,
+            Length::Requests(requests) => sums.settled as f64 / requests.max(1) as f64,
+        };
+        Progress::Measuring {
+            fraction: fraction.min(1.0),
+            replies: sums.replies,
+        }
+    }
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,35 @@
+//! `quoit load`: generates load, checks every reply, and measures.
+//!
+//! It shares no engine with what it measures: it is a client of its own on readiness (epoll, through mio).
+//! [`run`] makes a run from a [`Plan`] and gives a [`Report`]; the command line is a layer over it.
+//!
+//! The parts: a [`protocol`] says what is sent and judges what comes back; [`pacing`] says when a request
+//! is due; a [`connection`] moves bytes; a [`worker`] turns the loop of one thread; a [`window`] says what
+//! counts; the [`coordinator`] lets the threads begin and end together.
+
+mod arguments;
+mod connection;
+mod control;
+mod coordinator;
+mod echo;
+mod error;
+mod http;
+mod pacing;
+mod plan;
+mod preflight;
+mod protocol;
+mod report;
+mod system;
+mod tally;
+mod target;
+#[cfg(test)]
+mod testing;
+mod window;
+mod worker;
+
+pub(crate) use arguments::{LoadArguments, command};
+pub(crate) use coordinator::{Progress, run};
+pub(crate) use error::LoadError;
+pub(crate) use plan::{Length, Plan, Workload};
+pub(crate) use report::Report;
+pub(crate) use target::Target;

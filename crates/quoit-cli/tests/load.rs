@@ -1,0 +1,486 @@
+//! `quoit load` as a program, against small servers on threads of the test.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr as UnixAddress, UnixListener};
+use std::process::{Command, Output};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use serde_json::Value;
+
+/// Starts a server that hands each connection, with its number from 0, to `serve` on a thread of its own.
+/// The check before a run is connection 0. Returns the server's address.
+fn serve(serve: impl Fn(usize, TcpStream) + Send + Sync + 'static) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = listener
+        .local_addr()
+        .expect("a bound socket has an address")
+        .to_string();
+    let serve = Arc::new(serve);
+    thread::spawn(move || {
+        for (number, stream) in listener.incoming().enumerate() {
+            let serve = serve.clone();
+            let stream = stream.expect("accept works");
+            thread::spawn(move || serve(number, stream));
+        }
+    });
+    address
+}
+
+/// Returns what arrives until the peer ends, changed by `change`.
+fn echo(mut stream: impl Read + Write, mut change: impl FnMut(&mut [u8])) {
+    let mut buffer = [0; 4096];
+    while let Ok(length @ 1..) = stream.read(&mut buffer) {
+        change(&mut buffer[..length]);
+        if stream.write_all(&buffer[..length]).is_err() {
+            return;
+        }
+    }
+}
+
+/// Answers each request with the next reply of `reply` until that is `None`, then ends the connection.
+fn answer(mut stream: TcpStream, mut reply: impl FnMut(usize) -> Option<String>) {
+    let mut received = Vec::new();
+    let mut buffer = [0; 4096];
+    let mut answered = 0;
+    while let Ok(length @ 1..) = stream.read(&mut buffer) {
+        received.extend_from_slice(&buffer[..length]);
+        while let Some(end) = received.windows(4).position(|window| window == b"\r\n\r\n") {
+            received.drain(..end + 4);
+            let Some(reply) = reply(answered) else {
+                // An orderly end: a close with requests unread would reset, and take replies with it.
+                drop(stream.shutdown(Shutdown::Write));
+                drop(std::io::copy(&mut stream, &mut std::io::sink()));
+                return;
+            };
+            answered += 1;
+            if stream.write_all(reply.as_bytes()).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+fn plain(body: &str) -> Option<String> {
+    Some(format!(
+        "HTTP/1.1 200 OK\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    ))
+}
+
+fn quoit(arguments: &str) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_quoit"))
+        .args(arguments.split_whitespace())
+        .output()
+        .expect("the program can be started")
+}
+
+/// Runs with `--json` and returns the exit code and the report.
+fn report(arguments: &str) -> (i32, Value) {
+    let output = quoit(&format!("{arguments} --json"));
+    let text = String::from_utf8_lossy(&output.stdout);
+    let report = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {output:?}"));
+    (output.status.code().expect("it exits"), report)
+}
+
+fn error_line(output: &Output) -> String {
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(output.stdout.is_empty(), "{output:?}");
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(text.lines().count(), 1, "{text}");
+    text
+}
+
+fn assert_right(arguments: &str, requests: u64) {
+    let (code, report) = report(arguments);
+    assert_eq!(code, 0, "{report:#}");
+    assert_eq!(report["requests"], requests, "{report:#}");
+    let errors = report["errors"].as_object().expect("errors are an object");
+    assert!(errors.values().all(|count| count == 0), "{report:#}");
+    assert_eq!(report["invalid"], Value::Null, "{report:#}");
+    assert!(report["latency"]["p50_ns"].as_u64() > Some(0), "{report:#}");
+    assert!(
+        report["generator_cpu_ns_per_request"].as_f64() > Some(0.0),
+        "{report:#}"
+    );
+}
+
+#[test]
+fn a_good_echo_is_measured() {
+    let address = serve(|_, stream| echo(stream, |_| {}));
+    for options in [
+        "--connections 8 --requests 1000",
+        "--connections 3 --threads 2 --pipeline 7 --requests 1001 --size 1",
+        "--connections 2 --pipeline 4 --requests 50 --size 300000",
+        "--connections 16 --requests 5",
+    ] {
+        let requests = options
+            .split("--requests ")
+            .nth(1)
+            .and_then(|rest| rest.split(' ').next());
+        let requests = requests
+            .and_then(|text| text.parse().ok())
+            .expect("options name the requests");
+        assert_right(
+            &format!("load echo --connect {address} --warmup 0 {options}"),
+            requests,
+        );
+    }
+}
+
+#[test]
+fn warm_up_comes_before_the_requests_that_are_measured() {
+    let address = serve(|_, stream| echo(stream, |_| {}));
+    let load = format!("load echo --connect {address} --connections 4 --pipeline 3");
+    assert_right(&format!("{load} --warmup 0.05 --requests 500"), 500);
+    assert_right(&format!("{load} --warmup 0.05 --requests 1"), 1);
+}
+
+#[test]
+fn a_window_in_seconds_has_that_length() {
+    let address = serve(|_, stream| echo(stream, |_| {}));
+    let (code, report) = report(&format!(
+        "load echo --connect {address} --connections 2 --warmup 0 --seconds 1"
+    ));
+    assert_eq!(code, 0, "{report:#}");
+    let elapsed = report["elapsed_seconds"].as_f64().expect("a number");
+    assert!((0.0..=1.0).contains(&elapsed), "{report:#}");
+    assert!(report["requests"].as_u64() > Some(0), "{report:#}");
+}
+
+#[test]
+fn unix_sockets_are_loaded_by_path_and_by_abstract_name() {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let path = folder.path().join("echo.sock");
+    let name = format!("quoit-load-test-{}", std::process::id());
+    let abstract_name = UnixAddress::from_abstract_name(&name).expect("the name is short");
+    for (listener, target) in [
+        (UnixListener::bind(&path), format!("unix:{}", path.display())),
+        (UnixListener::bind_addr(&abstract_name), format!("unix:@{name}")),
+    ] {
+        let listener = listener.expect("the name is free");
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let stream = stream.expect("accept works");
+                thread::spawn(move || echo(stream, |_| {}));
+            }
+        });
+        let options = "--connections 4 --pipeline 4 --size 100000 --warmup 0 --requests 200";
+        assert_right(&format!("load echo --connect {target} {options}"), 200);
+    }
+}
+
+#[test]
+fn a_corrupted_byte_is_found_and_the_load_goes_on() {
+    // Connections 1 to 4 are those of the run; each changes a byte of its third message, once.
+    let address = serve(|number, stream| {
+        let mut seen = 0;
+        echo(stream, |bytes| {
+            let target = 2 * 64 + 20;
+            if (1..=4).contains(&number) && (seen..seen + bytes.len()).contains(&target) {
+                bytes[target - seen] ^= 1;
+            }
+            seen += bytes.len();
+        });
+    });
+    let (code, report) = report(&format!(
+        "load echo --connect {address} --connections 4 --warmup 0 --requests 400"
+    ));
+    assert_eq!(code, 1, "{report:#}");
+    assert_eq!(report["errors"]["wrong_content"], 4, "{report:#}");
+    assert_eq!(report["requests"], 396, "{report:#}");
+    assert_eq!(report["reconnects"], 4, "{report:#}");
+    assert_eq!(report["invalid"], "errors occurred", "{report:#}");
+    let first = report["first_error"].as_str().expect("the first error is told");
+    assert!(first.contains("byte 20 is"), "{first}");
+}
+
+#[test]
+fn what_is_no_echo_is_found_before_the_run() {
+    let address = serve(|_, stream| echo(stream, |bytes| bytes[0] ^= 1));
+    let line = error_line(&quoit(&format!("load echo --connect {address} --requests 10")));
+    assert!(line.contains(&address) && line.contains("byte 0 is"), "{line}");
+}
+
+#[test]
+fn proper_http_replies_are_measured_whatever_their_framing() {
+    let plain_address = serve(|_, stream| answer(stream, |_| plain("Hello, World!")));
+    let chunked_address = serve(|_, stream| {
+        answer(stream, |index| {
+            // The same body in other chunks.
+            let chunks = if index % 2 == 0 {
+                "5\r\nHello\r\n0\r\n\r\n"
+            } else {
+                "2\r\nHe\r\n3\r\nllo\r\n0\r\n\r\n"
+            };
+            Some(format!(
+                "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}"
+            ))
+        });
+    });
+    let options = "--connections 4 --pipeline 5 --warmup 0 --requests 1000";
+    assert_right(
+        &format!("load http --connect http://{plain_address}/plaintext {options}"),
+        1000,
+    );
+    assert_right(&format!("load http --connect {chunked_address} {options}"), 1000);
+}
+
+#[test]
+fn a_large_body_is_compared_over_many_reads() {
+    let body = "0123456789abcdef".repeat(40_000);
+    let address = serve(move |number, stream| {
+        answer(stream, |index| {
+            let mut reply = plain(&body)?;
+            if number == 1 && index == 3 {
+                reply.truncate(reply.len() - 1);
+                reply.push('X');
+            }
+            Some(reply)
+        });
+    });
+    let (code, report) = report(&format!(
+        "load http --connect {address} --connections 2 --warmup 0 --requests 20"
+    ));
+    assert_eq!(code, 1, "{report:#}");
+    assert_eq!(report["errors"]["wrong_content"], 1, "{report:#}");
+    assert_eq!(report["requests"], 19, "{report:#}");
+    assert_eq!(report["reconnects"], 0, "{report:#}");
+    let first = report["first_error"].as_str().expect("the first error is told");
+    assert!(first.ends_with("at byte 639999"), "{first}");
+}
+
+#[test]
+fn a_wrong_status_is_counted_and_the_connection_goes_on() {
+    let address = serve(|number, stream| {
+        answer(stream, |index| {
+            if number > 0 && index % 10 == 9 {
+                Some("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 4\r\n\r\nbusy".to_owned())
+            } else {
+                plain("Hello")
+            }
+        });
+    });
+    let (code, report) = report(&format!(
+        "load http --connect {address} --connections 1 --warmup 0 --requests 100"
+    ));
+    assert_eq!(code, 1, "{report:#}");
+    assert_eq!(report["errors"]["wrong_status"], 10, "{report:#}");
+    assert_eq!(report["requests"], 90, "{report:#}");
+    assert_eq!(report["reconnects"], 0, "{report:#}");
+
+    let address = serve(|_, stream| {
+        answer(stream, |_| {
+            Some("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n".to_owned())
+        });
+    });
+    let line = error_line(&quoit(&format!(
+        "load http --connect {address} --path /none --requests 1"
+    )));
+    assert!(line.contains("status 404") && line.contains("path"), "{line}");
+}
+
+#[test]
+fn an_announced_close_is_no_error() {
+    let address = serve(|_, stream| {
+        answer(stream, |index| {
+            let reply = plain("Hello")?;
+            match index {
+                0 | 1 => Some(reply),
+                2 => Some(reply.replace("Date", "Connection: close\r\nDate")),
+                _ => None,
+            }
+        });
+    });
+    for pipeline in [1, 8] {
+        let options = format!("--connections 4 --pipeline {pipeline} --warmup 0 --requests 300");
+        assert_right(&format!("load http --connect {address} {options}"), 300);
+    }
+}
+
+#[test]
+fn a_close_after_each_reply_is_counted_and_the_load_goes_on() {
+    let address = serve(|_, stream| answer(stream, |index| if index == 0 { plain("Hello") } else { None }));
+    let (code, report) = report(&format!(
+        "load http --connect {address} --connections 2 --warmup 0 --requests 100"
+    ));
+    assert_eq!(code, 1, "{report:#}");
+    let errors = &report["errors"];
+    let count = |value: &Value| value.as_u64().expect("a count");
+    assert!(
+        count(&errors["closed_early"]) + count(&errors["reset"]) > 10,
+        "{report:#}"
+    );
+    assert!(count(&report["reconnects"]) > 10, "{report:#}");
+    // Every request was either answered or lost.
+    assert_eq!(
+        count(&report["requests"]) + count(&errors["lost_requests"]),
+        100,
+        "{report:#}"
+    );
+}
+
+#[test]
+fn a_reply_that_no_request_called_for_is_found() {
+    // The reply comes twice in one write; the check before the run would refuse it.
+    let address = serve(|number, stream| {
+        answer(stream, |_| {
+            let reply = plain("Hello")?;
+            Some(if number == 1 { reply.repeat(2) } else { reply })
+        });
+    });
+    let (code, report) = report(&format!(
+        "load http --connect {address} --connections 1 --warmup 0 --requests 1"
+    ));
+    assert_eq!(code, 1, "{report:#}");
+    assert_eq!(report["errors"]["wrong_content"], 1, "{report:#}");
+    assert_eq!(report["requests"], 1, "{report:#}");
+}
+
+#[test]
+fn a_server_that_falls_silent_ends_the_run() {
+    let silent = Arc::new(AtomicUsize::new(0));
+    let count = silent.clone();
+    let address = serve(move |number, mut stream| {
+        if number == 0 {
+            return echo(stream, |_| {});
+        }
+        count.fetch_add(1, Ordering::Relaxed);
+        // Reads all and answers nothing.
+        drop(std::io::copy(&mut stream, &mut std::io::sink()));
+    });
+    let (code, report) = report(&format!(
+        "load echo --connect {address} --connections 2 --warmup 0 --requests 10 --timeout 2"
+    ));
+    assert_eq!(code, 1, "{report:#}");
+    assert!(report["errors"]["timeouts"].as_u64() >= Some(2), "{report:#}");
+    assert_eq!(report["requests"], 0, "{report:#}");
+    assert!(silent.load(Ordering::Relaxed) >= 2);
+}
+
+#[test]
+fn a_refused_connection_is_told_in_one_line() {
+    // Bound and not listening: nobody else gets the port, and connecting to it is refused.
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = listener.local_addr().expect("a bound socket has an address");
+    drop(listener);
+    for protocol in ["echo", "http"] {
+        let line = error_line(&quoit(&format!(
+            "load {protocol} --connect {address} --requests 1"
+        )));
+        assert!(
+            line.contains(&address.to_string()) && line.contains("refused"),
+            "{line}"
+        );
+        assert!(line.contains("is the server running"), "{line}");
+    }
+}
+
+#[test]
+fn too_many_connections_for_the_descriptor_limit_are_refused_before_anything_starts() {
+    let output = Command::new("sh")
+        .args([
+            "-c",
+            "ulimit -n 100 && exec \"$0\" load echo --connect 127.0.0.1:9 --connections 200",
+        ])
+        .arg(env!("CARGO_BIN_EXE_quoit"))
+        .output()
+        .expect("a shell can be started");
+    let line = error_line(&output);
+    assert!(
+        line.contains("200 connections") && line.contains("hard limit is 100"),
+        "{line}"
+    );
+
+    // A soft limit that is too low is raised.
+    let address = serve(|_, stream| echo(stream, |_| {}));
+    let load = format!("load echo --connect {address} --connections 150 --warmup 0 --requests 300");
+    let output = Command::new("sh")
+        .args(["-c", &format!("ulimit -S -n 100 && exec \"$0\" {load}")])
+        .arg(env!("CARGO_BIN_EXE_quoit"))
+        .output()
+        .expect("a shell can be started");
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+}
+
+#[test]
+fn wrong_usage_is_told_apart() {
+    for arguments in [
+        "load",
+        "load echo",
+        "load echo --connect localhost:80",
+        "load echo --connect http://127.0.0.1:80/",
+        "load echo --connect 127.0.0.1:80 --size 0",
+        "load echo --connect 127.0.0.1:80 --connections 0",
+        "load echo --connect 127.0.0.1:80 --connections 1 --threads 2",
+        "load echo --connect 127.0.0.1:80 --seconds 1 --requests 1",
+        "load http --connect https://127.0.0.1/",
+        "load http --connect http://127.0.0.1/x --path /y",
+        "load http --connect 127.0.0.1:80 --path x",
+    ] {
+        let output = quoit(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments}: {output:?}");
+        assert!(
+            !output.stderr.is_empty() && output.stdout.is_empty(),
+            "{arguments}: {output:?}"
+        );
+    }
+}
+
+#[test]
+fn people_get_a_table_and_no_progress_bar_outside_a_terminal() {
+    let address = serve(|_, stream| echo(stream, |_| {}));
+    let output = quoit(&format!(
+        "load echo --connect {address} --connections 2 --warmup 0 --requests 100"
+    ));
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(output.stderr.is_empty(), "{output:?}");
+    let text = String::from_utf8_lossy(&output.stdout);
+    for name in ["requests/s", "p50", "p99.9", "generator CPU", "errors"] {
+        assert!(text.contains(name), "{text}");
+    }
+}
+
+#[test]
+fn an_interrupt_ends_the_run_and_what_was_measured_is_printed() {
+    let (seen, answered) = std::sync::mpsc::sync_channel(1);
+    let address = serve(move |number, stream| {
+        let mut messages = 0;
+        let seen = seen.clone();
+        echo(stream, |_| {
+            messages += 1;
+            if number > 0 && messages == 100 {
+                // Nobody waits any more after the first.
+                let _ = seen.try_send(());
+            }
+        });
+    });
+    let child = Command::new(env!("CARGO_BIN_EXE_quoit"))
+        .args([
+            "load",
+            "echo",
+            "--connect",
+            &address,
+            "--connections",
+            "2",
+            "--warmup",
+            "0",
+        ])
+        .args(["--seconds", "3600", "--json"])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("the program can be started");
+    answered.recv().expect("the load arrives");
+    let signalled = Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status();
+    assert!(signalled.expect("kill can be started").success());
+    let output = child.wait_with_output().expect("the program ends");
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("the report is JSON");
+    assert_eq!(report["interrupted"], true, "{report:#}");
+    assert!(report["requests"].as_u64() >= Some(100), "{report:#}");
+}
