@@ -1,5 +1,15 @@
 //! The program `quoit`: shows what io_uring gives a server, and serves and loads it.
 
+#[cfg_attr(
+    not(test),
+    expect(
+        dead_code,
+        unused_imports,
+        reason = "no subcommand drives the HTTP server yet"
+    )
+)]
+mod serve;
+
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
