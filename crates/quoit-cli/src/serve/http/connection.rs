@@ -128,7 +128,8 @@ impl HttpConnection {
     ///
     /// `output` may hold bytes already, and they count. Streamed content keeps to the limit; a head and a
     /// short body are appended whole when `output` is below it, and so may pass it by their length, which
-    /// for `/metrics` is the length of the metrics.
+    /// for `/metrics` is the length of the metrics. `/bytes/N` fills what the limit leaves, so it is the
+    /// limit that bounds the memory of the output.
     pub(crate) fn receive(
         &mut self,
         input: &[u8],

@@ -31,6 +31,8 @@ mod routes;
 mod target;
 
 #[cfg(test)]
+mod course_tests;
+#[cfg(test)]
 mod properties;
 #[cfg(test)]
 mod refused;
