@@ -1,6 +1,7 @@
 //! The program `quoit`: shows what io_uring gives a server, and serves and loads it.
 
 mod load;
+mod serve;
 
 use std::process::ExitCode;
 

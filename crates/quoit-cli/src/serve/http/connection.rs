@@ -1,0 +1,580 @@
+//! One connection: from the bytes that arrive to the bytes that leave.
+
+use std::mem;
+
+use super::body::{ChunkDecoder, ChunkEvent};
+use super::environment::Environment;
+use super::head::{self, Method, RequestFraming, RequestHead, Scan};
+use super::respond::{self, Persistence, Refusal, ResponseFraming, Status};
+use super::routes::Route;
+use super::{MAX_DISCARDED_BODY_BYTES, MAX_HEAD_BYTES, pattern};
+
+/// What became of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Step {
+    /// How many bytes of the input are used. The driver keeps the others and passes them again, first.
+    pub(crate) consumed: usize,
+    /// What the connection waits for.
+    pub(crate) next: Next,
+}
+
+/// What a connection waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// All input is consumed. Call again when more has arrived.
+    NeedInput,
+    /// The output has reached its limit and there is more to do. Call again, with the input not consumed,
+    /// once the output has been taken.
+    NeedOutput,
+    /// The exchange is over: send what was appended, then close gracefully (shut the sending side, read and
+    /// discard until the peer's end or a deadline; a close with unread input would reset the connection and
+    /// could destroy the last response). All input counts as consumed, in this call and later ones.
+    Close,
+}
+
+/// Where a connection is, for the driver's time limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Between two requests, or before the first.
+    Idle,
+    /// Part of a head has arrived.
+    Head,
+    /// A body is being read, and echoed on `/echo`.
+    Body,
+    /// The request has been read, and its response is being written.
+    Responding,
+    /// It said [`Next::Close`].
+    Closed,
+}
+
+#[derive(Clone, Copy)]
+enum State {
+    Idle,
+    /// Part of a head is in the buffer.
+    Head,
+    Body(Body),
+    /// The content of `/bytes/N` from `position` to `end`.
+    Streaming {
+        position: u64,
+        end: u64,
+    },
+    Closed,
+}
+
+/// A request's body while it is read.
+#[derive(Clone, Copy)]
+struct Body {
+    delimiter: Delimiter,
+    purpose: Purpose,
+}
+
+#[derive(Clone, Copy)]
+enum Delimiter {
+    Length {
+        remaining: u64,
+    },
+    Chunked {
+        decoder: ChunkDecoder,
+        /// Bytes that the chunks begun so far may yet add up to, by the limit on the body.
+        allowance: u64,
+    },
+}
+
+/// What is done with a body.
+#[derive(Clone, Copy)]
+enum Purpose {
+    /// It is echoed. The response's head is written when the body's first byte is known to be good, so that
+    /// a body that is refused at once gets its status.
+    Echo { response: ResponseFraming, begun: bool },
+    /// It is discarded, then the route answers.
+    Discard { route: Route },
+}
+
+/// One connection's state. Small, and without heap memory but while a head has arrived in part; that
+/// buffer is shared through the [`Environment`].
+///
+/// A driver calls [`receive`](Self::receive) with what arrived, sends what was appended and does what
+/// [`Step::next`] says. The bytes appended do not depend on how the input was cut or on the output limits,
+/// but for `100 Continue`, which is not sent to a client that did not wait for it.
+pub(crate) struct HttpConnection {
+    state: State,
+    /// The head that has arrived in part; holds memory in [`State::Head`] alone.
+    head: Vec<u8>,
+    /// Whether the empty line that RFC 9112, section 2.2, lets precede a request was seen.
+    skipped_empty_line: bool,
+    /// Whether the present request allows another after it.
+    keep_alive: bool,
+    is_http_1_1: bool,
+    /// Whether the present request is HEAD.
+    head_only: bool,
+    input_ended: bool,
+}
+
+impl HttpConnection {
+    pub(crate) fn new() -> Self {
+        Self {
+            state: State::Idle,
+            head: Vec::new(),
+            skipped_empty_line: false,
+            keep_alive: true,
+            is_http_1_1: true,
+            head_only: false,
+            input_ended: false,
+        }
+    }
+
+    /// Takes bytes that arrived, and appends responses until `output` holds `output_limit` bytes or the
+    /// input is used up. With an empty `input` it goes on with a response that is being streamed.
+    ///
+    /// `output` may hold bytes already, and they count. Streamed content keeps to the limit; a head and a
+    /// short body are appended whole when `output` is below it, and so may pass it by their length, which
+    /// for `/metrics` is the length of the metrics. `/bytes/N` fills what the limit leaves, so it is the
+    /// limit that bounds the memory of the output.
+    pub(crate) fn receive(
+        &mut self,
+        input: &[u8],
+        output: &mut Vec<u8>,
+        output_limit: usize,
+        environment: &mut Environment,
+    ) -> Step {
+        let mut consumed = 0;
+        loop {
+            let rest = &input[consumed..];
+            let room = output_limit.saturating_sub(output.len());
+            match self.state {
+                State::Closed => {
+                    return Step {
+                        consumed: input.len(),
+                        next: Next::Close,
+                    };
+                }
+                State::Streaming { .. } if room == 0 => {
+                    return Step {
+                        consumed,
+                        next: Next::NeedOutput,
+                    };
+                }
+                State::Streaming { position, end } => self.stream(position, end, output, room),
+                State::Idle if rest.is_empty() && environment.is_draining() => self.close(environment),
+                _ if rest.is_empty() && self.input_ended => self.close(environment),
+                _ if rest.is_empty() => {
+                    return Step {
+                        consumed,
+                        next: Next::NeedInput,
+                    };
+                }
+                _ if room == 0 => {
+                    return Step {
+                        consumed,
+                        next: Next::NeedOutput,
+                    };
+                }
+                State::Idle => consumed += self.begin_head(rest, output, environment),
+                State::Head => consumed += self.continue_head(rest, output, environment),
+                State::Body(body) => consumed += self.read_body(body, rest, output, room, environment),
+            }
+        }
+    }
+
+    /// As [`receive`](Self::receive), when the client has ended its side: `input` is all that was not
+    /// consumed. Requests that are complete are answered, then the connection closes; one that is not is
+    /// dropped without an answer. When it says [`Next::NeedOutput`], go on with `receive`.
+    pub(crate) fn end_of_stream(
+        &mut self,
+        input: &[u8],
+        output: &mut Vec<u8>,
+        output_limit: usize,
+        environment: &mut Environment,
+    ) -> Step {
+        self.input_ended = true;
+        self.receive(input, output, output_limit, environment)
+    }
+
+    /// Where the connection is.
+    pub(crate) fn phase(&self) -> Phase {
+        match self.state {
+            State::Idle => Phase::Idle,
+            State::Head => Phase::Head,
+            State::Body(_) => Phase::Body,
+            State::Streaming { .. } => Phase::Responding,
+            State::Closed => Phase::Closed,
+        }
+    }
+
+    /// Ends the connection because the client took too long: with 408 when a request is under way and its
+    /// response has not begun, else without a word. Flush and close after it, as after [`Next::Close`].
+    pub(crate) fn time_out(&mut self, output: &mut Vec<u8>, environment: &mut Environment) {
+        let refusal = match self.state {
+            State::Head => {
+                self.head_only = is_head_request(&self.head);
+                Some("the request head took too long")
+            }
+            State::Body(_) => Some("the request body took too long"),
+            State::Idle | State::Streaming { .. } | State::Closed => None,
+        };
+        match refusal {
+            Some(reason) => self.refuse(Refusal::new(Status::RequestTimeout, reason), output, environment),
+            None => self.close(environment),
+        }
+    }
+
+    /// Reads a head that begins `input`, straight from there if all of it has arrived.
+    fn begin_head(&mut self, input: &[u8], output: &mut Vec<u8>, environment: &mut Environment) -> usize {
+        if let [b'\r', b'\n', ..] = input {
+            self.empty_line(output, environment);
+            return 2;
+        }
+        let window = &input[..input.len().min(MAX_HEAD_BYTES)];
+        match head::scan(window, 0) {
+            Scan::Complete(length) => {
+                self.whole_head(&window[..length], input.len() > length, output, environment);
+                length
+            }
+            Scan::Partial if window.len() < MAX_HEAD_BYTES => {
+                self.head = environment.take_head_buffer();
+                self.head.extend_from_slice(window);
+                self.state = State::Head;
+                window.len()
+            }
+            found => {
+                self.refuse_head(found, window, output, environment);
+                window.len()
+            }
+        }
+    }
+
+    /// Adds `input` to the part of a head that is in the buffer.
+    fn continue_head(&mut self, input: &[u8], output: &mut Vec<u8>, environment: &mut Environment) -> usize {
+        if self.head == b"\r" && input.first() == Some(&b'\n') {
+            self.release_head(environment);
+            self.empty_line(output, environment);
+            return 1;
+        }
+        let before = self.head.len();
+        let taken = input.len().min(MAX_HEAD_BYTES - before);
+        // Out of `self`, so that the request that it holds can be served; it goes back to the environment.
+        let mut buffer = mem::take(&mut self.head);
+        buffer.extend_from_slice(&input[..taken]);
+        let consumed = match head::scan(&buffer, before) {
+            Scan::Complete(length) => {
+                let consumed = length - before;
+                self.whole_head(&buffer[..length], input.len() > consumed, output, environment);
+                consumed
+            }
+            Scan::Partial if buffer.len() < MAX_HEAD_BYTES => {
+                self.head = buffer;
+                return taken;
+            }
+            found => {
+                self.refuse_head(found, &buffer, output, environment);
+                taken
+            }
+        };
+        environment.return_head_buffer(buffer);
+        consumed
+    }
+
+    /// An empty line before a request: one is ignored.
+    fn empty_line(&mut self, output: &mut Vec<u8>, environment: &mut Environment) {
+        if self.skipped_empty_line {
+            self.head_only = false;
+            let refusal = Refusal::new(Status::BadRequest, "two empty lines precede the request line");
+            self.refuse(refusal, output, environment);
+        } else {
+            self.skipped_empty_line = true;
+            self.state = State::Idle;
+        }
+    }
+
+    /// Refuses a head that cannot become a good one.
+    fn refuse_head(&mut self, found: Scan, head: &[u8], output: &mut Vec<u8>, environment: &mut Environment) {
+        let refusal = match found {
+            Scan::BareLineFeed => Refusal::new(Status::BadRequest, "a line ends in LF without CR"),
+            Scan::Complete(_) | Scan::Partial => head::too_large(head),
+        };
+        self.head_only = is_head_request(head);
+        self.refuse(refusal, output, environment);
+    }
+
+    /// Serves the request whose head this is, as far as it goes without the body.
+    fn whole_head(
+        &mut self,
+        head: &[u8],
+        body_has_arrived: bool,
+        output: &mut Vec<u8>,
+        environment: &mut Environment,
+    ) {
+        self.skipped_empty_line = false;
+        let begun = head::parse(head)
+            .and_then(|request| self.begin_request(&request, body_has_arrived, output, environment));
+        if let Err(refusal) = begun {
+            self.head_only = is_head_request(head);
+            self.refuse(refusal, output, environment);
+        }
+    }
+
+    fn begin_request(
+        &mut self,
+        request: &RequestHead<'_>,
+        body_has_arrived: bool,
+        output: &mut Vec<u8>,
+        environment: &mut Environment,
+    ) -> Result<(), Refusal> {
+        let route = Route::resolve(request.target, request.method)?;
+        self.keep_alive = request.keep_alive;
+        self.is_http_1_1 = request.is_http_1_1;
+        self.head_only = request.method == Method::Head;
+
+        let limit = match route {
+            Route::Echo => environment.config.max_echo_body_bytes,
+            _ => MAX_DISCARDED_BODY_BYTES,
+        };
+        let (delimiter, response) = match request.framing {
+            RequestFraming::Length(0) => {
+                self.respond(route, output, environment);
+                return Ok(());
+            }
+            RequestFraming::Length(length) if length > limit => return Err(too_large()),
+            RequestFraming::Length(length) => (
+                Delimiter::Length { remaining: length },
+                ResponseFraming::Length(length),
+            ),
+            RequestFraming::Chunked => (
+                Delimiter::Chunked {
+                    decoder: ChunkDecoder::new(),
+                    allowance: limit,
+                },
+                ResponseFraming::Chunked,
+            ),
+        };
+        let purpose = match route {
+            Route::Echo => {
+                if request.expects_continue && !body_has_arrived {
+                    output.extend_from_slice(respond::CONTINUE);
+                }
+                Purpose::Echo {
+                    response,
+                    begun: false,
+                }
+            }
+            _ if request.expects_continue => {
+                // Nobody wants the body. A client that waits will not send it after this answer, one that
+                // does not will: only a close keeps the two sides of one mind.
+                self.keep_alive = false;
+                self.respond(route, output, environment);
+                return Ok(());
+            }
+            _ => Purpose::Discard { route },
+        };
+        self.state = State::Body(Body { delimiter, purpose });
+        Ok(())
+    }
+
+    /// Reads as much of the body as there is and as `room` has place for, which is not zero.
+    fn read_body(
+        &mut self,
+        mut body: Body,
+        input: &[u8],
+        output: &mut Vec<u8>,
+        room: usize,
+        environment: &mut Environment,
+    ) -> usize {
+        let data_limit = match body.purpose {
+            Purpose::Echo { .. } => room,
+            Purpose::Discard { .. } => usize::MAX,
+        };
+        let (consumed, event) = match &mut body.delimiter {
+            Delimiter::Length { remaining } => {
+                let left = usize::try_from(*remaining).unwrap_or(usize::MAX);
+                let count = left.min(input.len()).min(data_limit);
+                *remaining -= count as u64;
+                (count, ChunkEvent::Data(count))
+            }
+            Delimiter::Chunked { decoder, allowance } => {
+                let decoded = decoder.next(input, data_limit).and_then(|(consumed, event)| {
+                    if let ChunkEvent::Begin(size) = event {
+                        *allowance = allowance.checked_sub(size).ok_or(too_large())?;
+                    }
+                    Ok((consumed, event))
+                });
+                match decoded {
+                    Ok(decoded) => decoded,
+                    Err(refusal) => {
+                        self.refuse(refusal, output, environment);
+                        return input.len();
+                    }
+                }
+            }
+        };
+        let complete = match body.delimiter {
+            Delimiter::Length { remaining } => remaining == 0,
+            Delimiter::Chunked { .. } => event == ChunkEvent::Complete,
+        };
+        if let Purpose::Echo { response, begun } = &mut body.purpose {
+            if !*begun && event != ChunkEvent::NeedInput {
+                *begun = true;
+                let persistence = self.persistence(environment);
+                environment.responder.write_head(
+                    output,
+                    Status::Ok,
+                    respond::OCTETS,
+                    *response,
+                    persistence,
+                    None,
+                );
+            }
+            echo(event, *response, &input[..consumed], output);
+        }
+        match body.purpose {
+            _ if !complete => self.state = State::Body(body),
+            Purpose::Echo { .. } => self.finish(environment),
+            Purpose::Discard { route } => self.respond(route, output, environment),
+        }
+        consumed
+    }
+
+    /// Answers a request that has been read, all of it.
+    fn respond(&mut self, route: Route, output: &mut Vec<u8>, environment: &mut Environment) {
+        let persistence = self.persistence(environment);
+        let head_only = self.head_only;
+        match route {
+            Route::Plaintext => environment.responder.plaintext(output, persistence, head_only),
+            Route::Json => {
+                let (responder, body) = environment.json();
+                responder.write(output, Status::Ok, respond::JSON, body, persistence, head_only);
+            }
+            Route::Bytes(count) => {
+                let framing = ResponseFraming::Length(count);
+                environment.responder.write_head(
+                    output,
+                    Status::Ok,
+                    respond::OCTETS,
+                    framing,
+                    persistence,
+                    None,
+                );
+                if count > 0 && !head_only {
+                    self.state = State::Streaming {
+                        position: 0,
+                        end: count,
+                    };
+                    return;
+                }
+            }
+            Route::Echo => {
+                let responder = &environment.responder;
+                responder.write(output, Status::Ok, respond::OCTETS, b"", persistence, head_only);
+            }
+            Route::Metrics => {
+                let (responder, text) = environment.metrics();
+                let body = text.as_bytes();
+                responder.write(output, Status::Ok, respond::PLAIN, body, persistence, head_only);
+            }
+            Route::Health => {
+                let (status, body) = if environment.is_draining() {
+                    (Status::Unavailable, b"draining".as_slice())
+                } else {
+                    (Status::Ok, b"ok".as_slice())
+                };
+                environment
+                    .responder
+                    .write(output, status, respond::PLAIN, body, persistence, head_only);
+            }
+        }
+        self.finish(environment);
+    }
+
+    /// Appends up to `room` bytes of `/bytes/N`.
+    fn stream(&mut self, position: u64, end: u64, output: &mut Vec<u8>, room: usize) {
+        let left = end - position;
+        let count = usize::try_from(left).unwrap_or(usize::MAX).min(room);
+        pattern::append(output, position, count);
+        let position = position + count as u64;
+        self.state = if position < end {
+            State::Streaming { position, end }
+        } else if self.keep_alive {
+            State::Idle
+        } else {
+            State::Closed
+        };
+    }
+
+    /// What the response that is now being written says of the connection; it is bound to it after.
+    fn persistence(&mut self, environment: &Environment) -> Persistence {
+        self.keep_alive &= !environment.is_draining();
+        match (self.keep_alive, self.is_http_1_1) {
+            (false, _) => Persistence::Close,
+            (true, true) => Persistence::Persistent,
+            (true, false) => Persistence::KeepAlive,
+        }
+    }
+
+    fn finish(&mut self, environment: &mut Environment) {
+        if self.keep_alive {
+            self.state = State::Idle;
+        } else {
+            self.close(environment);
+        }
+    }
+
+    /// Answers with a refusal and closes. A response that has begun is cut short instead: its framing tells
+    /// the client that it is not whole.
+    fn refuse(&mut self, refusal: Refusal, output: &mut Vec<u8>, environment: &mut Environment) {
+        let begun = match self.state {
+            State::Body(Body {
+                purpose: Purpose::Echo { begun, .. },
+                ..
+            }) => begun,
+            State::Streaming { .. } | State::Closed => true,
+            State::Idle | State::Head | State::Body(_) => false,
+        };
+        if !begun {
+            environment.responder.refuse(output, refusal, self.head_only);
+        }
+        self.close(environment);
+    }
+
+    fn close(&mut self, environment: &mut Environment) {
+        self.release_head(environment);
+        self.state = State::Closed;
+    }
+
+    /// The memory that the connection itself holds.
+    #[cfg(test)]
+    pub(super) fn head_capacity(&self) -> usize {
+        self.head.capacity()
+    }
+
+    fn release_head(&mut self, environment: &mut Environment) {
+        environment.return_head_buffer(mem::take(&mut self.head));
+    }
+}
+
+/// Appends the echo of a piece of a body. Chunks are echoed as they came, so that nothing has to be kept
+/// to fill one and the bytes do not depend on how the input was cut.
+fn echo(event: ChunkEvent, framing: ResponseFraming, consumed: &[u8], output: &mut Vec<u8>) {
+    match event {
+        ChunkEvent::NeedInput => {}
+        ChunkEvent::Begin(size) => {
+            respond::append_number::<16>(output, size);
+            output.extend_from_slice(b"\r\n");
+        }
+        ChunkEvent::Data(count) => output.extend_from_slice(&consumed[consumed.len() - count..]),
+        ChunkEvent::End => output.extend_from_slice(b"\r\n"),
+        ChunkEvent::Complete if framing == ResponseFraming::Chunked => {
+            output.extend_from_slice(b"0\r\n\r\n");
+        }
+        ChunkEvent::Complete => {}
+    }
+}
+
+fn is_head_request(head: &[u8]) -> bool {
+    head.starts_with(b"HEAD ")
+}
+
+fn too_large() -> Refusal {
+    Refusal::new(
+        Status::ContentTooLarge,
+        "the request body is larger than this path takes",
+    )
+}

@@ -1,0 +1,112 @@
+//! What the connections of one loop share.
+
+use std::time::SystemTime;
+
+use serde::Serialize;
+
+use super::respond::Responder;
+use super::{DEFAULT_MAX_ECHO_BODY_BYTES, MAX_HEAD_BYTES};
+
+/// Spare head buffers kept by a loop: at most 1 MiB of them. They are used while a head arrives in pieces.
+const MAX_SPARE_HEADS: usize = 64;
+
+/// What can be set.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HttpConfig {
+    /// Largest body of `/echo`, in bytes; past it: 413, or an early close when the response has begun.
+    /// Default: [`DEFAULT_MAX_ECHO_BODY_BYTES`].
+    pub(crate) max_echo_body_bytes: u64,
+}
+
+impl Default for HttpConfig {
+    fn default() -> Self {
+        Self {
+            max_echo_body_bytes: DEFAULT_MAX_ECHO_BODY_BYTES,
+        }
+    }
+}
+
+/// Appends the text of `/metrics` to an empty string.
+pub(crate) type MetricsWriter = Box<dyn FnMut(&mut String)>;
+
+/// The state that the connections of one loop share: the configuration, the prepared responses with the
+/// present date, and buffers that are used again.
+pub(crate) struct Environment {
+    pub(super) config: HttpConfig,
+    pub(super) responder: Responder,
+    draining: bool,
+    metrics: MetricsWriter,
+    metrics_text: String,
+    json: Vec<u8>,
+    spare_heads: Vec<Vec<u8>>,
+}
+
+impl Environment {
+    /// An environment whose responses are dated `now` until [`set_time`](Self::set_time) says otherwise.
+    pub(crate) fn new(config: HttpConfig, now: SystemTime, metrics: MetricsWriter) -> Self {
+        Self {
+            config,
+            responder: Responder::new(now),
+            draining: false,
+            metrics,
+            metrics_text: String::new(),
+            json: Vec::with_capacity(64),
+            spare_heads: Vec::with_capacity(MAX_SPARE_HEADS),
+        }
+    }
+
+    /// Sets the time that the Date field of the responses says. Formats only when the second changed; to
+    /// be called once a turn or once a second.
+    pub(crate) fn set_time(&mut self, now: SystemTime) {
+        self.responder.set_time(now);
+    }
+
+    /// From now on `/healthz` answers 503, every response closes its connection, and a connection between
+    /// two requests says [`Next::Close`](super::Next::Close) when it is next called, with no input too.
+    pub(crate) fn start_draining(&mut self) {
+        self.draining = true;
+    }
+
+    /// Whether the server drains.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining
+    }
+
+    /// The body of `/metrics`.
+    pub(super) fn metrics(&mut self) -> (&Responder, &str) {
+        self.metrics_text.clear();
+        (self.metrics)(&mut self.metrics_text);
+        (&self.responder, &self.metrics_text)
+    }
+
+    /// The body of `/json`, serialised anew as TechEmpower's rules ask.
+    pub(super) fn json(&mut self) -> (&Responder, &[u8]) {
+        #[derive(Serialize)]
+        struct Message {
+            message: &'static str,
+        }
+        self.json.clear();
+        serde_json::to_writer(
+            &mut self.json,
+            &Message {
+                message: "Hello, World!",
+            },
+        )
+        .expect("serialising a constant text into memory cannot fail");
+        (&self.responder, &self.json)
+    }
+
+    /// An empty buffer for a head that arrives in pieces.
+    pub(super) fn take_head_buffer(&mut self) -> Vec<u8> {
+        self.spare_heads.pop().unwrap_or_default()
+    }
+
+    /// Takes a head buffer back for the next connection that needs one.
+    pub(super) fn return_head_buffer(&mut self, mut buffer: Vec<u8>) {
+        debug_assert!(buffer.len() <= MAX_HEAD_BYTES);
+        if buffer.capacity() > 0 && self.spare_heads.len() < MAX_SPARE_HEADS {
+            buffer.clear();
+            self.spare_heads.push(buffer);
+        }
+    }
+}

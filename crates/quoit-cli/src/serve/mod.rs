@@ -1,0 +1,3 @@
+//! The servers behind `quoit serve`.
+
+pub(crate) mod http;
