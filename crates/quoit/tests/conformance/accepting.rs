@@ -1,0 +1,219 @@
+//! Listeners.
+
+use std::time::Duration;
+
+use quoit::{Accept, Address, CloseReason, ListenOptions, ListenerOptions, Refusal, Token};
+
+use crate::driver::{Driver, drive, drive_with};
+use crate::levels::{Level, skipped};
+use crate::sockets::{Client, pattern};
+
+macro_rules! accepting {
+    ($level:ident) => {
+        tests! { $level, accepting:
+            every_family
+            a_second_server_gets_an_error
+            stopped_while_connections_are_queued
+            stopped_with_all_slots_taken
+            paused_at_the_connection_limit
+            accepted_paused
+            handed_out_and_attached_to_another_loop
+            attached_only_if_it_can_be_used
+        }
+    };
+}
+
+/// A question and its answer over a connection to `target`, which a listener at `address` accepts.
+fn serve_one(
+    driver: &mut Driver,
+    address: &Address,
+    options: &ListenerOptions,
+    target: fn(&Address) -> Address,
+) {
+    let (listener, bound) = driver.listen_on(address, options);
+    let (mut client, id) = driver.pair(&target(&bound));
+    assert_eq!(driver.seen(id).listener, Some(listener));
+    client.send(&pattern(0, 5000));
+    driver.wait_received(id, 5000);
+    assert_eq!(driver.seen(id).received, pattern(0, 5000));
+    driver.send(id, b"answer", Token::NONE).unwrap();
+    driver.wait_flushed(id);
+    assert_eq!(client.receive(6), b"answer");
+    client.shutdown();
+    driver.wait_ended(id);
+    driver.close(id, None).unwrap();
+    assert_eq!(driver.wait_closed(id), CloseReason::PeerClosed);
+    client.expect_end();
+}
+
+pub(crate) fn every_family(level: &Level) {
+    drive(level, |driver| {
+        let default = ListenerOptions::default();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        serve_one(driver, &Address::UnixPath(path), &default, Address::clone);
+        let name = format!("quoit-conformance-{}-{:p}", std::process::id(), driver);
+        let name = name.into_bytes().into_boxed_slice();
+        serve_one(driver, &Address::UnixAbstract(name), &default, Address::clone);
+        serve_one(driver, &crate::driver::loopback(), &default, Address::clone);
+        if std::net::TcpListener::bind("[::1]:0").is_err() {
+            skipped("IPv6", "this machine has no IPv6 loopback address");
+            return;
+        }
+        let to_v4 = |bound: &Address| {
+            let Address::Tcp(bound) = bound else {
+                panic!("a TCP address")
+            };
+            Address::Tcp(([127, 0, 0, 1], bound.port()).into())
+        };
+        serve_one(driver, &"[::1]:0".parse().unwrap(), &default, Address::clone);
+        serve_one(driver, &"[::]:0".parse().unwrap(), &default, to_v4);
+        let only_v6 = ListenerOptions {
+            listen: ListenOptions {
+                ipv6_only: true,
+                ..ListenOptions::default()
+            },
+            ..ListenerOptions::default()
+        };
+        let (_, bound) = driver.listen_on(&"[::]:0".parse().unwrap(), &only_v6);
+        let refused = std::net::TcpStream::connect(to_v4(&bound).to_string());
+        assert!(refused.is_err());
+    });
+}
+
+pub(crate) fn a_second_server_gets_an_error(level: &Level) {
+    drive(level, |driver| {
+        let address = driver.listen();
+        let second = driver.quoit.listen(&address, &ListenerOptions::default());
+        let message = second.unwrap_err().to_string();
+        assert!(message.contains(&address.to_string()), "{message}");
+    });
+}
+
+pub(crate) fn stopped_while_connections_are_queued(level: &Level) {
+    drive(level, |driver| {
+        for turns_before in [0, 1] {
+            let (listener, address) = driver.listen_as(Accept::Connections);
+            if turns_before > 0 {
+                driver.settle();
+            }
+            let mut clients: Vec<_> = (0..50).map(|_| Client::connect(&address)).collect();
+            driver.quoit.stop_listening(listener).unwrap();
+            assert_eq!(driver.quoit.stop_listening(listener), Err(Refusal::Closing));
+            driver.until("the listener is closed", |driver| {
+                driver.listeners_closed.last() == Some(&(listener, None))
+            });
+            assert_eq!(driver.accepted.len(), 50);
+            for (client, id) in clients.iter_mut().zip(std::mem::take(&mut driver.accepted)) {
+                client.send(b"hello");
+                driver.wait_received(id, 5);
+            }
+            let refused = std::net::TcpStream::connect(address.to_string());
+            assert!(refused.is_err());
+        }
+    });
+}
+
+pub(crate) fn stopped_with_all_slots_taken(level: &Level) {
+    drive_with(
+        level,
+        |config| config.connections = 3,
+        |driver| {
+            let (listener, address) = driver.listen_as(Accept::Connections);
+            let _clients: Vec<_> = (0..6).map(|_| Client::connect(&address)).collect();
+            driver.until("all slots are taken", |driver| driver.accepted.len() == 3);
+            driver.settle();
+            driver.quoit.stop_listening(listener).unwrap();
+            driver.until("the listener is closed", |driver| {
+                driver.listeners_closed == [(listener, None)]
+            });
+            assert_eq!(driver.accepted.len(), 3);
+        },
+    );
+}
+
+pub(crate) fn paused_at_the_connection_limit(level: &Level) {
+    drive_with(
+        level,
+        |config| config.connections = 4,
+        |driver| {
+            let address = driver.listen();
+            let mut clients: Vec<_> = (0..12).map(|_| Client::connect(&address)).collect();
+            driver.until("all slots are taken", |driver| driver.accepted.len() == 4);
+            driver.settle();
+            assert_eq!(driver.accepted.len(), 4);
+            let waiting = driver.quoit.counters();
+            for _ in 0..10 {
+                assert_eq!(driver.turn(Duration::from_millis(1)), 0);
+            }
+            assert_eq!(driver.quoit.counters().accept_arms, waiting.accept_arms);
+            for client in &mut clients {
+                let id = driver.accept();
+                client.send(b"hello");
+                driver.wait_received(id, 5);
+                driver.send(id, b"served", Token::NONE).unwrap();
+                driver.close(id, None).unwrap();
+                driver.wait_flushed(id);
+                assert_eq!(client.receive(6), b"served");
+                assert!(driver.quoit.connections() <= 4);
+                client.shutdown();
+            }
+            driver.until("all are closed", |driver| driver.quoit.connections() == 0);
+            assert_eq!(driver.quoit.counters().accepted, 12);
+        },
+    );
+}
+
+pub(crate) fn accepted_paused(level: &Level) {
+    drive(level, |driver| {
+        let (_, address) = driver.listen_as(Accept::Paused);
+        let (mut client, id) = driver.pair(&address);
+        client.send(b"wait for it");
+        client.shutdown();
+        driver.settle();
+        assert!(driver.seen(id).total == 0 && !driver.seen(id).ended);
+        driver.resume(id).unwrap();
+        driver.wait_ended(id);
+        assert_eq!(driver.seen(id).received, b"wait for it");
+    });
+}
+
+pub(crate) fn handed_out_and_attached_to_another_loop(level: &Level) {
+    drive(level, |driver| {
+        let (_, address) = driver.listen_as(Accept::Descriptors);
+        let mut client = Client::connect(&address);
+        driver.until("it is handed out", |driver| driver.descriptors.len() == 1);
+        let descriptor = driver.descriptors.pop().unwrap();
+        client.send(b"early");
+        let mut other = Driver::numbered(1, level.config());
+        let id = other.attach(descriptor, true);
+        other.settle();
+        assert_eq!(other.seen(id).total, 0);
+        other.resume(id).unwrap();
+        other.wait_received(id, 5);
+        other.send(id, b"late", Token::NONE).unwrap();
+        other.wait_flushed(id);
+        assert_eq!(client.receive(4), b"late");
+        client.reset();
+        assert_eq!(other.wait_closed(id), CloseReason::Reset);
+        assert_eq!(driver.quoit.connections(), 0);
+        assert_eq!(driver.send(id, b"x", Token::NONE), Err(Refusal::Stale));
+    });
+}
+
+pub(crate) fn attached_only_if_it_can_be_used(level: &Level) {
+    drive(level, |driver| {
+        let file = tempfile::tempfile().unwrap();
+        let options = quoit::AttachOptions::default();
+        let listening = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        for descriptor in [file.into(), listening.into()] {
+            let result = driver.quoit.attach(descriptor, &options, Token(1));
+            assert!(matches!(result, Err(Refusal::Error(_))), "{result:?}");
+        }
+        let (mut client, descriptor) = Client::tcp_pair();
+        let id = driver.attach(descriptor, false);
+        client.send(b"hello");
+        driver.wait_received(id, 5);
+        assert_eq!(driver.quoit.peer_address(id), Some(client.local_address().into()));
+    });
+}

@@ -1,0 +1,214 @@
+//! Timers, wakes, and commands from other threads. That no timer fires early is seen by the checker.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use quoit::{CloseReason, Command, ConnectionId, Payload, PostError, Refusal, Token};
+
+use crate::driver::{Driver, OnData, drive, drive_with};
+use crate::levels::Level;
+use crate::sockets::pattern;
+
+macro_rules! clock {
+    ($level:ident) => {
+        tests! { $level, clock:
+            named_timers
+            deadlines
+            timers_wake_a_loop_that_waits_for_ever
+            wakes_are_one_until_they_are_told
+            a_storm_of_wakes
+            posts_of_each_thread_in_order
+            a_full_inbox
+            after_the_loop_is_gone
+        }
+    };
+}
+
+fn millis(count: u64) -> Duration {
+    Duration::from_millis(count)
+}
+
+pub(crate) fn named_timers(level: &Level) {
+    drive(level, |driver| {
+        driver.set_timer(1, millis(5));
+        driver.set_timer(2, millis(1));
+        driver.set_timer(3, millis(3));
+        driver.set_timer(2, millis(20));
+        assert!(driver.cancel_timer(3));
+        assert!(!driver.cancel_timer(3));
+        assert!(!driver.cancel_timer(4));
+        driver.until("the last has fired", |driver| driver.timers.contains(&Token(2)));
+        assert_eq!(driver.timers, [Token(1), Token(2)]);
+        driver.set_timer(1, Duration::ZERO);
+        driver.until("it fires again", |driver| driver.timers.len() == 3);
+        driver.settle();
+        assert_eq!(driver.timers.len(), 3);
+    });
+}
+
+pub(crate) fn deadlines(level: &Level) {
+    drive(level, |driver| {
+        let (_client, id) = driver.new_pair();
+        driver.set_deadline(id, Some(millis(1)));
+        driver.set_deadline(id, Some(millis(15)));
+        driver.until("it has come", |driver| driver.seen(id).deadlines == 1);
+        driver.set_deadline(id, Some(millis(1)));
+        driver.set_deadline(id, None);
+        driver.set_timer(1, millis(5));
+        driver.until("time passes", |driver| driver.timers.len() == 1);
+        assert_eq!(driver.seen(id).deadlines, 1);
+        // It ends with the connection: neither closing nor closed is followed by it.
+        driver.set_deadline(id, Some(millis(2)));
+        driver.close(id, Some(millis(10))).unwrap();
+        assert_eq!(driver.wait_closed(id), CloseReason::Timeout);
+        assert_eq!(driver.seen(id).deadlines, 1);
+    });
+}
+
+pub(crate) fn timers_wake_a_loop_that_waits_for_ever(level: &Level) {
+    let config = level.config();
+    let mut quoit = quoit::Loop::new(quoit::LoopIndex::default(), config).unwrap();
+    let mut events = quoit::Events::with_capacity(4);
+    quoit.set_named_timer(millis(10), Token(1)).unwrap();
+    while quoit.turn([], &mut events, None).unwrap() == 0 {}
+    let events: Vec<_> = events.drain().collect();
+    assert!(
+        matches!(events[..], [quoit::Event::Timer { token: Token(1) }]),
+        "{events:?}"
+    );
+}
+
+pub(crate) fn wakes_are_one_until_they_are_told(level: &Level) {
+    drive(level, |driver| {
+        let remote = driver.quoit.remote();
+        for told in 1..=3 {
+            for _ in 0..1000 {
+                remote.wake();
+            }
+            driver.settle();
+            assert_eq!(driver.woken, told);
+        }
+        assert!(driver.quoit.counters().wake_writes <= 3);
+    });
+}
+
+pub(crate) fn a_storm_of_wakes(level: &Level) {
+    drive(level, |driver| {
+        let threads: Vec<_> = (0..4)
+            .map(|_| {
+                let remote = driver.quoit.remote();
+                driver.beside(move || (0..20_000).for_each(|_| remote.wake()))
+            })
+            .collect();
+        for thread in threads {
+            driver.join(thread);
+        }
+        driver.settle();
+        assert!((1..=80_004).contains(&driver.woken));
+        // None is lost: a wake that comes while the loop sleeps ends its sleep.
+        let told = driver.woken;
+        let waker = driver.beside(|| ());
+        while driver.woken == told {
+            driver.turn(crate::sockets::PATIENCE);
+        }
+        waker.join().unwrap();
+    });
+}
+
+fn post(driver: &Driver, id: ConnectionId, thread: u32, count: u32) -> std::thread::JoinHandle<()> {
+    let remote = driver.quoit.remote();
+    driver.beside(move || {
+        for number in 0..count {
+            let record = [thread.to_le_bytes(), number.to_le_bytes()].concat();
+            let mut command = Command::Send {
+                connection: id,
+                payload: Payload::Bytes(Bytes::from(record)),
+                token: Token::NONE,
+            };
+            while let Err(PostError::Full(back)) = remote.post(command) {
+                command = back;
+                std::thread::yield_now();
+            }
+        }
+    })
+}
+
+pub(crate) fn posts_of_each_thread_in_order(level: &Level) {
+    const POSTS: u32 = 2000;
+    drive_with(
+        level,
+        |config| config.inbox = 64,
+        |driver| {
+            let (mut client, id) = driver.new_pair();
+            let threads: Vec<_> = (0..4).map(|thread| post(driver, id, thread, POSTS)).collect();
+            let reader = driver.beside(move || client.receive(4 * 8 * POSTS as usize));
+            for thread in threads {
+                driver.join(thread);
+            }
+            let mut next = [0_u32; 4];
+            for record in driver.join(reader).chunks_exact(8) {
+                let thread = u32::from_le_bytes(record[..4].try_into().unwrap());
+                let number = u32::from_le_bytes(record[4..].try_into().unwrap());
+                assert_eq!(next[thread as usize], number);
+                next[thread as usize] += 1;
+            }
+            assert_eq!(next, [POSTS; 4]);
+            assert_eq!(driver.quoit.counters().posted_commands, u64::from(4 * POSTS));
+        },
+    );
+}
+
+pub(crate) fn a_full_inbox(level: &Level) {
+    drive_with(
+        level,
+        |config| config.inbox = 2,
+        |driver| {
+            let remote = driver.quoit.remote();
+            let command = |token| Command::Abort {
+                connection: ConnectionId::from_bits(token),
+            };
+            remote.post(command(1)).unwrap();
+            remote.post(command(2)).unwrap();
+            let refused = remote.post(command(3));
+            assert!(matches!(refused, Err(PostError::Full(Command::Abort { .. }))));
+            driver.until("both are refused", |driver| driver.refusals.len() == 2);
+            assert!(
+                driver
+                    .refusals
+                    .iter()
+                    .all(|(_, _, refusal)| *refusal == Refusal::Stale)
+            );
+            remote.post(command(4)).unwrap();
+            driver.until("there is room again", |driver| driver.refusals.len() == 3);
+        },
+    );
+}
+
+pub(crate) fn after_the_loop_is_gone(level: &Level) {
+    let mut driver = Driver::new(level.config());
+    driver.on_data = OnData::Hold;
+    let (mut client, id) = driver.new_pair();
+    client.send(&pattern(0, 1000));
+    driver.wait_received(id, 1000);
+    let lent = Bytes::from(vec![1; 8 << 20]);
+    driver.send(id, lent.clone(), Token(1)).unwrap();
+    driver.settle();
+    let remote = driver.quoit.remote();
+    let leases = std::mem::take(&mut driver.held);
+    let queued = lent.clone();
+    remote
+        .post(Command::Send {
+            connection: id,
+            payload: Payload::Bytes(queued),
+            token: Token(2),
+        })
+        .unwrap();
+    drop(driver);
+    assert!(lent.is_unique(), "a loop that is gone holds no memory");
+    remote.wake();
+    let refused = remote.post(Command::Abort { connection: id });
+    assert!(matches!(refused, Err(PostError::Closed(_))));
+    let bytes: Vec<u8> = leases.iter().flat_map(|(_, lease)| lease.to_vec()).collect();
+    assert!(bytes == pattern(0, 1000));
+    std::thread::spawn(move || drop(leases)).join().unwrap();
+}

@@ -1,0 +1,469 @@
+//! Runs a loop turn by turn in the test's own thread and records what happens, every event checked.
+
+use std::collections::{HashMap, VecDeque};
+use std::os::fd::OwnedFd;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use quoit::{
+    Accept, Address, AttachOptions, CloseReason, Command, Config, ConnectOptions, ConnectionId, Errno, Event,
+    Events, Lease, ListenerId, ListenerOptions, Loop, LoopIndex, Payload, Refusal, Token,
+};
+
+use crate::checker::Checker;
+use crate::levels::Level;
+use crate::sockets::{Client, PATIENCE};
+
+/// What has happened to one connection.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    pub(crate) listener: Option<ListenerId>,
+    pub(crate) opened: bool,
+    pub(crate) received: Vec<u8>,
+    pub(crate) total: u64,
+    pub(crate) ended: bool,
+    pub(crate) sent: Vec<Token>,
+    pub(crate) writable: u32,
+    pub(crate) pressure: u32,
+    pub(crate) deadlines: u32,
+    pub(crate) closed: Option<CloseReason>,
+}
+
+/// What to do with received bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum OnData {
+    /// Copy them into [`Seen::received`] and return the lease.
+    Record,
+    /// As [`OnData::Record`], but keep the leases in [`Driver::held`].
+    Hold,
+    /// Send the leases back, pausing while the queue is full.
+    Echo,
+    /// Count the bytes only.
+    Count,
+}
+
+/// A loop and what it has reported.
+pub(crate) struct Driver {
+    pub(crate) quoit: Loop,
+    pub(crate) on_data: OnData,
+    pub(crate) held: VecDeque<(ConnectionId, Lease)>,
+    pub(crate) accepted: VecDeque<ConnectionId>,
+    pub(crate) descriptors: Vec<OwnedFd>,
+    pub(crate) refusals: Vec<(Token, Option<ConnectionId>, Refusal)>,
+    pub(crate) timers: Vec<Token>,
+    pub(crate) woken: u32,
+    pub(crate) pool_pressure: u32,
+    pub(crate) listeners_closed: Vec<(ListenerId, Option<Errno>)>,
+    pub(crate) draining: bool,
+    pub(crate) drained: bool,
+    seen: HashMap<ConnectionId, Seen>,
+    events: Events,
+    checker: Checker,
+    idle_in_flight: u64,
+}
+
+/// Runs `body` on a loop of this level.
+pub(crate) fn drive(level: &Level, body: impl FnOnce(&mut Driver)) {
+    drive_with(level, |_| (), body);
+}
+
+/// Runs `body` on a loop of this level with a changed configuration. Afterwards nothing may be left of what the
+/// loop lent or began.
+pub(crate) fn drive_with(level: &Level, tune: impl FnOnce(&mut Config), body: impl FnOnce(&mut Driver)) {
+    let mut config = level.config();
+    tune(&mut config);
+    let mut driver = Driver::new(config);
+    body(&mut driver);
+    driver.finish();
+}
+
+impl Driver {
+    pub(crate) fn new(config: Config) -> Self {
+        Self::numbered(0, config)
+    }
+
+    pub(crate) fn numbered(index: u16, config: Config) -> Self {
+        let engine = config.engine;
+        let quoit = Loop::new(LoopIndex::new(index).unwrap(), config).unwrap();
+        assert_eq!(engine, quoit::EngineChoice::Require(quoit.engine()));
+        let mut driver = Self {
+            quoit,
+            on_data: OnData::Record,
+            held: VecDeque::new(),
+            accepted: VecDeque::new(),
+            descriptors: Vec::new(),
+            refusals: Vec::new(),
+            timers: Vec::new(),
+            woken: 0,
+            pool_pressure: 0,
+            listeners_closed: Vec::new(),
+            draining: false,
+            drained: false,
+            seen: HashMap::new(),
+            events: Events::with_capacity(256),
+            checker: Checker::default(),
+            idle_in_flight: 0,
+        };
+        driver.turn(Duration::ZERO);
+        driver.idle_in_flight = driver.quoit.counters().in_flight;
+        driver
+    }
+
+    /// How many events one turn may report.
+    pub(crate) fn set_event_room(&mut self, capacity: usize) {
+        self.events = Events::with_capacity(capacity);
+    }
+
+    /// One turn, its events checked and recorded. Answers how many there were.
+    pub(crate) fn turn(&mut self, timeout: Duration) -> usize {
+        self.turn_with([], timeout)
+    }
+
+    pub(crate) fn turn_with<'a>(
+        &mut self,
+        commands: impl IntoIterator<Item = Command<'a>>,
+        timeout: Duration,
+    ) -> usize {
+        let mut events = std::mem::replace(&mut self.events, Events::with_capacity(1));
+        let count = self.quoit.turn(commands, &mut events, Some(timeout)).unwrap();
+        assert_eq!(count, events.as_slice().len());
+        for event in events.as_slice() {
+            self.checker.check(event);
+        }
+        for event in events.drain() {
+            self.record(event);
+        }
+        self.events = events;
+        count
+    }
+
+    fn record(&mut self, event: Event) {
+        match event {
+            Event::Accepted { listener, connection } => {
+                self.seen.insert(
+                    connection,
+                    Seen {
+                        listener: Some(listener),
+                        opened: true,
+                        ..Seen::default()
+                    },
+                );
+                self.accepted.push_back(connection);
+            }
+            Event::AcceptedDescriptor { descriptor, .. } => self.descriptors.push(descriptor),
+            Event::Connecting { connection, .. } => {
+                self.seen.insert(connection, Seen::default());
+            }
+            Event::Opened { connection, .. } => self.seen.entry(connection).or_default().opened = true,
+            Event::Data { connection, data } => self.record_data(connection, data),
+            Event::EndOfStream { connection } => {
+                self.of(connection).ended = true;
+                if self.on_data == OnData::Echo {
+                    // It may have failed at the same moment.
+                    let _ = self.shutdown(connection);
+                }
+            }
+            Event::Sent { connection, token } => self.of(connection).sent.push(token),
+            Event::Writable { connection } => {
+                self.of(connection).writable += 1;
+                if self.on_data == OnData::Echo && self.checker.is_open(connection) {
+                    self.resume(connection).unwrap();
+                }
+            }
+            Event::Pressure {
+                connection: Some(connection),
+            } => self.of(connection).pressure += 1,
+            Event::Pressure { connection: None } => self.pool_pressure += 1,
+            Event::Deadline { connection } => self.of(connection).deadlines += 1,
+            Event::Closed {
+                connection, reason, ..
+            } => self.of(connection).closed = Some(reason),
+            Event::ListenerClosed { listener, error } => self.listeners_closed.push((listener, error)),
+            Event::Refused {
+                token,
+                connection,
+                refusal,
+            } => self.refusals.push((token, connection, refusal)),
+            Event::Timer { token } => self.timers.push(token),
+            Event::Woken => self.woken += 1,
+            Event::Draining => self.draining = true,
+            Event::Drained => self.drained = true,
+            other => panic!("unknown to this suite: {other:?}"),
+        }
+    }
+
+    fn record_data(&mut self, connection: ConnectionId, data: Lease) {
+        let on_data = self.on_data;
+        let seen = self.of(connection);
+        seen.total += data.len() as u64;
+        match on_data {
+            OnData::Record => seen.received.extend_from_slice(&data),
+            OnData::Hold => {
+                seen.received.extend_from_slice(&data);
+                self.held.push_back((connection, data));
+            }
+            OnData::Count => {}
+            OnData::Echo => {
+                // Refused only if the connection has ended meanwhile; its end is on the way then.
+                if self.send(connection, data, Token::NONE).is_ok() && self.quoit.is_full(connection) {
+                    self.pause(connection).unwrap();
+                }
+            }
+        }
+    }
+
+    fn of(&mut self, connection: ConnectionId) -> &mut Seen {
+        self.seen.entry(connection).or_default()
+    }
+
+    pub(crate) fn seen(&self, connection: ConnectionId) -> &Seen {
+        &self.seen[&connection]
+    }
+
+    pub(crate) fn is_open(&self, connection: ConnectionId) -> bool {
+        self.checker.is_open(connection)
+    }
+
+    /// Turns until `condition` holds.
+    pub(crate) fn until(&mut self, what: &str, mut condition: impl FnMut(&mut Self) -> bool) {
+        let started = Instant::now();
+        while !condition(self) {
+            assert!(
+                started.elapsed() < PATIENCE,
+                "still waiting: {what}\n{:?}\n{:?}",
+                self.seen
+                    .iter()
+                    .filter(|(id, _)| self.checker.is_open(**id))
+                    .map(|(id, seen)| (id, seen.total, seen.ended, seen.writable, seen.pressure))
+                    .collect::<Vec<_>>(),
+                self.quoit.counters()
+            );
+            self.turn(Duration::from_millis(100));
+        }
+    }
+
+    /// Turns, not waiting long, until `quiet` turns in a row have reported nothing.
+    pub(crate) fn settle(&mut self) {
+        self.until("nothing more happens", |driver| {
+            driver.turn(Duration::from_millis(5)) == 0 && driver.turn(Duration::from_millis(5)) == 0
+        });
+    }
+
+    /// Runs a client beside the loop.
+    pub(crate) fn beside<T: Send + 'static>(
+        &self,
+        client: impl FnOnce() -> T + Send + 'static,
+    ) -> JoinHandle<T> {
+        let remote = self.quoit.remote();
+        std::thread::spawn(move || {
+            let result = client();
+            remote.wake();
+            result
+        })
+    }
+
+    /// Turns until a client is done.
+    pub(crate) fn join<T>(&mut self, client: JoinHandle<T>) -> T {
+        self.until("the client ends", |_| client.is_finished());
+        client
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+
+    pub(crate) fn listen_on(
+        &mut self,
+        address: &Address,
+        options: &ListenerOptions,
+    ) -> (ListenerId, Address) {
+        let listener = self.quoit.listen(address, options).unwrap();
+        (listener, self.quoit.listener_address(listener).unwrap())
+    }
+
+    pub(crate) fn listen(&mut self) -> Address {
+        self.listen_as(Accept::Connections).1
+    }
+
+    pub(crate) fn listen_as(&mut self, accept: Accept) -> (ListenerId, Address) {
+        let options = ListenerOptions {
+            accept,
+            ..ListenerOptions::default()
+        };
+        self.listen_on(&loopback(), &options)
+    }
+
+    pub(crate) fn accept(&mut self) -> ConnectionId {
+        self.until("a connection is accepted", |driver| !driver.accepted.is_empty());
+        self.accepted.pop_front().unwrap()
+    }
+
+    /// A client and this loop's end of its connection.
+    pub(crate) fn pair(&mut self, address: &Address) -> (Client, ConnectionId) {
+        let client = Client::connect(address);
+        (client, self.accept())
+    }
+
+    /// A listener of its own for one connection.
+    pub(crate) fn new_pair(&mut self) -> (Client, ConnectionId) {
+        let address = self.listen();
+        self.pair(&address)
+    }
+
+    pub(crate) fn connect(
+        &mut self,
+        address: &Address,
+        options: &ConnectOptions,
+        token: u64,
+    ) -> ConnectionId {
+        let id = self.quoit.connect(address, options, Token(token)).unwrap();
+        self.checker.connecting(id, Token(token));
+        self.seen.insert(id, Seen::default());
+        id
+    }
+
+    pub(crate) fn attach(&mut self, descriptor: OwnedFd, paused: bool) -> ConnectionId {
+        let options = AttachOptions {
+            paused,
+            accepted_by: None,
+        };
+        let id = self.quoit.attach(descriptor, &options, Token(77)).unwrap();
+        self.until("it is attached", |driver| {
+            driver.seen.get(&id).is_some_and(|seen| seen.opened)
+        });
+        self.checker.paused(id, paused);
+        id
+    }
+
+    pub(crate) fn send<'a>(
+        &mut self,
+        id: ConnectionId,
+        payload: impl Into<Payload<'a>>,
+        token: Token,
+    ) -> Result<(), Refusal> {
+        let payload = payload.into();
+        let lent = !matches!(payload, Payload::Copy(_));
+        let result = self.quoit.send(id, payload, token);
+        match result {
+            Ok(()) if lent => self.checker.lent(id, token),
+            Err(Refusal::Full) => self.checker.full(id),
+            _ => {}
+        }
+        if result.is_ok() && self.quoit.is_full(id) {
+            self.checker.full(id);
+        }
+        result
+    }
+
+    pub(crate) fn send_file(
+        &mut self,
+        id: ConnectionId,
+        range: quoit::FileRange,
+        token: Token,
+    ) -> Result<(), Refusal> {
+        let result = self.quoit.send_file(id, range, token);
+        match result {
+            Ok(()) => self.checker.lent(id, token),
+            Err(Refusal::Full) => self.checker.full(id),
+            Err(_) => {}
+        }
+        result
+    }
+
+    pub(crate) fn pause(&mut self, id: ConnectionId) -> Result<(), Refusal> {
+        let result = self.quoit.pause(id);
+        if result.is_ok() {
+            self.checker.paused(id, true);
+        }
+        result
+    }
+
+    pub(crate) fn resume(&mut self, id: ConnectionId) -> Result<(), Refusal> {
+        let result = self.quoit.resume(id);
+        if result.is_ok() {
+            self.checker.paused(id, false);
+        }
+        result
+    }
+
+    pub(crate) fn shutdown(&mut self, id: ConnectionId) -> Result<(), Refusal> {
+        self.quoit.shutdown(id)
+    }
+
+    pub(crate) fn close(&mut self, id: ConnectionId, deadline: Option<Duration>) -> Result<(), Refusal> {
+        let result = self.quoit.close(id, deadline);
+        if result.is_ok() {
+            self.checker.closing(id);
+        }
+        result
+    }
+
+    pub(crate) fn abort(&mut self, id: ConnectionId) -> Result<(), Refusal> {
+        self.quoit.abort(id)
+    }
+
+    pub(crate) fn set_deadline(&mut self, id: ConnectionId, after: Option<Duration>) {
+        let at = after.map(|after| Instant::now() + after);
+        self.quoit.set_deadline(id, after).unwrap();
+        self.checker.deadline(id, at);
+    }
+
+    pub(crate) fn set_timer(&mut self, token: u64, after: Duration) {
+        let at = Instant::now() + after;
+        self.quoit.set_named_timer(after, Token(token)).unwrap();
+        self.checker.timer(Token(token), Some(at));
+    }
+
+    pub(crate) fn cancel_timer(&mut self, token: u64) -> bool {
+        self.checker.timer(Token(token), None);
+        self.quoit.cancel_named_timer(Token(token))
+    }
+
+    pub(crate) fn wait_received(&mut self, id: ConnectionId, bytes: usize) {
+        self.until("bytes arrive", |driver| driver.seen(id).total >= bytes as u64);
+    }
+
+    pub(crate) fn wait_ended(&mut self, id: ConnectionId) {
+        self.until("the stream ends", |driver| driver.seen(id).ended);
+    }
+
+    pub(crate) fn wait_flushed(&mut self, id: ConnectionId) {
+        self.until("all is sent", |driver| driver.quoit.queued(id) == 0);
+    }
+
+    pub(crate) fn wait_closed(&mut self, id: ConnectionId) -> CloseReason {
+        self.until("the connection closes", |driver| driver.seen(id).closed.is_some());
+        self.seen(id).closed.unwrap()
+    }
+
+    /// Ends everything; then nothing may be left.
+    fn finish(mut self) {
+        self.held.clear();
+        self.on_data = OnData::Count;
+        let listeners: Vec<_> = self.quoit.listeners().map(|(id, _)| id).collect();
+        for listener in listeners {
+            // One that is stopping already is as good.
+            let _ = self.quoit.stop_listening(listener);
+        }
+        self.until("all connections and listeners end", |driver| {
+            for id in driver.checker.open() {
+                // One that is ending already is as good.
+                let _ = driver.quoit.abort(id);
+            }
+            driver.quoit.connections() == 0
+                && driver.quoit.listeners().count() == 0
+                && driver.checker.open().is_empty()
+        });
+        // The closes themselves, and the leases that the last turn's events had.
+        self.until("nothing is in flight", |driver| {
+            driver.quoit.counters().in_flight <= driver.idle_in_flight
+                && driver.quoit.counters().pool_leased == 0
+        });
+        let counters = self.quoit.counters();
+        assert_eq!(counters.connections, 0);
+        assert_eq!(counters.queued_bytes, 0);
+        assert_eq!(counters.send_chunks_used, 0);
+    }
+}
+
+pub(crate) fn loopback() -> Address {
+    "127.0.0.1:0".parse().unwrap()
+}

@@ -1,0 +1,358 @@
+//! How connections end.
+
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::process::{Command as Process, Stdio};
+use std::time::Duration;
+
+use bytes::Bytes;
+use quoit::{CloseReason, Command, ConnectionId, Payload, Refusal, Token};
+
+use crate::driver::{Driver, OnData, drive};
+use crate::levels::Level;
+use crate::sockets::{Client, pattern};
+
+macro_rules! ending {
+    ($level:ident) => {
+        tests! { $level, ending:
+            half_close_by_the_peer
+            half_close_by_this_end
+            half_close_by_both_at_once
+            reset_by_the_peer
+            abort_is_seen_as_a_reset
+            abort_with_data_queued_and_received
+            close_sends_what_is_queued
+            close_ends_deliveries
+            close_after_the_peers_end
+            a_graceful_close_has_a_deadline
+            a_killed_peer
+            stale_ids_are_refused
+            nothing_is_sent_after_the_end
+            drain_under_load
+            drain_aborts_at_its_deadline
+        }
+    };
+}
+
+pub(crate) fn half_close_by_the_peer(level: &Level) {
+    drive(level, |driver| {
+        let (mut client, id) = driver.new_pair();
+        client.send(b"question");
+        client.shutdown();
+        driver.wait_ended(id);
+        assert_eq!(driver.seen(id).received, b"question");
+        driver.send(id, b"answer", Token::NONE).unwrap();
+        driver.wait_flushed(id);
+        assert_eq!(client.receive(6), b"answer");
+        driver.shutdown(id).unwrap();
+        assert_eq!(driver.wait_closed(id), CloseReason::PeerClosed);
+        client.expect_end();
+    });
+}
+
+pub(crate) fn half_close_by_this_end(level: &Level) {
+    drive(level, |driver| {
+        let (mut client, id) = driver.new_pair();
+        driver.send(id, b"all", Token::NONE).unwrap();
+        driver.shutdown(id).unwrap();
+        driver.wait_flushed(id);
+        driver.settle();
+        assert_eq!(client.receive(3), b"all");
+        client.expect_end();
+        client.send(&pattern(0, 5000));
+        driver.wait_received(id, 5000);
+        assert_eq!(driver.seen(id).received, pattern(0, 5000));
+        assert!(!driver.seen(id).ended);
+        drop(client);
+        assert_eq!(driver.wait_closed(id), CloseReason::Local);
+        assert!(driver.seen(id).ended);
+    });
+}
+
+pub(crate) fn half_close_by_both_at_once(level: &Level) {
+    drive(level, |driver| {
+        let (mut client, id) = driver.new_pair();
+        driver.shutdown(id).unwrap();
+        client.shutdown();
+        assert_eq!(driver.wait_closed(id), CloseReason::Local);
+        client.expect_end();
+        assert!(driver.seen(id).ended);
+    });
+}
+
+pub(crate) fn reset_by_the_peer(level: &Level) {
+    drive(level, |driver| {
+        let (mut client, id) = driver.new_pair();
+        client.send(b"some");
+        driver.wait_received(id, 4);
+        client.reset();
+        assert_eq!(driver.wait_closed(id), CloseReason::Reset);
+
+        // With a send under way.
+        let (client, id) = driver.new_pair();
+        driver.send(id, Bytes::from(vec![1; 8 << 20]), Token(1)).unwrap();
+        driver.settle();
+        assert!(driver.quoit.queued(id) > 0, "the peer does not read");
+        client.reset();
+        assert_eq!(driver.wait_closed(id), CloseReason::Reset);
+        assert!(driver.seen(id).sent.is_empty());
+    });
+}
+
+pub(crate) fn abort_is_seen_as_a_reset(level: &Level) {
+    drive(level, |driver| {
+        let (mut client, id) = driver.new_pair();
+        driver.settle();
+        driver.abort(id).unwrap();
+        assert_eq!(driver.wait_closed(id), CloseReason::Local);
+        client.expect_reset();
+    });
+}
+
+pub(crate) fn abort_with_data_queued_and_received(level: &Level) {
+    drive(level, |driver| {
+        let (mut client, id) = driver.new_pair();
+        let queued = Bytes::from(vec![1; 8 << 20]);
+        driver.send(id, queued.clone(), Token(1)).unwrap();
+        client.send(b"unread");
+        driver.settle();
+        driver.abort(id).unwrap();
+        assert_eq!(driver.wait_closed(id), CloseReason::Local);
+        client.expect_reset();
+        assert!(queued.is_unique(), "after the close all lent memory is free");
+    });
+}
+
+pub(crate) fn close_sends_what_is_queued(level: &Level) {
+    drive(level, |driver| {
+        let (mut client, id) = driver.new_pair();
+        let expected = pattern(3, 3 << 20);
+        driver.send(id, &pattern(3, 1000)[..], Token::NONE).unwrap();
+        let lent = Bytes::from(expected[1000..].to_vec());
+        driver.send(id, lent, Token(9)).unwrap();
+        driver.close(id, None).unwrap();
+        let client = driver.beside(move || client.receive_rest());
+        let (bytes, result) = driver.join(client);
+        result.unwrap();
+        assert!(bytes == expected, "{} bytes", bytes.len());
+        assert_eq!(driver.wait_closed(id), CloseReason::Local);
+        assert_eq!(driver.seen(id).sent, [Token(9)]);
+    });
+}
+
+/// With room for one event a turn much is waiting to be reported when the close is asked for; the checker sees
+/// that none of it is.
+pub(crate) fn close_ends_deliveries(level: &Level) {
+    drive(level, |driver| {
+        let (mut client, id) = driver.new_pair();
+        driver.set_event_room(1);
+        client.send(&pattern(0, 100_000));
+        client.shutdown();
+        driver.wait_received(id, 1);
+        driver.close(id, None).unwrap();
+        assert_eq!(driver.wait_closed(id), CloseReason::Local);
+        client.expect_end();
+    });
+}
+
+pub(crate) fn close_after_the_peers_end(level: &Level) {
+    drive(level, |driver| {
+        let (mut client, id) = driver.new_pair();
+        client.shutdown();
+        driver.wait_ended(id);
+        driver.send(id, b"late", Token::NONE).unwrap();
+        driver.close(id, None).unwrap();
+        assert_eq!(driver.wait_closed(id), CloseReason::PeerClosed);
+        assert_eq!(client.receive(4), b"late");
+        client.expect_end();
+    });
+}
+
+pub(crate) fn a_graceful_close_has_a_deadline(level: &Level) {
+    drive(level, |driver| {
+        // The peer does not read, so the close never gets to the end of the stream.
+        let (mut client, id) = driver.new_pair();
+        driver.send(id, Bytes::from(vec![1; 8 << 20]), Token(1)).unwrap();
+        driver.close(id, Some(Duration::from_millis(30))).unwrap();
+        assert_eq!(driver.wait_closed(id), CloseReason::Timeout);
+        client.expect_reset();
+
+        // The peer does not end its direction.
+        let (mut client, id) = driver.new_pair();
+        driver.close(id, Some(Duration::from_millis(30))).unwrap();
+        assert_eq!(driver.wait_closed(id), CloseReason::Timeout);
+        client.expect_end();
+        let written = client.write(b"x").map(drop);
+        assert!(written.is_err(), "the peer's socket has been reset");
+    });
+}
+
+/// A process that holds the client's socket is killed: with received bytes unread, which makes a reset, and
+/// without, which makes an end of stream.
+pub(crate) fn a_killed_peer(level: &Level) {
+    drive(level, |driver| {
+        for unread in [true, false] {
+            let (client, id) = driver.new_pair();
+            let mut holder = Process::new("sleep")
+                .arg("600")
+                .stdin(Stdio::from(OwnedFd::from(client)))
+                .spawn()
+                .unwrap();
+            if unread {
+                driver.send(id, b"unread", Token::NONE).unwrap();
+                driver.wait_flushed(id);
+            }
+            holder.kill().unwrap();
+            holder.wait().unwrap();
+            if unread {
+                assert_eq!(driver.wait_closed(id), CloseReason::Reset);
+            } else {
+                driver.wait_ended(id);
+            }
+        }
+    });
+}
+
+fn refusals(driver: &mut Driver, id: ConnectionId) -> Vec<Refusal> {
+    [
+        driver.quoit.send(id, b"x", Token(1)),
+        driver.quoit.send(id, Bytes::from_static(b"x"), Token(1)),
+        driver.quoit.shutdown(id),
+        driver.quoit.close(id, None),
+        driver.quoit.abort(id),
+        driver.quoit.pause(id),
+        driver.quoit.resume(id),
+        driver.quoit.set_deadline(id, Some(Duration::ZERO)),
+    ]
+    .into_iter()
+    .filter_map(Result::err)
+    .collect()
+}
+
+pub(crate) fn stale_ids_are_refused(level: &Level) {
+    drive(level, |driver| {
+        let address = driver.listen();
+        let (client, id) = driver.pair(&address);
+        drop(client);
+        driver.wait_ended(id);
+        driver.shutdown(id).unwrap();
+        driver.wait_closed(id);
+        // Its slot is another's now.
+        let (mut client, other) = driver.pair(&address);
+        assert_eq!(id.slot(), other.slot());
+        assert_eq!(refusals(driver, id), [Refusal::Stale; 8]);
+        assert!(driver.quoit.descriptor(id).is_none());
+        assert_eq!(driver.quoit.queued(id), 0);
+
+        let foreign = ConnectionId::from_bits(other.to_bits() | 1 << 52);
+        assert_ne!(foreign.loop_index(), other.loop_index());
+        assert_eq!(refusals(driver, foreign), [Refusal::Stale; 8]);
+        let nothing = ConnectionId::from_bits(0);
+        assert_eq!(refusals(driver, nothing), [Refusal::Stale; 8]);
+
+        let send = |token| Command::Send {
+            connection: id,
+            payload: Payload::Bytes(Bytes::from_static(b"x")),
+            token: Token(token),
+        };
+        driver.turn_with(
+            [send(4), Command::Abort { connection: id }, send(5)],
+            Duration::ZERO,
+        );
+        let stale = |token| (Token(token), Some(id), Refusal::Stale);
+        assert_eq!(driver.refusals, [stale(4), stale(0), stale(5)]);
+
+        driver.send(other, b"whole", Token::NONE).unwrap();
+        driver.wait_flushed(other);
+        assert_eq!(client.receive(5), b"whole");
+
+        let (listener, _) = driver.listen_as(quoit::Accept::Connections);
+        driver.quoit.stop_listening(listener).unwrap();
+        driver.until("it is closed", |driver| driver.listeners_closed.len() == 1);
+        assert_eq!(driver.quoit.stop_listening(listener), Err(Refusal::Stale));
+        assert!(driver.quoit.listener_address(listener).is_none());
+    });
+}
+
+pub(crate) fn nothing_is_sent_after_the_end(level: &Level) {
+    drive(level, |driver| {
+        let (mut client, id) = driver.new_pair();
+        driver.shutdown(id).unwrap();
+        assert_eq!(driver.send(id, b"x", Token::NONE), Err(Refusal::Closing));
+        assert_eq!(driver.shutdown(id), Err(Refusal::Closing));
+        driver.settle();
+        assert_eq!(driver.send(id, b"x", Token::NONE), Err(Refusal::Closing));
+        client.expect_end();
+
+        let (mut client, id) = driver.new_pair();
+        driver.close(id, None).unwrap();
+        assert_eq!(driver.send(id, b"x", Token::NONE), Err(Refusal::Closing));
+        assert_eq!(
+            driver.send(id, Bytes::from_static(b"x"), Token(1)),
+            Err(Refusal::Closing)
+        );
+        assert_eq!(driver.close(id, None), Err(Refusal::Closing));
+        driver.settle();
+        client.expect_end();
+    });
+}
+
+pub(crate) fn drain_under_load(level: &Level) {
+    drive(level, |driver| {
+        driver.on_data = OnData::Echo;
+        let address = driver.listen();
+        let clients: Vec<_> = (0..20)
+            .map(|index| {
+                let address = address.clone();
+                driver.beside(move || {
+                    let mut client = Client::connect(&address);
+                    let message = pattern(index, 300);
+                    let mut rounds = 0;
+                    let mut back = vec![0; message.len()];
+                    while client.write_all(&message).is_ok() {
+                        // All of it, or the end before any of it: a request is not half answered.
+                        match client.read(&mut back[..1]) {
+                            Ok(1) => client.read_exact(&mut back[1..]).unwrap(),
+                            _ => break,
+                        }
+                        assert_eq!(back, message);
+                        rounds += 1;
+                    }
+                    rounds
+                })
+            })
+            .collect();
+        driver.until("all are busy", |driver| {
+            driver.quoit.counters().received_pieces > 500 && driver.accepted.len() == 20
+        });
+        driver.quoit.drain(Duration::from_secs(20));
+        driver.until("it says so", |driver| driver.draining);
+        for id in std::mem::take(&mut driver.accepted) {
+            // One whose client has ended already is as good.
+            let _ = driver.close(id, None);
+        }
+        driver.until("it has drained", |driver| driver.drained);
+        for client in clients {
+            assert!(client.join().unwrap() > 0);
+        }
+        let Err(error) = std::net::TcpStream::connect(address.to_string()) else {
+            panic!("nobody listens any more");
+        };
+        assert_eq!(error.kind(), std::io::ErrorKind::ConnectionRefused);
+    });
+}
+
+pub(crate) fn drain_aborts_at_its_deadline(level: &Level) {
+    drive(level, |driver| {
+        let (mut client, id) = driver.new_pair();
+        driver.turn_with(
+            [Command::Drain {
+                within: Duration::from_millis(20),
+            }],
+            Duration::ZERO,
+        );
+        driver.until("it has drained", |driver| driver.drained);
+        assert_eq!(driver.seen(id).closed, Some(CloseReason::Local));
+        client.expect_reset();
+    });
+}

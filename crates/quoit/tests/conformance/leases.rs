@@ -1,0 +1,192 @@
+//! Lease caps and the pool: who holds much waits, and nobody else loses anything.
+
+use std::time::Duration;
+
+use quoit::{CloseReason, Config, ConnectionId};
+
+use crate::driver::{Driver, OnData, drive_with};
+use crate::levels::Level;
+use crate::sockets::{Client, pattern};
+
+macro_rules! leases {
+    ($level:ident) => {
+        tests! { $level, leases:
+            a_holder_waits_at_its_cap
+            a_message_larger_than_the_cap
+            closed_at_the_cap
+            a_paused_holder_at_its_cap
+            holders_of_the_whole_pool
+            leases_outlive_their_connection
+            a_graceful_close_at_the_cap
+        }
+    };
+}
+
+fn small_slots(config: &mut Config) {
+    config.receive_slot_size = 1024;
+    config.receive_slots = 64;
+    config.buffer_ring = 16;
+    config.leases_per_connection = 4;
+}
+
+fn holds(driver: &Driver, id: ConnectionId) -> usize {
+    driver.held.iter().filter(|(holder, _)| *holder == id).count()
+}
+
+pub(crate) fn a_holder_waits_at_its_cap(level: &Level) {
+    drive_with(level, small_slots, |driver| {
+        driver.on_data = OnData::Hold;
+        let (mut client, id) = driver.new_pair();
+        client.send(&pattern(0, 60_000));
+        client.shutdown();
+        driver.until("the cap is reached", |driver| driver.seen(id).pressure == 1);
+        driver.settle();
+        assert_eq!(holds(driver, id), 4);
+        assert_eq!(driver.seen(id).pressure, 1);
+        // Another connection goes on.
+        let (mut other, other_id) = driver.new_pair();
+        other.send(b"hello");
+        driver.wait_received(other_id, 5);
+        // With every lease returned it goes on, never past its cap.
+        driver.until("all is received", |driver| {
+            assert!(holds(driver, id) <= 4);
+            driver.held.pop_front();
+            driver.seen(id).ended
+        });
+        assert!(driver.seen(id).received == pattern(0, 60_000));
+    });
+}
+
+/// A handler that needs the whole message copies what it holds, as it is told to.
+pub(crate) fn a_message_larger_than_the_cap(level: &Level) {
+    drive_with(level, small_slots, |driver| {
+        driver.on_data = OnData::Hold;
+        let (mut client, id) = driver.new_pair();
+        client.send(&pattern(7, 50_000));
+        let mut told = 0;
+        driver.until("the whole message is there", |driver| {
+            if driver.seen(id).pressure > told {
+                told = driver.seen(id).pressure;
+                driver.held.clear();
+            }
+            driver.seen(id).total == 50_000
+        });
+        assert!(told >= 50_000 / (4 * 1024) - 1, "{told}");
+        assert!(driver.seen(id).received == pattern(7, 50_000));
+    });
+}
+
+pub(crate) fn closed_at_the_cap(level: &Level) {
+    let tune = |config: &mut Config| {
+        small_slots(config);
+        config.close_at_lease_limit = true;
+    };
+    drive_with(level, tune, |driver| {
+        driver.on_data = OnData::Hold;
+        let (mut client, id) = driver.new_pair();
+        client.send(&pattern(0, 60_000));
+        assert_eq!(driver.wait_closed(id), CloseReason::Limit);
+        client.expect_reset();
+        assert_eq!(
+            driver.seen(id).received,
+            pattern(0, driver.seen(id).total as usize)
+        );
+    });
+}
+
+pub(crate) fn a_paused_holder_at_its_cap(level: &Level) {
+    drive_with(level, small_slots, |driver| {
+        driver.on_data = OnData::Hold;
+        let (mut client, id) = driver.new_pair();
+        client.send(&pattern(0, 30_000));
+        driver.until("the cap is reached", |driver| driver.seen(id).pressure == 1);
+        driver.pause(id).unwrap();
+        driver.held.clear();
+        driver.settle();
+        assert_eq!(driver.seen(id).total, 4096);
+        driver.on_data = OnData::Record;
+        driver.resume(id).unwrap();
+        driver.wait_received(id, 30_000);
+        assert!(driver.seen(id).received == pattern(0, 30_000));
+    });
+}
+
+pub(crate) fn holders_of_the_whole_pool(level: &Level) {
+    const SENT: usize = 8192;
+    let tune = |config: &mut Config| {
+        config.receive_slot_size = 512;
+        config.receive_slots = 8;
+        config.buffer_ring = 8;
+        config.leases_per_connection = 4;
+    };
+    drive_with(level, tune, |driver| {
+        driver.on_data = OnData::Hold;
+        let address = driver.listen();
+        let pairs: Vec<_> = (0..5).map(|_| driver.pair(&address)).collect();
+        let (mut clients, ids): (Vec<Client>, Vec<_>) = pairs.into_iter().unzip();
+        for client in &mut clients {
+            client.send(&pattern(1, SENT));
+            driver.settle();
+        }
+        let held: Vec<_> = ids.iter().map(|id| holds(driver, *id)).collect();
+        assert_eq!(held, [4, 4, 0, 0, 0]);
+        assert!(driver.pool_pressure > 0);
+        // They wait; nothing is tried again and again meanwhile.
+        let before = driver.quoit.counters();
+        for _ in 0..10 {
+            assert_eq!(driver.turn(Duration::from_millis(2)), 0);
+        }
+        let after = driver.quoit.counters();
+        assert_eq!(after.receive_arms, before.receive_arms);
+        assert_eq!(after.receive_no_buffers, before.receive_no_buffers);
+        assert!(after.enters - before.enters <= 20);
+        // The first slot goes to who came first.
+        driver.held.pop_front();
+        driver.until("somebody is served", |driver| driver.held.len() == 8);
+        assert_eq!(holds(driver, ids[2]), 1);
+        // Returned one by one, they do for all.
+        driver.until("all is received", |driver| {
+            assert!(driver.held.len() <= 8);
+            driver.held.pop_front();
+            ids.iter().all(|id| driver.seen(*id).total == SENT as u64)
+        });
+        for id in &ids {
+            assert!(driver.is_open(*id));
+            assert!(driver.seen(*id).received == pattern(1, SENT));
+        }
+    });
+}
+
+pub(crate) fn leases_outlive_their_connection(level: &Level) {
+    drive_with(level, small_slots, |driver| {
+        driver.on_data = OnData::Hold;
+        let (mut client, id) = driver.new_pair();
+        client.send(&pattern(0, 30_000));
+        driver.until("the cap is reached", |driver| driver.seen(id).pressure == 1);
+        driver.abort(id).unwrap();
+        driver.wait_closed(id);
+        let bytes: Vec<u8> = driver.held.iter().flat_map(|(_, lease)| lease.to_vec()).collect();
+        assert!(bytes == pattern(0, 4096));
+        // The slot's next connection has its own count.
+        let (mut next, next_id) = driver.new_pair();
+        assert_eq!(next_id.slot(), id.slot());
+        driver.held.clear();
+        next.send(&pattern(0, 30_000));
+        driver.until("the cap is reached", |driver| driver.seen(next_id).pressure == 1);
+        assert_eq!(holds(driver, next_id), 4);
+    });
+}
+
+/// What the peer still sends is dropped, whether leases are out or not.
+pub(crate) fn a_graceful_close_at_the_cap(level: &Level) {
+    drive_with(level, small_slots, |driver| {
+        driver.on_data = OnData::Hold;
+        let (mut client, id) = driver.new_pair();
+        client.send(&pattern(0, 30_000));
+        driver.until("the cap is reached", |driver| driver.seen(id).pressure == 1);
+        driver.close(id, None).unwrap();
+        client.shutdown();
+        assert_eq!(driver.wait_closed(id), CloseReason::Local);
+        client.expect_end();
+    });
+}

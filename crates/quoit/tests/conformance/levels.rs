@@ -1,0 +1,129 @@
+//! The engines, options and downgrade levels at which cases are run.
+
+use std::cell::Cell;
+use std::io::Write;
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use quoit::{Config, EngineChoice, EngineKind, Feature, FeatureSet, Loop, LoopIndex};
+
+/// One way to run a loop.
+pub(crate) struct Level {
+    engine: EngineKind,
+    tune: fn(&mut Config),
+}
+
+macro_rules! levels {
+    ($($name:ident: $engine:ident, $tune:expr;)*) => {
+        $(pub(crate) static $name: Level = Level {
+            engine: EngineKind::$engine,
+            tune: $tune,
+        };)*
+    };
+}
+
+levels! {
+    EPOLL: Epoll, |_| ();
+    EPOLL_TINY_POOL: Epoll, tiny_pool;
+    EPOLL_TINY_TURNS: Epoll, |config| {
+        config.receives_per_turn = 1;
+        config.completions_per_turn = 1;
+    };
+    URING: Uring, |_| ();
+    OLDEST: Uring, |config| config.without = FeatureSet::ALL.without(FeatureSet::OLDEST);
+    WITHOUT_MULTISHOT_RECEIVE: Uring, |config| config.without.insert(Feature::MultishotReceive);
+    WITHOUT_RECEIVE_BUDGET: Uring, |config| config.without.insert(Feature::ReceiveBudget);
+    WITHOUT_BUFFER_RING: Uring, |config| config.without.insert(Feature::BufferRing);
+    WITHOUT_MULTISHOT_ACCEPT: Uring, |config| config.without.insert(Feature::MultishotAccept);
+    WITHOUT_DEFER_TASKRUN: Uring, |config| config.without.insert(Feature::DeferTaskrun);
+    TINY_POOL: Uring, tiny_pool;
+    TINY_QUEUES: Uring, |config| {
+        config.submission_queue = 8;
+        config.completion_queue = 8;
+    };
+    ZERO_COPY: Uring, |config| config.zero_copy_threshold = Some(1);
+    ZERO_COPY_REGISTERED: Uring, |config| {
+        config.zero_copy_threshold = Some(1);
+        config.register_pool = true;
+    };
+    KERNEL_POLL: Uring, |config| config.kernel_poll = Some(Duration::from_millis(50));
+}
+
+fn tiny_pool(config: &mut Config) {
+    config.receive_slots = 4;
+    config.receive_slot_size = 512;
+    config.leases_per_connection = 4;
+    config.buffer_ring = 4;
+}
+
+impl Level {
+    /// The configuration of this level; small enough that many loops fit into one process.
+    pub(crate) fn config(&self) -> Config {
+        let mut config = Config {
+            engine: EngineChoice::Require(self.engine),
+            connections: 4096,
+            ..Config::default()
+        };
+        (self.tune)(&mut config);
+        config
+    }
+
+    pub(crate) fn is_uring(&self) -> bool {
+        self.engine == EngineKind::Uring
+    }
+}
+
+/// Why there can be no ring here at all, or `None` if there can be one.
+fn denied() -> Option<&'static str> {
+    static DENIED: OnceLock<Option<String>> = OnceLock::new();
+    let denied = DENIED.get_or_init(|| {
+        let made = Loop::new(LoopIndex::default(), URING.config());
+        made.err().map(|error| error.to_string())
+    });
+    denied.as_deref()
+}
+
+thread_local! {
+    static RUNNING: Cell<&'static str> = const { Cell::new("") };
+}
+
+/// Runs one case, or says that it cannot be run here.
+pub(crate) fn run(level: &Level, path: &'static str, case: fn(&Level)) {
+    let test = path.split_once("::").unwrap().1;
+    if level.is_uring()
+        && let Some(reason) = denied()
+    {
+        skipped(test, reason);
+        return;
+    }
+    RUNNING.set(test);
+    case(level);
+}
+
+/// Says that something could not be tested here, past the test harness, which swallows what a passing test
+/// prints.
+pub(crate) fn skipped(what: &str, reason: &str) {
+    // Nobody may be listening.
+    let _ = writeln!(std::io::stderr(), "SKIPPED {what}: {reason}");
+}
+
+/// Runs the rest of this test in a process of its own, for what concerns a whole process.
+pub(crate) fn alone(body: impl FnOnce()) {
+    const ALONE: &str = "QUOIT_CONFORMANCE_ALONE";
+    if std::env::var_os(ALONE).is_some() {
+        body();
+        return;
+    }
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args([RUNNING.get(), "--exact", "--test-threads=1", "--nocapture"])
+        .env(ALONE, "1")
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && text.contains("1 passed"),
+        "{text}\n{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}

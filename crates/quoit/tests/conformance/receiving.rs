@@ -1,0 +1,210 @@
+//! Pausing and resuming.
+
+use std::time::Duration;
+
+use quoit::{CloseReason, ConnectionId, Events, Handler, Lease, Loop};
+
+use crate::driver::{drive, drive_with};
+use crate::levels::Level;
+use crate::sockets::{Client, PATIENCE, pattern};
+
+macro_rules! receiving {
+    ($level:ident) => {
+        tests! { $level, receiving:
+            nothing_comes_while_paused_and_nothing_is_lost
+            the_end_is_held_back_while_paused
+            what_waits_to_be_reported_is_taken_back
+            paused_in_the_middle_of_a_burst_up_to_the_cap
+            paused_and_resumed_at_random
+            a_handler_sees_nothing_after_its_pause
+            a_reset_is_told_while_paused
+        }
+    };
+}
+
+pub(crate) fn nothing_comes_while_paused_and_nothing_is_lost(level: &Level) {
+    drive(level, |driver| {
+        let (mut client, id) = driver.new_pair();
+        client.send(&pattern(0, 10_000));
+        driver.wait_received(id, 10_000);
+        driver.pause(id).unwrap();
+        client.send(&pattern(10_000, 50_000));
+        driver.settle();
+        assert_eq!(driver.seen(id).total, 10_000);
+        driver.resume(id).unwrap();
+        driver.wait_received(id, 60_000);
+        assert!(driver.seen(id).received == pattern(0, 60_000));
+    });
+}
+
+pub(crate) fn the_end_is_held_back_while_paused(level: &Level) {
+    drive(level, |driver| {
+        let (mut client, id) = driver.new_pair();
+        driver.pause(id).unwrap();
+        client.send(b"last words");
+        client.shutdown();
+        driver.settle();
+        assert!(!driver.seen(id).ended && driver.seen(id).total == 0);
+        driver.resume(id).unwrap();
+        driver.wait_ended(id);
+        assert_eq!(driver.seen(id).received, b"last words");
+
+        // The end alone, with the receive in flight when the pause comes.
+        let (client, id) = driver.new_pair();
+        driver.settle();
+        client.shutdown();
+        driver.pause(id).unwrap();
+        driver.settle();
+        assert!(!driver.seen(id).ended);
+        driver.resume(id).unwrap();
+        driver.wait_ended(id);
+    });
+}
+
+pub(crate) fn what_waits_to_be_reported_is_taken_back(level: &Level) {
+    drive(level, |driver| {
+        driver.set_event_room(1);
+        let (mut client, id) = driver.new_pair();
+        client.send(&pattern(0, 100_000));
+        client.shutdown();
+        driver.wait_received(id, 1);
+        driver.pause(id).unwrap();
+        let total = driver.seen(id).total;
+        driver.settle();
+        assert_eq!(driver.seen(id).total, total);
+        driver.resume(id).unwrap();
+        driver.wait_ended(id);
+        assert!(driver.seen(id).received == pattern(0, 100_000));
+    });
+}
+
+/// What is taken back by a pause counts against the lease cap, though no handler holds it: it must be delivered
+/// all the same.
+pub(crate) fn paused_in_the_middle_of_a_burst_up_to_the_cap(level: &Level) {
+    let tune = |config: &mut quoit::Config| {
+        config.receive_slot_size = 512;
+        config.leases_per_connection = 4;
+    };
+    drive_with(level, tune, |driver| {
+        driver.set_event_room(1);
+        let (mut client, id) = driver.new_pair();
+        client.send(&pattern(0, 20_000));
+        driver.wait_received(id, 1);
+        driver.pause(id).unwrap();
+        driver.settle();
+        driver.resume(id).unwrap();
+        driver.wait_received(id, 20_000);
+        assert!(driver.seen(id).received == pattern(0, 20_000));
+    });
+}
+
+pub(crate) fn paused_and_resumed_at_random(level: &Level) {
+    drive(level, |driver| {
+        driver.set_event_room(3);
+        let (mut client, id) = driver.new_pair();
+        let writer = driver.beside(move || {
+            for piece in 0..400 {
+                client.send(&pattern(piece * 700, 700));
+            }
+            client.shutdown();
+            client
+        });
+        let mut step = 1_u64;
+        driver.until("the stream ends", |driver| {
+            step = step
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            if step >> 62 == 0 {
+                driver.pause(id).unwrap();
+                for _ in 0..(step >> 60 & 3) {
+                    driver.turn(Duration::ZERO);
+                }
+            }
+            driver.resume(id).unwrap();
+            driver.seen(id).ended
+        });
+        assert!(driver.seen(id).received == pattern(0, 280_000));
+        driver.join(writer);
+    });
+}
+
+pub(crate) fn a_handler_sees_nothing_after_its_pause(level: &Level) {
+    #[derive(Default)]
+    struct Pausing {
+        received: Vec<u8>,
+        paused: Option<ConnectionId>,
+        ended: bool,
+        closed: Option<CloseReason>,
+    }
+
+    impl Handler for Pausing {
+        fn on_data(&mut self, quoit: &mut Loop, connection: ConnectionId, data: Lease) {
+            assert!(self.paused.is_none() && !self.ended);
+            self.received.extend_from_slice(&data);
+            quoit.pause(connection).unwrap();
+            self.paused = Some(connection);
+        }
+
+        fn on_end_of_stream(&mut self, quoit: &mut Loop, connection: ConnectionId) {
+            assert!(self.paused.is_none() && !self.ended);
+            self.ended = true;
+            quoit.close(connection, None).unwrap();
+        }
+
+        fn on_closed(&mut self, _: &mut Loop, _: ConnectionId, _: quoit::Token, reason: CloseReason) {
+            assert!(self.closed.replace(reason).is_none());
+        }
+
+        fn on_turn_end(&mut self, quoit: &mut Loop) {
+            if let Some(connection) = self.paused.take() {
+                quoit.resume(connection).unwrap();
+            }
+        }
+    }
+
+    let config = quoit::Config {
+        receive_slot_size: 512,
+        leases_per_connection: 8,
+        ..level.config()
+    };
+    let mut quoit = Loop::new(quoit::LoopIndex::default(), config).unwrap();
+    let listener = quoit
+        .listen(&crate::driver::loopback(), &quoit::ListenerOptions::default())
+        .unwrap();
+    let address = quoit.listener_address(listener).unwrap();
+    let client = std::thread::spawn(move || {
+        let mut client = Client::connect(&address);
+        client.send(&pattern(0, 40_000));
+        client.shutdown();
+        client.expect_end();
+    });
+    let mut handler = Pausing::default();
+    let mut events = Events::with_capacity(64);
+    let started = std::time::Instant::now();
+    while handler.closed.is_none() {
+        assert!(started.elapsed() < PATIENCE, "{} bytes", handler.received.len());
+        let timeout = Some(Duration::from_millis(100));
+        assert!(quoit.run_turn(&mut handler, &mut events, timeout).unwrap());
+    }
+    assert!(handler.ended && handler.received == pattern(0, 40_000));
+    assert_eq!(handler.closed, Some(CloseReason::PeerClosed));
+    client.join().unwrap();
+}
+
+pub(crate) fn a_reset_is_told_while_paused(level: &Level) {
+    drive(level, |driver| {
+        let (mut client, id) = driver.new_pair();
+        driver.settle();
+        driver.pause(id).unwrap();
+        driver.settle();
+        client.send(b"unseen");
+        client.reset();
+        driver.settle();
+        assert_eq!(driver.seen(id).total, 0);
+        // Whether it is told now or at the next sign of interest, it is told.
+        if driver.is_open(id) {
+            driver.resume(id).unwrap();
+        }
+        assert_eq!(driver.wait_closed(id), CloseReason::Reset);
+    });
+}

@@ -1,0 +1,423 @@
+//! Sending: order, acknowledgements, limits, files.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use bytes::Bytes;
+use quoit::{
+    CloseReason, Config, ConnectionId, Errno, FileRange, ListenerOptions, Payload, Refusal, StreamOptions,
+    Token,
+};
+
+use crate::driver::{Driver, drive, drive_with, loopback};
+use crate::levels::Level;
+use crate::sockets::{Client, pattern};
+
+macro_rules! sending {
+    ($level:ident) => {
+        tests! { $level, sending:
+            acknowledged_in_order_when_free
+            more_pieces_than_one_call_takes
+            sends_of_no_bytes
+            copied_and_lent_in_order
+            received_bytes_sent_on
+            a_slow_reader_is_bounded_and_holds_up_nobody
+            too_large_to_be_copied
+            the_loops_send_memory_used_up
+            a_file_between_other_sends
+            a_file_range_beyond_two_gibibytes
+            a_file_cut_short
+            a_file_cut_short_while_it_is_sent
+        }
+    };
+}
+
+/// Memory that tells when it is given back.
+struct Watched {
+    bytes: Vec<u8>,
+    freed: Arc<AtomicU32>,
+}
+
+impl AsRef<[u8]> for Watched {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        self.freed.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+fn ascending(tokens: &[Token]) -> bool {
+    tokens.windows(2).all(|pair| pair[0].0 < pair[1].0)
+}
+
+pub(crate) fn acknowledged_in_order_when_free(level: &Level) {
+    drive(level, |driver| {
+        let (mut client, id) = driver.new_pair();
+        let freed = Arc::new(AtomicU32::new(0));
+        let expected = pattern(0, 40 * 5000);
+        let reader = {
+            let length = expected.len();
+            driver.beside(move || client.receive(length))
+        };
+        for token in 1..=40 {
+            let start = (token - 1) * 5000;
+            let watched = Watched {
+                bytes: expected[start..start + 5000].to_vec(),
+                freed: Arc::clone(&freed),
+            };
+            driver
+                .send(id, Bytes::from_owner(watched), Token(token as u64))
+                .unwrap();
+            if token % 7 == 0 {
+                driver.turn(std::time::Duration::ZERO);
+            }
+        }
+        driver.until("all is acknowledged", |driver| {
+            let last = driver.seen(id).sent.last().map_or(0, |token| token.0);
+            assert!(u64::from(freed.load(Ordering::SeqCst)) >= last);
+            last == 40
+        });
+        assert!(ascending(&driver.seen(id).sent));
+        assert!(driver.join(reader) == expected);
+    });
+}
+
+pub(crate) fn more_pieces_than_one_call_takes(level: &Level) {
+    drive(level, |driver| {
+        let (mut client, id) = driver.new_pair();
+        let expected = pattern(5, 3000 * 3);
+        let all = Bytes::from(expected.clone());
+        for piece in 0..3000 {
+            let bytes = all.slice(piece * 3..piece * 3 + 3);
+            driver.send(id, bytes, Token(piece as u64 + 1)).unwrap();
+        }
+        driver.until("all is acknowledged", |driver| {
+            driver.seen(id).sent.last() == Some(&Token(3000))
+        });
+        assert!(ascending(&driver.seen(id).sent));
+        assert!(client.receive(9000) == expected);
+        assert!(driver.quoit.counters().sends < 30, "they leave together");
+    });
+}
+
+pub(crate) fn sends_of_no_bytes(level: &Level) {
+    drive(level, |driver| {
+        let (mut client, id) = driver.new_pair();
+        driver.send(id, b"", Token(1)).unwrap();
+        driver.settle();
+        assert!(driver.seen(id).sent.is_empty(), "copied sends are silent");
+        driver.send(id, Bytes::new(), Token(2)).unwrap();
+        driver.until("it is acknowledged", |driver| driver.seen(id).sent == [Token(2)]);
+
+        driver.send(id, Bytes::from_static(b"a"), Token(3)).unwrap();
+        driver.send(id, Bytes::new(), Token(4)).unwrap();
+        driver.send(id, b"", Token(5)).unwrap();
+        driver.send(id, Bytes::from_static(b"b"), Token(6)).unwrap();
+        driver.send(id, Bytes::new(), Token(7)).unwrap();
+        driver.until("all are acknowledged", |driver| {
+            driver.seen(id).sent.last() == Some(&Token(7))
+        });
+        assert!(ascending(&driver.seen(id).sent));
+        assert_eq!(client.receive(2), b"ab");
+
+        let file = tempfile::tempfile().unwrap();
+        let range = FileRange {
+            file,
+            offset: 5,
+            length: 0,
+        };
+        driver.send_file(id, range, Token(8)).unwrap();
+        driver.until("the empty range is acknowledged", |driver| {
+            driver.seen(id).sent.last() == Some(&Token(8))
+        });
+        driver.shutdown(id).unwrap();
+        driver.settle();
+        client.expect_end();
+    });
+}
+
+pub(crate) fn copied_and_lent_in_order(level: &Level) {
+    drive(level, |driver| {
+        let (mut client, id) = driver.new_pair();
+        let expected = pattern(11, 200_000);
+        let mut rest = &expected[..];
+        let mut length = 1;
+        while !rest.is_empty() {
+            let (now, later) = rest.split_at(length.min(rest.len()));
+            let payload = if length % 3 == 0 {
+                Payload::Bytes(Bytes::copy_from_slice(now))
+            } else {
+                Payload::Copy(now)
+            };
+            driver.send(id, payload, Token(length as u64)).unwrap();
+            if length % 50 == 0 {
+                driver.turn(std::time::Duration::ZERO);
+            }
+            rest = later;
+            length += 7;
+        }
+        let reader = driver.beside(move || client.receive(200_000));
+        assert!(driver.join(reader) == expected);
+        assert!(ascending(&driver.seen(id).sent));
+    });
+}
+
+/// Leases sent on are returned when they are sent, in the middle of other sends and cut at both ends.
+pub(crate) fn received_bytes_sent_on(level: &Level) {
+    drive(level, |driver| {
+        let (mut client, id) = driver.new_pair();
+        driver.on_data = crate::driver::OnData::Hold;
+        client.send(b"[one]");
+        driver.wait_received(id, 5);
+        let (_, mut lease) = driver.held.pop_front().unwrap();
+        lease.advance(1);
+        lease.truncate(3);
+        driver.send(id, b"<", Token::NONE).unwrap();
+        driver.send(id, lease, Token(3)).unwrap();
+        driver.send(id, b">", Token::NONE).unwrap();
+        driver.until("it is acknowledged", |driver| driver.seen(id).sent == [Token(3)]);
+        assert_eq!(client.receive(5), b"<one>");
+        driver.turn(std::time::Duration::ZERO);
+        assert_eq!(driver.quoit.counters().pool_leased, 0);
+    });
+}
+
+/// Sends until nothing more is taken, and answers how many bytes were.
+fn fill(driver: &mut Driver, id: ConnectionId) -> usize {
+    let high_water = driver.quoit.config().high_water as usize;
+    let mut taken = 0;
+    loop {
+        let refused_at = taken;
+        loop {
+            match driver.send(id, &pattern(taken, 4096)[..], Token::NONE) {
+                Ok(()) => taken += 4096,
+                Err(refusal) => {
+                    assert_eq!(refusal, Refusal::Full);
+                    break;
+                }
+            }
+            assert!(driver.quoit.queued(id) <= high_water);
+        }
+        if taken == refused_at {
+            return taken;
+        }
+        driver.settle();
+    }
+}
+
+pub(crate) fn a_slow_reader_is_bounded_and_holds_up_nobody(level: &Level) {
+    drive(level, |driver| {
+        let (mut client, id) = driver.new_pair();
+        let taken = fill(driver, id);
+        assert_eq!(driver.send(id, b"more than fits".repeat(300), Token(1)), Ok(()));
+        assert_eq!(
+            driver.send(id, Bytes::from_static(b"x"), Token(2)),
+            Err(Refusal::Full)
+        );
+        let before = driver.seen(id).writable;
+
+        let (mut other, other_id) = driver.new_pair();
+        for round in 0..50 {
+            other.send(&pattern(round, 100));
+            driver.wait_received(other_id, (round + 1) * 100);
+            driver
+                .send(other_id, &pattern(round, 100)[..], Token::NONE)
+                .unwrap();
+            driver.wait_flushed(other_id);
+            assert_eq!(other.receive(100), pattern(round, 100));
+        }
+        assert_eq!(driver.seen(id).writable, before, "nobody has read");
+
+        let reader = driver.beside(move || {
+            let bytes = client.receive(taken + 14 * 300);
+            (bytes, client)
+        });
+        driver.until("there is room again", |driver| {
+            driver.seen(id).writable == before + 1
+        });
+        assert!(driver.quoit.queued(id) <= driver.quoit.config().low_water as usize);
+        let (bytes, _client) = driver.join(reader);
+        assert!(bytes[..taken] == pattern(0, taken));
+        assert!(bytes[taken..] == b"more than fits".repeat(300));
+        driver.settle();
+        assert_eq!(driver.seen(id).writable, before + 1);
+    });
+}
+
+pub(crate) fn too_large_to_be_copied(level: &Level) {
+    drive(level, |driver| {
+        let (mut client, id) = driver.new_pair();
+        let high_water = driver.quoit.config().high_water as usize;
+        let large = vec![1; high_water + 1];
+        assert_eq!(driver.send(id, &large[..], Token::NONE), Err(Refusal::TooLarge));
+        assert_eq!(driver.send(id, &large[..high_water], Token::NONE), Ok(()));
+        // Lent memory may pass the mark once.
+        driver.wait_flushed_by(id, &mut client, high_water);
+        assert_eq!(driver.send(id, large.clone(), Token(1)), Ok(()));
+        driver.wait_flushed_by(id, &mut client, high_water + 1);
+    });
+}
+
+impl Driver {
+    /// Turns until the client has received `count` bytes and the queue is empty.
+    fn wait_flushed_by(&mut self, id: ConnectionId, client: &mut Client, count: usize) {
+        let mut reader = client.try_clone();
+        let reader = self.beside(move || reader.receive(count));
+        self.join(reader);
+        self.wait_flushed(id);
+    }
+}
+
+/// Whoever was refused for want of the loop's send memory is told when there is some again, once, whatever
+/// freed it.
+pub(crate) fn the_loops_send_memory_used_up(level: &Level) {
+    let tune = |config: &mut Config| {
+        config.send_chunks = 8;
+        config.send_chunk_size = 4096;
+        config.zero_copy_threshold = None;
+    };
+    drive_with(level, tune, |driver| {
+        let options = ListenerOptions {
+            stream: StreamOptions {
+                send_buffer: Some(4096),
+                ..StreamOptions::default()
+            },
+            ..ListenerOptions::default()
+        };
+        let (_, address) = driver.listen_on(&loopback(), &options);
+        for abort in [false, true] {
+            let (hog_client, hog) = driver.pair(&address);
+            hog_client.set_receive_buffer(4096);
+            fill(driver, hog);
+            let (mut client, id) = driver.pair(&address);
+            for _ in 0..3 {
+                assert_eq!(driver.send(id, b"x", Token::NONE), Err(Refusal::Full));
+            }
+            let reader = if abort {
+                driver.abort(hog).unwrap();
+                driver.beside(|| drop(hog_client))
+            } else {
+                let mut hog_client = hog_client;
+                driver.abort_later(hog);
+                driver.beside(move || drop(hog_client.receive(4096 * 8)))
+            };
+            driver.until("it is told", |driver| driver.seen(id).writable == 1);
+            driver.send(id, b"x", Token::NONE).unwrap();
+            driver.wait_flushed(id);
+            assert_eq!(client.receive(1), b"x");
+            driver.join(reader);
+            driver.settle();
+            assert_eq!(driver.seen(id).writable, 1);
+        }
+    });
+}
+
+impl Driver {
+    /// Nothing more is sent to a connection: it is closed when its queue is flushed.
+    fn abort_later(&mut self, id: ConnectionId) {
+        self.shutdown(id).unwrap();
+    }
+}
+
+/// A file with `length` bytes of a pattern.
+fn patterned_file(start: usize, length: usize) -> File {
+    let file = tempfile::tempfile().unwrap();
+    file.write_all_at(&pattern(start, length), 0).unwrap();
+    file
+}
+
+pub(crate) fn a_file_between_other_sends(level: &Level) {
+    drive(level, |driver| {
+        let (mut client, id) = driver.new_pair();
+        let file = patterned_file(50, 3_000_000);
+        driver.send(id, b"head", Token::NONE).unwrap();
+        let range = FileRange {
+            file: file.try_clone().unwrap(),
+            offset: 1_000,
+            length: 2_500_000,
+        };
+        driver.send_file(id, range, Token(1)).unwrap();
+        driver.send(id, Bytes::from_static(b"middle"), Token(2)).unwrap();
+        let range = FileRange {
+            file,
+            offset: 7,
+            length: 10,
+        };
+        driver.send_file(id, range, Token(3)).unwrap();
+        driver.send(id, b"tail", Token::NONE).unwrap();
+        driver.shutdown(id).unwrap();
+        let reader = driver.beside(move || client.receive_rest().0);
+        let bytes = driver.join(reader);
+        let expected = [
+            b"head".to_vec(),
+            pattern(1_050, 2_500_000),
+            b"middle".to_vec(),
+            pattern(57, 10),
+            b"tail".to_vec(),
+        ]
+        .concat();
+        assert!(bytes == expected, "{} bytes of {}", bytes.len(), expected.len());
+        assert!(ascending(&driver.seen(id).sent));
+        assert_eq!(driver.seen(id).sent.last(), Some(&Token(3)));
+    });
+}
+
+pub(crate) fn a_file_range_beyond_two_gibibytes(level: &Level) {
+    drive(level, |driver| {
+        let (mut client, id) = driver.new_pair();
+        let file = tempfile::tempfile().unwrap();
+        let offset = (5 << 30) + 123;
+        file.write_all_at(&pattern(9, 10_000), offset).unwrap();
+        let range = FileRange {
+            file,
+            offset: offset - 100,
+            length: 10_100,
+        };
+        driver.send_file(id, range, Token(1)).unwrap();
+        driver.until("it is acknowledged", |driver| driver.seen(id).sent == [Token(1)]);
+        let bytes = client.receive(10_100);
+        assert!(bytes[..100] == [0; 100] && bytes[100..] == pattern(9, 10_000));
+    });
+}
+
+pub(crate) fn a_file_cut_short(level: &Level) {
+    drive(level, |driver| {
+        let (mut client, id) = driver.new_pair();
+        let range = FileRange {
+            file: patterned_file(0, 1000),
+            offset: 0,
+            length: 1001,
+        };
+        driver.send_file(id, range, Token(1)).unwrap();
+        let no_data = Errno::new(libc::ENODATA);
+        assert_eq!(driver.wait_closed(id), CloseReason::Error(no_data));
+        assert!(driver.seen(id).sent.is_empty());
+        client.expect_reset();
+    });
+}
+
+pub(crate) fn a_file_cut_short_while_it_is_sent(level: &Level) {
+    drive(level, |driver| {
+        let (mut client, id) = driver.new_pair();
+        let file = patterned_file(0, 12 << 20);
+        let range = FileRange {
+            file: file.try_clone().unwrap(),
+            offset: 0,
+            length: 12 << 20,
+        };
+        driver.send(id, b"before", Token::NONE).unwrap();
+        driver.send_file(id, range, Token(1)).unwrap();
+        driver.settle();
+        file.set_len(4096).unwrap();
+        let reader = driver.beside(move || client.receive_rest().1.map_err(|error| error.kind()));
+        assert_eq!(driver.join(reader), Err(std::io::ErrorKind::ConnectionReset));
+        let no_data = Errno::new(libc::ENODATA);
+        assert_eq!(driver.wait_closed(id), CloseReason::Error(no_data));
+    });
+}

@@ -1,0 +1,210 @@
+//! The client's side: plain blocking sockets of the standard library.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use quoit::Address;
+
+/// Ends a test that hangs; nothing is expected to take as long.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A client's socket, of either family.
+#[derive(Debug)]
+pub(crate) enum Client {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+macro_rules! either {
+    ($self:expr, $stream:ident => $call:expr) => {
+        match $self {
+            Client::Tcp($stream) => $call,
+            Client::Unix($stream) => $call,
+        }
+    };
+}
+
+impl Client {
+    pub(crate) fn connect(address: &Address) -> Self {
+        let client = match address {
+            Address::Tcp(address) => Self::Tcp(TcpStream::connect(address).unwrap()),
+            Address::UnixPath(path) => Self::Unix(UnixStream::connect(path).unwrap()),
+            Address::UnixAbstract(name) => {
+                let address = std::os::unix::net::SocketAddr::from_abstract_name(name).unwrap();
+                Self::Unix(UnixStream::connect_addr(&address).unwrap())
+            }
+            Address::UnixUnnamed => panic!("nothing to connect to"),
+        };
+        client.patient()
+    }
+
+    fn patient(self) -> Self {
+        either!(&self, stream => {
+            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        });
+        self
+    }
+
+    /// Two ends of one TCP connection, none of them of a loop.
+    pub(crate) fn tcp_pair() -> (Self, OwnedFd) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (other, _) = listener.accept().unwrap();
+        (Self::Tcp(client).patient(), other.into())
+    }
+
+    pub(crate) fn send(&mut self, bytes: &[u8]) {
+        either!(self, stream => stream.write_all(bytes)).unwrap();
+    }
+
+    pub(crate) fn receive(&mut self, count: usize) -> Vec<u8> {
+        let mut bytes = vec![0; count];
+        either!(self, stream => stream.read_exact(&mut bytes)).unwrap();
+        bytes
+    }
+
+    /// All bytes up to the end of the stream, or the error that came instead of the end.
+    pub(crate) fn receive_rest(&mut self) -> (Vec<u8>, io::Result<()>) {
+        let mut bytes = Vec::new();
+        let result = either!(self, stream => stream.read_to_end(&mut bytes));
+        (bytes, result.map(drop))
+    }
+
+    pub(crate) fn expect_end(&mut self) {
+        let (bytes, result) = self.receive_rest();
+        result.unwrap();
+        assert!(bytes.is_empty(), "{} more bytes before the end", bytes.len());
+    }
+
+    pub(crate) fn expect_reset(&mut self) {
+        let (_, result) = self.receive_rest();
+        let error = result.expect_err("a reset, not the end of the stream");
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionReset, "{error}");
+    }
+
+    pub(crate) fn shutdown(&self) {
+        either!(self, stream => stream.shutdown(Shutdown::Write)).unwrap();
+    }
+
+    pub(crate) fn set_nonblocking(&self, nonblocking: bool) {
+        either!(self, stream => stream.set_nonblocking(nonblocking)).unwrap();
+    }
+
+    /// Takes what is there and what comes without waiting for it.
+    pub(crate) fn receive_available(&mut self, bytes: &mut Vec<u8>) {
+        let mut buffer = [0; 64 * 1024];
+        self.set_nonblocking(true);
+        loop {
+            match self.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(count) => bytes.extend_from_slice(&buffer[..count]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        self.set_nonblocking(false);
+    }
+
+    /// Writes as much as the socket takes without waiting.
+    pub(crate) fn send_available(&mut self, bytes: &[u8]) -> usize {
+        self.set_nonblocking(true);
+        let mut sent = 0;
+        while sent < bytes.len() {
+            match either!(self, stream => stream.write(&bytes[sent..])) {
+                Ok(count) => sent += count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        self.set_nonblocking(false);
+        sent
+    }
+
+    /// Closes with a reset (TCP).
+    pub(crate) fn reset(self) {
+        let linger = libc::linger {
+            l_onoff: 1,
+            l_linger: 0,
+        };
+        set_option(self.as_fd(), libc::SOL_SOCKET, libc::SO_LINGER, &linger);
+    }
+
+    /// Makes the kernel's buffers small, so that little is under way.
+    pub(crate) fn set_receive_buffer(&self, bytes: i32) {
+        set_option(self.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF, &bytes);
+    }
+
+    pub(crate) fn try_clone(&self) -> Self {
+        match self {
+            Self::Tcp(stream) => Self::Tcp(stream.try_clone().unwrap()),
+            Self::Unix(stream) => Self::Unix(stream.try_clone().unwrap()),
+        }
+    }
+
+    pub(crate) fn local_address(&self) -> SocketAddr {
+        match self {
+            Self::Tcp(stream) => stream.local_addr().unwrap(),
+            Self::Unix(_) => panic!("no TCP address"),
+        }
+    }
+}
+
+impl Read for Client {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        either!(self, stream => stream.read(buffer))
+    }
+}
+
+impl Write for Client {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        either!(self, stream => stream.write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl AsFd for Client {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        either!(self, stream => stream.as_fd())
+    }
+}
+
+impl From<Client> for OwnedFd {
+    fn from(client: Client) -> Self {
+        match client {
+            Client::Tcp(stream) => stream.into(),
+            Client::Unix(stream) => stream.into(),
+        }
+    }
+}
+
+pub(crate) fn set_option<T>(socket: BorrowedFd<'_>, level: i32, option: i32, value: &T) {
+    // SAFETY: the value is `size_of::<T>()` readable bytes for the time of the call.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            option,
+            std::ptr::from_ref(value).cast(),
+            size_of::<T>() as libc::socklen_t,
+        )
+    };
+    assert_eq!(result, 0, "{}", io::Error::last_os_error());
+}
+
+/// Bytes that tell where they belong: a different one at every position of any short distance.
+pub(crate) fn pattern(start: usize, length: usize) -> Vec<u8> {
+    (start..start + length)
+        .map(|position| {
+            let mixed = (position as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            (mixed >> 56) as u8
+        })
+        .collect()
+}

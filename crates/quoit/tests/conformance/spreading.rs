@@ -1,0 +1,130 @@
+//! Several loops behind one address.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use quoit::{
+    Address, Config, ConnectionId, Handler, Lease, Listen, ListenerId, ListenerOptions, Loop, Runtime,
+    RuntimeConfig, Spread, Token,
+};
+
+use crate::driver::loopback;
+use crate::levels::Level;
+use crate::sockets::{Client, pattern};
+
+macro_rules! spreading {
+    ($level:ident) => {
+        tests! { $level, spreading: handed_over shared a_port_for_each the_runtime_drains }
+    };
+}
+
+const LOOPS: u16 = 3;
+const CLIENTS: usize = 60;
+
+#[derive(Clone, Default)]
+struct Counts {
+    accepted: Arc<[AtomicU32; LOOPS as usize]>,
+    closed: Arc<AtomicU32>,
+}
+
+struct Echo(Counts);
+
+impl Handler for Echo {
+    fn on_accepted(&mut self, quoit: &mut Loop, connection: ConnectionId, _: ListenerId) {
+        assert_eq!(connection.loop_index(), quoit.index());
+        let index = usize::from(quoit.index().get());
+        self.0.accepted[index].fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn on_data(&mut self, quoit: &mut Loop, connection: ConnectionId, data: Lease) {
+        quoit.send(connection, data, Token::NONE).unwrap();
+    }
+
+    fn on_closed(&mut self, _: &mut Loop, _: ConnectionId, _: Token, _: quoit::CloseReason) {
+        self.0.closed.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+fn start(level: &Level, address: Address, spread: Spread) -> Result<(Runtime, Counts), quoit::StartError> {
+    let counts = Counts::default();
+    let config = RuntimeConfig {
+        loops: LOOPS,
+        config: Config {
+            connections: 256,
+            ..level.config()
+        },
+        listeners: vec![(Listen::Address(address), ListenerOptions::default())],
+        spread,
+        ..RuntimeConfig::default()
+    };
+    let shared = counts.clone();
+    let runtime = Runtime::start(config, move |_| Echo(shared.clone()))?;
+    Ok((runtime, counts))
+}
+
+/// All clients are served, all at once; answers how many connections each loop has accepted.
+fn serve(level: &Level, spread: Spread) -> Vec<u32> {
+    let (runtime, counts) = start(level, loopback(), spread).unwrap();
+    let address = runtime.addresses()[0].clone();
+    let mut clients = Vec::new();
+    for index in 0..CLIENTS {
+        let mut client = Client::connect(&address);
+        client.send(&pattern(index, 500));
+        assert_eq!(client.receive(500), pattern(index, 500));
+        clients.push(client);
+    }
+    for (index, client) in clients.iter_mut().enumerate() {
+        client.send(&pattern(index, 500));
+        client.shutdown();
+        let (bytes, result) = client.receive_rest();
+        result.unwrap();
+        assert_eq!(bytes, pattern(index, 500));
+    }
+    let second = start(level, address, spread);
+    assert_eq!(second.is_ok(), spread == Spread::ReusePort);
+    drop(second);
+    runtime.drain(Duration::from_secs(20));
+    runtime.join().unwrap();
+    assert_eq!(counts.closed.load(Ordering::SeqCst), CLIENTS as u32);
+    let accepted = counts.accepted.iter();
+    accepted.map(|count| count.load(Ordering::SeqCst)).collect()
+}
+
+pub(crate) fn handed_over(level: &Level) {
+    // Each connection is open when the next comes, so they are dealt out in turn.
+    let share = CLIENTS as u32 / u32::from(LOOPS);
+    assert_eq!(serve(level, Spread::HandOver), vec![share; LOOPS as usize]);
+}
+
+pub(crate) fn shared(level: &Level) {
+    let accepted = serve(level, Spread::Shared);
+    assert_eq!(accepted.iter().sum::<u32>(), CLIENTS as u32);
+}
+
+pub(crate) fn a_port_for_each(level: &Level) {
+    let accepted = serve(level, Spread::ReusePort);
+    assert_eq!(accepted.iter().sum::<u32>(), CLIENTS as u32);
+}
+
+/// Dropping a runtime aborts; draining waits for the clients.
+pub(crate) fn the_runtime_drains(level: &Level) {
+    let (runtime, _) = start(level, loopback(), Spread::HandOver).unwrap();
+    let mut client = Client::connect(&runtime.addresses()[0]);
+    client.send(b"hello");
+    assert_eq!(client.receive(5), b"hello");
+    runtime.drain(Duration::from_secs(20));
+    client.send(b"still");
+    assert_eq!(client.receive(5), b"still");
+    client.shutdown();
+    client.expect_end();
+    runtime.join().unwrap();
+
+    let (runtime, counts) = start(level, loopback(), Spread::HandOver).unwrap();
+    let mut client = Client::connect(&runtime.addresses()[0]);
+    client.send(b"hello");
+    assert_eq!(client.receive(5), b"hello");
+    drop(runtime);
+    client.expect_reset();
+    assert_eq!(counts.closed.load(Ordering::SeqCst), 1);
+}
