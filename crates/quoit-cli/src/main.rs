@@ -17,12 +17,14 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    Serve(serve::ServeArguments),
     Load(load::LoadArguments),
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     match arguments.command {
+        Command::Serve(arguments) => serve::command(&arguments),
         Command::Load(arguments) => load::command::<Arguments>(&arguments),
     }
 }
