@@ -3,6 +3,7 @@
 pub mod address;
 pub mod engine;
 mod errno;
+pub mod host;
 pub mod id;
 pub mod listen;
 pub mod pool;
