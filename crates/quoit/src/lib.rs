@@ -1,6 +1,7 @@
 //! Completion-based network transport for Linux.
 
 pub mod address;
+mod affinity;
 pub mod engine;
 mod errno;
 pub mod host;
@@ -11,4 +12,5 @@ pub mod sys;
 mod timers;
 mod wake;
 
+pub use affinity::{available_cpus, pin_current_thread};
 pub use errno::Errno;
