@@ -1,5 +1,7 @@
 //! The program `quoit`: shows what io_uring gives a server, and serves and loads it.
 
+mod lab;
+
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -13,9 +15,13 @@ struct Arguments {
 }
 
 #[derive(Subcommand)]
-enum Command {}
+enum Command {
+    /// Measure the engines on this machine
+    Lab(lab::LabArguments),
+}
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    match arguments.command {}
+    match Arguments::parse().command {
+        Command::Lab(arguments) => lab::run(arguments),
+    }
 }
