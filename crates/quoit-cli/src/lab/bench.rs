@@ -1,5 +1,6 @@
 //! `quoit lab bench`: the engines against their floors and against each other.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 
@@ -351,7 +352,9 @@ impl Bench {
             let command = side.command(&rig.programs, work.protocol())?;
             let calls = match work {
                 Work::Requests(load) => comparison::count_system_calls(rig, &command, load)?,
-                Work::Stream => SystemCalls::NotCounted("a stream has no requests".to_owned()),
+                Work::Stream => {
+                    SystemCalls::NotCounted("a stream has no requests to divide them by".to_owned())
+                }
             };
             Ok((command, calls))
         });
@@ -410,16 +413,15 @@ impl Bench {
         for failure in &self.failures {
             println!("FAILED {failure}");
         }
-        let uncounted = self
-            .outcomes
-            .iter()
-            .flat_map(|outcome| [&outcome.a, &outcome.b])
-            .find_map(|side| match &side.system_calls_per_unit {
-                SystemCalls::NotCounted(reason) if side.name.contains('/') => Some(reason),
-                _ => None,
-            });
-        if let Some(reason) = uncounted {
-            println!("Where system calls are missing: {reason}");
+        let sides = self.outcomes.iter().flat_map(|outcome| [&outcome.a, &outcome.b]);
+        let uncounted: BTreeSet<&str> = sides
+            .filter_map(|side| match &side.system_calls_per_unit {
+                SystemCalls::NotCounted(reason) => Some(reason.as_str()),
+                SystemCalls::Counted(_) => None,
+            })
+            .collect();
+        for reason in uncounted {
+            println!("System calls that are missing were not counted: {reason}.");
         }
         println!("{}", self.environment.summary());
         for note in self.environment.notes() {
@@ -434,15 +436,15 @@ impl Bench {
             self.pairs
         );
         let mut outcomes = table::table(&[
-            "comparison",
+            "comparison A:B",
             "verdict",
-            "cost ratio",
+            "cost, A / B",
             "A/A band",
-            "with the load's CPU",
-            "server CPU / unit",
-            "unit",
-            "system calls / unit",
-            "units/s",
+            "cost with\nthe load's",
+            "server CPU\nA : B",
+            "for a",
+            "system calls\nA : B",
+            "a second\nA : B",
         ]);
         for outcome in &self.outcomes {
             let Outcome { a, b, .. } = outcome;
@@ -477,9 +479,9 @@ impl Bench {
             "idle connections",
             "opened",
             "open after 5 s",
-            "memory / connection",
-            "memory before",
-            "CPU / second",
+            "memory of\neach",
+            "memory\nbefore",
+            "CPU\na second",
         ]);
         for figures in &self.idle {
             idle.add_row(vec![

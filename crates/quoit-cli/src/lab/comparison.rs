@@ -176,6 +176,7 @@ mod tests {
             program: "true".into(),
             arguments: Vec::new(),
             engine: "epoll",
+            loops: 1,
         }
     }
 

@@ -219,10 +219,10 @@ impl Demo {
             "requests/s",
             "p50",
             "p99",
-            "server CPU / request",
-            "load CPU / request",
-            "system calls / request",
-            "context switches / request",
+            "server CPU\na request",
+            "load CPU\na request",
+            "system calls\na request",
+            "context switches\na request",
         ]);
         let time = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), table::nanoseconds);
         for engine in &self.engines {

@@ -64,6 +64,7 @@ impl Programs {
             program: self.quoit.clone(),
             arguments: arguments.map(Into::into).to_vec(),
             engine: engine.name(),
+            loops: 1,
         }
     }
 
@@ -87,6 +88,7 @@ impl Programs {
                 .map(Into::into)
                 .to_vec(),
             engine: engine.name(),
+            loops: 1,
         })
     }
 }

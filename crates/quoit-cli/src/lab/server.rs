@@ -32,6 +32,8 @@ pub(crate) struct ServerCommand {
     pub(crate) arguments: Vec<OsString>,
     /// The engine that its ready line has to name.
     pub(crate) engine: &'static str,
+    /// The number of loops that it has to name: a server with more would be compared unfairly.
+    pub(crate) loops: usize,
 }
 
 /// What a server prints when it is ready: `listening on ADDR engine=E loops=N`.
@@ -85,8 +87,8 @@ impl Server {
     /// Starts a server on one core and waits until it is ready.
     ///
     /// # Errors
-    /// It cannot be started, ends or stays silent before its ready line, or runs on another engine than
-    /// it should. The message carries its last output.
+    /// It cannot be started, ends or stays silent before its ready line, or runs on another engine or
+    /// with more loops than it should. The message carries its last output.
     pub(crate) fn start(command: &ServerCommand, core: usize) -> Result<Self> {
         let name = &command.name;
         let mut process = Command::new(&command.program);
@@ -118,7 +120,7 @@ impl Server {
         }
 
         match receiver.recv_timeout(READY_PATIENCE) {
-            Ok(ready) if ready.engine == command.engine => Ok(Self {
+            Ok(ready) if ready.engine == command.engine && ready.loops == command.loops => Ok(Self {
                 name: name.clone(),
                 child,
                 ready,
@@ -129,8 +131,10 @@ impl Server {
                 let _ = child::stop(&mut child, STOP_PATIENCE);
                 join(readers);
                 Err(LabError::new(format!(
-                    "{name} runs on the engine {} and not on {}{}",
+                    "{name} runs {} loop(s) of the engine {} and not {} of {}{}",
+                    ready.loops,
                     ready.engine,
+                    command.loops,
                     command.engine,
                     said(&output)
                 )))
@@ -241,6 +245,7 @@ mod tests {
             program: "sh".into(),
             arguments: vec!["-c".into(), script.into()],
             engine: "epoll",
+            loops: 1,
         }
     }
 
@@ -304,15 +309,14 @@ mod tests {
     }
 
     #[test]
-    fn a_server_on_another_engine_is_refused() {
-        let error = start("echo listening on 127.0.0.1:9 engine=uring loops=1; exec tail -f /dev/null")
+    fn a_server_on_another_engine_or_with_more_loops_is_refused() {
+        for ready in ["engine=uring loops=1", "engine=epoll loops=2"] {
+            let error = start(&format!(
+                "echo listening on 127.0.0.1:9 {ready}; exec tail -f /dev/null"
+            ))
             .err()
-            .expect("the engine is wrong");
-        assert!(
-            error
-                .to_string()
-                .contains("runs on the engine uring and not on epoll"),
-            "{error}"
-        );
+            .expect("it is not what was asked for");
+            assert!(error.to_string().contains("and not 1 of epoll"), "{error}");
+        }
     }
 }

@@ -1,7 +1,6 @@
 //! Tables and numbers for people.
 
-use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
-use comfy_table::{CellAlignment, ContentArrangement, Table};
+use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
 
 use super::pairs::Ratio;
 use super::syscalls::SystemCalls;
@@ -9,8 +8,13 @@ use super::syscalls::SystemCalls;
 /// A table with this header; all columns but the first are aligned to the right.
 pub(crate) fn table(header: &[&str]) -> Table {
     let mut table = Table::new();
+    let line = LineStyle::none().fill('─').junction('─');
+    let style = TableStyle::new()
+        .top_border(line)
+        .header_separator(line)
+        .bottom_border(line);
     table
-        .load_style(UTF8_HORIZONTAL_ONLY)
+        .load_style(style)
         .set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(header.to_vec());
     for column in table.column_iter_mut().skip(1) {
