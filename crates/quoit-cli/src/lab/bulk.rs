@@ -9,8 +9,8 @@ use super::measure::{Figures, Rig, Usage};
 use super::placement;
 use super::server::Server;
 
-/// Length of the timed stream.
-const STREAM_BYTES: u64 = 1 << 30;
+/// Length of the timed stream: two seconds or so, as long as the other runs.
+const STREAM_BYTES: u64 = 4 << 30;
 /// Length of the stream before it.
 const WARM_UP_BYTES: u64 = 64 << 20;
 /// Warms a server up for [`measure`].
