@@ -3,6 +3,7 @@
 pub mod address;
 pub mod engine;
 mod errno;
+pub mod features;
 pub mod id;
 pub mod pool;
 pub mod sys;

@@ -180,6 +180,10 @@ pub struct Gather {
     pub header: libc::msghdr,
 }
 
+// SAFETY: the pointers are the kernel's to follow, on any thread; whoever fills a gather answers for the memory
+// that they name, and nothing here reads through them.
+unsafe impl Send for Gather {}
+
 impl Gather {
     /// An empty one.
     #[must_use]
