@@ -88,7 +88,13 @@ struct Common {
     #[arg(long, global = true, value_enum, default_value = "hand-over")]
     spread: SpreadName,
     /// Features of io_uring to do without, separated by commas; `quoit doctor` lists them
-    #[arg(long, global = true, value_name = "LIST", default_value = "", hide_default_value = true)]
+    #[arg(
+        long,
+        global = true,
+        value_name = "LIST",
+        default_value = "",
+        hide_default_value = true
+    )]
     without: FeatureSet,
     /// Send at least this many bytes at once without a copy, where the engine can
     #[arg(long, global = true, value_name = "BYTES",
@@ -166,11 +172,16 @@ impl ServeArguments {
             connections: common.connections,
             zero_copy_threshold: common.zero_copy,
             register_pool: common.register_pool,
-            kernel_poll: common.kernel_poll.map(|idle| Duration::from_millis(u64::from(idle))),
+            kernel_poll: common
+                .kernel_poll
+                .map(|idle| Duration::from_millis(u64::from(idle))),
             ..Config::default()
         };
         let options = ListenerOptions {
-            listen: ListenOptions { unlink_existing: true, ..ListenOptions::default() },
+            listen: ListenOptions {
+                unlink_existing: true,
+                ..ListenOptions::default()
+            },
             ..ListenerOptions::default()
         };
         let mut listens: Vec<Listen> = common.listen.iter().cloned().map(Listen::Address).collect();
@@ -185,7 +196,10 @@ impl ServeArguments {
             loops: common.loops,
             pin: common.pin,
             config,
-            listeners: listens.into_iter().map(|listen| (listen, options.clone())).collect(),
+            listeners: listens
+                .into_iter()
+                .map(|listen| (listen, options.clone()))
+                .collect(),
             spread: match common.spread {
                 SpreadName::HandOver => Spread::HandOver,
                 SpreadName::Shared => Spread::Shared,

@@ -81,7 +81,11 @@ impl HttpServer {
 
     /// Lets the connection consume what it has, and produce as much as there is room for.
     fn advance(&mut self, quoit: &mut Loop, connection: ConnectionId, ended: bool) {
-        let Some(client) = self.connections.get_mut(connection.slot().index()).and_then(Option::as_mut) else {
+        let Some(client) = self
+            .connections
+            .get_mut(connection.slot().index())
+            .and_then(Option::as_mut)
+        else {
             return;
         };
         client.active = quoit.now();
@@ -98,7 +102,9 @@ impl HttpServer {
         let high_water = quoit.config().high_water as usize;
         let mut first = true;
         loop {
-            let room = high_water.saturating_sub(quoit.queued(connection)).min(OUTPUT_STEP);
+            let room = high_water
+                .saturating_sub(quoit.queued(connection))
+                .min(OUTPUT_STEP);
             if room == 0 {
                 client.blocked = true;
                 break;
@@ -106,9 +112,13 @@ impl HttpServer {
             self.output.clear();
             let input = client.rest.as_deref().unwrap_or_default();
             let step = if ended && std::mem::take(&mut first) {
-                client.http.end_of_stream(input, &mut self.output, room, &mut self.environment)
+                client
+                    .http
+                    .end_of_stream(input, &mut self.output, room, &mut self.environment)
             } else {
-                client.http.receive(input, &mut self.output, room, &mut self.environment)
+                client
+                    .http
+                    .receive(input, &mut self.output, room, &mut self.environment)
             };
             match &mut client.rest {
                 Some(rest) if step.consumed < rest.len() => rest.advance(step.consumed),
@@ -143,13 +153,19 @@ impl HttpServer {
         }
         // Nothing more is received while a response waits for room, so that what a client pipelines stays in
         // its own socket.
-        let _ = if client.blocked { quoit.pause(connection) } else { quoit.resume(connection) };
+        let _ = if client.blocked {
+            quoit.pause(connection)
+        } else {
+            quoit.resume(connection)
+        };
         self.watch(quoit, connection);
     }
 
     /// Sees to it that the deadline comes in time for the phase that the connection is in.
     fn watch(&mut self, quoit: &mut Loop, connection: ConnectionId) {
-        let Some(Some(client)) = self.connections.get_mut(connection.slot().index()) else { return };
+        let Some(Some(client)) = self.connections.get_mut(connection.slot().index()) else {
+            return;
+        };
         let now = quoit.now();
         client.head_begun = match client.http.phase() {
             Phase::Head => Some(client.head_begun.unwrap_or(now)),
@@ -180,17 +196,24 @@ impl Handler for HttpServer {
 
     fn on_data(&mut self, quoit: &mut Loop, connection: ConnectionId, data: Lease) {
         self.work.burn();
-        let Some(Some(client)) = self.connections.get_mut(connection.slot().index()) else { return };
+        let Some(Some(client)) = self.connections.get_mut(connection.slot().index()) else {
+            return;
+        };
         debug_assert!(client.rest.is_none(), "nothing is received while something waits");
         client.rest = Some(data);
         self.advance(quoit, connection, false);
     }
 
     fn on_writable(&mut self, quoit: &mut Loop, connection: ConnectionId) {
-        let Some(Some(client)) = self.connections.get_mut(connection.slot().index()) else { return };
+        let Some(Some(client)) = self.connections.get_mut(connection.slot().index()) else {
+            return;
+        };
         if client.closing && !client.unsent.is_empty() {
             client.active = quoit.now();
-            if quoit.send(connection, client.unsent.as_slice(), Token::NONE).is_ok() {
+            if quoit
+                .send(connection, client.unsent.as_slice(), Token::NONE)
+                .is_ok()
+            {
                 client.unsent = Vec::new();
                 let _ = quoit.close(connection, None);
             }
@@ -204,7 +227,9 @@ impl Handler for HttpServer {
     }
 
     fn on_deadline(&mut self, quoit: &mut Loop, connection: ConnectionId) {
-        let Some(Some(client)) = self.connections.get_mut(connection.slot().index()) else { return };
+        let Some(Some(client)) = self.connections.get_mut(connection.slot().index()) else {
+            return;
+        };
         let now = quoit.now();
         let due = client.due(self.timeouts);
         if due > now {
@@ -228,7 +253,13 @@ impl Handler for HttpServer {
         let _ = quoit.close(connection, None);
     }
 
-    fn on_closed(&mut self, _quoit: &mut Loop, connection: ConnectionId, _token: Token, _reason: CloseReason) {
+    fn on_closed(
+        &mut self,
+        _quoit: &mut Loop,
+        connection: ConnectionId,
+        _token: Token,
+        _reason: CloseReason,
+    ) {
         self.connections[connection.slot().index()] = None;
     }
 
@@ -236,7 +267,9 @@ impl Handler for HttpServer {
         self.environment.start_draining();
         let idle: Vec<_> = quoit.connection_ids().collect();
         for connection in idle {
-            let Some(Some(client)) = self.connections.get_mut(connection.slot().index()) else { continue };
+            let Some(Some(client)) = self.connections.get_mut(connection.slot().index()) else {
+                continue;
+            };
             if !client.blocked && !client.closing {
                 self.advance(quoit, connection, false);
             }

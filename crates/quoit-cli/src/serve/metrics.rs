@@ -62,13 +62,19 @@ struct AllLoops(Arc<Published>);
 
 impl Collector for AllLoops {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let Some(running) = self.0.running.get() else { return Ok(()) };
+        let Some(running) = self.0.running.get() else {
+            return Ok(());
+        };
         let info = Info::new(vec![
             ("engine", running.engine.name().to_owned()),
             ("reason", running.reason.clone()),
         ]);
-        let metric =
-            encoder.encode_descriptor("quoit_engine", "The engine and why it runs", None, info.metric_type())?;
+        let metric = encoder.encode_descriptor(
+            "quoit_engine",
+            "The engine and why it runs",
+            None,
+            info.metric_type(),
+        )?;
         info.encode(metric)?;
         let loops: Vec<Counters> = running.loops.iter().map(Remote::counters).collect();
         for (position, (name, figure, description, _)) in Counters::default().figures().enumerate() {
@@ -80,12 +86,16 @@ impl Collector for AllLoops {
             };
             let mut family = encoder.encode_descriptor(&name, description, None, kind)?;
             for (index, counters) in loops.iter().enumerate() {
-                let Some((.., value)) = counters.figures().nth(position) else { continue };
+                let Some((.., value)) = counters.figures().nth(position) else {
+                    continue;
+                };
                 let labels = [("loop", index.to_string())];
                 let metric = family.encode_family(&labels)?;
                 match figure {
                     Figure::Counter => ConstCounter::new(value).encode(metric)?,
-                    Figure::Gauge => ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX)).encode(metric)?,
+                    Figure::Gauge => {
+                        ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX)).encode(metric)?
+                    }
                 }
             }
         }
@@ -108,7 +118,13 @@ pub(super) fn serve(
         ..Config::default()
     };
     let listeners = vec![(Listen::Address(address), ListenerOptions::default())];
-    let runtime = RuntimeConfig { config, listeners, ..RuntimeConfig::default() };
+    let runtime = RuntimeConfig {
+        config,
+        listeners,
+        ..RuntimeConfig::default()
+    };
     let published = Arc::clone(published);
-    Runtime::start(runtime, move |_| HttpServer::new(timeouts, Work::of(Duration::ZERO), writer(&published)))
+    Runtime::start(runtime, move |_| {
+        HttpServer::new(timeouts, Work::of(Duration::ZERO), writer(&published))
+    })
 }

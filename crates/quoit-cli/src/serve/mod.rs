@@ -41,7 +41,10 @@ fn serve(arguments: &ServeArguments) -> Result<ExitCode, String> {
     let protocol = arguments.protocol();
     let drain = arguments.drain();
     let metrics_address = arguments.metrics();
-    let timeouts = Timeouts { head: arguments.head_timeout(), idle: arguments.idle_timeout() };
+    let timeouts = Timeouts {
+        head: arguments.head_timeout(),
+        idle: arguments.idle_timeout(),
+    };
     let work = Work::of(arguments.work());
     let config = arguments.runtime_config()?;
     let published = Arc::new(Published::default());
@@ -50,11 +53,17 @@ fn serve(arguments: &ServeArguments) -> Result<ExitCode, String> {
     let runtime = start(protocol, config, &published, timeouts, work).map_err(|error| error.to_string())?;
     published.publish(&runtime);
     let metrics = match metrics_address {
-        Some(address) => Some(metrics::serve(address, &published, timeouts).map_err(|error| error.to_string())?),
+        Some(address) => {
+            Some(metrics::serve(address, &published, timeouts).map_err(|error| error.to_string())?)
+        }
         None => None,
     };
     for address in runtime.addresses() {
-        println!("listening on {address} engine={} loops={}", runtime.engine(), loops);
+        println!(
+            "listening on {address} engine={} loops={}",
+            runtime.engine(),
+            loops
+        );
     }
     if let Some(metrics) = &metrics {
         eprintln!("metrics on {}", metrics.addresses()[0]);
@@ -87,7 +96,9 @@ fn start(
         Protocol::Sink => Runtime::start(config, move |_| Sink::new(work)),
         Protocol::Http => {
             let for_metrics = Arc::clone(published);
-            Runtime::start(config, move |_| HttpServer::new(timeouts, work, metrics::writer(&for_metrics)))
+            Runtime::start(config, move |_| {
+                HttpServer::new(timeouts, work, metrics::writer(&for_metrics))
+            })
         }
     }
 }

@@ -28,7 +28,9 @@ impl Work {
             step(ROUND);
             best = best.min(round.elapsed().as_nanos() as f64 / ROUND as f64);
         }
-        Self { steps: (time.as_nanos() as f64 / best).round() as u64 }
+        Self {
+            steps: (time.as_nanos() as f64 / best).round() as u64,
+        }
     }
 
     /// Does it.

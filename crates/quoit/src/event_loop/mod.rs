@@ -249,7 +249,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
 
     /// The ids of the connections that exist, in no particular order.
     pub fn connection_ids(&self) -> impl Iterator<Item = ConnectionId> + '_ {
-        self.connections.slots().map(|(slot, generation)| ConnectionId::new(self.index, slot, generation))
+        self.connections
+            .slots()
+            .map(|(slot, generation)| ConnectionId::new(self.index, slot, generation))
     }
 
     /// The local address of a connection (`getsockname(2)`), or `None` if the id is stale.
