@@ -126,6 +126,10 @@ pub struct Loop<E: Engine = AnyEngine, K: SocketSys = Linux> {
     /// Connections that hold all the leases they may.
     capped: u32,
     pressure_reported: bool,
+    #[expect(
+        clippy::vec_box,
+        reason = "operations take them boxed: the kernel reads them in place"
+    )]
     spare_gathers: Vec<Box<Gather>>,
 
     draining: Draining,
@@ -245,6 +249,13 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     #[must_use]
     pub fn connections(&self) -> u32 {
         self.connections.len()
+    }
+
+    /// The ids of the connections that exist, in no particular order.
+    pub fn connection_ids(&self) -> impl Iterator<Item = ConnectionId> + '_ {
+        self.connections
+            .slots()
+            .map(|(slot, generation)| ConnectionId::new(self.index, slot, generation))
     }
 
     /// The local address of a connection (`getsockname(2)`), or `None` if the id is stale.
