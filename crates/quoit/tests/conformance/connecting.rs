@@ -165,7 +165,7 @@ pub(crate) fn by_command(level: &Level) {
         let (listener, address) = listener();
         let connect = |address: &Address, token| Command::Connect {
             address: address.clone(),
-            options: ConnectOptions::default(),
+            options: Box::default(),
             token: Token(token),
         };
         driver.turn_with([connect(&address, 8)], Duration::ZERO);
