@@ -148,13 +148,10 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
             return;
         }
         listener.listed = false;
-        let mut tries = self.settings.accepts_per_turn.max(1);
-        while listener.remaining > 0 && listener.readable {
-            if tries == 0 {
-                self.list_listener(slot);
-                return;
-            }
-            tries -= 1;
+        // What is left over the next poll tells again.
+        let mut share = self.settings.accepts_per_turn.max(1);
+        while listener.remaining > 0 && listener.readable && share > 0 {
+            share -= 1;
             self.counters.system_calls += 1;
             let result = match self.kernel.accept(listener.descriptor) {
                 Err(Errno::EAGAIN) => {
