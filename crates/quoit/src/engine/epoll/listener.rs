@@ -10,6 +10,10 @@
 //! - The kernel offers each connection to the registrations in their order, so the loop that registered first
 //!   would get all connections for which it happens to sleep. A loop that has accepted its share registers
 //!   anew, which moves it to the end.
+//!
+//! One gap is left, and the kernel has no call to close it: if a loop is woken for a connection, and its accept
+//! is cancelled or fails before it has taken that connection, a sleeping loop learns of it only with the next
+//! connection or when it registers anew.
 
 use std::os::fd::RawFd;
 
