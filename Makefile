@@ -28,7 +28,7 @@ test: toolchain ## Format check, lints, documentation, all tests
 		echo "make: rustfmt is missing; run: rustup component add rustfmt clippy" >&2; exit 1; }
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --profile test -- --deny warnings
-	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --workspace --no-deps --document-private-items
+	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --package quoit --no-deps
 	$(CARGO) test --workspace
 
 bench: toolchain ## Measure both engines against minimal hand-written servers; takes about half an hour

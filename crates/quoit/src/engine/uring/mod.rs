@@ -1,7 +1,7 @@
 //! The io_uring engine.
 //!
 //! One `io_uring_enter(2)` a turn submits everything, runs the kernel's deferred work and waits. What a kernel
-//! lacks is done without, feature by feature: see [`probe`].
+//! lacks is done without, feature by feature: see [`probe()`].
 
 use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
