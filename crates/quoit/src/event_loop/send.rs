@@ -64,7 +64,10 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                 let memory = self.memory.as_mut().expect("present until the loop is dropped");
                 let taken = state.is_some_and(|state| state.outbound.push_copy(bytes, &mut memory.chunks));
                 if !taken {
-                    self.chunk_waiters.push_back(connection);
+                    let state = self.sender(connection)?;
+                    if !std::mem::replace(&mut state.wants_chunks, true) {
+                        self.chunk_waiters.push_back(connection);
+                    }
                     self.counters.sends_refused += 1;
                     return Err(Refusal::Full);
                 }
@@ -291,19 +294,29 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             && connection.outbound.queued() <= low_water
         {
             connection.wants_writable = false;
+            connection.wants_chunks = false;
             if matches!(connection.phase, Phase::Open | Phase::Connecting) {
                 self.events.push_back(Event::Writable { connection: id });
             }
         }
-        // A quarter of the chunks free again: enough that not every waiter is refused once more.
+        self.serve_chunk_waiters();
+    }
+
+    /// Tells those that were refused for want of send chunks, once there are enough of them again.
+    fn serve_chunk_waiters(&mut self) {
         let memory = self.memory.as_ref().expect("present until the loop is dropped");
-        if !self.chunk_waiters.is_empty() && memory.chunks.used() <= self.config.send_chunks / 4 * 3 {
-            for id in std::mem::take(&mut self.chunk_waiters) {
-                if let Some(connection) = self.connections.get(id.slot(), id.generation())
-                    && matches!(connection.phase, Phase::Open | Phase::Connecting)
-                {
-                    self.events.push_back(Event::Writable { connection: id });
-                }
+        // A quarter of them: enough that not every waiter is refused once more.
+        if self.chunk_waiters.is_empty() || memory.chunks.used() > self.config.send_chunks / 4 * 3 {
+            return;
+        }
+        while let Some(id) = self.chunk_waiters.pop_front() {
+            // One whose own queue is full as well is told when that has drained.
+            if let Some(connection) = self.connections.get_mut(id.slot(), id.generation())
+                && std::mem::take(&mut connection.wants_chunks)
+                && !connection.wants_writable
+                && matches!(connection.phase, Phase::Open | Phase::Connecting)
+            {
+                self.events.push_back(Event::Writable { connection: id });
             }
         }
     }
@@ -376,5 +389,6 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let memory = self.memory.as_mut().expect("present until the loop is dropped");
         self.counters.queued_bytes -= connection.outbound.queued() as u64;
         connection.outbound.clear(&mut memory.chunks);
+        self.serve_chunk_waiters();
     }
 }
