@@ -149,6 +149,20 @@ pub enum Event {
     Drained,
 }
 
+impl Event {
+    /// The connection, of an event that no longer comes once a graceful close was asked for.
+    pub(crate) fn delivers_to(&self) -> Option<ConnectionId> {
+        match self {
+            Self::Data { connection, .. }
+            | Self::EndOfStream { connection }
+            | Self::Writable { connection }
+            | Self::Deadline { connection } => Some(*connection),
+            Self::Pressure { connection } => *connection,
+            _ => None,
+        }
+    }
+}
+
 /// Why a connection closed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum CloseReason {

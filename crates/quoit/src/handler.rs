@@ -111,6 +111,10 @@ impl Loop {
         let mut held_back = Vec::new();
         self.turn([], events, timeout)?;
         for event in events.drain() {
+            if event.delivers_to().is_some_and(|id| self.is_given_up(id)) {
+                // Closed or aborted by an earlier call of this very turn.
+                continue;
+            }
             match event {
                 Event::Data { connection, .. } | Event::EndOfStream { connection }
                     if self.is_paused(connection) =>

@@ -244,10 +244,10 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// then and within a few milliseconds of it. It ends with the connection.
     ///
     /// # Errors
-    /// [`Refusal::Stale`]; [`Refusal::Limit`] with all timers in use.
+    /// [`Refusal::Stale`]; [`Refusal::Closing`] if it is being closed; [`Refusal::Limit`] with all timers in use.
     pub fn set_deadline(&mut self, connection: ConnectionId, after: Option<Duration>) -> Result<(), Refusal> {
         let state = self.find(connection)?;
-        if state.phase == Phase::Ending {
+        if matches!(state.phase, Phase::Draining | Phase::Ending) {
             return Err(Refusal::Closing);
         }
         let earlier = state.deadline.take();

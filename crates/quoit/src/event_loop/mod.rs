@@ -113,6 +113,9 @@ pub struct Loop<E: Engine = AnyEngine, K: SocketSys = Linux> {
 
     /// Events not yet reported.
     events: VecDeque<Event>,
+    /// Connections closed or aborted by command since the last turn, whose events that a driver still has in
+    /// hand are not wanted any more.
+    given_up: Vec<ConnectionId>,
     completions: Vec<Completion>,
     more_completions: bool,
     /// Operations from before the first turn.
@@ -189,6 +192,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             timers: Wheel::new(config.timer_limit()),
             named_timers: HashMap::new(),
             events: VecDeque::new(),
+            given_up: Vec::new(),
             completions: Vec::with_capacity(config.completions_per_turn as usize),
             more_completions: false,
             early: Vec::new(),

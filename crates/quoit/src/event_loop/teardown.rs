@@ -37,6 +37,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let state = self.find(connection)?;
         match state.phase {
             Phase::Connecting => {
+                self.given_up.push(connection);
                 self.end(slot, CloseReason::Local, false);
                 return Ok(());
             }
@@ -44,6 +45,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             Phase::Draining | Phase::Ending => return Err(Refusal::Closing),
         }
         state.phase = Phase::Draining;
+        let handlers_deadline = state.deadline.take();
         state.local |= state.receive_side == ReceiveSide::Open;
         if state.send_side == SendSide::Open {
             state.send_side = SendSide::Finishing;
@@ -53,6 +55,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         }
         let both_ended = state.send_side == SendSide::Ended && state.receive_side == ReceiveSide::Ended;
         let local = state.local;
+        self.clear_timer(handlers_deadline);
+        self.given_up.push(connection);
+        self.drop_queued_events(connection);
         self.drop_inbound(slot);
         if both_ended {
             let reason = if local {
@@ -82,17 +87,28 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// # Errors
     /// [`Refusal::Stale`]; [`Refusal::Closing`] if it is ending already.
     pub fn abort(&mut self, connection: ConnectionId) -> Result<(), Refusal> {
-        match self.find(connection)?.phase {
-            Phase::Ending => Err(Refusal::Closing),
-            Phase::Connecting => {
-                self.end(connection.slot(), CloseReason::Local, false);
-                Ok(())
-            }
-            Phase::Open | Phase::Draining => {
-                self.end(connection.slot(), CloseReason::Local, true);
-                Ok(())
-            }
+        let established = match self.find(connection)?.phase {
+            Phase::Ending => return Err(Refusal::Closing),
+            Phase::Connecting => false,
+            Phase::Open | Phase::Draining => true,
+        };
+        self.given_up.push(connection);
+        self.end(connection.slot(), CloseReason::Local, established);
+        Ok(())
+    }
+
+    /// Drops what is queued and not reported of a connection that is being closed: its handler has said that it
+    /// wants no more.
+    fn drop_queued_events(&mut self, id: ConnectionId) {
+        let unwanted = |event: &Event| event.delivers_to() == Some(id);
+        if self.events.iter().any(unwanted) {
+            self.events.retain(|event| !unwanted(event));
         }
+    }
+
+    /// Whether the connection was closed or aborted by command since the last turn.
+    pub(crate) fn is_given_up(&self, id: ConnectionId) -> bool {
+        self.given_up.contains(&id)
     }
 
     /// An attempt or a graceful close has taken too long.

@@ -55,6 +55,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     ) -> Result<usize, TurnError> {
         self.own()?;
         self.counters.turns += 1;
+        self.given_up.clear();
         for command in commands {
             self.execute(command);
         }
