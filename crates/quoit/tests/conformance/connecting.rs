@@ -171,12 +171,11 @@ pub(crate) fn by_command(level: &Level) {
         driver.turn_with([connect(&address, 8)], Duration::ZERO);
         driver.until("it is connected", |driver| driver.quoit.counters().connected == 1);
         let (_peer, _) = listener.accept().unwrap();
-        driver.turn_with([connect(&Address::UnixUnnamed, 9)], Duration::ZERO);
+        let too_long = Address::UnixPath("x".repeat(200).into());
+        driver.turn_with([connect(&too_long, 9)], Duration::ZERO);
         driver.until("it is refused", |driver| driver.refusals.len() == 1);
-        let (token, None, Refusal::Error(_)) = driver.refusals[0] else {
-            panic!("{:?}", driver.refusals);
-        };
-        assert_eq!(token, Token(9));
+        let invalid = Refusal::Error(Errno::EINVAL);
+        assert_eq!(driver.refusals, [(Token(9), None, invalid)]);
     });
 }
 

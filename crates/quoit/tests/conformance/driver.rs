@@ -60,6 +60,8 @@ pub(crate) struct Driver {
     events: Events,
     checker: Checker,
     idle_in_flight: u64,
+    /// What an echo could not send yet.
+    backlog: HashMap<ConnectionId, VecDeque<Lease>>,
 }
 
 /// Runs `body` on a loop of this level.
@@ -103,6 +105,7 @@ impl Driver {
             events: Events::with_capacity(256),
             checker: Checker::default(),
             idle_in_flight: 0,
+            backlog: HashMap::new(),
         };
         driver.turn(Duration::ZERO);
         driver.idle_in_flight = driver.quoit.counters().in_flight;
@@ -158,7 +161,7 @@ impl Driver {
             Event::Data { connection, data } => self.record_data(connection, data),
             Event::EndOfStream { connection } => {
                 self.of(connection).ended = true;
-                if self.on_data == OnData::Echo {
+                if self.on_data == OnData::Echo && !self.backlog.contains_key(&connection) {
                     // It may have failed at the same moment.
                     let _ = self.shutdown(connection);
                 }
@@ -166,9 +169,7 @@ impl Driver {
             Event::Sent { connection, token } => self.of(connection).sent.push(token),
             Event::Writable { connection } => {
                 self.of(connection).writable += 1;
-                if self.on_data == OnData::Echo && self.checker.is_open(connection) {
-                    self.resume(connection).unwrap();
-                }
+                self.echo_backlog(connection);
             }
             Event::Pressure {
                 connection: Some(connection),
@@ -204,11 +205,33 @@ impl Driver {
             }
             OnData::Count => {}
             OnData::Echo => {
-                // Refused only if the connection has ended meanwhile; its end is on the way then.
-                if self.send(connection, data, Token::NONE).is_ok() && self.quoit.is_full(connection) {
-                    self.pause(connection).unwrap();
-                }
+                self.backlog.entry(connection).or_default().push_back(data);
+                self.echo_backlog(connection);
             }
+        }
+    }
+
+    /// Sends back what was received, as far as it is taken, and receives more only when all of it was.
+    fn echo_backlog(&mut self, connection: ConnectionId) {
+        let Some(mut backlog) = self.backlog.remove(&connection) else {
+            return;
+        };
+        while let Some(lease) = backlog.pop_front() {
+            if self.quoit.is_full(connection) {
+                backlog.push_front(lease);
+                self.pause(connection).unwrap();
+                self.backlog.insert(connection, backlog);
+                return;
+            }
+            if self.send(connection, lease, Token::NONE).is_err() {
+                // The connection has ended meanwhile; its end is on the way.
+                return;
+            }
+        }
+        let resumed = self.resume(connection).is_ok();
+        if resumed && self.seen(connection).ended {
+            // It may have failed at the same moment.
+            let _ = self.shutdown(connection);
         }
     }
 
@@ -431,12 +454,15 @@ impl Driver {
 
     pub(crate) fn wait_closed(&mut self, id: ConnectionId) -> CloseReason {
         self.until("the connection closes", |driver| driver.seen(id).closed.is_some());
+        // The descriptor itself is closed in the next turn.
+        self.turn(Duration::ZERO);
         self.seen(id).closed.unwrap()
     }
 
     /// Ends everything; then nothing may be left.
     fn finish(mut self) {
         self.held.clear();
+        self.backlog.clear();
         self.on_data = OnData::Count;
         let listeners: Vec<_> = self.quoit.listeners().map(|(id, _)| id).collect();
         for listener in listeners {

@@ -150,7 +150,12 @@ pub(crate) fn close_ends_deliveries(level: &Level) {
         client.shutdown();
         driver.wait_received(id, 1);
         driver.close(id, None).unwrap();
-        assert_eq!(driver.wait_closed(id), CloseReason::Local);
+        // The peer's end may have been taken in already.
+        let reason = driver.wait_closed(id);
+        assert!(
+            matches!(reason, CloseReason::Local | CloseReason::PeerClosed),
+            "{reason}"
+        );
         client.expect_end();
     });
 }
@@ -323,7 +328,8 @@ pub(crate) fn drain_under_load(level: &Level) {
             })
             .collect();
         driver.until("all are busy", |driver| {
-            driver.quoit.counters().received_pieces > 500 && driver.accepted.len() == 20
+            let served = |id: &ConnectionId| driver.seen(*id).total >= 600;
+            driver.accepted.len() == 20 && driver.accepted.iter().all(served)
         });
         driver.quoit.drain(Duration::from_secs(20));
         driver.until("it says so", |driver| driver.draining);

@@ -129,8 +129,15 @@ pub(crate) fn holders_of_the_whole_pool(level: &Level) {
             driver.settle();
         }
         let held: Vec<_> = ids.iter().map(|id| holds(driver, *id)).collect();
-        assert_eq!(held, [4, 4, 0, 0, 0]);
-        assert!(driver.pool_pressure > 0);
+        let exact = level.receives_exactly();
+        if exact {
+            assert_eq!(held, [4, 4, 0, 0, 0]);
+            assert!(driver.pool_pressure > 0);
+        } else {
+            // What came past the first one's cap is kept, and takes slots.
+            assert_eq!(held[0], 4);
+            assert!(held.iter().all(|count| *count <= 4));
+        }
         // They wait; nothing is tried again and again meanwhile.
         let before = driver.quoit.counters();
         for _ in 0..10 {
@@ -140,10 +147,12 @@ pub(crate) fn holders_of_the_whole_pool(level: &Level) {
         assert_eq!(after.receive_arms, before.receive_arms);
         assert_eq!(after.receive_no_buffers, before.receive_no_buffers);
         assert!(after.enters - before.enters <= 20);
-        // The first slot goes to who came first.
-        driver.held.pop_front();
-        driver.until("somebody is served", |driver| driver.held.len() == 8);
-        assert_eq!(holds(driver, ids[2]), 1);
+        if exact {
+            // The first slot goes to who came first.
+            driver.held.pop_front();
+            driver.until("somebody is served", |driver| driver.held.len() == 8);
+            assert_eq!(holds(driver, ids[2]), 1);
+        }
         // Returned one by one, they do for all.
         driver.until("all is received", |driver| {
             assert!(driver.held.len() <= 8);

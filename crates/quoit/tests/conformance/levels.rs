@@ -69,6 +69,15 @@ impl Level {
         config
     }
 
+    /// Whether a receive ends after an exact number of bytes, so that nothing comes past a lease cap.
+    pub(crate) fn receives_exactly(&self) -> bool {
+        let without = self.config().without;
+        !self.is_uring()
+            || without.contains(Feature::MultishotReceive)
+            || without.contains(Feature::BufferRing)
+            || !without.contains(Feature::ReceiveBudget)
+    }
+
     pub(crate) fn is_uring(&self) -> bool {
         self.engine == EngineKind::Uring
     }

@@ -195,8 +195,8 @@ fn fill(driver: &mut Driver, id: ConnectionId) -> usize {
     loop {
         let refused_at = taken;
         loop {
-            match driver.send(id, &pattern(taken, 4096)[..], Token::NONE) {
-                Ok(()) => taken += 4096,
+            match driver.send(id, &pattern(taken, 4000)[..], Token::NONE) {
+                Ok(()) => taken += 4000,
                 Err(refusal) => {
                     assert_eq!(refusal, Refusal::Full);
                     break;
@@ -215,7 +215,14 @@ pub(crate) fn a_slow_reader_is_bounded_and_holds_up_nobody(level: &Level) {
     drive(level, |driver| {
         let (mut client, id) = driver.new_pair();
         let taken = fill(driver, id);
-        assert_eq!(driver.send(id, b"more than fits".repeat(300), Token(1)), Ok(()));
+        // Lent memory may pass the mark once.
+        let mut expected = pattern(0, taken);
+        let below = !driver.quoit.is_full(id);
+        let last = b"more than fits".repeat(1000);
+        assert_eq!(driver.send(id, last.clone(), Token(1)).is_ok(), below);
+        if below {
+            expected.extend(last);
+        }
         assert_eq!(
             driver.send(id, Bytes::from_static(b"x"), Token(2)),
             Err(Refusal::Full)
@@ -235,16 +242,15 @@ pub(crate) fn a_slow_reader_is_bounded_and_holds_up_nobody(level: &Level) {
         assert_eq!(driver.seen(id).writable, before, "nobody has read");
 
         let reader = driver.beside(move || {
-            let bytes = client.receive(taken + 14 * 300);
-            (bytes, client)
+            let bytes = client.receive(expected.len());
+            (bytes == expected, client)
         });
         driver.until("there is room again", |driver| {
             driver.seen(id).writable == before + 1
         });
         assert!(driver.quoit.queued(id) <= driver.quoit.config().low_water as usize);
-        let (bytes, _client) = driver.join(reader);
-        assert!(bytes[..taken] == pattern(0, taken));
-        assert!(bytes[taken..] == b"more than fits".repeat(300));
+        let (same, _client) = driver.join(reader);
+        assert!(same, "other bytes arrive");
         driver.settle();
         assert_eq!(driver.seen(id).writable, before + 1);
     });
@@ -305,7 +311,7 @@ pub(crate) fn the_loops_send_memory_used_up(level: &Level) {
             } else {
                 let mut hog_client = hog_client;
                 driver.abort_later(hog);
-                driver.beside(move || drop(hog_client.receive(4096 * 8)))
+                driver.beside(move || drop(hog_client.receive_rest()))
             };
             driver.until("it is told", |driver| driver.seen(id).writable == 1);
             driver.send(id, b"x", Token::NONE).unwrap();

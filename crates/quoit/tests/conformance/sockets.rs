@@ -91,40 +91,6 @@ impl Client {
         either!(self, stream => stream.shutdown(Shutdown::Write)).unwrap();
     }
 
-    pub(crate) fn set_nonblocking(&self, nonblocking: bool) {
-        either!(self, stream => stream.set_nonblocking(nonblocking)).unwrap();
-    }
-
-    /// Takes what is there and what comes without waiting for it.
-    pub(crate) fn receive_available(&mut self, bytes: &mut Vec<u8>) {
-        let mut buffer = [0; 64 * 1024];
-        self.set_nonblocking(true);
-        loop {
-            match self.read(&mut buffer) {
-                Ok(0) => break,
-                Ok(count) => bytes.extend_from_slice(&buffer[..count]),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) => panic!("{error}"),
-            }
-        }
-        self.set_nonblocking(false);
-    }
-
-    /// Writes as much as the socket takes without waiting.
-    pub(crate) fn send_available(&mut self, bytes: &[u8]) -> usize {
-        self.set_nonblocking(true);
-        let mut sent = 0;
-        while sent < bytes.len() {
-            match either!(self, stream => stream.write(&bytes[sent..])) {
-                Ok(count) => sent += count,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) => panic!("{error}"),
-            }
-        }
-        self.set_nonblocking(false);
-        sent
-    }
-
     /// Closes with a reset (TCP).
     pub(crate) fn reset(self) {
         let linger = libc::linger {
