@@ -316,7 +316,10 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
                         "a listener is closed when nothing is outstanding"
                     );
                 }
-                slot
+                // At once, not with the next submission: its address is free when its end is reported.
+                drop(descriptor);
+                self.direct_calls += 1;
+                return;
             }
         };
         let data = UserData::new(Tag::Close, slot, 0);
