@@ -15,6 +15,7 @@ macro_rules! accepting {
             a_second_server_gets_an_error
             stopped_while_connections_are_queued
             stopped_with_all_slots_taken
+            its_address_is_free_when_it_is_closed
             paused_at_the_connection_limit
             accepted_paused
             handed_out_and_attached_to_another_loop
@@ -130,6 +131,25 @@ pub(crate) fn stopped_with_all_slots_taken(level: &Level) {
             assert_eq!(driver.accepted.len(), 3);
         },
     );
+}
+
+pub(crate) fn its_address_is_free_when_it_is_closed(level: &Level) {
+    drive(level, |driver| {
+        let mut address = crate::driver::loopback();
+        for round in 0..10 {
+            let (listener, bound) = driver.listen_on(&address, &ListenerOptions::default());
+            address = bound;
+            if round % 2 == 0 {
+                let (mut client, id) = driver.pair(&address);
+                client.send(b"hello");
+                driver.wait_received(id, 5);
+            }
+            driver.quoit.stop_listening(listener).unwrap();
+            driver.until("the listener is closed", |driver| {
+                driver.listeners_closed.last() == Some(&(listener, None))
+            });
+        }
+    });
 }
 
 pub(crate) fn paused_at_the_connection_limit(level: &Level) {

@@ -19,6 +19,7 @@ macro_rules! clock {
             a_storm_of_wakes
             posts_of_each_thread_in_order
             a_full_inbox
+            posts_and_returned_leases_wake
             after_the_loop_is_gone
         }
     };
@@ -106,12 +107,12 @@ pub(crate) fn a_storm_of_wakes(level: &Level) {
         driver.settle();
         assert!((1..=80_004).contains(&driver.woken));
         // None is lost: a wake that comes while the loop sleeps ends its sleep.
-        let told = driver.woken;
-        let waker = driver.beside(|| ());
-        while driver.woken == told {
-            driver.turn(crate::sockets::PATIENCE);
+        for _ in 0..200 {
+            let told = driver.woken;
+            let waker = driver.beside(|| ());
+            driver.until_woken("a wake", |driver| driver.woken > told);
+            waker.join().unwrap();
         }
-        waker.join().unwrap();
     });
 }
 
@@ -182,6 +183,49 @@ pub(crate) fn a_full_inbox(level: &Level) {
             driver.until("there is room again", |driver| driver.refusals.len() == 3);
         },
     );
+}
+
+/// A loop that sleeps with nothing but other threads to wait for.
+pub(crate) fn posts_and_returned_leases_wake(level: &Level) {
+    let tune = |config: &mut quoit::Config| {
+        config.receive_slots = 4;
+        config.receive_slot_size = 512;
+        config.buffer_ring = 4;
+        config.leases_per_connection = 2;
+    };
+    drive_with(level, tune, |driver| {
+        driver.on_data = OnData::Hold;
+        let address = driver.listen();
+        let pairs: Vec<_> = (0..3).map(|_| driver.pair(&address)).collect();
+        let (mut clients, ids): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
+        for client in &mut clients {
+            client.send(&pattern(0, 4096));
+            driver.settle();
+        }
+        assert_eq!(driver.held.len(), 4);
+        while driver.held.len() == 4 && ids.iter().any(|id| driver.seen(*id).total < 4096) {
+            let totals = |driver: &Driver| ids.iter().map(|id| driver.seen(*id).total).sum::<u64>();
+            let before = totals(driver);
+            let held = std::mem::take(&mut driver.held);
+            let returning = std::thread::spawn(move || drop(held));
+            driver.until_woken("returned leases", |driver| totals(driver) > before);
+            returning.join().unwrap();
+            driver.settle();
+        }
+        driver.on_data = OnData::Record;
+        driver.held.clear();
+        driver.until("all is received", |driver| {
+            ids.iter().all(|id| driver.seen(*id).total == 4096)
+        });
+        for id in &ids {
+            assert!(driver.seen(*id).received == pattern(0, 4096));
+        }
+        let remote = driver.quoit.remote();
+        let id = ids[1];
+        let posting = std::thread::spawn(move || remote.post(Command::Abort { connection: id }).unwrap());
+        driver.until_woken("a post", |driver| driver.seen(id).closed.is_some());
+        posting.join().unwrap();
+    });
 }
 
 pub(crate) fn after_the_loop_is_gone(level: &Level) {

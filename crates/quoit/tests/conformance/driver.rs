@@ -261,7 +261,17 @@ impl Driver {
                     .collect::<Vec<_>>(),
                 self.quoit.counters()
             );
-            self.turn(Duration::from_millis(100));
+            self.turn(Duration::from_millis(5));
+        }
+    }
+
+    /// Turns as a server does, with no time limit to speak of, until `condition` holds: whatever makes it hold
+    /// must itself wake the loop.
+    pub(crate) fn until_woken(&mut self, what: &str, mut condition: impl FnMut(&mut Self) -> bool) {
+        while !condition(self) {
+            let started = Instant::now();
+            self.turn(PATIENCE);
+            assert!(started.elapsed() < PATIENCE, "nothing woke the loop: {what}");
         }
     }
 
