@@ -155,10 +155,10 @@ impl Checker {
                     "{event:?} was owed by nothing"
                 );
             }
-            Event::Pressure { connection } => {
-                if let Some(connection) = connection {
-                    self.receiving(*connection, "pressure");
-                }
+            Event::Pressure {
+                connection: Some(connection),
+            } => {
+                self.receiving(*connection, "pressure");
             }
             Event::Deadline { connection } => {
                 let state = self.state(*connection);
