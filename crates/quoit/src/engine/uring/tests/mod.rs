@@ -18,11 +18,13 @@ mod accept;
 mod denied;
 mod limits;
 mod receive;
+mod reluctant;
 mod send;
 
-/// Far more turns than any test needs: one that exceeds them waits for something that does not come.
+/// Far more turns than any test needs for one completion, and far longer than a completion takes on any machine:
+/// a test that exceeds them waits for something that does not come.
 const TURNS: usize = 10_000;
-const TURN: Option<Duration> = Some(Duration::from_secs(10));
+const TURN: Option<Duration> = Some(Duration::from_secs(30));
 const SLOT_SIZE: u32 = 4096;
 const BUDGET: u32 = 1 << 30;
 
@@ -59,8 +61,8 @@ fn at_all_levels(test: impl Fn(&mut Fixture)) {
     }
 }
 
-struct Fixture {
-    engine: UringEngine<Ring, Linux>,
+struct Fixture<S: UringSys = Ring> {
+    engine: UringEngine<S, Linux>,
     pool: Pool,
     wake: Arc<Wake>,
     /// Completions that no test has asked for yet.
@@ -70,7 +72,14 @@ struct Fixture {
 
 impl Fixture {
     fn new(settings: &UringSettings, slots: u32, without: FeatureSet) -> Self {
-        let capabilities = probe::<Ring>(without).unwrap();
+        Self::on(settings, slots, without)
+    }
+}
+
+impl<S: UringSys> Fixture<S> {
+    /// An engine on a ring of another kind than the usual.
+    fn on(settings: &UringSettings, slots: u32, without: FeatureSet) -> Self {
+        let capabilities = probe::<S>(without).unwrap();
         let wake = Arc::new(Wake::new().unwrap());
         let mut pool = Pool::new(slots, SLOT_SIZE, Arc::clone(&wake));
         let mut engine = UringEngine::new(settings, &capabilities, Linux, &mut pool).unwrap();
@@ -124,8 +133,12 @@ impl Fixture {
             } else {
                 Some(Duration::ZERO)
             };
+            let before = self.engine.counters().completions;
             self.engine.wait(timeout, &mut self.pool).unwrap();
             self.engine.reap(&mut self.pool, 16, &mut completions);
+            let slept = timeout == TURN;
+            let interrupted = !completions.is_empty() || self.engine.counters().completions > before;
+            assert!(!slept || interrupted, "nothing completed in {TURN:?}");
             self.pending.extend(completions);
         }
         panic!("nothing completed in {TURNS} turns");
