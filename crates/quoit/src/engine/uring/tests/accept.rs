@@ -110,6 +110,37 @@ fn accepting_many_stops_before_the_limit_is_passed() {
 }
 
 #[test]
+fn accepting_ends_by_itself_before_the_limit() {
+    let settings = UringSettings {
+        submission_entries: 8,
+        completion_entries: 16,
+        ..SETTINGS
+    };
+    for without in levels() {
+        let fixture = &mut Fixture::new(&settings, 8, without);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let limit = fixture.engine.accept_margin() + 5;
+        let mut clients = Vec::new();
+        let mut accepted = 0;
+        fixture.accept(&listener, limit);
+        loop {
+            clients.push(TcpStream::connect(address).unwrap());
+            let (result, more) = fixture.next_accepted();
+            match result {
+                Ok(_) => accepted += 1,
+                Err(errno) => assert!(errno == Errno::ECANCELED && !more),
+            }
+            assert!(accepted <= limit, "{accepted} of {limit}");
+            if !more {
+                break;
+            }
+        }
+        fixture.finish();
+    }
+}
+
+#[test]
 fn a_cancelled_accept_ends() {
     at_all_levels(|fixture| {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
