@@ -37,7 +37,7 @@ fn marker(token: u64) -> Command<'static> {
 fn every_post_takes_effect_once_and_in_order() {
     const THREADS: u64 = 4;
     const POSTS: u64 = 20_000;
-    guard(300);
+    guard(60);
     for engine in engines() {
         let mut quoit = Loop::new(
             LoopIndex::default(),
@@ -112,7 +112,7 @@ fn every_post_takes_effect_once_and_in_order() {
 fn no_wake_is_lost_and_a_storm_is_one() {
     const THREADS: usize = 4;
     const ROUNDS: usize = 5_000;
-    guard(300);
+    guard(60);
     for engine in engines() {
         let mut quoit = new(engine);
         let remote = quoit.remote();
@@ -157,7 +157,7 @@ fn no_wake_is_lost_and_a_storm_is_one() {
 
 #[test]
 fn a_loop_that_is_gone_refuses_posts_and_ignores_wakes() {
-    guard(300);
+    guard(60);
     for engine in engines() {
         for turns in 0..2 {
             let mut quoit = new(engine);
@@ -196,7 +196,7 @@ fn a_loop_that_is_gone_refuses_posts_and_ignores_wakes() {
 #[test]
 fn posts_that_race_with_the_end_leak_nothing() {
     const THREADS: usize = 3;
-    guard(300);
+    guard(60);
     for engine in engines() {
         for _ in 0..50 {
             let mut quoit = new(engine);
@@ -251,7 +251,7 @@ impl Handler for Hoard {
 #[test]
 fn leases_returned_by_another_thread_wake_a_loop_that_waits_for_them() {
     const TOTAL: usize = 1 << 20;
-    guard(300);
+    guard(60);
     for engine in engines() {
         let config = Config {
             receive_slots: 4,
@@ -304,7 +304,7 @@ fn leases_returned_by_another_thread_wake_a_loop_that_waits_for_them() {
 
 #[test]
 fn leases_stay_readable_after_their_loop() {
-    guard(300);
+    guard(60);
     for engine in engines() {
         let (mut quoit, address) = listening(config(engine));
         let mut peer = client(address);
@@ -328,7 +328,7 @@ fn leases_stay_readable_after_their_loop() {
 
 #[test]
 fn a_loop_made_here_runs_there_and_is_dropped_elsewhere() {
-    guard(300);
+    guard(60);
     for engine in engines() {
         let (quoit, address) = listening(config(engine));
         let remote = quoit.remote();
@@ -362,7 +362,7 @@ fn a_loop_made_here_runs_there_and_is_dropped_elsewhere() {
 
 #[test]
 fn a_turn_from_the_wrong_thread_is_refused_and_does_nothing() {
-    guard(300);
+    guard(60);
     for engine in engines() {
         let mut quoit = new(engine);
         let mut events = Events::with_capacity(8);
@@ -406,7 +406,7 @@ fn runtime(engine: EngineKind, loops: u16, spread: Spread) -> RuntimeConfig {
 
 #[test]
 fn runtimes_start_and_drain_under_load_again_and_again() {
-    guard(300);
+    guard(60);
     for engine in engines() {
         for round in 0..50 {
             let spread = [Spread::HandOver, Spread::Shared, Spread::ReusePort][round % 3];
@@ -442,7 +442,7 @@ fn runtimes_start_and_drain_under_load_again_and_again() {
 
 #[test]
 fn dropping_a_runtime_aborts_its_connections_even_while_it_drains() {
-    guard(300);
+    guard(60);
     for engine in engines() {
         for patient in [false, true] {
             let runtime = Runtime::start(runtime(engine, 2, Spread::HandOver), |_| Echo::default()).unwrap();
@@ -488,7 +488,7 @@ fn broken_runtime(engine: EngineKind) -> (Runtime, Vec<TcpStream>) {
 
 #[test]
 fn a_panic_in_a_handler_is_reported_by_join_and_ends_the_other_loops() {
-    guard(300);
+    guard(60);
     for engine in engines() {
         let (runtime, clients) = broken_runtime(engine);
         let remotes: Vec<_> = runtime.remotes().cloned().collect();
@@ -508,7 +508,7 @@ fn a_panic_in_a_handler_is_reported_by_join_and_ends_the_other_loops() {
 
 #[test]
 fn dropping_a_runtime_with_a_panicked_loop_does_not_hang() {
-    guard(300);
+    guard(60);
     for engine in engines() {
         let (runtime, clients) = broken_runtime(engine);
         drop(runtime);
@@ -542,7 +542,7 @@ impl Handler for Own {
 /// Handed-over connections end up on the loop with the fewest, and stay there.
 #[test]
 fn handed_over_connections_are_spread_evenly() {
-    guard(300);
+    guard(60);
     for engine in engines() {
         let runtime = Runtime::start(runtime(engine, 3, Spread::HandOver), |_| Own).unwrap();
         let address = tcp(&runtime.addresses()[0]);

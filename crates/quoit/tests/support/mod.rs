@@ -12,16 +12,16 @@ use quoit::{
 };
 
 /// Nothing here takes this long on any machine; what does has hung.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Ends the process if its tests hang for `seconds`, so that a lost wake is a failure and not a stuck run.
-pub fn guard(seconds: u32) {
+pub(crate) fn guard(seconds: u32) {
     // SAFETY: alarm(2) takes no pointer; the default action of SIGALRM ends the process.
     unsafe { libc::alarm(seconds) };
 }
 
 /// The engines that run here. Where io_uring is denied, says so and leaves it out.
-pub fn engines() -> Vec<EngineKind> {
+pub(crate) fn engines() -> Vec<EngineKind> {
     let mut engines = vec![EngineKind::Epoll];
     match Loop::new(LoopIndex::default(), config(EngineKind::Uring)) {
         Ok(_) => engines.push(EngineKind::Uring),
@@ -31,7 +31,7 @@ pub fn engines() -> Vec<EngineKind> {
 }
 
 /// The defaults on one engine.
-pub fn config(engine: EngineKind) -> Config {
+pub(crate) fn config(engine: EngineKind) -> Config {
     Config {
         engine: EngineChoice::Require(engine),
         ..Config::default()
@@ -39,7 +39,7 @@ pub fn config(engine: EngineKind) -> Config {
 }
 
 /// A loop with a listener on a free port of the loopback address.
-pub fn listening(config: Config) -> (Loop, SocketAddr) {
+pub(crate) fn listening(config: Config) -> (Loop, SocketAddr) {
     let mut quoit = Loop::new(LoopIndex::default(), config).unwrap();
     let listener = quoit
         .listen(&"127.0.0.1:0".parse().unwrap(), &ListenerOptions::default())
@@ -49,7 +49,7 @@ pub fn listening(config: Config) -> (Loop, SocketAddr) {
 }
 
 /// The socket address of a TCP listener.
-pub fn tcp(address: &Address) -> SocketAddr {
+pub(crate) fn tcp(address: &Address) -> SocketAddr {
     match address {
         Address::Tcp(address) => *address,
         other => panic!("{other} is no TCP address"),
@@ -58,8 +58,8 @@ pub fn tcp(address: &Address) -> SocketAddr {
 
 /// Sends back what it receives, by lease or by copy.
 #[derive(Default)]
-pub struct Echo {
-    pub copies: bool,
+pub(crate) struct Echo {
+    pub(crate) copies: bool,
 }
 
 impl Handler for Echo {
@@ -80,7 +80,7 @@ impl Handler for Echo {
 }
 
 /// A client that fails instead of waiting for ever.
-pub fn client(address: SocketAddr) -> TcpStream {
+pub(crate) fn client(address: SocketAddr) -> TcpStream {
     let client = TcpStream::connect(address).unwrap();
     client.set_nodelay(true).unwrap();
     client.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -89,7 +89,7 @@ pub fn client(address: SocketAddr) -> TcpStream {
 }
 
 /// Sends `message` and checks that it comes back.
-pub fn echo(client: &mut TcpStream, message: &[u8]) {
+pub(crate) fn echo(client: &mut TcpStream, message: &[u8]) {
     client.write_all(message).unwrap();
     let mut back = vec![0; message.len()];
     client.read_exact(&mut back).unwrap();
@@ -99,13 +99,13 @@ pub fn echo(client: &mut TcpStream, message: &[u8]) {
 const CASE: &str = "QUOIT_TEST_CASE";
 
 /// The case that this process was started for by [`run_child`], if it was.
-pub fn case() -> Option<String> {
+pub(crate) fn case() -> Option<String> {
     std::env::var(CASE).ok()
 }
 
 /// Runs the test named `test` of this binary in a process of its own, in which [`case`] answers `case`. Limits
 /// and filters that it puts on itself there concern nobody else.
-pub fn run_child(test: &str, case: &str) {
+pub(crate) fn run_child(test: &str, case: &str) {
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", test, "--nocapture", "--test-threads=1"])
         .env(CASE, case)
