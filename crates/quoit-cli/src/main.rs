@@ -1,5 +1,6 @@
 //! The program `quoit`: shows what io_uring gives a server, and serves and loads it.
 
+mod lab;
 mod load;
 mod serve;
 
@@ -17,12 +18,16 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    Serve(serve::ServeArguments),
     Load(load::LoadArguments),
+    /// Measure the engines on this machine
+    Lab(lab::LabArguments),
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    match arguments.command {
+    match Arguments::parse().command {
+        Command::Serve(arguments) => serve::command(&arguments),
         Command::Load(arguments) => load::command::<Arguments>(&arguments),
+        Command::Lab(arguments) => lab::run(arguments),
     }
 }

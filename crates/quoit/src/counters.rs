@@ -1,5 +1,8 @@
 //! What a loop counts. Plain numbers of one thread, read as a snapshot.
 
+/// Turns without sleep after which a loop publishes its counters for [`Remote::counters`](crate::Remote::counters).
+pub const PUBLISH_TURNS: u64 = 64;
+
 /// Whether a figure only grows or goes up and down.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Figure {

@@ -84,9 +84,10 @@ features! {
     /// `IORING_RECV_MULTISHOT`.
     MultishotReceive = "multishot-receive", "6.0", needs BufferRing,
         "one submission receives many times";
-    /// `optlen` of a multishot receive.
+    /// `optlen` of a multishot receive. The receive that reaches it is not cut short, so it is passed by less
+    /// than one buffer.
     ReceiveBudget = "receive-budget", "6.17", needs MultishotReceive,
-        "a multishot receive that ends after an exact number of bytes";
+        "a multishot receive that ends by itself after a number of bytes";
     /// `IORING_OP_SEND_ZC` and `SENDMSG_ZC` with `IORING_SEND_ZC_REPORT_USAGE`.
     ZeroCopySend = "zero-copy-send", "6.2", needs nothing,
         "sending from the user's memory without a copy, and being told where the kernel copied after all";

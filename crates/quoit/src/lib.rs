@@ -10,9 +10,9 @@ pub mod engine;
 mod errno;
 pub mod event;
 mod event_loop;
-pub mod explain;
 pub mod features;
 mod handler;
+pub mod host;
 pub mod id;
 pub mod listen;
 mod outbound;
@@ -25,6 +25,7 @@ mod timers;
 mod wake;
 
 pub use address::Address;
+pub use affinity::{available_cpus, pin_current_thread};
 pub use command::{
     AttachOptions, Command, ConnectOptions, FileRange, Keepalive, Payload, RawBytes, StreamOptions,
 };

@@ -2,12 +2,13 @@
 
 use std::fmt;
 use std::os::fd::RawFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crossbeam_queue::ArrayQueue;
 
 use crate::command::Command;
+use crate::counters::Counters;
 use crate::errno::Errno;
 use crate::id::LoopIndex;
 use crate::wake::Wake;
@@ -21,6 +22,7 @@ pub(crate) struct Inbox {
     woken: AtomicBool,
     closed: AtomicBool,
     connections: AtomicU32,
+    counters: Mutex<Counters>,
 }
 
 impl Inbox {
@@ -32,6 +34,7 @@ impl Inbox {
             woken: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             connections: AtomicU32::new(0),
+            counters: Mutex::default(),
         })
     }
 
@@ -73,6 +76,10 @@ impl Inbox {
 
     pub(crate) fn set_connections(&self, count: u32) {
         self.connections.store(count, Ordering::Relaxed);
+    }
+
+    pub(crate) fn publish(&self, counters: Counters) {
+        *self.counters.lock().unwrap_or_else(PoisonError::into_inner) = counters;
     }
 
     /// The loop is gone: nothing more is taken, and what waits is dropped.
@@ -144,6 +151,13 @@ impl Remote {
         if !self.inbox.woken.swap(true, Ordering::AcqRel) {
             self.inbox.wake.wake();
         }
+    }
+
+    /// The loop's counters as it last published them: whenever it goes to sleep, and every
+    /// [`PUBLISH_TURNS`](crate::counters::PUBLISH_TURNS) turns while it does not.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        *self.inbox.counters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Counts a connection that was handed over before the loop does, so that a burst of them is spread.

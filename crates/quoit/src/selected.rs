@@ -6,9 +6,11 @@ use std::time::{Duration, Instant};
 
 use crate::config::{Config, ConfigError, EngineChoice};
 use crate::engine::epoll::{Epoll, EpollEngine, EpollSettings};
+use crate::engine::uring::{Ring, SetupError, UringEngine, UringSettings, probe};
 use crate::engine::{Completion, Engine, EngineCounters, EngineKind, Operation};
 use crate::errno::Errno;
 use crate::event_loop::{Loop, LoopMemory};
+use crate::host::{self, HostFacts};
 use crate::id::LoopIndex;
 use crate::pool::Pool;
 use crate::sys::{Linux, Time};
@@ -17,19 +19,27 @@ use crate::sys::{Linux, Time};
 const MEMORY_RETRY: Duration = Duration::from_millis(20);
 
 /// The engine that was chosen, on the real kernel.
-#[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
     reason = "there is one a loop, and boxing it costs a step an operation"
 )]
 pub enum AnyEngine {
+    /// io_uring.
+    Uring(UringEngine<Ring, Linux>),
     /// epoll.
     Epoll(EpollEngine<Epoll, Linux>),
+}
+
+impl fmt::Debug for AnyEngine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "AnyEngine({})", self.kind())
+    }
 }
 
 macro_rules! either {
     ($self:expr, $engine:ident => $call:expr) => {
         match $self {
+            AnyEngine::Uring($engine) => $call,
             AnyEngine::Epoll($engine) => $call,
         }
     };
@@ -157,7 +167,7 @@ fn choose(config: &Config, memory: &mut LoopMemory) -> Result<(AnyEngine, String
         EngineChoice::Require(EngineKind::Epoll) => "epoll was asked for".to_owned(),
         EngineChoice::Require(EngineKind::Uring) => {
             return match uring(config, memory.pool()) {
-                Ok(engine) => Ok((engine, "io_uring was asked for".to_owned())),
+                Ok(engine) => Ok((AnyEngine::Uring(engine), "io_uring was asked for".to_owned())),
                 Err(reason) => Err(StartError::Engine {
                     engine: EngineKind::Uring,
                     reason,
@@ -165,7 +175,7 @@ fn choose(config: &Config, memory: &mut LoopMemory) -> Result<(AnyEngine, String
             };
         }
         EngineChoice::Auto => match uring(config, memory.pool()) {
-            Ok(engine) => return Ok((engine, "io_uring is usable here".to_owned())),
+            Ok(engine) => return Ok((AnyEngine::Uring(engine), "io_uring is usable here".to_owned())),
             Err(reason) => reason,
         },
     };
@@ -181,6 +191,31 @@ fn choose(config: &Config, memory: &mut LoopMemory) -> Result<(AnyEngine, String
     Ok((AnyEngine::Epoll(engine), reason))
 }
 
-fn uring(_: &Config, _: &mut Pool) -> Result<AnyEngine, String> {
-    Err(String::new())
+/// A ring as configured, or why there can be none.
+fn uring(config: &Config, pool: &mut Pool) -> Result<UringEngine<Ring, Linux>, String> {
+    let settings = UringSettings {
+        submission_entries: config.submission_queue,
+        completion_entries: config.completion_queue,
+        buffer_entries: config.buffer_ring as u16,
+        kernel_poll: config.kernel_poll,
+        register_pool: config.register_pool,
+    };
+    let begin = Instant::now();
+    loop {
+        let made = probe::<Ring>(config.without)
+            .and_then(|capabilities| UringEngine::new(&settings, &capabilities, Linux, pool));
+        match made {
+            Ok(engine) => return Ok(engine),
+            // The memory of rings closed just now is given back late, by a kernel worker.
+            Err(error) if error.errno == Errno::ENOMEM && begin.elapsed() < config.ring_memory_patience => {
+                std::thread::sleep(MEMORY_RETRY);
+            }
+            Err(error) => return Err(explain(&error)),
+        }
+    }
+}
+
+/// One line: what is missing, and the remedy.
+fn explain(error: &SetupError) -> String {
+    host::explain(&error.step.to_string(), error.errno, &HostFacts::read()).to_string()
 }

@@ -394,6 +394,8 @@ mod tests {
                         // What was over when it was inserted is due at the wheel's own tick.
                         let due = earliest.div_ceil(TICK).max(now / TICK) * TICK;
                         prop_assert!(next.as_nanos() <= due, "a wake-up too late");
+                        // The wheel has done all it had to do until now.
+                        prop_assert!(next.as_nanos() > now || due <= now, "a wake-up for nothing");
                     }
                     other => prop_assert!(false, "{:?}", other),
                 }

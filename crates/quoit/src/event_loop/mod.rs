@@ -247,6 +247,13 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         self.connections.len()
     }
 
+    /// The ids of the connections that exist, in no particular order.
+    pub fn connection_ids(&self) -> impl Iterator<Item = ConnectionId> + '_ {
+        self.connections
+            .slots()
+            .map(|(slot, generation)| ConnectionId::new(self.index, slot, generation))
+    }
+
     /// The local address of a connection (`getsockname(2)`), or `None` if the id is stale.
     #[must_use]
     pub fn local_address(&self, connection: ConnectionId) -> Option<Address> {

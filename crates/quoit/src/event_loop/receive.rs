@@ -157,7 +157,13 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             let Some((connection, generation)) = self.connections.at(slot) else {
                 return;
             };
-            if connection.phase != Phase::Open || connection.paused || connection.capped {
+            if connection.phase != Phase::Open || connection.paused {
+                return;
+            }
+            // What was leased before the pause counts as held already, so the cap does not stop it.
+            let stopped =
+                connection.capped && !matches!(connection.inbound.front(), Some(HeldBack::Lease(_)));
+            if stopped {
                 return;
             }
             let id = ConnectionId::new(self.index, slot, generation);

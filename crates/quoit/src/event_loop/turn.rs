@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::{Draining, Loop, TimerKey};
 use crate::command::Command;
+use crate::counters::PUBLISH_TURNS;
 use crate::engine::{Completion, Engine};
 use crate::errno::Errno;
 use crate::event::{Event, Events};
@@ -62,6 +63,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         self.flush_dirty();
 
         let timeout = self.sleep_time(timeout);
+        if timeout != Some(Duration::ZERO) || self.counters.turns.is_multiple_of(PUBLISH_TURNS) {
+            self.memory().remote.publish(self.counters());
+        }
         let started = self.system.now();
         if let Some(earlier) = self.waited_until {
             let lag = u64::try_from(started.since(earlier).as_nanos()).unwrap_or(u64::MAX);

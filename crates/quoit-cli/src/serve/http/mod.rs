@@ -39,7 +39,7 @@ mod refused;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use connection::{HttpConnection, Next, Phase, Step};
+pub(crate) use connection::{HttpConnection, Next, Phase};
 pub(crate) use environment::{Environment, HttpConfig};
 
 /// Longest request head, in bytes, from the method to the empty line that ends it. Past it: 414 when not

@@ -1,3 +1,637 @@
 //! The io_uring engine.
+//!
+//! One `io_uring_enter(2)` a turn submits everything, runs the kernel's deferred work and waits. What a kernel
+//! lacks is done without, feature by feature: see [`probe`].
 
+use std::collections::VecDeque;
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::thread::{self, ThreadId};
+use std::time::Duration;
+
+use linux_raw_sys::io_uring as abi;
+
+use self::receive::ReceiveMode;
+use self::setup::{During, setup_flags};
+use self::state::{Connection, Listener, ReceiveStage, SendStage, Table, receive_data, send_data};
+use self::sys::{CompletionEntry, RingParameters, STREAM_GROUP, SubmissionEntry, UringSys};
+use self::user_data::{Tag, UserData};
+use super::{Completion, Engine, EngineCounters, EngineKind, Handle, Kind, Operation, Received};
+use crate::errno::Errno;
+use crate::features::{Feature, FeatureSet};
+use crate::pool::Pool;
+use crate::sys::{SocketSys, Time};
+
+mod connect;
+mod entry;
+mod mapping;
+mod probe;
+mod receive;
+mod ring;
+mod send;
+mod setup;
+mod state;
 pub mod sys;
+mod user_data;
+
+#[cfg(test)]
+mod tests;
+
+pub use self::probe::{Capabilities, Missing, ProbeError, probe};
+pub use self::ring::Ring;
+pub use self::setup::{SetupError, Step, UringSettings};
+
+/// Accepts beyond those in the completion queue that can come after accepting was told to stop: one whose
+/// completion found no room, and those that take the places of completions taken meanwhile.
+const ACCEPT_SLACK: u32 = 8;
+
+/// The engine on io_uring, over a ring `S` and the socket calls `K`.
+///
+/// Dropping it does not wait for what is outstanding: see [`Engine::quiesce`].
+pub struct UringEngine<S: UringSys, K: SocketSys> {
+    sys: S,
+    system: K,
+    connections: Table<Connection>,
+    listeners: Table<Listener>,
+    /// Completions that came about without the ring.
+    ready: VecDeque<Completion>,
+    /// Entries that found no room in the submission queue although it was flushed; they go first.
+    spilled: VecDeque<SubmissionEntry>,
+    /// Closes that the kernel has not taken yet: the number of the submission, and the descriptor, which is the
+    /// kernel's from then on.
+    closing: Vec<(u64, OwnedFd)>,
+    /// Buffers in the kernel's buffer ring, and how many shall be there.
+    buffers: u32,
+    buffer_entries: u32,
+    receive_mode: ReceiveMode,
+    accepts_multishot: bool,
+    accept_margin: u32,
+    zero_copy: bool,
+    registered_pool: bool,
+    skips_success: bool,
+    /// Whether completions stay undone until the ring is entered (`IORING_SETUP_DEFER_TASKRUN`).
+    defers: bool,
+    /// Whether a thread of the kernel's takes the submissions (`IORING_SETUP_SQPOLL`).
+    kernel_polls: bool,
+    wait_flags: u32,
+    flush_flags: u32,
+    features: FeatureSet,
+    wake: RawFd,
+    /// Where the wake's counter is read to, where it cannot be watched without reading.
+    wake_counter: Option<Box<u64>>,
+    /// Whether the wake is being watched.
+    watching: bool,
+    owner: Option<ThreadId>,
+    quiescing: bool,
+    overflowed: bool,
+    failure: Option<Errno>,
+    in_flight: u64,
+    direct_calls: u64,
+    counters: EngineCounters,
+}
+
+impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
+    /// Makes the ring, disabled: [`Engine::bind`] enables it on the thread that will own it.
+    ///
+    /// # Errors
+    /// The step that failed and the kernel's answer. `ENOMEM` is worth trying again for a while, as other rings
+    /// of the same user give back what they locked only later.
+    pub fn new(
+        settings: &UringSettings,
+        capabilities: &Capabilities,
+        system: K,
+        pool: &mut Pool,
+    ) -> Result<Self, SetupError> {
+        let features = capabilities.features.usable();
+        let kernel_poll = settings.kernel_poll.is_some();
+        let (mut sys, properties) = S::setup(&RingParameters {
+            submission_entries: settings.submission_entries,
+            completion_entries: settings.completion_entries,
+            flags: setup_flags(features, kernel_poll),
+            poll_idle_ms: settings
+                .kernel_poll
+                .map_or(0, |idle| u32::try_from(idle.as_millis()).unwrap_or(u32::MAX)),
+        })
+        .during(Step::Setup)?;
+        let mut buffer_entries = 0;
+        if features.contains(Feature::BufferRing) {
+            sys.register_buffer_ring(STREAM_GROUP, settings.buffer_entries)
+                .during(Step::BufferRing)?;
+            buffer_entries = u32::from(settings.buffer_entries);
+        }
+        if settings.register_pool {
+            let (address, length) = pool.memory();
+            sys.register_memory(address, length).during(Step::RegisterPool)?;
+        }
+        let no_iowait = if features.contains(Feature::NoIowait) {
+            abi::IORING_ENTER_NO_IOWAIT
+        } else {
+            0
+        };
+        // With the kernel's own thread accepting while completions are being taken there would be no bound.
+        let accepts_multishot = features.contains(Feature::MultishotAccept) && !kernel_poll;
+        Ok(Self {
+            sys,
+            system,
+            connections: Table::new(),
+            listeners: Table::new(),
+            ready: VecDeque::new(),
+            spilled: VecDeque::new(),
+            closing: Vec::new(),
+            buffers: 0,
+            buffer_entries,
+            receive_mode: ReceiveMode::of(features),
+            accepts_multishot,
+            accept_margin: if accepts_multishot {
+                properties.completion_entries + ACCEPT_SLACK
+            } else {
+                1
+            },
+            zero_copy: features.contains(Feature::ZeroCopySend),
+            registered_pool: settings.register_pool,
+            skips_success: features.contains(Feature::CompletionSkip),
+            defers: features.contains(Feature::DeferTaskrun) && !kernel_poll,
+            kernel_polls: kernel_poll,
+            wait_flags: no_iowait,
+            flush_flags: if kernel_poll { abi::IORING_ENTER_SQ_WAIT } else { 0 },
+            features,
+            wake: -1,
+            wake_counter: None,
+            watching: false,
+            owner: None,
+            quiescing: false,
+            overflowed: false,
+            failure: None,
+            in_flight: 0,
+            direct_calls: 0,
+            counters: EngineCounters::default(),
+        })
+    }
+
+    /// Whether a completion will come for an entry that succeeds.
+    #[inline]
+    fn is_counted(&self, tag: Tag) -> bool {
+        !(self.skips_success && matches!(tag, Tag::Cancel | Tag::Close))
+    }
+
+    /// Puts an entry into the submission queue.
+    #[inline]
+    fn push(&mut self, entry: SubmissionEntry, pool: &mut Pool) {
+        self.counters.submissions += 1;
+        if self.is_counted(UserData::from_bits(entry.user_data).tag()) {
+            self.in_flight += 1;
+        }
+        if !self.spilled.is_empty() || !self.sys.try_push(&entry) {
+            self.push_to_full(entry, pool);
+        }
+    }
+
+    /// Flushes the queue to make room. Where the kernel takes nothing now, because it is out of memory or
+    /// because completions must be taken first, the entry waits: order is kept and nothing is refused.
+    #[cold]
+    fn push_to_full(&mut self, entry: SubmissionEntry, pool: &mut Pool) {
+        if self.spilled.is_empty() {
+            self.counters.submission_queue_full += 1;
+            self.flush(pool);
+            if self.sys.try_push(&entry) {
+                return;
+            }
+        }
+        self.spilled.push_back(entry);
+    }
+
+    /// Submits without waiting. Errors are left to the next wait, which meets them again.
+    #[cold]
+    fn flush(&mut self, pool: &mut Pool) {
+        self.provide_buffers(pool);
+        if let Err(errno) = self.enter(0, None, self.flush_flags)
+            && !is_passing(errno)
+        {
+            self.failure = Some(errno);
+        }
+    }
+
+    fn enter(&mut self, wait_for: u32, timeout: Option<Duration>, flags: u32) -> Result<u32, Errno> {
+        let result = self.sys.enter(wait_for, timeout, flags);
+        if !self.closing.is_empty() {
+            self.hand_over_closed();
+        }
+        result
+    }
+
+    /// Forgets the descriptors whose closes the kernel has taken.
+    fn hand_over_closed(&mut self) {
+        let taken = self.taken();
+        let count = self.closing.partition_point(|&(number, _)| number < taken);
+        for (_, descriptor) in self.closing.drain(..count) {
+            let _ = descriptor.into_raw_fd();
+        }
+    }
+
+    /// Submissions that the kernel has taken, of all that were pushed.
+    fn taken(&self) -> u64 {
+        self.counters.submissions - u64::from(self.sys.unsubmitted()) - self.spilled.len() as u64
+    }
+
+    /// Moves what was spilled into the submission queue, as far as the kernel makes room.
+    #[cold]
+    fn unspill(&mut self, pool: &mut Pool) {
+        let mut flushed = false;
+        while let Some(entry) = self.spilled.pop_front() {
+            if self.sys.try_push(&entry) {
+                flushed = false;
+                continue;
+            }
+            self.spilled.push_front(entry);
+            if flushed {
+                break;
+            }
+            self.flush(pool);
+            flushed = true;
+        }
+    }
+
+    fn watch_wake(&mut self, pool: &mut Pool) {
+        self.watching = true;
+        let entry = if self.features.contains(Feature::MultishotPoll) {
+            entry::poll_multishot(self.wake, libc::POLLIN, UserData::wake())
+        } else {
+            // A poll for one event would find the counter above zero for ever, as nobody else reads it.
+            let counter = self.wake_counter.get_or_insert_default();
+            entry::read_counter(self.wake, &raw mut **counter, UserData::wake())
+        };
+        self.push(entry, pool);
+    }
+
+    fn woken(&mut self, result: i32, more: bool, pool: &mut Pool, completions: &mut Vec<Completion>) {
+        self.watching = more;
+        if result >= 0 {
+            completions.push(Completion::Woken);
+        } else if !matches!(-result, libc::ECANCELED | libc::EINTR | libc::EAGAIN) {
+            self.failure = Some(Errno::new(-result));
+            return;
+        }
+        if !more && !self.quiescing {
+            self.watch_wake(pool);
+        }
+    }
+
+    #[inline]
+    fn complete(&mut self, entry: &CompletionEntry, pool: &mut Pool, completions: &mut Vec<Completion>) {
+        let data = UserData::from_bits(entry.user_data);
+        let (result, flags) = (entry.res, entry.flags);
+        let more = flags & abi::IORING_CQE_F_MORE != 0;
+        let tag = data.tag();
+        self.counters.completions += 1;
+        if !more && self.is_counted(tag) {
+            self.in_flight -= 1;
+        }
+        match tag {
+            Tag::Receive => self.received(data.slot(), result, flags, pool, completions),
+            Tag::Send => self.sent(data.slot(), data.detail(), result, flags, pool, completions),
+            Tag::Accept => self.accepted(data.slot(), result, flags, pool, completions),
+            Tag::Connect => self.connected(data.slot(), result, completions),
+            Tag::Wake => self.woken(result, more, pool, completions),
+            Tag::Cancel => self.cancelled(data, result, pool),
+            Tag::Close => debug_assert!(result <= 0, "a close answers no number"),
+        }
+    }
+
+    fn push_cancel(&mut self, target: UserData, pool: &mut Pool) {
+        self.push(entry::cancel(target, self.skips_success), pool);
+    }
+
+    fn cancel(&mut self, handle: Handle, kind: Kind, pool: &mut Pool) {
+        match (handle, kind) {
+            (Handle::Listener(slot), Kind::Accept) => {
+                if let Some(listener) = self.listeners.find(slot)
+                    && listener.accepting
+                    && !listener.cancelled
+                {
+                    self.stop_accepting(slot, pool);
+                }
+            }
+            (Handle::Connection(slot), Kind::Connect) => {
+                if let Some(connection) = self.connections.find(slot)
+                    && connection.connect.address.is_some()
+                    && !connection.connect.cancelled
+                {
+                    connection.connect.cancelled = true;
+                    self.push_cancel(UserData::new(Tag::Connect, slot, 0), pool);
+                }
+            }
+            (Handle::Connection(slot), Kind::Receive) => {
+                if let Some(connection) = self.connections.find(slot)
+                    && connection.receive.stage != ReceiveStage::Idle
+                    && !connection.receive.cancelled
+                {
+                    connection.receive.cancelled = true;
+                    self.push_cancel(receive_data(slot), pool);
+                }
+            }
+            (Handle::Connection(slot), Kind::Send) => {
+                if let Some(connection) = self.connections.find(slot)
+                    && connection.send.stage != SendStage::Idle
+                    && !connection.send.cancelled
+                {
+                    connection.send.cancelled = true;
+                    let target = send_data(slot, &connection.send);
+                    self.push_cancel(target, pool);
+                }
+            }
+            (Handle::Connection(_), Kind::Accept) | (Handle::Listener(_), _) => (),
+        }
+    }
+
+    /// A cancellation has ended. One that found nothing although its target goes on came between two stages of
+    /// it, and is made again: a target that has ended in truth shows so before the new one can be submitted or
+    /// right after, and there is nothing else that it could hit, as its slot has no other operation of its kind
+    /// until then.
+    fn cancelled(&mut self, data: UserData, result: i32, pool: &mut Pool) {
+        if result != -libc::ENOENT {
+            return;
+        }
+        let slot = data.slot();
+        let connection = self.connections.find(slot);
+        let target = match data.target() {
+            Tag::Receive => connection
+                .filter(|connection| {
+                    connection.receive.cancelled && connection.receive.stage != ReceiveStage::Idle
+                })
+                .map(|_| receive_data(slot)),
+            Tag::Send => connection
+                .filter(|connection| connection.send.cancelled && connection.send.stage != SendStage::Idle)
+                .map(|connection| send_data(slot, &connection.send)),
+            Tag::Connect => connection
+                .filter(|connection| connection.connect.cancelled && connection.connect.address.is_some())
+                .map(|_| UserData::new(Tag::Connect, slot, 0)),
+            Tag::Accept => self
+                .listeners
+                .find(slot)
+                .filter(|listener| listener.cancelled && listener.accepting)
+                .map(|_| UserData::new(Tag::Accept, slot, 0)),
+            Tag::Wake | Tag::Cancel | Tag::Close => None,
+        };
+        if let Some(target) = target {
+            self.push_cancel(target, pool);
+        }
+    }
+
+    fn close(&mut self, handle: Handle, descriptor: OwnedFd, pool: &mut Pool) {
+        let slot = match handle {
+            Handle::Connection(slot) => {
+                if let Some(connection) = self.connections.find(slot) {
+                    debug_assert!(
+                        connection.is_idle(),
+                        "a connection is closed when nothing is outstanding"
+                    );
+                    *connection = Connection::default();
+                }
+                slot
+            }
+            Handle::Listener(slot) => {
+                if let Some(listener) = self.listeners.find(slot) {
+                    debug_assert!(
+                        !listener.accepting,
+                        "a listener is closed when nothing is outstanding"
+                    );
+                }
+                slot
+            }
+        };
+        let data = UserData::new(Tag::Close, slot, 0);
+        let entry = entry::close(descriptor.as_raw_fd(), self.skips_success, data);
+        self.closing.push((self.counters.submissions, descriptor));
+        self.push(entry, pool);
+    }
+
+    fn is_owner(&self) -> bool {
+        self.owner == Some(thread::current().id())
+    }
+
+    fn note_overflow(&mut self) {
+        let overflowed = self.sys.has_overflowed();
+        if overflowed && !self.overflowed {
+            self.counters.completion_queue_overflows += 1;
+        }
+        self.overflowed = overflowed;
+    }
+
+    fn cancel_everything(&mut self, pool: &mut Pool) {
+        for slot in self.connections.slots() {
+            for kind in [Kind::Connect, Kind::Receive, Kind::Send] {
+                self.cancel(Handle::Connection(slot), kind, pool);
+            }
+        }
+        for slot in self.listeners.slots() {
+            self.cancel(Handle::Listener(slot), Kind::Accept, pool);
+        }
+        if self.watching {
+            self.push_cancel(UserData::wake(), pool);
+        }
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.in_flight == 0
+            && self.sys.unsubmitted() == 0
+            && self.spilled.is_empty()
+            && !self.sys.has_completion()
+    }
+}
+
+/// Whether an error of an enter passes by itself: the wait was interrupted or its time is over, completions must
+/// be taken first, or the kernel had no memory for requests.
+fn is_passing(errno: Errno) -> bool {
+    matches!(errno, Errno::EINTR | Errno::ETIME | Errno::EBUSY | Errno::EAGAIN)
+}
+
+impl<S: UringSys, K: SocketSys> Engine for UringEngine<S, K> {
+    fn kind(&self) -> EngineKind {
+        EngineKind::Uring
+    }
+
+    fn bind(&mut self, wake: RawFd, pool: &mut Pool) -> Result<(), Errno> {
+        self.sys.enable()?;
+        self.owner = Some(thread::current().id());
+        if self.features.contains(Feature::RegisteredRing) {
+            // A thread has room for 16; without, an enter costs a little more.
+            let _ = self.sys.register_ring_descriptor();
+        }
+        self.wake = wake;
+        self.watch_wake(pool);
+        Ok(())
+    }
+
+    #[inline]
+    fn submit(&mut self, operation: Operation, pool: &mut Pool) {
+        match operation {
+            Operation::Send {
+                connection,
+                descriptor,
+                message,
+                zero_copy,
+            } => self.start_send(connection, descriptor, message, zero_copy, pool),
+            Operation::Receive {
+                connection,
+                descriptor,
+                budget,
+            } => self.start_receive(connection, descriptor, budget, pool),
+            Operation::Accept {
+                listener,
+                descriptor,
+                limit,
+            } => self.start_accept(listener, descriptor, limit, pool),
+            Operation::Connect {
+                connection,
+                descriptor,
+                address,
+            } => self.start_connect(connection, descriptor, address, pool),
+            Operation::SendFile {
+                connection,
+                descriptor,
+                file,
+                offset,
+                length,
+            } => self.start_send_file(connection, descriptor, file, offset, length, pool),
+            Operation::Cancel { handle, kind } => self.cancel(handle, kind, pool),
+            Operation::Close { handle, descriptor } => self.close(handle, descriptor, pool),
+        }
+    }
+
+    #[inline]
+    fn may_sleep(&self) -> bool {
+        !self.sys.has_completion()
+            && self.ready.is_empty()
+            && self.spilled.is_empty()
+            && !self.sys.has_overflowed()
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>, pool: &mut Pool) -> Result<(), Errno> {
+        debug_assert!(self.is_owner(), "an engine belongs to the thread that bound it");
+        if let Some(errno) = self.failure {
+            return Err(errno);
+        }
+        if !self.spilled.is_empty() {
+            self.unspill(pool);
+        }
+        self.provide_buffers(pool);
+        self.note_overflow();
+        let at_hand = !self.may_sleep();
+        let sleeps = !at_hand && timeout != Some(Duration::ZERO);
+        let enters = sleeps
+            || self.sys.unsubmitted() > 0
+            || self.overflowed
+            || self.sys.has_deferred_work()
+            || (self.defers && !at_hand);
+        if !enters {
+            return Ok(());
+        }
+        let result = if sleeps {
+            self.enter(1, timeout, self.wait_flags)
+        } else {
+            self.enter(0, None, 0)
+        };
+        match result {
+            Ok(_) => Ok(()),
+            Err(errno) if is_passing(errno) => Ok(()),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    #[inline]
+    fn reap(&mut self, pool: &mut Pool, limit: usize, completions: &mut Vec<Completion>) -> bool {
+        let mut taken = 0;
+        while taken < limit
+            && let Some(completion) = self.ready.pop_front()
+        {
+            completions.push(completion);
+            taken += 1;
+        }
+        while taken < limit
+            && let Some(entry) = self.sys.pop()
+        {
+            self.complete(&entry, pool, completions);
+            taken += 1;
+        }
+        !self.may_sleep()
+    }
+
+    fn receivable(&self, pool: &Pool) -> usize {
+        pool.free() + self.buffers as usize
+    }
+
+    fn accept_margin(&self) -> u32 {
+        self.accept_margin
+    }
+
+    fn wants_nonblocking(&self) -> bool {
+        false
+    }
+
+    fn quiesce(&mut self, pool: &mut Pool, patience: Duration, now: &dyn Fn() -> Time) -> bool {
+        if !self.is_owner() {
+            // Only the owner may enter. A poll for wakes names no memory.
+            let harmless = u64::from(self.watching && self.wake_counter.is_none());
+            return self.in_flight == harmless;
+        }
+        let deadline = now() + patience;
+        self.quiescing = true;
+        self.cancel_everything(pool);
+        let mut dropped = Vec::new();
+        loop {
+            let left = deadline.since(now());
+            if !self.spilled.is_empty() {
+                self.unspill(pool);
+            }
+            let wait_for = u32::from(self.in_flight > 0 && self.may_sleep());
+            self.note_overflow();
+            match self.enter(wait_for, Some(left), self.wait_flags) {
+                Err(errno) if !is_passing(errno) => return false,
+                _ => (),
+            }
+            self.reap(pool, usize::MAX, &mut dropped);
+            for completion in dropped.drain(..) {
+                if let Completion::Received {
+                    received: Received::Data { slot, .. },
+                    ..
+                } = completion
+                {
+                    pool.give_back(slot);
+                }
+            }
+            if self.is_quiet() {
+                return true;
+            }
+            if left.is_zero() {
+                return false;
+            }
+        }
+    }
+
+    fn counters(&self) -> EngineCounters {
+        EngineCounters {
+            enters: self.sys.enters(),
+            system_calls: self.sys.enters() + self.direct_calls,
+            in_flight: self.in_flight,
+            ..self.counters
+        }
+    }
+}
+
+impl<S: UringSys, K: SocketSys> Drop for UringEngine<S, K> {
+    fn drop(&mut self) {
+        if self.in_flight > 0 {
+            // The kernel may yet write there.
+            std::mem::forget(self.wake_counter.take());
+        }
+        if !self.closing.is_empty() && self.is_owner() {
+            let _ = self.enter(0, None, self.flush_flags);
+        }
+        if self.kernel_polls {
+            // The kernel's thread takes them at any moment until the ring is gone: better leaked than closed
+            // twice.
+            for (_, descriptor) in self.closing.drain(..) {
+                let _ = descriptor.into_raw_fd();
+            }
+        }
+    }
+}

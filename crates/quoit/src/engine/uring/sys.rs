@@ -3,6 +3,7 @@
 //! One value is one ring: its queues, its buffer ring and its registrations. The real one maps the kernel's
 //! memory; a simulated one keeps vectors. Memory shared with the kernel is reached only through here.
 
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use linux_raw_sys::io_uring::{io_uring_cqe, io_uring_sqe};
@@ -52,6 +53,15 @@ pub struct ProvidedBuffer {
 /// The only buffer group that the engine registers for stream sockets.
 pub const STREAM_GROUP: u16 = 0;
 
+/// Sockets for the probe to try operations on, of whatever kind costs least (Unix-domain ones on Linux).
+#[derive(Debug)]
+pub struct ProbeSockets {
+    /// A listening stream socket to which nobody connects.
+    pub listener: OwnedFd,
+    /// Two stream sockets, connected to each other.
+    pub pair: [OwnedFd; 2],
+}
+
 /// One ring. Dropping it closes the ring and unmaps its memory.
 pub trait UringSys: Sized {
     /// Makes a ring (`io_uring_setup(2)`) and maps its queues.
@@ -60,6 +70,12 @@ pub trait UringSys: Sized {
     /// `EINVAL` for flags that the kernel does not know; `EPERM`, `ENOSYS`, `ENOMEM`, `EMFILE` as in
     /// `io_uring_setup(2)`.
     fn setup(parameters: &RingParameters) -> Result<(Self, RingProperties), Errno>;
+
+    /// Makes the sockets that the probe needs.
+    ///
+    /// # Errors
+    /// Those of `socketpair(2)`, `socket(2)`, `bind(2)` and `listen(2)`.
+    fn probe_sockets() -> Result<ProbeSockets, Errno>;
 
     /// Enables a ring that was made disabled; with `SINGLE_ISSUER` the calling thread owns it from now on.
     ///

@@ -1,0 +1,108 @@
+//! Waiting for a child process with a deadline.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::process::{Child, ExitStatus};
+use std::time::{Duration, Instant};
+
+/// Waits until the child has ended, at most so long. `None`: it still runs.
+///
+/// # Errors
+/// Those of pidfd_open(2) (kernel 5.3) and poll(2).
+pub(crate) fn wait_with_deadline(child: &mut Child, patience: Duration) -> io::Result<Option<ExitStatus>> {
+    let deadline = Instant::now() + patience;
+    // SAFETY: no memory is passed, and the descriptor that comes back is ours alone. The child has not
+    // been waited for, so its id cannot have been given to another process.
+    let process = unsafe {
+        let descriptor = libc::syscall(libc::SYS_pidfd_open, child.id(), 0);
+        if descriptor < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        OwnedFd::from_raw_fd(descriptor as i32)
+    };
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(None);
+        }
+        let mut poll = libc::pollfd {
+            fd: process.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        let milliseconds = i32::try_from(left.as_millis().max(1)).unwrap_or(i32::MAX);
+        // SAFETY: one pollfd, valid for the call.
+        if unsafe { libc::poll(&mut poll, 1, milliseconds) } < 0 {
+            let error = io::Error::last_os_error();
+            if error.kind() != io::ErrorKind::Interrupted {
+                return Err(error);
+            }
+        }
+    }
+}
+
+/// Asks a child to end, then ends it: SIGTERM, and SIGKILL once the patience is over.
+///
+/// # Errors
+/// Those of [`wait_with_deadline`], and of kill(2).
+pub(crate) fn stop(child: &mut Child, patience: Duration) -> io::Result<ExitStatus> {
+    if let Some(status) = child.try_wait()? {
+        return Ok(status);
+    }
+    // SAFETY: no memory is passed; the child has not been waited for, so the id is still its own.
+    if unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGTERM) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    match wait_with_deadline(child, patience)? {
+        Some(status) => Ok(status),
+        None => {
+            child.kill()?;
+            child.wait()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn an_ended_child_gives_its_status_and_a_running_one_none() {
+        let mut ended = Command::new("false").spawn().expect("false runs");
+        let status = wait_with_deadline(&mut ended, Duration::from_secs(60)).expect("waiting works");
+        assert_eq!(status.and_then(|status| status.code()), Some(1));
+
+        let mut running = Command::new("cat")
+            .stdin(Stdio::piped())
+            .spawn()
+            .expect("cat runs");
+        assert_eq!(
+            wait_with_deadline(&mut running, Duration::ZERO).expect("waiting works"),
+            None
+        );
+        let status = stop(&mut running, Duration::from_secs(60)).expect("it can be stopped");
+        assert_eq!(status.signal(), Some(libc::SIGTERM));
+    }
+
+    #[test]
+    fn a_child_that_ignores_the_request_is_killed() {
+        let mut child = Command::new("sh")
+            .args(["-c", "trap '' TERM; echo ready; while :; do read -r line; done"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("sh runs");
+        // The trap is set once the line is there.
+        let mut line = String::new();
+        let output = child.stdout.as_mut().expect("piped");
+        io::BufRead::read_line(&mut io::BufReader::new(output), &mut line).expect("a line");
+        let status = stop(&mut child, Duration::ZERO).expect("it can be stopped");
+        assert_eq!(status.signal(), Some(libc::SIGKILL));
+    }
+}

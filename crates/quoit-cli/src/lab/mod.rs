@@ -1,0 +1,61 @@
+//! `quoit lab`: measures servers as processes of their own, the way their users run them.
+//!
+//! A server under test is a child process, the load generator is another, both on named cores. What is
+//! compared is compared in pairs, in ABBA order, beside a control of one side against itself; the primary
+//! figure is the server's CPU time a request, because on a small shared machine the throughput of loopback
+//! says more about the scheduler than about the server.
+
+mod bench;
+mod bulk;
+mod child;
+mod comparison;
+mod counters;
+mod cpu;
+mod demo;
+mod environment;
+mod error;
+mod generator;
+mod http;
+mod idle;
+mod measure;
+mod pairs;
+mod placement;
+mod programs;
+mod random;
+mod server;
+mod syscalls;
+mod table;
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+
+/// Arguments of `quoit lab`.
+#[derive(Args)]
+pub(crate) struct LabArguments {
+    #[command(subcommand)]
+    command: LabCommand,
+}
+
+#[derive(Subcommand)]
+enum LabCommand {
+    /// Both engines under the same load, in half a minute: what io_uring changes here
+    Demo(demo::DemoArguments),
+    /// The engines against hand-written floors and against each other, in pairs
+    Bench(bench::BenchArguments),
+}
+
+/// Runs a sub-command; failures are printed to standard error.
+pub(crate) fn run(arguments: LabArguments) -> ExitCode {
+    let outcome = match arguments.command {
+        LabCommand::Demo(arguments) => demo::run(&arguments),
+        LabCommand::Bench(arguments) => bench::run(&arguments),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("quoit lab: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

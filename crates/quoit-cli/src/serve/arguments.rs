@@ -1,0 +1,210 @@
+//! The command line of `quoit serve`.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use clap::builder::RangedU64ValueParser;
+use clap::{Args, Subcommand, ValueEnum};
+use quoit::listen;
+use quoit::{
+    Address, Config, EngineChoice, EngineKind, FeatureSet, Listen, ListenOptions, ListenerOptions,
+    RuntimeConfig, Spread,
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  quoit serve http --listen 127.0.0.1:8080
+  quoit serve echo --listen unix:/run/echo.sock --engine epoll
+  quoit serve http --listen [::]:8080 --loops 4 --pin --metrics 127.0.0.1:9100
+  quoit serve http --without multishot-receive,receive-budget
+  systemd-socket-activate -l 8080 quoit serve http
+
+Prints one line `listening on ADDR engine=E loops=N` when ready, then serves until SIGINT or SIGTERM, which
+drain: connections are finished, or aborted at the deadline. A second signal ends at once.
+Exit status: 0 after draining, 1 if serving failed or was cut short, 2 for wrong usage.";
+
+/// Serve real traffic: echo, HTTP/1.1 or a sink.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct ServeArguments {
+    /// What to serve
+    #[command(subcommand)]
+    protocol: Protocol,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// What to serve.
+#[derive(Debug, Clone, Copy, Subcommand)]
+pub(super) enum Protocol {
+    /// Send back what is received
+    #[command(after_help = EXAMPLES)]
+    Echo,
+    /// HTTP/1.1: /plaintext, /json, /bytes/N, /echo, /metrics, /healthz
+    #[command(after_help = EXAMPLES)]
+    Http,
+    /// Take everything and answer nothing
+    #[command(after_help = EXAMPLES)]
+    Sink,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Engine {
+    /// io_uring where it is usable, otherwise epoll
+    Auto,
+    /// io_uring, or fail
+    Uring,
+    /// epoll
+    Epoll,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum SpreadName {
+    /// The first loop accepts and hands over to the loop with the fewest connections
+    HandOver,
+    /// All loops accept from one socket
+    Shared,
+    /// A socket for each loop (SO_REUSEPORT): no error for a second server, resets when a loop ends
+    ReusePort,
+}
+
+#[derive(Debug, Args)]
+struct Common {
+    /// Where to listen: IP:PORT, [IPv6]:PORT, unix:/path or unix:@abstract-name; port 0 lets the kernel choose.
+    /// Default: the sockets inherited from the service manager (LISTEN_FDS), or 127.0.0.1:8080
+    #[arg(long, global = true, value_name = "ADDR")]
+    listen: Vec<Address>,
+    /// The engine
+    #[arg(long, global = true, value_enum, default_value = "auto")]
+    engine: Engine,
+    /// Loops, and so threads
+    #[arg(long, global = true, value_name = "N", default_value_t = 1,
+          value_parser = RangedU64ValueParser::<u16>::new().range(1..=1024))]
+    loops: u16,
+    /// Pin each loop's thread to a processor of its own, in turn
+    #[arg(long, global = true)]
+    pin: bool,
+    /// How several loops share a listener
+    #[arg(long, global = true, value_enum, default_value = "hand-over")]
+    spread: SpreadName,
+    /// Features of io_uring to do without, separated by commas; `quoit doctor` lists them
+    #[arg(
+        long,
+        global = true,
+        value_name = "LIST",
+        default_value = "",
+        hide_default_value = true
+    )]
+    without: FeatureSet,
+    /// Send at least this many bytes at once without a copy, where the engine can
+    #[arg(long, global = true, value_name = "BYTES",
+          value_parser = RangedU64ValueParser::<u32>::new().range(1..))]
+    zero_copy: Option<u32>,
+    /// Register the receive pool with the ring, for zero-copy sends of received bytes
+    #[arg(long, global = true)]
+    register_pool: bool,
+    /// Let a kernel thread poll the submission queue, asleep after this idle time; costs up to a processor a loop
+    #[arg(long, global = true, value_name = "MS",
+          value_parser = RangedU64ValueParser::<u32>::new().range(1..=60_000))]
+    kernel_poll: Option<u32>,
+    /// Connections that each loop may have
+    #[arg(long, global = true, value_name = "N", default_value_t = Config::default().connections,
+          value_parser = RangedU64ValueParser::<u32>::new().range(1..=1 << 20))]
+    connections: u32,
+    /// Processor time to burn for each piece received, in nanoseconds: a handler with work to do
+    #[arg(long, global = true, value_name = "NS", default_value_t = 0)]
+    work: u64,
+    /// Serve /metrics and /healthz on this address too
+    #[arg(long, global = true, value_name = "ADDR")]
+    metrics: Option<Address>,
+    /// http: seconds that a request head may take
+    #[arg(long, global = true, value_name = "SECONDS", default_value_t = 10,
+          value_parser = RangedU64ValueParser::<u32>::new().range(1..=86_400))]
+    head_timeout: u32,
+    /// http: seconds without a byte after which a connection is closed
+    #[arg(long, global = true, value_name = "SECONDS", default_value_t = 60,
+          value_parser = RangedU64ValueParser::<u32>::new().range(1..=86_400))]
+    idle_timeout: u32,
+    /// Seconds for draining after SIGINT or SIGTERM
+    #[arg(long, global = true, value_name = "SECONDS", default_value_t = 10,
+          value_parser = RangedU64ValueParser::<u32>::new().range(0..=86_400))]
+    drain: u32,
+}
+
+impl ServeArguments {
+    pub(super) fn protocol(&self) -> Protocol {
+        self.protocol
+    }
+
+    pub(super) fn drain(&self) -> Duration {
+        Duration::from_secs(u64::from(self.common.drain))
+    }
+
+    pub(super) fn metrics(&self) -> Option<Address> {
+        self.common.metrics.clone()
+    }
+
+    pub(super) fn head_timeout(&self) -> Duration {
+        Duration::from_secs(u64::from(self.common.head_timeout))
+    }
+
+    pub(super) fn idle_timeout(&self) -> Duration {
+        Duration::from_secs(u64::from(self.common.idle_timeout))
+    }
+
+    pub(super) fn work(&self) -> Duration {
+        Duration::from_nanos(self.common.work)
+    }
+
+    pub(super) fn chooses_engine(&self) -> bool {
+        matches!(self.common.engine, Engine::Auto)
+    }
+
+    pub(super) fn runtime_config(&self) -> Result<RuntimeConfig, String> {
+        let common = &self.common;
+        let config = Config {
+            engine: match common.engine {
+                Engine::Auto => EngineChoice::Auto,
+                Engine::Uring => EngineChoice::Require(EngineKind::Uring),
+                Engine::Epoll => EngineChoice::Require(EngineKind::Epoll),
+            },
+            without: common.without,
+            connections: common.connections,
+            zero_copy_threshold: common.zero_copy,
+            register_pool: common.register_pool,
+            kernel_poll: common
+                .kernel_poll
+                .map(|idle| Duration::from_millis(u64::from(idle))),
+            ..Config::default()
+        };
+        let options = ListenerOptions {
+            listen: ListenOptions {
+                unlink_existing: true,
+                ..ListenOptions::default()
+            },
+            ..ListenerOptions::default()
+        };
+        let mut listens: Vec<Listen> = common.listen.iter().cloned().map(Listen::Address).collect();
+        if listens.is_empty() {
+            let inherited = listen::inherited().map_err(|error| error.to_string())?;
+            listens.extend(inherited.into_iter().map(Listen::Socket));
+        }
+        if listens.is_empty() {
+            listens.push(Listen::Address(SocketAddr::from(([127, 0, 0, 1], 8080)).into()));
+        }
+        Ok(RuntimeConfig {
+            loops: common.loops,
+            pin: common.pin,
+            config,
+            listeners: listens
+                .into_iter()
+                .map(|listen| (listen, options.clone()))
+                .collect(),
+            spread: match common.spread {
+                SpreadName::HandOver => Spread::HandOver,
+                SpreadName::Shared => Spread::Shared,
+                SpreadName::ReusePort => Spread::ReusePort,
+            },
+        })
+    }
+}

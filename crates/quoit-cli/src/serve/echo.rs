@@ -1,0 +1,33 @@
+//! `serve echo`: sends back what it receives.
+
+use quoit::{ConnectionId, Handler, Lease, Loop, Token};
+
+use super::work::Work;
+
+/// The handler.
+#[derive(Debug)]
+pub(super) struct Echo {
+    work: Work,
+}
+
+impl Echo {
+    pub(super) fn new(work: Work) -> Self {
+        Self { work }
+    }
+}
+
+impl Handler for Echo {
+    fn on_data(&mut self, quoit: &mut Loop, connection: ConnectionId, data: Lease) {
+        self.work.burn();
+        // A refusal means that the connection is closing: nobody waits for this echo.
+        let _ = quoit.send(connection, data, Token::NONE);
+        if quoit.is_full(connection) {
+            let _ = quoit.pause(connection);
+        }
+    }
+
+    fn on_writable(&mut self, quoit: &mut Loop, connection: ConnectionId) {
+        // A stale id needs no resuming.
+        let _ = quoit.resume(connection);
+    }
+}

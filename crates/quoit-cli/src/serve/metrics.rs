@@ -1,0 +1,130 @@
+//! The counters as Prometheus text.
+
+use std::fmt::Write;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::Registry;
+use quoit::counters::Figure;
+use quoit::{
+    Address, Config, Counters, EngineChoice, EngineKind, Listen, ListenerOptions, Remote, Runtime,
+    RuntimeConfig, StartError,
+};
+
+use super::http_server::{HttpServer, Timeouts};
+use super::work::Work;
+
+/// The loops to be asked, known once they run.
+#[derive(Debug, Default)]
+pub(super) struct Published {
+    running: OnceLock<Running>,
+}
+
+#[derive(Debug)]
+struct Running {
+    loops: Vec<Remote>,
+    engine: EngineKind,
+    reason: String,
+}
+
+impl Published {
+    pub(super) fn publish(&self, runtime: &Runtime) {
+        let running = Running {
+            loops: runtime.remotes().cloned().collect(),
+            engine: runtime.engine(),
+            reason: runtime.engine_reason().to_owned(),
+        };
+        // Done once, when the loops have started.
+        let _ = self.running.set(running);
+    }
+}
+
+/// Appends the text of all loops' counters.
+pub(super) fn writer(published: &Arc<Published>) -> Box<dyn FnMut(&mut String)> {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(AllLoops(Arc::clone(published))));
+    Box::new(move |text| {
+        if prometheus_client::encoding::text::encode(text, &registry).is_err() {
+            text.clear();
+            // Writing to memory cannot fail.
+            let _ = writeln!(text, "# the counters could not be encoded");
+        }
+    })
+}
+
+#[derive(Debug)]
+struct AllLoops(Arc<Published>);
+
+impl Collector for AllLoops {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let Some(running) = self.0.running.get() else {
+            return Ok(());
+        };
+        let info = Info::new(vec![
+            ("engine", running.engine.name().to_owned()),
+            ("reason", running.reason.clone()),
+        ]);
+        let metric = encoder.encode_descriptor(
+            "quoit_engine",
+            "The engine and why it runs",
+            None,
+            info.metric_type(),
+        )?;
+        info.encode(metric)?;
+        let loops: Vec<Counters> = running.loops.iter().map(Remote::counters).collect();
+        for (position, (name, figure, description, _)) in Counters::default().figures().enumerate() {
+            let name = format!("quoit_{name}");
+            let description = description.trim_end_matches('.');
+            let kind = match figure {
+                Figure::Counter => ConstCounter::new(0u64).metric_type(),
+                Figure::Gauge => ConstGauge::new(0i64).metric_type(),
+            };
+            let mut family = encoder.encode_descriptor(&name, description, None, kind)?;
+            for (index, counters) in loops.iter().enumerate() {
+                let Some((.., value)) = counters.figures().nth(position) else {
+                    continue;
+                };
+                let labels = [("loop", index.to_string())];
+                let metric = family.encode_family(&labels)?;
+                match figure {
+                    Figure::Counter => ConstCounter::new(value).encode(metric)?,
+                    Figure::Gauge => {
+                        ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX)).encode(metric)?
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Serves `/metrics` and `/healthz` on an address of their own, by one more loop, which is not among the
+/// published ones. It runs on epoll: it must also work where the others are being examined.
+pub(super) fn serve(
+    address: Address,
+    published: &Arc<Published>,
+    timeouts: Timeouts,
+) -> Result<Runtime, StartError> {
+    let config = Config {
+        engine: EngineChoice::Require(EngineKind::Epoll),
+        connections: 256,
+        receive_slots: 64,
+        send_chunks: 1024,
+        ..Config::default()
+    };
+    let listeners = vec![(Listen::Address(address), ListenerOptions::default())];
+    let runtime = RuntimeConfig {
+        config,
+        listeners,
+        ..RuntimeConfig::default()
+    };
+    let published = Arc::clone(published);
+    Runtime::start(runtime, move |_| {
+        HttpServer::new(timeouts, Work::of(Duration::ZERO), writer(&published))
+    })
+}

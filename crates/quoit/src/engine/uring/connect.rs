@@ -1,0 +1,110 @@
+//! Accepting and connecting.
+
+use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+use linux_raw_sys::io_uring as abi;
+
+use super::UringEngine;
+use super::entry;
+use super::sys::UringSys;
+use super::user_data::{Tag, UserData};
+use crate::address::SocketAddress;
+use crate::engine::Completion;
+use crate::errno::Errno;
+use crate::id::Slot;
+use crate::pool::Pool;
+use crate::sys::SocketSys;
+
+impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
+    pub(super) fn start_accept(&mut self, listener: Slot, descriptor: RawFd, limit: u32, pool: &mut Pool) {
+        debug_assert!(limit > 0);
+        let multishot = self.accepts_multishot && limit >= self.accept_margin;
+        let state = self.listeners.entry(listener);
+        debug_assert!(!state.accepting, "one accept a listener");
+        state.accepting = true;
+        state.cancelled = false;
+        state.left = limit;
+        self.counters.accept_arms += 1;
+        let data = UserData::new(Tag::Accept, listener, 0);
+        self.push(entry::accept(descriptor, multishot, data), pool);
+    }
+
+    pub(super) fn accepted(
+        &mut self,
+        listener: Slot,
+        result: i32,
+        flags: u32,
+        pool: &mut Pool,
+        completions: &mut Vec<Completion>,
+    ) {
+        let more = flags & abi::IORING_CQE_F_MORE != 0;
+        let state = self.listeners.get(listener);
+        state.accepting = more;
+        let result = if result >= 0 {
+            // SAFETY: the kernel has just made this descriptor for the accept, and nothing else knows of it.
+            Ok(unsafe { OwnedFd::from_raw_fd(result) })
+        } else {
+            Err(Errno::new(-result))
+        };
+        state.left = state.left.saturating_sub(1);
+        let stop = more && !state.cancelled && state.left <= self.accept_margin;
+        completions.push(Completion::Accepted {
+            listener,
+            result,
+            more,
+        });
+        if stop {
+            self.stop_accepting(listener, pool);
+        }
+    }
+
+    /// Cancels an accept, and does not leave that for the next turn: what can still come is then bounded by the
+    /// completion queue.
+    pub(super) fn stop_accepting(&mut self, listener: Slot, pool: &mut Pool) {
+        self.listeners.get(listener).cancelled = true;
+        self.push_cancel(UserData::new(Tag::Accept, listener, 0), pool);
+        self.flush(pool);
+    }
+
+    pub(super) fn start_connect(
+        &mut self,
+        connection: Slot,
+        descriptor: RawFd,
+        address: Box<SocketAddress>,
+        pool: &mut Pool,
+    ) {
+        if address.family() == libc::AF_UNIX {
+            // Such an attempt ends at once, and a full backlog answers EAGAIN, on every engine alike; io_uring
+            // would wait for a place in the backlog.
+            self.direct_calls += 1;
+            // SAFETY: the descriptor stays open until the operation's completion.
+            let socket = unsafe { BorrowedFd::borrow_raw(descriptor) };
+            let result = self.system.connect_now(socket, &address);
+            self.ready.push_back(Completion::Connected { connection, result });
+            return;
+        }
+        let data = UserData::new(Tag::Connect, connection, 0);
+        let entry = entry::connect(descriptor, &address, data);
+        let state = self.connections.entry(connection);
+        debug_assert!(state.connect.address.is_none(), "one connect a connection");
+        state.descriptor = descriptor;
+        state.connect.cancelled = false;
+        state.connect.address = Some(address);
+        self.push(entry, pool);
+    }
+
+    pub(super) fn connected(&mut self, connection: Slot, result: i32, completions: &mut Vec<Completion>) {
+        let state = self.connections.get(connection);
+        debug_assert!(
+            state.connect.address.is_some(),
+            "a completion belongs to a connect"
+        );
+        state.connect.address = None;
+        let result = if result < 0 {
+            Err(Errno::new(-result))
+        } else {
+            Ok(())
+        };
+        completions.push(Completion::Connected { connection, result });
+    }
+}

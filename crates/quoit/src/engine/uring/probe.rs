@@ -1,0 +1,387 @@
+//! Which features the kernel has, found by using them.
+//!
+//! Kernel versions say little: distributions carry features back, and containers forbid calls. So the probe
+//! makes small rings and lets them work on sockets of its own.
+
+use std::fmt;
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+use linux_raw_sys::io_uring as abi;
+use linux_raw_sys::io_uring::io_uring_op as Opcode;
+
+use super::entry;
+use super::setup::{During, SETUP_FEATURES, SetupError, Step, setup_flags};
+use super::sys::{
+    CompletionEntry, ProbeSockets, ProvidedBuffer, RingParameters, RingProperties, STREAM_GROUP,
+    SubmissionEntry, UringSys,
+};
+use super::user_data::{Tag, UserData};
+use crate::errno::Errno;
+use crate::features::{Feature, FeatureSet};
+use crate::id::Slot;
+
+/// Why io_uring cannot be used at all.
+pub type ProbeError = SetupError;
+
+/// What this kernel's io_uring can do, less what was switched off.
+#[derive(Clone, Debug)]
+pub struct Capabilities {
+    /// The features that are there, each with all that it needs.
+    pub features: FeatureSet,
+    /// The others, and why they are not used.
+    pub missing: Vec<(Feature, Missing)>,
+}
+
+/// Why a feature is not used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Missing {
+    /// The configuration says so.
+    SwitchedOff,
+    /// It needs another one, which is missing.
+    Needs(Feature),
+    /// The kernel does not list it.
+    NotListed,
+    /// The kernel refused it with this error.
+    Refused(Errno),
+    /// The kernel took it, but it did not do what it should.
+    Misbehaved,
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::SwitchedOff => f.write_str("switched off"),
+            Self::Needs(feature) => write!(f, "needs {feature}"),
+            Self::NotListed => f.write_str("not listed by this kernel"),
+            Self::Refused(errno) => write!(f, "refused by this kernel: {errno}"),
+            Self::Misbehaved => f.write_str("accepted by this kernel, but without the effect it should have"),
+        }
+    }
+}
+
+/// Without these properties there is no engine. All are in kernel 5.11.
+const NEEDED_PROPERTIES: [(u32, &str); 5] = [
+    (abi::IORING_FEAT_SINGLE_MMAP, "IORING_FEAT_SINGLE_MMAP"),
+    (abi::IORING_FEAT_NODROP, "IORING_FEAT_NODROP"),
+    (abi::IORING_FEAT_SUBMIT_STABLE, "IORING_FEAT_SUBMIT_STABLE"),
+    (abi::IORING_FEAT_EXT_ARG, "IORING_FEAT_EXT_ARG"),
+    (abi::IORING_FEAT_FAST_POLL, "IORING_FEAT_FAST_POLL"),
+];
+
+/// Without these operations there is no engine. All are in kernel 5.6.
+const NEEDED_OPERATIONS: [(Opcode, &str); 10] = [
+    (Opcode::IORING_OP_ACCEPT, "IORING_OP_ACCEPT"),
+    (Opcode::IORING_OP_CONNECT, "IORING_OP_CONNECT"),
+    (Opcode::IORING_OP_SEND, "IORING_OP_SEND"),
+    (Opcode::IORING_OP_RECV, "IORING_OP_RECV"),
+    (Opcode::IORING_OP_SENDMSG, "IORING_OP_SENDMSG"),
+    (Opcode::IORING_OP_POLL_ADD, "IORING_OP_POLL_ADD"),
+    (Opcode::IORING_OP_ASYNC_CANCEL, "IORING_OP_ASYNC_CANCEL"),
+    (Opcode::IORING_OP_CLOSE, "IORING_OP_CLOSE"),
+    (Opcode::IORING_OP_NOP, "IORING_OP_NOP"),
+    (Opcode::IORING_OP_READ, "IORING_OP_READ"),
+];
+
+const ZERO_COPY_OPERATIONS: [Opcode; 2] = [Opcode::IORING_OP_SEND_ZC, Opcode::IORING_OP_SENDMSG_ZC];
+
+/// The probe's rings are tiny, as their memory counts against the user's limit until the kernel has taken them
+/// down.
+const PROBE_ENTRIES: u32 = 4;
+const PROBE_BUFFERS: u16 = 8;
+const PROBE_BUFFER_SIZE: u32 = 16;
+/// What is tried completes at once; a kernel that has not answered by then misbehaves.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Finds out what the calling thread's kernel can do. Features in `without` are not tried.
+///
+/// # Errors
+/// The step that failed and the kernel's answer, where io_uring cannot be used at all: `ENOSYS` and `EPERM` of
+/// kernels and containers that deny it, `ENOMEM` past `RLIMIT_MEMLOCK`, `EOPNOTSUPP` where the kernel is too
+/// old.
+pub fn probe<S: UringSys>(without: FeatureSet) -> Result<Capabilities, ProbeError> {
+    let mut found = Findings {
+        wanted: FeatureSet::ALL.without(without),
+        features: FeatureSet::EMPTY,
+        missing: without
+            .iter()
+            .map(|feature| (feature, Missing::SwitchedOff))
+            .collect(),
+    };
+    let (mut ring, properties) = find_setup_flags::<S>(&mut found)?;
+    for (bit, name) in NEEDED_PROPERTIES {
+        needed(properties.features & bit != 0, Step::Property(name))?;
+    }
+    ring.enable().during(Step::Enable)?;
+    let operations = ring.supported_operations().during(Step::ListOperations)?;
+    let supports = |opcode: Opcode| operations & 1 << opcode as u32 != 0;
+    for (opcode, name) in NEEDED_OPERATIONS {
+        needed(supports(opcode), Step::Operation(name))?;
+    }
+    for (feature, listed) in [
+        (
+            Feature::CompletionSkip,
+            properties.features & abi::IORING_FEAT_CQE_SKIP != 0,
+        ),
+        (
+            Feature::NoIowait,
+            properties.features & abi::IORING_FEAT_NO_IOWAIT != 0,
+        ),
+    ] {
+        found.settle(feature, listed.then_some(()).ok_or(Missing::NotListed));
+    }
+    if found.tries(Feature::RegisteredRing) {
+        let result = ring.register_ring_descriptor().map_err(Missing::Refused);
+        found.settle(Feature::RegisteredRing, result);
+    }
+    let mut trial = Trial {
+        ring,
+        sockets: S::probe_sockets().during(Step::Sockets)?,
+        memory: vec![0; usize::from(PROBE_BUFFERS) * PROBE_BUFFER_SIZE as usize],
+    };
+    let result = trial.run(&mut found, ZERO_COPY_OPERATIONS.into_iter().all(supports));
+    if result.is_err() {
+        // Something may still be outstanding that names this memory.
+        std::mem::forget(std::mem::take(&mut trial.memory));
+    }
+    result?;
+    Ok(Capabilities {
+        features: found.features,
+        missing: found.missing,
+    })
+}
+
+fn needed(is_there: bool, step: Step) -> Result<(), ProbeError> {
+    is_there.then_some(()).ok_or(Errno::EOPNOTSUPP).during(step)
+}
+
+/// Adds one flag after the other: a ring with one that the kernel does not know is refused with `EINVAL`, which
+/// does not say which one it was. Answers the last ring that could be made.
+fn find_setup_flags<S: UringSys>(found: &mut Findings) -> Result<(S, RingProperties), ProbeError> {
+    let make = |features| {
+        S::setup(&RingParameters {
+            submission_entries: PROBE_ENTRIES,
+            completion_entries: PROBE_ENTRIES * 2,
+            flags: setup_flags(features, false),
+            poll_idle_ms: 0,
+        })
+    };
+    let mut made = make(found.features).during(Step::Setup)?;
+    for feature in SETUP_FEATURES {
+        if !found.tries(feature) {
+            continue;
+        }
+        let mut features = found.features;
+        features.insert(feature);
+        match make(features) {
+            Ok(ring) => {
+                made = ring;
+                found.settle(feature, Ok(()));
+            }
+            Err(Errno::EINVAL) => found.settle(feature, Err(Missing::Refused(Errno::EINVAL))),
+            Err(errno) => return Err(errno).during(Step::Setup),
+        }
+    }
+    Ok(made)
+}
+
+/// What is known so far.
+struct Findings {
+    wanted: FeatureSet,
+    features: FeatureSet,
+    missing: Vec<(Feature, Missing)>,
+}
+
+impl Findings {
+    /// Whether to try `feature`; if what it needs is missing, so is it.
+    fn tries(&mut self, feature: Feature) -> bool {
+        if !self.wanted.contains(feature) {
+            return false;
+        }
+        match feature.needs() {
+            Some(needed) if !self.features.contains(needed) => {
+                self.missing.push((feature, Missing::Needs(needed)));
+                false
+            }
+            _ => true,
+        }
+    }
+
+    fn settle(&mut self, feature: Feature, result: Result<(), Missing>) {
+        if !self.wanted.contains(feature) {
+            return;
+        }
+        match result {
+            Ok(()) => self.features.insert(feature),
+            Err(reason) => self.missing.push((feature, reason)),
+        }
+    }
+}
+
+/// A ring and what it may work on.
+struct Trial<S> {
+    ring: S,
+    sockets: ProbeSockets,
+    memory: Vec<u8>,
+}
+
+/// The first completion of what is tried.
+struct Outcome {
+    result: i32,
+    more: bool,
+}
+
+impl Outcome {
+    /// Whether it was armed, and ended when it was cancelled.
+    fn was_armed(&self) -> Result<(), Missing> {
+        self.was(|outcome| outcome.result == -libc::ECANCELED)
+    }
+
+    fn was(&self, expected: impl FnOnce(&Self) -> bool) -> Result<(), Missing> {
+        if expected(self) {
+            Ok(())
+        } else if self.result < 0 {
+            Err(Missing::Refused(Errno::new(-self.result)))
+        } else {
+            Err(Missing::Misbehaved)
+        }
+    }
+}
+
+fn data(tag: Tag) -> UserData {
+    UserData::new(tag, Slot::new(0), 0)
+}
+
+impl<S: UringSys> Trial<S> {
+    fn run(&mut self, found: &mut Findings, lists_zero_copy: bool) -> Result<(), ProbeError> {
+        let listener = self.sockets.listener.as_raw_fd();
+        let [near, far] = [0, 1].map(|end: usize| self.sockets.pair[end].as_raw_fd());
+
+        if found.tries(Feature::MultishotPoll) {
+            let poll = entry::poll_multishot(near, libc::POLLIN, data(Tag::Receive));
+            let outcome = self.attempt(Feature::MultishotPoll, [poll], true)?;
+            found.settle(Feature::MultishotPoll, outcome.was_armed());
+        }
+        if found.tries(Feature::MultishotAccept) {
+            let accept = entry::accept(listener, true, data(Tag::Accept));
+            let outcome = self.attempt(Feature::MultishotAccept, [accept], true)?;
+            found.settle(Feature::MultishotAccept, outcome.was_armed());
+        }
+        if found.tries(Feature::BufferRing) {
+            let result = self.ring.register_buffer_ring(STREAM_GROUP, PROBE_BUFFERS);
+            match result {
+                Ok(()) => self.provide_buffers(),
+                Err(Errno::ENOMEM) => return result.during(Step::BufferRing),
+                Err(_) => (),
+            }
+            found.settle(Feature::BufferRing, result.map_err(Missing::Refused));
+        }
+        let message = self.memory.as_ptr().expose_provenance() as u64;
+        if found.tries(Feature::MultishotReceive) {
+            let receive = entry::receive_multishot(near, 0, data(Tag::Receive));
+            let send = entry::send(far, message, 1, data(Tag::Send));
+            let outcome = self.attempt(Feature::MultishotReceive, [receive, send], false)?;
+            let result = outcome.was(|outcome| outcome.result == 1 && outcome.more);
+            found.settle(Feature::MultishotReceive, result);
+        }
+        if found.tries(Feature::ReceiveBudget) {
+            let receive = entry::receive_multishot(near, 1, data(Tag::Receive));
+            let send = entry::send(far, message, 1, data(Tag::Send));
+            let outcome = self.attempt(Feature::ReceiveBudget, [receive, send], false)?;
+            let result = outcome.was(|outcome| outcome.result == 1 && !outcome.more);
+            found.settle(Feature::ReceiveBudget, result);
+        }
+        if found.tries(Feature::ZeroCopySend) {
+            let result = if lists_zero_copy {
+                let mut send = entry::send(far, message, 1, data(Tag::Send));
+                entry::make_zero_copy(&mut send, false);
+                let outcome = self.attempt(Feature::ZeroCopySend, [send], false)?;
+                // Unix-domain sockets cannot; a kernel that says so has understood the request.
+                outcome.was(|outcome| outcome.result == 1 || outcome.result == -libc::EOPNOTSUPP)
+            } else {
+                Err(Missing::NotListed)
+            };
+            found.settle(Feature::ZeroCopySend, result);
+        }
+        Ok(())
+    }
+
+    fn provide_buffers(&mut self) {
+        for (id, buffer) in self
+            .memory
+            .chunks_exact_mut(PROBE_BUFFER_SIZE as usize)
+            .enumerate()
+        {
+            self.ring.provide_buffer(
+                STREAM_GROUP,
+                ProvidedBuffer {
+                    address: buffer.as_mut_ptr(),
+                    length: PROBE_BUFFER_SIZE,
+                    id: id as u16,
+                },
+            );
+        }
+        self.ring.publish_buffers(STREAM_GROUP);
+    }
+
+    /// Submits `entries`, cancels the first one at once if `cancel` or else as soon as it has shown to go on,
+    /// and waits until all have ended. Answers the first completion of the first one.
+    fn attempt<const N: usize>(
+        &mut self,
+        feature: Feature,
+        entries: [SubmissionEntry; N],
+        cancel: bool,
+    ) -> Result<Outcome, ProbeError> {
+        let step = Step::Try(feature);
+        let target = UserData::from_bits(entries[0].user_data);
+        let mut outstanding = N;
+        for entry in entries {
+            self.push(&entry).during(step)?;
+        }
+        let mut cancelled = false;
+        let mut outcome = None;
+        if cancel {
+            cancelled = true;
+            outstanding += 1;
+            self.push(&entry::cancel(target, false)).during(step)?;
+        }
+        while outstanding > 0 {
+            let completion = self.next().during(step)?;
+            let more = completion.flags & abi::IORING_CQE_F_MORE != 0;
+            if completion.user_data == target.to_bits() {
+                outcome.get_or_insert(Outcome {
+                    result: completion.res,
+                    more,
+                });
+                if more && !cancelled && target.tag() == Tag::Receive {
+                    cancelled = true;
+                    outstanding += 1;
+                    self.push(&entry::cancel(target, false)).during(step)?;
+                }
+            }
+            if !more {
+                outstanding -= 1;
+            }
+        }
+        outcome.ok_or(Errno::ENOENT).during(step)
+    }
+
+    fn push(&mut self, entry: &SubmissionEntry) -> Result<(), Errno> {
+        while !self.ring.try_push(entry) {
+            self.ring.enter(0, None, 0)?;
+        }
+        Ok(())
+    }
+
+    fn next(&mut self) -> Result<CompletionEntry, Errno> {
+        loop {
+            if let Some(completion) = self.ring.pop() {
+                return Ok(completion);
+            }
+            match self.ring.enter(1, Some(PATIENCE), 0) {
+                Ok(_) | Err(Errno::EINTR) => (),
+                Err(errno) => return Err(errno),
+            }
+        }
+    }
+}

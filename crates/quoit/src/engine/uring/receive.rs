@@ -1,0 +1,210 @@
+//! Receiving, in the best way that the kernel has:
+//!
+//! - multishot with the buffer ring: one submission, a buffer only when data is there;
+//! - once with the buffer ring;
+//! - a poll, then a receive into a slot that is taken from the pool only when data is there.
+
+use linux_raw_sys::io_uring as abi;
+
+use super::UringEngine;
+use super::entry;
+use super::state::{ReceiveStage, receive_data};
+use super::sys::{ProvidedBuffer, STREAM_GROUP, UringSys};
+use crate::engine::{Completion, Received};
+use crate::errno::Errno;
+use crate::features::{Feature, FeatureSet};
+use crate::id::Slot;
+use crate::pool::{Pool, PoolSlot};
+use crate::sys::SocketSys;
+
+/// How receives are made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum ReceiveMode {
+    /// Multishot; the kernel keeps the budget.
+    MultishotBudget,
+    /// Multishot; the engine cancels when the budget is used up.
+    Multishot,
+    /// One receive with a buffer from the ring.
+    Single,
+    /// A poll, then a receive.
+    Poll,
+}
+
+impl ReceiveMode {
+    pub(super) fn of(features: FeatureSet) -> Self {
+        if features.contains(Feature::ReceiveBudget) {
+            Self::MultishotBudget
+        } else if features.contains(Feature::MultishotReceive) {
+            Self::Multishot
+        } else if features.contains(Feature::BufferRing) {
+            Self::Single
+        } else {
+            Self::Poll
+        }
+    }
+}
+
+impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
+    /// Fills the buffer ring from the pool.
+    #[inline]
+    pub(super) fn provide_buffers(&mut self, pool: &mut Pool) {
+        let before = self.buffers;
+        while self.buffers < self.buffer_entries {
+            let Some(slot) = pool.take() else { break };
+            let buffer = ProvidedBuffer {
+                address: pool.address(slot),
+                length: pool.slot_size(),
+                id: slot.get(),
+            };
+            self.sys.provide_buffer(STREAM_GROUP, buffer);
+            self.buffers += 1;
+        }
+        if self.buffers != before {
+            self.sys.publish_buffers(STREAM_GROUP);
+        }
+    }
+
+    pub(super) fn start_receive(&mut self, connection: Slot, descriptor: i32, budget: u32, pool: &mut Pool) {
+        debug_assert!(budget > 0);
+        let data = receive_data(connection);
+        let state = self.connections.entry(connection);
+        state.descriptor = descriptor;
+        debug_assert_eq!(
+            state.receive.stage,
+            ReceiveStage::Idle,
+            "one receive a connection"
+        );
+        state.receive.cancelled = false;
+        state.receive.budget = budget;
+        state.receive.stage = ReceiveStage::Selecting;
+        let entry = match self.receive_mode {
+            ReceiveMode::MultishotBudget => entry::receive_multishot(descriptor, budget, data),
+            ReceiveMode::Multishot => entry::receive_multishot(descriptor, 0, data),
+            ReceiveMode::Single => entry::receive_selected(descriptor, budget.min(pool.slot_size()), data),
+            ReceiveMode::Poll => {
+                state.receive.stage = ReceiveStage::Polling;
+                entry::poll(descriptor, libc::POLLIN | libc::POLLRDHUP, data)
+            }
+        };
+        self.counters.receive_arms += 1;
+        self.push(entry, pool);
+    }
+
+    #[inline]
+    pub(super) fn received(
+        &mut self,
+        connection: Slot,
+        result: i32,
+        flags: u32,
+        pool: &mut Pool,
+        completions: &mut Vec<Completion>,
+    ) {
+        let more = flags & abi::IORING_CQE_F_MORE != 0;
+        let buffer = if flags & abi::IORING_CQE_F_BUFFER != 0 {
+            self.buffers -= 1;
+            Some(PoolSlot::new((flags >> abi::IORING_CQE_BUFFER_SHIFT) as u16))
+        } else {
+            None
+        };
+        let state = self.connections.get(connection);
+        let buffer = match state.receive.stage {
+            ReceiveStage::Selecting => buffer,
+            ReceiveStage::Polling => return self.receive_ready(connection, result, pool, completions),
+            ReceiveStage::Filling(slot) => {
+                if result == -libc::EAGAIN && !state.receive.cancelled {
+                    pool.give_back(slot);
+                    return self.poll_to_receive(connection, pool);
+                }
+                Some(slot)
+            }
+            ReceiveStage::Idle => unreachable!("a completion belongs to a receive"),
+        };
+        if !more {
+            state.receive.stage = ReceiveStage::Idle;
+        }
+        let received = match buffer {
+            Some(slot) if result > 0 => Received::Data {
+                slot,
+                length: result as u32,
+            },
+            buffer => {
+                debug_assert!(
+                    !more && result <= 0,
+                    "bytes come in a buffer, and only they leave more to come"
+                );
+                if let Some(slot) = buffer {
+                    pool.give_back(slot);
+                }
+                self.outcome_without_data(result)
+            }
+        };
+        completions.push(Completion::Received {
+            connection,
+            received,
+            more,
+        });
+        if more && self.receive_mode == ReceiveMode::Multishot {
+            self.spend_budget(connection, result as u32, pool);
+        }
+    }
+
+    fn outcome_without_data(&mut self, result: i32) -> Received {
+        match -result {
+            0 => Received::End,
+            libc::ENOBUFS => {
+                self.counters.receive_no_buffers += 1;
+                Received::NoBuffers
+            }
+            libc::ECANCELED | libc::EINTR | libc::EAGAIN => Received::Stopped,
+            code => Received::Error(Errno::new(code)),
+        }
+    }
+
+    /// Counts bytes against the budget where the kernel does not, and ends the receive when it is used up.
+    fn spend_budget(&mut self, connection: Slot, length: u32, pool: &mut Pool) {
+        let receive = &mut self.connections.get(connection).receive;
+        receive.budget = receive.budget.saturating_sub(length);
+        if receive.budget == 0 && !receive.cancelled {
+            receive.cancelled = true;
+            self.push_cancel(receive_data(connection), pool);
+        }
+    }
+
+    fn poll_to_receive(&mut self, connection: Slot, pool: &mut Pool) {
+        let state = self.connections.get(connection);
+        state.receive.stage = ReceiveStage::Polling;
+        let events = libc::POLLIN | libc::POLLRDHUP;
+        let entry = entry::poll(state.descriptor, events, receive_data(connection));
+        self.push(entry, pool);
+    }
+
+    /// The poll has ended: with something to receive, if `result` is not negative.
+    fn receive_ready(
+        &mut self,
+        connection: Slot,
+        result: i32,
+        pool: &mut Pool,
+        completions: &mut Vec<Completion>,
+    ) {
+        let state = self.connections.get(connection);
+        let received = if result < 0 {
+            self.outcome_without_data(result)
+        } else if state.receive.cancelled {
+            Received::Stopped
+        } else if let Some(slot) = pool.take() {
+            state.receive.stage = ReceiveStage::Filling(slot);
+            let length = state.receive.budget.min(pool.slot_size());
+            let address = pool.address(slot);
+            let entry = entry::receive_now(state.descriptor, address, length, receive_data(connection));
+            return self.push(entry, pool);
+        } else {
+            self.outcome_without_data(-libc::ENOBUFS)
+        };
+        self.connections.get(connection).receive.stage = ReceiveStage::Idle;
+        completions.push(Completion::Received {
+            connection,
+            received,
+            more: false,
+        });
+    }
+}

@@ -1,0 +1,518 @@
+//! The real ring: system calls, mapped queues, and the orderings that the kernel's side of them asks for
+//! (`io_uring(7)`, "barriers"; liburing's `barrier.h` states the same rules).
+//!
+//! The tail of a queue is stored with release by whoever fills it, so that the other side, loading it with
+//! acquire, sees the entries before it; the head likewise by whoever empties it.
+
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU16, AtomicU32, Ordering, fence};
+use std::thread::{self, ThreadId};
+use std::time::Duration;
+
+use linux_raw_sys::io_uring as abi;
+
+use super::mapping::Mapping;
+use super::sys::{
+    CompletionEntry, ProbeSockets, ProvidedBuffer, RingParameters, RingProperties, SubmissionEntry, UringSys,
+};
+use crate::errno::Errno;
+
+/// Where a buffer ring keeps its tail: it overlays the reserved bytes of the first buffer
+/// (`struct io_uring_buf_ring`).
+const BUFFER_TAIL_OFFSET: u32 = 14;
+
+/// The submission queue. The kernel moves the head, this side the tail.
+struct SubmissionQueue {
+    head: NonNull<AtomicU32>,
+    tail: NonNull<AtomicU32>,
+    flags: NonNull<AtomicU32>,
+    entries: NonNull<SubmissionEntry>,
+    length: u32,
+    /// The tail as it will be: entries up to here are written, and not shown to the kernel yet.
+    written: u32,
+    /// The tail that the kernel was shown.
+    shown: u32,
+}
+
+impl SubmissionQueue {
+    #[inline]
+    fn head(&self) -> u32 {
+        // SAFETY: the ring's mapping outlives its queues. Acquire: the kernel is done with what it consumed.
+        unsafe { self.head.as_ref() }.load(Ordering::Acquire)
+    }
+
+    #[inline]
+    fn flags(&self) -> u32 {
+        // SAFETY: the ring's mapping outlives its queues.
+        unsafe { self.flags.as_ref() }.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    fn pending(&self) -> u32 {
+        self.written.wrapping_sub(self.head())
+    }
+
+    #[inline]
+    fn try_push(&mut self, entry: &SubmissionEntry) -> bool {
+        if self.pending() >= self.length {
+            return false;
+        }
+        let index = self.written & (self.length - 1);
+        // SAFETY: the index is below the length, and between head and head + length the kernel does not read
+        // before the tail is moved past it, so this place is ours.
+        unsafe { ptr::copy_nonoverlapping(entry, self.entries.add(index as usize).as_ptr(), 1) };
+        self.written = self.written.wrapping_add(1);
+        true
+    }
+
+    /// Shows the kernel what was written.
+    #[inline]
+    fn show(&mut self) {
+        if self.shown != self.written {
+            self.shown = self.written;
+            // SAFETY: the ring's mapping outlives its queues. Release: the entries are visible before the tail.
+            unsafe { self.tail.as_ref() }.store(self.shown, Ordering::Release);
+        }
+    }
+}
+
+/// The completion queue. The kernel moves the tail, this side the head.
+struct CompletionQueue {
+    head: NonNull<AtomicU32>,
+    tail: NonNull<AtomicU32>,
+    entries: NonNull<CompletionEntry>,
+    mask: u32,
+    /// The head; only this side changes it.
+    taken: u32,
+}
+
+impl CompletionQueue {
+    #[inline]
+    fn is_empty(&self) -> bool {
+        // SAFETY: the ring's mapping outlives its queues. Acquire: entries before the tail are visible.
+        unsafe { self.tail.as_ref() }.load(Ordering::Acquire) == self.taken
+    }
+
+    #[inline]
+    fn pop(&mut self) -> Option<CompletionEntry> {
+        if self.is_empty() {
+            return None;
+        }
+        let index = (self.taken & self.mask) as usize;
+        // SAFETY: the index is within the queue, and between head and tail the kernel does not write.
+        let entry = unsafe { self.entries.add(index).read() };
+        self.taken = self.taken.wrapping_add(1);
+        // SAFETY: the ring's mapping outlives its queues. Release: the entry was read before its place is free.
+        unsafe { self.head.as_ref() }.store(self.taken, Ordering::Release);
+        Some(entry)
+    }
+}
+
+/// A ring of provided buffers (`io_uring_register_buf_ring(3)`). This side moves the tail; where the kernel's
+/// head is follows from the completions.
+struct BufferRing {
+    buffers: NonNull<abi::io_uring_buf>,
+    tail: NonNull<AtomicU16>,
+    mask: u16,
+    written: u16,
+    _memory: Mapping,
+}
+
+impl BufferRing {
+    fn new(entries: u16) -> Result<Self, Errno> {
+        assert!(entries.is_power_of_two());
+        let memory = Mapping::anonymous(usize::from(entries) * size_of::<abi::io_uring_buf>())?;
+        Ok(Self {
+            buffers: memory.pointer(0, usize::from(entries)),
+            tail: memory.pointer(BUFFER_TAIL_OFFSET, 1),
+            mask: entries - 1,
+            written: 0,
+            _memory: memory,
+        })
+    }
+
+    #[inline]
+    fn provide(&mut self, buffer: ProvidedBuffer) {
+        let index = usize::from(self.written & self.mask);
+        // SAFETY: the index is within the ring, and the kernel does not read past the tail. Field by field, as
+        // the first buffer's reserved bytes are the tail.
+        unsafe {
+            let place = self.buffers.add(index).as_ptr();
+            (&raw mut (*place).addr).write(buffer.address.expose_provenance() as u64);
+            (&raw mut (*place).len).write(buffer.length);
+            (&raw mut (*place).bid).write(buffer.id);
+        }
+        self.written = self.written.wrapping_add(1);
+    }
+
+    #[inline]
+    fn publish(&self) {
+        // SAFETY: the memory belongs to this ring. Release: the buffers are visible before the tail.
+        unsafe { self.tail.as_ref() }.store(self.written, Ordering::Release);
+    }
+}
+
+/// The ring's own descriptor, registered with one thread.
+struct RegisteredDescriptor {
+    index: u32,
+    thread: ThreadId,
+}
+
+/// One io_uring.
+///
+/// Dropped on its owner's thread it is gone for good; dropped elsewhere, the registration of its descriptor
+/// keeps it until the owner's thread ends.
+pub struct Ring {
+    submission: SubmissionQueue,
+    completion: CompletionQueue,
+    buffer_rings: Vec<Option<BufferRing>>,
+    registered: Option<RegisteredDescriptor>,
+    /// Whether a thread of the kernel's takes the submissions (`IORING_SETUP_SQPOLL`).
+    kernel_polls: bool,
+    enters: u64,
+    descriptor: OwnedFd,
+    /// The queues' memory, which the pointers above point into.
+    _queues: Mapping,
+    _entries: Mapping,
+}
+
+// SAFETY: the pointers lead into mappings that the ring owns, and nothing of it is bound to a thread in a way
+// that would make memory unsafe: the kernel refuses what only the owner may do.
+unsafe impl Send for Ring {}
+
+impl Ring {
+    fn register<T>(
+        &self,
+        operation: abi::io_uring_register_op,
+        argument: *mut T,
+        count: u32,
+    ) -> Result<u32, Errno> {
+        // SAFETY: the callers below pass what `io_uring_register(2)` wants for each operation, alive during the
+        // call; memory that stays registered is pinned by the kernel.
+        let result = unsafe {
+            libc::syscall(
+                libc::SYS_io_uring_register,
+                self.descriptor.as_raw_fd(),
+                operation as u32,
+                argument,
+                count,
+            )
+        };
+        u32::try_from(result).map_err(|_| Errno::last())
+    }
+
+    fn buffer_ring(&mut self, group: u16) -> &mut BufferRing {
+        self.buffer_rings
+            .get_mut(usize::from(group))
+            .and_then(Option::as_mut)
+            .expect("buffers are provided to registered groups only")
+    }
+}
+
+impl UringSys for Ring {
+    fn setup(parameters: &RingParameters) -> Result<(Self, RingProperties), Errno> {
+        // SAFETY: a structure of integers, for which all zeroes is a valid value.
+        let mut answer: abi::io_uring_params = unsafe { std::mem::zeroed() };
+        answer.flags = parameters.flags | abi::IORING_SETUP_CQSIZE | abi::IORING_SETUP_CLAMP;
+        answer.cq_entries = parameters.completion_entries;
+        answer.sq_thread_idle = parameters.poll_idle_ms;
+        // SAFETY: the parameters are alive and writable during the call.
+        let result = unsafe {
+            libc::syscall(
+                libc::SYS_io_uring_setup,
+                parameters.submission_entries,
+                &raw mut answer,
+            )
+        };
+        let descriptor = i32::try_from(result).map_err(|_| Errno::EBADF)?;
+        Errno::check(descriptor)?;
+        // SAFETY: the call has just made this descriptor (CLOEXEC), and nothing else knows of it.
+        let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
+        if answer.features & abi::IORING_FEAT_SINGLE_MMAP == 0 {
+            return Err(Errno::EOPNOTSUPP);
+        }
+
+        let has_array = answer.flags & abi::IORING_SETUP_NO_SQARRAY == 0;
+        let completions_end =
+            answer.cq_off.cqes as usize + answer.cq_entries as usize * size_of::<CompletionEntry>();
+        let array_end = if has_array {
+            answer.sq_off.array as usize + answer.sq_entries as usize * size_of::<u32>()
+        } else {
+            0
+        };
+        let queues = Mapping::of_ring(
+            descriptor.as_fd(),
+            abi::IORING_OFF_SQ_RING,
+            completions_end.max(array_end),
+        )?;
+        let entries = Mapping::of_ring(
+            descriptor.as_fd(),
+            abi::IORING_OFF_SQES,
+            answer.sq_entries as usize * size_of::<SubmissionEntry>(),
+        )?;
+        if has_array {
+            let array: NonNull<u32> = queues.pointer(answer.sq_off.array, answer.sq_entries as usize);
+            for index in 0..answer.sq_entries {
+                // SAFETY: within the array, which the kernel reads only for entries that were submitted.
+                unsafe { array.add(index as usize).write(index) };
+            }
+        }
+        assert!(answer.sq_entries.is_power_of_two() && answer.cq_entries.is_power_of_two());
+        let ring = Self {
+            submission: SubmissionQueue {
+                head: queues.pointer(answer.sq_off.head, 1),
+                tail: queues.pointer(answer.sq_off.tail, 1),
+                flags: queues.pointer(answer.sq_off.flags, 1),
+                entries: entries.pointer(0, answer.sq_entries as usize),
+                length: answer.sq_entries,
+                written: 0,
+                shown: 0,
+            },
+            completion: CompletionQueue {
+                head: queues.pointer(answer.cq_off.head, 1),
+                tail: queues.pointer(answer.cq_off.tail, 1),
+                entries: queues.pointer(answer.cq_off.cqes, answer.cq_entries as usize),
+                mask: answer.cq_entries - 1,
+                taken: 0,
+            },
+            buffer_rings: Vec::new(),
+            registered: None,
+            kernel_polls: answer.flags & abi::IORING_SETUP_SQPOLL != 0,
+            enters: 0,
+            descriptor,
+            _queues: queues,
+            _entries: entries,
+        };
+        let properties = RingProperties {
+            features: answer.features,
+            submission_entries: answer.sq_entries,
+            completion_entries: answer.cq_entries,
+        };
+        Ok((ring, properties))
+    }
+
+    fn probe_sockets() -> Result<ProbeSockets, Errno> {
+        let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
+        let mut pair = [-1; 2];
+        // SAFETY: room for two descriptors.
+        Errno::check(unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, pair.as_mut_ptr()) })?;
+        // SAFETY: the call has just made these descriptors, and nothing else knows of them.
+        let pair = pair.map(|descriptor| unsafe { OwnedFd::from_raw_fd(descriptor) });
+        // SAFETY: socket(2) takes no pointers.
+        let listener = Errno::check(unsafe { libc::socket(libc::AF_UNIX, kind, 0) })?;
+        // SAFETY: as for the pair.
+        let listener = unsafe { OwnedFd::from_raw_fd(listener) };
+        let family = libc::AF_UNIX as libc::sa_family_t;
+        // An address of nothing but the family asks for an unused abstract name (`unix(7)`, autobind).
+        // SAFETY: the address is alive and as long as stated.
+        Errno::check(unsafe {
+            libc::bind(
+                listener.as_raw_fd(),
+                (&raw const family).cast(),
+                size_of_val(&family) as libc::socklen_t,
+            )
+        })?;
+        // SAFETY: listen(2) takes no pointers.
+        Errno::check(unsafe { libc::listen(listener.as_raw_fd(), 1) })?;
+        Ok(ProbeSockets { listener, pair })
+    }
+
+    fn enable(&mut self) -> Result<(), Errno> {
+        let operation = abi::io_uring_register_op::IORING_REGISTER_ENABLE_RINGS;
+        self.register(operation, ptr::null_mut::<u8>(), 0).map(|_| ())
+    }
+
+    fn register_ring_descriptor(&mut self) -> Result<(), Errno> {
+        let mut update = abi::io_uring_rsrc_update {
+            // The kernel chooses the index, and writes it here.
+            offset: u32::MAX,
+            resv: 0,
+            data: self.descriptor.as_raw_fd() as u64,
+        };
+        let operation = abi::io_uring_register_op::IORING_REGISTER_RING_FDS;
+        self.register(operation, &raw mut update, 1)?;
+        self.registered = Some(RegisteredDescriptor {
+            index: update.offset,
+            thread: thread::current().id(),
+        });
+        Ok(())
+    }
+
+    fn supported_operations(&self) -> Result<u128, Errno> {
+        const COUNT: usize = 128;
+        #[repr(C)]
+        struct Probe {
+            header: abi::io_uring_probe,
+            operations: [abi::io_uring_probe_op; COUNT],
+        }
+        // SAFETY: a structure of integers, for which all zeroes is a valid value.
+        let mut probe: Probe = unsafe { std::mem::zeroed() };
+        let operation = abi::io_uring_register_op::IORING_REGISTER_PROBE;
+        self.register(operation, &raw mut probe, COUNT as u32)?;
+        let known = usize::from(probe.header.ops_len).min(COUNT);
+        Ok(probe.operations[..known]
+            .iter()
+            .filter(|operation| u32::from(operation.flags) & abi::IO_URING_OP_SUPPORTED != 0)
+            .fold(0, |set, operation| set | 1 << operation.op))
+    }
+
+    fn register_buffer_ring(&mut self, group: u16, entries: u16) -> Result<(), Errno> {
+        let ring = BufferRing::new(entries)?;
+        // SAFETY: a structure of integers, for which all zeroes is a valid value.
+        let mut registration: abi::io_uring_buf_reg = unsafe { std::mem::zeroed() };
+        registration.ring_addr = ring.buffers.as_ptr().expose_provenance() as u64;
+        registration.ring_entries = u32::from(entries);
+        registration.bgid = group;
+        let operation = abi::io_uring_register_op::IORING_REGISTER_PBUF_RING;
+        self.register(operation, &raw mut registration, 1)?;
+        let index = usize::from(group);
+        if self.buffer_rings.len() <= index {
+            self.buffer_rings.resize_with(index + 1, || None);
+        }
+        self.buffer_rings[index] = Some(ring);
+        Ok(())
+    }
+
+    #[inline]
+    fn provide_buffer(&mut self, group: u16, buffer: ProvidedBuffer) {
+        self.buffer_ring(group).provide(buffer);
+    }
+
+    #[inline]
+    fn publish_buffers(&mut self, group: u16) {
+        self.buffer_ring(group).publish();
+    }
+
+    fn register_memory(&mut self, address: *mut u8, length: usize) -> Result<(), Errno> {
+        let mut range = libc::iovec {
+            iov_base: address.cast(),
+            iov_len: length,
+        };
+        let operation = abi::io_uring_register_op::IORING_REGISTER_BUFFERS;
+        self.register(operation, &raw mut range, 1).map(|_| ())
+    }
+
+    #[inline]
+    fn try_push(&mut self, entry: &SubmissionEntry) -> bool {
+        self.submission.try_push(entry)
+    }
+
+    #[inline]
+    fn unsubmitted(&self) -> u32 {
+        self.submission.pending()
+    }
+
+    fn enter(&mut self, wait_for: u32, timeout: Option<Duration>, flags: u32) -> Result<u32, Errno> {
+        let mut flags = flags | abi::IORING_ENTER_GETEVENTS;
+        let count = self.submission.pending();
+        self.submission.show();
+        if self.kernel_polls {
+            // The kernel's thread sets the flag before it looks at the tail a last time; the fence keeps this
+            // load behind the store of the tail. Without it both could miss each other.
+            fence(Ordering::SeqCst);
+            let ring_flags = self.submission.flags();
+            if count > 0 && ring_flags & abi::IORING_SQ_NEED_WAKEUP != 0 {
+                flags |= abi::IORING_ENTER_SQ_WAKEUP;
+            } else if wait_for == 0
+                && flags & abi::IORING_ENTER_SQ_WAIT == 0
+                && ring_flags & abi::IORING_SQ_CQ_OVERFLOW == 0
+            {
+                return Ok(count);
+            }
+        }
+        let descriptor = if let Some(registered) = &self.registered {
+            flags |= abi::IORING_ENTER_REGISTERED_RING;
+            registered.index
+        } else {
+            self.descriptor.as_raw_fd() as u32
+        };
+        let limit = timeout.map(|timeout| abi::__kernel_timespec {
+            tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: i64::from(timeout.subsec_nanos()),
+        });
+        let argument = abi::io_uring_getevents_arg {
+            sigmask: 0,
+            sigmask_sz: 0,
+            min_wait_usec: 0,
+            ts: limit
+                .as_ref()
+                .map_or(0, |limit| ptr::from_ref(limit).expose_provenance() as u64),
+        };
+        let (argument, size) = if limit.is_some() && wait_for > 0 {
+            flags |= abi::IORING_ENTER_EXT_ARG;
+            (&raw const argument, size_of_val(&argument))
+        } else {
+            (ptr::null(), 0)
+        };
+        self.enters += 1;
+        // SAFETY: the argument and the time that it points to are alive during the call. The entries submitted
+        // name memory for whose validity those who pushed them answer.
+        let result = unsafe {
+            libc::syscall(
+                libc::SYS_io_uring_enter,
+                descriptor,
+                count,
+                wait_for,
+                flags,
+                argument,
+                size,
+            )
+        };
+        u32::try_from(result).map_err(|_| Errno::last())
+    }
+
+    #[inline]
+    fn has_completion(&self) -> bool {
+        !self.completion.is_empty()
+    }
+
+    #[inline]
+    fn pop(&mut self) -> Option<CompletionEntry> {
+        self.completion.pop()
+    }
+
+    #[inline]
+    fn has_overflowed(&self) -> bool {
+        self.submission.flags() & abi::IORING_SQ_CQ_OVERFLOW != 0
+    }
+
+    #[inline]
+    fn has_deferred_work(&self) -> bool {
+        self.submission.flags() & abi::IORING_SQ_TASKRUN != 0
+    }
+
+    fn enters(&self) -> u64 {
+        self.enters
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        if let Some(registered) = &self.registered {
+            // A registration belongs to its thread: from another one the index would name something else. That
+            // thread's end removes it.
+            if registered.thread == thread::current().id() {
+                let mut update = abi::io_uring_rsrc_update {
+                    offset: registered.index,
+                    resv: 0,
+                    data: 0,
+                };
+                let operation = abi::io_uring_register_op::IORING_UNREGISTER_RING_FDS;
+                let result = self.register(operation, &raw mut update, 1);
+                debug_assert!(result.is_ok(), "a registered descriptor can be unregistered");
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Ring {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "Ring({} entries, descriptor {})",
+            self.submission.length,
+            self.descriptor.as_raw_fd()
+        )
+    }
+}

@@ -1,0 +1,229 @@
+//! Sending: from memory, from memory without a copy, and from files.
+
+use linux_raw_sys::io_uring as abi;
+
+use super::UringEngine;
+use super::entry;
+use super::state::{Payload, SendStage, send_data};
+use super::sys::UringSys;
+use crate::engine::{Completion, Message};
+use crate::errno::Errno;
+use crate::id::Slot;
+use crate::pool::Pool;
+use crate::sys::SocketSys;
+
+impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
+    pub(super) fn start_send(
+        &mut self,
+        connection: Slot,
+        descriptor: i32,
+        message: Message,
+        zero_copy: bool,
+        pool: &mut Pool,
+    ) {
+        let state = self.connections.entry(connection);
+        state.descriptor = descriptor;
+        let send = &mut state.send;
+        debug_assert_eq!(send.stage, SendStage::Idle, "one send a connection");
+        send.cancelled = false;
+        self.counters.sends += 1;
+        match message {
+            Message::Single { address, length } => {
+                debug_assert!(length > 0);
+                self.counters.send_pieces += 1;
+                send.length = u64::from(length);
+                send.payload = Payload::Single(address.expose_provenance() as u64, length);
+            }
+            Message::Gathered(gather) => {
+                self.counters.send_pieces += gather.pieces.len() as u64;
+                send.length = gather.pieces.iter().map(|piece| piece.iov_len as u64).sum();
+                send.payload = Payload::Gathered(gather);
+            }
+        }
+        let zero_copy = zero_copy && self.zero_copy && !send.refuses_zero_copy;
+        self.push_send(connection, zero_copy, pool);
+    }
+
+    fn push_send(&mut self, connection: Slot, zero_copy: bool, pool: &mut Pool) {
+        let state = self.connections.get(connection);
+        let data = send_data(connection, &state.send);
+        let mut registered = false;
+        let mut entry = match &mut state.send.payload {
+            Payload::Single(address, length) => {
+                registered = self.registered_pool && in_pool(pool, *address, *length);
+                entry::send(state.descriptor, *address, *length, data)
+            }
+            Payload::Gathered(gather) => entry::send_message(state.descriptor, gather.seal(), data),
+            Payload::None | Payload::File(..) => unreachable!("memory is being sent"),
+        };
+        state.send.stage = if zero_copy {
+            entry::make_zero_copy(&mut entry, registered);
+            SendStage::ZeroCopy
+        } else {
+            SendStage::Sending
+        };
+        self.push(entry, pool);
+    }
+
+    pub(super) fn start_send_file(
+        &mut self,
+        connection: Slot,
+        descriptor: i32,
+        file: i32,
+        offset: u64,
+        length: u64,
+        pool: &mut Pool,
+    ) {
+        debug_assert!(length > 0);
+        let state = self.connections.entry(connection);
+        state.descriptor = descriptor;
+        debug_assert_eq!(state.send.stage, SendStage::Idle, "one send a connection");
+        state.send.cancelled = false;
+        state.send.length = length;
+        state.send.payload = Payload::File(file, offset, length);
+        self.counters.sends += 1;
+        if let Some(completion) = self.try_send_file(connection, pool) {
+            self.ready.push_back(completion);
+        }
+    }
+
+    /// Sends from the file what the socket takes now. If that is nothing, waits for room and answers `None`.
+    fn try_send_file(&mut self, connection: Slot, pool: &mut Pool) -> Option<Completion> {
+        let state = self.connections.get(connection);
+        let Payload::File(file, offset, length) = state.send.payload else {
+            unreachable!("a file is being sent")
+        };
+        let result = loop {
+            self.direct_calls += 1;
+            match self.system.send_file(state.descriptor, file, offset, length) {
+                Err(Errno::EINTR) => (),
+                result => break result,
+            }
+        };
+        if result == Err(Errno::EAGAIN) {
+            state.send.stage = SendStage::Polling;
+            let entry = entry::poll(
+                state.descriptor,
+                libc::POLLOUT,
+                send_data(connection, &state.send),
+            );
+            self.push(entry, pool);
+            return None;
+        }
+        Some(self.finish_send(connection, result, false))
+    }
+
+    #[inline]
+    pub(super) fn sent(
+        &mut self,
+        connection: Slot,
+        sequence: u32,
+        result: i32,
+        flags: u32,
+        pool: &mut Pool,
+        completions: &mut Vec<Completion>,
+    ) {
+        if flags & abi::IORING_CQE_F_NOTIF != 0 {
+            return self.notified(connection, sequence, result, pool, completions);
+        }
+        let held = flags & abi::IORING_CQE_F_MORE != 0;
+        let send = &mut self.connections.get(connection).send;
+        match send.stage {
+            SendStage::Sending => (),
+            SendStage::ZeroCopy => {
+                if result == -libc::EOPNOTSUPP {
+                    // The buffers stay with the kernel until the notification even of a send that failed.
+                    send.refuses_zero_copy = true;
+                    send.stage = SendStage::Refused;
+                    if !held {
+                        self.send_in_the_ordinary_way(connection, pool, completions);
+                    }
+                    return;
+                }
+                self.counters.zero_copy_sends += 1;
+            }
+            SendStage::Polling => {
+                let completion = if result >= 0 && !send.cancelled {
+                    self.try_send_file(connection, pool)
+                } else {
+                    let code = if result < 0 { -result } else { libc::ECANCELED };
+                    Some(self.finish_send(connection, Err(Errno::new(code)), false))
+                };
+                completions.extend(completion);
+                return;
+            }
+            SendStage::Idle | SendStage::Refused => unreachable!("a completion belongs to a send"),
+        }
+        let result = usize::try_from(result).map_err(|_| Errno::new(-result));
+        let completion = self.finish_send(connection, result, held);
+        completions.push(completion);
+    }
+
+    /// The kernel is done with the memory of a zero-copy send.
+    fn notified(
+        &mut self,
+        connection: Slot,
+        sequence: u32,
+        result: i32,
+        pool: &mut Pool,
+        completions: &mut Vec<Completion>,
+    ) {
+        let send = &self.connections.get(connection).send;
+        if send.stage == SendStage::Refused && send.sequence == sequence {
+            return self.send_in_the_ordinary_way(connection, pool, completions);
+        }
+        let copied = result as u32 & abi::IORING_NOTIF_USAGE_ZC_COPIED != 0;
+        self.counters.zero_copy_copied += u64::from(copied);
+        completions.push(Completion::Released {
+            connection,
+            sequence,
+            copied,
+        });
+    }
+
+    /// Sends what zero copy was refused for.
+    fn send_in_the_ordinary_way(
+        &mut self,
+        connection: Slot,
+        pool: &mut Pool,
+        completions: &mut Vec<Completion>,
+    ) {
+        if self.connections.get(connection).send.cancelled {
+            let completion = self.finish_send(connection, Err(Errno::ECANCELED), false);
+            completions.push(completion);
+        } else {
+            self.push_send(connection, false, pool);
+        }
+    }
+
+    #[inline]
+    fn finish_send(&mut self, connection: Slot, result: Result<usize, Errno>, held: bool) -> Completion {
+        let send = &mut self.connections.get(connection).send;
+        send.stage = SendStage::Idle;
+        if held {
+            send.sequence = send.sequence.wrapping_add(1);
+        }
+        if let Ok(bytes) = result {
+            self.counters.send_bytes += bytes as u64;
+            self.counters.short_sends += u64::from((bytes as u64) < send.length);
+        }
+        // The kernel has read the header and the pieces when it took the submission
+        // (IORING_FEAT_SUBMIT_STABLE), so the gather is free although the memory may be held.
+        let gather = match std::mem::take(&mut send.payload) {
+            Payload::Gathered(gather) => Some(gather),
+            _ => None,
+        };
+        Completion::Sent {
+            connection,
+            result,
+            gather,
+            held,
+        }
+    }
+}
+
+fn in_pool(pool: &Pool, address: u64, length: u32) -> bool {
+    let (start, size) = pool.memory();
+    let start = start.addr() as u64;
+    address >= start && address + u64::from(length) <= start + size as u64
+}

@@ -1,0 +1,156 @@
+//! What the engine keeps of each connection and listener, in vectors indexed by slot that grow on demand.
+
+use std::os::fd::RawFd;
+
+use super::user_data::{Tag, UserData};
+use crate::address::SocketAddress;
+use crate::engine::Gather;
+use crate::id::Slot;
+use crate::pool::PoolSlot;
+
+/// Where a connection's receiving stands.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) enum ReceiveStage {
+    /// Nothing is outstanding.
+    #[default]
+    Idle,
+    /// A receive that takes its buffers from the buffer ring.
+    Selecting,
+    /// A poll, to be followed by a receive into a slot that is taken only then.
+    Polling,
+    /// That receive, into this slot.
+    Filling(PoolSlot),
+}
+
+/// A connection's receiving.
+#[derive(Default)]
+pub(super) struct Receive {
+    pub(super) stage: ReceiveStage,
+    /// Whether it was cancelled, by the loop or because its budget is used up.
+    pub(super) cancelled: bool,
+    /// Bytes still wanted, where the engine and not the kernel keeps count.
+    pub(super) budget: u32,
+}
+
+/// Where a connection's sending stands.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) enum SendStage {
+    /// Nothing is outstanding, but perhaps notifications of zero-copy sends.
+    #[default]
+    Idle,
+    /// A send.
+    Sending,
+    /// A zero-copy send.
+    ZeroCopy,
+    /// A zero-copy send that the socket does not support; to be sent in the ordinary way after its notification.
+    Refused,
+    /// A poll, to be followed by another attempt to send from a file.
+    Polling,
+}
+
+/// What is being sent.
+#[derive(Default)]
+pub(super) enum Payload {
+    #[default]
+    None,
+    /// Memory: its address and length in bytes.
+    Single(u64, u32),
+    /// Several pieces of memory.
+    Gathered(Box<Gather>),
+    /// A file's range: the file, the offset and the length in bytes.
+    File(RawFd, u64, u64),
+}
+
+/// A connection's sending.
+#[derive(Default)]
+pub(super) struct Send {
+    pub(super) payload: Payload,
+    /// Bytes in all.
+    pub(super) length: u64,
+    /// Zero-copy sends so far that left memory in use.
+    pub(super) sequence: u32,
+    pub(super) stage: SendStage,
+    pub(super) cancelled: bool,
+    /// Whether this socket has refused zero copy.
+    pub(super) refuses_zero_copy: bool,
+}
+
+/// A connection's connecting.
+#[derive(Default)]
+pub(super) struct Connect {
+    /// Where to, while it is outstanding.
+    pub(super) address: Option<Box<SocketAddress>>,
+    pub(super) cancelled: bool,
+}
+
+/// What the engine keeps of a connection.
+#[derive(Default)]
+pub(super) struct Connection {
+    pub(super) descriptor: RawFd,
+    pub(super) receive: Receive,
+    pub(super) connect: Connect,
+    pub(super) send: Send,
+}
+
+impl Connection {
+    pub(super) fn is_idle(&self) -> bool {
+        self.receive.stage == ReceiveStage::Idle
+            && self.send.stage == SendStage::Idle
+            && self.connect.address.is_none()
+    }
+}
+
+/// What the engine keeps of a listener.
+#[derive(Default)]
+pub(super) struct Listener {
+    pub(super) accepting: bool,
+    pub(super) cancelled: bool,
+    /// Connections that this accept may still deliver.
+    pub(super) left: u32,
+}
+
+/// A vector indexed by slot.
+pub(super) struct Table<T>(Vec<T>);
+
+impl<T: Default> Table<T> {
+    pub(super) const fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    /// The state of `slot`, made if it is the first time that the slot is seen.
+    #[inline]
+    pub(super) fn entry(&mut self, slot: Slot) -> &mut T {
+        let index = slot.index();
+        if index >= self.0.len() {
+            self.0.resize_with(index + 1, T::default);
+        }
+        &mut self.0[index]
+    }
+
+    /// The state of a slot that an operation was submitted for.
+    #[inline]
+    pub(super) fn get(&mut self, slot: Slot) -> &mut T {
+        &mut self.0[slot.index()]
+    }
+
+    /// The state of `slot`, if it was ever seen.
+    pub(super) fn find(&mut self, slot: Slot) -> Option<&mut T> {
+        self.0.get_mut(slot.index())
+    }
+
+    pub(super) fn slots(&self) -> impl Iterator<Item = Slot> + use<T> {
+        (0..self.0.len() as u32).map(Slot::new)
+    }
+}
+
+/// The user data of a connection's receive, in all its stages.
+#[inline]
+pub(super) fn receive_data(connection: Slot) -> UserData {
+    UserData::new(Tag::Receive, connection, 0)
+}
+
+/// The user data of a connection's send: a zero-copy one can be told by its sequence when it is released.
+#[inline]
+pub(super) fn send_data(connection: Slot, send: &Send) -> UserData {
+    UserData::new(Tag::Send, connection, send.sequence)
+}

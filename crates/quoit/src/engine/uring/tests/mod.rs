@@ -1,0 +1,282 @@
+//! The engine on the real kernel, each time at several levels of features.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::*;
+use crate::engine::Gather;
+use crate::id::Slot;
+use crate::pool::PoolSlot;
+use crate::sys::Linux;
+use crate::wake::Wake;
+
+mod accept;
+mod limits;
+mod receive;
+mod send;
+
+/// Far more turns than any test needs: one that exceeds them waits for something that does not come.
+const TURNS: usize = 10_000;
+const TURN: Option<Duration> = Some(Duration::from_secs(10));
+const SLOT_SIZE: u32 = 4096;
+const BUDGET: u32 = 1 << 30;
+
+const SETTINGS: UringSettings = UringSettings {
+    submission_entries: 64,
+    completion_entries: 256,
+    buffer_entries: 8,
+    kernel_poll: None,
+    register_pool: false,
+};
+
+/// The levels that every test runs at: everything, and each important thing missing.
+fn levels() -> Vec<FeatureSet> {
+    let mut levels = vec![
+        FeatureSet::EMPTY,
+        FeatureSet::ALL.without(FeatureSet::OLDEST),
+        FeatureSet::ALL,
+    ];
+    for feature in [
+        Feature::ReceiveBudget,
+        Feature::MultishotReceive,
+        Feature::DeferTaskrun,
+        Feature::SingleIssuer,
+    ] {
+        levels.push([feature].into_iter().collect());
+    }
+    levels
+}
+
+fn at_all_levels(test: impl Fn(&mut Fixture)) {
+    for without in levels() {
+        eprintln!("without: {without}");
+        test(&mut Fixture::new(&SETTINGS, 8, without));
+    }
+}
+
+struct Fixture {
+    engine: UringEngine<Ring, Linux>,
+    pool: Pool,
+    wake: Arc<Wake>,
+    /// Completions that no test has asked for yet.
+    pending: VecDeque<Completion>,
+    features: FeatureSet,
+}
+
+impl Fixture {
+    fn new(settings: &UringSettings, slots: u32, without: FeatureSet) -> Self {
+        let capabilities = probe::<Ring>(without).unwrap();
+        let wake = Arc::new(Wake::new().unwrap());
+        let mut pool = Pool::new(slots, SLOT_SIZE, Arc::clone(&wake));
+        let mut engine = UringEngine::new(settings, &capabilities, Linux, &mut pool).unwrap();
+        engine.bind(wake.descriptor(), &mut pool).unwrap();
+        Self {
+            engine,
+            pool,
+            wake,
+            pending: VecDeque::new(),
+            features: capabilities.features,
+        }
+    }
+
+    fn submit(&mut self, operation: Operation) {
+        self.engine.submit(operation, &mut self.pool);
+    }
+
+    fn receive(&mut self, slot: u32, socket: &impl AsRawFd, budget: u32) {
+        self.submit(Operation::Receive {
+            connection: Slot::new(slot),
+            descriptor: socket.as_raw_fd(),
+            budget,
+        });
+    }
+
+    fn cancel(&mut self, slot: u32, kind: Kind) {
+        let handle = match kind {
+            Kind::Accept => Handle::Listener(Slot::new(slot)),
+            _ => Handle::Connection(Slot::new(slot)),
+        };
+        self.submit(Operation::Cancel { handle, kind });
+    }
+
+    /// One turn that does not wait.
+    fn poll(&mut self) {
+        let mut completions = Vec::new();
+        self.engine.wait(Some(Duration::ZERO), &mut self.pool).unwrap();
+        while self.engine.reap(&mut self.pool, 16, &mut completions) && self.engine.sys.has_completion() {}
+        self.pending.extend(completions);
+    }
+
+    /// The next completion.
+    fn next(&mut self) -> Completion {
+        for _ in 0..TURNS {
+            if let Some(completion) = self.pending.pop_front() {
+                return completion;
+            }
+            let mut completions = Vec::new();
+            let timeout = if self.engine.may_sleep() {
+                TURN
+            } else {
+                Some(Duration::ZERO)
+            };
+            self.engine.wait(timeout, &mut self.pool).unwrap();
+            self.engine.reap(&mut self.pool, 16, &mut completions);
+            self.pending.extend(completions);
+        }
+        panic!("nothing completed in {TURNS} turns");
+    }
+
+    /// The next outcome of receiving.
+    fn next_received(&mut self) -> (Slot, Received, bool) {
+        match self.next() {
+            Completion::Received {
+                connection,
+                received,
+                more,
+            } => (connection, received, more),
+            other => panic!("{other:?} where a receive was expected"),
+        }
+    }
+
+    /// The next completion of a send, as bytes and whether the memory is held.
+    fn next_sent(&mut self) -> (Result<usize, Errno>, Option<Box<Gather>>, bool) {
+        match self.next() {
+            Completion::Sent {
+                result, gather, held, ..
+            } => (result, gather, held),
+            other => panic!("{other:?} where a send was expected"),
+        }
+    }
+
+    /// The bytes in a slot, which goes back to the pool.
+    fn take_bytes(&mut self, slot: PoolSlot, length: u32) -> Vec<u8> {
+        // SAFETY: the slot was filled with at least this many bytes, and nobody else has it.
+        let bytes = unsafe { std::slice::from_raw_parts(self.pool.address(slot), length as usize) }.to_vec();
+        self.pool.give_back(slot);
+        bytes
+    }
+
+    /// Receives on `slot` until `count` bytes are there or something else than bytes comes, arming as often as it
+    /// takes. Answers the bytes, and whether the receive still goes on.
+    fn receive_bytes(&mut self, slot: u32, socket: &impl AsRawFd, count: usize) -> (Vec<u8>, bool) {
+        let mut bytes = Vec::new();
+        while bytes.len() < count {
+            let (_, received, more) = self.next_received();
+            match received {
+                Received::Data { slot, length } => bytes.extend(self.take_bytes(slot, length)),
+                Received::NoBuffers | Received::Stopped => (),
+                other => panic!("{other:?} where bytes were expected"),
+            }
+            if bytes.len() == count {
+                return (bytes, more);
+            }
+            if !more {
+                self.receive(slot, socket, BUDGET);
+            }
+        }
+        (bytes, true)
+    }
+
+    /// Ends the test with everything accounted for.
+    fn finish(&mut self) {
+        let quiet = self
+            .engine
+            .quiesce(&mut self.pool, Duration::from_secs(10), &|| Linux.now());
+        assert!(
+            quiet,
+            "the kernel is done with all memory: {:?}",
+            self.engine.counters()
+        );
+        assert_eq!(self.engine.counters().in_flight, 0);
+        let mut slots = 0;
+        while self.pool.take().is_some() {
+            slots += 1;
+        }
+        assert_eq!(
+            slots + self.engine.buffers,
+            self.pool.slots(),
+            "no slot was lost: {:?}",
+            self.pool
+        );
+    }
+}
+
+/// A pattern whose bytes tell their place.
+fn pattern(length: usize) -> Vec<u8> {
+    (0..length).map(|index| (index * 7 + index / 251) as u8).collect()
+}
+
+fn tcp_pair() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (far, _) = listener.accept().unwrap();
+    (near, far)
+}
+
+#[test]
+fn this_kernel_has_what_it_is_asked_for() {
+    // A kernel may lack any feature, but what is there and what is missing must add up.
+    for without in levels() {
+        let capabilities = probe::<Ring>(without).unwrap();
+        let missing: FeatureSet = capabilities.missing.iter().map(|&(feature, _)| feature).collect();
+        assert_eq!(FeatureSet::ALL.without(missing), capabilities.features);
+        assert_eq!(capabilities.features.usable(), capabilities.features);
+        assert!(capabilities.features.intersection(without).is_empty());
+    }
+}
+
+#[test]
+fn a_wake_is_reported_each_time() {
+    at_all_levels(|fixture| {
+        for _ in 0..3 {
+            let wake = Arc::clone(&fixture.wake);
+            assert!(wake.prepare_sleep());
+            thread::spawn(move || wake.wake()).join().unwrap();
+            assert!(matches!(fixture.next(), Completion::Woken));
+            assert!(fixture.wake.end_sleep());
+        }
+        fixture.finish();
+    });
+}
+
+#[test]
+fn a_wake_while_the_engine_waits_ends_the_wait() {
+    at_all_levels(|fixture| {
+        assert!(fixture.wake.prepare_sleep());
+        let wake = Arc::clone(&fixture.wake);
+        let waker = thread::spawn(move || wake.wake());
+        assert!(matches!(fixture.next(), Completion::Woken));
+        waker.join().unwrap();
+        fixture.finish();
+    });
+}
+
+#[test]
+fn an_ordinary_turn_is_one_system_call() {
+    at_all_levels(|fixture| {
+        let (near, mut far) = UnixStream::pair().unwrap();
+        far.write_all(b"hello").unwrap();
+        let before = fixture.engine.counters().system_calls;
+        fixture.receive(0, &near, BUDGET);
+        fixture.engine.wait(TURN, &mut fixture.pool).unwrap();
+        assert_eq!(fixture.engine.counters().system_calls, before + 1);
+        let (bytes, _) = fixture.receive_bytes(0, &near, 5);
+        assert_eq!(bytes, b"hello");
+        fixture.finish();
+    });
+}
+
+#[test]
+fn a_turn_with_nothing_to_do_does_not_wait() {
+    at_all_levels(|fixture| {
+        for _ in 0..3 {
+            fixture.poll();
+        }
+        assert!(fixture.pending.is_empty());
+        fixture.finish();
+    });
+}
