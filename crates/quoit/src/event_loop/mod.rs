@@ -145,7 +145,13 @@ struct Memory {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Draining {
     No,
-    Requested,
+    /// Connections may go on until then.
+    Until {
+        end: Time,
+        timer: Option<TimerId>,
+    },
+    /// Whatever is left or comes is aborted.
+    Overdue,
     Done,
 }
 
