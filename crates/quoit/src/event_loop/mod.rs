@@ -397,9 +397,14 @@ impl<E: Engine, K: SocketSys> Drop for Loop<E, K> {
         };
         let system = &self.system;
         if !self.engine.quiesce(&mut memory.pool, patience, &|| system.now()) {
-            // The kernel may still use this memory: it must never be freed.
+            // The kernel may still use this memory: it must never be freed. Descriptors are no memory: closed, or
+            // their peers would wait for ever.
+            let mut connections = std::mem::replace(&mut self.connections, Table::new(0));
+            connections
+                .values_mut()
+                .for_each(|connection| drop(connection.descriptor.take()));
             std::mem::forget(memory);
-            std::mem::forget(std::mem::replace(&mut self.connections, Table::new(0)));
+            std::mem::forget(connections);
             std::mem::forget(std::mem::take(&mut self.completions));
         }
     }

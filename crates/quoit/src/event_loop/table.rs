@@ -102,6 +102,11 @@ impl<T> Table<T> {
         Some(value)
     }
 
+    /// What is in the slots in use.
+    pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.entries.iter_mut().filter_map(|entry| entry.value.as_mut())
+    }
+
     /// The slots in use, with their generations.
     pub(super) fn slots(&self) -> impl Iterator<Item = (Slot, u32)> + '_ {
         self.entries
