@@ -1,14 +1,14 @@
 //! What the fault tests share: engines, servers on a thread, plain clients, and children of their own process.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 use std::time::Duration;
 
 use quoit::{
-    Address, Config, ConnectionId, EngineChoice, EngineKind, Handler, Lease, ListenerOptions, Loop, LoopIndex,
-    Token,
+    Address, Config, ConnectionId, EngineChoice, EngineKind, Handler, Lease, ListenerOptions, Loop,
+    LoopIndex, Token,
 };
 
 /// Nothing here takes this long on any machine; what does has hung.
@@ -86,6 +86,21 @@ pub(crate) fn client(address: SocketAddr) -> TcpStream {
     client.set_read_timeout(Some(PATIENCE)).unwrap();
     client.set_write_timeout(Some(PATIENCE)).unwrap();
     client
+}
+
+/// How a connection ended, by this client's next read; it must bring nothing. Interruptions do not count: a
+/// thread that made a ring is interrupted when the kernel takes that ring down (`tctx_exit_cb` of io_uring), and
+/// with `SO_RCVTIMEO` a read says so (`signal(7)`).
+pub(crate) fn end_of(client: &mut TcpStream) -> std::io::Result<()> {
+    loop {
+        match client.read(&mut [0]) {
+            Ok(0) => return Ok(()),
+            Ok(_) => panic!("a byte where the connection should have ended"),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => panic!("the connection goes on"),
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 /// Sends `message` and checks that it comes back.
