@@ -121,10 +121,8 @@ mod tests {
         assert_eq!((chunks.take(), chunks.used(), chunks.available()), (None, 2, 0));
         chunks.write(&second, 60, b"abcd");
         // SAFETY: four bytes were just written there.
-        assert_eq!(
-            unsafe { std::slice::from_raw_parts(chunks.address(&second, 60), 4) },
-            b"abcd"
-        );
+        let written = unsafe { std::slice::from_raw_parts(chunks.address(&second, 60), 4) };
+        assert_eq!(written, b"abcd");
         chunks.give_back(first);
         assert_eq!((chunks.used(), chunks.available()), (1, 1));
         assert!(chunks.take().is_some());

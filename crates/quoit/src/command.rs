@@ -20,8 +20,8 @@ pub enum Command<'a> {
     Connect {
         /// Where to.
         address: Address,
-        /// How.
-        options: ConnectOptions,
+        /// How; boxed, as it is large and rare.
+        options: Box<ConnectOptions>,
         /// Comes back with `Connecting`, `Opened` and `Closed`.
         token: Token,
     },

@@ -144,6 +144,10 @@ impl Outbound {
 
     /// What the next operation is to send; `None` if only empty segments are queued (acknowledge them with
     /// [`Outbound::sent`] of 0 bytes) or none. `spare` is taken if pieces must be gathered.
+    #[expect(
+        clippy::vec_box,
+        reason = "operations take them boxed: the kernel reads them in place"
+    )]
     pub(crate) fn next_batch(&self, chunks: &Chunks, spare: &mut Vec<Box<Gather>>) -> Option<Batch> {
         let mut first: Option<(*const u8, usize)> = None;
         let mut gather: Option<Box<Gather>> = None;

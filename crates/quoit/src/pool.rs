@@ -310,11 +310,6 @@ impl Lease {
             self.end = self.start + count as u32;
         }
     }
-
-    /// Whether the bytes lie in `memory` of the given length: then a registered buffer can be used for them.
-    pub(crate) fn pool_memory(&self) -> (*const u8, usize) {
-        (self.shared.memory.as_ptr(), self.shared.layout.size())
-    }
 }
 
 impl Deref for Lease {

@@ -126,6 +126,10 @@ pub struct Loop<E: Engine = AnyEngine, K: SocketSys = Linux> {
     /// Connections that hold all the leases they may.
     capped: u32,
     pressure_reported: bool,
+    #[expect(
+        clippy::vec_box,
+        reason = "operations take them boxed: the kernel reads them in place"
+    )]
     spare_gathers: Vec<Box<Gather>>,
 
     draining: Draining,

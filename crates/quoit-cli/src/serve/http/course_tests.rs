@@ -1,5 +1,6 @@
 //! The course of a connection: pieces, limits of output, time limits, draining and its end.
 
+use super::connection::Step;
 use super::tests::{Client, hello, response};
 use super::*;
 
