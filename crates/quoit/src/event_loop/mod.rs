@@ -113,6 +113,8 @@ pub struct Loop<E: Engine = AnyEngine, K: SocketSys = Linux> {
 
     /// Events not yet reported.
     events: VecDeque<Event>,
+    /// Connections of which the last turn reported the end of stream.
+    reported_ends: Vec<ConnectionId>,
     completions: Vec<Completion>,
     more_completions: bool,
     /// Operations from before the first turn.
@@ -195,6 +197,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             timers: Wheel::new(config.timer_limit()),
             named_timers: HashMap::new(),
             events: VecDeque::new(),
+            reported_ends: Vec::new(),
             completions: Vec::with_capacity(config.completions_per_turn as usize),
             more_completions: false,
             early: Vec::new(),

@@ -322,11 +322,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         connection.send_side = SendSide::Ended;
         let received_all = connection.receive_side == ReceiveSide::Ended;
         let draining = connection.phase == Phase::Draining;
-        let reason = if connection.local {
-            CloseReason::Local
-        } else {
-            CloseReason::PeerClosed
-        };
+        let reason = connection.both_ended();
         if received_all {
             // Both directions have ended; closing the descriptor sends the FIN.
             self.end(slot, reason, false);

@@ -58,6 +58,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         for command in commands {
             self.execute(command);
         }
+        self.end_reported();
         self.collect_leases();
         self.serve_starved();
         self.flush_dirty();
@@ -87,6 +88,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
 
         let count = self.events.len().min(events.room());
         for event in self.events.drain(..count) {
+            if let Event::EndOfStream { connection } = &event {
+                self.reported_ends.push(*connection);
+            }
             events.push(event);
         }
         self.counters.surplus_events += self.events.len() as u64;
