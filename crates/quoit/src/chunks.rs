@@ -93,6 +93,8 @@ impl Chunks {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -108,5 +110,48 @@ mod tests {
         chunks.give_back(first);
         assert_eq!((chunks.used(), chunks.available()), (1, 1));
         assert!(chunks.take().is_some());
+    }
+
+    proptest! {
+        /// Whatever is taken and given back, each chunk keeps its own bytes.
+        #[test]
+        fn chunks_in_use_do_not_overlap(
+            steps in prop::collection::vec((any::<bool>(), any::<prop::sample::Index>()), 1..200),
+        ) {
+            const COUNT: u32 = 16;
+            let mut chunks = Chunks::new(COUNT, 64);
+            let mut taken: Vec<(Chunk, [u8; 64])> = Vec::new();
+            for (number, (take, which)) in steps.into_iter().enumerate() {
+                if take {
+                    let room = chunks.available();
+                    match chunks.take() {
+                        Some(chunk) => {
+                            let bytes = [number as u8; 64];
+                            chunks.write(&chunk, 0, &bytes[..32]);
+                            chunks.write(&chunk, 32, &bytes[32..]);
+                            taken.push((chunk, bytes));
+                        }
+                        None => prop_assert_eq!(room, 0),
+                    }
+                } else if !taken.is_empty() {
+                    chunks.give_back(taken.swap_remove(which.index(taken.len())).0);
+                }
+                prop_assert_eq!(chunks.used() as usize, taken.len());
+                prop_assert_eq!(chunks.available(), COUNT as usize - taken.len());
+                for (chunk, bytes) in &taken {
+                    // SAFETY: the chunk's 64 bytes were written, and are not written to meanwhile.
+                    let found = unsafe { std::slice::from_raw_parts(chunks.address(chunk, 0), 64) };
+                    prop_assert_eq!(found, &bytes[..]);
+                }
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "bytes.len() <=")]
+    fn a_write_past_the_end_is_a_fault() {
+        let mut chunks = Chunks::new(2, 64);
+        let chunk = chunks.take().unwrap();
+        chunks.write(&chunk, 60, b"12345");
     }
 }
