@@ -95,6 +95,8 @@ pub(super) struct Connection {
     pub(super) dirty: bool,
     /// A send was refused as full, and `Writable` is owed.
     pub(super) wants_writable: bool,
+    /// In the list of those to be told when there are chunks again.
+    pub(super) wants_chunks: bool,
     /// Zero copy is worth trying: no notification has said COPIED.
     pub(super) zero_copy: bool,
 
@@ -127,6 +129,7 @@ impl Connection {
             outbound: Outbound::default(),
             dirty: false,
             wants_writable: false,
+            wants_chunks: false,
             zero_copy: true,
             deadline: None,
             limit: None,

@@ -173,6 +173,8 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         });
         let reason = connection.reason.unwrap_or(CloseReason::Local);
         self.count_close(reason);
+        // Its queue may have held the chunks that others wait for.
+        self.tell_chunk_waiters();
         self.memory().remote.set_connections(self.connections.len());
         self.events.push_back(Event::Closed {
             connection: id,
