@@ -3,8 +3,11 @@
 mod support;
 
 use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::thread;
+use std::time::Duration;
 
+use quoit::{AttachOptions, Event, Events, LoopIndex, Refusal};
 use quoit::{Config, ConnectionId, Handler, Lease, ListenerId, Loop, Token};
 use support::{client, config, engines, guard, listening};
 
@@ -81,5 +84,32 @@ fn what_is_held_back_in_a_batch_comes_before_what_follows_it() {
             });
             quoit.run(&mut StepByStep::default()).unwrap();
         });
+    }
+}
+
+/// A graceful close has a deadline of its own; the handler's, by default an abort, does not cut it short.
+#[test]
+fn a_deadline_ends_with_a_graceful_close() {
+    guard(120);
+    for engine in engines() {
+        let mut quoit = Loop::new(LoopIndex::default(), config(engine)).unwrap();
+        let (near, far) = UnixStream::pair().unwrap();
+        let options = AttachOptions::default();
+        let connection = quoit.attach(near.into(), &options, Token::NONE).unwrap();
+        quoit.set_deadline(connection, Some(Duration::ZERO)).unwrap();
+        quoit.close(connection, Some(support::PATIENCE)).unwrap();
+        assert_eq!(quoit.set_deadline(connection, None), Err(Refusal::Closing));
+        quoit.set_named_timer(Duration::from_millis(5), Token(1)).unwrap();
+        let mut events = Events::with_capacity(8);
+        let mut told = Vec::new();
+        while !told.iter().any(|event| matches!(event, Event::Timer { .. })) {
+            quoit.turn([], &mut events, None).unwrap();
+            told.extend(events.drain());
+        }
+        assert!(
+            matches!(told[..], [Event::Opened { .. }, Event::Timer { .. }]),
+            "{engine}: {told:?}"
+        );
+        drop(far);
     }
 }

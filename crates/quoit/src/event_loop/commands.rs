@@ -241,13 +241,13 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     }
 
     /// Sets, moves or (with `None`) clears the connection's deadline: [`Event::Deadline`] follows, not before
-    /// then and within a few milliseconds of it. It ends with the connection.
+    /// then and within a few milliseconds of it. It ends with the connection, or when that is closed gracefully.
     ///
     /// # Errors
-    /// [`Refusal::Stale`]; [`Refusal::Limit`] with all timers in use.
+    /// [`Refusal::Stale`]; [`Refusal::Closing`]; [`Refusal::Limit`] with all timers in use.
     pub fn set_deadline(&mut self, connection: ConnectionId, after: Option<Duration>) -> Result<(), Refusal> {
         let state = self.find(connection)?;
-        if state.phase == Phase::Ending {
+        if matches!(state.phase, Phase::Draining | Phase::Ending) {
             return Err(Refusal::Closing);
         }
         let earlier = state.deadline.take();

@@ -53,6 +53,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         }
         let both_ended = state.send_side == SendSide::Ended && state.receive_side == ReceiveSide::Ended;
         let reason = state.both_ended();
+        // The handler's deadline would abort what is being closed; the close has its own.
+        let handlers = state.deadline.take();
+        self.clear_timer(handlers);
         self.drop_inbound(slot);
         if both_ended {
             self.end(slot, reason, false);
