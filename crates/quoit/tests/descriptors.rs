@@ -5,7 +5,7 @@ mod support;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use quoit::{ConnectionId, EngineKind, Errno, Event, Events, Loop, Token};
 use support::{case, client, config, engines, guard, listening, run_child};
@@ -168,15 +168,19 @@ fn accepting_goes_on_by_itself_when_others_close() {
         scene.starve(0);
         // A turn waits here for nothing but the back-off: each one is either that timer or an answer of a
         // client that was accepted before. A spinning loop makes thousands.
-        let (turns, failures) = (
-            scene.quoit.counters().turns,
-            scene.quoit.counters().accept_paused_resources,
-        );
-        while scene.quoit.counters().accept_paused_resources < failures + 5 {
+        let before = scene.quoit.counters();
+        let begin = Instant::now();
+        while scene.quoit.counters().accept_paused_resources < before.accept_paused_resources + 5 {
             scene.turn(None);
         }
-        let turns = scene.quoit.counters().turns - turns;
+        let turns = scene.quoit.counters().turns - before.turns;
         assert!(turns <= 40, "{engine}: {turns} turns for 5 attempts");
+        // 10 ms, then twice as long each time. Timers never come early, so this holds on any machine.
+        let waited = begin.elapsed();
+        assert!(
+            waited >= Duration::from_millis(150),
+            "{engine}: 5 attempts in {waited:?}"
+        );
         assert_eq!(scene.served.len(), 2);
         // Room is made elsewhere in the process, of which nobody tells the loop.
         drop(std::mem::take(&mut scene.hoard));
