@@ -47,7 +47,8 @@ const ACCEPT_SLACK: u32 = 8;
 
 /// The engine on io_uring, over a ring `S` and the socket calls `K`.
 ///
-/// Dropping it does not wait for what is outstanding: see [`Engine::quiesce`].
+/// Dropping it does not wait for what is outstanding: see [`Engine::quiesce`]. Descriptors whose closes the kernel
+/// has not taken by then are closed.
 pub struct UringEngine<S: UringSys, K: SocketSys> {
     sys: S,
     system: K,
@@ -530,9 +531,6 @@ impl<S: UringSys, K: SocketSys> Drop for UringEngine<S, K> {
             // The kernel may yet read and write there: better leaked than used by two.
             std::mem::forget(self.wake_counter.take());
             std::mem::forget(std::mem::replace(&mut self.connections, Table::new()));
-        }
-        if !self.closing.is_empty() && self.is_owner() {
-            let _ = self.enter(0, None, self.flush_flags);
         }
         if self.kernel_polls {
             // The kernel's thread takes them at any moment until the ring is gone: better leaked than closed

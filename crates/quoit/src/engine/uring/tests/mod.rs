@@ -18,11 +18,13 @@ mod accept;
 mod denied;
 mod limits;
 mod receive;
+mod reluctant;
 mod send;
 
-/// Far more turns than any test needs: one that exceeds them waits for something that does not come.
+/// Far more turns than any test needs for one completion, and far longer than a completion takes on any machine:
+/// a test that exceeds them waits for something that does not come.
 const TURNS: usize = 10_000;
-const TURN: Option<Duration> = Some(Duration::from_secs(10));
+const TURN: Option<Duration> = Some(Duration::from_secs(30));
 const SLOT_SIZE: u32 = 4096;
 const BUDGET: u32 = 1 << 30;
 
@@ -59,8 +61,8 @@ fn at_all_levels(test: impl Fn(&mut Fixture)) {
     }
 }
 
-struct Fixture {
-    engine: UringEngine<Ring, Linux>,
+struct Fixture<S: UringSys = Ring> {
+    engine: UringEngine<S, Linux>,
     pool: Pool,
     wake: Arc<Wake>,
     /// Completions that no test has asked for yet.
@@ -70,7 +72,14 @@ struct Fixture {
 
 impl Fixture {
     fn new(settings: &UringSettings, slots: u32, without: FeatureSet) -> Self {
-        let capabilities = probe::<Ring>(without).unwrap();
+        Self::on(settings, slots, without)
+    }
+}
+
+impl<S: UringSys> Fixture<S> {
+    /// An engine on a ring of another kind than the usual.
+    fn on(settings: &UringSettings, slots: u32, without: FeatureSet) -> Self {
+        let capabilities = probe::<S>(without).unwrap();
         let wake = Arc::new(Wake::new().unwrap());
         let mut pool = Pool::new(slots, SLOT_SIZE, Arc::clone(&wake));
         let mut engine = UringEngine::new(settings, &capabilities, Linux, &mut pool).unwrap();
@@ -124,8 +133,12 @@ impl Fixture {
             } else {
                 Some(Duration::ZERO)
             };
+            let before = self.engine.counters().completions;
             self.engine.wait(timeout, &mut self.pool).unwrap();
             self.engine.reap(&mut self.pool, 16, &mut completions);
+            let slept = timeout == TURN;
+            let interrupted = !completions.is_empty() || self.engine.counters().completions > before;
+            assert!(!slept || interrupted, "nothing completed in {TURN:?}");
             self.pending.extend(completions);
         }
         panic!("nothing completed in {TURNS} turns");
@@ -165,7 +178,10 @@ impl Fixture {
     /// takes. Answers the bytes, and whether the receive still goes on.
     fn receive_bytes(&mut self, slot: u32, socket: &impl AsRawFd, count: usize) -> (Vec<u8>, bool) {
         let mut bytes = Vec::new();
-        while bytes.len() < count {
+        if count == 0 {
+            return (bytes, true);
+        }
+        for _ in 0..TURNS {
             let (_, received, more) = self.next_received();
             match received {
                 Received::Data { slot, length } => bytes.extend(self.take_bytes(slot, length)),
@@ -179,7 +195,7 @@ impl Fixture {
                 self.receive(slot, socket, BUDGET);
             }
         }
-        (bytes, true)
+        panic!("{} of {count} bytes came in {TURNS} completions", bytes.len());
     }
 
     /// Ends the test with everything accounted for.
@@ -239,6 +255,10 @@ fn a_wake_is_reported_each_time() {
             thread::spawn(move || wake.wake()).join().unwrap();
             assert!(matches!(fixture.next(), Completion::Woken));
             assert!(fixture.wake.end_sleep());
+            for _ in 0..3 {
+                fixture.poll();
+            }
+            assert!(fixture.pending.is_empty(), "a wake is reported once");
         }
         fixture.finish();
     });
@@ -267,6 +287,23 @@ fn an_ordinary_turn_is_one_system_call() {
         assert_eq!(fixture.engine.counters().system_calls, before + 1);
         let (bytes, _) = fixture.receive_bytes(0, &near, 5);
         assert_eq!(bytes, b"hello");
+        fixture.finish();
+    });
+}
+
+#[test]
+fn turns_that_do_not_wait_make_progress() {
+    at_all_levels(|fixture| {
+        let (near, mut far) = UnixStream::pair().unwrap();
+        fixture.receive(0, &near, BUDGET);
+        fixture.poll();
+        far.write_all(b"hello").unwrap();
+        let found = (0..TURNS).any(|_| {
+            fixture.poll();
+            !fixture.pending.is_empty()
+        });
+        assert!(found);
+        assert_eq!(fixture.receive_bytes(0, &near, 5).0, b"hello");
         fixture.finish();
     });
 }

@@ -206,6 +206,41 @@ fn cancelling_while_bytes_arrive_loses_none() {
 }
 
 #[test]
+fn a_poll_that_promised_too_much_is_made_again() {
+    let mut fixture = Fixture::new(&SETTINGS, 8, FeatureSet::ALL);
+    let (mut near, mut far) = UnixStream::pair().unwrap();
+    fixture.receive(0, &near, BUDGET);
+    far.write_all(b"taken").unwrap();
+    fixture.engine.wait(TURN, &mut fixture.pool).unwrap();
+    assert!(!fixture.engine.may_sleep(), "the poll has ended");
+    let mut bytes = [0; 5];
+    near.read_exact(&mut bytes).unwrap();
+    for _ in 0..5 {
+        fixture.poll();
+    }
+    assert!(fixture.pending.is_empty());
+    assert_eq!(fixture.engine.receivable(&fixture.pool), 8);
+    far.write_all(b"hello").unwrap();
+    assert_eq!(fixture.receive_bytes(0, &near, 5).0, b"hello");
+    fixture.finish();
+}
+
+#[test]
+fn a_receive_cancelled_after_its_poll_leaves_the_bytes() {
+    let mut fixture = Fixture::new(&SETTINGS, 8, FeatureSet::ALL);
+    let (near, mut far) = UnixStream::pair().unwrap();
+    fixture.receive(0, &near, BUDGET);
+    far.write_all(b"hello").unwrap();
+    fixture.engine.wait(TURN, &mut fixture.pool).unwrap();
+    assert!(!fixture.engine.may_sleep(), "the poll has ended");
+    fixture.cancel(0, Kind::Receive);
+    assert_eq!(fixture.next_received(), (Slot::new(0), Received::Stopped, false));
+    fixture.receive(0, &near, BUDGET);
+    assert_eq!(fixture.receive_bytes(0, &near, 5).0, b"hello");
+    fixture.finish();
+}
+
+#[test]
 fn a_reset_is_an_error() {
     at_all_levels(|fixture| {
         let (near, far) = tcp_pair();

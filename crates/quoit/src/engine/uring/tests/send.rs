@@ -8,7 +8,7 @@ use super::*;
 use crate::engine::{Gather, Message};
 use crate::sys::SocketOption;
 
-fn single(bytes: &[u8]) -> Message {
+pub(super) fn single(bytes: &[u8]) -> Message {
     Message::Single {
         address: bytes.as_ptr(),
         length: bytes.len() as u32,
@@ -24,8 +24,8 @@ fn gathered(pieces: &[&[u8]]) -> Message {
     Message::Gathered(gather)
 }
 
-impl Fixture {
-    fn send(&mut self, slot: u32, socket: &impl AsRawFd, message: Message, zero_copy: bool) {
+impl<S: UringSys> Fixture<S> {
+    pub(super) fn send(&mut self, slot: u32, socket: &impl AsRawFd, message: Message, zero_copy: bool) {
         self.submit(Operation::Send {
             connection: Slot::new(slot),
             descriptor: socket.as_raw_fd(),

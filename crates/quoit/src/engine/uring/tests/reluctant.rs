@@ -1,0 +1,171 @@
+//! The real kernel, but for enters that fail in ways in which a healthy machine's do not.
+
+use super::send::single;
+use super::*;
+use crate::engine::uring::sys::{CompletionEntry, ProbeSockets, ProvidedBuffer, RingProperties};
+
+/// A real ring whose next enters fail without doing anything.
+struct Reluctant {
+    ring: Ring,
+    failures: VecDeque<Errno>,
+}
+
+impl UringSys for Reluctant {
+    fn setup(parameters: &RingParameters) -> Result<(Self, RingProperties), Errno> {
+        let (ring, properties) = Ring::setup(parameters)?;
+        let failures = VecDeque::new();
+        Ok((Self { ring, failures }, properties))
+    }
+
+    fn probe_sockets() -> Result<ProbeSockets, Errno> {
+        Ring::probe_sockets()
+    }
+
+    fn enable(&mut self) -> Result<(), Errno> {
+        self.ring.enable()
+    }
+
+    fn register_ring_descriptor(&mut self) -> Result<(), Errno> {
+        self.ring.register_ring_descriptor()
+    }
+
+    fn supported_operations(&self) -> Result<u128, Errno> {
+        self.ring.supported_operations()
+    }
+
+    fn register_buffer_ring(&mut self, group: u16, entries: u16) -> Result<(), Errno> {
+        self.ring.register_buffer_ring(group, entries)
+    }
+
+    fn provide_buffer(&mut self, group: u16, buffer: ProvidedBuffer) {
+        self.ring.provide_buffer(group, buffer);
+    }
+
+    fn publish_buffers(&mut self, group: u16) {
+        self.ring.publish_buffers(group);
+    }
+
+    fn register_memory(&mut self, address: *mut u8, length: usize) -> Result<(), Errno> {
+        self.ring.register_memory(address, length)
+    }
+
+    fn try_push(&mut self, entry: &SubmissionEntry) -> bool {
+        self.ring.try_push(entry)
+    }
+
+    fn unsubmitted(&self) -> u32 {
+        self.ring.unsubmitted()
+    }
+
+    fn enter(&mut self, wait_for: u32, timeout: Option<Duration>, flags: u32) -> Result<u32, Errno> {
+        match self.failures.pop_front() {
+            Some(errno) => Err(errno),
+            None => self.ring.enter(wait_for, timeout, flags),
+        }
+    }
+
+    fn has_completion(&self) -> bool {
+        self.ring.has_completion()
+    }
+
+    fn pop(&mut self) -> Option<CompletionEntry> {
+        self.ring.pop()
+    }
+
+    fn has_overflowed(&self) -> bool {
+        self.ring.has_overflowed()
+    }
+
+    fn has_deferred_work(&self) -> bool {
+        self.ring.has_deferred_work()
+    }
+
+    fn enters(&self) -> u64 {
+        self.ring.enters()
+    }
+}
+
+#[test]
+fn what_the_kernel_does_not_take_now_it_takes_later_and_in_order() {
+    for without in levels() {
+        let settings = UringSettings {
+            submission_entries: 8,
+            completion_entries: 16,
+            ..SETTINGS
+        };
+        let fixture = &mut Fixture::<Reluctant>::on(&settings, 8, without);
+        let pairs: Vec<_> = (0..100).map(|_| UnixStream::pair().unwrap()).collect();
+        let passing = [Errno::EAGAIN, Errno::EBUSY, Errno::EINTR];
+        fixture.engine.sys.failures = passing.into_iter().cycle().take(30).collect();
+        for (slot, (near, _)) in pairs.iter().enumerate() {
+            fixture.receive(slot as u32, near, BUDGET);
+            // Reaches the kernel behind its target, or finds nothing and is lost.
+            fixture.cancel(slot as u32, Kind::Receive);
+        }
+        assert!(!fixture.engine.may_sleep(), "entries wait for room");
+        let mut stopped = vec![false; pairs.len()];
+        for _ in &pairs {
+            let (connection, received, more) = fixture.next_received();
+            assert!(!more);
+            assert!(
+                matches!(received, Received::Stopped | Received::NoBuffers),
+                "{received:?}"
+            );
+            assert!(!std::mem::replace(&mut stopped[connection.index()], true));
+        }
+        assert!(fixture.engine.sys.failures.is_empty());
+        fixture.finish();
+    }
+}
+
+#[test]
+fn a_close_that_found_no_room_is_made_later() {
+    for without in levels() {
+        let settings = UringSettings {
+            submission_entries: 2,
+            completion_entries: 4,
+            ..SETTINGS
+        };
+        let fixture = &mut Fixture::<Reluctant>::on(&settings, 8, without);
+        fixture.engine.sys.failures = vec![Errno::EAGAIN; 20].into();
+        let mut ends = Vec::new();
+        for slot in 0..10 {
+            let (near, far) = UnixStream::pair().unwrap();
+            fixture.submit(Operation::Close {
+                handle: Handle::Connection(Slot::new(slot)),
+                descriptor: near.into(),
+            });
+            ends.push(far);
+        }
+        while !fixture.engine.closing.is_empty() {
+            fixture.poll();
+        }
+        for mut far in ends {
+            assert_eq!(far.read_to_end(&mut Vec::new()).unwrap(), 0);
+        }
+        fixture.finish();
+    }
+}
+
+#[test]
+fn an_error_that_nothing_can_mend_is_told_by_the_wait() {
+    for without in levels() {
+        let settings = UringSettings {
+            submission_entries: 2,
+            completion_entries: 4,
+            ..SETTINGS
+        };
+        let fixture = &mut Fixture::<Reluctant>::on(&settings, 8, without);
+        let (near, _far) = UnixStream::pair().unwrap();
+        fixture.engine.sys.failures = vec![Errno::EBADF; 100].into();
+        for slot in 0..10 {
+            fixture.send(slot, &near, single(b"x"), false);
+        }
+        let result = fixture.engine.wait(Some(Duration::ZERO), &mut fixture.pool);
+        assert_eq!(result, Err(Errno::EBADF));
+        let quiet = fixture
+            .engine
+            .quiesce(&mut fixture.pool, Duration::ZERO, &|| Linux.now());
+        assert!(!quiet, "nobody knows what the kernel still has");
+    }
+}
