@@ -23,10 +23,8 @@ impl Handler for Proxy {
     }
 
     fn on_opened(&mut self, quoit: &mut Loop, server: ConnectionId, _: Token) {
-        if let Some(&client) = self.other.get(&server) {
-            // It was accepted paused: until now its bytes had nowhere to go.
-            let _ = quoit.resume(client);
-        }
+        // The client was accepted paused: until now its bytes had nowhere to go.
+        self.on_writable(quoit, server);
     }
 
     fn on_data(&mut self, quoit: &mut Loop, from: ConnectionId, data: Lease) {
@@ -69,8 +67,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         return Err("usage: proxy ADDRESS TARGET".into());
     };
     let (target, other) = (target.parse()?, HashMap::new());
-    let mut options = ListenerOptions::default();
-    options.accept = Accept::Paused;
+    let options = ListenerOptions {
+        accept: Accept::Paused,
+        ..ListenerOptions::default()
+    };
     let mut quoit = Loop::new(LoopIndex::default(), Config::default())?;
     let listener = quoit.listen(&address.parse()?, &options)?;
     let address = quoit.listener_address(listener).ok_or("closed")?;

@@ -1,4 +1,5 @@
 //! After warm-up, a request costs no heap allocation on the loop's thread.
+#![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
 #[path = "support/counting.rs"]
 mod counting;

@@ -1,4 +1,5 @@
 //! What idle connections cost: little memory, no lease and no turn.
+#![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
 #[path = "support/counting.rs"]
 mod counting;

@@ -50,6 +50,7 @@ fn step() -> impl Strategy<Value = Step> {
 struct Run {
     outbound: Outbound,
     chunks: Chunks,
+    #[expect(clippy::vec_box, reason = "as the loop keeps them")]
     spare: Vec<Box<Gather>>,
     file: File,
     in_flight: Option<Batch>,
