@@ -1,7 +1,6 @@
 //! Memory for copied sends: a fixed number of equal chunks, handed out to outbound queues.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
-use std::ptr::NonNull;
+use crate::reserved::Reserved;
 
 /// A chunk in somebody's hands. Not `Clone`: it is given back exactly once.
 #[derive(Debug, PartialEq, Eq)]
@@ -10,8 +9,7 @@ pub(crate) struct Chunk(u32);
 /// All chunks of a loop. Free ones are taken last in, first out, so the same few stay in the caches.
 #[derive(Debug)]
 pub(crate) struct Chunks {
-    memory: NonNull<u8>,
-    layout: Layout,
+    memory: Reserved,
     size: u32,
     free: Vec<u32>,
     /// Chunks that were ever taken: those from here on are free and untouched, and not in `free`.
@@ -19,23 +17,12 @@ pub(crate) struct Chunks {
     count: u32,
 }
 
-// SAFETY: the memory belongs to this value alone and is reached only through it.
-unsafe impl Send for Chunks {}
-
 impl Chunks {
     /// `count` chunks of `size` bytes; reserved, not touched.
     pub(crate) fn new(count: u32, size: u32) -> Self {
         assert!(count > 0 && size > 0);
-        let layout = Layout::from_size_align(count as usize * size as usize, 4096)
-            .expect("the configuration bounds the size");
-        // SAFETY: the layout's size is not zero.
-        let memory = unsafe { alloc_zeroed(layout) };
-        let Some(memory) = NonNull::new(memory) else {
-            handle_alloc_error(layout)
-        };
         Self {
-            memory,
-            layout,
+            memory: Reserved::new(count as usize * size as usize),
             size,
             free: Vec::new(),
             touched: 0,
@@ -81,6 +68,7 @@ impl Chunks {
         // SAFETY: chunk and offset lie within the allocation.
         unsafe {
             self.memory
+                .address()
                 .as_ptr()
                 .add(chunk.0 as usize * self.size as usize + offset as usize)
         }
@@ -95,6 +83,7 @@ impl Chunks {
         unsafe {
             let target = self
                 .memory
+                .address()
                 .as_ptr()
                 .add(chunk.0 as usize * self.size as usize + offset as usize);
             target.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
@@ -102,15 +91,10 @@ impl Chunks {
     }
 }
 
-impl Drop for Chunks {
-    fn drop(&mut self) {
-        // SAFETY: allocated with this layout in `new`.
-        unsafe { dealloc(self.memory.as_ptr(), self.layout) };
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -126,5 +110,48 @@ mod tests {
         chunks.give_back(first);
         assert_eq!((chunks.used(), chunks.available()), (1, 1));
         assert!(chunks.take().is_some());
+    }
+
+    proptest! {
+        /// Whatever is taken and given back, each chunk keeps its own bytes.
+        #[test]
+        fn chunks_in_use_do_not_overlap(
+            steps in prop::collection::vec((any::<bool>(), any::<prop::sample::Index>()), 1..200),
+        ) {
+            const COUNT: u32 = 16;
+            let mut chunks = Chunks::new(COUNT, 64);
+            let mut taken: Vec<(Chunk, [u8; 64])> = Vec::new();
+            for (number, (take, which)) in steps.into_iter().enumerate() {
+                if take {
+                    let room = chunks.available();
+                    match chunks.take() {
+                        Some(chunk) => {
+                            let bytes = [number as u8; 64];
+                            chunks.write(&chunk, 0, &bytes[..32]);
+                            chunks.write(&chunk, 32, &bytes[32..]);
+                            taken.push((chunk, bytes));
+                        }
+                        None => prop_assert_eq!(room, 0),
+                    }
+                } else if !taken.is_empty() {
+                    chunks.give_back(taken.swap_remove(which.index(taken.len())).0);
+                }
+                prop_assert_eq!(chunks.used() as usize, taken.len());
+                prop_assert_eq!(chunks.available(), COUNT as usize - taken.len());
+                for (chunk, bytes) in &taken {
+                    // SAFETY: the chunk's 64 bytes were written, and are not written to meanwhile.
+                    let found = unsafe { std::slice::from_raw_parts(chunks.address(chunk, 0), 64) };
+                    prop_assert_eq!(found, &bytes[..]);
+                }
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "bytes.len() <=")]
+    fn a_write_past_the_end_is_a_fault() {
+        let mut chunks = Chunks::new(2, 64);
+        let chunk = chunks.take().unwrap();
+        chunks.write(&chunk, 60, b"12345");
     }
 }

@@ -117,9 +117,10 @@ impl Loop {
             }
             match event {
                 Event::Data { connection, .. } | Event::EndOfStream { connection }
-                    if self.is_paused(connection) =>
+                    if self.is_paused(connection) || holds(&held_back, connection) =>
                 {
-                    // Paused by an earlier call of this very turn.
+                    // Paused by an earlier call of this very turn; and once something is held back, so is all
+                    // that follows it, even if a later call resumes.
                     held_back.push(event);
                 }
                 Event::Data { connection, data } => handler.on_data(self, connection, data),
@@ -164,4 +165,11 @@ impl Loop {
         handler.on_turn_end(self);
         Ok(running)
     }
+}
+
+/// Whether one of these events is the connection's.
+fn holds(held_back: &[Event], id: ConnectionId) -> bool {
+    held_back.iter().any(|event| {
+        matches!(event, Event::Data { connection, .. } | Event::EndOfStream { connection } if *connection == id)
+    })
 }

@@ -72,6 +72,7 @@ pub mod listen;
 mod outbound;
 pub mod pool;
 mod remote;
+mod reserved;
 mod runtime;
 mod selected;
 pub mod sys;

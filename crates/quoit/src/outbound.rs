@@ -363,3 +363,6 @@ fn piece(address: *const u8, length: usize) -> libc::iovec {
         iov_len: length,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -177,3 +177,98 @@ impl fmt::Debug for Remote {
         write!(f, "Remote(loop {})", self.inbox.index.get())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::id::Token;
+
+    fn numbered(number: u64) -> Command<'static> {
+        Command::SetTimer {
+            after: Duration::ZERO,
+            token: Token(number),
+        }
+    }
+
+    fn number(command: &Command<'_>) -> u64 {
+        match command {
+            Command::SetTimer { token, .. } => token.0,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn pair(capacity: usize) -> (Arc<Inbox>, Remote) {
+        let inbox = Arc::new(Inbox::new(LoopIndex::default(), capacity).unwrap());
+        (Arc::clone(&inbox), Remote::new(inbox))
+    }
+
+    #[test]
+    fn commands_come_out_in_order_and_a_full_inbox_gives_the_command_back() {
+        let (inbox, remote) = pair(3);
+        (0..3).for_each(|number| remote.post(numbered(number)).unwrap());
+        match remote.post(numbered(3)) {
+            Err(PostError::Full(back)) => assert_eq!(number(&back), 3),
+            other => panic!("{other:?}"),
+        }
+        assert!(!inbox.prepare_sleep(), "there is work");
+        for expected in 0..3 {
+            assert_eq!(number(&inbox.pop().unwrap()), expected);
+        }
+        assert!(inbox.is_empty());
+        remote.post(numbered(4)).unwrap();
+    }
+
+    #[test]
+    fn a_full_inbox_wakes_the_loop_that_is_to_empty_it() {
+        let (inbox, remote) = pair(1);
+        remote.post(numbered(0)).unwrap();
+        assert!(inbox.end_sleep());
+        assert!(inbox.prepare_sleep());
+        assert!(matches!(remote.post(numbered(1)), Err(PostError::Full(_))));
+        assert_eq!(inbox.wake_writes(), 1);
+        assert!(inbox.end_sleep());
+    }
+
+    #[test]
+    fn closing_drops_what_waits_and_refuses_what_comes() {
+        let (inbox, remote) = pair(2);
+        let (near, far) = std::os::unix::net::UnixStream::pair().unwrap();
+        remote
+            .post(Command::Attach {
+                descriptor: near.into(),
+                options: crate::AttachOptions::default(),
+                token: Token::NONE,
+            })
+            .unwrap();
+        inbox.close();
+        assert_eq!(
+            std::io::Read::read(&mut &far, &mut [0]).unwrap(),
+            0,
+            "it was dropped"
+        );
+        match remote.post(numbered(7)) {
+            Err(PostError::Closed(back)) => assert_eq!(number(&back), 7),
+            other => panic!("{other:?}"),
+        }
+        assert!(inbox.is_empty());
+    }
+
+    #[test]
+    fn wakes_before_the_loop_looks_are_one() {
+        let (inbox, remote) = pair(1);
+        assert!(inbox.prepare_sleep());
+        (0..5).for_each(|_| remote.wake());
+        assert_eq!(inbox.wake_writes(), 1);
+        assert!(inbox.end_sleep());
+        assert!(inbox.take_woken());
+        assert!(!inbox.take_woken());
+        assert!(inbox.prepare_sleep());
+        remote.wake();
+        assert!(
+            inbox.end_sleep() && inbox.take_woken(),
+            "the next one counts again"
+        );
+    }
+}

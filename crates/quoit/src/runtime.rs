@@ -112,7 +112,13 @@ impl Runtime {
             Vec::new()
         };
         let make_handler = Arc::new(make_handler);
-        let mut workers = Vec::with_capacity(loops.len());
+        // Dropped on an error, it ends the loops that run already.
+        let mut runtime = Self {
+            workers: Vec::with_capacity(loops.len()),
+            addresses,
+            engine,
+            engine_reason,
+        };
         for mut quoit in loops {
             let remote = quoit.remote();
             let make_handler = Arc::clone(&make_handler);
@@ -132,14 +138,9 @@ impl Runtime {
                     doing: "starting a loop's thread",
                     errno: crate::Errno::from_io(&error),
                 })?;
-            workers.push((remote, thread));
+            runtime.workers.push((remote, thread));
         }
-        Ok(Self {
-            workers,
-            addresses,
-            engine,
-            engine_reason,
-        })
+        Ok(runtime)
     }
 
     /// Which engine runs.
@@ -183,12 +184,14 @@ impl Runtime {
     /// The first loop's error, if one failed.
     ///
     /// # Panics
-    /// If a handler panicked.
+    /// If a handler panicked; the loops that still run are ended first, as by dropping the runtime.
     pub fn join(mut self) -> Result<(), TurnError> {
         let mut result = Ok(());
-        for (_, thread) in std::mem::take(&mut self.workers) {
+        self.workers.reverse();
+        while let Some((_, thread)) = self.workers.pop() {
             match thread.join() {
                 Ok(ended) => result = result.and(ended),
+                // The others are still in `self`, which unwinding drops.
                 Err(panic) => std::panic::resume_unwind(panic),
             }
         }

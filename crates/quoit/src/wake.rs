@@ -105,4 +105,52 @@ mod tests {
         assert!(wake.end_sleep());
         assert!(!wake.end_sleep());
     }
+
+    /// Work is published by other threads, each piece with one wake, while the loop sleeps whenever it may: if a
+    /// wake were lost, it would sleep for ever with work at hand.
+    #[test]
+    fn no_wake_is_lost() {
+        const THREADS: u64 = 3;
+        const PIECES: u64 = 20_000;
+        let wake = Wake::new().unwrap();
+        let work = AtomicU64::new(0);
+        // SAFETY: epoll_create1(2) takes no pointers.
+        let poll = Errno::check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) }).unwrap();
+        // SAFETY: made just now, and owned by nobody else.
+        let poll = unsafe { OwnedFd::from_raw_fd(poll) };
+        let mut event = libc::epoll_event {
+            events: (libc::EPOLLIN | libc::EPOLLET) as u32,
+            u64: 0,
+        };
+        // SAFETY: both descriptors are open and the event is valid.
+        let added = unsafe {
+            libc::epoll_ctl(
+                poll.as_raw_fd(),
+                libc::EPOLL_CTL_ADD,
+                wake.descriptor(),
+                &raw mut event,
+            )
+        };
+        Errno::check(added).unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    for _ in 0..PIECES {
+                        work.fetch_add(1, Ordering::SeqCst);
+                        wake.wake();
+                    }
+                });
+            }
+            let mut done = 0;
+            while done < THREADS * PIECES {
+                if wake.prepare_sleep() {
+                    // SAFETY: room for one event. A minute is for a lost wake, which is the fault sought.
+                    let count = unsafe { libc::epoll_wait(poll.as_raw_fd(), &raw mut event, 1, 60_000) };
+                    assert_ne!(count, 0, "{done} done, {} there", work.load(Ordering::SeqCst));
+                }
+                wake.end_sleep();
+                done = work.load(Ordering::SeqCst);
+            }
+        });
+    }
 }

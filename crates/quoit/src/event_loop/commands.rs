@@ -241,7 +241,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     }
 
     /// Sets, moves or (with `None`) clears the connection's deadline: [`Event::Deadline`] follows, not before
-    /// then and within a few milliseconds of it. It ends with the connection.
+    /// then and within a few milliseconds of it. It ends with the connection, or when that is closed gracefully.
     ///
     /// # Errors
     /// [`Refusal::Stale`]; [`Refusal::Closing`] if it is being closed; [`Refusal::Limit`] with all timers in use.

@@ -42,7 +42,10 @@ pub(super) enum ReceiveSide {
     Open,
     /// The socket has ended in this way, but data before it is held back, so this is not reported yet.
     EndHeld(Option<Errno>),
-    /// The end is reported.
+    /// The end is queued, or was reported by the last turn: the handler may still pause, and have it and the data
+    /// before it held back.
+    Ending,
+    /// The end is reported, and what the handler made of that is known.
     Ended,
 }
 
@@ -130,6 +133,15 @@ impl Connection {
             zero_copy: true,
             deadline: None,
             limit: None,
+        }
+    }
+
+    /// Why a connection ends of which both directions have ended.
+    pub(super) fn both_ended(&self) -> CloseReason {
+        if self.local {
+            CloseReason::Local
+        } else {
+            CloseReason::PeerClosed
         }
     }
 

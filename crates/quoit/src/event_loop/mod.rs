@@ -116,6 +116,8 @@ pub struct Loop<E: Engine = AnyEngine, K: SocketSys = Linux> {
     /// Connections closed or aborted by command since the last turn, whose events that a driver still has in
     /// hand are not wanted any more.
     given_up: Vec<ConnectionId>,
+    /// Connections of which the last turn reported the end of stream.
+    reported_ends: Vec<ConnectionId>,
     completions: Vec<Completion>,
     more_completions: bool,
     /// Operations from before the first turn.
@@ -152,7 +154,13 @@ struct Memory {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Draining {
     No,
-    Requested,
+    /// Connections may go on until then.
+    Until {
+        end: Time,
+        timer: Option<TimerId>,
+    },
+    /// Whatever is left or comes is aborted.
+    Overdue,
     Done,
 }
 
@@ -193,6 +201,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             named_timers: HashMap::new(),
             events: VecDeque::new(),
             given_up: Vec::new(),
+            reported_ends: Vec::new(),
             completions: Vec::with_capacity(config.completions_per_turn as usize),
             more_completions: false,
             early: Vec::new(),
@@ -399,9 +408,14 @@ impl<E: Engine, K: SocketSys> Drop for Loop<E, K> {
         };
         let system = &self.system;
         if !self.engine.quiesce(&mut memory.pool, patience, &|| system.now()) {
-            // The kernel may still use this memory: it must never be freed.
+            // The kernel may still use this memory: it must never be freed. Descriptors are no memory: closed, or
+            // their peers would wait for ever.
+            let mut connections = std::mem::replace(&mut self.connections, Table::new(0));
+            connections
+                .values_mut()
+                .for_each(|connection| drop(connection.descriptor.take()));
             std::mem::forget(memory);
-            std::mem::forget(std::mem::replace(&mut self.connections, Table::new(0)));
+            std::mem::forget(connections);
             std::mem::forget(std::mem::take(&mut self.completions));
         }
     }

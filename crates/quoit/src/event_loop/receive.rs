@@ -207,11 +207,19 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             let (Event::Data { connection, .. } | Event::EndOfStream { connection }) = &event else {
                 continue;
             };
-            let Ok(state) = self.find(*connection) else {
+            let connection = *connection;
+            let Ok(state) = self.find(connection) else {
                 continue;
             };
+            if state.phase != Phase::Open {
+                // Closed after the pause: nothing more is to be delivered, and the end has been taken note of.
+                continue;
+            }
             if !state.paused {
                 // Resumed meanwhile: everything of this connection that is queued came later.
+                if matches!(event, Event::EndOfStream { .. }) {
+                    self.reported_ends.retain(|&id| id != connection);
+                }
                 self.events.push_front(event);
                 continue;
             }
@@ -236,6 +244,27 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         self.take_back(&mut Vec::from(back));
     }
 
+    /// Ends the connections whose directions have both ended, of those whose handler now knows of the peer's end.
+    pub(super) fn end_reported(&mut self) {
+        if self.reported_ends.is_empty() {
+            return;
+        }
+        let mut reported = std::mem::take(&mut self.reported_ends);
+        for id in reported.drain(..) {
+            let Some(connection) = self.connections.get_mut(id.slot(), id.generation()) else {
+                continue;
+            };
+            if connection.phase == Phase::Open && connection.receive_side == ReceiveSide::Ending {
+                connection.receive_side = ReceiveSide::Ended;
+                if connection.send_side == SendSide::Ended {
+                    let reason = connection.both_ended();
+                    self.end(id.slot(), reason, false);
+                }
+            }
+        }
+        self.reported_ends = reported;
+    }
+
     /// The socket has nothing more to give: the peer's FIN, or an error.
     fn on_end(&mut self, slot: Slot, error: Option<Errno>) {
         let (connection, generation) = self
@@ -250,7 +279,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                     connection.receive_side = ReceiveSide::EndHeld(error);
                     return;
                 }
-                connection.receive_side = ReceiveSide::Ended;
+                connection.receive_side = ReceiveSide::Ending;
                 if let Some(errno) = error {
                     let reason = connection.reason.unwrap_or(CloseReason::from_errno(errno));
                     self.end(slot, reason, false);
@@ -258,10 +287,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                     // Sending failed before; this is the rest of it.
                     self.end(slot, CloseReason::Reset, false);
                 } else {
+                    // Even if both directions have ended now, the connection does not until the handler has
+                    // been told: it may pause, with data before this in its hands.
                     self.events.push_back(Event::EndOfStream { connection: id });
-                    if connection.send_side == SendSide::Ended {
-                        self.end(slot, CloseReason::Local, false);
-                    }
                 }
             }
             Phase::Draining => {

@@ -25,7 +25,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// # Errors
     /// - [`Refusal::Full`]: a copied send would take the queue past its high-water mark, or a lent one finds it
     ///   there. [`Event::Writable`] follows.
-    /// - [`Refusal::TooLarge`]: a copied send larger than the high-water mark.
+    /// - [`Refusal::TooLarge`]: a copied send larger than the high-water mark, or than all memory for such sends.
     /// - [`Refusal::Closing`], [`Refusal::Stale`].
     pub fn send<'a>(
         &mut self,
@@ -37,10 +37,11 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let length = payload.len();
         let high_water = self.config.high_water as usize;
         let pieces = self.config.send_pieces as usize;
+        let memory_for_copies = self.config.send_chunks as usize * self.config.send_chunk_size as usize;
         let state = self.sender(connection)?;
         let queued = state.outbound.queued();
         let lent = !matches!(payload, Payload::Copy(_));
-        if !lent && length > high_water {
+        if !lent && length > high_water.min(memory_for_copies) {
             return Err(Refusal::TooLarge);
         }
         // Lent memory may pass the mark once, so that one large send, or what was received before a pause, can
@@ -62,9 +63,8 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                     .connections
                     .get_mut(connection.slot(), connection.generation());
                 let memory = self.memory.as_mut().expect("present until the loop is dropped");
-                let taken = state.is_some_and(|state| state.outbound.push_copy(bytes, &mut memory.chunks));
-                if !taken {
-                    let state = self.sender(connection)?;
+                let state = state.ok_or(Refusal::Stale)?;
+                if !state.outbound.push_copy(bytes, &mut memory.chunks) {
                     if !std::mem::replace(&mut state.wants_chunks, true) {
                         self.chunk_waiters.push_back(connection);
                     }
@@ -335,11 +335,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         connection.send_side = SendSide::Ended;
         let received_all = connection.receive_side == ReceiveSide::Ended;
         let draining = connection.phase == Phase::Draining;
-        let reason = if connection.local {
-            CloseReason::Local
-        } else {
-            CloseReason::PeerClosed
-        };
+        let reason = connection.both_ended();
         if received_all {
             // Both directions have ended; closing the descriptor sends the FIN.
             self.end(slot, reason, false);

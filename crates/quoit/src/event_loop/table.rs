@@ -102,6 +102,11 @@ impl<T> Table<T> {
         Some(value)
     }
 
+    /// What is in the slots in use.
+    pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.entries.iter_mut().filter_map(|entry| entry.value.as_mut())
+    }
+
     /// The slots in use, with their generations.
     pub(super) fn slots(&self) -> impl Iterator<Item = (Slot, u32)> + '_ {
         self.entries
@@ -114,6 +119,8 @@ impl<T> Table<T> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -138,5 +145,43 @@ mod tests {
         let (other, _) = table.insert(2).unwrap();
         assert_ne!(other, slot);
         assert_eq!(table.insert(3), Err(3));
+    }
+
+    proptest! {
+        /// Against a list of what is in: every id finds its own value while it is in, and nothing afterwards.
+        #[test]
+        fn ids_find_their_own_value_or_nothing(
+            limit in 1u32..20,
+            steps in prop::collection::vec((any::<bool>(), any::<prop::sample::Index>()), 1..200),
+        ) {
+            let mut table = Table::new(limit);
+            let mut inside: Vec<((Slot, u32), usize)> = Vec::new();
+            let mut gone = Vec::new();
+            for (number, (insert, which)) in steps.into_iter().enumerate() {
+                if insert {
+                    match table.insert(number) {
+                        Ok(id) => inside.push((id, number)),
+                        Err(back) => prop_assert_eq!((back, inside.len()), (number, limit as usize)),
+                    }
+                } else if !inside.is_empty() {
+                    let (id, value) = inside.swap_remove(which.index(inside.len()));
+                    prop_assert_eq!(table.remove(id.0), Some(value));
+                    gone.push(id);
+                }
+                prop_assert_eq!(table.len() as usize, inside.len());
+                prop_assert_eq!(table.room(), limit - table.len());
+                for &((slot, generation), mut value) in &inside {
+                    prop_assert_eq!(table.get(slot, generation), Some(&value));
+                    prop_assert_eq!(table.get_mut(slot, generation), Some(&mut value));
+                    prop_assert_eq!(table.at(slot), Some((&mut value, generation)));
+                }
+                for &(slot, generation) in &gone {
+                    prop_assert_eq!(table.get(slot, generation), None);
+                }
+                let mut slots: Vec<_> = inside.iter().map(|&(id, _)| id).collect();
+                slots.sort_unstable();
+                prop_assert_eq!(table.slots().collect::<Vec<_>>(), slots);
+            }
+        }
     }
 }

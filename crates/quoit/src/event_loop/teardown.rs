@@ -50,21 +50,16 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         if state.send_side == SendSide::Open {
             state.send_side = SendSide::Finishing;
         }
-        if let ReceiveSide::EndHeld(_) = state.receive_side {
+        if let ReceiveSide::EndHeld(_) | ReceiveSide::Ending = state.receive_side {
             state.receive_side = ReceiveSide::Ended;
         }
         let both_ended = state.send_side == SendSide::Ended && state.receive_side == ReceiveSide::Ended;
-        let local = state.local;
+        let reason = state.both_ended();
         self.clear_timer(handlers_deadline);
         self.given_up.push(connection);
         self.drop_queued_events(connection);
         self.drop_inbound(slot);
         if both_ended {
-            let reason = if local {
-                CloseReason::Local
-            } else {
-                CloseReason::PeerClosed
-            };
             self.end(slot, reason, false);
             return Ok(());
         }

@@ -10,7 +10,7 @@ use crate::engine::{Completion, Engine};
 use crate::errno::Errno;
 use crate::event::{Event, Events};
 use crate::id::{ConnectionId, ListenerId};
-use crate::sys::SocketSys;
+use crate::sys::{SocketSys, Time};
 
 /// Timers that one turn lets fire before it looks at the kernel again.
 const TIMERS_PER_TURN: usize = 1024;
@@ -59,6 +59,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         for command in commands {
             self.execute(command);
         }
+        self.end_reported();
         self.collect_leases();
         self.serve_starved();
         self.flush_dirty();
@@ -88,6 +89,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
 
         let count = self.events.len().min(events.room());
         for event in self.events.drain(..count) {
+            if let Event::EndOfStream { connection } = &event {
+                self.reported_ends.push(*connection);
+            }
             events.push(event);
         }
         self.counters.surplus_events += self.events.len() as u64;
@@ -213,7 +217,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                     self.named_timers.remove(&token);
                     self.events.push_back(Event::Timer { token });
                 }
-                TimerKey::Drain => self.abort_all(),
+                TimerKey::Drain => self.draining = Draining::Overdue,
             }
         }
     }
@@ -226,12 +230,22 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         self.events.push_back(Event::Deadline { connection: id });
     }
 
-    /// Stops listening and tells the handler; see [`Command::Drain`].
+    /// Stops listening and tells the handler; see [`Command::Drain`]. Draining already, the loop is given less
+    /// time if this is sooner, and never more.
     pub fn drain(&mut self, within: Duration) {
-        if self.draining != Draining::No {
-            return;
+        let end = self.system.now() + within;
+        match self.draining {
+            Draining::No => {}
+            Draining::Until { end: earlier, timer } => {
+                if end < earlier {
+                    self.clear_timer(timer);
+                    self.set_drain_limit(end);
+                }
+                return;
+            }
+            Draining::Overdue | Draining::Done => return,
         }
-        self.draining = Draining::Requested;
+        self.set_drain_limit(end);
         let listeners: Vec<_> = self
             .listeners
             .slots()
@@ -242,14 +256,27 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             let _ = self.stop_listening(listener);
         }
         self.events.push_back(Event::Draining);
-        if self.set_timer(within, TimerKey::Drain).is_none() {
-            self.abort_all();
-        }
+    }
+
+    fn set_drain_limit(&mut self, end: Time) {
+        let timer = self.timers.insert(self.system.now(), end, TimerKey::Drain);
+        self.draining = match timer {
+            Some(_) => Draining::Until { end, timer },
+            // Without a timer the wait for the connections would have no end.
+            None => Draining::Overdue,
+        };
     }
 
     fn finish_draining(&mut self) {
+        if matches!(self.draining, Draining::No | Draining::Done) {
+            return;
+        }
+        if self.draining == Draining::Overdue {
+            // In every turn: listeners that are being stopped may still have brought some.
+            self.abort_all();
+        }
         let left = self.connections.len() + self.listeners.len();
-        if self.draining == Draining::Requested && left == 0 && self.surplus_accepted.is_empty() {
+        if left == 0 && self.surplus_accepted.is_empty() {
             self.draining = Draining::Done;
             self.events.push_back(Event::Drained);
         }

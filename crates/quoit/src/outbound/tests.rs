@@ -1,0 +1,313 @@
+use std::os::unix::fs::FileExt;
+
+use bytes::Bytes;
+use proptest::prelude::*;
+
+use super::*;
+
+const CHUNK: u32 = 64;
+const CHUNKS: u32 = 48;
+
+/// What the file of a test holds at `offset`.
+fn file_byte(offset: usize) -> u8 {
+    (offset % 239) as u8
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Copy(usize),
+    Lend {
+        length: usize,
+        token: bool,
+    },
+    File {
+        offset: usize,
+        length: usize,
+    },
+    /// The loop hands the next batch to the kernel, if none is there.
+    Submit,
+    /// The kernel has sent this share of it, in 255ths, but at least a byte.
+    Complete {
+        share: u8,
+        held: bool,
+    },
+    /// The kernel is done with one of the sends that it held.
+    Release(usize),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (0usize..200).prop_map(Step::Copy),
+        4 => (0usize..600, any::<bool>()).prop_map(|(length, token)| Step::Lend { length, token }),
+        1 => (0usize..500, 0usize..500).prop_map(|(offset, length)| Step::File { offset, length }),
+        5 => Just(Step::Submit),
+        5 => (any::<u8>(), prop::bool::weighted(0.3)).prop_map(|(share, held)| Step::Complete { share, held }),
+        2 => (0usize..8).prop_map(Step::Release),
+    ]
+}
+
+/// The queue, what the kernel does with it, and beside them what must come of both.
+struct Run {
+    outbound: Outbound,
+    chunks: Chunks,
+    #[expect(clippy::vec_box, reason = "as the loop keeps them")]
+    spare: Vec<Box<Gather>>,
+    file: File,
+    in_flight: Option<Batch>,
+    /// Every byte that was queued, and of those the bytes of memory.
+    queued: Vec<u8>,
+    is_memory: Vec<bool>,
+    sent: Vec<u8>,
+    /// Where each acknowledged segment ends.
+    tokens: Vec<(u64, usize)>,
+    acknowledged: u64,
+    /// Sends that the kernel holds: their number and where they began.
+    held: Vec<(u32, usize)>,
+    next_held: u32,
+    next_byte: u8,
+}
+
+impl Run {
+    fn new() -> Self {
+        let file = tempfile::tempfile().unwrap();
+        let bytes: Vec<u8> = (0..1000).map(file_byte).collect();
+        file.write_all_at(&bytes, 0).unwrap();
+        Self {
+            outbound: Outbound::default(),
+            chunks: Chunks::new(CHUNKS, CHUNK),
+            spare: Vec::new(),
+            file,
+            in_flight: None,
+            queued: Vec::new(),
+            is_memory: Vec::new(),
+            sent: Vec::new(),
+            tokens: Vec::new(),
+            acknowledged: 0,
+            held: Vec::new(),
+            next_held: 0,
+            next_byte: 0,
+        }
+    }
+
+    fn bytes(&mut self, length: usize) -> Vec<u8> {
+        (0..length)
+            .map(|_| {
+                self.next_byte = self.next_byte.wrapping_add(1);
+                self.next_byte
+            })
+            .collect()
+    }
+
+    fn queue(&mut self, bytes: &[u8], is_memory: bool, token: Option<Token>) {
+        self.queued.extend_from_slice(bytes);
+        self.is_memory.resize(self.queued.len(), is_memory);
+        self.tokens
+            .extend(token.map(|token| (token.0, self.queued.len())));
+    }
+
+    fn next_token(&self) -> Token {
+        Token(self.tokens.len() as u64 + 1)
+    }
+
+    fn step(&mut self, step: Step) {
+        match step {
+            Step::Copy(length) => {
+                let bytes = self.bytes(length);
+                let available = self.chunks.available();
+                if self.outbound.push_copy(&bytes, &mut self.chunks) {
+                    self.queue(&bytes, true, None);
+                } else {
+                    assert!(length > available * CHUNK as usize, "refused with room");
+                    assert_eq!(self.chunks.available(), available, "refused, and took something");
+                }
+            }
+            Step::Lend { length, token } => {
+                let bytes = self.bytes(length);
+                let token = if token { self.next_token() } else { Token::NONE };
+                self.outbound
+                    .push_lent(Lent::Bytes(Bytes::from(bytes.clone())), token);
+                self.queue(&bytes, true, (token != Token::NONE).then_some(token));
+            }
+            Step::File { offset, length } => {
+                let bytes: Vec<u8> = (offset..offset + length).map(file_byte).collect();
+                let (token, file) = (self.next_token(), self.file.try_clone().unwrap());
+                self.outbound.push_file(file, offset as u64, length as u64, token);
+                self.queue(&bytes, false, Some(token));
+            }
+            Step::Submit if self.in_flight.is_none() => {
+                self.in_flight = self.outbound.next_batch(&self.chunks, &mut self.spare);
+                if self.in_flight.is_none() {
+                    let token = self.outbound.sent(0, false, &mut self.chunks);
+                    self.acknowledge(token);
+                    assert!(
+                        self.outbound.is_empty(),
+                        "something is queued that no batch takes"
+                    );
+                }
+            }
+            Step::Complete { share, held } => {
+                if let Some(batch) = self.in_flight.take() {
+                    self.complete(batch, share, held);
+                }
+            }
+            Step::Release(which) if !self.held.is_empty() => {
+                let (sequence, _) = self.held.remove(which % self.held.len());
+                let token = self.outbound.released(sequence, &mut self.chunks);
+                self.acknowledge(token);
+            }
+            Step::Submit | Step::Release(_) => {}
+        }
+        self.check();
+    }
+
+    /// The kernel reads what the batch names, now and not when it was submitted.
+    fn complete(&mut self, batch: Batch, share: u8, held: bool) {
+        let start = self.sent.len();
+        let (bytes, held) = match batch {
+            Batch::File { file, offset, length } => {
+                // SAFETY: the descriptor is that of a file in the queue, open until it is sent.
+                let file = unsafe { std::os::fd::BorrowedFd::borrow_raw(file) };
+                let file = File::from(file.try_clone_to_owned().unwrap());
+                let mut bytes = vec![0; length as usize];
+                file.read_exact_at(&mut bytes, offset).unwrap();
+                (bytes, false)
+            }
+            Batch::Memory { message, bytes } => {
+                let pieces = match &message {
+                    Message::Single { address, length } => vec![piece(*address, *length as usize)],
+                    Message::Gathered(gather) => gather.pieces.clone(),
+                };
+                assert!((1..=MAX_PIECES).contains(&pieces.len()));
+                let mut read = Vec::new();
+                for one in pieces {
+                    assert!(one.iov_len > 0, "an empty piece");
+                    // SAFETY: what is queued stays in place until it is sent.
+                    read.extend_from_slice(unsafe {
+                        std::slice::from_raw_parts(one.iov_base.cast::<u8>(), one.iov_len)
+                    });
+                }
+                assert_eq!(read.len(), bytes);
+                if let Message::Gathered(gather) = message {
+                    self.spare.push(gather);
+                }
+                (read, held)
+            }
+        };
+        let taken = (bytes.len() * usize::from(share) / 255).max(1);
+        self.sent.extend_from_slice(&bytes[..taken]);
+        if held {
+            self.held.push((self.next_held, start));
+            self.next_held += 1;
+        }
+        let token = self.outbound.sent(taken as u64, held, &mut self.chunks);
+        self.acknowledge(token);
+    }
+
+    fn acknowledge(&mut self, token: Token) {
+        if token != Token::NONE {
+            assert!(
+                token.0 > self.acknowledged,
+                "{token:?} after {}",
+                self.acknowledged
+            );
+            self.acknowledged = token.0;
+        }
+    }
+
+    fn check(&self) {
+        assert!(
+            self.queued.starts_with(&self.sent),
+            "out of order, twice or not at all"
+        );
+        // Acknowledged is exactly what is sent and not held, nor behind something held.
+        let free = self
+            .held
+            .iter()
+            .map(|&(_, start)| start)
+            .min()
+            .unwrap_or(self.sent.len());
+        for &(token, end) in &self.tokens {
+            assert!(end <= free || token > self.acknowledged, "{token} is in use");
+        }
+        let unsent = self.is_memory[self.sent.len()..].iter().filter(|&&is| is).count();
+        if self.held.is_empty() {
+            assert_eq!(self.outbound.queued(), unsent);
+        } else {
+            let in_use = self.is_memory[free..].iter().filter(|&&is| is).count();
+            assert!((unsent..=in_use).contains(&self.outbound.queued()));
+        }
+        assert_eq!(self.outbound.is_held(), !self.held.is_empty());
+    }
+
+    /// Sends all that is left and releases all that is held.
+    fn finish(mut self) {
+        while self.in_flight.is_some() || !self.outbound.is_empty() {
+            self.step(Step::Complete {
+                share: 255,
+                held: false,
+            });
+            self.step(Step::Submit);
+        }
+        while !self.held.is_empty() {
+            self.step(Step::Release(0));
+        }
+        assert_eq!(self.sent.len(), self.queued.len());
+        assert_eq!(
+            self.acknowledged,
+            self.tokens.len() as u64,
+            "all are acknowledged"
+        );
+        assert_eq!((self.outbound.queued(), self.chunks.used()), (0, 0));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn bytes_leave_in_order_once_whatever_the_kernel_takes(steps in prop::collection::vec(step(), 1..120)) {
+        let mut run = Run::new();
+        steps.into_iter().for_each(|step| run.step(step));
+        run.finish();
+    }
+
+    #[test]
+    fn clearing_gives_all_chunks_back(steps in prop::collection::vec(step(), 1..60)) {
+        let mut run = Run::new();
+        steps.into_iter().for_each(|step| run.step(step));
+        while !run.held.is_empty() {
+            run.step(Step::Release(0));
+        }
+        run.outbound.clear(&mut run.chunks);
+        assert_eq!((run.outbound.queued(), run.chunks.used(), run.outbound.segments()), (0, 0, 0));
+    }
+}
+
+#[test]
+fn a_batch_has_no_more_pieces_than_one_call_takes() {
+    let mut outbound = Outbound::default();
+    let mut chunks = Chunks::new(1, CHUNK);
+    for number in 0..MAX_PIECES as u64 + 1 {
+        outbound.push_lent(Lent::Bytes(Bytes::from_static(b"xy")), Token(number + 1));
+    }
+    let Some(Batch::Memory {
+        message: Message::Gathered(gather),
+        bytes,
+    }) = outbound.next_batch(&chunks, &mut Vec::new())
+    else {
+        panic!("a gathered batch");
+    };
+    assert_eq!((gather.pieces.len(), bytes), (MAX_PIECES, MAX_PIECES * 2));
+    // All but the last byte: the segment that is cut is not acknowledged.
+    let token = outbound.sent(bytes as u64 - 1, false, &mut chunks);
+    assert_eq!((token, outbound.segments()), (Token(MAX_PIECES as u64 - 1), 2));
+}
+
+#[test]
+#[should_panic(expected = "no more than it was given")]
+fn more_sent_than_queued_is_a_fault() {
+    let mut chunks = Chunks::new(1, CHUNK);
+    let mut outbound = Outbound::default();
+    assert!(outbound.push_copy(b"four", &mut chunks));
+    outbound.sent(5, false, &mut chunks);
+}

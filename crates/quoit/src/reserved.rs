@@ -1,0 +1,95 @@
+//! Large memory that is reserved at once and touched as it is used.
+//!
+//! Not the allocator's `alloc_zeroed`: for page-aligned memory that writes the zeroes, so all of it would be
+//! touched, and paid for, before its first use.
+
+use std::alloc::{Layout, handle_alloc_error};
+use std::ptr::NonNull;
+
+/// Zeroed pages of this value's own.
+#[derive(Debug)]
+pub(crate) struct Reserved {
+    address: NonNull<u8>,
+    length: usize,
+}
+
+// SAFETY: the mapping belongs to this value alone; whoever reaches into it answers for that.
+unsafe impl Send for Reserved {}
+// SAFETY: as above; the value itself is never changed.
+unsafe impl Sync for Reserved {}
+
+impl Reserved {
+    /// Reserves `length` bytes, at least 1, aligned to a page. As with the allocator, running out of memory ends
+    /// the process.
+    pub(crate) fn new(length: usize) -> Self {
+        assert!(length > 0);
+        // SAFETY: a new private mapping of no file touches nothing that exists.
+        let address = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                length,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        let address = NonNull::new(address.cast()).filter(|_| address != libc::MAP_FAILED);
+        let Some(address) = address else {
+            handle_alloc_error(Layout::from_size_align(length, 1).expect("the configuration bounds the size"))
+        };
+        Self { address, length }
+    }
+
+    /// Where it begins.
+    pub(crate) fn address(&self) -> NonNull<u8> {
+        self.address
+    }
+
+    /// Its length in bytes.
+    pub(crate) fn length(&self) -> usize {
+        self.length
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        // SAFETY: mapped in `new` with this length, and whoever held pointers into it goes with it.
+        let result = unsafe { libc::munmap(self.address.as_ptr().cast(), self.length) };
+        debug_assert_eq!(result, 0, "a whole mapping can be unmapped");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Pages of the mapping that are in memory (`mincore(2)`).
+    fn resident(reserved: &Reserved) -> usize {
+        let mut pages = vec![0u8; reserved.length().div_ceil(4096)];
+        // SAFETY: the vector has a byte for each page of the mapping.
+        let result = unsafe {
+            libc::mincore(
+                reserved.address().as_ptr().cast(),
+                reserved.length(),
+                pages.as_mut_ptr(),
+            )
+        };
+        assert_eq!(result, 0);
+        pages.iter().filter(|&&page| page & 1 == 1).count()
+    }
+
+    #[test]
+    fn memory_is_zero_and_not_touched_before_use() {
+        let reserved = Reserved::new(64 << 20);
+        assert_eq!(resident(&reserved), 0);
+        // SAFETY: the byte lies within the mapping, which nobody else knows.
+        unsafe {
+            let byte = reserved.address().add(12_345_678);
+            assert_eq!(byte.read(), 0);
+            byte.write(1);
+        }
+        // One page, or a huge one where those are always used.
+        assert!((1..=512).contains(&resident(&reserved)));
+    }
+}

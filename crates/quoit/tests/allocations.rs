@@ -1,0 +1,105 @@
+//! After warm-up, a request costs no heap allocation on the loop's thread.
+#![allow(clippy::unwrap_used, reason = "a test fails by it")]
+
+#[path = "support/counting.rs"]
+mod counting;
+mod support;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::thread;
+
+use quoit::{EngineKind, Events};
+use support::{Echo, client, config, engines, guard, listening};
+
+#[global_allocator]
+static ALLOCATOR: counting::Counting = counting::Counting;
+
+const CONNECTIONS: usize = 8;
+
+/// Rounds of requests: on every connection so many, of so many bytes each.
+#[derive(Clone, Copy)]
+struct Rounds {
+    count: usize,
+    depth: usize,
+    size: usize,
+}
+
+impl Rounds {
+    const fn bytes(self) -> u64 {
+        (self.count * self.depth * self.size * CONNECTIONS) as u64
+    }
+
+    /// All connections send their requests, then all take their answers.
+    fn play(self, clients: &mut [TcpStream]) {
+        let requests: Vec<u8> = (0..self.depth * self.size).map(|index| index as u8).collect();
+        let mut answers = vec![0; requests.len()];
+        for _ in 0..self.count {
+            for client in &mut *clients {
+                // One by one, so that the server may see them one by one.
+                for request in requests.chunks(self.size) {
+                    client.write_all(request).unwrap();
+                }
+            }
+            for client in &mut *clients {
+                client.read_exact(&mut answers).unwrap();
+                assert_eq!(answers, requests);
+            }
+        }
+    }
+}
+
+/// Allocations of the loop's thread while it answers `measured`, after `warm_up`.
+fn allocations(engine: EngineKind, copies: bool, warm_up: Rounds, measured: Rounds) -> u64 {
+    let (address, addresses) = std::sync::mpsc::channel::<SocketAddr>();
+    thread::scope(|scope| {
+        let server = scope.spawn(move || {
+            let (mut quoit, listening_at) = listening(config(engine));
+            address.send(listening_at).unwrap();
+            let mut handler = Echo { copies };
+            let mut events = Events::with_capacity(1024);
+            let mut serve_until = |bytes: u64| {
+                while quoit.counters().sent_bytes < bytes {
+                    quoit.run_turn(&mut handler, &mut events, None).unwrap();
+                }
+                counting::allocated().count
+            };
+            let before = serve_until(warm_up.bytes());
+            serve_until(warm_up.bytes() + measured.bytes()) - before
+        });
+        let address = addresses.recv().unwrap();
+        let mut clients: Vec<_> = (0..CONNECTIONS).map(|_| client(address)).collect();
+        warm_up.play(&mut clients);
+        measured.play(&mut clients);
+        server.join().unwrap()
+    })
+}
+
+#[test]
+fn a_request_allocates_nothing() {
+    guard(120);
+    let single = |count, depth| Rounds {
+        count,
+        depth,
+        size: 512,
+    };
+    let small = |count, depth| Rounds {
+        count,
+        depth,
+        size: 16,
+    };
+    for engine in engines() {
+        for copies in [false, true] {
+            let counted = allocations(engine, copies, single(500, 8), single(3000, 1));
+            assert_eq!(counted, 0, "{engine}, copies {copies}: single requests");
+            let counted = allocations(engine, copies, small(500, 32), small(500, 32));
+            // How the 128,000 requests fall into turns is the scheduler's affair, so a list that is kept may
+            // double a last time. Whatever grew with the requests, or only with the 4,000 bursts, is far above.
+            let growth = 5 * CONNECTIONS as u64;
+            assert!(
+                counted <= growth,
+                "{engine}, copies {copies}: {counted} for pipelined requests"
+            );
+        }
+    }
+}

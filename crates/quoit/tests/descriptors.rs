@@ -1,0 +1,206 @@
+//! Accepting when descriptors run out: in children of this process, whose limit is small.
+#![allow(clippy::unwrap_used, reason = "a test fails by it")]
+
+mod support;
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use quoit::{ConnectionId, EngineKind, Errno, Event, Events, Loop, Token};
+use support::{case, client, config, engines, guard, listening, run_child};
+
+const CLIENTS: usize = 20;
+
+/// This process may have so many descriptors from now on.
+fn limit_descriptors(count: u64) {
+    let limit = libc::rlimit {
+        rlim_cur: count,
+        rlim_max: count,
+    };
+    // SAFETY: the limit is a valid structure.
+    Errno::check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }).unwrap();
+}
+
+/// Takes descriptors until there are none, then gives `spare` back.
+fn hoard(spare: usize) -> Vec<File> {
+    let mut hoard = Vec::new();
+    let error = loop {
+        match File::open("/dev/null") {
+            Ok(file) => hoard.push(file),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(Errno::from_io(&error), Errno::EMFILE);
+    hoard.truncate(hoard.len() - spare);
+    hoard
+}
+
+/// A loop, clients that the kernel has accepted and the loop cannot yet, and everything else that is open.
+struct Scene {
+    quoit: Loop,
+    events: Events,
+    clients: Vec<TcpStream>,
+    hoard: Vec<File>,
+    served: Vec<ConnectionId>,
+}
+
+impl Scene {
+    /// All clients have sent their number and are queued; the loop has room for `spare` of them.
+    fn new(engine: EngineKind, spare: usize) -> Self {
+        limit_descriptors(256);
+        let (mut quoit, address) = listening(config(engine));
+        let mut events = Events::with_capacity(256);
+        quoit.turn([], &mut events, Some(Duration::ZERO)).unwrap();
+        let clients: Vec<_> = (0..CLIENTS).map(|number| numbered(address, number)).collect();
+        let hoard = hoard(spare);
+        Self {
+            quoit,
+            events,
+            clients,
+            hoard,
+            served: Vec::new(),
+        }
+    }
+
+    /// One turn; echoes.
+    fn turn(&mut self, timeout: Option<Duration>) {
+        self.quoit.turn([], &mut self.events, timeout).unwrap();
+        for event in self.events.drain() {
+            match event {
+                Event::Accepted { connection, .. } => self.served.push(connection),
+                Event::Data { connection, data } => self.quoit.send(connection, data, Token::NONE).unwrap(),
+                Event::Closed { .. } | Event::EndOfStream { .. } => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    /// Turns until `wanted` connections were accepted.
+    fn serve(&mut self, wanted: usize) {
+        while self.served.len() < wanted {
+            self.turn(None);
+        }
+        assert_eq!(self.served.len(), wanted);
+    }
+
+    /// Turns until accepting has failed once more than `before`.
+    fn starve(&mut self, before: u64) {
+        while self.quoit.counters().accept_paused_resources <= before {
+            self.turn(None);
+        }
+    }
+
+    /// Every client has its answer: turns as long as one of them has not.
+    fn all_answered(&mut self) {
+        self.serve(CLIENTS);
+        let mut clients = std::mem::take(&mut self.clients);
+        let expected = (CLIENTS * size_of::<u64>()) as u64;
+        while self.quoit.counters().sent_bytes < expected {
+            self.turn(None);
+        }
+        for (number, client) in clients.iter_mut().enumerate() {
+            let mut answer = [0; size_of::<u64>()];
+            client.read_exact(&mut answer).unwrap();
+            assert_eq!(u64::from_ne_bytes(answer), number as u64);
+        }
+    }
+}
+
+fn numbered(address: SocketAddr, number: usize) -> TcpStream {
+    let mut client = client(address);
+    client.write_all(&(number as u64).to_ne_bytes()).unwrap();
+    client
+}
+
+/// Runs `child` in a process of its own for each engine.
+fn in_children(test: &str, child: impl FnOnce(EngineKind)) {
+    guard(60);
+    match case() {
+        None => engines()
+            .into_iter()
+            .for_each(|engine| run_child(test, &format!("{test} {engine}"))),
+        Some(case) => {
+            if let Some(name) = case.strip_prefix(&format!("{test} ")) {
+                let engines = [EngineKind::Epoll, EngineKind::Uring];
+                child(engines.into_iter().find(|engine| engine.name() == name).unwrap());
+            }
+        }
+    }
+}
+
+#[test]
+fn accepting_goes_on_when_the_loop_closes_something() {
+    in_children("accepting_goes_on_when_the_loop_closes_something", |engine| {
+        let mut scene = Scene::new(engine, 3);
+        scene.serve(3);
+        scene.starve(0);
+        // Each close makes room for one more, at once; none of these waits is for the back-off, which is put
+        // out of reach first.
+        while scene.quoit.counters().accept_paused_resources < 8 {
+            scene.turn(None);
+        }
+        while scene.served.len() < CLIENTS {
+            let served = scene.served.len();
+            let received = (served * size_of::<u64>()) as u64;
+            while scene.quoit.counters().sent_bytes < received {
+                scene.turn(None);
+            }
+            let failures = scene.quoit.counters().accept_paused_resources;
+            let connection = scene.served[served - 1];
+            scene.quoit.abort(connection).unwrap();
+            let timers = scene.quoit.counters().timers_fired;
+            scene.serve(served + 1);
+            assert_eq!(
+                scene.quoit.counters().timers_fired,
+                timers,
+                "{engine}: the close alone did it, after {failures} failures"
+            );
+        }
+    });
+}
+
+#[test]
+fn accepting_goes_on_by_itself_when_others_close() {
+    in_children("accepting_goes_on_by_itself_when_others_close", |engine| {
+        let mut scene = Scene::new(engine, 2);
+        scene.serve(2);
+        scene.starve(0);
+        // A turn waits here for nothing but the back-off: each one is either that timer or an answer of a
+        // client that was accepted before. A spinning loop makes thousands.
+        let before = scene.quoit.counters();
+        let begin = Instant::now();
+        while scene.quoit.counters().accept_paused_resources < before.accept_paused_resources + 5 {
+            scene.turn(None);
+        }
+        let turns = scene.quoit.counters().turns - before.turns;
+        assert!(turns <= 40, "{engine}: {turns} turns for 5 attempts");
+        // 10 ms, then twice as long each time. Timers never come early, so this holds on any machine.
+        let waited = begin.elapsed();
+        assert!(
+            waited >= Duration::from_millis(150),
+            "{engine}: 5 attempts in {waited:?}"
+        );
+        assert_eq!(scene.served.len(), 2);
+        // Room is made elsewhere in the process, of which nobody tells the loop.
+        drop(std::mem::take(&mut scene.hoard));
+        scene.all_answered();
+    });
+}
+
+/// Not even one connection was accepted: there is nothing that the loop itself could close.
+#[test]
+fn nothing_is_lost_without_any_room() {
+    in_children("nothing_is_lost_without_any_room", |engine| {
+        let mut scene = Scene::new(engine, 0);
+        scene.starve(2);
+        assert!(scene.served.is_empty());
+        drop(scene.hoard.pop());
+        scene.serve(1);
+        let failures = scene.quoit.counters().accept_paused_resources;
+        scene.starve(failures);
+        scene.hoard.clear();
+        scene.all_answered();
+    });
+}

@@ -1,0 +1,158 @@
+//! Locked memory runs out: in children of this process that are not root, since root may lock what it likes.
+#![allow(clippy::unwrap_used, reason = "a test fails by it")]
+
+mod support;
+
+use quoit::{Config, EngineChoice, EngineKind, Errno, Events, Loop, LoopIndex, StartError};
+use std::thread;
+use std::time::Duration;
+use support::{Echo, case, client, config, echo, engines, guard, listening, run_child};
+
+/// Users that own nothing and have no capabilities: one for each test, as locked memory is counted for all
+/// processes of a user together.
+const NOBODIES: [libc::uid_t; 3] = [65534, 65533, 65532];
+
+/// Whether this process could become that user, and uses io_uring; says so if not.
+fn possible() -> bool {
+    // SAFETY: geteuid(2) takes nothing and always succeeds.
+    if unsafe { libc::geteuid() } != 0 {
+        println!("skipped: only root can become another user");
+        return false;
+    }
+    engines().contains(&EngineKind::Uring)
+}
+
+/// Gives up everything that root may, with so many bytes of memory to lock.
+fn become_nobody(user: libc::uid_t, memlock: u64) {
+    let limit = libc::rlimit {
+        rlim_cur: memlock,
+        rlim_max: memlock,
+    };
+    // SAFETY: the limit is a valid structure, and the C library sets the ids of all threads.
+    unsafe {
+        Errno::check(libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const limit)).unwrap();
+        Errno::check(libc::setgid(user)).unwrap();
+        Errno::check(libc::setuid(user)).unwrap();
+    }
+}
+
+/// Fails at once, instead of waiting for rings that are not going to be closed.
+fn impatient(engine: EngineChoice) -> Config {
+    Config {
+        engine,
+        ring_memory_patience: Duration::ZERO,
+        ..Config::default()
+    }
+}
+
+const REQUIRE: EngineChoice = EngineChoice::Require(EngineKind::Uring);
+
+fn names_the_limit(text: &str, kibibytes: u64) {
+    for word in ["RLIMIT_MEMLOCK", "ulimit -l", &format!("{kibibytes} KiB")] {
+        assert!(text.contains(word), "{word:?} is not named in: {text}");
+    }
+}
+
+/// The loop serves, whatever the attempt to have a ring has done to its memory: with all of its pool.
+fn serves(config: Config) {
+    let (mut quoit, address) = listening(config);
+    assert_eq!(quoit.engine(), EngineKind::Epoll);
+    let remote = quoit.remote();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            echo(&mut client(address), &[7; 100_000]);
+            let within = support::PATIENCE;
+            remote.post(quoit::Command::Drain { within }).unwrap();
+        });
+        quoit.run(&mut Echo::default()).unwrap();
+    });
+}
+
+#[test]
+fn rings_past_the_limit_fall_back() {
+    const LIMIT: u64 = 1 << 20;
+    guard(60);
+    match case() {
+        None if possible() => run_child("rings_past_the_limit_fall_back", "rings"),
+        Some(case) if case == "rings" => {
+            become_nobody(NOBODIES[0], LIMIT);
+            let mut loops = Vec::new();
+            let error = loop {
+                match Loop::new(LoopIndex::default(), impatient(REQUIRE)) {
+                    Ok(quoit) => loops.push(quoit),
+                    Err(error) => break error,
+                }
+                if loops.len() == 1000 {
+                    println!("skipped: this kernel does not count rings as locked memory");
+                    return;
+                }
+            };
+            assert!(matches!(error, StartError::Engine { .. }), "{error:?}");
+            names_the_limit(&error.to_string(), LIMIT / 1024);
+            let auto = Loop::new(LoopIndex::default(), impatient(EngineChoice::Auto)).unwrap();
+            assert_eq!(auto.engine(), EngineKind::Epoll);
+            names_the_limit(auto.engine_reason(), LIMIT / 1024);
+            drop(auto);
+            serves(impatient(EngineChoice::Auto));
+            // What the closed loops held is given back late, which a patient attempt outlasts.
+            drop(loops);
+            Loop::new(LoopIndex::default(), config(EngineKind::Uring)).unwrap();
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn a_registered_pool_past_the_limit_falls_back() {
+    const LIMIT: u64 = 8 << 20;
+    guard(60);
+    match case() {
+        None if possible() => run_child("a_registered_pool_past_the_limit_falls_back", "pool"),
+        Some(case) if case == "pool" => {
+            become_nobody(NOBODIES[1], LIMIT);
+            let registering = |engine| Config {
+                register_pool: true,
+                ..impatient(engine)
+            };
+            // 1,024 slots of 16 KiB.
+            let error = Loop::new(LoopIndex::default(), registering(REQUIRE)).unwrap_err();
+            names_the_limit(&error.to_string(), LIMIT / 1024);
+            let auto = Loop::new(LoopIndex::default(), registering(EngineChoice::Auto)).unwrap();
+            assert_eq!(auto.engine(), EngineKind::Epoll);
+            names_the_limit(auto.engine_reason(), LIMIT / 1024);
+            drop(auto);
+            serves(registering(EngineChoice::Auto));
+            let few = Config {
+                receive_slots: 64,
+                buffer_ring: 32,
+                ring_memory_patience: support::PATIENCE,
+                ..registering(REQUIRE)
+            };
+            Loop::new(LoopIndex::default(), few).unwrap();
+        }
+        _ => {}
+    }
+}
+
+/// The kernel gives the memory of closed rings back late, so whoever makes them quickly meets `ENOMEM`, which
+/// trying again gets over.
+#[test]
+fn rings_made_and_dropped_quickly_all_succeed() {
+    guard(300);
+    match case() {
+        None if possible() => run_child("rings_made_and_dropped_quickly_all_succeed", "quickly"),
+        Some(case) if case == "quickly" => {
+            become_nobody(NOBODIES[2], 8 << 20);
+            let mut events = Events::with_capacity(1);
+            for _ in 0..500 {
+                let patient = Config {
+                    ring_memory_patience: support::PATIENCE,
+                    ..config(EngineKind::Uring)
+                };
+                let mut quoit = Loop::new(LoopIndex::default(), patient).unwrap();
+                quoit.turn([], &mut events, Some(Duration::ZERO)).unwrap();
+            }
+        }
+        _ => {}
+    }
+}

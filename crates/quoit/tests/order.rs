@@ -1,0 +1,116 @@
+//! Pausing and resuming a connection in one batch of events, from calls about another one.
+#![allow(clippy::unwrap_used, reason = "a test fails by it")]
+
+mod support;
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::thread;
+use std::time::Duration;
+
+use quoit::{AttachOptions, Event, Events, LoopIndex, Refusal};
+use quoit::{Config, ConnectionId, Handler, Lease, ListenerId, Loop, Token};
+use support::{client, config, engines, guard, listening};
+
+/// Passes the first connection's bytes on to the second, one piece at a time: each piece pauses the first, each
+/// of the second's bytes resumes it. The end passes too.
+#[derive(Default)]
+struct StepByStep {
+    connections: Vec<ConnectionId>,
+}
+
+impl Handler for StepByStep {
+    fn on_accepted(&mut self, _: &mut Loop, connection: ConnectionId, _: ListenerId) {
+        self.connections.push(connection);
+    }
+
+    fn on_data(&mut self, quoit: &mut Loop, connection: ConnectionId, data: Lease) {
+        if connection == self.connections[0] {
+            quoit.send(self.connections[1], &data[..], Token::NONE).unwrap();
+            quoit.pause(connection).unwrap();
+        } else {
+            // It may have ended.
+            let _ = quoit.resume(self.connections[0]);
+        }
+    }
+
+    fn on_end_of_stream(&mut self, quoit: &mut Loop, connection: ConnectionId) {
+        if connection == self.connections[0] {
+            quoit.shutdown(self.connections[1]).unwrap();
+        }
+        // Where both directions have ended, it is closing by itself.
+        let _ = quoit.close(connection, None);
+    }
+}
+
+#[test]
+fn what_is_held_back_in_a_batch_comes_before_what_follows_it() {
+    const NUMBERS: u32 = 20_000;
+    guard(120);
+    for engine in engines() {
+        let (mut quoit, address) = listening(Config {
+            receive_slot_size: 64,
+            ..config(engine)
+        });
+        let remote = quoit.remote();
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                let mut source = client(address);
+                let mut clock = client(address);
+                let mut sink = clock.try_clone().unwrap();
+                let reader = thread::spawn(move || {
+                    let mut received = Vec::new();
+                    sink.read_to_end(&mut received).unwrap();
+                    received
+                });
+                for number in 0..NUMBERS {
+                    source.write_all(&number.to_be_bytes()).unwrap();
+                    clock.write_all(b".").unwrap();
+                }
+                source.shutdown(std::net::Shutdown::Write).unwrap();
+                while !reader.is_finished() {
+                    // Refused once the other side has closed; then the reader has ended too.
+                    let _ = clock.write_all(b".");
+                }
+                let received = reader.join().unwrap();
+                let expected: Vec<_> = (0..NUMBERS).flat_map(u32::to_be_bytes).collect();
+                let differs = received
+                    .iter()
+                    .zip(&expected)
+                    .position(|(one, other)| one != other);
+                assert_eq!(differs, None, "{engine}: out of order");
+                assert_eq!(received.len(), expected.len(), "{engine}: cut short");
+                let within = support::PATIENCE;
+                remote.post(quoit::Command::Drain { within }).unwrap();
+            });
+            quoit.run(&mut StepByStep::default()).unwrap();
+        });
+    }
+}
+
+/// A graceful close has a deadline of its own; the handler's, by default an abort, does not cut it short.
+#[test]
+fn a_deadline_ends_with_a_graceful_close() {
+    guard(120);
+    for engine in engines() {
+        let mut quoit = Loop::new(LoopIndex::default(), config(engine)).unwrap();
+        let (near, far) = UnixStream::pair().unwrap();
+        let options = AttachOptions::default();
+        let connection = quoit.attach(near.into(), &options, Token::NONE).unwrap();
+        quoit.set_deadline(connection, Some(Duration::ZERO)).unwrap();
+        quoit.close(connection, Some(support::PATIENCE)).unwrap();
+        assert_eq!(quoit.set_deadline(connection, None), Err(Refusal::Closing));
+        quoit.set_named_timer(Duration::from_millis(5), Token(1)).unwrap();
+        let mut events = Events::with_capacity(8);
+        let mut told = Vec::new();
+        while !told.iter().any(|event| matches!(event, Event::Timer { .. })) {
+            quoit.turn([], &mut events, None).unwrap();
+            told.extend(events.drain());
+        }
+        assert!(
+            matches!(told[..], [Event::Opened { .. }, Event::Timer { .. }]),
+            "{engine}: {told:?}"
+        );
+        drop(far);
+    }
+}

@@ -1,0 +1,74 @@
+//! The memory for copied sends, shared by all connections of a loop, runs out.
+#![allow(clippy::unwrap_used, reason = "a test fails by it")]
+
+mod support;
+
+use std::io::Read;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use quoit::{AttachOptions, Config, ConnectionId, Event, Events, Loop, LoopIndex, Refusal, Token};
+use support::{config, engines, guard};
+
+/// Connections that are refused for want of memory are told once when a connection that had it all is gone.
+#[test]
+fn memory_that_a_closed_connection_held_is_offered_to_others() {
+    guard(60);
+    for engine in engines() {
+        let config = Config {
+            send_chunks: 4,
+            send_chunk_size: 64,
+            ..config(engine)
+        };
+        let mut quoit = Loop::new(LoopIndex::default(), config).unwrap();
+        let mut connect = || {
+            let (near, far) = UnixStream::pair().unwrap();
+            far.set_read_timeout(Some(support::PATIENCE)).unwrap();
+            let id = quoit
+                .attach(near.into(), &AttachOptions::default(), Token::NONE)
+                .unwrap();
+            (id, far)
+        };
+        let ((greedy, _unread), (modest, mut reader)) = (connect(), connect());
+        let mut events = Events::with_capacity(16);
+        assert_eq!(
+            quoit.send(modest, &[1; 257], Token::NONE),
+            Err(Refusal::TooLarge),
+            "{engine}: more than there is in all"
+        );
+        // Until the socket is full, and then all of the memory too.
+        while quoit.send(greedy, &[2; 256], Token::NONE).is_ok() {
+            quoit.turn([], &mut events, Some(Duration::ZERO)).unwrap();
+        }
+        while quoit.send(greedy, &[3; 64], Token::NONE).is_ok() {}
+        let none = Err(Refusal::Full);
+        for _ in 0..3 {
+            assert_eq!(quoit.send(modest, b"!", Token::NONE), none, "{engine}");
+        }
+        drop(events.drain());
+        quoit.abort(greedy).unwrap();
+        let writable = wait_for_writable(&mut quoit, &mut events, modest);
+        assert_eq!(writable, 1, "{engine}: told once, however often it was refused");
+        quoit.send(modest, b"!", Token::NONE).unwrap();
+        quoit.turn([], &mut events, Some(Duration::ZERO)).unwrap();
+        reader.read_exact(&mut [0]).unwrap();
+    }
+}
+
+/// Turns until the connection is told that it may send; counts how often, all turns without news included.
+fn wait_for_writable(quoit: &mut Loop, events: &mut Events, wanted: ConnectionId) -> usize {
+    let mut writable = 0;
+    while writable == 0 {
+        quoit.turn([], events, None).unwrap();
+        writable += count(events, wanted);
+    }
+    quoit.turn([], events, Some(Duration::ZERO)).unwrap();
+    writable + count(events, wanted)
+}
+
+fn count(events: &mut Events, wanted: ConnectionId) -> usize {
+    events
+        .drain()
+        .filter(|event| matches!(event, Event::Writable { connection } if *connection == wanted))
+        .count()
+}

@@ -1,0 +1,139 @@
+//! What the fault tests share: engines, servers on a thread, plain clients, and children of their own process.
+#![allow(dead_code, reason = "each test binary uses a part of it")]
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::Command;
+use std::time::Duration;
+
+use quoit::{
+    Address, Config, ConnectionId, EngineChoice, EngineKind, Handler, Lease, ListenerOptions, Loop,
+    LoopIndex, Token,
+};
+
+/// Nothing here takes this long on any machine; what does has hung.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Ends the process if its tests hang for `seconds`, so that a lost wake is a failure and not a stuck run.
+pub(crate) fn guard(seconds: u32) {
+    // SAFETY: alarm(2) takes no pointer; the default action of SIGALRM ends the process.
+    unsafe { libc::alarm(seconds) };
+}
+
+/// The engines that run here. Where io_uring is denied, says so and leaves it out.
+pub(crate) fn engines() -> Vec<EngineKind> {
+    let mut engines = vec![EngineKind::Epoll];
+    match Loop::new(LoopIndex::default(), config(EngineKind::Uring)) {
+        Ok(_) => engines.push(EngineKind::Uring),
+        Err(error) => println!("skipped for io_uring: {error}"),
+    }
+    engines
+}
+
+/// The defaults on one engine.
+pub(crate) fn config(engine: EngineKind) -> Config {
+    Config {
+        engine: EngineChoice::Require(engine),
+        ..Config::default()
+    }
+}
+
+/// A loop with a listener on a free port of the loopback address.
+pub(crate) fn listening(config: Config) -> (Loop, SocketAddr) {
+    let mut quoit = Loop::new(LoopIndex::default(), config).unwrap();
+    let listener = quoit
+        .listen(&"127.0.0.1:0".parse().unwrap(), &ListenerOptions::default())
+        .unwrap();
+    let address = tcp(&quoit.listener_address(listener).unwrap());
+    (quoit, address)
+}
+
+/// The socket address of a TCP listener.
+pub(crate) fn tcp(address: &Address) -> SocketAddr {
+    match address {
+        Address::Tcp(address) => *address,
+        other => panic!("{other} is no TCP address"),
+    }
+}
+
+/// Sends back what it receives, by lease or by copy.
+#[derive(Default)]
+pub(crate) struct Echo {
+    pub(crate) copies: bool,
+}
+
+impl Handler for Echo {
+    fn on_data(&mut self, quoit: &mut Loop, connection: ConnectionId, data: Lease) {
+        if self.copies {
+            quoit.send(connection, &data[..], Token::NONE).unwrap();
+        } else {
+            quoit.send(connection, data, Token::NONE).unwrap();
+        }
+        if quoit.is_full(connection) {
+            quoit.pause(connection).unwrap();
+        }
+    }
+
+    fn on_writable(&mut self, quoit: &mut Loop, connection: ConnectionId) {
+        quoit.resume(connection).unwrap();
+    }
+}
+
+/// A client that fails instead of waiting for ever.
+pub(crate) fn client(address: SocketAddr) -> TcpStream {
+    let client = TcpStream::connect(address).unwrap();
+    client.set_nodelay(true).unwrap();
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.set_write_timeout(Some(PATIENCE)).unwrap();
+    client
+}
+
+/// How a connection ended, by this client's next read; it must bring nothing. Interruptions do not count: a
+/// thread that made a ring is interrupted when the kernel takes that ring down (`tctx_exit_cb` of io_uring), and
+/// with `SO_RCVTIMEO` a read says so (`signal(7)`).
+pub(crate) fn end_of(client: &mut TcpStream) -> std::io::Result<()> {
+    loop {
+        match client.read(&mut [0]) {
+            Ok(0) => return Ok(()),
+            Ok(_) => panic!("a byte where the connection should have ended"),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => panic!("the connection goes on"),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Sends `message` and checks that it comes back.
+pub(crate) fn echo(client: &mut TcpStream, message: &[u8]) {
+    client.write_all(message).unwrap();
+    let mut back = vec![0; message.len()];
+    client.read_exact(&mut back).unwrap();
+    assert_eq!(back, message);
+}
+
+const CASE: &str = "QUOIT_TEST_CASE";
+
+/// The case that this process was started for by [`run_child`], if it was.
+pub(crate) fn case() -> Option<String> {
+    std::env::var(CASE).ok()
+}
+
+/// Runs the test named `test` of this binary in a process of its own, in which [`case`] answers `case`. Limits
+/// and filters that it puts on itself there concern nobody else.
+pub(crate) fn run_child(test: &str, case: &str) {
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture", "--test-threads=1"])
+        .env(CASE, case)
+        .output()
+        .unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (out, error) = (text(&output.stdout), text(&output.stderr));
+    assert!(
+        output.status.success() && out.contains("1 passed"),
+        "case {case}: {}\n{out}\n{error}",
+        output.status
+    );
+    for line in out.lines().filter(|line| line.starts_with("skipped")) {
+        println!("{line}");
+    }
+}
