@@ -112,9 +112,13 @@ impl Runtime {
             Vec::new()
         };
         let make_handler = Arc::new(make_handler);
+        let drainer = Drainer {
+            remotes: loops.iter().map(Loop::remote).collect(),
+        };
         let mut workers = Vec::with_capacity(loops.len());
-        for mut quoit in loops {
+        for quoit in loops {
             let remote = quoit.remote();
+            let drainer = drainer.clone();
             let make_handler = Arc::clone(&make_handler);
             let index = usize::from(quoit.index().get());
             let cpu = (!cpus.is_empty()).then(|| cpus[index % cpus.len()]);
@@ -125,8 +129,17 @@ impl Runtime {
                         // The processor was available a moment ago; if it is not any more, run anywhere.
                         let _ = affinity::pin_current_thread(cpu);
                     }
+                    let mut others = DrainOthers {
+                        drainer,
+                        within: quoit.config().close_deadline,
+                        drained: false,
+                    };
+                    // Dropped before `others`, which must not wait for room in this loop's inbox.
+                    let mut quoit = quoit;
                     let mut handler = make_handler(&mut quoit);
-                    quoit.run(&mut handler)
+                    let result = quoit.run(&mut handler);
+                    others.drained = result.is_ok();
+                    result
                 })
                 .map_err(|error| StartError::Kernel {
                     doing: "starting a loop's thread",
@@ -167,17 +180,19 @@ impl Runtime {
 
     /// Tells every loop to drain; see [`Command::Drain`]. Then [`Runtime::join`].
     pub fn drain(&self, within: Duration) {
-        for (remote, _) in &self.workers {
-            let mut command = Command::Drain { within };
-            // A full inbox is being emptied at this moment; a loop that is gone has nothing to drain.
-            while let Err(crate::PostError::Full(back)) = remote.post(command) {
-                command = back;
-                std::thread::yield_now();
-            }
+        drain(self.remotes(), within);
+    }
+
+    /// What drains these loops from another thread, while this one is in [`Runtime::join`].
+    #[must_use]
+    pub fn drainer(&self) -> Drainer {
+        Drainer {
+            remotes: self.remotes().cloned().collect(),
         }
     }
 
-    /// Waits until all loops have drained.
+    /// Waits until all loops have drained. If one fails, or its handler panics, the others drain within
+    /// [`Config::close_deadline`]: a server without some of its loops would only seem to work.
     ///
     /// # Errors
     /// The first loop's error, if one failed.
@@ -193,6 +208,45 @@ impl Runtime {
             }
         }
         result
+    }
+}
+
+/// Tells the loops of a [`Runtime`] to drain, from any thread; does nothing once they have ended.
+#[derive(Clone, Debug)]
+pub struct Drainer {
+    remotes: Arc<[Remote]>,
+}
+
+impl Drainer {
+    /// As [`Runtime::drain`].
+    pub fn drain(&self, within: Duration) {
+        drain(self.remotes.iter(), within);
+    }
+}
+
+/// Drains all loops when one of them ends without having drained.
+struct DrainOthers {
+    drainer: Drainer,
+    within: Duration,
+    drained: bool,
+}
+
+impl Drop for DrainOthers {
+    fn drop(&mut self) {
+        if !self.drained {
+            self.drainer.drain(self.within);
+        }
+    }
+}
+
+fn drain<'a>(remotes: impl Iterator<Item = &'a Remote>, within: Duration) {
+    for remote in remotes {
+        let mut command = Command::Drain { within };
+        // A full inbox is being emptied at this moment; a loop that is gone has nothing to drain.
+        while let Err(crate::PostError::Full(back)) = remote.post(command) {
+            command = back;
+            std::thread::yield_now();
+        }
     }
 }
 

@@ -291,7 +291,10 @@ impl Demo {
             counters.add_row(std::iter::once(name.clone()).chain(values).collect::<Vec<_>>());
         }
         // What io_uring is about: how much one system call carries.
-        for (title, carried) in [("sqes an enter", "sqes"), ("cqes an enter", "cqes")] {
+        for (title, carried) in [
+            ("submissions an enter", "submissions"),
+            ("completions an enter", "completions"),
+        ] {
             let ratios: Vec<Option<f64>> = self
                 .engines
                 .iter()
