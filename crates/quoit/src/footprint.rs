@@ -37,6 +37,10 @@ pub struct Footprint {
 }
 
 impl Footprint {
+    /// Bytes that the probe's small rings take, and give back late, when a loop is made: two pages for each of the
+    /// six rings that it makes at most, and one for its buffers. To allow for once under `RLIMIT_MEMLOCK`.
+    pub const PROBE: u64 = 13 * PAGE;
+
     /// Of a loop with `config`, on io_uring with `features`.
     #[must_use]
     pub fn of(config: &Config, features: FeatureSet) -> Self {

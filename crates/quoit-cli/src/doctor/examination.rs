@@ -104,7 +104,7 @@ impl Examination {
         let memlock = facts.memlock.and_then(|limit| limit.soft);
         let loops_in_memlock = memlock
             .filter(|_| facts.has_ipc_lock() != Some(true))
-            .map(|bytes| bytes / footprint.locked());
+            .map(|bytes| bytes.saturating_sub(Footprint::PROBE) / footprint.locked());
         Self {
             engine: engine.name(),
             reason,
@@ -201,7 +201,10 @@ mod tests {
         );
         assert_eq!(found.memory_a_loop.buffer_ring_bytes, 0);
         let locked = found.memory_a_loop.locked_bytes;
-        assert_eq!(found.loops_in_memlock, Some((8 << 20) / locked));
+        assert_eq!(
+            found.loops_in_memlock,
+            Some(((8 << 20) - Footprint::PROBE) / locked)
+        );
     }
 
     #[test]

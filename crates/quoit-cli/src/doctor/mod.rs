@@ -1,6 +1,6 @@
 //! `quoit doctor`: what this machine allows, and which engine would run.
 //!
-//! [`examine`](examination::Examination::make) looks, [`text`] and the serialised [`examination::Examination`] tell.
+//! [`Examination::make`] looks; its serialised form and [`text`] tell.
 
 mod examination;
 mod hints;
