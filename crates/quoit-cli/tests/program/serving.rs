@@ -193,10 +193,10 @@ fn metrics_are_served_beside_any_protocol() {
 #[test]
 fn the_counters_of_many_loops_are_served_whole() {
     // More text than is queued for a connection at once.
-    let server = Server::on("epoll", "http --loops 100");
+    let server = Server::on("epoll", "http --loops 200 --connections 16");
     let metrics = server.connect().get("/metrics");
     assert!(metrics.body.len() > 256 * 1024, "{}", metrics.body.len());
-    assert!(metrics.text().contains("quoit_turns_total{loop=\"99\"}") && metrics.text().ends_with("# EOF\n"));
+    assert!(metrics.text().contains("quoit_turns_total{loop=\"199\"}") && metrics.text().ends_with("# EOF\n"));
 }
 
 #[test]
