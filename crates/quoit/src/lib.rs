@@ -1,4 +1,58 @@
-//! Completion-based network transport for Linux.
+//! Network transport for Linux servers: io_uring where it can be had, epoll where not, with the same behaviour.
+//!
+//! A [`Loop`] serves connections, listeners and timers from one thread. It is *pull*: a turn takes commands,
+//! enters the kernel once, and reports events. A [`Handler`] is the easy way to drive it, a [`Runtime`] runs
+//! several loops behind the same listeners:
+//!
+//! ```
+//! use std::io::{Read, Write};
+//! use quoit::{Address, ConnectionId, Handler, Lease, Listen, ListenerOptions, Loop, Runtime, RuntimeConfig, Token};
+//!
+//! struct Shout;
+//!
+//! impl Handler for Shout {
+//!     fn on_data(&mut self, quoit: &mut Loop, connection: ConnectionId, data: Lease) {
+//!         let answer = data.to_ascii_uppercase();
+//!         // All that a handler sends in one turn leaves together. A refusal says that the queue is full, or
+//!         // that the connection is closing.
+//!         if quoit.send(connection, answer, Token::NONE).is_err() {
+//!             let _ = quoit.abort(connection);
+//!         }
+//!     }
+//! }
+//!
+//! let address: Address = "127.0.0.1:0".parse()?;
+//! let listeners = vec![(Listen::Address(address), ListenerOptions::default())];
+//! let runtime = Runtime::start(RuntimeConfig { listeners, ..RuntimeConfig::default() }, |_| Shout)?;
+//! println!("{} on {}: {}", runtime.addresses()[0], runtime.engine(), runtime.engine_reason());
+//!
+//! # let Address::Tcp(address) = &runtime.addresses()[0] else { unreachable!() };
+//! let mut client = std::net::TcpStream::connect(address)?;
+//! client.write_all(b"hello")?;
+//! let mut answer = [0; 5];
+//! client.read_exact(&mut answer)?;
+//! assert_eq!(&answer, b"HELLO");
+//! # drop(client);
+//!
+//! runtime.drain(std::time::Duration::from_secs(5));
+//! runtime.join()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! What to know before relying on it:
+//!
+//! - **Receiving.** Bytes arrive in memory leased from the loop's pool; dropping the [`Lease`] returns it, from any
+//!   thread. When a connection holds all the leases it may, or the pool is empty, receiving pauses and
+//!   [`Event::Pressure`] says so. Idle connections hold no memory.
+//! - **Sending.** [`Loop::send`] copies a slice, or borrows a `Bytes` or a `Lease` until it is sent. At the
+//!   high-water mark sends are refused and [`Event::Writable`] follows: memory is bounded both ways.
+//! - **Identity.** A [`ConnectionId`] outlives its connection harmlessly: a stale one is refused.
+//! - **Ending.** Each connection has exactly one [`Event::Closed`], its last event, with the
+//!   [reason](CloseReason). [`event`] has the whole table of what follows what.
+//! - **Threads.** A loop belongs to the thread of its first turn. Others use its [`Remote`]: post commands, wake,
+//!   read counters.
+//! - **Limits.** [`Config`] has one for everything, each with its default and its reason.
+//! - **Observing.** [`Loop::counters`] tells what the loop did; [`Loop::engine_reason`] why it runs on its engine.
 
 pub mod address;
 mod affinity;

@@ -5,8 +5,9 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use super::sys::{EpollSys, ReadyEvent};
 use super::{Epoll, EpollEngine, EpollSettings};
 use crate::address::SocketAddress;
 use crate::engine::{Completion, Engine, Gather, Handle, Kind, Message, Operation, Received};
@@ -18,17 +19,18 @@ use crate::wake::Wake;
 
 mod accepting;
 mod connecting;
+mod failing;
 mod receiving;
 mod sending;
+mod sharing;
 mod turns;
 
-/// Turns after which a test gives up on what it waits for. None of them sleeps longer than [`PATIENCE`].
-const TURNS: usize = 100_000;
+/// After this a test gives up on what it waits for. Only a failing one waits so long.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// An engine with its pool, driven as the loop drives it.
-struct Bench {
-    engine: EpollEngine<Epoll, Linux>,
+struct Bench<P = Epoll> {
+    engine: EpollEngine<P, Linux>,
     pool: Pool,
     wake: Arc<Wake>,
     seen: Vec<Completion>,
@@ -42,6 +44,12 @@ impl Bench {
     }
 
     fn with(settings: EpollSettings, slots: u32, slot_size: u32) -> Self {
+        Self::on_kernel(settings, slots, slot_size)
+    }
+}
+
+impl<P: EpollSys> Bench<P> {
+    fn on_kernel(settings: EpollSettings, slots: u32, slot_size: u32) -> Self {
         let wake = Arc::new(Wake::new().unwrap());
         let mut pool = Pool::new(slots, slot_size, Arc::clone(&wake));
         let mut engine = EpollEngine::new(settings, Linux).unwrap();
@@ -83,10 +91,8 @@ impl Bench {
 
     /// Turns until `count` completions are there, and none beyond.
     fn next(&mut self, count: usize) -> Vec<Completion> {
-        for _ in 0..TURNS {
-            if self.seen.len() >= count {
-                break;
-            }
+        let start = Instant::now();
+        while self.seen.len() < count && start.elapsed() < PATIENCE {
             let completions = self.turn();
             self.seen.extend(completions);
         }
@@ -105,6 +111,15 @@ impl Bench {
             assert!(completions.is_empty(), "{completions:?}");
         }
         assert!(self.engine.may_sleep());
+    }
+
+    /// Events that the kernel has and goes on to report for as long as they are true: those of listeners.
+    fn standing_events(&mut self) -> usize {
+        let mut events = [ReadyEvent { events: 0, u64: 0 }; 16];
+        self.engine
+            .kernel
+            .wait(&mut events, Some(Duration::ZERO))
+            .unwrap()
     }
 
     /// The bytes of a completion with data; its slot goes to `held`.
@@ -170,7 +185,8 @@ impl Bench {
     /// given back at once.
     fn receive_all(&mut self, connection: u32) -> (Vec<u8>, Option<Received>) {
         let mut bytes = Vec::new();
-        for _ in 0..TURNS {
+        let start = Instant::now();
+        while start.elapsed() < PATIENCE {
             for completion in self.turn() {
                 let Completion::Received {
                     connection: slot,
@@ -199,7 +215,8 @@ impl Bench {
     /// peer must make room for.
     fn drain_until_sent(&mut self, peer: &mut (impl Read + AsFd), into: &mut Vec<u8>) -> Completion {
         let mut buffer = vec![0; 1 << 16];
-        for _ in 0..TURNS {
+        let start = Instant::now();
+        while start.elapsed() < PATIENCE {
             if let Some(completion) = self.glance().pop() {
                 return completion;
             }

@@ -54,12 +54,13 @@ pub(super) fn connect(socket: RawFd, address: &SocketAddress, user_data: UserDat
     entry
 }
 
-/// Receives into buffers of the stream group, many times; `budget` bytes in all unless it is 0.
+/// Receives into buffers of the stream group, many times; until about `budget` bytes have come unless it is 0.
 #[inline]
 pub(super) fn receive_multishot(socket: RawFd, budget: u32, user_data: UserData) -> SubmissionEntry {
     let mut entry = receive_selected(socket, 0, user_data);
     entry.ioprio = abi::IORING_RECV_MULTISHOT as u16;
-    entry.__bindgen_anon_5.optlen = budget;
+    // The kernel counts down with signed arithmetic (`io_recv_finish`): from 2^31 on it would end at once.
+    entry.__bindgen_anon_5.optlen = budget.min(i32::MAX as u32);
     entry
 }
 

@@ -1,7 +1,7 @@
 //! The io_uring engine.
 //!
 //! One `io_uring_enter(2)` a turn submits everything, runs the kernel's deferred work and waits. What a kernel
-//! lacks is done without, feature by feature: see [`probe`].
+//! lacks is done without, feature by feature: see [`probe()`].
 
 use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
@@ -12,15 +12,16 @@ use linux_raw_sys::io_uring as abi;
 
 use self::receive::ReceiveMode;
 use self::setup::{During, setup_flags};
-use self::state::{Connection, Listener, ReceiveStage, SendStage, Table, receive_data, send_data};
+use self::state::{Connection, Listener, Table};
 use self::sys::{CompletionEntry, RingParameters, STREAM_GROUP, SubmissionEntry, UringSys};
 use self::user_data::{Tag, UserData};
-use super::{Completion, Engine, EngineCounters, EngineKind, Handle, Kind, Operation, Received};
+use super::{Completion, Engine, EngineCounters, EngineKind, Handle, Operation, Received};
 use crate::errno::Errno;
 use crate::features::{Feature, FeatureSet};
 use crate::pool::Pool;
 use crate::sys::{SocketSys, Time};
 
+mod cancel;
 mod connect;
 mod entry;
 mod mapping;
@@ -296,86 +297,6 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         }
     }
 
-    fn push_cancel(&mut self, target: UserData, pool: &mut Pool) {
-        self.push(entry::cancel(target, self.skips_success), pool);
-    }
-
-    fn cancel(&mut self, handle: Handle, kind: Kind, pool: &mut Pool) {
-        match (handle, kind) {
-            (Handle::Listener(slot), Kind::Accept) => {
-                if let Some(listener) = self.listeners.find(slot)
-                    && listener.accepting
-                    && !listener.cancelled
-                {
-                    self.stop_accepting(slot, pool);
-                }
-            }
-            (Handle::Connection(slot), Kind::Connect) => {
-                if let Some(connection) = self.connections.find(slot)
-                    && connection.connect.address.is_some()
-                    && !connection.connect.cancelled
-                {
-                    connection.connect.cancelled = true;
-                    self.push_cancel(UserData::new(Tag::Connect, slot, 0), pool);
-                }
-            }
-            (Handle::Connection(slot), Kind::Receive) => {
-                if let Some(connection) = self.connections.find(slot)
-                    && connection.receive.stage != ReceiveStage::Idle
-                    && !connection.receive.cancelled
-                {
-                    connection.receive.cancelled = true;
-                    self.push_cancel(receive_data(slot), pool);
-                }
-            }
-            (Handle::Connection(slot), Kind::Send) => {
-                if let Some(connection) = self.connections.find(slot)
-                    && connection.send.stage != SendStage::Idle
-                    && !connection.send.cancelled
-                {
-                    connection.send.cancelled = true;
-                    let target = send_data(slot, &connection.send);
-                    self.push_cancel(target, pool);
-                }
-            }
-            (Handle::Connection(_), Kind::Accept) | (Handle::Listener(_), _) => (),
-        }
-    }
-
-    /// A cancellation has ended. One that found nothing although its target goes on came between two stages of
-    /// it, and is made again: a target that has ended in truth shows so before the new one can be submitted or
-    /// right after, and there is nothing else that it could hit, as its slot has no other operation of its kind
-    /// until then.
-    fn cancelled(&mut self, data: UserData, result: i32, pool: &mut Pool) {
-        if result != -libc::ENOENT {
-            return;
-        }
-        let slot = data.slot();
-        let connection = self.connections.find(slot);
-        let target = match data.target() {
-            Tag::Receive => connection
-                .filter(|connection| {
-                    connection.receive.cancelled && connection.receive.stage != ReceiveStage::Idle
-                })
-                .map(|_| receive_data(slot)),
-            Tag::Send => connection
-                .filter(|connection| connection.send.cancelled && connection.send.stage != SendStage::Idle)
-                .map(|connection| send_data(slot, &connection.send)),
-            Tag::Connect => connection
-                .filter(|connection| connection.connect.cancelled && connection.connect.address.is_some())
-                .map(|_| UserData::new(Tag::Connect, slot, 0)),
-            Tag::Accept => self
-                .listeners
-                .find(slot)
-                .filter(|listener| listener.cancelled && listener.accepting)
-                .map(|_| UserData::new(Tag::Accept, slot, 0)),
-            Tag::Wake | Tag::Cancel | Tag::Close => None,
-        };
-        if let Some(target) = target {
-            self.push_cancel(target, pool);
-        }
-    }
-
     fn close(&mut self, handle: Handle, descriptor: OwnedFd, pool: &mut Pool) {
         let slot = match handle {
             Handle::Connection(slot) => {
@@ -414,20 +335,6 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
             self.counters.completion_queue_overflows += 1;
         }
         self.overflowed = overflowed;
-    }
-
-    fn cancel_everything(&mut self, pool: &mut Pool) {
-        for slot in self.connections.slots() {
-            for kind in [Kind::Connect, Kind::Receive, Kind::Send] {
-                self.cancel(Handle::Connection(slot), kind, pool);
-            }
-        }
-        for slot in self.listeners.slots() {
-            self.cancel(Handle::Listener(slot), Kind::Accept, pool);
-        }
-        if self.watching {
-            self.push_cancel(UserData::wake(), pool);
-        }
     }
 
     fn is_quiet(&self) -> bool {
@@ -620,8 +527,9 @@ impl<S: UringSys, K: SocketSys> Engine for UringEngine<S, K> {
 impl<S: UringSys, K: SocketSys> Drop for UringEngine<S, K> {
     fn drop(&mut self) {
         if self.in_flight > 0 {
-            // The kernel may yet write there.
+            // The kernel may yet read and write there: better leaked than used by two.
             std::mem::forget(self.wake_counter.take());
+            std::mem::forget(std::mem::replace(&mut self.connections, Table::new()));
         }
         if !self.closing.is_empty() && self.is_owner() {
             let _ = self.enter(0, None, self.flush_flags);

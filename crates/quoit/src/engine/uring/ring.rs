@@ -428,7 +428,8 @@ impl UringSys for Ring {
             self.descriptor.as_raw_fd() as u32
         };
         let limit = timeout.map(|timeout| abi::__kernel_timespec {
-            tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
+            // The kernel adds this to its clock; what is as good as for ever must not overflow there.
+            tv_sec: timeout.as_secs().min(u64::from(u32::MAX)) as i64,
             tv_nsec: i64::from(timeout.subsec_nanos()),
         });
         let argument = abi::io_uring_getevents_arg {

@@ -1,7 +1,7 @@
 use super::*;
 
 /// Takes completions apart into accepted sockets; answers whether the accept goes on.
-fn accepted(completions: Vec<Completion>, into: &mut Vec<OwnedFd>) -> bool {
+pub(super) fn accepted(completions: Vec<Completion>, into: &mut Vec<OwnedFd>) -> bool {
     let mut goes_on = true;
     for completion in completions {
         let Completion::Accepted {
@@ -19,7 +19,7 @@ fn accepted(completions: Vec<Completion>, into: &mut Vec<OwnedFd>) -> bool {
     goes_on
 }
 
-fn clients(address: std::net::SocketAddr, count: usize) -> Vec<TcpStream> {
+pub(super) fn clients(address: std::net::SocketAddr, count: usize) -> Vec<TcpStream> {
     (0..count).map(|_| TcpStream::connect(address).unwrap()).collect()
 }
 
@@ -113,71 +113,6 @@ fn nothing_comes_after_a_cancel() {
     bench.accept(0, &socket, 5);
     let mut sockets = Vec::new();
     assert!(accepted(bench.next(1), &mut sockets));
-}
-
-/// Two loops on one socket: what one leaves behind, the other gets, though the wake for it went to the first.
-#[test]
-fn a_loop_at_its_limit_strands_nothing() {
-    let (socket, address) = tcp_listener();
-    let mut full = Bench::new(1, 64);
-    let mut other = Bench::new(1, 64);
-    let mut sockets = Vec::new();
-    full.accept(0, &socket, 1);
-    full.silence();
-    other.accept(0, &socket, 100);
-    other.silence();
-    let _clients = clients(address, 3);
-    assert!(!accepted(full.next(1), &mut sockets));
-    full.silence();
-    assert!(accepted(other.next(2), &mut sockets));
-    // The first loop no longer accepts, and no longer takes wakes from the other.
-    let _late = clients(address, 1);
-    full.silence();
-    assert!(accepted(other.next(1), &mut sockets));
-}
-
-#[test]
-fn a_shared_listener_outlives_the_loop_that_closes_it() {
-    let (socket, address) = tcp_listener();
-    let mut closing = Bench::new(1, 64);
-    let mut other = Bench::new(1, 64);
-    let duplicate = socket.try_clone().unwrap();
-    closing.accept(0, &duplicate, 1);
-    closing.silence();
-    other.accept(0, &socket, 100);
-    closing.cancel(listener(0), Kind::Accept);
-    closing.one();
-    closing.close(listener(0), duplicate);
-    let polls = closing.engine.counters().enters;
-    let _clients = clients(address, 2);
-    closing.silence();
-    assert!(closing.engine.counters().enters > polls);
-    let mut sockets = Vec::new();
-    assert!(accepted(other.next(2), &mut sockets));
-}
-
-/// The kernel offers connections in the order of registration. See the page of `listener.rs`.
-#[test]
-fn loops_that_sleep_share_the_connections() {
-    let (socket, address) = tcp_listener();
-    let mut first = Bench::new(1, 64);
-    first.accept(0, &socket, 1000);
-    let mut sockets = Vec::new();
-    first.silence();
-    let calls = |bench: &Bench| bench.engine.counters().system_calls - bench.engine.counters().enters;
-    let before = calls(&first);
-    let mut clients = clients(address, 15);
-    assert!(accepted(first.next(15), &mut sockets));
-    assert_eq!(calls(&first) - before, 16);
-    clients.push(TcpStream::connect(address).unwrap());
-    assert!(accepted(first.next(1), &mut sockets));
-    assert_eq!(
-        calls(&first) - before,
-        16 + 2 + 2,
-        "registered anew after its share"
-    );
-    clients.push(TcpStream::connect(address).unwrap());
-    assert!(accepted(first.next(1), &mut sockets));
 }
 
 /// Accepting fails for good, here since the socket does not listen; so will the next attempt, at once.

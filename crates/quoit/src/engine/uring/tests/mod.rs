@@ -8,13 +8,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::*;
-use crate::engine::Gather;
+use crate::engine::{Gather, Kind};
 use crate::id::Slot;
 use crate::pool::PoolSlot;
 use crate::sys::Linux;
 use crate::wake::Wake;
 
 mod accept;
+mod denied;
 mod limits;
 mod receive;
 mod send;

@@ -126,6 +126,19 @@ fn a_budget_ends_the_receive() {
 }
 
 #[test]
+fn the_largest_budget_is_not_taken_for_none() {
+    at_all_levels(|fixture| {
+        let (near, mut far) = UnixStream::pair().unwrap();
+        fixture.receive(0, &near, u32::MAX);
+        far.write_all(b"hello").unwrap();
+        let (bytes, armed) = fixture.receive_bytes(0, &near, 5);
+        assert_eq!(bytes, b"hello");
+        assert_eq!(armed, fixture.features.contains(Feature::MultishotReceive));
+        fixture.finish();
+    });
+}
+
+#[test]
 fn a_cancelled_receive_stops() {
     at_all_levels(|fixture| {
         let (near, _far) = UnixStream::pair().unwrap();
