@@ -1,7 +1,6 @@
 //! Memory for copied sends: a fixed number of equal chunks, handed out to outbound queues.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
-use std::ptr::NonNull;
+use crate::reserved::Reserved;
 
 /// A chunk in somebody's hands. Not `Clone`: it is given back exactly once.
 #[derive(Debug, PartialEq, Eq)]
@@ -10,8 +9,7 @@ pub(crate) struct Chunk(u32);
 /// All chunks of a loop. Free ones are taken last in, first out, so the same few stay in the caches.
 #[derive(Debug)]
 pub(crate) struct Chunks {
-    memory: NonNull<u8>,
-    layout: Layout,
+    memory: Reserved,
     size: u32,
     free: Vec<u32>,
     /// Chunks that were ever taken: those from here on are free and untouched, and not in `free`.
@@ -19,23 +17,13 @@ pub(crate) struct Chunks {
     count: u32,
 }
 
-// SAFETY: the memory belongs to this value alone and is reached only through it.
-unsafe impl Send for Chunks {}
-
 impl Chunks {
     /// `count` chunks of `size` bytes; reserved, not touched.
     pub(crate) fn new(count: u32, size: u32) -> Self {
         assert!(count > 0 && size > 0);
-        let layout = Layout::from_size_align(count as usize * size as usize, 4096)
-            .expect("the configuration bounds the size");
-        // SAFETY: the layout's size is not zero.
-        let memory = unsafe { alloc_zeroed(layout) };
-        let Some(memory) = NonNull::new(memory) else {
-            handle_alloc_error(layout)
-        };
+        let memory = Reserved::new(count as usize * size as usize);
         Self {
             memory,
-            layout,
             size,
             free: Vec::new(),
             touched: 0,
@@ -81,6 +69,7 @@ impl Chunks {
         // SAFETY: chunk and offset lie within the allocation.
         unsafe {
             self.memory
+                .address()
                 .as_ptr()
                 .add(chunk.0 as usize * self.size as usize + offset as usize)
         }
@@ -95,17 +84,11 @@ impl Chunks {
         unsafe {
             let target = self
                 .memory
+                .address()
                 .as_ptr()
                 .add(chunk.0 as usize * self.size as usize + offset as usize);
             target.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
         }
-    }
-}
-
-impl Drop for Chunks {
-    fn drop(&mut self) {
-        // SAFETY: allocated with this layout in `new`.
-        unsafe { dealloc(self.memory.as_ptr(), self.layout) };
     }
 }
 

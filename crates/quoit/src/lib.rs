@@ -73,6 +73,7 @@ pub mod listen;
 mod outbound;
 pub mod pool;
 mod remote;
+mod reserved;
 mod runtime;
 mod selected;
 pub mod sys;

@@ -6,13 +6,13 @@
 //! Free slots are taken last in, first out, so that memory in use stays in the processor's caches and memory
 //! never needed is never touched.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::fmt;
 use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use crate::reserved::Reserved;
 use crate::wake::Wake;
 
 /// The slots that a pool can have: ids of provided buffers have 16 bits and a buffer ring 2^15 entries.
@@ -54,8 +54,7 @@ enum Place {
 
 /// The memory and the returns, which live as long as the last lease.
 struct Shared {
-    memory: NonNull<u8>,
-    layout: Layout,
+    memory: Reserved,
     slot_size: u32,
     /// The stack of returned slots: the top, and for each slot the one below it.
     top: AtomicU32,
@@ -75,7 +74,7 @@ impl Shared {
     fn address(&self, slot: u32) -> NonNull<u8> {
         debug_assert!((slot as usize) < self.below.len());
         // SAFETY: the slot is within the allocation, which has `below.len()` slots of `slot_size` bytes.
-        unsafe { self.memory.add(slot as usize * self.slot_size as usize) }
+        unsafe { self.memory.address().add(slot as usize * self.slot_size as usize) }
     }
 
     fn put_back(&self, slot: u32) {
@@ -97,13 +96,6 @@ impl Shared {
     }
 }
 
-impl Drop for Shared {
-    fn drop(&mut self) {
-        // SAFETY: allocated with this layout in `Pool::new`, and the last holder is gone.
-        unsafe { dealloc(self.memory.as_ptr(), self.layout) };
-    }
-}
-
 /// The pool, as the loop that owns it sees it.
 pub struct Pool {
     shared: Arc<Shared>,
@@ -120,18 +112,11 @@ impl Pool {
     /// If there are no slots, more than [`MAX_POOL_SLOTS`], or slots of no size.
     pub(crate) fn new(slots: u32, slot_size: u32, wake: Arc<Wake>) -> Self {
         assert!(slots > 0 && slots <= MAX_POOL_SLOTS && slot_size > 0);
-        let layout = Layout::from_size_align(slots as usize * slot_size as usize, 4096)
-            .expect("the configuration bounds the pool's size");
-        // SAFETY: the layout's size is not zero.
-        let memory = unsafe { alloc_zeroed(layout) };
-        let Some(memory) = NonNull::new(memory) else {
-            handle_alloc_error(layout)
-        };
+        let memory = Reserved::new(slots as usize * slot_size as usize);
         let count = slots as usize;
         Self {
             shared: Arc::new(Shared {
                 memory,
-                layout,
                 slot_size,
                 top: AtomicU32::new(END),
                 below: (0..count).map(|_| AtomicU32::new(END)).collect(),
@@ -178,7 +163,7 @@ impl Pool {
     /// The whole memory, for registering it with a ring: its address and length in bytes.
     #[must_use]
     pub fn memory(&self) -> (*mut u8, usize) {
-        (self.shared.memory.as_ptr(), self.shared.layout.size())
+        (self.shared.memory.address().as_ptr(), self.shared.memory.len())
     }
 
     /// Takes a free slot for the engine, which may let the kernel write to it.

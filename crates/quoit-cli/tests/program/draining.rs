@@ -34,6 +34,8 @@ fn a_signal_lets_finish_what_is_in_flight() {
         }
         Pattern::new().read(&mut busy.stream, STREAM);
         busy.is_ended();
+        // The server waits for the clients' ends too, or for the deadline.
+        drop((busy, idle));
         server.ends_with(0);
     }
 }
@@ -62,6 +64,7 @@ fn a_request_in_parts_is_answered_and_told_that_it_is_the_last() {
         assert_eq!(response.status, 503);
         assert_eq!(response.field("Connection"), Some("close"));
         late.is_ended();
+        drop((client, late, idle));
         server.ends_with(0);
     }
 }
