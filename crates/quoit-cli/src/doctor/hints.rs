@@ -175,7 +175,7 @@ pub(super) fn bytes(value: u64) -> String {
     match value {
         0..1024 => format!("{value} bytes"),
         1024..MEBIBYTE => format!("{} KiB", value / 1024),
-        _ if value % MEBIBYTE == 0 => format!("{} MiB", value / MEBIBYTE),
+        _ if value.is_multiple_of(MEBIBYTE) => format!("{} MiB", value / MEBIBYTE),
         _ => format!("{:.1} MiB", value as f64 / MEBIBYTE as f64),
     }
 }

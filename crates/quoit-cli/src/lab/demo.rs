@@ -211,7 +211,8 @@ impl Contestant {
 impl Demo {
     fn print(&self) {
         println!(
-            "GET /plaintext over {} connections, {} request(s) under way on each, server on core {}, load on core {}",
+            "GET /plaintext over {} connections, {} request(s) under way on each, server on core {},\n\
+             load on core {}; CPU time, system calls and context switches are those of one request",
             self.load.connections, self.load.pipeline, self.cores.server, self.cores.generator
         );
         let mut figures = table::table(&[
@@ -219,10 +220,10 @@ impl Demo {
             "requests/s",
             "p50",
             "p99",
-            "server CPU\na request",
-            "load CPU\na request",
-            "system calls\na request",
-            "context switches\na request",
+            "server\nCPU",
+            "load\nCPU",
+            "system\ncalls",
+            "context\nswitches",
         ]);
         let time = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), table::nanoseconds);
         for engine in &self.engines {
