@@ -15,28 +15,32 @@ use quoit::Config;
 use examination::Examination;
 
 const ABOUT_RESULT: &str = "\
-The first line is the verdict: the engine that a loop with the default configuration runs, found by making one.
+The first line is the verdict: the engine that a loop with the default configuration runs,
+found by making one.
 
 Fields of the JSON object (units in the names; null: unknown, or nothing to say):
   engine                 `uring` or `epoll`: what `--engine auto` runs
   reason                 why, in one line
-  uring                  whether io_uring is usable, and if not what is `missing` and the `remedy`
+  uring                  `usable`, and if it is not, what is `missing` and the `remedy`
   kernel                 the kernel's release
   features               of io_uring, each with
     name, about            as `serve --without` takes it, and what it buys
     state                  on, off (not there), or unknown (io_uring is not usable)
     reason                 why it is off
     minimum_kernel         the first mainline kernel that has it
-    by_option              the option that turns it on, where it is not used by default
-  memory_a_loop          bytes that one loop takes:
-    queues_bytes, buffer_ring_bytes, registered_pool_bytes   pinned by the kernel
+    by_option              the option that uses it, where it is not used by default
+  memory_a_loop          what one loop takes:
+    queues_bytes, buffer_ring_bytes,
+    registered_pool_bytes  pinned by the kernel
     locked_bytes           their sum, to allow for under RLIMIT_MEMLOCK
-    receive_pool_bytes, send_memory_bytes   reserved, touched as they are used
-  loops_in_memlock       loops that RLIMIT_MEMLOCK has room for, if nothing else of this user uses it
-  settings               name, value and, where it matters, a hint
+    receive_pool_bytes,
+    send_memory_bytes      reserved, touched as they are used
+  loops_in_memlock       loops that RLIMIT_MEMLOCK has room for, if nothing else of this
+                         user's uses it; null if it does not bind
+  settings               each with its name, its value and, where it matters, a hint
 
-Exit status: 0 if a server can run, on whichever engine; 1 if none can, or not the one that --require names;
-2 for wrong usage.";
+Exit status: 0 if a server can run, on whichever engine; 1 if none can, or not the one that
+--require names; 2 for wrong usage.";
 
 /// Say what this machine allows: the engine that would run and why, features, memory, limits
 #[derive(Debug, Args)]

@@ -19,8 +19,11 @@ Examples:
   quoit serve http --without multishot-receive,receive-budget
   systemd-socket-activate -l 8080 quoit serve http
 
-Prints one line `listening on ADDR engine=E loops=N` when ready, then serves until SIGINT or SIGTERM, which
-drain: connections are finished, or aborted at the deadline. A second signal ends at once.
+Prints a line `listening on ADDR engine=E loops=N` for each listener when ready, then
+serves until SIGINT or SIGTERM, which drain: connections are finished, or aborted at the
+deadline. A second signal ends at once. The soft limit on descriptors is raised to the hard
+one if the connections ask for it.
+
 Exit status: 0 after draining, 1 if serving failed or was cut short, 2 for wrong usage.";
 
 /// Serve real traffic: echo, HTTP/1.1 or a sink.
@@ -96,7 +99,7 @@ struct Common {
         hide_default_value = true
     )]
     without: FeatureSet,
-    /// Send at least this many bytes at once without a copy, where the engine can
+    /// Lend sends of at least this many bytes to the kernel instead of copying them, where the engine can
     #[arg(long, global = true, value_name = "BYTES",
           value_parser = RangedU64ValueParser::<u32>::new().range(1..))]
     zero_copy: Option<u32>,
