@@ -1,5 +1,7 @@
 //! The program `quoit`: shows what io_uring gives a server, and serves and loads it.
 
+mod descriptors;
+mod doctor;
 mod lab;
 mod load;
 mod serve;
@@ -18,6 +20,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    Doctor(doctor::DoctorArguments),
     Serve(serve::ServeArguments),
     Load(load::LoadArguments),
     /// Measure the engines on this machine
@@ -26,6 +29,7 @@ enum Command {
 
 fn main() -> ExitCode {
     match Arguments::parse().command {
+        Command::Doctor(arguments) => doctor::command(&arguments),
         Command::Serve(arguments) => serve::command(&arguments),
         Command::Load(arguments) => load::command::<Arguments>(&arguments),
         Command::Lab(arguments) => lab::run(arguments),

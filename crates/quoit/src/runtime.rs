@@ -112,6 +112,9 @@ impl Runtime {
             Vec::new()
         };
         let make_handler = Arc::new(make_handler);
+        let drainer = Drainer {
+            remotes: loops.iter().map(Loop::remote).collect(),
+        };
         // Dropped on an error, it ends the loops that run already.
         let mut runtime = Self {
             workers: Vec::with_capacity(loops.len()),
@@ -119,8 +122,9 @@ impl Runtime {
             engine,
             engine_reason,
         };
-        for mut quoit in loops {
+        for quoit in loops {
             let remote = quoit.remote();
+            let drainer = drainer.clone();
             let make_handler = Arc::clone(&make_handler);
             let index = usize::from(quoit.index().get());
             let cpu = (!cpus.is_empty()).then(|| cpus[index % cpus.len()]);
@@ -131,8 +135,17 @@ impl Runtime {
                         // The processor was available a moment ago; if it is not any more, run anywhere.
                         let _ = affinity::pin_current_thread(cpu);
                     }
+                    let mut others = DrainOthers {
+                        drainer,
+                        within: quoit.config().close_deadline,
+                        drained: false,
+                    };
+                    // Dropped before `others`, which must not wait for room in this loop's inbox.
+                    let mut quoit = quoit;
                     let mut handler = make_handler(&mut quoit);
-                    quoit.run(&mut handler)
+                    let result = quoit.run(&mut handler);
+                    others.drained = result.is_ok();
+                    result
                 })
                 .map_err(|error| StartError::Kernel {
                     doing: "starting a loop's thread",
@@ -168,23 +181,25 @@ impl Runtime {
 
     /// Tells every loop to drain; see [`Command::Drain`]. Then [`Runtime::join`].
     pub fn drain(&self, within: Duration) {
-        for (remote, _) in &self.workers {
-            let mut command = Command::Drain { within };
-            // A full inbox is being emptied at this moment; a loop that is gone has nothing to drain.
-            while let Err(crate::PostError::Full(back)) = remote.post(command) {
-                command = back;
-                std::thread::yield_now();
-            }
+        drain(self.remotes(), within);
+    }
+
+    /// What drains these loops from another thread, while this one is in [`Runtime::join`].
+    #[must_use]
+    pub fn drainer(&self) -> Drainer {
+        Drainer {
+            remotes: self.remotes().cloned().collect(),
         }
     }
 
-    /// Waits until all loops have drained.
+    /// Waits until all loops have drained. If one fails, or its handler panics, the others drain within
+    /// [`Config::close_deadline`]: a server without some of its loops would only seem to work.
     ///
     /// # Errors
     /// The first loop's error, if one failed.
     ///
     /// # Panics
-    /// If a handler panicked; the loops that still run are ended first, as by dropping the runtime.
+    /// If a handler panicked.
     pub fn join(mut self) -> Result<(), TurnError> {
         let mut result = Ok(());
         self.workers.reverse();
@@ -196,6 +211,45 @@ impl Runtime {
             }
         }
         result
+    }
+}
+
+/// Tells the loops of a [`Runtime`] to drain, from any thread; does nothing once they have ended.
+#[derive(Clone, Debug)]
+pub struct Drainer {
+    remotes: Arc<[Remote]>,
+}
+
+impl Drainer {
+    /// As [`Runtime::drain`].
+    pub fn drain(&self, within: Duration) {
+        drain(self.remotes.iter(), within);
+    }
+}
+
+/// Drains all loops when one of them ends without having drained.
+struct DrainOthers {
+    drainer: Drainer,
+    within: Duration,
+    drained: bool,
+}
+
+impl Drop for DrainOthers {
+    fn drop(&mut self) {
+        if !self.drained {
+            self.drainer.drain(self.within);
+        }
+    }
+}
+
+fn drain<'a>(remotes: impl Iterator<Item = &'a Remote>, within: Duration) {
+    for remote in remotes {
+        let mut command = Command::Drain { within };
+        // A full inbox is being emptied at this moment; a loop that is gone has nothing to drain.
+        while let Err(crate::PostError::Full(back)) = remote.post(command) {
+            command = back;
+            std::thread::yield_now();
+        }
     }
 }
 

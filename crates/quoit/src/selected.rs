@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use crate::config::{Config, ConfigError, EngineChoice};
 use crate::engine::epoll::{Epoll, EpollEngine, EpollSettings};
-use crate::engine::uring::{Ring, SetupError, UringEngine, UringSettings, probe};
+use crate::engine::uring::{Capabilities, Ring, SetupError, UringEngine, UringSettings, probe};
 use crate::engine::{Completion, Engine, EngineCounters, EngineKind, Operation};
 use crate::errno::Errno;
 use crate::event_loop::{Loop, LoopMemory};
-use crate::host::{self, HostFacts};
+use crate::host::{self, Diagnosis, HostFacts};
 use crate::id::LoopIndex;
 use crate::pool::Pool;
 use crate::sys::{Linux, Time};
@@ -163,16 +163,16 @@ fn choose(config: &Config, memory: &mut LoopMemory) -> Result<(AnyEngine, String
         EngineChoice::Require(EngineKind::Epoll) => "epoll was asked for".to_owned(),
         EngineChoice::Require(EngineKind::Uring) => {
             return match uring(config, memory.pool()) {
-                Ok(engine) => Ok((AnyEngine::Uring(engine), "io_uring was asked for".to_owned())),
-                Err(reason) => Err(StartError::Engine {
+                Ok((engine, _)) => Ok((AnyEngine::Uring(engine), "io_uring was asked for".to_owned())),
+                Err(diagnosis) => Err(StartError::Engine {
                     engine: EngineKind::Uring,
-                    reason,
+                    reason: diagnosis.to_string(),
                 }),
             };
         }
         EngineChoice::Auto => match uring(config, memory.pool()) {
-            Ok(engine) => return Ok((AnyEngine::Uring(engine), "io_uring is usable here".to_owned())),
-            Err(reason) => reason,
+            Ok((engine, _)) => return Ok((AnyEngine::Uring(engine), "io_uring is usable here".to_owned())),
+            Err(diagnosis) => diagnosis.to_string(),
         },
     };
     let settings = EpollSettings {
@@ -187,8 +187,20 @@ fn choose(config: &Config, memory: &mut LoopMemory) -> Result<(AnyEngine, String
     Ok((AnyEngine::Epoll(engine), reason))
 }
 
+/// Finds out whether a loop with `config` could run on io_uring here, by making its ring and dropping it, whatever
+/// [`Config::engine`] says. Answers what the ring has.
+///
+/// # Errors
+/// What is missing and the remedy. The configuration must be [valid](Config::validate).
+pub fn try_uring(config: &Config) -> Result<Capabilities, Diagnosis> {
+    let no_loop = LoopIndex::default();
+    let mut memory = LoopMemory::new(no_loop, config)
+        .map_err(|errno| host::explain("making an eventfd", errno, &HostFacts::read()))?;
+    uring(config, memory.pool()).map(|(_, capabilities)| capabilities)
+}
+
 /// A ring as configured, or why there can be none.
-fn uring(config: &Config, pool: &mut Pool) -> Result<UringEngine<Ring, Linux>, String> {
+fn uring(config: &Config, pool: &mut Pool) -> Result<(UringEngine<Ring, Linux>, Capabilities), Diagnosis> {
     let settings = UringSettings {
         submission_entries: config.submission_queue,
         completion_entries: config.completion_queue,
@@ -198,10 +210,12 @@ fn uring(config: &Config, pool: &mut Pool) -> Result<UringEngine<Ring, Linux>, S
     };
     let begin = Instant::now();
     loop {
-        let made = probe::<Ring>(config.without)
-            .and_then(|capabilities| UringEngine::new(&settings, &capabilities, Linux, pool));
+        let made = probe::<Ring>(config.without).and_then(|capabilities| {
+            let engine = UringEngine::new(&settings, &capabilities, Linux, pool)?;
+            Ok((engine, capabilities))
+        });
         match made {
-            Ok(engine) => return Ok(engine),
+            Ok(made) => return Ok(made),
             // The memory of rings closed just now is given back late, by a kernel worker.
             Err(error) if error.errno == Errno::ENOMEM && begin.elapsed() < config.ring_memory_patience => {
                 std::thread::sleep(MEMORY_RETRY);
@@ -211,7 +225,7 @@ fn uring(config: &Config, pool: &mut Pool) -> Result<UringEngine<Ring, Linux>, S
     }
 }
 
-/// One line: what is missing, and the remedy.
-fn explain(error: &SetupError) -> String {
-    host::explain(&error.step.to_string(), error.errno, &HostFacts::read()).to_string()
+/// What is missing, and the remedy.
+fn explain(error: &SetupError) -> Diagnosis {
+    host::explain(&error.step.to_string(), error.errno, &HostFacts::read())
 }

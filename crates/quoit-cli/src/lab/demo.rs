@@ -211,7 +211,8 @@ impl Contestant {
 impl Demo {
     fn print(&self) {
         println!(
-            "GET /plaintext over {} connections, {} request(s) under way on each, server on core {}, load on core {}",
+            "GET /plaintext over {} connections, {} request(s) under way on each, server on core {},\n\
+             load on core {}; CPU time, system calls and context switches are those of one request",
             self.load.connections, self.load.pipeline, self.cores.server, self.cores.generator
         );
         let mut figures = table::table(&[
@@ -219,10 +220,10 @@ impl Demo {
             "requests/s",
             "p50",
             "p99",
-            "server CPU\na request",
-            "load CPU\na request",
-            "system calls\na request",
-            "context switches\na request",
+            "server\nCPU",
+            "load\nCPU",
+            "system\ncalls",
+            "context\nswitches",
         ]);
         let time = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), table::nanoseconds);
         for engine in &self.engines {
@@ -291,7 +292,10 @@ impl Demo {
             counters.add_row(std::iter::once(name.clone()).chain(values).collect::<Vec<_>>());
         }
         // What io_uring is about: how much one system call carries.
-        for (title, carried) in [("sqes an enter", "sqes"), ("cqes an enter", "cqes")] {
+        for (title, carried) in [
+            ("submissions an enter", "submissions"),
+            ("completions an enter", "completions"),
+        ] {
             let ratios: Vec<Option<f64>> = self
                 .engines
                 .iter()

@@ -2,7 +2,6 @@
 //!
 //! As a thread of the lab it would share an allocator, caches and a CPU clock with what measures it.
 
-use std::collections::BTreeMap;
 use std::io::Read;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -10,11 +9,12 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::child;
 use super::error::{LabError, Result};
 use super::placement;
+use crate::load::Report;
 
 /// How much longer than its run the generator may take.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -55,52 +55,20 @@ pub(crate) struct Load {
     pub(crate) pipeline: u32,
 }
 
-/// What `quoit load --json` reports, as far as the lab uses it.
-#[derive(Clone, Debug, Deserialize)]
-pub(crate) struct LoadReport {
-    /// Replies that arrived and were right.
-    pub(crate) requests: u64,
-    pub(crate) requests_per_second: f64,
-    pub(crate) latency_ns: Latency,
-    /// Failures by kind.
-    #[serde(default)]
-    pub(crate) errors: BTreeMap<String, u64>,
-    /// CPU time of the generator itself.
-    #[serde(default)]
-    pub(crate) generator_cpu_ns_per_request: Option<f64>,
-}
-
-/// Percentiles of the latency in nanoseconds.
-#[derive(Clone, Copy, Debug, Deserialize)]
-pub(crate) struct Latency {
-    pub(crate) p50: f64,
-    pub(crate) p99: f64,
-}
-
-impl LoadReport {
-    fn parse(json: &[u8]) -> Result<Self> {
-        let report: Self = serde_json::from_slice(json).map_err(|error| {
-            LabError::new(format!(
-                "the report of `quoit load` cannot be read: {error}; is it of another version?"
-            ))
-        })?;
-        let failed: Vec<String> = report
-            .errors
-            .iter()
-            .filter(|(_, count)| **count > 0)
-            .map(|(kind, count)| format!("{count} x {kind}"))
-            .collect();
-        // A server that drops or garbles requests is fast; its figures must not be shown.
-        if !failed.is_empty() {
-            return Err(LabError::new(format!(
-                "the load had failures: {}",
-                failed.join(", ")
-            )));
-        }
-        if report.requests == 0 {
-            return Err(LabError::new("the load had not one reply"));
-        }
-        Ok(report)
+/// Reads the report of `quoit load --json`, which must be of a run without failures: a server that drops or
+/// garbles requests is fast, and its figures must not be shown.
+fn parse(json: &[u8]) -> Result<Report> {
+    let report: Report = serde_json::from_slice(json).map_err(|error| {
+        LabError::new(format!(
+            "the report of `quoit load` cannot be read: {error}; is it of another version?"
+        ))
+    })?;
+    match &report.invalid {
+        None => Ok(report),
+        Some(reason) => Err(LabError::new(format!("the load had failures: {reason}{}", {
+            let first = report.first_error.as_deref();
+            first.map_or_else(String::new, |first| format!("; the first: {first}"))
+        }))),
     }
 }
 
@@ -114,7 +82,7 @@ pub(crate) fn run(
     address: SocketAddr,
     load: Load,
     seconds: u32,
-) -> Result<LoadReport> {
+) -> Result<Report> {
     let mut command = Command::new(quoit);
     command.args(["load", load.protocol.name(), "--connect", &address.to_string()]);
     command.args([
@@ -168,7 +136,8 @@ pub(crate) fn run(
     }
     let [report, messages] = readers.map(|reader| reader.join().unwrap_or_default());
     match waited? {
-        Some(status) if status.success() => LoadReport::parse(&report),
+        // A run with errors fails, and its report says with which.
+        Some(status) if status.success() || !report.is_empty() => parse(&report),
         Some(status) => Err(LabError::new(format!(
             "`quoit load {}` failed ({status}): {}",
             load.protocol.name(),
@@ -184,26 +153,38 @@ pub(crate) fn run(
 mod tests {
     use super::*;
 
-    const REPORT: &str = r#"{"requests": 1000, "requests_per_second": 500.5, "mode": "closed",
-        "latency_ns": {"p50": 10, "p90": 20, "p99": 30.5, "p999": 40, "max": 50, "mean": 12.5, "stddev": 3},
-        "errors": {"timeouts": 0}, "generator_cpu_ns_per_request": 4200.5}"#;
+    const REPORT: &str = r#"{"protocol": "http", "target": "127.0.0.1:1", "path": "/plaintext", "connections": 64,
+        "pipeline": 1, "threads": 1, "warmup_seconds": 0, "elapsed_seconds": 2, "requests": 1000,
+        "requests_per_second": 500.5, "received_bytes": 1, "received_megabytes_per_second": 0.1,
+        "latency": {"mean_ns": 12.5, "standard_deviation_ns": 3, "p50_ns": 10, "p90_ns": 20, "p99_ns": 30,
+            "p99_9_ns": 40, "max_ns": 50},
+        "errors": {"connect_refused": 0, "connect_other": 0, "reset": 0, "closed_early": 0, "timeouts": 0,
+            "wrong_content": 0, "wrong_status": 0, "lost_requests": 0},
+        "first_error": null, "reconnects": 0, "generator_cpu_ns_per_request": 4200.5,
+        "generator_cpu_utilization": 0.5, "interrupted": false, "invalid": null, "later": "additions"}"#;
 
     #[test]
     fn a_report_is_read_and_may_say_more() {
-        let report = LoadReport::parse(REPORT.as_bytes()).expect("it is complete");
+        let report = parse(REPORT.as_bytes()).expect("it is complete");
         assert_eq!((report.requests, report.requests_per_second), (1000, 500.5));
-        assert_eq!((report.latency_ns.p50, report.latency_ns.p99), (10.0, 30.5));
-        assert_eq!(report.generator_cpu_ns_per_request, Some(4200.5));
+        let latency = report.latency.expect("there were replies");
+        assert_eq!((latency.p50_ns, latency.p99_ns), (10, 30));
     }
 
     #[test]
     fn failures_and_silence_are_errors() {
         for (from, to, message) in [
-            ("\"timeouts\": 0", "\"timeouts\": 3", "3 x timeouts"),
-            ("\"requests\": 1000", "\"requests\": 0", "not one reply"),
-            ("\"p50\"", "\"p51\"", "cannot be read"),
+            (
+                r#""first_error": null"#,
+                r#""first_error": "too late""#,
+                "errors occurred; the first: too late",
+            ),
+            (r#""p50_ns""#, r#""p51_ns""#, "cannot be read"),
         ] {
-            let error = LoadReport::parse(REPORT.replace(from, to).as_bytes()).expect_err(message);
+            let report = REPORT
+                .replace(from, to)
+                .replace(r#""invalid": null"#, r#""invalid": "errors occurred""#);
+            let error = parse(report.as_bytes()).expect_err(message);
             assert!(error.to_string().contains(message), "{error}");
         }
     }

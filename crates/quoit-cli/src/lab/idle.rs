@@ -12,6 +12,7 @@ use super::cpu;
 use super::error::{LabError, Result};
 use super::measure::{Rig, Usage};
 use super::server::ServerCommand;
+use crate::descriptors::DescriptorLimit;
 
 /// Idle connections that are opened.
 const CONNECTIONS: usize = 10_000;
@@ -138,32 +139,13 @@ fn connect_from(source: Ipv4Addr, to: Ipv4Addr, port: u16) -> io::Result<TcpStre
 
 /// Raises this process's soft limit of open files.
 fn raise_descriptor_limit(needed: u64) -> Result<()> {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    // SAFETY: `limit` is valid for the write.
-    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) } != 0 {
-        return Err(LabError::io("reading the limit of open files")(
-            io::Error::last_os_error(),
-        ));
-    }
-    if limit.rlim_cur >= needed {
-        return Ok(());
-    }
-    if limit.rlim_max < needed {
+    let limit = DescriptorLimit::raise(needed).map_err(LabError::io("raising the limit of open files"))?;
+    if limit.soft < needed {
         return Err(LabError::new(format!(
             "{CONNECTIONS} idle connections need a limit of {needed} open files, and {} is the most allowed: \
              raise it with `ulimit -Hn`",
-            limit.rlim_max
+            limit.hard
         )));
-    }
-    limit.rlim_cur = needed;
-    // SAFETY: `limit` is valid for the read.
-    if unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) } != 0 {
-        return Err(LabError::io("raising the limit of open files")(
-            io::Error::last_os_error(),
-        ));
     }
     Ok(())
 }

@@ -6,11 +6,12 @@ use serde::Serialize;
 
 use super::cpu;
 use super::error::{LabError, Result};
-use super::generator::{self, Load, LoadReport};
+use super::generator::{self, Load};
 use super::placement::Cores;
 use super::programs::Programs;
 use super::server::{Server, ServerCommand};
 use super::syscalls::{SystemCallCounter, SystemCalls};
+use crate::load::Report;
 
 /// Seconds that a server is loaded before anything is measured: its pools fill, its memory is touched.
 const WARM_UP_SECONDS: u32 = 1;
@@ -95,7 +96,7 @@ impl Rig {
         Ok(server)
     }
 
-    fn load(&self, server: &Server, load: Load, seconds: u32) -> Result<LoadReport> {
+    fn load(&self, server: &Server, load: Load, seconds: u32) -> Result<Report> {
         generator::run(
             &self.programs.quoit,
             self.cores.generator,
@@ -114,9 +115,9 @@ impl Rig {
         let figures = before.figures(server, report.requests as f64)?;
         Ok(Figures {
             units_per_second: report.requests_per_second,
-            generator_cpu_ns_per_unit: report.generator_cpu_ns_per_request,
-            latency_p50_ns: Some(report.latency_ns.p50),
-            latency_p99_ns: Some(report.latency_ns.p99),
+            generator_cpu_ns_per_unit: Some(report.generator_cpu_ns_per_request),
+            latency_p50_ns: report.latency.as_ref().map(|latency| latency.p50_ns as f64),
+            latency_p99_ns: report.latency.as_ref().map(|latency| latency.p99_ns as f64),
             ..figures
         })
     }

@@ -8,8 +8,8 @@ use super::error::LoadError;
 use super::http::{Recorded, Recorder};
 use super::plan::Plan;
 use super::protocol::{Protocol, Reply};
-use super::system::{descriptor_limit, set_soft_descriptor_limit};
 use super::target::{BlockingStream, Target};
+use crate::descriptors::DescriptorLimit;
 
 /// Descriptors besides the connections: standard streams, terminal, the caller's own.
 const SPARE_DESCRIPTORS: u64 = 64;
@@ -23,23 +23,16 @@ const DESCRIPTORS_A_THREAD: u64 = 3;
 /// The hard limit is too low.
 pub(super) fn ensure_descriptors(plan: &Plan) -> Result<(), LoadError> {
     let needed = plan.connections as u64 + plan.threads as u64 * DESCRIPTORS_A_THREAD + SPARE_DESCRIPTORS;
-    let (soft, hard) = descriptor_limit()
-        .map_err(|error| LoadError::new(format!("cannot read the descriptor limit: {error}")))?;
-    if hard < needed {
+    let limit = DescriptorLimit::raise(needed)
+        .map_err(|error| LoadError::new(format!("cannot raise the descriptor limit: {error}")))?;
+    if limit.soft < needed {
         return Err(LoadError::new(format!(
-            "{} connections need {needed} descriptors, but the hard limit is {hard}; use fewer connections, \
-             or raise the limit (`ulimit -Hn`, LimitNOFILE= in systemd)",
-            plan.connections
+            "{} connections need {needed} descriptors, but the hard limit is {}; use fewer connections, or raise \
+             the limit (`ulimit -Hn`, LimitNOFILE= in systemd)",
+            plan.connections, limit.hard
         )));
     }
-    if soft >= needed {
-        return Ok(());
-    }
-    set_soft_descriptor_limit(hard, hard).map_err(|error| {
-        LoadError::new(format!(
-            "cannot raise the descriptor limit from {soft} to {hard}: {error}"
-        ))
-    })
+    Ok(())
 }
 
 /// Sends one echo message over a connection of its own and checks what comes back.

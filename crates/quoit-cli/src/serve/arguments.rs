@@ -19,8 +19,11 @@ Examples:
   quoit serve http --without multishot-receive,receive-budget
   systemd-socket-activate -l 8080 quoit serve http
 
-Prints one line `listening on ADDR engine=E loops=N` when ready, then serves until SIGINT or SIGTERM, which
-drain: connections are finished, or aborted at the deadline. A second signal ends at once.
+Prints a line `listening on ADDR engine=E loops=N` for each listener when ready, then
+serves until SIGINT or SIGTERM, which drain: connections are finished, or aborted at the
+deadline. A second signal ends at once. The soft limit on descriptors is raised to the hard
+one if the connections ask for it.
+
 Exit status: 0 after draining, 1 if serving failed or was cut short, 2 for wrong usage.";
 
 /// Serve real traffic: echo, HTTP/1.1 or a sink.
@@ -96,7 +99,7 @@ struct Common {
         hide_default_value = true
     )]
     without: FeatureSet,
-    /// Send at least this many bytes at once without a copy, where the engine can
+    /// Lend sends of at least this many bytes to the kernel instead of copying them, where the engine can
     #[arg(long, global = true, value_name = "BYTES",
           value_parser = RangedU64ValueParser::<u32>::new().range(1..))]
     zero_copy: Option<u32>,
@@ -108,9 +111,10 @@ struct Common {
           value_parser = RangedU64ValueParser::<u32>::new().range(1..=60_000))]
     kernel_poll: Option<u32>,
     /// Connections that each loop may have
-    #[arg(long, global = true, value_name = "N", default_value_t = Config::default().connections,
+    /// [default: 16384]
+    #[arg(long, global = true, value_name = "N",
           value_parser = RangedU64ValueParser::<u32>::new().range(1..=1 << 20))]
-    connections: u32,
+    connections: Option<u32>,
     /// Processor time to burn for each piece received, in nanoseconds: a handler with work to do
     #[arg(long, global = true, value_name = "NS", default_value_t = 0)]
     work: u64,
@@ -156,8 +160,13 @@ impl ServeArguments {
         Duration::from_nanos(self.common.work)
     }
 
-    pub(super) fn chooses_engine(&self) -> bool {
+    /// Whether the engine is found by a probe, so that its reason is news.
+    pub(super) fn lets_engine_be_chosen(&self) -> bool {
         matches!(self.common.engine, Engine::Auto)
+    }
+
+    pub(super) fn connections_were_given(&self) -> bool {
+        self.common.connections.is_some()
     }
 
     pub(super) fn runtime_config(&self) -> Result<RuntimeConfig, String> {
@@ -169,7 +178,7 @@ impl ServeArguments {
                 Engine::Epoll => EngineChoice::Require(EngineKind::Epoll),
             },
             without: common.without,
-            connections: common.connections,
+            connections: common.connections.unwrap_or(Config::default().connections),
             zero_copy_threshold: common.zero_copy,
             register_pool: common.register_pool,
             kernel_poll: common

@@ -28,6 +28,8 @@ pub(super) struct HttpServer {
     output: Vec<u8>,
     timeouts: Timeouts,
     work: Work,
+    /// The turn whose time the responses' date is of.
+    dated: Option<Time>,
 }
 
 /// What is kept for a connection.
@@ -35,13 +37,17 @@ struct Client {
     http: HttpConnection,
     /// Received and not yet consumed: waits until there is room for the response.
     rest: Option<Lease>,
-    /// Produced, and refused for want of memory.
+    /// Produced, and not queued yet for want of room or memory.
     unsent: Vec<u8>,
     /// There is more to produce.
     blocked: bool,
+    /// The client has ended its side, and the connection's logic does not know yet.
+    ended: bool,
     closing: bool,
-    /// The last time that a byte moved.
+    /// The last time that a byte was seen to move.
     active: Time,
+    /// Bytes queued for sending when last looked at: fewer now means that the client takes some.
+    queued: usize,
     /// When the head that is incomplete now began.
     head_begun: Option<Time>,
     /// When the deadline that is set will come.
@@ -56,6 +62,7 @@ impl HttpServer {
             output: Vec::with_capacity(OUTPUT_STEP + 4096),
             timeouts,
             work,
+            dated: None,
         }
     }
 
@@ -70,8 +77,10 @@ impl HttpServer {
             rest: None,
             unsent: Vec::new(),
             blocked: false,
+            ended: false,
             closing: false,
             active: now,
+            queued: 0,
             head_begun: None,
             due: now + self.timeouts.idle,
         });
@@ -80,27 +89,34 @@ impl HttpServer {
     }
 
     /// Lets the connection consume what it has, and produce as much as there is room for.
-    fn advance(&mut self, quoit: &mut Loop, connection: ConnectionId, ended: bool) {
-        let Some(client) = self
-            .connections
-            .get_mut(connection.slot().index())
-            .and_then(Option::as_mut)
-        else {
+    fn advance(&mut self, quoit: &mut Loop, connection: ConnectionId) {
+        let Some(Some(client)) = self.connections.get_mut(connection.slot().index()) else {
             return;
         };
         client.active = quoit.now();
         if client.closing {
             client.rest = None;
-            return;
         }
         if !client.unsent.is_empty() {
-            match quoit.send(connection, client.unsent.as_slice(), Token::NONE) {
-                Ok(()) => client.unsent = Vec::new(),
-                Err(_) => return,
+            match client.queue_unsent(quoit, connection) {
+                Ok(true) if client.closing => {
+                    // A refusal means that it closes already.
+                    let _ = quoit.close(connection, None);
+                }
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(_) => {
+                    client.closing = true;
+                    client.rest = None;
+                    client.unsent = Vec::new();
+                }
             }
         }
+        if client.closing {
+            return;
+        }
         let high_water = quoit.config().high_water as usize;
-        let mut first = true;
+        let mut produced = false;
         loop {
             let room = high_water
                 .saturating_sub(quoit.queued(connection))
@@ -111,7 +127,7 @@ impl HttpServer {
             }
             self.output.clear();
             let input = client.rest.as_deref().unwrap_or_default();
-            let step = if ended && std::mem::take(&mut first) {
+            let step = if std::mem::take(&mut client.ended) {
                 client
                     .http
                     .end_of_stream(input, &mut self.output, room, &mut self.environment)
@@ -124,17 +140,14 @@ impl HttpServer {
                 Some(rest) if step.consumed < rest.len() => rest.advance(step.consumed),
                 rest => *rest = None,
             }
-            let sent = match self.output.is_empty() {
-                true => Ok(()),
-                false => quoit.send(connection, self.output.as_slice(), Token::NONE),
-            };
-            if let Err(refusal) = sent {
-                if refusal == Refusal::Full {
-                    client.unsent = self.output.clone();
-                } else {
-                    // Closing already; or longer than the high-water mark, which no response of ours may be.
+            produced |= !self.output.is_empty();
+            match queue(quoit, connection, &self.output) {
+                Ok(queued) => client.unsent.extend_from_slice(&self.output[queued..]),
+                // It closes already, so nobody waits for the rest.
+                Err(_) => {
                     client.closing = true;
-                    let _ = quoit.abort(connection);
+                    client.rest = None;
+                    client.unsent = Vec::new();
                     return;
                 }
             }
@@ -158,29 +171,65 @@ impl HttpServer {
         } else {
             quoit.resume(connection)
         };
-        self.watch(quoit, connection);
-    }
-
-    /// Sees to it that the deadline comes in time for the phase that the connection is in.
-    fn watch(&mut self, quoit: &mut Loop, connection: ConnectionId) {
-        let Some(Some(client)) = self.connections.get_mut(connection.slot().index()) else {
-            return;
-        };
-        let now = quoit.now();
-        client.head_begun = match client.http.phase() {
-            Phase::Head => Some(client.head_begun.unwrap_or(now)),
-            _ => None,
-        };
+        client.note_phase(quoit.now(), produced);
         let due = client.due(self.timeouts);
         // A deadline that is set too early looks again when it comes, which is cheaper than moving it each time.
         if due < client.due {
             client.due = due;
-            let _ = quoit.set_deadline(connection, Some(due.since(now)));
+            let _ = quoit.set_deadline(connection, Some(due.since(quoit.now())));
+        }
+    }
+
+    /// Brings the date of the responses up to the present turn.
+    fn keep_time(&mut self, quoit: &Loop) {
+        if self.dated != Some(quoit.now()) {
+            self.dated = Some(quoit.now());
+            self.environment.set_time(SystemTime::now());
         }
     }
 }
 
+/// Queues as much of `bytes` as there is room for, and answers how much that is. If it is not all,
+/// [`Handler::on_writable`] follows.
+fn queue(quoit: &mut Loop, connection: ConnectionId, bytes: &[u8]) -> Result<usize, Refusal> {
+    let high_water = quoit.config().high_water as usize;
+    let mut queued = 0;
+    while queued < bytes.len() {
+        let room = high_water.saturating_sub(quoit.queued(connection));
+        let piece = &bytes[queued..(queued + room).min(bytes.len())];
+        if piece.is_empty() {
+            break;
+        }
+        match quoit.send(connection, piece, Token::NONE) {
+            Ok(()) => queued += piece.len(),
+            Err(Refusal::Full) => break,
+            Err(refusal) => return Err(refusal),
+        }
+    }
+    Ok(queued)
+}
+
 impl Client {
+    /// Queues what was produced earlier. Answers whether that is all of it.
+    fn queue_unsent(&mut self, quoit: &mut Loop, connection: ConnectionId) -> Result<bool, Refusal> {
+        let queued = queue(quoit, connection, &self.unsent)?;
+        self.unsent.drain(..queued);
+        if self.unsent.is_empty() {
+            // Its memory is not kept: this is rare.
+            self.unsent = Vec::new();
+        }
+        Ok(self.unsent.is_empty())
+    }
+
+    /// Notes when the head that is incomplete now began. What was `produced` just now ended any earlier one.
+    fn note_phase(&mut self, now: Time, produced: bool) {
+        self.head_begun = match self.http.phase() {
+            Phase::Head if produced => Some(now),
+            Phase::Head => Some(self.head_begun.unwrap_or(now)),
+            _ => None,
+        };
+    }
+
     fn due(&self, timeouts: Timeouts) -> Time {
         match self.head_begun {
             Some(begun) => begun + timeouts.head,
@@ -196,40 +245,37 @@ impl Handler for HttpServer {
 
     fn on_data(&mut self, quoit: &mut Loop, connection: ConnectionId, data: Lease) {
         self.work.burn();
+        self.keep_time(quoit);
         let Some(Some(client)) = self.connections.get_mut(connection.slot().index()) else {
             return;
         };
         debug_assert!(client.rest.is_none(), "nothing is received while something waits");
         client.rest = Some(data);
-        self.advance(quoit, connection, false);
+        self.advance(quoit, connection);
     }
 
     fn on_writable(&mut self, quoit: &mut Loop, connection: ConnectionId) {
-        let Some(Some(client)) = self.connections.get_mut(connection.slot().index()) else {
-            return;
-        };
-        if client.closing && !client.unsent.is_empty() {
-            client.active = quoit.now();
-            if quoit
-                .send(connection, client.unsent.as_slice(), Token::NONE)
-                .is_ok()
-            {
-                client.unsent = Vec::new();
-                let _ = quoit.close(connection, None);
-            }
-            return;
-        }
-        self.advance(quoit, connection, false);
+        self.keep_time(quoit);
+        self.advance(quoit, connection);
     }
 
     fn on_end_of_stream(&mut self, quoit: &mut Loop, connection: ConnectionId) {
-        self.advance(quoit, connection, true);
+        self.keep_time(quoit);
+        if let Some(Some(client)) = self.connections.get_mut(connection.slot().index()) {
+            client.ended = true;
+        }
+        self.advance(quoit, connection);
     }
 
     fn on_deadline(&mut self, quoit: &mut Loop, connection: ConnectionId) {
+        self.keep_time(quoit);
         let Some(Some(client)) = self.connections.get_mut(connection.slot().index()) else {
             return;
         };
+        let queued = quoit.queued(connection);
+        if queued < std::mem::replace(&mut client.queued, queued) {
+            client.active = quoit.now();
+        }
         let now = quoit.now();
         let due = client.due(self.timeouts);
         if due > now {
@@ -237,7 +283,7 @@ impl Handler for HttpServer {
             let _ = quoit.set_deadline(connection, Some(due.since(now)));
             return;
         }
-        let unread = client.blocked || quoit.queued(connection) > 0;
+        let unread = client.blocked || queued > 0;
         client.closing = true;
         client.rest = None;
         if unread {
@@ -260,23 +306,18 @@ impl Handler for HttpServer {
         _token: Token,
         _reason: CloseReason,
     ) {
-        self.connections[connection.slot().index()] = None;
-    }
-
-    fn on_draining(&mut self, quoit: &mut Loop) {
-        self.environment.start_draining();
-        let idle: Vec<_> = quoit.connection_ids().collect();
-        for connection in idle {
-            let Some(Some(client)) = self.connections.get_mut(connection.slot().index()) else {
-                continue;
-            };
-            if !client.blocked && !client.closing {
-                self.advance(quoit, connection, false);
-            }
+        if let Some(client) = self.connections.get_mut(connection.slot().index()) {
+            *client = None;
         }
     }
 
-    fn on_turn_end(&mut self, _quoit: &mut Loop) {
-        self.environment.set_time(SystemTime::now());
+    fn on_draining(&mut self, quoit: &mut Loop) {
+        self.keep_time(quoit);
+        self.environment.start_draining();
+        // Those between two requests close now; what the others are at goes on, and closes when it is done.
+        let connections: Vec<_> = quoit.connection_ids().collect();
+        for connection in connections {
+            self.advance(quoit, connection);
+        }
     }
 }

@@ -12,8 +12,8 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 use quoit::counters::Figure;
 use quoit::{
-    Address, Config, Counters, EngineChoice, EngineKind, Listen, ListenerOptions, Remote, Runtime,
-    RuntimeConfig, StartError,
+    Address, Config, Counters, EngineChoice, EngineKind, Listen, ListenOptions, ListenerOptions, Remote,
+    Runtime, RuntimeConfig, StartError,
 };
 
 use super::http_server::{HttpServer, Timeouts};
@@ -117,7 +117,14 @@ pub(super) fn serve(
         send_chunks: 1024,
         ..Config::default()
     };
-    let listeners = vec![(Listen::Address(address), ListenerOptions::default())];
+    let options = ListenerOptions {
+        listen: ListenOptions {
+            unlink_existing: true,
+            ..ListenOptions::default()
+        },
+        ..ListenerOptions::default()
+    };
+    let listeners = vec![(Listen::Address(address), options)];
     let runtime = RuntimeConfig {
         config,
         listeners,

@@ -1,6 +1,7 @@
 //! The servers behind `quoit serve`, and what they share: the command line, starting, draining on a signal.
 
 mod arguments;
+mod descriptors;
 mod echo;
 pub(crate) mod http;
 mod http_server;
@@ -11,6 +12,7 @@ mod work;
 
 pub(crate) use arguments::ServeArguments;
 
+use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -47,6 +49,9 @@ fn serve(arguments: &ServeArguments) -> Result<ExitCode, String> {
     };
     let work = Work::of(arguments.work());
     let config = arguments.runtime_config()?;
+    if let Some(warning) = descriptors::prepare(&config, arguments.connections_were_given()) {
+        eprintln!("quoit serve: warning: {warning}");
+    }
     let published = Arc::new(Published::default());
     let loops = config.loops;
 
@@ -58,18 +63,15 @@ fn serve(arguments: &ServeArguments) -> Result<ExitCode, String> {
         }
         None => None,
     };
-    for address in runtime.addresses() {
-        println!(
-            "listening on {address} engine={} loops={}",
-            runtime.engine(),
-            loops
-        );
-    }
+    // Before the ready lines: whoever waits for those finds the rest said.
     if let Some(metrics) = &metrics {
         eprintln!("metrics on {}", metrics.addresses()[0]);
     }
-    if arguments.chooses_engine() {
+    if arguments.lets_engine_be_chosen() {
         eprintln!("engine {}: {}", runtime.engine(), runtime.engine_reason());
+    }
+    if let Err(error) = print_ready(&runtime, loops) {
+        eprintln!("quoit serve: the ready line cannot be written to standard output: {error}");
     }
 
     let code = match signals::wait_for_end(runtime, signals, drain) {
@@ -79,9 +81,23 @@ fn serve(arguments: &ServeArguments) -> Result<ExitCode, String> {
             ExitCode::FAILURE
         }
         Ending::Failed(error) => return Err(error.to_string()),
+        Ending::Panicked => return Err("a loop panicked: this is a fault of the program".to_owned()),
     };
     drop(metrics);
     Ok(code)
+}
+
+/// One line a listener, for people and for the programs that start this one.
+fn print_ready(runtime: &Runtime, loops: u16) -> io::Result<()> {
+    let mut output = io::stdout().lock();
+    for address in runtime.addresses() {
+        writeln!(
+            output,
+            "listening on {address} engine={} loops={loops}",
+            runtime.engine()
+        )?;
+    }
+    output.flush()
 }
 
 fn start(

@@ -1,6 +1,7 @@
 //! Ending on SIGINT and SIGTERM: drain first, at once on the second.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
@@ -17,11 +18,14 @@ pub(super) enum Ending {
     Forced,
     /// A loop failed.
     Failed(TurnError),
+    /// A loop's handler panicked, and has said so.
+    Panicked,
 }
 
 enum Happening {
     Signal,
-    Ended(Result<(), TurnError>),
+    /// The loops have ended; `None` if a handler panicked, and has said so.
+    Ended(Option<Result<(), TurnError>>),
 }
 
 /// Takes the signals over, from the moment of this call.
@@ -32,26 +36,19 @@ pub(super) fn subscribe() -> io::Result<Signals> {
 /// Waits until the runtime ends, by a signal or by itself.
 pub(super) fn wait_for_end(runtime: Runtime, mut signals: Signals, drain: Duration) -> Ending {
     let (sender, happenings) = mpsc::channel();
-    let remotes: Vec<_> = runtime.remotes().cloned().collect();
+    let drainer = runtime.drainer();
     let of_signals = sender.clone();
     std::thread::spawn(move || {
-        // The receiver is gone only when the process is about to be.
         for _ in signals.forever() {
+            // The receiver is gone only when the process is about to be.
             let _ = of_signals.send(Happening::Signal);
         }
     });
     std::thread::spawn(move || {
-        let _ = sender.send(Happening::Ended(runtime.join()));
+        let ended = catch_unwind(AssertUnwindSafe(|| runtime.join()));
+        let _ = sender.send(Happening::Ended(ended.ok()));
     });
-    wait(&happenings, || {
-        for remote in &remotes {
-            let mut command = quoit::Command::Drain { within: drain };
-            while let Err(quoit::PostError::Full(back)) = remote.post(command) {
-                command = back;
-                std::thread::yield_now();
-            }
-        }
-    })
+    wait(&happenings, || drainer.drain(drain))
 }
 
 fn wait(happenings: &Receiver<Happening>, drain: impl Fn()) -> Ending {
@@ -63,10 +60,46 @@ fn wait(happenings: &Receiver<Happening>, drain: impl Fn()) -> Ending {
                 draining = true;
                 drain();
             }
-            Ok(Happening::Ended(Ok(()))) => return Ending::Drained,
-            Ok(Happening::Ended(Err(error))) => return Ending::Failed(error),
-            // A handler panicked, and said so.
-            Err(_) => return Ending::Forced,
+            Ok(Happening::Ended(Some(Ok(())))) => return Ending::Drained,
+            Ok(Happening::Ended(Some(Err(error)))) => return Ending::Failed(error),
+            // The other sender is never dropped, so this is all that an error here could mean.
+            Ok(Happening::Ended(None)) | Err(_) => return Ending::Panicked,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use std::cell::Cell;
+    use std::mem::discriminant;
+
+    /// How it ends after these, and how often it was told to drain.
+    fn end(happenings: impl IntoIterator<Item = Happening>) -> (Ending, u32) {
+        let (sender, receiver) = mpsc::channel();
+        for happening in happenings {
+            sender.send(happening).unwrap();
+        }
+        let drained = Cell::new(0);
+        let ending = wait(&receiver, || drained.set(drained.get() + 1));
+        (ending, drained.get())
+    }
+
+    #[test]
+    fn the_first_signal_drains_and_the_second_ends() {
+        let drained = end([Happening::Signal, Happening::Ended(Some(Ok(())))]);
+        assert!(matches!(drained, (Ending::Drained, 1)), "{drained:?}");
+        let forced = end([Happening::Signal, Happening::Signal]);
+        assert!(matches!(forced, (Ending::Forced, 1)), "{forced:?}");
+    }
+
+    #[test]
+    fn loops_that_end_by_themselves_end_it() {
+        let panicked = end([Happening::Ended(None)]);
+        assert!(matches!(panicked, (Ending::Panicked, 0)), "{panicked:?}");
+        let error = TurnError::Engine(quoit::Errno::ENOMEM);
+        let failed = end([Happening::Ended(Some(Err(error)))]);
+        assert_eq!(discriminant(&failed.0), discriminant(&Ending::Failed(error)));
     }
 }

@@ -467,8 +467,8 @@ impl HttpConnection {
             }
             Route::Metrics => {
                 let (responder, text) = environment.metrics();
-                let body = text.as_bytes();
-                responder.write(output, Status::Ok, respond::PLAIN, body, persistence, head_only);
+                let (kind, body) = (respond::OPEN_METRICS, text.as_bytes());
+                responder.write(output, Status::Ok, kind, body, persistence, head_only);
             }
             Route::Health => {
                 let (status, body) = if environment.is_draining() {

@@ -84,6 +84,8 @@ pub(super) enum ResponseFraming {
 pub(super) const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 pub(super) const PLAIN: &str = "text/plain";
+/// OpenMetrics 1.0, section 4.1.2: what the counters' text is, which ends in `# EOF`.
+pub(super) const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 pub(super) const JSON: &str = "application/json";
 pub(super) const OCTETS: &str = "application/octet-stream";
 

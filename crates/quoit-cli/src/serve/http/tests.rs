@@ -122,7 +122,7 @@ fn every_route_answers() {
     );
     let metrics = response(
         "200 OK",
-        "Content-Type: text/plain\r\nContent-Length: 14\r\n",
+        "Content-Type: application/openmetrics-text; version=1.0.0; charset=utf-8\r\nContent-Length: 14\r\n",
         METRICS,
     );
     assert_eq!(get("/metrics"), (metrics, Next::NeedInput));

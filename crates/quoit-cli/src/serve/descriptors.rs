@@ -1,0 +1,59 @@
+//! Descriptors for the connections that may be.
+
+use quoit::RuntimeConfig;
+
+use crate::descriptors::DescriptorLimit;
+
+/// Descriptors besides the connections: standard streams, listeners, a loop's ring and eventfd, the metrics.
+const SPARE: u64 = 64;
+/// Descriptors a loop: its ring or epoll instance, its eventfd, its share of each listener.
+const A_LOOP: u64 = 8;
+/// Below this, fewer connections than the default promises are worth a word even to who did not ask for any.
+const FEW: u64 = 1024;
+
+/// Raises the limit on descriptors as far as the connections ask for. Answers one line if it stays too low; for a
+/// number of connections that was not `given` only if the limit is low indeed, as then nobody counts on it.
+pub(super) fn prepare(config: &RuntimeConfig, given: bool) -> Option<String> {
+    let connections = u64::from(config.config.connections) * u64::from(config.loops);
+    let needed = connections + u64::from(config.loops) * A_LOOP + SPARE;
+    match DescriptorLimit::raise(needed) {
+        Ok(limit) => warning(connections, needed, limit, given),
+        Err(error) => Some(format!("cannot raise the limit on open descriptors: {error}")),
+    }
+}
+
+fn warning(connections: u64, needed: u64, limit: DescriptorLimit, given: bool) -> Option<String> {
+    (limit.soft < needed && (given || limit.soft < FEW)).then(|| {
+        format!(
+            "{connections} connections need {needed} descriptors, but this process may have {}; past them \
+             accepting pauses; raise the hard limit (`ulimit -Hn`, LimitNOFILE= under systemd, --ulimit nofile= \
+             under Docker), or lower --connections",
+            limit.soft
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_limit_that_matters_is_worth_a_word() {
+        let limit = |soft| DescriptorLimit { soft, hard: soft };
+        for (soft, given, warned) in [
+            (20_000, true, false),
+            (10_000, true, true),
+            (10_000, false, false),
+            (1000, false, true),
+        ] {
+            let warning = warning(16_384, 16_456, limit(soft), given);
+            assert_eq!(warning.is_some(), warned, "{soft} {given}");
+            if let Some(text) = warning {
+                assert!(
+                    text.contains(&format!("may have {soft};")) && !text.contains('\n'),
+                    "{text}"
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! `quoit lab demo`, where there is one engine.
+
+use serde_json::Value;
+
+use crate::support::{deny_io_uring, output, quoit};
+
+#[test]
+fn without_io_uring_the_demo_shows_epoll_and_says_why() {
+    let mut command = quoit("lab demo --seconds 1 --json");
+    deny_io_uring(&mut command);
+    let output = output(command);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let demo: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let [epoll] = &demo["engines"].as_array().unwrap()[..] else {
+        panic!("{demo:#}");
+    };
+    assert_eq!(epoll["engine"], "epoll");
+    assert!(epoll["requests_per_second"].as_f64() > Some(0.0), "{epoll:#}");
+    // Its own counters are those that `serve` shows.
+    for counter in ["enters", "submissions", "completions", "system_calls", "sends"] {
+        let figure = epoll["counters_per_request"][counter].as_f64();
+        assert!(figure > Some(0.0), "{counter}: {epoll:#}");
+    }
+    let reason = demo["unavailable"]["uring"].as_str().unwrap();
+    assert!(reason.contains("denied by a seccomp filter"), "{reason}");
+}

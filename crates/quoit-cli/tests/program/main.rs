@@ -1,0 +1,14 @@
+//! The program `quoit` as its users run it: real processes, real sockets, both engines.
+
+#![allow(clippy::unwrap_used, reason = "a failure of a test may panic anywhere in it")]
+
+mod doctor;
+mod draining;
+mod http;
+mod http_limits;
+mod lab;
+mod large;
+mod loading;
+mod serving;
+mod support;
+mod usage;

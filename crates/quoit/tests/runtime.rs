@@ -1,0 +1,62 @@
+//! Several loops that end together.
+
+#![allow(clippy::unwrap_used, reason = "a failure of a test may panic anywhere in it")]
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use quoit::{
+    Address, Config, ConnectionId, EngineChoice, EngineKind, Handler, Lease, Listen, ListenerOptions, Loop,
+    Runtime, RuntimeConfig,
+};
+
+/// Panics when anything is received.
+struct Fragile;
+
+impl Handler for Fragile {
+    fn on_data(&mut self, _quoit: &mut Loop, _connection: ConnectionId, _data: Lease) {
+        panic!("on purpose");
+    }
+}
+
+fn start() -> (Runtime, TcpStream) {
+    let config = RuntimeConfig {
+        loops: 3,
+        config: Config {
+            engine: EngineChoice::Require(EngineKind::Epoll),
+            ..Config::default()
+        },
+        listeners: vec![(
+            Listen::Address("127.0.0.1:0".parse().unwrap()),
+            ListenerOptions::default(),
+        )],
+        ..RuntimeConfig::default()
+    };
+    let runtime = Runtime::start(config, |_| Fragile).unwrap();
+    let Address::Tcp(address) = runtime.addresses()[0] else {
+        panic!("a TCP address was asked for");
+    };
+    (runtime, TcpStream::connect(address).unwrap())
+}
+
+#[test]
+fn a_panic_of_one_loop_ends_all() {
+    let (runtime, mut client) = start();
+    client.write_all(b"x").unwrap();
+    assert!(catch_unwind(AssertUnwindSafe(|| runtime.join())).is_err());
+}
+
+#[test]
+fn a_drainer_ends_the_loops_from_another_thread() {
+    let (runtime, mut client) = start();
+    let drainer = runtime.drainer();
+    let joining = std::thread::spawn(|| runtime.join());
+    drainer.drain(Duration::ZERO);
+    joining.join().unwrap().unwrap();
+    // Told to loops that are gone, it does nothing.
+    drainer.drain(Duration::ZERO);
+    // The end, or a reset.
+    assert!(!matches!(client.read(&mut [0]), Ok(1..)));
+}
