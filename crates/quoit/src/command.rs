@@ -136,7 +136,17 @@ impl Payload<'_> {
         self.len() == 0
     }
 
-    fn as_slice(&self) -> &[u8] {
+    /// What is left once the bytes are not to be copied; `None` for those that are to be.
+    pub(crate) fn into_lent(self) -> Option<Lent> {
+        match self {
+            Self::Copy(_) => None,
+            Self::Bytes(bytes) => Some(Lent::Bytes(bytes)),
+            Self::Lease(lease) => Some(Lent::Lease(lease)),
+            Self::Raw(raw) => Some(Lent::Raw(raw)),
+        }
+    }
+
+    pub(crate) fn as_slice(&self) -> &[u8] {
         match self {
             Self::Copy(bytes) => bytes,
             Self::Bytes(bytes) => bytes,

@@ -69,6 +69,10 @@ features! {
     /// `IOSQE_CQE_SKIP_SUCCESS`.
     CompletionSkip = "completion-skip", "5.17", needs nothing,
         "no completions for closes and cancellations that succeed";
+    /// `IOSQE_CQE_SKIP_SUCCESS` on a send with `MSG_DONTWAIT`, which ends while it is submitted: that no completion
+    /// tells of a failure is the success.
+    AttemptedSend = "attempted-send", "5.17", needs CompletionSkip,
+        "no completions for sends that succeed at once";
     /// `IORING_FEAT_NO_IOWAIT`.
     NoIowait = "no-iowait", "6.15", needs nothing,
         "waiting is not accounted as waiting for storage";

@@ -68,8 +68,17 @@ pub(crate) struct Outbound {
 /// What the next operation is to send.
 #[derive(Debug)]
 pub(crate) enum Batch {
-    Memory { message: Message, bytes: usize },
-    File { file: RawFd, offset: u64, length: u64 },
+    Memory {
+        message: Message,
+        bytes: usize,
+        /// It is all that is queued, and copied: nothing waits for its memory or its acknowledgement.
+        quiet: bool,
+    },
+    File {
+        file: RawFd,
+        offset: u64,
+        length: u64,
+    },
 }
 
 impl Outbound {
@@ -153,7 +162,9 @@ impl Outbound {
         let mut gather: Option<Box<Gather>> = None;
         let mut bytes = 0;
         let mut pieces = 0;
+        let mut quiet = !self.is_held();
         for segment in &self.segments {
+            quiet &= matches!(segment, Segment::Copied { .. });
             let (address, length) = match segment {
                 Segment::Copied { chunk, start, end } => {
                     (chunks.address(chunk, *start), (*end - *start) as usize)
@@ -198,6 +209,7 @@ impl Outbound {
                 (Some(list), _) => list.pieces.push(piece(address, length)),
             }
             if pieces == MAX_PIECES || bytes == MAX_BYTES {
+                quiet &= pieces == self.segments.len();
                 break;
             }
         }
@@ -209,7 +221,11 @@ impl Outbound {
             },
             (None, None) => return None,
         };
-        Some(Batch::Memory { message, bytes })
+        Some(Batch::Memory {
+            message,
+            bytes,
+            quiet,
+        })
     }
 
     /// Takes `bytes` that were sent from the front, with empty segments behind them. Answers the token of the

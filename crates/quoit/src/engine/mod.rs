@@ -125,8 +125,8 @@ pub enum Operation {
         descriptor: RawFd,
         /// What to send.
         message: Message,
-        /// Without a copy, if this engine and kernel can (`IORING_OP_SEND_ZC`); otherwise ignored.
-        zero_copy: bool,
+        /// How.
+        mode: SendMode,
     },
     /// Send a file's range, as much of it as the socket takes, without passing user memory (`sendfile(2)`).
     SendFile {
@@ -155,6 +155,18 @@ pub enum Operation {
         /// Its socket.
         descriptor: OwnedFd,
     },
+}
+
+/// How a send is made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SendMode {
+    /// Its completion ends a wait.
+    Ordinary,
+    /// Nobody waits for its completion. If the socket takes all at once, the completion may come with whatever
+    /// else comes next, and need not end a wait; if not, it is as an ordinary one.
+    Quiet,
+    /// Without a copy, if this engine and kernel can (`IORING_OP_SEND_ZC`); otherwise as an ordinary one.
+    ZeroCopy,
 }
 
 /// The memory of one send.

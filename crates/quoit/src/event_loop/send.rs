@@ -4,14 +4,17 @@ use std::os::fd::AsRawFd;
 
 use super::Loop;
 use super::connection::{Phase, ReceiveSide, SendSide};
-use crate::command::{FileRange, Lent, Payload};
-use crate::engine::{Engine, Gather, Operation};
+use crate::command::{FileRange, Payload};
+use crate::engine::{Engine, Gather, Operation, SendMode};
 use crate::errno::Errno;
 use crate::event::{CloseReason, Event, Refusal};
 use crate::id::{ConnectionId, Slot, Token};
 use crate::outbound::Batch;
 use crate::sys::SocketSys;
 
+/// Lent memory of at most so many bytes, of which nobody wants to hear, is copied: that costs less than keeping
+/// account of it, gathers it with its neighbours, and frees it at once.
+const SMALL_SEND: usize = 1024;
 /// Gathers kept for later sends.
 const SPARE_GATHERS: usize = 64;
 
@@ -19,7 +22,8 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// Queues bytes. All that is queued for a connection by the next turn leaves together.
     ///
     /// Copied bytes are taken before this returns. Lent memory ([`Payload::Bytes`], [`Payload::Lease`],
-    /// [`Payload::Raw`]) stays in use until [`Event::Sent`] with this or a later token, or `Closed`. A send of
+    /// [`Payload::Raw`]) stays in use until [`Event::Sent`] with this or a later token, or `Closed`; without a
+    /// token, up to 1 KiB of it is copied all the same, which is cheaper. A send of
     /// no bytes sends nothing, and a lent one is acknowledged in its turn.
     ///
     /// # Errors
@@ -57,30 +61,23 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             return Err(Refusal::Full);
         }
         let queued_before = !state.outbound.is_empty();
-        let lent = match payload {
-            Payload::Copy(bytes) => {
-                let state = self
-                    .connections
-                    .get_mut(connection.slot(), connection.generation());
-                let memory = self.memory.as_mut().expect("present until the loop is dropped");
-                let state = state.ok_or(Refusal::Stale)?;
-                if !state.outbound.push_copy(bytes, &mut memory.chunks) {
-                    if !std::mem::replace(&mut state.wants_chunks, true) {
-                        self.chunk_waiters.push_back(connection);
-                    }
-                    self.counters.sends_refused += 1;
-                    return Err(Refusal::Full);
+        let memory = self.memory.as_mut().expect("present until the loop is dropped");
+        let state = self
+            .connections
+            .get_mut(connection.slot(), connection.generation())
+            .ok_or(Refusal::Stale)?;
+        let small = token == Token::NONE && length <= SMALL_SEND;
+        let copied = (!lent || small) && state.outbound.push_copy(payload.as_slice(), &mut memory.chunks);
+        if !copied {
+            let Some(lent) = payload.into_lent() else {
+                if !std::mem::replace(&mut state.wants_chunks, true) {
+                    self.chunk_waiters.push_back(connection);
                 }
-                None
-            }
-            Payload::Bytes(bytes) => Some(Lent::Bytes(bytes)),
-            Payload::Lease(lease) => Some(Lent::Lease(lease)),
-            Payload::Raw(raw) => Some(Lent::Raw(raw)),
-        };
-        if let Some(lent) = lent {
-            self.sender(connection)?.outbound.push_lent(lent, token);
+                self.counters.sends_refused += 1;
+                return Err(Refusal::Full);
+            };
+            state.outbound.push_lent(lent, token);
         }
-        let state = self.sender(connection)?;
         state.wants_writable |= state.outbound.queued() >= high_water;
         self.counters.queued_bytes += length as u64;
         self.counters.sends_coalesced += u64::from(queued_before);
@@ -177,17 +174,27 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             .outbound
             .next_batch(&memory.chunks, &mut self.spare_gathers)
         {
-            Some(Batch::Memory { message, bytes }) => {
-                let zero_copy = connection.zero_copy
-                    && self
-                        .config
-                        .zero_copy_threshold
-                        .is_some_and(|least| bytes >= least as usize);
+            Some(Batch::Memory {
+                message,
+                bytes,
+                quiet,
+            }) => {
+                let threshold = self.config.zero_copy_threshold;
+                let zero_copy =
+                    connection.zero_copy && threshold.is_some_and(|least| bytes >= least as usize);
+                let unwatched = quiet
+                    && connection.send_side == SendSide::Open
+                    && !connection.wants_writable
+                    && self.chunk_waiters.is_empty();
                 Operation::Send {
                     connection: slot,
                     descriptor,
                     message,
-                    zero_copy,
+                    mode: match (zero_copy, unwatched) {
+                        (true, _) => SendMode::ZeroCopy,
+                        (false, true) => SendMode::Quiet,
+                        (false, false) => SendMode::Ordinary,
+                    },
                 }
             }
             Some(Batch::File { file, offset, length }) => Operation::SendFile {

@@ -172,7 +172,7 @@ impl Run {
                 file.read_exact_at(&mut bytes, offset).unwrap();
                 (bytes, false)
             }
-            Batch::Memory { message, bytes } => {
+            Batch::Memory { message, bytes, .. } => {
                 let pieces = match &message {
                     Message::Single { address, length } => vec![piece(*address, *length as usize)],
                     Message::Gathered(gather) => gather.pieces.clone(),
@@ -293,6 +293,7 @@ fn a_batch_has_no_more_pieces_than_one_call_takes() {
     let Some(Batch::Memory {
         message: Message::Gathered(gather),
         bytes,
+        ..
     }) = outbound.next_batch(&chunks, &mut Vec::new())
     else {
         panic!("a gathered batch");

@@ -242,7 +242,7 @@ impl<P: EpollSys, K: SocketSys> Engine for EpollEngine<P, K> {
                 connection,
                 descriptor,
                 message,
-                zero_copy: _,
+                mode: _,
             } => self.submit_send(connection, descriptor, message.into()),
             Operation::SendFile {
                 connection,

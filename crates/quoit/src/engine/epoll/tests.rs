@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use super::sys::{EpollSys, ReadyEvent};
 use super::{Epoll, EpollEngine, EpollSettings};
 use crate::address::SocketAddress;
-use crate::engine::{Completion, Engine, Gather, Handle, Kind, Message, Operation, Received};
+use crate::engine::{Completion, Engine, Gather, Handle, Kind, Message, Operation, Received, SendMode};
 use crate::errno::Errno;
 use crate::id::Slot;
 use crate::pool::{Pool, PoolSlot};
@@ -158,7 +158,7 @@ impl<P: EpollSys> Bench<P> {
                 address: bytes.as_ptr(),
                 length: bytes.len() as u32,
             },
-            zero_copy: false,
+            mode: SendMode::Ordinary,
         });
     }
 

@@ -11,6 +11,9 @@ use crate::address::SocketAddress;
 
 /// Every send: a host that is not Rust may die of SIGPIPE, and a short send would cost another turn.
 const SEND_FLAGS: u32 = (libc::MSG_NOSIGNAL | libc::MSG_WAITALL) as u32;
+/// `MSG_DONTWAIT` makes the kernel answer instead of waiting for room, and `MSG_WAITALL` makes anything short of
+/// all a failure, which has a completion.
+const ATTEMPT_FLAGS: u32 = (libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT | libc::MSG_WAITALL) as u32;
 
 /// A field that is a bit number in the kernel's headers.
 const fn flag(bit: abi::io_uring_sqe_flags_bit) -> u8 {
@@ -116,6 +119,11 @@ pub(super) fn read_counter(eventfd: RawFd, counter: *mut u64, user_data: UserDat
     entry
 }
 
+/// Does nothing but complete.
+pub(super) fn nothing(user_data: UserData) -> SubmissionEntry {
+    entry(Opcode::IORING_OP_NOP, -1, user_data)
+}
+
 /// Sends one piece.
 #[inline]
 pub(super) fn send(socket: RawFd, address: u64, length: u32, user_data: UserData) -> SubmissionEntry {
@@ -139,6 +147,14 @@ pub(super) fn send_message(
     entry.len = 1;
     entry.__bindgen_anon_3.msg_flags = SEND_FLAGS;
     entry
+}
+
+/// Makes one of the two sends above an attempt: it ends while it is submitted, without a completion if the socket
+/// takes all, otherwise with one that says how much, or `EAGAIN`.
+#[inline]
+pub(super) fn make_attempt(entry: &mut SubmissionEntry) {
+    entry.__bindgen_anon_3.msg_flags = ATTEMPT_FLAGS;
+    entry.flags |= SKIP_SUCCESS;
 }
 
 /// Makes one of the two sends above a zero-copy one, from registered memory if the piece lies there.

@@ -18,6 +18,7 @@ use self::user_data::{Tag, UserData};
 use super::{Completion, Engine, EngineCounters, EngineKind, Handle, Operation, Received};
 use crate::errno::Errno;
 use crate::features::{Feature, FeatureSet};
+use crate::id::Slot;
 use crate::pool::Pool;
 use crate::sys::{SocketSys, Time};
 
@@ -74,6 +75,12 @@ pub struct UringEngine<S: UringSys, K: SocketSys> {
     defers: bool,
     /// Whether a thread of the kernel's takes the submissions (`IORING_SETUP_SQPOLL`).
     kernel_polls: bool,
+    /// Whether a send is first tried without waiting, and without a completion if that succeeds: most do, and
+    /// telling each would end the wait of the very call that submits it. Not if the kernel's thread submits: then
+    /// nothing ends at a known moment.
+    attempts_sends: bool,
+    /// Attempts whose end is not known yet: the number of the submission, and the connection.
+    attempts: VecDeque<(u64, Slot)>,
     wait_flags: u32,
     flush_flags: u32,
     features: FeatureSet,
@@ -153,6 +160,8 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
             skips_success: features.contains(Feature::CompletionSkip),
             defers: features.contains(Feature::DeferTaskrun) && !kernel_poll,
             kernel_polls: kernel_poll,
+            attempts_sends: features.contains(Feature::AttemptedSend) && !kernel_poll,
+            attempts: VecDeque::new(),
             wait_flags: no_iowait,
             flush_flags: if kernel_poll { abi::IORING_ENTER_SQ_WAIT } else { 0 },
             features,
@@ -379,8 +388,8 @@ impl<S: UringSys, K: SocketSys> Engine for UringEngine<S, K> {
                 connection,
                 descriptor,
                 message,
-                zero_copy,
-            } => self.start_send(connection, descriptor, message, zero_copy, pool),
+                mode,
+            } => self.start_send(connection, descriptor, message, mode, pool),
             Operation::Receive {
                 connection,
                 descriptor,
@@ -463,6 +472,7 @@ impl<S: UringSys, K: SocketSys> Engine for UringEngine<S, K> {
             self.complete(&entry, pool, completions);
             taken += 1;
         }
+        self.settle_attempts(completions);
         !self.may_sleep()
     }
 

@@ -4,7 +4,7 @@
 //! makes small rings and lets them work on sockets of its own.
 
 use std::fmt;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
 
 use linux_raw_sys::io_uring as abi;
@@ -90,6 +90,8 @@ const ZERO_COPY_OPERATIONS: [Opcode; 2] = [Opcode::IORING_OP_SEND_ZC, Opcode::IO
 const PROBE_ENTRIES: u32 = 4;
 const PROBE_BUFFERS: u16 = 8;
 const PROBE_BUFFER_SIZE: u32 = 16;
+/// More bytes than a Unix socket takes at once, unless its system is set up strangely.
+const FLOOD: u32 = 4 << 20;
 /// What is tried completes at once; a kernel that has not answered by then misbehaves.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -303,7 +305,51 @@ impl<S: UringSys> Trial<S> {
             };
             found.settle(Feature::ZeroCopySend, result);
         }
+        // Last, as it leaves a socket full.
+        if found.tries(Feature::AttemptedSend) {
+            let result = self.attempt_sends(far, message)?;
+            found.settle(Feature::AttemptedSend, result);
+        }
         Ok(())
+    }
+
+    /// A send that the socket takes must complete in silence, and one that it takes in part must not.
+    fn attempt_sends(&mut self, socket: RawFd, byte: u64) -> Result<Result<(), Missing>, ProbeError> {
+        let step = Step::Try(Feature::AttemptedSend);
+        let flood = vec![0; FLOOD as usize];
+        let mut fits = entry::send(socket, byte, 1, data(Tag::Connect));
+        let mut floods = entry::send(
+            socket,
+            flood.as_ptr().expose_provenance() as u64,
+            FLOOD,
+            data(Tag::Send),
+        );
+        entry::make_attempt(&mut fits);
+        entry::make_attempt(&mut floods);
+        for entry in [fits, floods, entry::nothing(data(Tag::Wake))] {
+            self.push(&entry).during(step)?;
+        }
+        let mut told = Err(Missing::Misbehaved);
+        loop {
+            let completion = self.next().during(step)?;
+            match UserData::from_bits(completion.user_data).tag() {
+                Tag::Send
+                    if completion.res == -libc::EAGAIN || (1..FLOOD as i32).contains(&completion.res) =>
+                {
+                    told = Ok(());
+                }
+                Tag::Wake => return Ok(told),
+                _ => {
+                    // Told what it should have been silent of, or the socket took it all.
+                    while self
+                        .ring
+                        .pop()
+                        .is_some_and(|more| more.user_data != data(Tag::Wake).to_bits())
+                    {}
+                    return Ok(Err(Missing::Misbehaved));
+                }
+            }
+        }
     }
 
     fn provide_buffers(&mut self) {

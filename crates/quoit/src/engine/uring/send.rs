@@ -6,7 +6,7 @@ use super::UringEngine;
 use super::entry;
 use super::state::{Payload, SendStage, send_data};
 use super::sys::UringSys;
-use crate::engine::{Completion, Message};
+use crate::engine::{Completion, Message, SendMode};
 use crate::errno::Errno;
 use crate::id::Slot;
 use crate::pool::Pool;
@@ -18,7 +18,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         connection: Slot,
         descriptor: i32,
         message: Message,
-        zero_copy: bool,
+        mode: SendMode,
         pool: &mut Pool,
     ) {
         let state = self.connections.entry(connection);
@@ -40,11 +40,38 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
                 send.payload = Payload::Gathered(gather);
             }
         }
-        let zero_copy = zero_copy && self.zero_copy && !send.refuses_zero_copy;
-        self.push_send(connection, zero_copy, pool);
+        let mode = match mode {
+            SendMode::ZeroCopy if !self.zero_copy || send.refuses_zero_copy => SendMode::Ordinary,
+            SendMode::Quiet if !self.attempts_sends => SendMode::Ordinary,
+            mode => mode,
+        };
+        send.done = 0;
+        self.push_send(connection, mode, pool);
     }
 
-    fn push_send(&mut self, connection: Slot, zero_copy: bool, pool: &mut Pool) {
+    /// Ends the attempts that have succeeded: those that the kernel has taken and of which no completion tells. To
+    /// be called when all completions have been taken, as only then is their silence known.
+    #[inline]
+    pub(super) fn settle_attempts(&mut self, completions: &mut Vec<Completion>) {
+        if self.attempts.is_empty() || self.sys.has_completion() || self.sys.has_overflowed() {
+            return;
+        }
+        let taken = self.taken();
+        while let Some(&(number, connection)) = self.attempts.front()
+            && number < taken
+        {
+            self.attempts.pop_front();
+            let send = &self.connections.get(connection).send;
+            if send.stage == SendStage::Attempt && send.attempt == number {
+                let length = send.length as usize;
+                self.in_flight -= 1;
+                let completion = self.finish_send(connection, Ok(length), false);
+                completions.push(completion);
+            }
+        }
+    }
+
+    fn push_send(&mut self, connection: Slot, mode: SendMode, pool: &mut Pool) {
         let state = self.connections.get(connection);
         let data = send_data(connection, &state.send);
         let mut registered = false;
@@ -56,11 +83,18 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
             Payload::Gathered(gather) => entry::send_message(state.descriptor, gather.seal(), data),
             Payload::None | Payload::File(..) => unreachable!("memory is being sent"),
         };
-        state.send.stage = if zero_copy {
-            entry::make_zero_copy(&mut entry, registered);
-            SendStage::ZeroCopy
-        } else {
-            SendStage::Sending
+        state.send.stage = match mode {
+            SendMode::Ordinary => SendStage::Sending,
+            SendMode::Quiet => {
+                entry::make_attempt(&mut entry);
+                state.send.attempt = self.counters.submissions;
+                self.attempts.push_back((self.counters.submissions, connection));
+                SendStage::Attempt
+            }
+            SendMode::ZeroCopy => {
+                entry::make_zero_copy(&mut entry, registered);
+                SendStage::ZeroCopy
+            }
         };
         self.push(entry, pool);
     }
@@ -130,6 +164,15 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         let send = &mut self.connections.get(connection).send;
         match send.stage {
             SendStage::Sending => (),
+            SendStage::Attempt => {
+                let taken = u64::try_from(result).unwrap_or_default();
+                let waits = result == -libc::EAGAIN || (result >= 0 && taken < send.length);
+                if waits && !send.cancelled {
+                    send.done = taken;
+                    send.payload.advance(taken);
+                    return self.push_send(connection, SendMode::Ordinary, pool);
+                }
+            }
             SendStage::ZeroCopy => {
                 if result == -libc::EOPNOTSUPP {
                     // The buffers stay with the kernel until the notification even of a send that failed.
@@ -192,7 +235,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
             let completion = self.finish_send(connection, Err(Errno::ECANCELED), false);
             completions.push(completion);
         } else {
-            self.push_send(connection, false, pool);
+            self.push_send(connection, SendMode::Ordinary, pool);
         }
     }
 
@@ -200,6 +243,13 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
     fn finish_send(&mut self, connection: Slot, result: Result<usize, Errno>, held: bool) -> Completion {
         let send = &mut self.connections.get(connection).send;
         send.stage = SendStage::Idle;
+        let done = std::mem::take(&mut send.done) as usize;
+        let result = match result {
+            Ok(bytes) => Ok(done + bytes),
+            // The socket says so again at the next send.
+            Err(_) if done > 0 => Ok(done),
+            error => error,
+        };
         if held {
             send.sequence = send.sequence.wrapping_add(1);
         }

@@ -38,7 +38,9 @@ pub(super) enum SendStage {
     /// Nothing is outstanding, but perhaps notifications of zero-copy sends.
     #[default]
     Idle,
-    /// A send.
+    /// A send that ends while it is submitted, without a completion if the socket takes all.
+    Attempt,
+    /// A send that waits until the socket has taken all.
     Sending,
     /// A zero-copy send.
     ZeroCopy,
@@ -61,6 +63,34 @@ pub(super) enum Payload {
     File(RawFd, u64, u64),
 }
 
+impl Payload {
+    /// Leaves out the first `bytes` of memory, which are sent.
+    #[cold]
+    pub(super) fn advance(&mut self, bytes: u64) {
+        match self {
+            Self::Single(address, length) => {
+                *address += bytes;
+                *length -= bytes as u32;
+            }
+            Self::Gathered(gather) => {
+                let mut left = bytes as usize;
+                let sent = gather.pieces.iter().take_while(|piece| {
+                    let whole = piece.iov_len <= left;
+                    left -= if whole { piece.iov_len } else { 0 };
+                    whole
+                });
+                let sent = sent.count();
+                gather.pieces.drain(..sent);
+                if let Some(first) = gather.pieces.first_mut() {
+                    first.iov_base = first.iov_base.wrapping_byte_add(left);
+                    first.iov_len -= left;
+                }
+            }
+            Self::None | Self::File(..) => debug_assert_eq!(bytes, 0),
+        }
+    }
+}
+
 /// A connection's sending.
 #[derive(Default)]
 pub(super) struct Send {
@@ -70,6 +100,10 @@ pub(super) struct Send {
     /// Zero-copy sends so far that left memory in use.
     pub(super) sequence: u32,
     pub(super) stage: SendStage,
+    /// The number of the submission that is the attempt.
+    pub(super) attempt: u64,
+    /// Bytes that an attempt has sent, of which the rest is now being waited for.
+    pub(super) done: u64,
     pub(super) cancelled: bool,
     /// Whether this socket has refused zero copy.
     pub(super) refuses_zero_copy: bool,

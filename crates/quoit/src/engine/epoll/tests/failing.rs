@@ -203,7 +203,7 @@ fn a_failed_send_gives_back_its_list() {
         connection: Slot::new(0),
         descriptor: ours.as_raw_fd(),
         message: Message::Gathered(gather),
-        zero_copy: false,
+        mode: SendMode::Ordinary,
     });
     assert!(matches!(
         bench.one(),

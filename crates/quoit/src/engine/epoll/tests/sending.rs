@@ -33,7 +33,7 @@ fn pieces_leave_together_and_their_list_comes_back() {
         connection: Slot::new(0),
         descriptor: ours.as_raw_fd(),
         message: Message::Gathered(gather),
-        zero_copy: true,
+        mode: SendMode::ZeroCopy,
     });
     let Completion::Sent {
         result: Ok(1010),

@@ -1,7 +1,7 @@
 //! Full queues, and ending with everything in flight.
 
 use super::*;
-use crate::engine::Message;
+use crate::engine::{Message, SendMode};
 
 const TINY: UringSettings = UringSettings {
     submission_entries: 8,
@@ -25,7 +25,7 @@ fn a_thousand_operations_pass_through_a_tiny_ring() {
                     address: message.as_ptr(),
                     length: 3,
                 },
-                zero_copy: false,
+                mode: SendMode::Ordinary,
             });
         }
         let mut seen = vec![false; pairs.len()];
@@ -115,7 +115,7 @@ fn send_big(fixture: &mut Fixture, slot: u32, socket: RawFd, message: &[u8]) {
             address: message.as_ptr(),
             length: message.len() as u32,
         },
-        zero_copy: false,
+        mode: SendMode::Ordinary,
     });
 }
 

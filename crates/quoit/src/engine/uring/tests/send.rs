@@ -1,11 +1,11 @@
 //! Sending.
 
 use std::fs::File;
-use std::io::SeekFrom;
+use std::io::{SeekFrom, Write};
 use std::os::fd::AsFd;
 
 use super::*;
-use crate::engine::{Gather, Message};
+use crate::engine::{Gather, Message, SendMode};
 use crate::sys::SocketOption;
 
 pub(super) fn single(bytes: &[u8]) -> Message {
@@ -26,11 +26,20 @@ fn gathered(pieces: &[&[u8]]) -> Message {
 
 impl<S: UringSys> Fixture<S> {
     pub(super) fn send(&mut self, slot: u32, socket: &impl AsRawFd, message: Message, zero_copy: bool) {
+        let mode = if zero_copy {
+            SendMode::ZeroCopy
+        } else {
+            SendMode::Ordinary
+        };
+        self.send_as(slot, socket, message, mode);
+    }
+
+    fn send_as(&mut self, slot: u32, socket: &impl AsRawFd, message: Message, mode: SendMode) {
         self.submit(Operation::Send {
             connection: Slot::new(slot),
             descriptor: socket.as_raw_fd(),
             message,
-            zero_copy,
+            mode,
         });
     }
 }
@@ -294,6 +303,77 @@ fn a_file_to_a_full_socket_can_be_cancelled() {
         // The kernel may have found a little more room in the meantime.
         let result = fixture.next_sent().0;
         assert!(result == Err(Errno::ECANCELED) || result.is_ok_and(|bytes| bytes > 0));
+        fixture.finish();
+    });
+}
+
+#[test]
+fn a_quiet_send_that_fits_ends_with_whatever_comes_next() {
+    at_all_levels(|fixture| {
+        let (near, mut far) = tcp_pair();
+        let (other, mut its_peer) = tcp_pair();
+        fixture.receive(1, &other, 100);
+        fixture.send_as(0, &near, single(b"quiet"), SendMode::Quiet);
+        fixture.poll();
+        assert_eq!(read_exactly(&mut far, 5), b"quiet");
+        its_peer.write_all(b"!").unwrap();
+        assert_eq!(fixture.next_sent().0, Ok(5));
+        assert_eq!(fixture.engine.counters().short_sends, 0);
+        fixture.cancel(1, Kind::Receive);
+        fixture.finish();
+    });
+}
+
+#[test]
+fn a_quiet_send_that_does_not_fit_is_waited_for() {
+    at_all_levels(|fixture| {
+        let pieces: Vec<Vec<u8>> = (0..100).map(|_| pattern(100_000)).collect();
+        let pieces: Vec<&[u8]> = pieces.iter().map(Vec::as_slice).collect();
+        let whole = pieces.concat();
+        for message in [single(&whole), gathered(&pieces)] {
+            let (near, mut far) = tcp_pair();
+            fixture.send_as(0, &near, message, SendMode::Quiet);
+            fixture.poll();
+            let expected = whole.clone();
+            let reader = thread::spawn(move || assert!(read_exactly(&mut far, expected.len()) == expected));
+            assert_eq!(fixture.next_sent().0, Ok(whole.len()));
+            reader.join().unwrap();
+        }
+        fixture.finish();
+    });
+}
+
+#[test]
+fn a_quiet_send_that_fails_says_so() {
+    at_all_levels(|fixture| {
+        let (near, far) = tcp_pair();
+        drop(far);
+        // The first is answered with a reset, which a later one meets.
+        let failed = (0..1000).any(|_| {
+            fixture.send_as(0, &near, single(b"to nobody"), SendMode::Quiet);
+            fixture.send_as(1, &near, single(b"to nobody"), SendMode::Ordinary);
+            let results = [fixture.next_sent().0, fixture.next_sent().0];
+            results
+                .iter()
+                .any(|result| matches!(result, Err(Errno::EPIPE | Errno::ECONNRESET)))
+        });
+        assert!(failed);
+        fixture.finish();
+    });
+}
+
+#[test]
+fn the_bytes_of_a_quiet_send_that_fits_in_part_are_told_when_it_is_cancelled() {
+    at_all_levels(|fixture| {
+        let (near, mut far) = tcp_pair();
+        let sent = pattern(50_000_000);
+        fixture.send_as(0, &near, single(&sent), SendMode::Quiet);
+        fixture.poll();
+        fixture.cancel(0, Kind::Send);
+        let bytes = fixture.next_sent().0.unwrap();
+        assert!(bytes > 0 && bytes < sent.len());
+        assert!(read_exactly(&mut far, bytes) == sent[..bytes]);
+        drop(far);
         fixture.finish();
     });
 }
