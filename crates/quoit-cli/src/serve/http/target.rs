@@ -24,12 +24,17 @@ impl<'a> Target<'a> {
                 "the request target is longer than 8192 bytes",
             ));
         }
-        if !target.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#') {
+        let bytes = target.as_bytes();
+        let plain = |byte: &u8| PATH_BYTES[usize::from(*byte)];
+        // In most requests the path is all there is, and one look at each byte says so.
+        let path_end = bytes.iter().position(|byte| !plain(byte)).unwrap_or(bytes.len());
+        if !bytes[path_end..].iter().all(|byte| plain(byte) || *byte == b'?') {
             return Err(bad("the request target holds a byte that no target may hold"));
         }
-        let path_and_query = if target.starts_with('/') {
-            target
-        } else if target == "*" {
+        if bytes.first() == Some(&b'/') {
+            return Ok(Self::Path(&target[..path_end]));
+        }
+        let path_and_query = if target == "*" {
             return match method {
                 Method::Options => Ok(Self::Server),
                 _ => Err(bad("the target * is for OPTIONS alone")),
@@ -97,6 +102,19 @@ pub(super) fn is_authority(value: &[u8]) -> bool {
         _ => false,
     }
 }
+
+/// What a path may hold, as this server sees it: anything visible but `#`, which begins a fragment, and `?`, which
+/// begins a query.
+static PATH_BYTES: [bool; 256] = {
+    let mut allowed = [false; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let value = byte as u8;
+        allowed[byte] = value.is_ascii_graphic() && !matches!(value, b'#' | b'?');
+        byte += 1;
+    }
+    allowed
+};
 
 static HOST_NAME_BYTES: [bool; 256] = {
     let mut allowed = [false; 256];
