@@ -1,4 +1,4 @@
-//! Which processors a thread runs on (`sched_setaffinity(2)`).
+//! Which processors a thread runs on (`sched_setaffinity(2)`), and how it shares them (`sched(7)`).
 
 use libc::{c_ulong, cpu_set_t};
 
@@ -41,6 +41,17 @@ pub fn pin_current_thread(cpu: usize) -> Result<(), Errno> {
     Errno::check(unsafe { libc::sched_setaffinity(0, set.bytes(), set.0.as_ptr().cast()) }).map(drop)
 }
 
+/// Makes the calling thread one that does not interrupt others when it is woken (`SCHED_BATCH`, `sched(7)`).
+///
+/// # Errors
+/// `EPERM` where a policy of the system forbids it (a seccomp filter, for instance).
+pub(crate) fn schedule_as_batch() -> Result<(), Errno> {
+    let parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: 0 is the calling thread, and the parameters are alive during the call.
+    let result = unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH, &raw const parameters) };
+    Errno::check(result).map(drop)
+}
+
 /// The processors that the calling thread may run on, in ascending order: those that its affinity
 /// (`taskset(1)`) and its control group (cpuset) leave. A CPU quota (`cpu.max`) does not show here. Empty only
 /// if the kernel does not say.
@@ -68,6 +79,17 @@ pub fn available_cpus() -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_thread_becomes_a_batch_one() {
+        std::thread::spawn(|| {
+            schedule_as_batch().unwrap();
+            // SAFETY: 0 is the calling thread.
+            assert_eq!(unsafe { libc::sched_getscheduler(0) }, libc::SCHED_BATCH);
+        })
+        .join()
+        .unwrap();
+    }
 
     #[test]
     fn a_thread_is_bound_to_each_processor_in_turn() {

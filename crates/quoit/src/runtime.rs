@@ -49,6 +49,10 @@ pub struct RuntimeConfig {
     pub loops: u16,
     /// Pin each loop's thread to a processor of its own, in turn, of those that this process may use. Default off.
     pub pin: bool,
+    /// Let each loop's thread wait for its turn instead of interrupting whoever runs when something arrives
+    /// (`SCHED_BATCH`, `sched(7)`). Default off. Where clients or other work share the processor, more gathers for
+    /// each turn, which costs less time for all of it; the price is latency under contention.
+    pub batch: bool,
     /// The configuration of each loop.
     pub config: Config,
     /// Where to listen, and how. The options' `accept` is chosen by `spread` if it is
@@ -63,6 +67,7 @@ impl Default for RuntimeConfig {
         Self {
             loops: 1,
             pin: false,
+            batch: false,
             config: Config::default(),
             listeners: Vec::new(),
             spread: Spread::default(),
@@ -111,6 +116,7 @@ impl Runtime {
         } else {
             Vec::new()
         };
+        let batch = config.batch;
         let make_handler = Arc::new(make_handler);
         let drainer = Drainer {
             remotes: loops.iter().map(Loop::remote).collect(),
@@ -131,6 +137,10 @@ impl Runtime {
             let thread = std::thread::Builder::new()
                 .name(format!("quoit-loop-{index}"))
                 .spawn(move || {
+                    if batch {
+                        // Where it is forbidden, the loop costs more and does the same.
+                        let _ = affinity::schedule_as_batch();
+                    }
                     if let Some(cpu) = cpu {
                         // The processor was available a moment ago; if it is not any more, run anywhere.
                         let _ = affinity::pin_current_thread(cpu);

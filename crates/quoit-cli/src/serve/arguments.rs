@@ -87,6 +87,10 @@ struct Common {
     /// Pin each loop's thread to a processor of its own, in turn
     #[arg(long, global = true)]
     pin: bool,
+    /// Let the loops' threads wait for their turn instead of interrupting others when woken (SCHED_BATCH): fewer,
+    /// larger turns where clients share the processor, at the price of latency under contention
+    #[arg(long, global = true)]
+    batch: bool,
     /// How several loops share a listener
     #[arg(long, global = true, value_enum, default_value = "hand-over")]
     spread: SpreadName,
@@ -204,6 +208,7 @@ impl ServeArguments {
         Ok(RuntimeConfig {
             loops: common.loops,
             pin: common.pin,
+            batch: common.batch,
             config,
             listeners: listens
                 .into_iter()
