@@ -46,15 +46,15 @@ counters! {
     Counter enters,
     /// System calls that the engine and the loop made for data and connections, `enters` included.
     Counter system_calls,
-    /// Submission queue entries handed to the kernel.
+    /// Submission queue entries handed to the kernel; on epoll, operations handed to the engine.
     Counter submissions,
-    /// Completion queue entries, or readiness events, received.
+    /// Completion queue entries received, which successes in silence have none of; on epoll, operations' completions.
     Counter completions,
     /// Times that the submission queue was full and had to be flushed early.
     Counter submission_queue_full,
     /// Times that the kernel was found to hold completions for which the queue had no room.
     Counter completion_queue_overflows,
-    /// Operations in the kernel's hands.
+    /// Operations in the kernel's hands; on epoll, in the engine's.
     Gauge in_flight,
 
     /// Connections that exist.

@@ -25,11 +25,12 @@ pub enum Spread {
     #[default]
     HandOver,
     /// All loops accept from one socket; the kernel wakes one of them for each connection. Costs no hand-over,
-    /// but a loop that is awake takes what others might.
+    /// but a loop that is awake takes what others might: on io_uring, 64 long-lived connections that came at once
+    /// were all on one of two loops when this was measured.
     Shared,
-    /// Each loop has a socket of its own on the same port (`SO_REUSEPORT`, TCP only), and the kernel spreads by
-    /// hash. Two losses: a second server on the port gets no error, and when a loop ends, what is queued on its
-    /// socket is reset.
+    /// Each loop has a socket of its own on the same port (`SO_REUSEPORT`), and the kernel spreads by hash. For
+    /// TCP addresses only; Unix and inherited sockets are shared instead. Two losses: a second server on the port
+    /// gets no error, and when a loop ends, what is queued on its socket is reset.
     ReusePort,
 }
 
@@ -311,7 +312,9 @@ fn add_listeners(
     let mut addresses = Vec::with_capacity(listeners.len());
     for (listen, mut options) in listeners {
         let several = loops.len() > 1 && matches!(options.accept, Accept::Connections);
-        let per_loop = several && spread == Spread::ReusePort;
+        // Unix sockets have no ports, and an inherited socket was bound without the option: those are shared.
+        let per_loop =
+            several && spread == Spread::ReusePort && matches!(&listen, Listen::Address(Address::Tcp(_)));
         options.listen.reuse_port |= per_loop;
         let socket = match listen {
             Listen::Address(address) => listen::bind(&Linux, &address, &options.listen)?,
@@ -320,9 +323,10 @@ fn add_listeners(
         let address = socket.address().clone();
         if several && spread != Spread::HandOver {
             for one in &mut loops[1..] {
-                let own = match spread {
-                    Spread::ReusePort => listen::bind(&Linux, &address, &options.listen)?,
-                    _ => socket.try_clone()?,
+                let own = if per_loop {
+                    listen::bind(&Linux, &address, &options.listen)?
+                } else {
+                    socket.try_clone()?
                 };
                 one.listen_on(own, &options)?;
             }

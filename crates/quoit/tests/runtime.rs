@@ -4,12 +4,13 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use quoit::{
     Address, Config, ConnectionId, EngineChoice, EngineKind, Handler, Lease, Listen, ListenerOptions, Loop,
-    Runtime, RuntimeConfig,
+    Runtime, RuntimeConfig, Spread, Token,
 };
 
 /// Panics when anything is received.
@@ -59,4 +60,38 @@ fn a_drainer_ends_the_loops_from_another_thread() {
     drainer.drain(Duration::ZERO);
     // The end, or a reset.
     assert!(!matches!(client.read(&mut [0]), Ok(1..)));
+}
+
+/// Sends back what it receives.
+struct Echo;
+
+impl Handler for Echo {
+    fn on_data(&mut self, quoit: &mut Loop, connection: ConnectionId, data: Lease) {
+        quoit.send(connection, data, Token::NONE).unwrap();
+    }
+}
+
+#[test]
+fn a_unix_socket_is_shared_where_each_loop_should_have_a_port() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("socket");
+    let config = RuntimeConfig {
+        loops: 2,
+        listeners: vec![(
+            Listen::Address(Address::UnixPath(path.clone())),
+            ListenerOptions::default(),
+        )],
+        spread: Spread::ReusePort,
+        ..RuntimeConfig::default()
+    };
+    let runtime = Runtime::start(config, |_| Echo).unwrap();
+    for _ in 0..8 {
+        let mut client = UnixStream::connect(&path).unwrap();
+        client.write_all(b"x").unwrap();
+        let mut answer = [0];
+        client.read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"x");
+    }
+    drop(runtime);
+    assert!(!path.exists(), "the socket's file goes with the server");
 }
