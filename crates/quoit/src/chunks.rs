@@ -2,6 +2,9 @@
 
 use crate::reserved::Reserved;
 
+/// Chunks for which there is room in the list of free ones from the start.
+const FIRST_CHUNKS: usize = 64;
+
 /// A chunk in somebody's hands. Not `Clone`: it is given back exactly once.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Chunk(u32);
@@ -24,7 +27,7 @@ impl Chunks {
         Self {
             memory: Reserved::new(count as usize * size as usize),
             size,
-            free: Vec::new(),
+            free: Vec::with_capacity(FIRST_CHUNKS),
             touched: 0,
             count,
         }
@@ -53,6 +56,8 @@ impl Chunks {
             return None;
         }
         self.touched += 1;
+        // Room to take each chunk back is made when it is first taken, not in the middle of a later request.
+        self.free.reserve(self.touched as usize);
         Some(Chunk(self.touched - 1))
     }
 

@@ -70,8 +70,9 @@ impl Scene {
         for event in self.events.drain() {
             match event {
                 Event::Accepted { connection, .. } => self.served.push(connection),
-                Event::Data { connection, data } => self.quoit.send(connection, data, Token::NONE).unwrap(),
-                Event::Closed { .. } | Event::EndOfStream { .. } => {}
+                // With a token, as a turn may wait on while it alone knows that a send has ended.
+                Event::Data { connection, data } => self.quoit.send(connection, data, Token(1)).unwrap(),
+                Event::Sent { .. } | Event::Closed { .. } | Event::EndOfStream { .. } => {}
                 other => panic!("{other:?}"),
             }
         }
