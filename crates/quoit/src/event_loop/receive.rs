@@ -11,9 +11,6 @@ use crate::id::{ConnectionId, Slot};
 use crate::pool::PoolSlot;
 use crate::sys::SocketSys;
 
-/// The budget of a receive whose bytes are dropped, while the peer's end is awaited.
-const DISCARD_BUDGET: u32 = 1 << 20;
-
 impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// Arms receiving if the connection may receive now. Otherwise whatever changes that arms it.
     pub(super) fn arm_receive(&mut self, slot: Slot) {
@@ -26,11 +23,25 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             Phase::Draining => true,
             Phase::Connecting | Phase::Ending => false,
         };
-        if !wanted
-            || connection.receiving
-            || connection.starved
-            || connection.receive_side != ReceiveSide::Open
-        {
+        if !wanted || connection.receiving || connection.receive_side != ReceiveSide::Open {
+            return;
+        }
+        if discarding {
+            // Needs no slot, so that a close does not depend on the leases of others.
+            connection.receiving = true;
+            connection.receive_cancelled = false;
+            let descriptor = connection
+                .descriptor
+                .as_ref()
+                .expect("present until closed")
+                .as_raw_fd();
+            self.submit(Operation::Discard {
+                connection: slot,
+                descriptor,
+            });
+            return;
+        }
+        if connection.starved {
             return;
         }
         let memory = self.memory.as_mut().expect("present until the loop is dropped");
@@ -41,12 +52,8 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             self.report_pool_pressure();
             return;
         }
-        let budget = if discarding {
-            DISCARD_BUDGET
-        } else {
-            u32::from(self.config.leases_per_connection - connection.leases)
-                .saturating_mul(self.config.receive_slot_size)
-        };
+        let budget = u32::from(self.config.leases_per_connection - connection.leases)
+            .saturating_mul(self.config.receive_slot_size);
         connection.receiving = true;
         connection.receive_cancelled = false;
         let descriptor = connection
@@ -94,7 +101,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                 let index = self.index;
                 if let Some((connection, generation)) = self.connections.at(slot)
                     && !connection.starved
-                    && matches!(connection.phase, Phase::Open | Phase::Draining)
+                    && connection.phase == Phase::Open
                 {
                     connection.starved = true;
                     self.starved.push_back(ConnectionId::new(index, slot, generation));
@@ -354,10 +361,16 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             connection.starved = false;
             // Those behind it must not make it queue up again.
             let waiting = std::mem::take(&mut self.starved);
+            let armed_before = connection.receiving;
             self.arm_receive(id.slot());
             debug_assert!(self.starved.is_empty());
             self.starved = waiting;
-            slots -= 1;
+            // One that is being closed, paused or capped meanwhile takes none.
+            let armed = self
+                .connections
+                .get(id.slot(), id.generation())
+                .is_some_and(|connection| connection.receiving);
+            slots -= usize::from(armed && !armed_before);
         }
     }
 

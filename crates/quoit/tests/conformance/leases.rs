@@ -18,6 +18,7 @@ macro_rules! leases {
             holders_of_the_whole_pool
             leases_outlive_their_connection
             a_graceful_close_at_the_cap
+            a_graceful_close_with_the_pool_leased_out
         }
     };
 }
@@ -197,5 +198,34 @@ pub(crate) fn a_graceful_close_at_the_cap(level: &Level) {
         client.shutdown();
         assert_eq!(driver.wait_closed(id), CloseReason::Local);
         client.expect_end();
+    });
+}
+
+/// The leases of one do not keep another from draining.
+pub(crate) fn a_graceful_close_with_the_pool_leased_out(level: &Level) {
+    let tune = |config: &mut Config| {
+        small_slots(config);
+        config.receive_slots = 4;
+        config.buffer_ring = 4;
+    };
+    drive_with(level, tune, |driver| {
+        driver.on_data = OnData::Hold;
+        let address = driver.listen();
+        let (mut holder, holder_id) = driver.pair(&address);
+        holder.send(&pattern(0, 4096));
+        driver.until("it holds all there is", |driver| holds(driver, holder_id) == 4);
+        let (mut client, id) = driver.pair(&address);
+        let (mut waiting, waiting_id) = driver.pair(&address);
+        client.send(&pattern(0, 30_000));
+        waiting.send(b"waits");
+        driver.settle();
+        assert_eq!(driver.seen(id).total, 0);
+        driver.close(id, None).unwrap();
+        client.shutdown();
+        assert_eq!(driver.wait_closed(id), CloseReason::Local);
+        client.expect_end();
+        // Who came behind it in the queue for slots is served all the same.
+        driver.held.clear();
+        driver.wait_received(waiting_id, 5);
     });
 }
