@@ -103,7 +103,8 @@ pub enum Event {
     /// Receiving waits for leases to be returned. A holder that needs more bytes before it can go on must copy
     /// what it holds and return the leases, or it waits for ever.
     Pressure {
-        /// The connection that holds as many leases as it may; or `None`: the whole pool is leased out.
+        /// The connection that holds as many leases as it may; or `None`: the whole pool is leased
+        /// out, or holds what arrived past a pause or a cap.
         connection: Option<ConnectionId>,
     },
     /// The time set by `SetDeadline` has come. It is not set any more.

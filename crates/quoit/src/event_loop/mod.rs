@@ -130,6 +130,8 @@ pub struct Loop<E: Engine = AnyEngine, K: SocketSys = Linux> {
     chunk_waiters: VecDeque<ConnectionId>,
     /// Connections that hold all the leases they may.
     capped: u32,
+    /// Pool slots with data that is held back for a pause or a cap.
+    held_back: u32,
     pressure_reported: bool,
     #[expect(
         clippy::vec_box,
@@ -209,6 +211,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             starved: VecDeque::new(),
             chunk_waiters: VecDeque::new(),
             capped: 0,
+            held_back: 0,
             pressure_reported: false,
             spare_gathers: Vec::new(),
             draining: Draining::No,

@@ -125,6 +125,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         match connection.phase {
             Phase::Open if connection.paused || connection.capped || !connection.inbound.is_empty() => {
                 self.counters.receive_overshoot += 1;
+                self.held_back += 1;
                 connection.inbound.push_back(HeldBack::Slot(pool_slot, length));
             }
             Phase::Open => {
@@ -176,6 +177,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             let id = ConnectionId::new(self.index, slot, generation);
             match connection.inbound.pop_front() {
                 Some(HeldBack::Slot(pool_slot, length)) => {
+                    self.held_back -= 1;
                     self.deliver(id, pool_slot, length);
                     continue;
                 }
@@ -350,6 +352,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let mut slots = self.engine.receivable(&memory.pool);
         if slots > 0 {
             self.pressure_reported = false;
+        } else {
+            // What came with the receives that are starved may have been taken in after they were.
+            self.report_pool_pressure();
         }
         while slots > 0 {
             let Some(id) = self.starved.pop_front() else {
@@ -376,7 +381,8 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
 
     fn report_pool_pressure(&mut self) {
         let pool = &self.memory().pool;
-        if !self.pressure_reported && pool.leased() == pool.slots() {
+        // Held-back data takes slots as leases do, and only returned leases can set it free.
+        if !self.pressure_reported && pool.leased() + self.held_back == pool.slots() {
             self.pressure_reported = true;
             self.events.push_back(Event::Pressure { connection: None });
         }
