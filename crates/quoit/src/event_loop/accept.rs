@@ -57,6 +57,8 @@ pub(super) struct Listener {
     accept: Accept,
     armed: Option<Armed>,
     stopping: bool,
+    /// What failed for good.
+    error: Option<Errno>,
     /// Waits for a connection slot.
     waiting: bool,
     /// Waits for descriptors or memory.
@@ -124,6 +126,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             accept: options.accept.clone(),
             armed: None,
             stopping: false,
+            error: None,
             waiting: false,
             retry: None,
             next_retry: FIRST_RETRY,
@@ -144,7 +147,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     }
 
     /// Stops accepting. Connections that the kernel has queued already are still accepted, as far as there are
-    /// slots; then the socket is closed and [`Event::ListenerClosed`] reported.
+    /// slots; then the socket is closed and [`Event::ListenerClosed`] reported. No `Accepted` of this listener
+    /// follows: where attached connections have taken the slots of some that it had accepted already, it closes
+    /// when those have theirs.
     ///
     /// # Errors
     /// [`Refusal::Stale`]; [`Refusal::Closing`] if it is stopping already.
@@ -321,7 +326,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         };
         if self.connections.room() == 0 {
             // Attached connections have taken the slots meanwhile.
-            self.surplus_accepted.push_back((slot, descriptor));
+            self.surplus_accepted.push_back((id, descriptor));
             return;
         }
         self.counters.accepted += 1;
@@ -402,9 +407,11 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
 
     /// A connection was closed: what waited for its slot or its descriptor goes on.
     pub(super) fn after_slot_freed(&mut self) {
-        if let Some((slot, descriptor)) = self.surplus_accepted.pop_front() {
-            if self.listeners.at(slot).is_some() {
-                self.take_accepted(slot, descriptor);
+        if let Some((id, descriptor)) = self.surplus_accepted.pop_front() {
+            self.take_accepted(id.slot(), descriptor);
+            let listener = self.listeners.get(id.slot(), id.generation());
+            if listener.is_some_and(|one| one.stopping && one.armed.is_none()) {
+                self.finish_listener(id.slot(), None);
             }
             return;
         }
@@ -433,9 +440,28 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         self.connections.room() > self.surplus_accepted.len() as u32
     }
 
-    /// Takes what the kernel has queued for a stopped listener, and closes it.
+    /// Takes what the kernel has queued for a stopped listener, and closes it once all that it has accepted has
+    /// been reported.
     fn finish_listener(&mut self, slot: Slot, error: Option<Errno>) {
-        while error.is_none() && self.has_room_for_accepted() {
+        let Some((listener, generation)) = self.listeners.at(slot) else {
+            return;
+        };
+        let id = ListenerId::new(self.index, slot, generation);
+        listener.stopping = true;
+        listener.error = listener.error.or(error);
+        if listener.error.is_none() {
+            self.accept_queued(slot);
+        }
+        if self.surplus_accepted.iter().any(|(of, _)| *of == id) {
+            // Goes on when a connection closes.
+            return;
+        }
+        self.close_listener(slot);
+    }
+
+    /// Accepts what the kernel has queued, as far as there are slots.
+    fn accept_queued(&mut self, slot: Slot) {
+        while self.has_room_for_accepted() {
             let Some((listener, _)) = self.listeners.at(slot) else {
                 return;
             };
@@ -453,9 +479,12 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                     }
                 }
                 Err(Errno::ECONNABORTED | Errno::EINTR) => {}
-                Err(_) => break,
+                Err(_) => return,
             }
         }
+    }
+
+    fn close_listener(&mut self, slot: Slot) {
         let Some((_, generation)) = self.listeners.at(slot) else {
             return;
         };
@@ -472,7 +501,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             handle: Handle::Listener(slot),
             descriptor,
         });
-        self.events
-            .push_back(Event::ListenerClosed { listener: id, error });
+        self.events.push_back(Event::ListenerClosed {
+            listener: id,
+            error: listener.error,
+        });
     }
 }

@@ -107,7 +107,7 @@ pub struct Loop<E: Engine = AnyEngine, K: SocketSys = Linux> {
     connections: Table<Connection>,
     listeners: Table<accept::Listener>,
     /// Accepted sockets for which attached connections had taken the slots meanwhile.
-    surplus_accepted: VecDeque<(Slot, std::os::fd::OwnedFd)>,
+    surplus_accepted: VecDeque<(ListenerId, std::os::fd::OwnedFd)>,
     timers: Wheel<TimerKey>,
     named_timers: HashMap<Token, TimerId>,
 
