@@ -125,7 +125,8 @@ pub enum Event {
     ListenerClosed {
         /// The listener, whose id is stale from now on.
         listener: ListenerId,
-        /// What failed; `None` if it was stopped.
+        /// What failed; `None` if it was stopped. For want of descriptors or memory (`EMFILE`, `ENFILE`, `ENOMEM`,
+        /// `ENOBUFS`): it was stopped, and what the kernel had queued for it could not be accepted.
         error: Option<Errno>,
     },
     /// A command of a batch, or a posted one, was refused and did nothing.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::commands::apply_stream_options;
 use super::connection::{Connection, Phase};
-use super::{Loop, TimerKey};
+use super::{Draining, Loop, TimerKey};
 use crate::address::Address;
 use crate::command::{AttachOptions, Command, StreamOptions};
 use crate::engine::{Engine, Handle, Kind, Operation};
@@ -21,6 +21,8 @@ use crate::timers::TimerId;
 /// The first and the longest pause after accepting failed for want of descriptors or memory.
 const FIRST_RETRY: Duration = Duration::from_millis(10);
 const LAST_RETRY: Duration = Duration::from_secs(1);
+/// How often taking what is queued is tried again after a listener was stopped: about four seconds in all.
+const LAST_RETRIES: u32 = 10;
 /// Connections that an engine which stops exactly is asked for at once.
 const EXACT_BATCH: u32 = 256;
 
@@ -64,6 +66,8 @@ pub(super) struct Listener {
     /// Waits for descriptors or memory.
     retry: Option<TimerId>,
     next_retry: Duration,
+    /// Times in a row that taking what is queued was put off after it was stopped.
+    retries: u32,
 }
 
 /// An accept in flight.
@@ -130,6 +134,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             waiting: false,
             retry: None,
             next_retry: FIRST_RETRY,
+            retries: 0,
         };
         let (slot, generation) = self
             .listeners
@@ -149,7 +154,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// Stops accepting. Connections that the kernel has queued already are still accepted, as far as there are
     /// slots; then the socket is closed and [`Event::ListenerClosed`] reported. No `Accepted` of this listener
     /// follows: where attached connections have taken the slots of some that it had accepted already, it closes
-    /// when those have theirs.
+    /// when those have theirs. Without descriptors or memory for what is queued, that is tried again for some
+    /// seconds, or until draining has taken too long; then the listener closes with the error, and what is queued
+    /// is reset.
     ///
     /// # Errors
     /// [`Refusal::Stale`]; [`Refusal::Closing`] if it is stopping already.
@@ -381,7 +388,11 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     pub(super) fn on_accept_retry(&mut self, id: ListenerId) {
         if let Some(listener) = self.listeners.get_mut(id.slot(), id.generation()) {
             listener.retry = None;
-            self.arm_accept(id.slot());
+            if listener.stopping {
+                self.finish_listener(id.slot(), None);
+            } else {
+                self.arm_accept(id.slot());
+            }
         }
     }
 
@@ -428,7 +439,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             let Some((listener, _)) = self.listeners.at(slot) else {
                 continue;
             };
-            if listener.waiting || listener.retry.is_some() {
+            // A stopped one is tried at its own time: the descriptor that became free is closed only with the
+            // next submission.
+            if !listener.stopping && (listener.waiting || listener.retry.is_some()) {
                 let retry = listener.retry.take();
                 self.clear_timer(retry);
                 self.arm_accept(slot);
@@ -449,8 +462,19 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let id = ListenerId::new(self.index, slot, generation);
         listener.stopping = true;
         listener.error = listener.error.or(error);
-        if listener.error.is_none() {
-            self.accept_queued(slot);
+        if listener.error.is_none()
+            && let Err(errno) = self.accept_queued(slot)
+            && !self.put_off_finish(slot)
+            && let Some((listener, _)) = self.listeners.at(slot)
+        {
+            listener.error = Some(errno);
+        }
+        if self
+            .listeners
+            .at(slot)
+            .is_some_and(|(one, _)| one.retry.is_some())
+        {
+            return;
         }
         if self.surplus_accepted.iter().any(|(of, _)| *of == id) {
             // Goes on when a connection closes.
@@ -459,16 +483,59 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         self.close_listener(slot);
     }
 
+    /// Tries again after a while to take what is queued for a stopped listener; answers false once that was done
+    /// often enough, or draining has taken too long.
+    fn put_off_finish(&mut self, slot: Slot) -> bool {
+        self.counters.accept_paused_resources += 1;
+        let overdue = self.draining == Draining::Overdue;
+        let Some((listener, generation)) = self.listeners.at(slot) else {
+            return false;
+        };
+        if overdue || listener.retries == LAST_RETRIES {
+            return false;
+        }
+        listener.retries += 1;
+        let pause = listener.next_retry;
+        listener.next_retry = (pause * 2).min(LAST_RETRY);
+        let earlier = listener.retry.take();
+        self.clear_timer(earlier);
+        let id = ListenerId::new(self.index, slot, generation);
+        let timer = self.set_timer(pause, TimerKey::Accept(id));
+        if let Some((listener, _)) = self.listeners.at(slot) {
+            listener.retry = timer;
+        }
+        timer.is_some()
+    }
+
+    /// Draining has taken too long: stopped listeners that wait to try again do so for the last time.
+    pub(super) fn finish_stopped_listeners(&mut self) {
+        let slots: Vec<_> = self.listeners.slots().map(|(slot, _)| slot).collect();
+        for slot in slots {
+            if let Some((listener, _)) = self.listeners.at(slot)
+                && listener.stopping
+                && let Some(retry) = listener.retry.take()
+            {
+                self.clear_timer(Some(retry));
+                self.finish_listener(slot, None);
+            }
+        }
+    }
+
     /// Accepts what the kernel has queued, as far as there are slots.
-    fn accept_queued(&mut self, slot: Slot) {
+    ///
+    /// # Errors
+    /// There are no descriptors or no memory for it, and something is or may be queued.
+    fn accept_queued(&mut self, slot: Slot) -> Result<(), Errno> {
         while self.has_room_for_accepted() {
             let Some((listener, _)) = self.listeners.at(slot) else {
-                return;
+                return Ok(());
             };
             let socket = listener.socket.as_ref().expect("present until closed");
             self.counters.system_calls += 1;
             match self.system.accept_now(socket.as_fd()) {
                 Ok(descriptor) => {
+                    listener.retries = 0;
+                    listener.next_retry = FIRST_RETRY;
                     let nonblocking = self.engine.wants_nonblocking();
                     if self
                         .system
@@ -479,9 +546,13 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                     }
                 }
                 Err(Errno::ECONNABORTED | Errno::EINTR) => {}
-                Err(_) => return,
+                Err(errno @ (Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM | Errno::ENOBUFS)) => {
+                    return Err(errno);
+                }
+                Err(_) => return Ok(()),
             }
         }
+        Ok(())
     }
 
     fn close_listener(&mut self, slot: Slot) {

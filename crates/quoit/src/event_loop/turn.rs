@@ -274,6 +274,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         if self.draining == Draining::Overdue {
             // In every turn: listeners that are being stopped may still have brought some.
             self.abort_all();
+            self.finish_stopped_listeners();
         }
         let left = self.connections.len() + self.listeners.len();
         if left == 0 && self.surplus_accepted.is_empty() {
