@@ -207,6 +207,8 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             None => {
                 let acknowledged = connection.outbound.sent(0, false, &mut memory.chunks);
                 self.acknowledge(id, acknowledged);
+                // Sends of no bytes may have filled the queue by their number.
+                self.after_room(id);
                 self.after_flush(slot);
                 return;
             }
