@@ -80,6 +80,13 @@ enum TimerKey {
     Drain,
 }
 
+impl TimerKey {
+    /// Whether it was set by the handler, and not by the loop for itself.
+    fn is_handlers(self) -> bool {
+        matches!(self, Self::Deadline(_) | Self::Timer(_))
+    }
+}
+
 /// One loop: connections, listeners and timers that one thread serves.
 ///
 /// A loop is made on any thread and belongs to the one that makes its first [`turn`](Loop::turn); later turns
@@ -110,6 +117,8 @@ pub struct Loop<E: Engine = AnyEngine, K: SocketSys = Linux> {
     surplus_accepted: VecDeque<(ListenerId, std::os::fd::OwnedFd)>,
     timers: Wheel<TimerKey>,
     named_timers: HashMap<Token, TimerId>,
+    /// Timers of the handler's that are set, which alone are limited by the configuration.
+    handlers_timers: u32,
 
     /// Events not yet reported.
     events: VecDeque<Event>,
@@ -199,7 +208,8 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             connections: Table::new(config.connections),
             listeners: Table::new(config.listeners),
             surplus_accepted: VecDeque::new(),
-            timers: Wheel::new(config.timer_limit()),
+            timers: Wheel::new(config.timer_limit() + config.own_timers()),
+            handlers_timers: 0,
             named_timers: HashMap::new(),
             events: VecDeque::new(),
             given_up: Vec::new(),
@@ -362,15 +372,23 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         self.submit(Operation::Cancel { handle, kind });
     }
 
+    /// Sets a timer; `None` if the handler has as many as it may. The wheel has room for all of the loop's own.
     fn set_timer(&mut self, after: Duration, key: TimerKey) -> Option<TimerId> {
+        if key.is_handlers() && self.handlers_timers >= self.config.timer_limit() {
+            return None;
+        }
         // The cached time is that of the last wait; a handler that computes for long would set its timers short.
         let now = self.system.now();
-        self.timers.insert(now, now + after, key)
+        let timer = self.timers.insert(now, now + after, key);
+        self.handlers_timers += u32::from(timer.is_some() && key.is_handlers());
+        timer
     }
 
     fn clear_timer(&mut self, timer: Option<TimerId>) {
-        if let Some(timer) = timer {
-            self.timers.cancel(timer);
+        if let Some(timer) = timer
+            && let Some(key) = self.timers.cancel(timer)
+        {
+            self.handlers_timers -= u32::from(key.is_handlers());
         }
     }
 

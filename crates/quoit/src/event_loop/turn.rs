@@ -209,6 +209,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         self.timers.expire(now, TIMERS_PER_TURN, |key| due.push(key));
         for key in due {
             self.counters.timers_fired += 1;
+            self.handlers_timers -= u32::from(key.is_handlers());
             match key {
                 TimerKey::Deadline(connection) => self.on_deadline(connection),
                 TimerKey::Limit(connection) => self.on_limit(connection),
