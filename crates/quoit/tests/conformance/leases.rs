@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quoit::{CloseReason, Config, ConnectionId};
+use quoit::{CloseReason, Config, ConnectionId, Token};
 
 use crate::driver::{Driver, OnData, drive_with};
 use crate::levels::Level;
@@ -17,6 +17,7 @@ macro_rules! leases {
             a_paused_holder_at_its_cap
             holders_of_the_whole_pool
             leases_outlive_their_connection
+            a_failed_send_at_the_cap
             a_graceful_close_at_the_cap
             a_graceful_close_with_the_pool_leased_out
         }
@@ -227,5 +228,28 @@ pub(crate) fn a_graceful_close_with_the_pool_leased_out(level: &Level) {
         // Who came behind it in the queue for slots is served all the same.
         driver.held.clear();
         driver.wait_received(waiting_id, 5);
+    });
+}
+
+/// What the peer sent before it went is delivered although sending has failed meanwhile.
+pub(crate) fn a_failed_send_at_the_cap(level: &Level) {
+    drive_with(level, small_slots, |driver| {
+        driver.on_data = OnData::Hold;
+        let (mut client, id) = driver.new_pair();
+        client.send(&pattern(0, 30_000));
+        driver.until("the cap is reached", |driver| driver.seen(id).pressure == 1);
+        driver.settle();
+        client.reset();
+        driver.until("sending fails", |driver| {
+            driver.send(id, b"x", Token::NONE).is_err()
+        });
+        driver.settle();
+        assert!(driver.is_open(id));
+        driver.until("all is received", |driver| {
+            driver.held.clear();
+            driver.seen(id).total == 30_000
+        });
+        assert_eq!(driver.wait_closed(id), CloseReason::Reset);
+        assert!(driver.seen(id).received == pattern(0, 30_000));
     });
 }
