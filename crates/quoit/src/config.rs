@@ -45,8 +45,9 @@ pub struct Config {
     /// Leases that one connection may hold before its receiving pauses. Default 64: one connection cannot take
     /// the whole pool.
     pub leases_per_connection: u16,
-    /// Close a connection, with reason `Limit`, that holds all the leases it may and has more to receive,
-    /// instead of pausing it. Default off.
+    /// Close a connection, with reason `Limit`, when more arrives while it holds all the leases it may, instead of
+    /// pausing it. What arrives then is dropped. [`Event::Pressure`](crate::Event::Pressure) still comes first, when
+    /// the cap is reached. Default off.
     pub close_at_lease_limit: bool,
 
     /// Bytes queued for sending on one connection past which further sends are refused. Default 256 KiB.

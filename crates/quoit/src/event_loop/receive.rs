@@ -19,7 +19,12 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         };
         let discarding = connection.phase == Phase::Draining;
         let wanted = match connection.phase {
-            Phase::Open => !connection.paused && connection.inbound.is_empty() && !connection.capped,
+            // With the cap as a hard limit a receive stays armed: only what it brings shows that there is more.
+            Phase::Open => {
+                !connection.paused
+                    && connection.inbound.is_empty()
+                    && (!connection.capped || self.config.close_at_lease_limit)
+            }
             Phase::Draining => true,
             Phase::Connecting | Phase::Ending => false,
         };
@@ -52,7 +57,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             self.report_pool_pressure();
             return;
         }
-        let budget = u32::from(self.config.leases_per_connection - connection.leases)
+        let budget = u32::from((self.config.leases_per_connection - connection.leases).max(1))
             .saturating_mul(self.config.receive_slot_size);
         connection.receiving = true;
         connection.receive_cancelled = false;
@@ -123,6 +128,10 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         self.counters.received_bytes += u64::from(length);
         self.counters.received_pieces += 1;
         match connection.phase {
+            Phase::Open if connection.capped && !connection.paused && self.config.close_at_lease_limit => {
+                self.memory_mut().pool.give_back(pool_slot);
+                self.end(slot, CloseReason::Limit, true);
+            }
             Phase::Open if connection.paused || connection.capped || !connection.inbound.is_empty() => {
                 self.counters.receive_overshoot += 1;
                 self.held_back += 1;
@@ -150,12 +159,10 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             connection.capped = true;
             self.capped += 1;
             self.counters.lease_cap_reached += 1;
-            if self.config.close_at_lease_limit {
-                self.end(id.slot(), CloseReason::Limit, true);
-                return;
-            }
             self.events.push_back(Event::Pressure { connection: Some(id) });
-            self.cancel_receive(id.slot());
+            if !self.config.close_at_lease_limit {
+                self.cancel_receive(id.slot());
+            }
         }
     }
 
@@ -169,10 +176,14 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                 return;
             }
             // What was leased before the pause counts as held already, so the cap does not stop it.
-            let stopped =
-                connection.capped && !matches!(connection.inbound.front(), Some(HeldBack::Lease(_)));
-            if stopped {
-                return;
+            let hard_limit = self.config.close_at_lease_limit;
+            match connection.inbound.front() {
+                Some(HeldBack::Slot(..)) if connection.capped && hard_limit => {
+                    self.end(slot, CloseReason::Limit, true);
+                    return;
+                }
+                Some(HeldBack::Slot(..)) | None if connection.capped && !hard_limit => return,
+                _ => {}
             }
             let id = ConnectionId::new(self.index, slot, generation);
             match connection.inbound.pop_front() {
@@ -319,6 +330,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             return;
         }
         let cap = self.config.leases_per_connection;
+        let hard_limit = self.config.close_at_lease_limit;
         let connections = &mut self.connections;
         let mut uncapped = Vec::new();
         pool.collect(|pool_slot| {
@@ -330,7 +342,8 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             };
             connection.leases -= 1;
             // Half the cap, so that a slow holder does not have its receive armed and cancelled for each lease.
-            if connection.capped && connection.leases <= cap / 2 {
+            // With a hard limit at once, so that what comes next does not close it.
+            if connection.capped && (connection.leases <= cap / 2 || hard_limit) {
                 connection.capped = false;
                 uncapped.push(id.slot());
             }

@@ -86,7 +86,19 @@ pub(crate) fn closed_at_the_cap(level: &Level) {
     drive_with(level, tune, |driver| {
         driver.on_data = OnData::Hold;
         let (mut client, id) = driver.new_pair();
-        client.send(&pattern(0, 60_000));
+        // At the cap, and one lease returned and taken again, it stays open.
+        client.send(&pattern(0, 4096));
+        driver.until("the cap is reached", |driver| driver.seen(id).pressure == 1);
+        driver.settle();
+        assert!(driver.is_open(id));
+        driver.held.pop_front();
+        driver.settle();
+        client.send(&pattern(4096, 1024));
+        driver.until("the cap is reached again", |driver| driver.seen(id).pressure == 2);
+        driver.settle();
+        assert!(driver.is_open(id));
+        // Past the cap it does not.
+        client.send(b"more");
         assert_eq!(driver.wait_closed(id), CloseReason::Limit);
         client.expect_reset();
         assert_eq!(
