@@ -31,7 +31,9 @@ pub struct Config {
     pub connections: u32,
     /// Listeners at once. Default 64.
     pub listeners: u32,
-    /// Timers at once, each connection's deadlines included. Default: two a connection and 1,024 more.
+    /// Timers that the handler may have set at once, its deadlines for connections included. The loop's own (limits of
+    /// attempts and closes, retries, draining) do not count, and can always be set. Default: two a connection and
+    /// 1,024 more.
     pub timers: Option<u32>,
 
     /// Slots of receive memory, at most 2^15. When all are leased, receiving pauses. Default 1,024.
@@ -43,8 +45,9 @@ pub struct Config {
     /// Leases that one connection may hold before its receiving pauses. Default 64: one connection cannot take
     /// the whole pool.
     pub leases_per_connection: u16,
-    /// Close a connection, with reason `Limit`, that holds all the leases it may and has more to receive,
-    /// instead of pausing it. Default off.
+    /// Close a connection, with reason `Limit`, when more arrives while it holds all the leases it may, instead of
+    /// pausing it. What arrives then is dropped. [`Event::Pressure`](crate::Event::Pressure) still comes first, when
+    /// the cap is reached. Default off.
     pub close_at_lease_limit: bool,
 
     /// Bytes queued for sending on one connection past which further sends are refused. Default 256 KiB.
@@ -145,10 +148,15 @@ impl fmt::Display for ConfigError {
 impl std::error::Error for ConfigError {}
 
 impl Config {
-    /// Timers at once: as configured, or enough for every connection.
+    /// The handler's timers at once: as configured, or enough for every connection.
     pub(crate) fn timer_limit(&self) -> u32 {
-        self.timers
-            .unwrap_or(self.connections * 2 + self.listeners + 1024)
+        self.timers.unwrap_or(self.connections * 2 + 1024)
+    }
+
+    /// The loop's own timers at once, at most: one for the limit of each connection, one for each listener's retry,
+    /// and that of draining.
+    pub(crate) fn own_timers(&self) -> u32 {
+        self.connections + self.listeners + 1
     }
 
     /// Checks every field against its range.

@@ -103,7 +103,8 @@ pub enum Event {
     /// Receiving waits for leases to be returned. A holder that needs more bytes before it can go on must copy
     /// what it holds and return the leases, or it waits for ever.
     Pressure {
-        /// The connection that holds as many leases as it may; or `None`: the whole pool is leased out.
+        /// The connection that holds as many leases as it may; or `None`: the whole pool is leased
+        /// out, or holds what arrived past a pause or a cap.
         connection: Option<ConnectionId>,
     },
     /// The time set by `SetDeadline` has come. It is not set any more.
@@ -124,7 +125,8 @@ pub enum Event {
     ListenerClosed {
         /// The listener, whose id is stale from now on.
         listener: ListenerId,
-        /// What failed; `None` if it was stopped.
+        /// What failed; `None` if it was stopped. For want of descriptors or memory (`EMFILE`, `ENFILE`, `ENOMEM`,
+        /// `ENOBUFS`): it was stopped, and what the kernel had queued for it could not be accepted.
         error: Option<Errno>,
     },
     /// A command of a batch, or a posted one, was refused and did nothing.

@@ -30,7 +30,8 @@ pub struct Footprint {
     pub buffer_ring: u64,
     /// Pinned: the receive pool, if it is registered ([`Config::register_pool`]); else 0.
     pub registered_pool: u64,
-    /// Reserved, touched as it is used: the receive pool.
+    /// Reserved, touched as it is used: the receive pool. Another 64 KiB beside it take what is received only to be
+    /// dropped.
     pub receive_pool: u64,
     /// Reserved, touched as it is used: the chunks for copied sends.
     pub send_memory: u64,

@@ -20,6 +20,10 @@ pub const MAX_POOL_SLOTS: u32 = 1 << 15;
 
 const END: u32 = u32::MAX;
 
+/// Bytes of the memory that is received into only to be dropped: as much at once as costs few calls and stays in
+/// the processor's second cache.
+pub(crate) const DISCARD_BYTES: u32 = 64 * 1024;
+
 /// A slot of the pool, as engines and the loop pass it on.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct PoolSlot(u16);
@@ -56,6 +60,8 @@ enum Place {
 /// slot, and a slot has one holder at a time: the loop, the kernel or one lease.
 struct Shared {
     memory: Reserved,
+    /// Written to by any number of receives at once, and read by nobody.
+    discard: Reserved,
     slot_size: u32,
     /// The stack of returned slots: the top, and for each slot the one below it.
     top: AtomicU32,
@@ -111,6 +117,7 @@ impl Pool {
         Self {
             shared: Arc::new(Shared {
                 memory: Reserved::new(count * slot_size as usize),
+                discard: Reserved::new(DISCARD_BYTES as usize),
                 slot_size,
                 top: AtomicU32::new(END),
                 below: (0..count).map(|_| AtomicU32::new(END)).collect(),
@@ -158,6 +165,13 @@ impl Pool {
     #[must_use]
     pub fn memory(&self) -> (*mut u8, usize) {
         (self.shared.memory.address().as_ptr(), self.shared.memory.length())
+    }
+
+    /// Where receives put bytes that nobody wants, all of them at once: the address, and the length in bytes. It is
+    /// not one of the slots, so that a connection can be drained while handlers hold them all.
+    #[must_use]
+    pub fn discard(&self) -> (*mut u8, u32) {
+        (self.shared.discard.address().as_ptr(), DISCARD_BYTES)
     }
 
     /// Takes a free slot for the engine, which may let the kernel write to it.

@@ -22,6 +22,9 @@ use crate::sys::Linux;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Spread {
     /// The first loop accepts and hands each connection to the loop that has the fewest.
+    ///
+    /// While draining there is one loss: a connection that is handed to another loop just as that one has drained
+    /// is closed, and the client sees its end or a reset. To lose none, have clients sent elsewhere before draining.
     #[default]
     HandOver,
     /// All loops accept from one socket; the kernel wakes one of them for each connection. Costs no hand-over,
@@ -205,6 +208,9 @@ impl Runtime {
 
     /// Waits until all loops have drained. If one fails, or its handler panics, the others drain within
     /// [`Config::close_deadline`]: a server without some of its loops would only seem to work.
+    ///
+    /// The loops are waited for in their order, so a failure or a panic of a later one is told by this only when
+    /// those before it have drained.
     ///
     /// # Errors
     /// The first loop's error, if one failed.

@@ -117,6 +117,15 @@ pub enum Operation {
         /// budgets may go past it; the loop keeps what comes and counts it.
         budget: u32,
     },
+    /// Receive and drop everything until the peer's end, a failure or a cancel ([`Kind::Receive`]). It has one
+    /// completion, [`Completion::Received`] without data, needs no pool slot and never ends for want of one. It
+    /// takes the place of a `Receive`.
+    Discard {
+        /// The connection.
+        connection: Slot,
+        /// Its socket.
+        descriptor: RawFd,
+    },
     /// Send from memory, with `MSG_NOSIGNAL`; as much as the socket takes, all of it if the engine can.
     Send {
         /// The connection.

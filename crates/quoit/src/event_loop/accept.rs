@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::commands::apply_stream_options;
 use super::connection::{Connection, Phase};
-use super::{Loop, TimerKey};
+use super::{Draining, Loop, TimerKey};
 use crate::address::Address;
 use crate::command::{AttachOptions, Command, StreamOptions};
 use crate::engine::{Engine, Handle, Kind, Operation};
@@ -21,6 +21,8 @@ use crate::timers::TimerId;
 /// The first and the longest pause after accepting failed for want of descriptors or memory.
 const FIRST_RETRY: Duration = Duration::from_millis(10);
 const LAST_RETRY: Duration = Duration::from_secs(1);
+/// How often taking what is queued is tried again after a listener was stopped: about four seconds in all.
+const LAST_RETRIES: u32 = 10;
 /// Connections that an engine which stops exactly is asked for at once.
 const EXACT_BATCH: u32 = 256;
 
@@ -57,11 +59,15 @@ pub(super) struct Listener {
     accept: Accept,
     armed: Option<Armed>,
     stopping: bool,
+    /// What failed for good.
+    error: Option<Errno>,
     /// Waits for a connection slot.
     waiting: bool,
     /// Waits for descriptors or memory.
     retry: Option<TimerId>,
     next_retry: Duration,
+    /// Times in a row that taking what is queued was put off after it was stopped.
+    retries: u32,
 }
 
 /// An accept in flight.
@@ -124,9 +130,11 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             accept: options.accept.clone(),
             armed: None,
             stopping: false,
+            error: None,
             waiting: false,
             retry: None,
             next_retry: FIRST_RETRY,
+            retries: 0,
         };
         let (slot, generation) = self
             .listeners
@@ -144,7 +152,11 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     }
 
     /// Stops accepting. Connections that the kernel has queued already are still accepted, as far as there are
-    /// slots; then the socket is closed and [`Event::ListenerClosed`] reported.
+    /// slots; then the socket is closed and [`Event::ListenerClosed`] reported. No `Accepted` of this listener
+    /// follows: where attached connections have taken the slots of some that it had accepted already, it closes
+    /// when those have theirs. Without descriptors or memory for what is queued, that is tried again for some
+    /// seconds, or until draining has taken too long; then the listener closes with the error, and what is queued
+    /// is reset.
     ///
     /// # Errors
     /// [`Refusal::Stale`]; [`Refusal::Closing`] if it is stopping already.
@@ -321,7 +333,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         };
         if self.connections.room() == 0 {
             // Attached connections have taken the slots meanwhile.
-            self.surplus_accepted.push_back((slot, descriptor));
+            self.surplus_accepted.push_back((id, descriptor));
             return;
         }
         self.counters.accepted += 1;
@@ -376,7 +388,11 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     pub(super) fn on_accept_retry(&mut self, id: ListenerId) {
         if let Some(listener) = self.listeners.get_mut(id.slot(), id.generation()) {
             listener.retry = None;
-            self.arm_accept(id.slot());
+            if listener.stopping {
+                self.finish_listener(id.slot(), None);
+            } else {
+                self.arm_accept(id.slot());
+            }
         }
     }
 
@@ -402,9 +418,11 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
 
     /// A connection was closed: what waited for its slot or its descriptor goes on.
     pub(super) fn after_slot_freed(&mut self) {
-        if let Some((slot, descriptor)) = self.surplus_accepted.pop_front() {
-            if self.listeners.at(slot).is_some() {
-                self.take_accepted(slot, descriptor);
+        if let Some((id, descriptor)) = self.surplus_accepted.pop_front() {
+            self.take_accepted(id.slot(), descriptor);
+            let listener = self.listeners.get(id.slot(), id.generation());
+            if listener.is_some_and(|one| one.stopping && one.armed.is_none()) {
+                self.finish_listener(id.slot(), None);
             }
             return;
         }
@@ -421,7 +439,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             let Some((listener, _)) = self.listeners.at(slot) else {
                 continue;
             };
-            if listener.waiting || listener.retry.is_some() {
+            // A stopped one is tried at its own time: the descriptor that became free is closed only with the
+            // next submission.
+            if !listener.stopping && (listener.waiting || listener.retry.is_some()) {
                 let retry = listener.retry.take();
                 self.clear_timer(retry);
                 self.arm_accept(slot);
@@ -433,16 +453,89 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         self.connections.room() > self.surplus_accepted.len() as u32
     }
 
-    /// Takes what the kernel has queued for a stopped listener, and closes it.
+    /// Takes what the kernel has queued for a stopped listener, and closes it once all that it has accepted has
+    /// been reported.
     fn finish_listener(&mut self, slot: Slot, error: Option<Errno>) {
-        while error.is_none() && self.has_room_for_accepted() {
+        let Some((listener, generation)) = self.listeners.at(slot) else {
+            return;
+        };
+        let id = ListenerId::new(self.index, slot, generation);
+        listener.stopping = true;
+        listener.error = listener.error.or(error);
+        if listener.error.is_none()
+            && let Err(errno) = self.accept_queued(slot)
+            && !self.put_off_finish(slot)
+            && let Some((listener, _)) = self.listeners.at(slot)
+        {
+            listener.error = Some(errno);
+        }
+        if self
+            .listeners
+            .at(slot)
+            .is_some_and(|(one, _)| one.retry.is_some())
+        {
+            return;
+        }
+        if self.surplus_accepted.iter().any(|(of, _)| *of == id) {
+            // Goes on when a connection closes.
+            return;
+        }
+        self.close_listener(slot);
+    }
+
+    /// Tries again after a while to take what is queued for a stopped listener; answers false once that was done
+    /// often enough, or draining has taken too long.
+    fn put_off_finish(&mut self, slot: Slot) -> bool {
+        self.counters.accept_paused_resources += 1;
+        let overdue = self.draining == Draining::Overdue;
+        let Some((listener, generation)) = self.listeners.at(slot) else {
+            return false;
+        };
+        if overdue || listener.retries == LAST_RETRIES {
+            return false;
+        }
+        listener.retries += 1;
+        let pause = listener.next_retry;
+        listener.next_retry = (pause * 2).min(LAST_RETRY);
+        let earlier = listener.retry.take();
+        self.clear_timer(earlier);
+        let id = ListenerId::new(self.index, slot, generation);
+        let timer = self.set_timer(pause, TimerKey::Accept(id));
+        if let Some((listener, _)) = self.listeners.at(slot) {
+            listener.retry = timer;
+        }
+        timer.is_some()
+    }
+
+    /// Draining has taken too long: stopped listeners that wait to try again do so for the last time.
+    pub(super) fn finish_stopped_listeners(&mut self) {
+        let slots: Vec<_> = self.listeners.slots().map(|(slot, _)| slot).collect();
+        for slot in slots {
+            if let Some((listener, _)) = self.listeners.at(slot)
+                && listener.stopping
+                && let Some(retry) = listener.retry.take()
+            {
+                self.clear_timer(Some(retry));
+                self.finish_listener(slot, None);
+            }
+        }
+    }
+
+    /// Accepts what the kernel has queued, as far as there are slots.
+    ///
+    /// # Errors
+    /// There are no descriptors or no memory for it, and something is or may be queued.
+    fn accept_queued(&mut self, slot: Slot) -> Result<(), Errno> {
+        while self.has_room_for_accepted() {
             let Some((listener, _)) = self.listeners.at(slot) else {
-                return;
+                return Ok(());
             };
             let socket = listener.socket.as_ref().expect("present until closed");
             self.counters.system_calls += 1;
             match self.system.accept_now(socket.as_fd()) {
                 Ok(descriptor) => {
+                    listener.retries = 0;
+                    listener.next_retry = FIRST_RETRY;
                     let nonblocking = self.engine.wants_nonblocking();
                     if self
                         .system
@@ -453,9 +546,16 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                     }
                 }
                 Err(Errno::ECONNABORTED | Errno::EINTR) => {}
-                Err(_) => break,
+                Err(errno @ (Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM | Errno::ENOBUFS)) => {
+                    return Err(errno);
+                }
+                Err(_) => return Ok(()),
             }
         }
+        Ok(())
+    }
+
+    fn close_listener(&mut self, slot: Slot) {
         let Some((_, generation)) = self.listeners.at(slot) else {
             return;
         };
@@ -472,7 +572,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             handle: Handle::Listener(slot),
             descriptor,
         });
-        self.events
-            .push_back(Event::ListenerClosed { listener: id, error });
+        self.events.push_back(Event::ListenerClosed {
+            listener: id,
+            error: listener.error,
+        });
     }
 }

@@ -80,6 +80,13 @@ enum TimerKey {
     Drain,
 }
 
+impl TimerKey {
+    /// Whether it was set by the handler, and not by the loop for itself.
+    fn is_handlers(self) -> bool {
+        matches!(self, Self::Deadline(_) | Self::Timer(_))
+    }
+}
+
 /// One loop: connections, listeners and timers that one thread serves.
 ///
 /// A loop is made on any thread and belongs to the one that makes its first [`turn`](Loop::turn); later turns
@@ -107,9 +114,11 @@ pub struct Loop<E: Engine = AnyEngine, K: SocketSys = Linux> {
     connections: Table<Connection>,
     listeners: Table<accept::Listener>,
     /// Accepted sockets for which attached connections had taken the slots meanwhile.
-    surplus_accepted: VecDeque<(Slot, std::os::fd::OwnedFd)>,
+    surplus_accepted: VecDeque<(ListenerId, std::os::fd::OwnedFd)>,
     timers: Wheel<TimerKey>,
     named_timers: HashMap<Token, TimerId>,
+    /// Timers of the handler's that are set, which alone are limited by the configuration.
+    handlers_timers: u32,
 
     /// Events not yet reported.
     events: VecDeque<Event>,
@@ -130,6 +139,8 @@ pub struct Loop<E: Engine = AnyEngine, K: SocketSys = Linux> {
     chunk_waiters: VecDeque<ConnectionId>,
     /// Connections that hold all the leases they may.
     capped: u32,
+    /// Pool slots with data that is held back for a pause or a cap.
+    held_back: u32,
     pressure_reported: bool,
     #[expect(
         clippy::vec_box,
@@ -197,7 +208,8 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             connections: Table::new(config.connections),
             listeners: Table::new(config.listeners),
             surplus_accepted: VecDeque::new(),
-            timers: Wheel::new(config.timer_limit()),
+            timers: Wheel::new(config.timer_limit() + config.own_timers()),
+            handlers_timers: 0,
             named_timers: HashMap::new(),
             events: VecDeque::new(),
             given_up: Vec::new(),
@@ -209,6 +221,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             starved: VecDeque::new(),
             chunk_waiters: VecDeque::new(),
             capped: 0,
+            held_back: 0,
             pressure_reported: false,
             spare_gathers: Vec::new(),
             draining: Draining::No,
@@ -359,15 +372,23 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         self.submit(Operation::Cancel { handle, kind });
     }
 
+    /// Sets a timer; `None` if the handler has as many as it may. The wheel has room for all of the loop's own.
     fn set_timer(&mut self, after: Duration, key: TimerKey) -> Option<TimerId> {
+        if key.is_handlers() && self.handlers_timers >= self.config.timer_limit() {
+            return None;
+        }
         // The cached time is that of the last wait; a handler that computes for long would set its timers short.
         let now = self.system.now();
-        self.timers.insert(now, now + after, key)
+        let timer = self.timers.insert(now, now + after, key);
+        self.handlers_timers += u32::from(timer.is_some() && key.is_handlers());
+        timer
     }
 
     fn clear_timer(&mut self, timer: Option<TimerId>) {
-        if let Some(timer) = timer {
-            self.timers.cancel(timer);
+        if let Some(timer) = timer
+            && let Some(key) = self.timers.cancel(timer)
+        {
+            self.handlers_timers -= u32::from(key.is_handlers());
         }
     }
 

@@ -11,9 +11,6 @@ use crate::id::{ConnectionId, Slot};
 use crate::pool::PoolSlot;
 use crate::sys::SocketSys;
 
-/// The budget of a receive whose bytes are dropped, while the peer's end is awaited.
-const DISCARD_BUDGET: u32 = 1 << 20;
-
 impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// Arms receiving if the connection may receive now. Otherwise whatever changes that arms it.
     pub(super) fn arm_receive(&mut self, slot: Slot) {
@@ -22,15 +19,34 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         };
         let discarding = connection.phase == Phase::Draining;
         let wanted = match connection.phase {
-            Phase::Open => !connection.paused && connection.inbound.is_empty() && !connection.capped,
+            // With the cap as a hard limit a receive stays armed: only what it brings shows that there is more.
+            Phase::Open => {
+                !connection.paused
+                    && connection.inbound.is_empty()
+                    && (!connection.capped || self.config.close_at_lease_limit)
+            }
             Phase::Draining => true,
             Phase::Connecting | Phase::Ending => false,
         };
-        if !wanted
-            || connection.receiving
-            || connection.starved
-            || connection.receive_side != ReceiveSide::Open
-        {
+        if !wanted || connection.receiving || connection.receive_side != ReceiveSide::Open {
+            return;
+        }
+        if discarding {
+            // Needs no slot, so that a close does not depend on the leases of others.
+            connection.receiving = true;
+            connection.receive_cancelled = false;
+            let descriptor = connection
+                .descriptor
+                .as_ref()
+                .expect("present until closed")
+                .as_raw_fd();
+            self.submit(Operation::Discard {
+                connection: slot,
+                descriptor,
+            });
+            return;
+        }
+        if connection.starved {
             return;
         }
         let memory = self.memory.as_mut().expect("present until the loop is dropped");
@@ -41,12 +57,8 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             self.report_pool_pressure();
             return;
         }
-        let budget = if discarding {
-            DISCARD_BUDGET
-        } else {
-            u32::from(self.config.leases_per_connection - connection.leases)
-                .saturating_mul(self.config.receive_slot_size)
-        };
+        let budget = u32::from((self.config.leases_per_connection - connection.leases).max(1))
+            .saturating_mul(self.config.receive_slot_size);
         connection.receiving = true;
         connection.receive_cancelled = false;
         let descriptor = connection
@@ -94,7 +106,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                 let index = self.index;
                 if let Some((connection, generation)) = self.connections.at(slot)
                     && !connection.starved
-                    && matches!(connection.phase, Phase::Open | Phase::Draining)
+                    && connection.phase == Phase::Open
                 {
                     connection.starved = true;
                     self.starved.push_back(ConnectionId::new(index, slot, generation));
@@ -116,8 +128,13 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         self.counters.received_bytes += u64::from(length);
         self.counters.received_pieces += 1;
         match connection.phase {
+            Phase::Open if connection.capped && !connection.paused && self.config.close_at_lease_limit => {
+                self.memory_mut().pool.give_back(pool_slot);
+                self.end(slot, CloseReason::Limit, true);
+            }
             Phase::Open if connection.paused || connection.capped || !connection.inbound.is_empty() => {
                 self.counters.receive_overshoot += 1;
+                self.held_back += 1;
                 connection.inbound.push_back(HeldBack::Slot(pool_slot, length));
             }
             Phase::Open => {
@@ -142,12 +159,10 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             connection.capped = true;
             self.capped += 1;
             self.counters.lease_cap_reached += 1;
-            if self.config.close_at_lease_limit {
-                self.end(id.slot(), CloseReason::Limit, true);
-                return;
-            }
             self.events.push_back(Event::Pressure { connection: Some(id) });
-            self.cancel_receive(id.slot());
+            if !self.config.close_at_lease_limit {
+                self.cancel_receive(id.slot());
+            }
         }
     }
 
@@ -161,14 +176,19 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                 return;
             }
             // What was leased before the pause counts as held already, so the cap does not stop it.
-            let stopped =
-                connection.capped && !matches!(connection.inbound.front(), Some(HeldBack::Lease(_)));
-            if stopped {
-                return;
+            let hard_limit = self.config.close_at_lease_limit;
+            match connection.inbound.front() {
+                Some(HeldBack::Slot(..)) if connection.capped && hard_limit => {
+                    self.end(slot, CloseReason::Limit, true);
+                    return;
+                }
+                Some(HeldBack::Slot(..)) | None if connection.capped && !hard_limit => return,
+                _ => {}
             }
             let id = ConnectionId::new(self.index, slot, generation);
             match connection.inbound.pop_front() {
                 Some(HeldBack::Slot(pool_slot, length)) => {
+                    self.held_back -= 1;
                     self.deliver(id, pool_slot, length);
                     continue;
                 }
@@ -310,6 +330,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             return;
         }
         let cap = self.config.leases_per_connection;
+        let hard_limit = self.config.close_at_lease_limit;
         let connections = &mut self.connections;
         let mut uncapped = Vec::new();
         pool.collect(|pool_slot| {
@@ -321,7 +342,8 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             };
             connection.leases -= 1;
             // Half the cap, so that a slow holder does not have its receive armed and cancelled for each lease.
-            if connection.capped && connection.leases <= cap / 2 {
+            // With a hard limit at once, so that what comes next does not close it.
+            if connection.capped && (connection.leases <= cap / 2 || hard_limit) {
                 connection.capped = false;
                 uncapped.push(id.slot());
             }
@@ -343,6 +365,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let mut slots = self.engine.receivable(&memory.pool);
         if slots > 0 {
             self.pressure_reported = false;
+        } else {
+            // What came with the receives that are starved may have been taken in after they were.
+            self.report_pool_pressure();
         }
         while slots > 0 {
             let Some(id) = self.starved.pop_front() else {
@@ -354,16 +379,23 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             connection.starved = false;
             // Those behind it must not make it queue up again.
             let waiting = std::mem::take(&mut self.starved);
+            let armed_before = connection.receiving;
             self.arm_receive(id.slot());
             debug_assert!(self.starved.is_empty());
             self.starved = waiting;
-            slots -= 1;
+            // One that is being closed, paused or capped meanwhile takes none.
+            let armed = self
+                .connections
+                .get(id.slot(), id.generation())
+                .is_some_and(|connection| connection.receiving);
+            slots -= usize::from(armed && !armed_before);
         }
     }
 
     fn report_pool_pressure(&mut self) {
         let pool = &self.memory().pool;
-        if !self.pressure_reported && pool.leased() == pool.slots() {
+        // Held-back data takes slots as leases do, and only returned leases can set it free.
+        if !self.pressure_reported && pool.leased() + self.held_back == pool.slots() {
             self.pressure_reported = true;
             self.events.push_back(Event::Pressure { connection: None });
         }

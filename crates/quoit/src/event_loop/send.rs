@@ -207,6 +207,8 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             None => {
                 let acknowledged = connection.outbound.sent(0, false, &mut memory.chunks);
                 self.acknowledge(id, acknowledged);
+                // Sends of no bytes may have filled the queue by their number.
+                self.after_room(id);
                 self.after_flush(slot);
                 return;
             }
@@ -357,7 +359,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         }
     }
 
-    /// The socket takes no more. What the peer sent before is still delivered, then the connection ends.
+    /// The socket takes no more. What the peer sent before is still delivered, then the connection ends: once the
+    /// receive finds the end, also one that waits for leases or pool slots, or a paused connection with data held
+    /// back is resumed. That may take as long as a graceful close. Paused with nothing held back, it ends at once.
     fn fail_send(&mut self, slot: Slot, reason: CloseReason, reset: bool) {
         let (connection, generation) = self
             .connections
@@ -366,8 +370,13 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         connection.send_side = SendSide::Ended;
         connection.reason.get_or_insert(reason);
         let id = ConnectionId::new(self.index, slot, generation);
+        let undelivered = match connection.receive_side {
+            ReceiveSide::Open => connection.receiving || !connection.paused || !connection.inbound.is_empty(),
+            ReceiveSide::EndHeld(_) => !connection.inbound.is_empty(),
+            ReceiveSide::Ending | ReceiveSide::Ended => false,
+        };
         match connection.phase {
-            Phase::Open if connection.receiving && !reset => {
+            Phase::Open if undelivered && !reset => {
                 // An error of the connection ends the receive at once. Where only the peer's receiving
                 // direction is gone (Unix sockets), the peer gets as long as a graceful close.
                 self.drop_queue(slot);

@@ -164,7 +164,10 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let memory = self.memory.as_mut().expect("present until the loop is dropped");
         for held_back in std::mem::take(&mut connection.inbound) {
             match held_back {
-                HeldBack::Slot(pool_slot, _) => memory.pool.give_back(pool_slot),
+                HeldBack::Slot(pool_slot, _) => {
+                    self.held_back -= 1;
+                    memory.pool.give_back(pool_slot);
+                }
                 HeldBack::Lease(lease) => drop(lease),
             }
         }

@@ -209,6 +209,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         self.timers.expire(now, TIMERS_PER_TURN, |key| due.push(key));
         for key in due {
             self.counters.timers_fired += 1;
+            self.handlers_timers -= u32::from(key.is_handlers());
             match key {
                 TimerKey::Deadline(connection) => self.on_deadline(connection),
                 TimerKey::Limit(connection) => self.on_limit(connection),
@@ -274,6 +275,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         if self.draining == Draining::Overdue {
             // In every turn: listeners that are being stopped may still have brought some.
             self.abort_all();
+            self.finish_stopped_listeners();
         }
         let left = self.connections.len() + self.listeners.len();
         if left == 0 && self.surplus_accepted.is_empty() {

@@ -14,6 +14,7 @@ macro_rules! clock {
         tests! { $level, clock:
             named_timers
             deadlines
+            limits_with_all_timers_in_use
             timers_wake_a_loop_that_waits_for_ever
             wakes_are_one_until_they_are_told
             a_storm_of_wakes
@@ -64,6 +65,34 @@ pub(crate) fn deadlines(level: &Level) {
         assert_eq!(driver.wait_closed(id), CloseReason::Timeout);
         assert_eq!(driver.seen(id).deadlines, 1);
     });
+}
+
+/// The loop's own timers have room of their own: a close waits for its deadline although the handler has set all the
+/// timers that it may.
+pub(crate) fn limits_with_all_timers_in_use(level: &Level) {
+    drive_with(
+        level,
+        |config| config.timers = Some(2),
+        |driver| {
+            let (mut client, id) = driver.new_pair();
+            driver.set_deadline(id, Some(millis(60_000)));
+            driver.set_timer(1, millis(1));
+            let refused = driver.quoit.set_named_timer(millis(1), Token(2));
+            assert_eq!(refused, Err(Refusal::Limit));
+            driver.until("it fires", |driver| driver.timers.len() == 1);
+            driver.set_timer(1, millis(60_000));
+            assert!(driver.cancel_timer(1));
+            driver.set_timer(2, millis(60_000));
+            driver.set_timer(2, millis(50_000));
+            let (_other, other_id) = driver.new_pair();
+            driver.close(other_id, Some(millis(5))).unwrap();
+            assert_eq!(driver.wait_closed(other_id), CloseReason::Timeout);
+            driver.close(id, None).unwrap();
+            client.shutdown();
+            assert_eq!(driver.wait_closed(id), CloseReason::Local);
+            client.expect_end();
+        },
+    );
 }
 
 pub(crate) fn timers_wake_a_loop_that_waits_for_ever(level: &Level) {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quoit::{CloseReason, Config, ConnectionId};
+use quoit::{CloseReason, Config, ConnectionId, Token};
 
 use crate::driver::{Driver, OnData, drive_with};
 use crate::levels::Level;
@@ -17,7 +17,9 @@ macro_rules! leases {
             a_paused_holder_at_its_cap
             holders_of_the_whole_pool
             leases_outlive_their_connection
+            a_failed_send_at_the_cap
             a_graceful_close_at_the_cap
+            a_graceful_close_with_the_pool_leased_out
         }
     };
 }
@@ -84,7 +86,19 @@ pub(crate) fn closed_at_the_cap(level: &Level) {
     drive_with(level, tune, |driver| {
         driver.on_data = OnData::Hold;
         let (mut client, id) = driver.new_pair();
-        client.send(&pattern(0, 60_000));
+        // At the cap, and one lease returned and taken again, it stays open.
+        client.send(&pattern(0, 4096));
+        driver.until("the cap is reached", |driver| driver.seen(id).pressure == 1);
+        driver.settle();
+        assert!(driver.is_open(id));
+        driver.held.pop_front();
+        driver.settle();
+        client.send(&pattern(4096, 1024));
+        driver.until("the cap is reached again", |driver| driver.seen(id).pressure == 2);
+        driver.settle();
+        assert!(driver.is_open(id));
+        // Past the cap it does not.
+        client.send(b"more");
         assert_eq!(driver.wait_closed(id), CloseReason::Limit);
         client.expect_reset();
         assert_eq!(
@@ -132,12 +146,12 @@ pub(crate) fn holders_of_the_whole_pool(level: &Level) {
         let exact = level.receives_exactly();
         if exact {
             assert_eq!(held, [4, 4, 0, 0, 0]);
-            assert!(driver.pool_pressure > 0);
         } else {
             // What came past the first one's cap is kept, and takes slots.
             assert_eq!(held[0], 4);
             assert!(held.iter().all(|count| *count <= 4));
         }
+        assert!(driver.pool_pressure > 0);
         // They wait; nothing is tried again and again meanwhile.
         let before = driver.quoit.counters();
         for _ in 0..10 {
@@ -197,5 +211,57 @@ pub(crate) fn a_graceful_close_at_the_cap(level: &Level) {
         client.shutdown();
         assert_eq!(driver.wait_closed(id), CloseReason::Local);
         client.expect_end();
+    });
+}
+
+/// The leases of one do not keep another from draining.
+pub(crate) fn a_graceful_close_with_the_pool_leased_out(level: &Level) {
+    let tune = |config: &mut Config| {
+        small_slots(config);
+        config.receive_slots = 4;
+        config.buffer_ring = 4;
+    };
+    drive_with(level, tune, |driver| {
+        driver.on_data = OnData::Hold;
+        let address = driver.listen();
+        let (mut holder, holder_id) = driver.pair(&address);
+        holder.send(&pattern(0, 4096));
+        driver.until("it holds all there is", |driver| holds(driver, holder_id) == 4);
+        let (mut client, id) = driver.pair(&address);
+        let (mut waiting, waiting_id) = driver.pair(&address);
+        client.send(&pattern(0, 30_000));
+        waiting.send(b"waits");
+        driver.settle();
+        assert_eq!(driver.seen(id).total, 0);
+        driver.close(id, None).unwrap();
+        client.shutdown();
+        assert_eq!(driver.wait_closed(id), CloseReason::Local);
+        client.expect_end();
+        // Who came behind it in the queue for slots is served all the same.
+        driver.held.clear();
+        driver.wait_received(waiting_id, 5);
+    });
+}
+
+/// What the peer sent before it went is delivered although sending has failed meanwhile.
+pub(crate) fn a_failed_send_at_the_cap(level: &Level) {
+    drive_with(level, small_slots, |driver| {
+        driver.on_data = OnData::Hold;
+        let (mut client, id) = driver.new_pair();
+        client.send(&pattern(0, 30_000));
+        driver.until("the cap is reached", |driver| driver.seen(id).pressure == 1);
+        driver.settle();
+        client.reset();
+        driver.until("sending fails", |driver| {
+            driver.send(id, b"x", Token::NONE).is_err()
+        });
+        driver.settle();
+        assert!(driver.is_open(id));
+        driver.until("all is received", |driver| {
+            driver.held.clear();
+            driver.seen(id).total == 30_000
+        });
+        assert_eq!(driver.wait_closed(id), CloseReason::Reset);
+        assert!(driver.seen(id).received == pattern(0, 30_000));
     });
 }

@@ -13,6 +13,7 @@ macro_rules! resources {
         tests! { $level, resources:
             nothing_is_left_of_thousands_of_connections
             accepting_out_of_descriptors
+            stopping_out_of_descriptors
             nothing_is_left_of_many_loops
         }
     };
@@ -136,6 +137,33 @@ pub(crate) fn accepting_out_of_descriptors(level: &Level) {
                 driver.close(id, None).unwrap();
                 assert_eq!(driver.wait_closed(id), CloseReason::PeerClosed);
             }
+            assert_eq!(driver.quoit.counters().accepted, 12);
+        });
+    });
+}
+
+/// Clients whose connections the kernel has queued are not lost when the listener is stopped with no descriptor
+/// left for them.
+pub(crate) fn stopping_out_of_descriptors(level: &Level) {
+    alone(|| {
+        drive(level, |driver| {
+            let (listener, address) = driver.listen_as(quoit::Accept::Connections);
+            let mut clients: Vec<_> = (0..12).map(|_| Client::connect(&address)).collect();
+            limit_descriptors(3);
+            driver.until("accepting fails", |driver| {
+                driver.quoit.counters().accept_paused_resources > 0
+            });
+            driver.quoit.stop_listening(listener).unwrap();
+            for client in &mut clients {
+                let id = driver.accept();
+                client.shutdown();
+                driver.wait_ended(id);
+                driver.close(id, None).unwrap();
+                assert_eq!(driver.wait_closed(id), CloseReason::PeerClosed);
+            }
+            driver.until("the listener is closed", |driver| {
+                driver.listeners_closed == [(listener, None)]
+            });
             assert_eq!(driver.quoit.counters().accepted, 12);
         });
     });

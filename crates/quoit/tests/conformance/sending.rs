@@ -18,6 +18,7 @@ use crate::sockets::{Client, pattern};
 macro_rules! sending {
     ($level:ident) => {
         tests! { $level, sending:
+            room_after_sends_of_no_bytes
             acknowledged_in_order_when_free
             more_pieces_than_one_call_takes
             sends_of_no_bytes
@@ -430,5 +431,19 @@ pub(crate) fn a_file_cut_short_while_it_is_sent(level: &Level) {
         assert_eq!(driver.join(reader), Err(std::io::ErrorKind::ConnectionReset));
         let no_data = Errno::new(libc::ENODATA);
         assert_eq!(driver.wait_closed(id), CloseReason::Error(no_data));
+    });
+}
+
+/// A queue that is full of sends of no bytes drains without a system call, and says so all the same.
+pub(crate) fn room_after_sends_of_no_bytes(level: &Level) {
+    let tune = |config: &mut Config| config.send_pieces = 4;
+    drive_with(level, tune, |driver| {
+        let (_client, id) = driver.new_pair();
+        for token in 1..=4 {
+            driver.send(id, Bytes::new(), Token(token)).unwrap();
+        }
+        assert_eq!(driver.send(id, Bytes::new(), Token(5)), Err(Refusal::Full));
+        driver.until("it may send again", |driver| driver.seen(id).writable == 1);
+        assert_eq!(driver.seen(id).sent, [Token(4)]);
     });
 }

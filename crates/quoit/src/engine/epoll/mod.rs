@@ -238,6 +238,10 @@ impl<P: EpollSys, K: SocketSys> Engine for EpollEngine<P, K> {
                 descriptor,
                 budget,
             } => self.submit_receive(connection, descriptor, budget),
+            Operation::Discard {
+                connection,
+                descriptor,
+            } => self.submit_discard(connection, descriptor),
             Operation::Send {
                 connection,
                 descriptor,

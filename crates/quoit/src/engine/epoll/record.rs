@@ -132,6 +132,8 @@ pub(super) struct Connection {
     pub(super) connecting: bool,
     /// The budget left of the outstanding receive; 0 without one.
     pub(super) budget: u32,
+    /// What the outstanding receive brings is dropped, whatever its budget.
+    pub(super) discarding: bool,
     /// The outstanding send.
     pub(super) outgoing: Outgoing,
 }
@@ -151,6 +153,7 @@ impl Connection {
             stops_early: false,
             connecting: false,
             budget: 0,
+            discarding: false,
             outgoing: Outgoing::Nothing,
         }
     }

@@ -114,7 +114,16 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
         }
     }
 
+    pub(super) fn submit_discard(&mut self, slot: Slot, descriptor: RawFd) {
+        // Its budget is never used up.
+        self.start_receive(slot, descriptor, u32::MAX, true);
+    }
+
     pub(super) fn submit_receive(&mut self, slot: Slot, descriptor: RawFd, budget: u32) {
+        self.start_receive(slot, descriptor, budget, false);
+    }
+
+    fn start_receive(&mut self, slot: Slot, descriptor: RawFd, budget: u32, discarding: bool) {
         self.counters.receive_arms += 1;
         let connection = self.connections.get(slot);
         debug_assert!(budget > 0, "a receive has a budget of at least 1");
@@ -130,6 +139,7 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
         }
         let connection = self.connections.get(slot);
         connection.budget = budget;
+        connection.discarding = discarding;
         if connection.readable {
             self.list_connection(slot);
         }
@@ -141,6 +151,31 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
         let mut share = self.settings.receives_per_turn.max(1);
         while connection.budget > 0 && connection.readable && share > 0 {
             share -= 1;
+            if connection.discarding {
+                let (address, length) = pool.discard();
+                self.counters.system_calls += 1;
+                let result = self
+                    .kernel
+                    .receive(connection.descriptor, address, length as usize);
+                let received = match result {
+                    Ok(0) => Received::End,
+                    // A short read may be followed by more, or by the end: the next one tells.
+                    Ok(_) | Err(Errno::EINTR) => continue,
+                    Err(Errno::EAGAIN) => {
+                        connection.readable = false;
+                        connection.read_on = false;
+                        return;
+                    }
+                    Err(error) => Received::Error(error),
+                };
+                connection.budget = 0;
+                completions.push(Completion::Received {
+                    connection: slot,
+                    received,
+                    more: false,
+                });
+                return;
+            }
             let Some(buffer) = pool.take() else {
                 self.counters.receive_no_buffers += 1;
                 connection.budget = 0;

@@ -91,6 +91,13 @@ pub(super) fn receive_now(
     entry
 }
 
+/// Receives at most `length` bytes to `address`, waiting for the first of them.
+pub(super) fn receive(socket: RawFd, address: *mut u8, length: u32, user_data: UserData) -> SubmissionEntry {
+    let mut entry = receive_now(socket, address, length, user_data);
+    entry.__bindgen_anon_3.msg_flags = 0;
+    entry
+}
+
 /// Waits once for one of `events` (`poll(2)`).
 pub(super) fn poll(descriptor: RawFd, events: i16, user_data: UserData) -> SubmissionEntry {
     let mut entry = entry(Opcode::IORING_OP_POLL_ADD, descriptor, user_data);

@@ -395,6 +395,10 @@ impl<S: UringSys, K: SocketSys> Engine for UringEngine<S, K> {
                 descriptor,
                 budget,
             } => self.start_receive(connection, descriptor, budget, pool),
+            Operation::Discard {
+                connection,
+                descriptor,
+            } => self.start_discard(connection, descriptor, pool),
             Operation::Accept {
                 listener,
                 descriptor,

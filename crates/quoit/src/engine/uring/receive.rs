@@ -117,12 +117,20 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
                 }
                 Some(slot)
             }
+            ReceiveStage::Discarding => {
+                if result > 0 && !state.receive.cancelled {
+                    return self.push_discard(connection, pool);
+                }
+                None
+            }
             ReceiveStage::Idle => unreachable!("a completion belongs to a receive"),
         };
+        let discarded = state.receive.stage == ReceiveStage::Discarding && result > 0;
         if !more {
             state.receive.stage = ReceiveStage::Idle;
         }
         let received = match buffer {
+            None if discarded => Received::Stopped,
             Some(slot) if result > 0 => Received::Data {
                 slot,
                 length: result as u32,
@@ -168,6 +176,27 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
             receive.cancelled = true;
             self.push_cancel(receive_data(connection), pool);
         }
+    }
+
+    pub(super) fn start_discard(&mut self, connection: Slot, descriptor: i32, pool: &mut Pool) {
+        let state = self.connections.entry(connection);
+        state.descriptor = descriptor;
+        debug_assert_eq!(
+            state.receive.stage,
+            ReceiveStage::Idle,
+            "one receive a connection"
+        );
+        state.receive.cancelled = false;
+        state.receive.stage = ReceiveStage::Discarding;
+        self.counters.receive_arms += 1;
+        self.push_discard(connection, pool);
+    }
+
+    fn push_discard(&mut self, connection: Slot, pool: &mut Pool) {
+        let descriptor = self.connections.get(connection).descriptor;
+        let (address, length) = pool.discard();
+        let entry = entry::receive(descriptor, address, length, receive_data(connection));
+        self.push(entry, pool);
     }
 
     fn poll_to_receive(&mut self, connection: Slot, pool: &mut Pool) {

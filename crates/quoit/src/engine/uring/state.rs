@@ -20,6 +20,8 @@ pub(super) enum ReceiveStage {
     Polling,
     /// That receive, into this slot.
     Filling(PoolSlot),
+    /// A receive of what nobody wants.
+    Discarding,
 }
 
 /// A connection's receiving.
