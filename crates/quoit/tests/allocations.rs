@@ -60,7 +60,9 @@ fn allocations(engine: EngineKind, copies: bool, warm_up: Rounds, measured: Roun
             let mut events = Events::with_capacity(1024);
             let mut serve_until = |bytes: u64| {
                 while quoit.counters().sent_bytes < bytes {
-                    quoit.run_turn(&mut handler, &mut events, None).unwrap();
+                    // Not for ever: the end of a copied send does not end a wait.
+                    let moment = Some(std::time::Duration::from_millis(1));
+                    quoit.run_turn(&mut handler, &mut events, moment).unwrap();
                 }
                 counting::allocated().count
             };

@@ -65,6 +65,9 @@ impl LoopMemory {
     }
 }
 
+/// Room in the lists that a turn fills, from the start: what a turn ordinarily needs.
+const FIRST_ENTRIES: usize = 128;
+
 /// What a timer of the wheel is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum TimerKey {
@@ -211,13 +214,13 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             timers: Wheel::new(config.timer_limit() + config.own_timers()),
             handlers_timers: 0,
             named_timers: HashMap::new(),
-            events: VecDeque::new(),
+            events: VecDeque::with_capacity(FIRST_ENTRIES),
             given_up: Vec::new(),
             reported_ends: Vec::new(),
             completions: Vec::with_capacity(config.completions_per_turn as usize),
             more_completions: false,
             early: Vec::new(),
-            dirty: Vec::new(),
+            dirty: Vec::with_capacity(FIRST_ENTRIES),
             starved: VecDeque::new(),
             chunk_waiters: VecDeque::new(),
             capped: 0,
