@@ -31,34 +31,19 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         if !wanted || connection.receiving || connection.receive_side != ReceiveSide::Open {
             return;
         }
-        if discarding {
-            // Needs no slot, so that a close does not depend on the leases of others.
-            connection.receiving = true;
-            connection.receive_cancelled = false;
-            let descriptor = connection
-                .descriptor
-                .as_ref()
-                .expect("present until closed")
-                .as_raw_fd();
-            self.submit(Operation::Discard {
-                connection: slot,
-                descriptor,
-            });
-            return;
+        if !discarding {
+            if connection.starved {
+                return;
+            }
+            let memory = self.memory.as_mut().expect("present until the loop is dropped");
+            if !self.starved.is_empty() || self.engine.receivable(&memory.pool) == 0 {
+                connection.starved = true;
+                self.starved
+                    .push_back(ConnectionId::new(self.index, slot, generation));
+                self.report_pool_pressure();
+                return;
+            }
         }
-        if connection.starved {
-            return;
-        }
-        let memory = self.memory.as_mut().expect("present until the loop is dropped");
-        if !self.starved.is_empty() || self.engine.receivable(&memory.pool) == 0 {
-            connection.starved = true;
-            self.starved
-                .push_back(ConnectionId::new(self.index, slot, generation));
-            self.report_pool_pressure();
-            return;
-        }
-        let budget = u32::from((self.config.leases_per_connection - connection.leases).max(1))
-            .saturating_mul(self.config.receive_slot_size);
         connection.receiving = true;
         connection.receive_cancelled = false;
         let descriptor = connection
@@ -66,11 +51,21 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             .as_ref()
             .expect("present until closed")
             .as_raw_fd();
-        self.submit(Operation::Receive {
-            connection: slot,
-            descriptor,
-            budget,
-        });
+        let operation = if discarding {
+            // Needs no slot, so that a close does not depend on the leases of others.
+            Operation::Discard {
+                connection: slot,
+                descriptor,
+            }
+        } else {
+            Operation::Receive {
+                connection: slot,
+                descriptor,
+                budget: u32::from((self.config.leases_per_connection - connection.leases).max(1))
+                    .saturating_mul(self.config.receive_slot_size),
+            }
+        };
+        self.submit(operation);
     }
 
     pub(super) fn cancel_receive(&mut self, slot: Slot) {

@@ -64,11 +64,11 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         self.serve_starved();
         self.flush_dirty();
 
-        let timeout = self.sleep_time(timeout);
+        let started = self.system.now();
+        let timeout = self.sleep_time(timeout, started);
         if timeout != Some(Duration::ZERO) || self.counters.turns.is_multiple_of(PUBLISH_TURNS) {
             self.memory().remote.publish(self.counters());
         }
-        let started = self.system.now();
         if let Some(earlier) = self.waited_until {
             let lag = u64::try_from(started.since(earlier).as_nanos()).unwrap_or(u64::MAX);
             self.counters.loop_lag_max_ns = self.counters.loop_lag_max_ns.max(lag);
@@ -120,7 +120,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     }
 
     /// How long this turn may wait: not at all if there is anything to do already.
-    fn sleep_time(&mut self, timeout: Option<Duration>) -> Option<Duration> {
+    fn sleep_time(&mut self, timeout: Option<Duration>, now: Time) -> Option<Duration> {
         let busy = !self.events.is_empty()
             || self.more_completions
             || !self.dirty.is_empty()
@@ -130,8 +130,8 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         }
         let timeout = match (timeout, self.timers.next_deadline()) {
             (timeout, None) => timeout,
-            (None, Some(next)) => Some(next.since(self.system.now())),
-            (Some(timeout), Some(next)) => Some(timeout.min(next.since(self.system.now()))),
+            (None, Some(next)) => Some(next.since(now)),
+            (Some(timeout), Some(next)) => Some(timeout.min(next.since(now))),
         };
         let wants_leases = !self.starved.is_empty() || self.capped > 0;
         let memory = self.memory.as_mut().expect("present until the loop is dropped");
