@@ -1,0 +1,180 @@
+//! What an experiment file says, once read and checked: see `docs/lab.md` for the file itself.
+//!
+//! An experiment is a set of servers under one or more *cases*. A case is a complete workload; the file states
+//! what the cases share once, and each case what it changes. Every server is compared with the baseline, case by
+//! case, in pairs.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// A checked experiment.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Experiment {
+    /// Its name: that of the file, without the ending.
+    pub(crate) name: String,
+    /// One line: what it asks.
+    pub(crate) title: String,
+    /// Why it exists, and what its workload comes from, in a few sentences.
+    pub(crate) about: String,
+    /// What the published experiment claimed, if this one repeats it.
+    pub(crate) claims: Vec<Claim>,
+    pub(crate) placement: PlacementKind,
+    /// Only for [`PlacementKind::Remote`]: the commands that start the generators, as templates in which
+    /// `{generator}` stands for the `quoit load ...` command line.
+    pub(crate) generators: Vec<String>,
+    pub(crate) effort: Effort,
+    /// What `--quick` makes of the effort.
+    pub(crate) quick: Effort,
+    /// At least two, or one with itself as the control.
+    pub(crate) servers: Vec<ServerSpec>,
+    /// The name of the server that the others are compared with.
+    pub(crate) baseline: String,
+    /// Clients under test, in place of `quoit load`: then both sides are measured.
+    pub(crate) clients: Vec<ClientSpec>,
+    /// At least one.
+    pub(crate) cases: Vec<Case>,
+}
+
+/// A published figure that the experiment is held beside.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Claim {
+    /// Who published it, where.
+    pub(crate) source: String,
+    /// What it says, in one sentence.
+    pub(crate) says: String,
+}
+
+/// How long and how often is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) struct Effort {
+    /// Pairs that every comparison has at least.
+    pub(crate) pairs: u32,
+    /// Pairs that the control may grow to until its band is narrow enough.
+    pub(crate) most_pairs: u32,
+    /// The half width of the A/A band that ends the growing, as a share: 0.05 is 5 %.
+    pub(crate) band: f64,
+    /// Seconds of one slice's measured window.
+    pub(crate) seconds: f64,
+    /// Seconds of load before it, which are thrown away.
+    pub(crate) warm_up: f64,
+}
+
+/// Where server and generator run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum PlacementKind {
+    /// Both on one core, over loopback: steady ratios on a small machine, no capacity.
+    SameCore,
+    /// The server on one core (or several, for several loops), the generator on the others, over loopback.
+    SplitCore,
+    /// As `SplitCore`, in two network namespaces joined by a veth pair that the run makes and removes.
+    Veth,
+    /// Generators started by the file's commands, such as `ssh host {generator}`.
+    Remote,
+}
+
+/// A server under test.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct ServerSpec {
+    pub(crate) name: String,
+    /// The command, already split into words (as a shell would, without its expansions). In each word
+    /// `{quoit}` is this program, `{peers}` the folder of the built rivals, `{host}` and `{port}` where to
+    /// listen, `{listen}` both with a colon, `{cores}` the number of cores that it may use, and `{folder}` an
+    /// empty folder of its own that is removed afterwards.
+    pub(crate) command: Vec<String>,
+    pub(crate) environment: BTreeMap<String, String>,
+    pub(crate) ready: Ready,
+    /// What its ready line has to say, such as `engine=uring`: a server that fell back is not what was asked for.
+    pub(crate) expects: Vec<String>,
+    /// Where its counters are read, as Prometheus text: `/metrics` of its own address, or `{metrics}`, a port
+    /// that is chosen and put into the command.
+    pub(crate) metrics: Option<Metrics>,
+    /// Cases that it cannot serve.
+    pub(crate) not_in: Vec<String>,
+    /// Files or programs without which it is left out, with a clear line: templates as in the command.
+    pub(crate) needs: Vec<String>,
+    /// What to do when one is missing, such as `run make lab-peers`.
+    pub(crate) remedy: String,
+}
+
+/// How a server says that it is ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Ready {
+    /// It prints `listening on ADDR ...`, and may choose the port.
+    Line,
+    /// Its port answers.
+    Port,
+}
+
+/// Where counters are read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Metrics {
+    /// `GET /metrics` on the address that it serves.
+    Served,
+    /// `GET /metrics` on the address that `{metrics}` stands for.
+    Apart,
+}
+
+/// A client under test.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct ClientSpec {
+    pub(crate) name: String,
+    /// As a server's command; `{connect}` is the server's address, `{seconds}` the length of the window, and
+    /// `{server}` the name of the server under test. It prints, as its last line, a JSON object with at least
+    /// `requests` and `elapsed_seconds`; fields of `quoit load --json` are understood.
+    pub(crate) command: Vec<String>,
+    pub(crate) environment: BTreeMap<String, String>,
+    pub(crate) needs: Vec<String>,
+    pub(crate) remedy: String,
+}
+
+/// A complete workload.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Case {
+    /// Unique within the experiment, such as `500 x 512 B`.
+    pub(crate) name: String,
+    pub(crate) workload: Workload,
+}
+
+/// What is done to the servers.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub(crate) enum Workload {
+    /// Requests and replies, by `quoit load`; the cost is CPU a request.
+    Load(LoadSpec),
+    /// One stream of bytes, read as fast as it comes; the cost is CPU a mebibyte.
+    Bulk { path: String, mebibytes: u64 },
+    /// Connections that are opened and left alone; the cost is memory a connection.
+    Idle { connections: u32, seconds: f64 },
+}
+
+/// The arguments of `quoit load` that an experiment sets.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct LoadSpec {
+    /// `echo`, `http` or `rpc`.
+    pub(crate) protocol: String,
+    pub(crate) connections: u32,
+    pub(crate) threads: u32,
+    /// Requests outstanding on each connection, in a closed loop.
+    pub(crate) pipeline: u32,
+    pub(crate) pace: Pace,
+    /// Further arguments, such as `--size 512` or `--path /json`, as `quoit load PROTOCOL` takes them.
+    pub(crate) arguments: Vec<String>,
+}
+
+/// What sets the rate.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Pace {
+    /// The server: a reply makes the next request due.
+    Closed,
+    /// A schedule of so many requests a second over all connections.
+    Rate(f64),
+    /// A schedule at this share (0 to 1) of what the baseline reaches in a closed loop, measured first. All
+    /// servers of the case are offered the same rate.
+    ShareOfPeak(f64),
+}

@@ -1,0 +1,267 @@
+//! What a run found: the raw results, as they are written to JSON and read back by `report` and `compare`.
+//!
+//! The schema is described in `docs/lab.md`. Fields are added, never renamed or given another meaning; a change
+//! that breaks readers raises [`SCHEMA`]. Units are in the names. What a machine does not let us measure is `null`,
+//! with the reason among the notes: never zero.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// The version of the schema that this program writes.
+pub(crate) const SCHEMA: u32 = 1;
+
+/// Everything that one run of an experiment found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Results {
+    /// [`SCHEMA`].
+    pub(crate) schema: u32,
+    pub(crate) experiment: ExperimentInfo,
+    pub(crate) environment: Environment,
+    pub(crate) placement: Placement,
+    pub(crate) effort: EffortUsed,
+    /// In the order of the file.
+    pub(crate) cases: Vec<CaseResults>,
+    /// Servers and cases that were left out, with the reason.
+    pub(crate) left_out: Vec<LeftOut>,
+    /// What a reader has to know: settings changed and restored, what could not be measured and why.
+    pub(crate) notes: Vec<String>,
+    /// Set when the run was interrupted or failed before its end: why. What was measured stands.
+    pub(crate) incomplete: Option<String>,
+}
+
+/// The experiment, as far as a reader of the results needs it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ExperimentInfo {
+    pub(crate) name: String,
+    pub(crate) title: String,
+    pub(crate) about: String,
+    /// `(source, claim)` of the published experiments that it repeats.
+    pub(crate) claims: Vec<(String, String)>,
+    /// Whether it was run with `--quick`.
+    pub(crate) quick: bool,
+    /// The whole file, so that a result says what made it.
+    pub(crate) file: String,
+}
+
+/// The machine as it was when the run began.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Environment {
+    /// Seconds since 1970.
+    pub(crate) started_at: u64,
+    pub(crate) quoit_version: String,
+    /// The commit that this program was built from, if it was built in a repository; `-dirty` if changed.
+    pub(crate) commit: Option<String>,
+    pub(crate) kernel: Option<String>,
+    pub(crate) processor: Option<String>,
+    pub(crate) cores: u32,
+    pub(crate) memory_bytes: Option<u64>,
+    pub(crate) virtualised: bool,
+    /// While it was measured.
+    pub(crate) congestion_control: Option<String>,
+    pub(crate) io_uring_disabled: Option<String>,
+    /// Runnable threads over the minute before the run.
+    pub(crate) load_average: Option<f64>,
+    /// Share of the processors' time that the hypervisor gave to others during the run, 0 to 1.
+    pub(crate) stolen_share: Option<f64>,
+    /// Versions of the servers under test, as far as they say: name to version.
+    pub(crate) versions: BTreeMap<String, String>,
+}
+
+/// Where things ran.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Placement {
+    /// `same-core`, `split-core`, `veth` or `remote`.
+    pub(crate) kind: String,
+    pub(crate) server_cores: Vec<u32>,
+    pub(crate) generator_cores: Vec<u32>,
+}
+
+/// How much was measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct EffortUsed {
+    pub(crate) seconds: f64,
+    pub(crate) warm_up_seconds: f64,
+    pub(crate) least_pairs: u32,
+    pub(crate) most_pairs: u32,
+    /// The A/A half width that was aimed at.
+    pub(crate) band_aim: f64,
+    /// Slices that were thrown away and repeated because the machine disturbed them.
+    pub(crate) spoiled_slices: u32,
+    /// Wall-clock seconds of the whole run.
+    pub(crate) total_seconds: f64,
+    /// CPU that the lab itself used while slices ran, as a share of one core: what watching costs.
+    pub(crate) observer_cpu_share: f64,
+}
+
+/// One workload over all servers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct CaseResults {
+    pub(crate) name: String,
+    /// The workload in words, such as `http /plaintext, 128 connections, 16 deep, closed loop`.
+    pub(crate) workload: String,
+    /// What the cost is for: `request`, `message`, `MiB` or `connection`.
+    pub(crate) unit: String,
+    /// Offered requests a second, if there was a schedule.
+    pub(crate) offered_per_second: Option<f64>,
+    pub(crate) baseline: String,
+    /// The baseline against itself.
+    pub(crate) control: Option<Control>,
+    /// Every other server against the baseline; losses first.
+    pub(crate) comparisons: Vec<Comparison>,
+    /// Every server with the medians over its slices.
+    pub(crate) servers: Vec<ServerSummary>,
+    /// All slices in the order in which they ran, spoiled ones included.
+    pub(crate) slices: Vec<Slice>,
+}
+
+/// The A/A control.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Control {
+    pub(crate) pairs: u32,
+    /// The median of the pairwise ratios of the baseline with itself, and its interval.
+    pub(crate) cost: Ratio,
+    /// At least 1: ratios between `1 / factor` and `factor` are noise.
+    pub(crate) band: f64,
+    /// Whether the band is as narrow as was aimed at.
+    pub(crate) reached: bool,
+}
+
+/// A ratio with its 95 % bootstrap interval.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Ratio {
+    pub(crate) median: f64,
+    pub(crate) low: f64,
+    pub(crate) high: f64,
+}
+
+/// One server against the baseline.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Comparison {
+    pub(crate) server: String,
+    pub(crate) pairs: u32,
+    /// Cost of the server over that of the baseline: below 1 the server is cheaper. For `idle` the cost is
+    /// memory, else server CPU.
+    pub(crate) cost: Ratio,
+    pub(crate) verdict: Verdict,
+    /// Server and generator CPU together: on loopback one side can push cost onto the other.
+    pub(crate) total_cost: Option<Ratio>,
+    /// Units a second of the server over those of the baseline: above 1 the server does more.
+    pub(crate) throughput: Option<Ratio>,
+    /// 99th percentiles of the latency, server over baseline, free of the generator's slips.
+    pub(crate) latency_p99: Option<Ratio>,
+}
+
+/// What a cost ratio says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Verdict {
+    /// The server costs more than the baseline, beyond the noise.
+    Loss,
+    /// Inside the A/A band, or too uncertain to be called.
+    Tie,
+    /// The server costs less, beyond the noise.
+    Win,
+}
+
+/// A server's medians over its slices.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ServerSummary {
+    pub(crate) server: String,
+    pub(crate) slices: u32,
+    pub(crate) figures: Figures,
+    /// System calls a unit, counted in a run of their own; `null` if the machine does not let us count.
+    pub(crate) system_calls_per_unit: Option<f64>,
+    /// Latencies of all slices merged: `(percentile from 0 to 100, nanoseconds)`, for the curve.
+    pub(crate) latency_curve: Vec<(f64, f64)>,
+    /// The slowest second of all slices over the median second, and the spread: how unstable it was.
+    pub(crate) slowest_second_share: Option<f64>,
+    /// Standard deviation of the units a second over their mean.
+    pub(crate) rate_deviation: Option<f64>,
+}
+
+/// One server, started anew, under load for one window.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Slice {
+    pub(crate) server: String,
+    /// `control` or the name of the server that is compared with the baseline.
+    pub(crate) series: String,
+    /// The pair's number in its series, from 0, and the slice's place in it, 0 or 1.
+    pub(crate) pair: u32,
+    pub(crate) position: u32,
+    /// Why it was thrown away and repeated, if it was.
+    pub(crate) spoiled: Option<String>,
+    pub(crate) figures: Figures,
+    /// Once a second.
+    pub(crate) samples: Vec<Sample>,
+    /// What the server's own counters rose by, if it has any: name to value.
+    pub(crate) counters: BTreeMap<String, f64>,
+    /// The slice's latencies, `HistogramLogProcessor`-compatible (V2, compressed, base64).
+    pub(crate) histogram: Option<String>,
+}
+
+/// The figures of one slice, or medians of several.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Figures {
+    pub(crate) units: f64,
+    pub(crate) units_per_second: f64,
+    /// All threads, ended ones and those of the kernel that work for the server included.
+    pub(crate) server_cpu_ns_per_unit: f64,
+    pub(crate) server_user_share: Option<f64>,
+    pub(crate) generator_cpu_ns_per_unit: Option<f64>,
+    /// Of the SQPOLL thread, which is in the server's figure too.
+    pub(crate) kernel_thread_cpu_ns_per_unit: Option<f64>,
+    pub(crate) context_switches_per_unit: Option<f64>,
+    pub(crate) resident_bytes: Option<u64>,
+    pub(crate) peak_resident_bytes: Option<u64>,
+    /// Memory beyond that of the server without connections, by connection: `idle` only.
+    pub(crate) bytes_per_connection: Option<f64>,
+    /// CPU nanoseconds a second: `idle` only.
+    pub(crate) idle_cpu_ns_per_second: Option<f64>,
+    pub(crate) minor_faults: Option<u64>,
+    pub(crate) major_faults: Option<u64>,
+    /// Free of the generator's slips.
+    pub(crate) latency: Option<Latency>,
+    /// Over everything, slips included.
+    pub(crate) latency_unfiltered: Option<Latency>,
+    /// Share of the requests that the filter left out, 0 to 1.
+    pub(crate) slipped_share: Option<f64>,
+    /// How late the generator's own sends were, 99th percentile: an open loop only.
+    pub(crate) generator_lag_p99_ns: Option<f64>,
+    pub(crate) errors: u64,
+}
+
+/// Latencies in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Latency {
+    pub(crate) mean_ns: f64,
+    pub(crate) standard_deviation_ns: f64,
+    pub(crate) p50_ns: f64,
+    pub(crate) p90_ns: f64,
+    pub(crate) p99_ns: f64,
+    pub(crate) p99_9_ns: f64,
+    pub(crate) max_ns: f64,
+}
+
+/// One second of a slice.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Sample {
+    /// Since the start of the measured window, at the sample's end.
+    pub(crate) at_seconds: f64,
+    pub(crate) units: f64,
+    pub(crate) server_user_ns: f64,
+    pub(crate) server_kernel_ns: f64,
+    pub(crate) resident_bytes: Option<u64>,
+    /// Packets that the machine's sockets dropped (`TcpExtListenDrops`, `UdpRcvbufErrors` and the like).
+    pub(crate) drops: u64,
+    /// What the server's own counters rose by, if they are read while it runs.
+    pub(crate) counters: BTreeMap<String, f64>,
+}
+
+/// Something that was left out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LeftOut {
+    /// The server or case.
+    pub(crate) what: String,
+    pub(crate) why: String,
+}
