@@ -166,20 +166,37 @@ impl EpollSys for Epoll {
     }
 
     fn receive(&mut self, socket: RawFd, address: *mut u8, length: usize) -> Result<usize, Errno> {
-        // SAFETY: the caller vouches for `length` writable bytes.
-        Errno::check_size(unsafe { libc::recv(socket, address.cast(), length, libc::MSG_DONTWAIT) })
+        // By number, as the send below: the C library's wrappers are cancellation points, which costs a process
+        // with several threads two atomic operations a call (`pthreads(7)`), and these calls never wait.
+        // SAFETY: the caller vouches for `length` writable bytes; null pointers say that the address is not wanted.
+        let received = unsafe {
+            libc::syscall(
+                libc::SYS_recvfrom,
+                socket,
+                address,
+                length,
+                libc::MSG_DONTWAIT,
+                ptr::null_mut::<libc::sockaddr>(),
+                ptr::null_mut::<libc::socklen_t>(),
+            )
+        };
+        Errno::check_size(received as isize)
     }
 
     fn send(&mut self, socket: RawFd, address: *const u8, length: usize) -> Result<usize, Errno> {
-        // SAFETY: the caller vouches for `length` readable bytes.
-        Errno::check_size(unsafe {
-            libc::send(
+        // SAFETY: the caller vouches for `length` readable bytes; without an address the socket's peer is meant.
+        let sent = unsafe {
+            libc::syscall(
+                libc::SYS_sendto,
                 socket,
-                address.cast(),
+                address,
                 length,
                 libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
+                ptr::null::<libc::sockaddr>(),
+                0usize,
             )
-        })
+        };
+        Errno::check_size(sent as isize)
     }
 
     #[expect(
