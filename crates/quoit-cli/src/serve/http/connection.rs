@@ -219,12 +219,21 @@ impl HttpConnection {
     }
 
     /// Reads a head that begins `input`, straight from there if all of it has arrived.
+    #[inline]
     fn begin_head(&mut self, input: &[u8], output: &mut Vec<u8>, environment: &mut Environment) -> usize {
         if let [b'\r', b'\n', ..] = input {
             self.empty_line(output, environment);
             return 2;
         }
         let window = &input[..input.len().min(MAX_HEAD_BYTES)];
+        if let Some((request, length)) = head::parse_at_once(window, &mut environment.judged_host) {
+            self.skipped_empty_line = false;
+            if let Err(refusal) = self.begin_request(&request, input.len() > length, output, environment) {
+                self.head_only = request.method == Method::Head;
+                self.refuse(refusal, output, environment);
+            }
+            return length;
+        }
         match head::scan(window, 0) {
             Scan::Complete(length) => {
                 self.whole_head(&window[..length], input.len() > length, output, environment);
@@ -305,7 +314,7 @@ impl HttpConnection {
         environment: &mut Environment,
     ) {
         self.skipped_empty_line = false;
-        let begun = head::parse(head)
+        let begun = head::parse(head, &mut environment.judged_host)
             .and_then(|request| self.begin_request(&request, body_has_arrived, output, environment));
         if let Err(refusal) = begun {
             self.head_only = is_head_request(head);
@@ -313,6 +322,7 @@ impl HttpConnection {
         }
     }
 
+    #[inline]
     fn begin_request(
         &mut self,
         request: &RequestHead<'_>,

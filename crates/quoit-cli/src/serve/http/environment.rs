@@ -5,6 +5,7 @@ use std::time::SystemTime;
 use serde::Serialize;
 
 use super::respond::Responder;
+use super::target::JudgedHost;
 use super::{DEFAULT_MAX_ECHO_BODY_BYTES, MAX_HEAD_BYTES};
 
 /// Spare head buffers kept by a loop: at most 1 MiB of them. They are used while a head arrives in pieces.
@@ -34,6 +35,7 @@ pub(crate) type MetricsWriter = Box<dyn FnMut(&mut String)>;
 pub(crate) struct Environment {
     pub(super) config: HttpConfig,
     pub(super) responder: Responder,
+    pub(super) judged_host: JudgedHost,
     draining: bool,
     metrics: MetricsWriter,
     metrics_text: String,
@@ -47,6 +49,7 @@ impl Environment {
         Self {
             config,
             responder: Responder::new(now),
+            judged_host: JudgedHost::default(),
             draining: false,
             metrics,
             metrics_text: String::new(),

@@ -8,7 +8,7 @@
 use std::mem::MaybeUninit;
 
 use super::respond::{Refusal, Status};
-use super::target::{Target, is_authority};
+use super::target::{JudgedHost, Target};
 use super::{MAX_FIELDS, MAX_HEAD_BYTES};
 
 /// What a scan for the end of a head found.
@@ -133,22 +133,67 @@ pub(super) struct RequestHead<'a> {
     pub(super) expects_continue: bool,
 }
 
+/// Reads the head that begins `bytes` in one pass, if it is there whole and nothing is wrong with it, and says how
+/// long it is. `None` means no more than that the long way, [`scan`] and [`parse`], has to find out what there is.
+#[inline]
+pub(super) fn parse_at_once<'a>(bytes: &'a [u8], host: &mut JudgedHost) -> Option<(RequestHead<'a>, usize)> {
+    let mut fields = [const { MaybeUninit::uninit() }; MAX_FIELDS];
+    let mut request = httparse::Request::new(&mut []);
+    let Ok(httparse::Status::Complete(length)) = request.parse_with_uninit_headers(bytes, &mut fields) else {
+        return None;
+    };
+    if !lines_end_in_crlf(&request, &bytes[..length]) {
+        return None;
+    }
+    interpret(&request, host).ok().map(|head| (head, length))
+}
+
+/// Whether no line of a head that httparse has read ends in a bare LF. It has seen the line ends where they are
+/// looked for here, so that a byte at each says which kind it was.
+fn lines_end_in_crlf(request: &httparse::Request<'_, '_>, head: &[u8]) -> bool {
+    let start = head.as_ptr().addr();
+    let end_of = |part: &[u8]| part.as_ptr().addr() + part.len() - start;
+    let version_end = request
+        .path
+        .map_or(head.len(), |path| end_of(path.as_bytes()) + " HTTP/1.1".len());
+    // An empty line before the request is not at its place in a head: `scan` would have found it to be all of it.
+    !matches!(head.first(), Some(b'\r' | b'\n'))
+        && head.get(version_end) == Some(&b'\r')
+        && request.headers.iter().all(|field| {
+            // Of a value that is empty httparse does not say where it stands.
+            !field.value.is_empty()
+                && head[end_of(field.value)..]
+                    .iter()
+                    .find(|byte| !matches!(byte, b' ' | b'\t'))
+                    == Some(&b'\r')
+        })
+        && head.ends_with(b"\r\n")
+}
+
 /// Reads a head that [`scan`] found complete: all of `bytes` is the head.
-pub(super) fn parse(bytes: &[u8]) -> Result<RequestHead<'_>, Refusal> {
+pub(super) fn parse<'a>(bytes: &'a [u8], host: &mut JudgedHost) -> Result<RequestHead<'a>, Refusal> {
     debug_assert!(bytes.len() <= MAX_HEAD_BYTES);
     let mut fields = [const { MaybeUninit::uninit() }; MAX_FIELDS];
     let mut request = httparse::Request::new(&mut []);
     match request.parse_with_uninit_headers(bytes, &mut fields) {
-        Ok(httparse::Status::Complete(length)) if length == bytes.len() => {}
-        Ok(_) => return Err(bad("the request head is malformed")),
-        Err(error) => return Err(refusal_of(error, bytes)),
+        Ok(httparse::Status::Complete(length)) if length == bytes.len() => interpret(&request, host),
+        Ok(_) => Err(bad("the request head is malformed")),
+        Err(error) => Err(refusal_of(error, bytes)),
     }
+}
+
+/// What a request says whose grammar httparse has found good.
+#[inline]
+fn interpret<'a>(
+    request: &httparse::Request<'_, 'a>,
+    host: &mut JudgedHost,
+) -> Result<RequestHead<'a>, Refusal> {
     let (Some(method), Some(target), Some(version)) = (request.method, request.path, request.version) else {
         return Err(bad("the request line is malformed"));
     };
     let is_http_1_1 = version == 1;
 
-    let fields = Fields::read(request.headers)?;
+    let fields = Fields::read(request.headers, host)?;
     let framing = fields.framing(is_http_1_1)?;
     if !fields.has_host && is_http_1_1 {
         return Err(bad("an HTTP/1.1 request needs a Host field"));
@@ -238,7 +283,8 @@ struct Fields {
 }
 
 impl Fields {
-    fn read(fields: &[httparse::Header<'_>]) -> Result<Self, Refusal> {
+    #[inline]
+    fn read(fields: &[httparse::Header<'_>], host: &mut JudgedHost) -> Result<Self, Refusal> {
         let mut this = Self {
             has_host: false,
             says_close: false,
@@ -255,7 +301,7 @@ impl Fields {
                     if this.has_host {
                         return Err(bad("the request has two Host fields"));
                     }
-                    if !is_authority(field.value) {
+                    if !host.accepts(field.value) {
                         return Err(bad("the Host field is not a valid host and port"));
                     }
                     this.has_host = true;

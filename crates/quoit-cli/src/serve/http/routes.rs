@@ -17,21 +17,26 @@ pub(super) enum Route {
 }
 
 impl Route {
-    /// The route that a request names: 404 without one, 405 when it does not take the method.
-    pub(super) fn resolve(target: Target<'_>, method: Method) -> Result<Self, Refusal> {
-        let Target::Path(path) = target else {
-            return Err(not_allowed("GET, HEAD, POST"));
-        };
-        let route = match path {
+    /// The route whose path is fixed and is this one.
+    pub(super) fn named(path: &str) -> Option<Self> {
+        Some(match path {
             "/plaintext" => Self::Plaintext,
             "/json" => Self::Json,
             "/echo" => Self::Echo,
             "/metrics" => Self::Metrics,
             "/healthz" => Self::Health,
-            _ => match path.strip_prefix("/bytes/").and_then(byte_count) {
-                Some(count) => Self::Bytes(count),
-                None => return Err(Refusal::new(Status::NotFound, "there is nothing at this path")),
-            },
+            _ => return None,
+        })
+    }
+
+    /// The route that a request names: 404 without one, 405 when it does not take the method.
+    pub(super) fn resolve(target: Target<'_>, method: Method) -> Result<Self, Refusal> {
+        let Target::Path(path) = target else {
+            return Err(not_allowed("GET, HEAD, POST"));
+        };
+        let numbered = || path.strip_prefix("/bytes/").and_then(byte_count).map(Self::Bytes);
+        let Some(route) = Self::named(path).or_else(numbered) else {
+            return Err(Refusal::new(Status::NotFound, "there is nothing at this path"));
         };
         match (route, method) {
             (Self::Echo, Method::Post) => Ok(route),

@@ -3,7 +3,11 @@
 use std::net::Ipv6Addr;
 
 use super::respond::{Refusal, Status};
+use super::routes::Route;
 use super::{MAX_TARGET_BYTES, head::Method};
+
+/// The longest DNS name (253 characters, RFC 1035, section 2.3.4) with a port.
+const MAX_JUDGED_BYTES: usize = 259;
 
 /// What a request is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +27,10 @@ impl<'a> Target<'a> {
                 Status::UriTooLong,
                 "the request target is longer than 8192 bytes",
             ));
+        }
+        // What names a resource letter for letter needs no look at its letters.
+        if Route::named(target).is_some() {
+            return Ok(Self::Path(target));
         }
         let bytes = target.as_bytes();
         let plain = |byte: &u8| PATH_BYTES[usize::from(*byte)];
@@ -63,13 +71,37 @@ fn path_of_absolute_form(target: &str) -> Result<&str, Refusal> {
     Ok(&rest[authority_end..])
 }
 
+/// The authority that was last found valid, by a loop. Most requests to a server name it in the same way, and what
+/// equals a valid authority is one.
+#[derive(Debug, Default)]
+pub(super) struct JudgedHost(Vec<u8>);
+
+impl JudgedHost {
+    /// Whether `value` is a valid authority: see [`is_authority`].
+    #[inline]
+    pub(super) fn accepts(&mut self, value: &[u8]) -> bool {
+        // Before the first one there is nothing to equal, not even for an empty value, which is not valid.
+        (!value.is_empty() && value == self.0) || self.judge(value)
+    }
+
+    fn judge(&mut self, value: &[u8]) -> bool {
+        let valid = is_authority(value);
+        // Longer ones are rare, and would be kept for nothing.
+        if valid && value.len() <= MAX_JUDGED_BYTES {
+            self.0.clear();
+            self.0.extend_from_slice(value);
+        }
+        valid
+    }
+}
+
 /// Whether `value` is a host with an optional port: a DNS name or IPv4 address of letters, digits, `-`,
 /// `.`, `_` and `~`, or an IPv6 address in brackets.
 ///
 /// Narrower than RFC 3986: sub-delimiters and percent-encoding are refused, because no real host has them
 /// and a list such as `a,b` is what a proxy makes of two Host fields. User information is refused as
 /// RFC 9110, section 4.2.4, demands.
-pub(super) fn is_authority(value: &[u8]) -> bool {
+fn is_authority(value: &[u8]) -> bool {
     let port = if let Some(rest) = value.strip_prefix(b"[") {
         let Some(end) = rest.iter().position(|byte| *byte == b']') else {
             return false;
