@@ -165,6 +165,10 @@ impl EpollSys for Epoll {
         Self::integer_option(socket, libc::SO_PROTOCOL)
     }
 
+    #[expect(
+        clippy::not_unsafe_ptr_arg_deref,
+        reason = "as with all operations, the loop vouches for the memory (engine/mod.rs)"
+    )]
     fn receive(&mut self, socket: RawFd, address: *mut u8, length: usize) -> Result<usize, Errno> {
         // By number, as the send below: the C library's wrappers are cancellation points, which costs a process
         // with several threads two atomic operations a call (`pthreads(7)`), and these calls never wait.
@@ -183,6 +187,10 @@ impl EpollSys for Epoll {
         Errno::check_size(received as isize)
     }
 
+    #[expect(
+        clippy::not_unsafe_ptr_arg_deref,
+        reason = "as with all operations, the loop vouches for the memory (engine/mod.rs)"
+    )]
     fn send(&mut self, socket: RawFd, address: *const u8, length: usize) -> Result<usize, Errno> {
         // SAFETY: the caller vouches for `length` readable bytes; without an address the socket's peer is meant.
         let sent = unsafe {
