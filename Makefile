@@ -4,10 +4,10 @@ CARGO ?= cargo
 RELEASE := target/release
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench toolchain
+.PHONY: help demo test bench lab-peers lab-peers-check toolchain
 
 help: ## Say what there is
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 toolchain:
 	@command -v $(CARGO) >/dev/null || { \
@@ -34,3 +34,13 @@ test: toolchain ## Format check, lints, documentation, all tests
 bench: toolchain ## Measure both engines against minimal hand-written servers; takes about half an hour
 	@$(CARGO) build --release --package quoit-cli --package floor-epoll --package floor-uring
 	@$(RELEASE)/quoit lab bench
+
+lab-peers: ## Build the rivals of the lab into target/peers; what cannot be built is named and left out
+	@lab/peers/build target/peers
+
+lab-peers-check: toolchain lab-peers ## Lint the rivals' sources and check that each answers as Quoit does
+	cd lab/peers/rust/rivals && $(CARGO) fmt --all --check
+	cd lab/peers/rust/rivals && $(CARGO) clippy --release --locked --all-targets --target-dir ../../../../target/rivals -- --deny warnings
+	@command -v go >/dev/null || { echo "make: go was not found; the Go sources are not linted" >&2; exit 0; } && \
+		cd lab/peers/go && test -z "$$(gofmt -l .)" && go vet -tags poll_opt ./...
+	$(CARGO) test --package quoit-cli --test program rivals -- --nocapture

@@ -4,8 +4,9 @@ use serde_json::Value;
 
 use crate::support::{Server, engines, run};
 
+/// Has the load generator make so many requests, all of which must be answered rightly.
 #[track_caller]
-fn load(arguments: &str, requests: u64) {
+pub(crate) fn load(arguments: &str, requests: u64) {
     let output = run(&format!(
         "load {arguments} --warmup 0 --requests {requests} --json"
     ));

@@ -102,14 +102,18 @@ pub(crate) struct Ready {
     pub(crate) address: String,
     pub(crate) engine: String,
     pub(crate) loops: u32,
+    /// Of a rival's framework. Quoit's own line says none.
+    pub(crate) version: Option<String>,
 }
 
 impl Ready {
     #[track_caller]
     fn parse(line: &str) -> Self {
         let words: Vec<&str> = line.split(' ').collect();
-        let ["listening", "on", address, engine, loops] = words[..] else {
-            panic!("{line:?} is no ready line");
+        let (address, engine, loops, version) = match words[..] {
+            ["listening", "on", address, engine, loops] => (address, engine, loops, None),
+            ["listening", "on", address, engine, loops, version] => (address, engine, loops, Some(version)),
+            _ => panic!("{line:?} is no ready line"),
         };
         Self {
             address: address.to_owned(),
@@ -118,6 +122,7 @@ impl Ready {
                 .strip_prefix("loops=")
                 .and_then(|loops| loops.parse().ok())
                 .expect(line),
+            version: version.map(|version| version.strip_prefix("version=").expect(line).to_owned()),
         }
     }
 }
@@ -134,7 +139,9 @@ impl Server {
     /// Starts `quoit serve` with these arguments and waits until it is ready.
     #[track_caller]
     pub(crate) fn start(arguments: &str) -> Self {
-        Self::start_command(quoit(&format!("serve {arguments}")), 1)
+        let server = Self::start_command(quoit(&format!("serve {arguments}")), 1);
+        assert_eq!(server.ready[0].version, None);
+        server
     }
 
     /// As [`Server::start`], on this engine and a free port of 127.0.0.1.

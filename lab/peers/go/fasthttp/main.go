@@ -1,0 +1,44 @@
+// The command fasthttp serves HTTP with fasthttp.
+//
+// Without deadlines, which would be a timer a request; header names are taken as they come, as in fasthttp's
+// TechEmpower set-up. fasthttp keeps its buffers a connection (ReduceMemoryUsage is off), writes the date once a
+// second, and gathers the responses to a pipelined batch.
+package main
+
+import (
+	"net"
+
+	"github.com/valyala/fasthttp"
+
+	"quoit-lab/peers/internal/peer"
+)
+
+func main() {
+	peer.Run("fasthttp", []string{"http"}, func(arguments peer.Arguments) error {
+		server := &fasthttp.Server{
+			Name:                          "quoit",
+			Handler:                       handle,
+			DisableHeaderNamesNormalizing: true,
+		}
+		return peer.Accept(arguments, "fasthttp", "github.com/valyala/fasthttp", func(listener net.Listener) error {
+			return server.Serve(listener)
+		})
+	})
+}
+
+func handle(context *fasthttp.RequestCtx) {
+	if !context.IsGet() {
+		context.SetStatusCode(fasthttp.StatusMethodNotAllowed)
+		return
+	}
+	switch string(context.Path()) {
+	case "/plaintext":
+		context.SetContentType("text/plain")
+		context.SetBodyString(peer.Plaintext)
+	case "/json":
+		context.SetContentType("application/json")
+		context.SetBody(peer.JSON())
+	default:
+		context.SetStatusCode(fasthttp.StatusNotFound)
+	}
+}

@@ -1,0 +1,20 @@
+module quoit-lab/peers
+
+go 1.25.0
+
+require (
+	github.com/panjf2000/gnet/v2 v2.10.0
+	github.com/valyala/fasthttp v1.73.0
+	golang.org/x/sys v0.47.0
+)
+
+require (
+	github.com/andybalholm/brotli v1.2.2 // indirect
+	github.com/klauspost/compress v1.19.1 // indirect
+	github.com/panjf2000/ants/v2 v2.12.1 // indirect
+	github.com/valyala/bytebufferpool v1.0.0 // indirect
+	go.uber.org/multierr v1.11.0 // indirect
+	go.uber.org/zap v1.28.0 // indirect
+	golang.org/x/sync v0.11.0 // indirect
+	gopkg.in/natefinch/lumberjack.v2 v2.2.1 // indirect
+)
