@@ -18,9 +18,11 @@ mod experiment;
 mod generator;
 mod http;
 mod idle;
+mod list;
 mod measure;
 mod pairs;
 mod placement;
+mod preflight;
 mod programs;
 mod random;
 mod server;
@@ -44,6 +46,8 @@ enum LabCommand {
     Demo(demo::DemoArguments),
     /// The engines against hand-written floors and against each other, in pairs
     Bench(bench::BenchArguments),
+    /// The experiments: what each asks, which of its servers can run here, and how long it takes
+    List,
 }
 
 /// Runs a sub-command; failures are printed to standard error.
@@ -51,6 +55,7 @@ pub(crate) fn run(arguments: LabArguments) -> ExitCode {
     let outcome = match arguments.command {
         LabCommand::Demo(arguments) => demo::run(&arguments),
         LabCommand::Bench(arguments) => bench::run(&arguments),
+        LabCommand::List => list::run(),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::error::{LabError, Result};
+use super::experiment::template::Values;
 use super::generator::Protocol;
 use super::server::ServerCommand;
 
@@ -45,6 +46,25 @@ impl Programs {
             quoit: program.map_or(this, Path::to_owned),
             floors,
         })
+    }
+
+    /// The folder of the built rivals: what QUOIT_LAB_PEERS names, or else where `make lab-peers` puts them, beside
+    /// the folder of the program.
+    pub(crate) fn peers(&self) -> PathBuf {
+        match std::env::var_os("QUOIT_LAB_PEERS") {
+            Some(folder) => folder.into(),
+            None => self.floors.parent().unwrap_or(&self.floors).join("peers"),
+        }
+    }
+
+    /// What `{quoit}`, `{bin}` and `{peers}` stand for in the commands of experiments.
+    pub(crate) fn values(&self) -> Values {
+        let mut values = Values::default();
+        values
+            .set("quoit", self.quoit.display().to_string())
+            .set("bin", self.floors.display().to_string())
+            .set("peers", self.peers().display().to_string());
+        values
     }
 
     /// Our server: one loop, so that it has what a floor has.
