@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::error::Result;
 use super::experiment;
-use super::experiment::model::{Effort, Experiment, Workload};
+use super::experiment::model::{Effort, Experiment, LoadSpec, Workload};
 use super::experiment::template::Values;
 use super::preflight::{self, Machine};
 use super::programs::Programs;
@@ -93,11 +93,18 @@ pub(crate) fn seconds(experiment: &Experiment, pairs: u32) -> f64 {
 
 fn slice_seconds(workload: &Workload, effort: &Effort) -> f64 {
     let load = match workload {
-        Workload::Load(_) => effort.warm_up + effort.seconds,
+        Workload::Load(load) => ramp_up(load) + effort.warm_up + effort.seconds,
         Workload::Bulk { mebibytes, .. } => *mebibytes as f64 * SECONDS_A_MEBIBYTE,
         Workload::Idle { seconds, .. } => *seconds,
     };
     load + SLICE_SECONDS
+}
+
+/// The time over which `quoit load` is told to open the connections.
+fn ramp_up(load: &LoadSpec) -> f64 {
+    let arguments = &load.arguments;
+    let named = arguments.windows(2).find(|pair| pair[0] == "--ramp-up");
+    named.and_then(|pair| pair[1].parse().ok()).unwrap_or_default()
 }
 
 fn time(seconds: f64) -> String {
