@@ -1,5 +1,6 @@
 //! The program `quoit`: shows what io_uring gives a server, and serves and loads it.
 
+mod clock;
 mod descriptors;
 mod doctor;
 mod lab;

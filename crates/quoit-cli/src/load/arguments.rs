@@ -13,6 +13,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use signal_hook::consts::SIGINT;
 use signal_hook::flag;
 
+use crate::clock::monotonic_now;
+
 use super::{Length, LoadError, Plan, Progress, Report, Target, Workload, run};
 
 const EXAMPLES: &str = "\
@@ -120,6 +122,10 @@ struct CommonArguments {
     /// Print one JSON object instead of a table
     #[arg(long)]
     json: bool,
+    /// Say on standard error, once the connections are open, when the measured window will be, for those who
+    /// watch the server meanwhile: `window opens_ns=T lasts_ns=D`, T by CLOCK_MONOTONIC
+    #[arg(long, conflicts_with = "requests")]
+    announce: bool,
     /// Show no progress bar (there is none unless standard error is a terminal)
     #[arg(long)]
     no_progress: bool,
@@ -284,7 +290,12 @@ fn execute(plan: &Plan, common: &CommonArguments) -> Result<Report, LoadError> {
         .and_then(|_| flag::register(SIGINT, stop.clone()))
         .map_err(|error| LoadError::new(format!("cannot handle SIGINT: {error}")))?;
     let bar = progress_bar(common)?;
-    let report = run(plan, &stop, &mut |progress| show(&bar, progress));
+    let report = run(plan, &stop, &mut |progress| {
+        if common.announce {
+            announce(progress);
+        }
+        show(&bar, progress);
+    });
     bar.finish_and_clear();
     let report = report?;
     print(&report, common.json)
@@ -313,8 +324,25 @@ fn progress_bar(common: &CommonArguments) -> Result<ProgressBar, LoadError> {
     Ok(ProgressBar::new(1_000).with_style(style))
 }
 
+/// Tells when the window will be, on the clock that other processes of the machine share.
+fn announce(progress: Progress) {
+    if let Progress::Scheduled {
+        opens_in,
+        lasts: Some(lasts),
+    } = progress
+    {
+        let opens = monotonic_now() + opens_in;
+        eprintln!(
+            "window opens_ns={} lasts_ns={}",
+            opens.as_nanos(),
+            lasts.as_nanos()
+        );
+    }
+}
+
 fn show(bar: &ProgressBar, progress: Progress) {
     let (fraction, message) = match progress {
+        Progress::Scheduled { .. } => return,
         Progress::Opening { open, connections } => {
             let fraction = open as f64 / connections.max(1) as f64;
             (fraction, format!("opening: {open} of {connections} connections"))

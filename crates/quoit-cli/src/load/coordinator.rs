@@ -29,6 +29,12 @@ const CONNECTING_AT_ONCE: usize = 128;
 pub(crate) enum Progress {
     /// Connections are being opened: how many are, of how many.
     Opening { open: u64, connections: u64 },
+    /// The connections are open and the measured window is fixed: how far ahead it opens, and how long it
+    /// lasts if it is limited in time. Told once.
+    Scheduled {
+        opens_in: Duration,
+        lasts: Option<Duration>,
+    },
     /// The warm-up: the share that is over, and replies so far.
     WarmUp { fraction: f64, replies: u64 },
     /// The measured window: the share that is over, and replies since the start of the run.
@@ -176,6 +182,12 @@ impl Run<'_> {
         };
         let schedule = self.control.begin(Schedule { from, until });
         self.wake()?;
+        observe(Progress::Scheduled {
+            opens_in: Duration::from_nanos(schedule.from.saturating_sub(self.control.now())),
+            lasts: schedule
+                .until
+                .map(|until| Duration::from_nanos(until - schedule.from)),
+        });
         self.await_end(schedule, ended, observe)
     }
 
