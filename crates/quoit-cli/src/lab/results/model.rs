@@ -268,7 +268,8 @@ pub(crate) struct Latency {
 pub(crate) struct Sample {
     /// Since the start of the measured window, at the sample's end.
     pub(crate) at_seconds: f64,
-    pub(crate) units: f64,
+    /// `null` where the generator does not say what it did in each second.
+    pub(crate) units: Option<f64>,
     pub(crate) server_user_ns: f64,
     pub(crate) server_kernel_ns: f64,
     pub(crate) resident_bytes: Option<u64>,
