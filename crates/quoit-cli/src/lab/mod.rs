@@ -14,6 +14,7 @@ mod cpu;
 mod demo;
 mod environment;
 mod error;
+mod experiment;
 mod generator;
 mod http;
 mod idle;

@@ -129,7 +129,7 @@ pub(crate) enum Ready {
 }
 
 /// Where counters are read.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Metrics {
     /// `GET /metrics` on the address that it serves.
