@@ -30,7 +30,7 @@ pub(crate) fn measure(rig: &Rig, server: &Server) -> Result<Figures> {
 fn fetch_pinned(rig: &Rig, server: &Server, bytes: u64) -> Result<()> {
     let (address, core) = (server.address(), rig.cores.generator);
     let reader = thread::spawn(move || {
-        placement::pin_thread(core)?;
+        placement::pin_thread(&[core])?;
         match http::get(address, &format!("/bytes/{bytes}"), |_| {})? {
             length if length == bytes => Ok(()),
             length => Err(io::Error::other(format!("the stream has {length} bytes"))),

@@ -104,7 +104,7 @@ pub(crate) fn run(
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    placement::confine(&mut command, core);
+    placement::confine(&mut command, &[core]);
     let mut child = command.spawn().map_err(LabError::io(format!(
         "starting the load generator {}",
         quoit.display()

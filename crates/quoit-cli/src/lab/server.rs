@@ -97,7 +97,7 @@ impl Server {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        placement::confine(&mut process, core);
+        placement::confine(&mut process, &[core]);
         let mut child = process.spawn().map_err(LabError::io(format!(
             "starting {name} ({})",
             command.program.display()
