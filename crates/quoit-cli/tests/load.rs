@@ -494,7 +494,7 @@ fn the_window_is_announced_ahead_of_it() {
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let text = String::from_utf8_lossy(&output.stderr);
     let words: Vec<&str> = text.split_whitespace().collect();
-    let [window, opens, lasts] = words[..] else {
+    let [window, opens, lasts, opens_in] = words[..] else {
         panic!("{text}")
     };
     let number = |word: &str, name: &str| -> u64 {
@@ -504,4 +504,5 @@ fn the_window_is_announced_ahead_of_it() {
     assert_eq!(window, "window");
     assert!(number(opens, "opens_ns=") > 100_000_000);
     assert_eq!(number(lasts, "lasts_ns="), 200_000_000);
+    assert!((1..=100_000_000).contains(&number(opens_in, "in_ns=")));
 }

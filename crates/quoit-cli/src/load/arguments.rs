@@ -123,7 +123,7 @@ struct CommonArguments {
     #[arg(long)]
     json: bool,
     /// Say on standard error, once the connections are open, when the measured window will be, for those who
-    /// watch the server meanwhile: `window opens_ns=T lasts_ns=D`, T by CLOCK_MONOTONIC
+    /// watch the server meanwhile: `window opens_ns=T lasts_ns=D in_ns=N`, T by CLOCK_MONOTONIC, N from now on
     #[arg(long, conflicts_with = "requests")]
     announce: bool,
     /// Show no progress bar (there is none unless standard error is a terminal)

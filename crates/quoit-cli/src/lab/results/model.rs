@@ -192,7 +192,7 @@ pub(crate) struct ServerSummary {
 }
 
 /// One server, started anew, under load for one window.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Slice {
     pub(crate) server: String,
     /// `control NAME`, or the name of the server that is compared.
