@@ -13,6 +13,7 @@ mod environment;
 mod error;
 mod experiment;
 mod http;
+mod list;
 mod pairs;
 mod placement;
 mod preflight;
@@ -39,6 +40,8 @@ pub(crate) struct LabArguments {
 enum LabCommand {
     /// Both engines under the same load, in half a minute: what io_uring changes here
     Demo(demo::DemoArguments),
+    /// The experiments: what each asks, which of its servers can run here, and how long it takes
+    List,
     /// Measure the servers of an experiment against each other, in pairs
     Run(run::RunArguments),
     /// Read one long response and say how long it took
@@ -52,6 +55,7 @@ pub(crate) fn run(arguments: LabArguments) -> ExitCode {
         LabCommand::Demo(arguments) => demo::run(&arguments).map(|()| ExitCode::SUCCESS),
         LabCommand::Run(arguments) => run::run(&arguments),
         LabCommand::Read(arguments) => run::read(&arguments).map(|()| ExitCode::SUCCESS),
+        LabCommand::List => list::run().map(|()| ExitCode::SUCCESS),
     };
     match outcome {
         Ok(code) => code,

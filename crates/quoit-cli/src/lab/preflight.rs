@@ -105,11 +105,11 @@ pub(crate) fn check(experiment: Experiment, machine: &Machine, values: &Values) 
     })
 }
 
-/// Takes out what cannot run here.
+/// Takes out what cannot run here. `values` has `{quoit}`, `{bin}` and `{peers}`.
 ///
 /// # Errors
 /// What remains is nothing that can be measured.
-fn leave_out(
+pub(crate) fn leave_out(
     mut experiment: Experiment,
     machine: &Machine,
     values: &Values,

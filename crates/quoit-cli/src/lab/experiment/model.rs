@@ -193,7 +193,8 @@ pub(crate) struct LoadSpec {
     pub(crate) protocol: String,
     pub(crate) connections: u32,
     pub(crate) threads: u32,
-    /// Requests outstanding on each connection, in a closed loop.
+    /// Requests outstanding on each connection, in a closed loop. 1 is what `quoit load` does unless told; some of
+    /// its options (`--churn`, those of `rpc`) go with no `--pipeline` at all, so 1 is not to be passed on.
     pub(crate) pipeline: u32,
     pub(crate) pace: Pace,
     /// Further arguments, such as `--size 512` or `--path /json`, as `quoit load PROTOCOL` takes them.
