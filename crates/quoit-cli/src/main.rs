@@ -1,5 +1,6 @@
 //! The program `quoit`: shows what io_uring gives a server, and serves and loads it.
 
+mod clock;
 mod descriptors;
 mod doctor;
 mod lab;
@@ -22,7 +23,7 @@ struct Arguments {
 enum Command {
     Doctor(doctor::DoctorArguments),
     Serve(serve::ServeArguments),
-    Load(load::LoadArguments),
+    Load(Box<load::LoadArguments>),
     /// Measure the engines on this machine
     Lab(lab::LabArguments),
 }

@@ -9,54 +9,7 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use clap::ValueEnum;
-use serde::Serialize;
-
 use super::error::{LabError, Result};
-
-/// Where server and generator run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum Placement {
-    /// Both on one core. The default: wake-ups between virtual cores are slow and erratic, and then
-    /// throughput is the hypervisor's
-    SameCore,
-    /// Each on a core of its own
-    SplitCore,
-}
-
-/// The cores that a placement comes to on this machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Cores {
-    pub(crate) server: usize,
-    pub(crate) generator: usize,
-}
-
-impl Cores {
-    /// Chooses among the cores that this process may use, from the last one down: the first one usually
-    /// serves the devices' interrupts.
-    pub(crate) fn choose(placement: Placement) -> Result<Self> {
-        Self::choose_from(placement, &allowed_cores()?)
-    }
-
-    fn choose_from(placement: Placement, allowed: &[usize]) -> Result<Self> {
-        match (placement, allowed) {
-            (Placement::SameCore, [.., last]) => Ok(Self {
-                server: *last,
-                generator: *last,
-            }),
-            (Placement::SplitCore, [.., generator, server]) => Ok(Self {
-                server: *server,
-                generator: *generator,
-            }),
-            _ => Err(LabError::new(format!(
-                "placing server and generator: this process may use {} core(s), which is not enough; \
-                 use --placement same-core or allow more with taskset or the container's CPU set",
-                allowed.len()
-            ))),
-        }
-    }
-}
 
 /// The cores in this process's affinity mask, in ascending order.
 pub(crate) fn allowed_cores() -> Result<Vec<usize>> {
@@ -126,40 +79,6 @@ pub(crate) fn confine(command: &mut Command, cores: &[usize]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn one_core_is_shared_or_refused() {
-        let shared = Cores::choose_from(Placement::SameCore, &[3]).expect("one core is enough");
-        assert_eq!(
-            shared,
-            Cores {
-                server: 3,
-                generator: 3
-            }
-        );
-        let refused = Cores::choose_from(Placement::SplitCore, &[3]).expect_err("two cores are needed");
-        assert!(refused.to_string().contains("same-core"), "{refused}");
-    }
-
-    #[test]
-    fn the_first_core_is_the_last_choice() {
-        let same = Cores::choose_from(Placement::SameCore, &[0, 1, 5]).expect("three cores");
-        assert_eq!(
-            same,
-            Cores {
-                server: 5,
-                generator: 5
-            }
-        );
-        let split = Cores::choose_from(Placement::SplitCore, &[0, 1, 5]).expect("three cores");
-        assert_eq!(
-            split,
-            Cores {
-                server: 5,
-                generator: 1
-            }
-        );
-    }
 
     #[test]
     fn a_child_is_confined_to_its_core() {

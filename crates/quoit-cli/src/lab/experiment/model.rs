@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 /// A checked experiment.
@@ -67,7 +68,7 @@ pub(crate) struct Effort {
 }
 
 /// Where server and generator run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum PlacementKind {
     /// Both on one core, over loopback: steady ratios on a small machine, no capacity.
@@ -78,6 +79,18 @@ pub(crate) enum PlacementKind {
     Veth,
     /// Generators started by the file's commands, such as `ssh host {generator}`.
     Remote,
+}
+
+impl PlacementKind {
+    /// As in files and arguments.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::SameCore => "same-core",
+            Self::SplitCore => "split-core",
+            Self::Veth => "veth",
+            Self::Remote => "remote",
+        }
+    }
 }
 
 /// A server under test.

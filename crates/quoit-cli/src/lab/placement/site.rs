@@ -57,6 +57,21 @@ impl Site {
         &self.generator_cores
     }
 
+    /// Where the lab itself disturbs least: on cores that neither side uses, else on those of the generator.
+    ///
+    /// # Errors
+    /// This process's cores cannot be read.
+    pub(crate) fn observer_cores(&self) -> Result<Vec<usize>> {
+        let allowed = allowed_cores()?;
+        let used = |core: &usize| self.server_cores.contains(core) || self.generator_cores.contains(core);
+        let free: Vec<usize> = allowed.iter().copied().filter(|core| !used(core)).collect();
+        Ok(match (free.is_empty(), self.generator_cores.is_empty()) {
+            (false, _) => free,
+            (true, false) => self.generator_cores.clone(),
+            (true, true) => allowed,
+        })
+    }
+
     /// The address that servers listen on, and that generators connect to.
     pub(crate) fn server_host(&self) -> IpAddr {
         self.host
