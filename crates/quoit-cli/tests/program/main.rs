@@ -7,6 +7,7 @@ mod draining;
 mod http;
 mod http_limits;
 mod lab;
+mod lab_remote;
 mod large;
 mod loading;
 mod serving;

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use super::cases;
-use super::model::{Case, Claim, ClientSpec, Effort, Experiment, Metrics, PlacementKind, Ready, ServerSpec};
+use super::model::{
+    Case, Claim, ClientSpec, Effort, Experiment, Metrics, PlacementKind, Ready, ServerSpec, Workload,
+};
 use super::reader::{Problems, Section, nearest};
 use super::template;
 use crate::lab::error::Result;
@@ -158,6 +160,7 @@ pub(super) fn read(
         })
         .unwrap_or(PlacementKind::SameCore);
     let (generators, host) = read_remote(&section, placement);
+    check_shares(&section, &generators, &cases);
     let experiment = Experiment {
         name: name.to_owned(),
         title: section
@@ -335,6 +338,26 @@ fn read_remote(section: &Section<'_>, placement: PlacementKind) -> (Vec<Vec<Stri
             .ok()
     });
     (commands.collect(), host)
+}
+
+/// Every generator has to have a connection.
+fn check_shares(section: &Section<'_>, generators: &[Vec<String>], cases: &[Case]) {
+    for case in cases
+        .iter()
+        .filter(|case| matches!(case.workload, Workload::Load(_)))
+    {
+        let connections = case.workload.connections() as usize;
+        if connections < generators.len() {
+            section.add(
+                "generators",
+                format!(
+                    "are {}, but the case `{}` has fewer connections to share out: {connections}",
+                    generators.len(),
+                    case.name
+                ),
+            );
+        }
+    }
 }
 
 fn read_environment(section: &Section<'_>, known: &[&str]) -> BTreeMap<String, String> {

@@ -252,6 +252,17 @@ fn mistakes_are_told_with_line_and_field() {
         ),
         (
             "baseline",
+            "placement = \"remote\"\nhost = \"10.0.0.1\"\ngenerators = [\"a {generator}\", \"b\"]\nbaseline",
+            "x.toml:5: generators: has neither {generator} nor {arguments}",
+        ),
+        (
+            "baseline = \"one\"\n[workload]\nprotocol = \"http\"\nconnections = 10",
+            "placement = \"remote\"\nhost = \"10.0.0.1\"\ngenerators = [\"a {generator}\", \"b {arguments}\"]\n\
+             baseline = \"one\"\n[workload]\nprotocol = \"http\"\nconnections = 1",
+            "x.toml:5: generators: are 2, but the case `a case` has fewer connections to share out: 1",
+        ),
+        (
+            "baseline",
             "placement = \"there\"\nbaseline",
             "x.toml:3: placement: `there` is not known",
         ),
