@@ -4,6 +4,7 @@ mod descriptors;
 mod doctor;
 mod lab;
 mod load;
+mod rpc;
 mod serve;
 
 use std::process::ExitCode;
