@@ -15,6 +15,7 @@ use super::plan::{Length, Plan, Workload};
 use super::preflight::{check_echo, ensure_descriptors, record_http};
 use super::protocol::Protocol;
 use super::report::{Ending, Report};
+use super::request_reply::InOrder;
 use super::tally::Tally;
 use super::worker::{Assignment, Worker};
 
@@ -53,12 +54,12 @@ pub(crate) fn run(
         Workload::Echo { size } => {
             let mut echo = Echo::new(*size);
             check_echo(plan, &mut echo)?;
-            run_protocol(plan, &echo, stop, observe)
+            run_protocol(plan, &InOrder(echo), stop, observe)
         }
         Workload::Http { path, host } => {
             let request = http::request(path, host);
             let recorded = record_http(plan, path, &request)?;
-            run_protocol(plan, &Http::new(request, recorded), stop, observe)
+            run_protocol(plan, &InOrder(Http::new(request, recorded)), stop, observe)
         }
     }
 }

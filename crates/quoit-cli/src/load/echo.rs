@@ -8,7 +8,8 @@
 
 use std::sync::Arc;
 
-use super::protocol::{Protocol, Reply, WrongKind};
+use super::protocol::WrongKind;
+use super::request_reply::{Reply, RequestReply};
 
 /// Offsets into the pattern lie below this. A prime, so that neighbouring messages never share an offset.
 const OFFSETS: usize = 251;
@@ -87,7 +88,7 @@ fn first_difference(expected: &[u8], found: &[u8]) -> Option<(usize, u8, u8)> {
         .map(|(index, (&expected, &found))| (index, expected, found))
 }
 
-impl Protocol for Echo {
+impl RequestReply for Echo {
     type State = EchoState;
 
     fn connection(&self, id: u32) -> EchoState {

@@ -19,6 +19,7 @@ mod plan;
 mod preflight;
 mod protocol;
 mod report;
+mod request_reply;
 mod system;
 mod tally;
 mod target;

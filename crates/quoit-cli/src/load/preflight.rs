@@ -7,7 +7,7 @@ use super::echo::Echo;
 use super::error::LoadError;
 use super::http::{Recorded, Recorder};
 use super::plan::Plan;
-use super::protocol::{Protocol, Reply};
+use super::request_reply::{Reply, RequestReply};
 use super::target::{BlockingStream, Target};
 use crate::descriptors::DescriptorLimit;
 

@@ -82,7 +82,7 @@ pub(super) enum Ending {
 impl Report {
     pub(super) fn new(plan: &Plan, tally: &Tally, ending: Ending) -> Self {
         let elapsed_ns = tally.window.map_or(0, |(start, end)| end - start) as f64;
-        let requests = tally.latencies.len();
+        let requests = tally.requests;
         let by = |value: f64, unit: f64| if unit > 0.0 { value / unit } else { 0.0 };
         let (protocol, message_bytes, path) = match &plan.workload {
             Workload::Echo { size } => ("echo", Some(*size as u64), None),
@@ -108,7 +108,7 @@ impl Report {
             requests_per_second: by(requests as f64, elapsed_ns / 1e9),
             received_bytes: tally.received_bytes,
             received_megabytes_per_second: by(tally.received_bytes as f64 / 1e6, elapsed_ns / 1e9),
-            latency: (requests > 0).then(|| Latency {
+            latency: (!tally.latencies.is_empty()).then(|| Latency {
                 mean_ns: tally.latencies.mean(),
                 standard_deviation_ns: tally.latencies.stdev(),
                 p50_ns: tally.latencies.value_at_quantile(0.5),

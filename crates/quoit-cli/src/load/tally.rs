@@ -63,7 +63,9 @@ impl Errors {
 /// The counts of one thread, and, merged, of the run.
 #[derive(Debug, Clone)]
 pub(crate) struct Tally {
-    /// Latencies of the right replies of the measured window, in nanoseconds.
+    /// Right replies (or messages) of the measured window.
+    pub(crate) requests: u64,
+    /// Latencies of those that have one, in nanoseconds.
     pub(crate) latencies: Histogram<u64>,
     /// Bytes of replies received in the measured window.
     pub(crate) received_bytes: u64,
@@ -92,6 +94,7 @@ impl Tally {
         let latencies = Histogram::new_with_bounds(1, longest.max(1_000_000_000), 3)
             .map_err(|error| LoadError::new(format!("cannot make a latency histogram: {error}")))?;
         Ok(Tally {
+            requests: 0,
             latencies,
             received_bytes: 0,
             reconnects: 0,
@@ -110,6 +113,7 @@ impl Tally {
         self.latencies
             .add(&other.latencies)
             .map_err(|error| LoadError::new(format!("cannot merge the threads' latencies: {error}")))?;
+        self.requests += other.requests;
         self.received_bytes += other.received_bytes;
         self.reconnects += other.reconnects;
         self.errors.add(&other.errors);

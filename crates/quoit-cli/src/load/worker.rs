@@ -19,7 +19,7 @@ use super::connection::{Connection, Phase};
 use super::control::{Control, Message, Schedule};
 use super::error::LoadError;
 use super::pacing::ClosedLoop;
-use super::protocol::{Protocol, Reply, WrongKind};
+use super::protocol::{Outcomes, Protocol, Then, WrongKind};
 use super::system::thread_cpu_time;
 use super::tally::Tally;
 use super::target::Target;
@@ -116,7 +116,7 @@ impl<P: Protocol> Worker<P> {
             poll,
             pacing: ClosedLoop::new(depth),
             connections: (0..assignment.connections)
-                .map(|_| Connection::new(protocol.connection(0), depth))
+                .map(|_| Connection::new(protocol.connection(0, 0)))
                 .collect(),
             protocol,
             to_open: (0..assignment.connections).collect(),
@@ -223,6 +223,7 @@ impl<P: Protocol> Worker<P> {
                     self.stage = Stage::Draining {
                         deadline: now.saturating_add(DRAIN.min(self.timeout)),
                     };
+                    self.wind_down();
                 }
             }
             Stage::Draining { .. } => {}
@@ -234,9 +235,30 @@ impl<P: Protocol> Worker<P> {
         self.cpu_at_start = self.cpu_time()?;
         self.window.open(now, schedule.until, self.assignment.requests);
         if let Some(requests) = self.assignment.requests {
-            self.pacing.allow(requests.saturating_sub(self.outstanding));
+            self.pacing.allow(if P::ONE_UNIT_EACH {
+                requests.saturating_sub(self.outstanding)
+            } else {
+                u64::MAX
+            });
         }
         Ok(())
+    }
+
+    /// Lets the protocol end what would not end by itself.
+    fn wind_down(&mut self) {
+        for index in 0..self.connections.len() {
+            let connection = &mut self.connections[index];
+            if !matches!(connection.phase, Phase::Open { .. }) {
+                continue;
+            }
+            self.gathered.clear();
+            self.protocol.wind_down(&mut connection.state, &mut self.gathered);
+            if !self.gathered.is_empty()
+                && let Err(error) = connection.write(&self.gathered, self.poll.registry(), Token(index))
+            {
+                self.close(index, End::Failed(error));
+            }
+        }
     }
 
     fn cpu_time(&self) -> Result<u64, LoadError> {
@@ -318,7 +340,7 @@ impl<P: Protocol> Worker<P> {
                 if let Phase::Connecting { socket, .. } = std::mem::replace(&mut connection.phase, closed) {
                     let id = self.next_id;
                     self.next_id = id.wrapping_add(self.assignment.threads);
-                    connection.reset(Phase::Open { socket }, self.protocol.connection(id));
+                    connection.reset(Phase::Open { socket }, self.protocol.connection(id, now));
                 }
                 connection.failures = 0;
                 self.tally.reconnects += u64::from(std::mem::replace(&mut connection.was_opened, true));
@@ -379,57 +401,30 @@ impl<P: Protocol> Worker<P> {
 
     /// Judges `length` bytes just read: why the connection has to end, if it has to.
     fn judge(&mut self, index: usize, length: usize, now: u64) -> Option<End> {
-        let Worker {
-            connections,
-            protocol,
-            tally,
-            window,
-            read_buffer,
-            ..
-        } = self;
-        let connection = &mut connections[index];
-        let mut input = &read_buffer[..length];
-        if window.contains(now) {
-            tally.received_bytes += length as u64;
+        let connection = &mut self.connections[index];
+        if self.window.contains(now) {
+            self.tally.received_bytes += length as u64;
         }
-        let mut end = None;
-        let mut right = 0;
-        let mut settled = 0;
-        while !input.is_empty() && end.is_none() {
-            if connection.outstanding == right {
-                tally.errors.wrong_content += 1;
-                tally.note(|| format!("{} bytes arrived that no request called for", input.len()));
-                end = Some(End::WrongReply);
-                break;
-            }
-            let (consumed, reply) = protocol.take_reply(&mut connection.state, input);
-            input = &input[consumed..];
-            match reply {
-                None => break,
-                Some(Reply::Right { last }) => {
-                    right += 1;
-                    end = last.then_some(End::Announced);
-                }
-                Some(Reply::Wrong(wrong)) => {
-                    settled += right + 1;
-                    settle_right(connection, std::mem::take(&mut right), now, window, tally);
-                    connection.settle(1, now, |_, count| {
-                        window.settle(now, count);
-                    });
-                    match wrong.kind {
-                        WrongKind::Content => tally.errors.wrong_content += 1,
-                        WrongKind::Status => tally.errors.wrong_status += 1,
-                    }
-                    tally.note(|| wrong.to_string());
-                    end = (!wrong.usable).then_some(End::WrongReply);
-                }
-            }
+        let before = self.protocol.outstanding(&connection.state);
+        let mut counter = Counter {
+            now,
+            settled: 0,
+            window: &mut self.window,
+            tally: &mut self.tally,
+        };
+        let input = &self.read_buffer[..length];
+        let then = self
+            .protocol
+            .take(&mut connection.state, input, now, &mut counter);
+        connection.was_useful |= counter.settled > 0;
+        self.replies += counter.settled;
+        let after = self.protocol.outstanding(&connection.state);
+        self.outstanding = self.outstanding + u64::from(after) - u64::from(before);
+        match then {
+            Then::GoOn => None,
+            Then::Announced => Some(End::Announced),
+            Then::GiveUp => Some(End::WrongReply),
         }
-        settled += right;
-        settle_right(connection, right, now, window, tally);
-        self.outstanding -= u64::from(settled);
-        self.replies += u64::from(settled);
-        end
     }
 
     /// Sends what is due on a connection. `now` is when the last bytes were read.
@@ -440,27 +435,24 @@ impl<P: Protocol> Worker<P> {
         }
         loop {
             self.gathered.clear();
-            let mut count = 0;
-            while !connection.has_unsent()
-                && self.gathered.len() < GATHER
-                && self.pacing.take(connection.outstanding + count)
-            {
-                self.protocol
-                    .append_request(&mut connection.state, &mut self.gathered);
-                count += 1;
+            if !connection.has_unsent() {
+                let state = &mut connection.state;
+                let before = self.protocol.outstanding(state);
+                self.protocol.respond(state, now, GATHER, &mut self.gathered);
+                while self.gathered.len() < GATHER && self.pacing.take(self.protocol.outstanding(state)) {
+                    self.protocol.begin(state, now, &mut self.gathered);
+                }
+                let after = self.protocol.outstanding(state);
+                self.outstanding = self.outstanding + u64::from(after) - u64::from(before);
+                if self.gathered.is_empty() {
+                    return;
+                }
             }
-            if count == 0 && !connection.has_unsent() {
-                return;
-            }
-            if count > 0 {
-                connection.sent(now, count);
-                self.outstanding += u64::from(count);
-            }
-            let gathered_all = self.gathered.len() < GATHER;
+            let gathered_all = !self.gathered.is_empty() && self.gathered.len() < GATHER;
             if let Err(error) = connection.write(&self.gathered, self.poll.registry(), Token(index)) {
                 return self.close(index, End::Failed(error));
             }
-            if connection.has_unsent() || (count > 0 && gathered_all) {
+            if connection.has_unsent() || gathered_all {
                 return;
             }
             now = self.control.now();
@@ -472,10 +464,13 @@ impl<P: Protocol> Worker<P> {
         let now = self.control.now();
         let connection = &mut self.connections[index];
         let was_useful = connection.was_useful;
-        let state = self.protocol.connection(0);
-        let lost = connection.reset(Phase::Closed { retry_at: None }, state);
+        self.outstanding -= u64::from(self.protocol.outstanding(&connection.state));
+        let mut lost = 0;
+        self.protocol
+            .withdraw(&mut connection.state, &mut |_, count| lost += count);
+        let state = self.protocol.connection(0, now);
+        connection.reset(Phase::Closed { retry_at: None }, state);
         self.open -= 1;
-        self.outstanding -= u64::from(lost);
         let running = matches!(self.stage, Stage::Running(_));
         if matches!(end, End::Announced) {
             if running {
@@ -546,7 +541,12 @@ impl<P: Protocol> Worker<P> {
                     let error = io::Error::from(io::ErrorKind::TimedOut);
                     self.connect_failed(index, now, &error);
                 }
-                Phase::Open { .. } if connection.waited(now) > self.timeout => {
+                Phase::Open { .. }
+                    if self
+                        .protocol
+                        .waiting_since(&connection.state)
+                        .is_some_and(|since| now.saturating_sub(since) > self.timeout) =>
+                {
                     self.close(index, End::TimedOut);
                 }
                 _ => {}
@@ -555,21 +555,40 @@ impl<P: Protocol> Worker<P> {
     }
 }
 
-/// Settles `count` right replies.
-fn settle_right<S>(
-    connection: &mut Connection<S>,
-    count: u32,
+/// Counts what a protocol settles.
+struct Counter<'a> {
     now: u64,
-    window: &mut Window,
-    tally: &mut Tally,
-) {
-    if count == 0 {
-        return;
-    }
-    connection.settle(count, now, |latency, count| {
-        let counted = window.settle(now, count);
-        if counted > 0 {
-            tally.latencies.saturating_record_n(latency, u64::from(counted));
+    /// Units settled, right or wrong, counted or not.
+    settled: u64,
+    window: &'a mut Window,
+    tally: &'a mut Tally,
+}
+
+impl Outcomes for Counter<'_> {
+    fn right(&mut self, start: Option<u64>, count: u32) {
+        self.settled += u64::from(count);
+        let counted = u64::from(self.window.settle(self.now, count));
+        self.tally.requests += counted;
+        if let Some(start) = start
+            && counted > 0
+        {
+            let latency = self.now.saturating_sub(start);
+            self.tally.latencies.saturating_record_n(latency, counted);
         }
-    });
+    }
+
+    fn wrong(&mut self, kind: WrongKind, what: String) {
+        self.settled += 1;
+        self.window.settle(self.now, 1);
+        match kind {
+            WrongKind::Content => self.tally.errors.wrong_content += 1,
+            WrongKind::Status => self.tally.errors.wrong_status += 1,
+        }
+        self.tally.note(|| what);
+    }
+
+    fn unexpected(&mut self, what: String) {
+        self.tally.errors.wrong_content += 1;
+        self.tally.note(|| what);
+    }
 }
