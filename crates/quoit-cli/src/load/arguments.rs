@@ -13,6 +13,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use signal_hook::consts::SIGINT;
 use signal_hook::flag;
 
+use super::rpc::RpcArguments;
 use super::{Length, LoadError, Plan, Progress, Report, Target, Workload, run};
 
 const EXAMPLES: &str = "\
@@ -22,6 +23,9 @@ Examples:
   quoit load echo --connect [::1]:7000 --size 1024 --threads 2 --seconds 10
   quoit load echo --connect unix:/run/echo.sock --requests 100000 --json
   quoit load echo --connect unix:@echo --warmup 0
+  quoit load rpc --connect 127.0.0.1:7000 --connections 16 --streams 1000 --messages 32
+  quoit load rpc --connect 127.0.0.1:7000 --messages 0 --credit 70000 --size 1024
+  quoit load rpc --connect 127.0.0.1:7000 --streams 100 --messages 0 --batch 1 --every 1
 
 Exit status: 0 if every reply was right, 1 if the run failed or its figures are invalid (any error),
 2 for wrong usage. An interrupt (SIGINT) ends the run early and still reports what was measured.";
@@ -49,6 +53,15 @@ Fields of the JSON object (units in the names; null: nothing to say):
   generator_cpu_utilization      0 to 1; near 1 the generator may be the limit
   interrupted                    whether the run was ended before its time
   invalid                        why the figures must not be used";
+
+const RPC_JSON_FIELDS: &str = "\
+With rpc, `requests` are messages, `pipeline` is streams a connection, and `latency` is that of
+messages, one way: from the server's send time to this end's read of the whole message. It means
+something on one machine only; use --untimed otherwise. Besides:
+  rpc
+    direction, messages_per_stream, credit, batch, every_seconds   what was run
+    streams_ended                streams of the window that came to their right end
+    stream_latency               as latency: from a stream's opening to its end";
 
 /// Generate load, check every reply, and measure.
 #[derive(Debug, Args)]
@@ -87,6 +100,17 @@ enum ProtocolArguments {
         /// The value of the Host field [default: the address]
         #[arg(long, value_parser = parse_host)]
         host: Option<String>,
+    },
+    /// Open streams of messages with credit, many a connection; every message is checked
+    #[command(after_help = format!("{EXAMPLES}\n\n{JSON_FIELDS}\n\n{RPC_JSON_FIELDS}"))]
+    Rpc {
+        /// The server: IP:PORT, [IPv6]:PORT, unix:/path or unix:@abstract-name
+        #[arg(long, value_name = "ADDR")]
+        connect: Target,
+        #[command(flatten)]
+        common: CommonArguments,
+        #[command(flatten)]
+        streams: RpcArguments,
     },
 }
 
@@ -134,7 +158,7 @@ fn parse_seconds(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_secs_f64(seconds))
 }
 
-fn parse_positive_seconds(text: &str) -> Result<Duration, String> {
+pub(super) fn parse_positive_seconds(text: &str) -> Result<Duration, String> {
     parse_seconds(text).and_then(|time| {
         if time.is_zero() {
             Err("must be more than 0".to_owned())
@@ -200,12 +224,15 @@ fn parse_http_address(text: &str) -> Result<HttpAddress, String> {
 impl ProtocolArguments {
     fn common(&self) -> &CommonArguments {
         match self {
-            ProtocolArguments::Echo { common, .. } | ProtocolArguments::Http { common, .. } => common,
+            ProtocolArguments::Echo { common, .. }
+            | ProtocolArguments::Http { common, .. }
+            | ProtocolArguments::Rpc { common, .. } => common,
         }
     }
 
     fn plan(&self) -> Result<Plan, String> {
         let common = self.common();
+        let mut pipeline = common.pipeline;
         let (target, workload) = match self {
             ProtocolArguments::Echo { connect, size, .. } => {
                 (connect.clone(), Workload::Echo { size: *size as usize })
@@ -236,6 +263,15 @@ impl ProtocolArguments {
                     },
                 )
             }
+            ProtocolArguments::Rpc { connect, streams, .. } => {
+                if common.pipeline != 1 {
+                    return Err(
+                        "rpc has no --pipeline; --streams says how many streams a connection has".to_owned(),
+                    );
+                }
+                pipeline = streams.streams;
+                (connect.clone(), Workload::Rpc(streams.streams(common.timeout)?))
+            }
         };
         if common.threads > common.connections {
             return Err(format!(
@@ -247,7 +283,7 @@ impl ProtocolArguments {
             target,
             workload,
             connections: common.connections as usize,
-            pipeline: common.pipeline,
+            pipeline,
             threads: common.threads as usize,
             length: common
                 .requests

@@ -12,10 +12,11 @@ use super::echo::Echo;
 use super::error::LoadError;
 use super::http::{self, Http};
 use super::plan::{Length, Plan, Workload};
-use super::preflight::{check_echo, ensure_descriptors, record_http};
+use super::preflight::{check_echo, check_rpc, ensure_descriptors, record_http};
 use super::protocol::Protocol;
 use super::report::{Ending, Report};
 use super::request_reply::InOrder;
+use super::rpc::Rpc;
 use super::tally::Tally;
 use super::worker::{Assignment, Worker};
 
@@ -60,6 +61,10 @@ pub(crate) fn run(
             let request = http::request(path, host);
             let recorded = record_http(plan, path, &request)?;
             run_protocol(plan, &InOrder(Http::new(request, recorded)), stop, observe)
+        }
+        Workload::Rpc(streams) => {
+            check_rpc(plan, *streams)?;
+            run_protocol(plan, &Rpc::new(*streams, plan.pipeline), stop, observe)
         }
     }
 }

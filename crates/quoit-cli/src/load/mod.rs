@@ -20,6 +20,7 @@ mod preflight;
 mod protocol;
 mod report;
 mod request_reply;
+mod rpc;
 mod system;
 mod tally;
 mod target;

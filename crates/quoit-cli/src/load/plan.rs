@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::rpc::RpcStreams;
 use super::target::Target;
 
 /// One run: where, what, how much and for how long.
@@ -32,6 +33,8 @@ pub(crate) enum Workload {
     Echo { size: usize },
     /// `GET path` with the header field `Host: host`; every reply must equal the first.
     Http { path: String, host: String },
+    /// Streams of messages; `pipeline` is their number on each connection.
+    Rpc(RpcStreams),
 }
 
 /// The length of the measured window.

@@ -1,22 +1,24 @@
 //! What a run found, as one JSON object or a table.
 
 use comfy_table::{CellAlignment, Table, presets};
+use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 use super::plan::{Plan, Workload};
+use super::rpc::RpcReport;
 use super::tally::{Errors, Tally};
 
 /// The findings of one run. The field names are those of the JSON object; units are in the names.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Report {
-    /// `echo` or `http`.
+    /// `echo`, `http` or `rpc`.
     pub(crate) protocol: String,
     /// The server's address.
     pub(crate) target: String,
-    /// Bytes of an echo message; absent for HTTP.
+    /// Bytes of an echo or rpc message; absent for HTTP.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) message_bytes: Option<u64>,
-    /// The path that was requested; absent for echo.
+    /// The path that was requested; absent for the others.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) path: Option<String>,
     /// Connections kept open, over all threads.
@@ -39,6 +41,11 @@ pub(crate) struct Report {
     pub(crate) received_megabytes_per_second: f64,
     /// From the write of a request to the read of its whole reply; absent if there was no reply.
     pub(crate) latency: Option<Latency>,
+    /// What is of rpc alone. Then `requests` are messages, `pipeline` is streams a connection, and `latency` is
+    /// that of messages from the server's send time to the read of the whole message: one way, which means
+    /// something only where both use the clock of one machine; absent if messages carry no send time.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) rpc: Option<RpcReport>,
     /// Errors by kind, over the whole run, warm-up included.
     pub(crate) errors: Errors,
     /// The first error in words.
@@ -79,6 +86,35 @@ pub(super) enum Ending {
     Stalled,
 }
 
+impl Latency {
+    /// The figures of a histogram of nanoseconds; `None` if it is empty.
+    pub(super) fn of(latencies: &Histogram<u64>) -> Option<Self> {
+        (!latencies.is_empty()).then(|| Latency {
+            mean_ns: latencies.mean(),
+            standard_deviation_ns: latencies.stdev(),
+            p50_ns: latencies.value_at_quantile(0.5),
+            p90_ns: latencies.value_at_quantile(0.9),
+            p99_ns: latencies.value_at_quantile(0.99),
+            p99_9_ns: latencies.value_at_quantile(0.999),
+            max_ns: latencies.max(),
+        })
+    }
+
+    fn rows(&self, mut row: impl FnMut(&str, String)) {
+        row("latency mean", microseconds(self.mean_ns));
+        row("standard deviation", microseconds(self.standard_deviation_ns));
+        for (name, value) in [
+            ("p50", self.p50_ns),
+            ("p90", self.p90_ns),
+            ("p99", self.p99_ns),
+            ("p99.9", self.p99_9_ns),
+            ("max", self.max_ns),
+        ] {
+            row(name, microseconds(value as f64));
+        }
+    }
+}
+
 impl Report {
     pub(super) fn new(plan: &Plan, tally: &Tally, ending: Ending) -> Self {
         let elapsed_ns = tally.window.map_or(0, |(start, end)| end - start) as f64;
@@ -87,6 +123,11 @@ impl Report {
         let (protocol, message_bytes, path) = match &plan.workload {
             Workload::Echo { size } => ("echo", Some(*size as u64), None),
             Workload::Http { path, .. } => ("http", None, Some(path.clone())),
+            Workload::Rpc(streams) => ("rpc", Some(u64::from(streams.size)), None),
+        };
+        let rpc = match &plan.workload {
+            Workload::Rpc(streams) => Some(RpcReport::new(streams, &tally.stream_latencies)),
+            Workload::Echo { .. } | Workload::Http { .. } => None,
         };
         let invalid = match ending {
             Ending::Stalled => Some(format!("no reply came on any connection for {:?}", plan.timeout)),
@@ -108,15 +149,8 @@ impl Report {
             requests_per_second: by(requests as f64, elapsed_ns / 1e9),
             received_bytes: tally.received_bytes,
             received_megabytes_per_second: by(tally.received_bytes as f64 / 1e6, elapsed_ns / 1e9),
-            latency: (!tally.latencies.is_empty()).then(|| Latency {
-                mean_ns: tally.latencies.mean(),
-                standard_deviation_ns: tally.latencies.stdev(),
-                p50_ns: tally.latencies.value_at_quantile(0.5),
-                p90_ns: tally.latencies.value_at_quantile(0.9),
-                p99_ns: tally.latencies.value_at_quantile(0.99),
-                p99_9_ns: tally.latencies.value_at_quantile(0.999),
-                max_ns: tally.latencies.max(),
-            }),
+            latency: Latency::of(&tally.latencies),
+            rpc,
             errors: tally.errors.clone(),
             first_error: tally.first_error.clone(),
             reconnects: tally.reconnects,
@@ -140,6 +174,9 @@ impl Report {
             (None, None) => format!("{} on {}", self.protocol, self.target),
         };
         row("load", what);
+        if let Some(rpc) = &self.rpc {
+            row("streams", rpc.what());
+        }
         row(
             "connections",
             format!(
@@ -161,16 +198,19 @@ impl Report {
             format!("{:.2} MB/s", self.received_megabytes_per_second),
         );
         if let Some(latency) = &self.latency {
-            row("latency mean", microseconds(latency.mean_ns));
-            row("standard deviation", microseconds(latency.standard_deviation_ns));
-            for (name, value) in [
-                ("p50", latency.p50_ns),
-                ("p90", latency.p90_ns),
-                ("p99", latency.p99_ns),
-                ("p99.9", latency.p99_9_ns),
-                ("max", latency.max_ns),
-            ] {
-                row(name, microseconds(value as f64));
+            if self.rpc.is_some() {
+                row(
+                    "message latency",
+                    "one way, from the server's send time".to_owned(),
+                );
+            }
+            latency.rows(&mut row);
+        }
+        if let Some(rpc) = &self.rpc {
+            row("streams ended", rpc.streams_ended.to_string());
+            if let Some(latency) = &rpc.stream_latency {
+                row("stream latency", "from its opening to its end".to_owned());
+                latency.rows(&mut row);
             }
         }
         row(

@@ -67,6 +67,8 @@ pub(crate) struct Tally {
     pub(crate) requests: u64,
     /// Latencies of those that have one, in nanoseconds.
     pub(crate) latencies: Histogram<u64>,
+    /// Latencies of whole streams, in nanoseconds.
+    pub(crate) stream_latencies: Histogram<u64>,
     /// Bytes of replies received in the measured window.
     pub(crate) received_bytes: u64,
     /// Connections opened again after they had ended, over the whole run.
@@ -95,6 +97,7 @@ impl Tally {
             .map_err(|error| LoadError::new(format!("cannot make a latency histogram: {error}")))?;
         Ok(Tally {
             requests: 0,
+            stream_latencies: latencies.clone(),
             latencies,
             received_bytes: 0,
             reconnects: 0,
@@ -112,6 +115,9 @@ impl Tally {
     pub(crate) fn merge(&mut self, other: &Tally) -> Result<(), LoadError> {
         self.latencies
             .add(&other.latencies)
+            .map_err(|error| LoadError::new(format!("cannot merge the threads' latencies: {error}")))?;
+        self.stream_latencies
+            .add(&other.stream_latencies)
             .map_err(|error| LoadError::new(format!("cannot merge the threads' latencies: {error}")))?;
         self.requests += other.requests;
         self.received_bytes += other.received_bytes;

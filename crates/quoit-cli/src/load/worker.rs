@@ -31,7 +31,7 @@ const WAKE: Token = Token(usize::MAX);
 const READ_BUFFER: usize = 128 * 1024;
 
 /// Requests are gathered for one write up to about this many bytes.
-const GATHER: usize = 128 * 1024;
+pub(super) const GATHER: usize = 128 * 1024;
 
 /// Between two looks for replies overdue and connections to open again.
 const SCAN_INTERVAL: u64 = 100_000_000;
@@ -574,6 +574,13 @@ impl Outcomes for Counter<'_> {
         {
             let latency = self.now.saturating_sub(start);
             self.tally.latencies.saturating_record_n(latency, counted);
+        }
+    }
+
+    fn stream(&mut self, start: u64) {
+        if self.window.contains(self.now) {
+            let latency = self.now.saturating_sub(start);
+            self.tally.stream_latencies.saturating_record(latency);
         }
     }
 
