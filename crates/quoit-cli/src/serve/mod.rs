@@ -7,7 +7,7 @@ pub(crate) mod http;
 mod http_server;
 mod metrics;
 mod queue;
-mod rpc;
+pub(crate) mod rpc;
 mod rpc_figures;
 mod rpc_server;
 mod signals;

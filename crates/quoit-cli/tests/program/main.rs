@@ -9,6 +9,7 @@ mod http_limits;
 mod lab;
 mod large;
 mod loading;
+mod rpc;
 mod serving;
 mod support;
 mod usage;

@@ -15,7 +15,9 @@ mod pacing;
 mod stream;
 
 #[cfg(test)]
+mod floor_tests;
+#[cfg(test)]
 mod tests;
 
-pub(super) use connection::{Next, RpcConnection};
-pub(super) use environment::{Environment, Totals};
+pub(crate) use connection::{Next, RpcConnection};
+pub(crate) use environment::{Environment, Totals};

@@ -111,16 +111,19 @@ impl Streams {
         if !(CONTENT_HEADER..=MAX_MESSAGE).contains(&size) || is_paced {
             return None;
         }
+        let credit = u64::from(u32_at(payload, 17));
         let stream = Stream {
             tag: u32_at(payload, 1),
             size,
             timed: payload[0] & 1 != 0,
             messages: if messages == 0 { u64::MAX } else { messages },
             sent: 0,
-            credit: u64::from(u32_at(payload, 17)),
-            ready: true,
+            credit,
+            ready: credit > 0,
         };
-        self.ready.push_back(id);
+        if stream.ready {
+            self.ready.push_back(id);
+        }
         // An id that is open already is the client's fault.
         self.open.insert(id, stream).is_none().then_some(())
     }
