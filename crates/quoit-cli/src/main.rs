@@ -23,7 +23,7 @@ struct Arguments {
 enum Command {
     Doctor(doctor::DoctorArguments),
     Serve(serve::ServeArguments),
-    Load(load::LoadArguments),
+    Load(Box<load::LoadArguments>),
     /// Measure the engines on this machine
     Lab(lab::LabArguments),
 }

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use mio::{Interest, Registry, Token};
 
+use super::pacing::Place;
 use super::target::Socket;
 
 /// Where a connection stands.
@@ -18,12 +19,25 @@ pub(super) enum Phase {
     Open { socket: Socket },
 }
 
+/// A connection that reads slowly.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Slow {
+    /// Whether there may be something to read.
+    pub(super) readable: bool,
+}
+
 /// One connection. Times are in nanoseconds of the run's clock.
 #[derive(Debug)]
 pub(super) struct Connection<S> {
     pub(super) phase: Phase,
     /// The protocol's state.
     pub(super) state: S,
+    /// Its place in the pacing.
+    pub(super) place: Place,
+    /// The start of the request that it is opened for, where each request has a connection of its own.
+    pub(super) opened_for: Option<u64>,
+    /// How it reads slowly, if it does.
+    pub(super) slow: Option<Slow>,
     /// Whether something was settled since it was opened.
     pub(super) was_useful: bool,
     /// Whether it has been opened before.
@@ -37,10 +51,13 @@ pub(super) struct Connection<S> {
 }
 
 impl<S> Connection<S> {
-    pub(super) fn new(state: S) -> Self {
+    pub(super) fn new(state: S, place: Place, slow: Option<Slow>) -> Self {
         Connection {
             phase: Phase::Closed { retry_at: None },
             state,
+            place,
+            opened_for: None,
+            slow,
             was_useful: false,
             was_opened: false,
             failures: 0,
@@ -58,6 +75,11 @@ impl<S> Connection<S> {
         self.unsent_start = 0;
         self.watches_room = false;
         self.was_useful = false;
+        self.slow = self.slow.map(|_| Slow::default());
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self.phase, Phase::Open { .. })
     }
 
     pub(super) fn has_unsent(&self) -> bool {

@@ -33,7 +33,7 @@ pub(crate) trait Protocol: Clone + Send {
 
     /// Appends what the connection has to write without a decision of pacing: credit for the server, a stream to
     /// open again, messages that the server gave credit for. Called before [`Protocol::begin`] whenever something
-    /// was received or begun and the kernel has room.
+    /// was received and the kernel has room: what a fresh stream has to say at once, `begin` appends itself.
     ///
     /// No more than about `limit` bytes; if it had more to write, it is called again after they have left.
     fn respond(&mut self, state: &mut Self::State, now: u64, limit: usize, output: &mut Vec<u8>) {

@@ -84,11 +84,11 @@ fn streams_of_every_kind_are_loaded_rightly() {
                 17,
             ),
             (
-                "--requests 200 --connections 4 --streams 10 --messages 0 --batch 2 --every 0.005",
+                "--requests 200 --connections 4 --streams 10 --messages 0 --push 2 --every 0.005",
                 0,
             ),
             (
-                "--requests 200 --connections 2 --streams 10 --messages 6 --batch 3 --every 0.002",
+                "--requests 200 --connections 2 --streams 10 --messages 6 --push 3 --every 0.002",
                 30,
             ),
             ("--requests 200 --connections 2 --messages 3 --untimed", 60),
@@ -254,6 +254,8 @@ fn a_signal_ends_endless_streams_and_lets_the_others_finish() {
         let mut idle = Client::new(connect(server.address()));
         server.terminate();
         idle.is_ended();
+        // The server waits for this end too.
+        drop(idle);
         assert_eq!(
             read_frame(&mut stream),
             (1, 6, vec![0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0])
@@ -364,13 +366,16 @@ fn a_server_that_answers_wrongly_is_found_out() {
 fn options_that_do_not_go_together_are_refused() {
     for (options, word) in [
         ("--messages 0 --direction request", "--messages"),
-        ("--direction request --batch 1 --every 1", "--batch"),
+        ("--direction request --push 1 --every 1", "--push"),
         ("--direction request --credit 5", "--credit"),
-        ("--batch 3", "--every"),
-        ("--every 3", "--batch"),
-        ("--batch 1 --every 0.0001", "--every"),
-        ("--batch 1 --every 10 --timeout 10", "--timeout"),
+        ("--push 3", "--every"),
+        ("--every 3", "--push"),
+        ("--push 1 --every 0.0001", "--every"),
+        ("--push 1 --every 10 --timeout 10", "--timeout"),
         ("--pipeline 4", "--streams"),
+        ("--messages 0 --rate 100", "--rate"),
+        ("--messages 0 --churn", "--churn"),
+        ("--streams 2 --churn", "--streams"),
         ("--size 23", "23"),
         ("--credit 0", "0"),
     ] {

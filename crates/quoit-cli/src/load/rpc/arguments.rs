@@ -6,6 +6,7 @@ use clap::Args;
 use clap::builder::RangedU64ValueParser;
 
 use super::{Direction, RpcStreams};
+use crate::load::arguments::parse_positive_seconds;
 use crate::rpc::frame::Pace;
 use crate::rpc::{MAX_MESSAGE, MIN_MESSAGE, MIN_PERIOD};
 
@@ -33,12 +34,12 @@ pub(crate) struct RpcArguments {
     /// [default: 1024]
     #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<u32>::new().range(1..))]
     credit: Option<u32>,
-    /// Let the server send this many messages of a stream at a time
+    /// Let the server push this many messages of a stream at a time
     #[arg(long, value_name = "B", requires = "every",
           value_parser = RangedU64ValueParser::<u32>::new().range(1..))]
-    batch: Option<u32>,
-    /// Time between two batches
-    #[arg(long, value_name = "SECONDS", requires = "batch", value_parser = super::super::arguments::parse_positive_seconds)]
+    push: Option<u32>,
+    /// Time between two pushes
+    #[arg(long, value_name = "SECONDS", requires = "push", value_parser = parse_positive_seconds)]
     every: Option<Duration>,
     /// Let messages carry no send time: for a server on another machine, whose clock is another
     #[arg(long)]
@@ -56,7 +57,7 @@ impl RpcArguments {
                 );
             }
             let only_response = [
-                (self.batch.is_some(), "--batch"),
+                (self.push.is_some(), "--push"),
                 (self.credit.is_some(), "--credit"),
                 (self.untimed, "--untimed"),
             ];
@@ -66,7 +67,7 @@ impl RpcArguments {
                 ));
             }
         }
-        let pace = match (self.batch, self.every) {
+        let pace = match (self.push, self.every) {
             (Some(batch), Some(every)) => {
                 let period = u64::try_from(every.as_nanos()).unwrap_or(u64::MAX);
                 if period < MIN_PERIOD {

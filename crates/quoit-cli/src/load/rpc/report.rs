@@ -4,7 +4,7 @@ use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 use super::RpcStreams;
-use crate::load::report::Latency;
+use crate::load::report::{Latency, latency};
 
 /// The findings on streams. The field names are those of the JSON object.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -16,7 +16,7 @@ pub(crate) struct RpcReport {
     /// Messages that the server might send ahead on a stream; absent in the direction of requests.
     pub(crate) credit: Option<u32>,
     /// Messages that became due together, and how often; absent if nothing was paced.
-    pub(crate) batch: Option<u32>,
+    pub(crate) push: Option<u32>,
     pub(crate) every_seconds: Option<f64>,
     /// Streams that came to their right end within the measured window.
     pub(crate) streams_ended: u64,
@@ -31,10 +31,10 @@ impl RpcReport {
             direction: streams.direction.name().to_owned(),
             messages_per_stream: streams.messages,
             credit: is_response.then_some(streams.credit),
-            batch: streams.pace.map(|pace| pace.batch),
+            push: streams.pace.map(|pace| pace.batch),
             every_seconds: streams.pace.map(|pace| pace.period as f64 / 1e9),
             streams_ended: latencies.len(),
-            stream_latency: Latency::of(latencies),
+            stream_latency: latency(latencies),
         }
     }
 
@@ -47,8 +47,8 @@ impl RpcReport {
         if let Some(credit) = self.credit {
             what += &format!(", credit {credit}");
         }
-        if let (Some(batch), Some(every)) = (self.batch, self.every_seconds) {
-            what += &format!(", {batch} every {every} s");
+        if let (Some(push), Some(every)) = (self.push, self.every_seconds) {
+            what += &format!(", {push} every {every} s");
         }
         what
     }
