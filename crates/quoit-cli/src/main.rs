@@ -5,6 +5,7 @@ mod descriptors;
 mod doctor;
 mod lab;
 mod load;
+mod rpc;
 mod serve;
 
 use std::process::ExitCode;

@@ -14,10 +14,11 @@ use super::histograms::Latencies;
 use super::http::{self, Http};
 use super::intervals::Intervals;
 use super::plan::{Length, Plan, Workload};
-use super::preflight::{check_echo, ensure_descriptors, ensure_ports, record_http};
+use super::preflight::{check_echo, check_rpc, ensure_descriptors, ensure_ports, record_http};
 use super::protocol::Protocol;
 use super::report::{Ending, Interval, Report};
 use super::request_reply::InOrder;
+use super::rpc::Rpc;
 use super::tally::Tally;
 use super::worker::{Worker, nanoseconds};
 
@@ -75,6 +76,10 @@ pub(crate) fn run(
             let request = http::request(path, host);
             let recorded = record_http(plan, path, &request)?;
             run_protocol(plan, &InOrder(Http::new(request, recorded)), stop, observe)
+        }
+        Workload::Rpc(streams) => {
+            check_rpc(plan, *streams)?;
+            run_protocol(plan, &Rpc::new(*streams, plan.pipeline), stop, observe)
         }
     }
 }

@@ -26,6 +26,7 @@ mod random;
 mod recorder;
 mod report;
 mod request_reply;
+mod rpc;
 mod sizes;
 mod system;
 mod tally;

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use super::rpc::RpcStreams;
 use super::sizes::Sizes;
 use super::target::Target;
 
@@ -80,6 +81,8 @@ pub(crate) enum Workload {
     Echo { sizes: Sizes },
     /// `GET path` with the header field `Host: host`; every reply must equal the first.
     Http { path: String, host: String },
+    /// Streams of messages; `pipeline` is their number on each connection.
+    Rpc(RpcStreams),
 }
 
 /// The length of the measured window.

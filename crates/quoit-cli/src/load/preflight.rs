@@ -7,7 +7,9 @@ use super::echo::Echo;
 use super::error::LoadError;
 use super::http::{Recorded, Recorder};
 use super::plan::Plan;
+use super::protocol::{Outcomes, Protocol, WrongKind};
 use super::request_reply::{Reply, RequestReply};
+use super::rpc::{Rpc, RpcStreams};
 use super::target::{BlockingStream, ConnectOptions, Target};
 use crate::descriptors::DescriptorLimit;
 
@@ -92,6 +94,50 @@ pub(super) fn record_http(plan: &Plan, path: &str, request: &[u8]) -> Result<Rec
     })
     .and_then(|()| recorder.finish().map_err(Failure::Reply))
     .map_err(|what| advise(&plan.target, &what, "check the address and the path"))
+}
+
+/// Lets one message go over a stream of a connection of its own.
+///
+/// # Errors
+/// The server cannot be reached, or does not speak the protocol.
+pub(super) fn check_rpc(plan: &Plan, streams: RpcStreams) -> Result<(), LoadError> {
+    let mut rpc = Rpc::new(streams.single(), 1);
+    // No connection of the run has this id.
+    let mut state = rpc.connection(u32::MAX, 0);
+    let mut request = Vec::new();
+    rpc.begin(&mut state, 0, &mut request);
+    let mut found = Found::default();
+    exchange(plan, &request, "an rpc stream of one message", |input| {
+        rpc.take(&mut state, input, 0, &mut found);
+        match found.wrong.take() {
+            Some(what) => Err(what),
+            None => Ok(found.streams == 1),
+        }
+    })
+    .map_err(|what| advise(&plan.target, &what, "is it an rpc server (`quoit serve rpc`)?"))
+}
+
+/// What a check finds.
+#[derive(Default)]
+struct Found {
+    streams: u32,
+    wrong: Option<String>,
+}
+
+impl Outcomes for Found {
+    fn right(&mut self, _start: Option<u64>, _count: u32) {}
+
+    fn stream(&mut self, _start: u64) {
+        self.streams += 1;
+    }
+
+    fn wrong(&mut self, _kind: WrongKind, what: String) {
+        self.wrong = Some(what);
+    }
+
+    fn unexpected(&mut self, what: String) {
+        self.wrong = Some(what);
+    }
 }
 
 enum Failure {

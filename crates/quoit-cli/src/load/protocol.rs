@@ -69,6 +69,9 @@ pub(crate) trait Outcomes {
     /// messages that the server sends by itself.
     fn right(&mut self, start: Option<u64>, count: u32);
 
+    /// A whole stream of units, begun at `start`, came to its right end.
+    fn stream(&mut self, start: u64);
+
     /// One unit is not what was expected.
     fn wrong(&mut self, kind: WrongKind, what: String);
 

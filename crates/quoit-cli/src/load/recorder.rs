@@ -209,6 +209,13 @@ impl Outcomes for Counter<'_> {
         }
     }
 
+    fn stream(&mut self, start: u64) {
+        if self.recorder.window.contains(self.now) {
+            let latency = self.now.saturating_sub(start);
+            self.recorder.tally.stream_latencies.saturating_record(latency);
+        }
+    }
+
     fn wrong(&mut self, kind: WrongKind, what: String) {
         self.settled += 1;
         self.recorder.window.settle(self.now, 1);
@@ -232,6 +239,8 @@ impl Outcomes for SlowCounter<'_> {
             self.tally.slow_replies += u64::from(count);
         }
     }
+
+    fn stream(&mut self, _start: u64) {}
 
     fn wrong(&mut self, kind: WrongKind, what: String) {
         Recorder::wrong(self.tally, kind, what);

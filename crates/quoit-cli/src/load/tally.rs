@@ -71,6 +71,8 @@ pub(crate) struct Tally {
     pub(crate) requests: u64,
     /// Latencies of those that have one and overlapped no slip, in nanoseconds.
     pub(crate) latencies: Histogram<u64>,
+    /// Latencies of whole streams, in nanoseconds.
+    pub(crate) stream_latencies: Histogram<u64>,
     /// Latencies of those that overlapped a slip.
     pub(crate) slipped: Histogram<u64>,
     /// How late requests were sent by this program's own fault, in nanoseconds: an open loop only.
@@ -127,6 +129,7 @@ impl Tally {
         let empty = new_histogram(longest)?;
         Ok(Tally {
             requests: 0,
+            stream_latencies: empty.clone(),
             latencies: empty.clone(),
             slipped: empty.clone(),
             lag: empty.clone(),
@@ -152,6 +155,7 @@ impl Tally {
         self.requests += other.requests;
         add_histogram(&mut self.latencies, &other.latencies)?;
         add_histogram(&mut self.slipped, &other.slipped)?;
+        add_histogram(&mut self.stream_latencies, &other.stream_latencies)?;
         add_histogram(&mut self.lag, &other.lag)?;
         add_histogram(&mut self.connects, &other.connects)?;
         self.slips.add(other.slips);

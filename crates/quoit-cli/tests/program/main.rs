@@ -10,6 +10,7 @@ mod lab;
 mod lab_remote;
 mod large;
 mod loading;
+mod rpc;
 mod serving;
 mod support;
 mod usage;

@@ -7,6 +7,9 @@ Examples:
   quoit load echo --connect [::1]:7000 --size 1024 --threads 2 --seconds 10
   quoit load echo --connect unix:/run/echo.sock --requests 100000 --json
   quoit load echo --connect unix:@echo --warmup 0
+  quoit load rpc --connect 127.0.0.1:7000 --connections 16 --streams 1000 --messages 32
+  quoit load rpc --connect 127.0.0.1:7000 --connections 1 --messages 0 --credit 70000 --size 1024
+  quoit load rpc --connect 127.0.0.1:7000 --streams 100 --messages 0 --push 1 --every 1
   quoit load http --connect 127.0.0.1:8080 --rate 20000 --pipeline 8 --interval 1
   quoit load http --connect 127.0.0.1:8080 --churn --connections 16
   quoit load echo --connect 127.0.0.1:7000 --sizes 64:80,1024:15,65536:5 --slow 8:500 --hdr load.hlog
@@ -38,3 +41,14 @@ Fields of the JSON object (units in the names; null: nothing to say):
   generator_cpu_utilization      0 to 1; near 1 the generator may be the limit
   interrupted                    whether the run was ended before its time
   invalid                        why the figures must not be used";
+
+pub(super) const RPC_JSON_FIELDS: &str = "\
+With rpc, `requests` are messages, `pipeline` is streams a connection, and `latency` is that of
+messages, one way: from the server's send time (of a push: when it was due) to this end's read of
+the whole message. It means something on one machine only; use --untimed otherwise. --rate offers
+streams, not messages. Besides:
+  rpc
+    direction, messages_per_stream, credit, push, every_seconds   what was run
+    streams_ended                streams of the window that came to their right end
+    stream_latency               as latency: from a stream's opening (with --rate, from when
+                                 that was due) to its end";

@@ -12,13 +12,16 @@ use clap::builder::RangedU64ValueParser;
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Subcommand};
 
-use self::help::{EXAMPLES, JSON_FIELDS};
+use self::help::{EXAMPLES, JSON_FIELDS, RPC_JSON_FIELDS};
 use self::values::{
     HttpAddress, Slow, SourceRange, parse_host, parse_http_address, parse_milliseconds, parse_path,
-    parse_positive_seconds, parse_rate, parse_seconds, parse_slow, parse_source, parse_unix_seconds,
+    parse_rate, parse_seconds, parse_slow, parse_source, parse_unix_seconds,
 };
+use super::rpc::RpcArguments;
 use super::sizes::LARGEST;
 use super::{Arrivals, Length, Offered, Plan, Sizes, SlowReaders, Target, Workload};
+
+pub(super) use self::values::parse_positive_seconds;
 
 /// The intervals of the window, if nothing else is said: a second, in a shorter window a tenth of it.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -64,6 +67,17 @@ enum ProtocolArguments {
         /// The value of the Host field [default: the address]
         #[arg(long, value_parser = parse_host)]
         host: Option<String>,
+    },
+    /// Open streams of messages with credit, many a connection; every message is checked
+    #[command(after_help = format!("{EXAMPLES}\n\n{JSON_FIELDS}\n\n{RPC_JSON_FIELDS}"))]
+    Rpc {
+        /// The server: IP:PORT, [IPv6]:PORT, unix:/path or unix:@abstract-name
+        #[arg(long, value_name = "ADDR")]
+        connect: Target,
+        #[command(flatten)]
+        common: CommonArguments,
+        #[command(flatten)]
+        streams: RpcArguments,
     },
 }
 
@@ -194,12 +208,15 @@ impl CommonArguments {
 impl ProtocolArguments {
     fn common(&self) -> &CommonArguments {
         match self {
-            ProtocolArguments::Echo { common, .. } | ProtocolArguments::Http { common, .. } => common,
+            ProtocolArguments::Echo { common, .. }
+            | ProtocolArguments::Http { common, .. }
+            | ProtocolArguments::Rpc { common, .. } => common,
         }
     }
 
     fn plan(&self) -> Result<Plan, String> {
         let common = self.common();
+        let mut pipeline = common.pipeline;
         let (target, workload) = match self {
             ProtocolArguments::Echo {
                 connect, size, sizes, ..
@@ -233,6 +250,27 @@ impl ProtocolArguments {
                     },
                 )
             }
+            ProtocolArguments::Rpc { connect, streams, .. } => {
+                if common.pipeline != 1 {
+                    return Err(
+                        "rpc has no --pipeline; --streams says how many streams a connection has".to_owned(),
+                    );
+                }
+                pipeline = streams.streams;
+                let streams = streams.streams(common.timeout)?;
+                if streams.messages == 0 && (common.rate.is_some() || common.churn) {
+                    return Err(
+                        "--rate and --churn need streams that end; --messages 0 makes them endless"
+                            .to_owned(),
+                    );
+                }
+                if pipeline > 1 && common.churn {
+                    return Err(
+                        "--churn opens a connection for each stream, so --streams must be 1".to_owned(),
+                    );
+                }
+                (connect.clone(), Workload::Rpc(streams))
+            }
         };
         if common.threads > common.connections {
             return Err(format!(
@@ -245,7 +283,7 @@ impl ProtocolArguments {
             target,
             workload,
             connections: common.connections as usize,
-            pipeline: common.pipeline,
+            pipeline,
             threads: common.threads as usize,
             offered: common.rate.map(|rate| Offered {
                 rate,

@@ -20,7 +20,7 @@ pub(super) fn parse_seconds(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_secs_f64(seconds))
 }
 
-pub(super) fn parse_positive_seconds(text: &str) -> Result<Duration, String> {
+pub(in crate::load) fn parse_positive_seconds(text: &str) -> Result<Duration, String> {
     parse_seconds(text).and_then(|time| {
         if time.is_zero() {
             Err("must be more than 0".to_owned())

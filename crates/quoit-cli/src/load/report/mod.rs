@@ -9,23 +9,25 @@ use super::error::LoadError;
 use super::histograms::Latencies;
 use super::intervals;
 use super::plan::{Arrivals, Plan, Workload};
+use super::rpc::RpcReport;
+use super::sizes::Sizes;
 use super::tally::{Errors, Tally};
 
 /// The findings of one run. The field names are those of the JSON object; units are in the names. The fields are
 /// described in `docs/load.md`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Report {
-    /// `echo` or `http`.
+    /// `echo`, `http` or `rpc`.
     pub(crate) protocol: String,
     /// The server's address.
     pub(crate) target: String,
-    /// Bytes of an echo message, on average; absent for HTTP.
+    /// Bytes of an echo or rpc message, on average; absent for HTTP.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) message_bytes: Option<f64>,
     /// How the sizes of echo messages are spread, as given; absent for HTTP.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) message_sizes: Option<String>,
-    /// The path that was requested; absent for echo.
+    /// The path that was requested; absent for the others.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) path: Option<String>,
     /// Connections kept open, over all threads.
@@ -103,6 +105,11 @@ pub(crate) struct Report {
     /// Replies of the window on connections that read slowly; they are in no other figure.
     #[serde(default)]
     pub(crate) slow_replies: Option<u64>,
+    /// What is of rpc alone. Then `requests` are messages, `pipeline` is streams a connection, and `latency` is
+    /// that of messages from the server's send time to the read of the whole message: one way, which means
+    /// something only where both use the clock of one machine; absent if messages carry no send time.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) rpc: Option<RpcReport>,
     /// Errors by kind, over the whole run, warm-up included.
     pub(crate) errors: Errors,
     /// The first error in words.
@@ -211,8 +218,13 @@ impl Report {
         let requests = tally.requests;
         let by = |value: f64, unit: f64| if unit > 0.0 { value / unit } else { 0.0 };
         let (protocol, sizes, path) = match &plan.workload {
-            Workload::Echo { sizes } => ("echo", Some(sizes), None),
+            Workload::Echo { sizes } => ("echo", Some(sizes.clone()), None),
             Workload::Http { path, .. } => ("http", None, Some(path.clone())),
+            Workload::Rpc(streams) => ("rpc", Some(Sizes::Fixed(streams.size)), None),
+        };
+        let rpc = match &plan.workload {
+            Workload::Rpc(streams) => Some(RpcReport::new(streams, &tally.stream_latencies)),
+            Workload::Echo { .. } | Workload::Http { .. } => None,
         };
         let invalid = match ending {
             Ending::Stalled => Some(format!("no reply came on any connection for {:?}", plan.timeout)),
@@ -235,8 +247,8 @@ impl Report {
         Ok(Report {
             protocol: protocol.to_owned(),
             target: plan.target.to_string(),
-            message_bytes: sizes.map(|sizes| sizes.mean()),
-            message_sizes: sizes.map(ToString::to_string),
+            message_bytes: sizes.as_ref().map(Sizes::mean),
+            message_sizes: sizes.as_ref().map(ToString::to_string),
             path,
             connections: plan.connections as u64,
             pipeline: plan.pipeline,
@@ -264,6 +276,7 @@ impl Report {
             received_megabytes_per_second: by(tally.received_bytes as f64 / 1e6, elapsed_ns / 1e9),
             latency,
             latency_unfiltered,
+            rpc,
             slipped_share: by(tally.slipped.len() as f64, latencies.all.len() as f64),
             slips: SlipCounts {
                 limit_ns: super::worker::nanoseconds(plan.slip),
@@ -291,7 +304,7 @@ impl Report {
     }
 }
 
-fn latency(histogram: &Histogram<u64>) -> Option<Latency> {
+pub(super) fn latency(histogram: &Histogram<u64>) -> Option<Latency> {
     if histogram.is_empty() {
         return None;
     }

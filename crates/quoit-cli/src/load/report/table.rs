@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use comfy_table::{CellAlignment, Table, presets};
 
-use super::{Interval, Report};
+use super::{Interval, Latency, Report};
 
 impl Interval {
     /// One line, to be shown while the run goes on.
@@ -18,6 +18,29 @@ impl Interval {
             time(self.p99_ns),
             self.errors
         )
+    }
+}
+
+impl Latency {
+    fn rows(&self, row: &mut impl FnMut(&str, String)) {
+        row("latency mean", microseconds(self.mean_ns));
+        row(
+            "standard deviation",
+            format!(
+                "{}, {:.1} % within",
+                microseconds(self.standard_deviation_ns),
+                self.within_standard_deviation * 100.0
+            ),
+        );
+        for (name, value) in [
+            ("p50", self.p50_ns),
+            ("p90", self.p90_ns),
+            ("p99", self.p99_ns),
+            ("p99.9", self.p99_9_ns),
+            ("max", self.max_ns),
+        ] {
+            row(name, microseconds(value as f64));
+        }
     }
 }
 
@@ -39,6 +62,9 @@ impl Report {
         let mut rows = Vec::new();
         let mut row = |name: &str, value: String| rows.push((name.to_owned(), value));
         row("load", self.what());
+        if let Some(rpc) = &self.rpc {
+            row("streams", rpc.what());
+        }
         row("connections", self.connections());
         row(
             "measured",
@@ -54,23 +80,19 @@ impl Report {
             format!("{:.2} MB/s", self.received_megabytes_per_second),
         );
         if let Some(latency) = &self.latency {
-            row("latency mean", microseconds(latency.mean_ns));
-            row(
-                "standard deviation",
-                format!(
-                    "{}, {:.1} % within",
-                    microseconds(latency.standard_deviation_ns),
-                    latency.within_standard_deviation * 100.0
-                ),
-            );
-            for (name, value) in [
-                ("p50", latency.p50_ns),
-                ("p90", latency.p90_ns),
-                ("p99", latency.p99_ns),
-                ("p99.9", latency.p99_9_ns),
-                ("max", latency.max_ns),
-            ] {
-                row(name, microseconds(value as f64));
+            if self.rpc.is_some() {
+                row(
+                    "message latency",
+                    "one way, from the server's send time".to_owned(),
+                );
+            }
+            latency.rows(&mut row);
+        }
+        if let Some(rpc) = &self.rpc {
+            row("streams ended", rpc.streams_ended.to_string());
+            if let Some(latency) = &rpc.stream_latency {
+                row("stream latency", "from its opening to its end".to_owned());
+                latency.rows(&mut row);
             }
         }
         if self.slips.count > 0 {

@@ -39,7 +39,7 @@ const TIMER: Token = Token(usize::MAX - 1);
 const READ_BUFFER: usize = 128 * 1024;
 
 /// Requests are gathered for one write up to about this many bytes.
-const GATHER: usize = 128 * 1024;
+pub(super) const GATHER: usize = 128 * 1024;
 
 /// Between two looks at a connection for replies overdue or for the time to open it again.
 const SCAN_INTERVAL: u64 = 100_000_000;
