@@ -37,7 +37,7 @@ mod timer;
 mod window;
 mod worker;
 
-pub(crate) use arguments::{LoadArguments, command};
+pub(crate) use arguments::{LoadArguments, check, command};
 pub(crate) use coordinator::{Findings, Progress, run};
 pub(crate) use error::LoadError;
 pub(crate) use plan::{Arrivals, Length, Offered, Plan, SlowReaders, Workload};

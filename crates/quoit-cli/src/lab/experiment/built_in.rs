@@ -62,6 +62,9 @@ mod tests {
     use std::collections::BTreeSet;
     use std::path::Path;
 
+    use clap::Parser;
+
+    use super::super::template::{Values, expand};
     use super::*;
 
     #[test]
@@ -89,6 +92,31 @@ mod tests {
             assert!(experiment.servers.len() >= 2, "{}", file.name);
             let quick = experiment.quickened();
             assert!(!quick.cases.is_empty(), "{}", file.name);
+        }
+    }
+
+    #[test]
+    fn our_own_servers_are_told_what_they_understand() {
+        let mut values = Values::default();
+        for (name, value) in [
+            ("quoit", "quoit"),
+            ("listen", "127.0.0.1:0"),
+            ("metrics", "127.0.0.1:0"),
+        ] {
+            values.set(name, value);
+        }
+        for experiment in EXPERIMENTS.iter().map(|file| file.read().expect("it is right")) {
+            let ours = experiment
+                .servers
+                .iter()
+                .filter(|server| server.command.first().is_some_and(|word| word == "{quoit}"));
+            let cases = || experiment.cases.iter();
+            for (server, case) in ours.flat_map(|server| cases().map(move |case| (server, case))) {
+                values.set("protocol", case.workload.protocol());
+                let words = expand(&server.command, &values).expect("all is known");
+                crate::Arguments::try_parse_from(words)
+                    .unwrap_or_else(|error| panic!("{}: {error}", server.name));
+            }
         }
     }
 }

@@ -227,16 +227,43 @@ fn read_workload(section: &Section<'_>, values: &Stated<'_>) -> Option<Workload>
                     "{threads} threads need at least as many connections, not {connections}"
                 ));
             }
-            Some(Workload::Load(LoadSpec {
+            let load = LoadSpec {
                 protocol: protocol.to_owned(),
                 connections,
                 threads,
                 pipeline: whole("pipeline", 65_536)?,
                 pace: read_pace(values)?,
                 arguments: read_arguments(protocol, values)?,
-            }))
+            };
+            if section.problems.is_empty()
+                && let Err(message) = understood(&load)
+            {
+                section.add(
+                    "arguments",
+                    format!("`quoit load` would not understand the case: {message}"),
+                );
+            }
+            Some(Workload::Load(load))
         }
     }
+}
+
+/// Whether `quoit load` understands what it will be told.
+fn understood(load: &LoadSpec) -> Result<(), String> {
+    // Any address and, where it is known only later, any rate.
+    let mut words = vec![load.protocol.clone(), "--connect=127.0.0.1:1".to_owned()];
+    words.push(format!("--connections={}", load.connections));
+    words.push(format!("--threads={}", load.threads));
+    if load.pipeline != 1 {
+        words.push(format!("--pipeline={}", load.pipeline));
+    }
+    match load.pace {
+        Pace::Closed => {}
+        Pace::Rate(rate) => words.push(format!("--rate={rate}")),
+        Pace::ShareOfPeak(_) => words.push("--rate=1000".to_owned()),
+    }
+    words.extend_from_slice(&load.arguments);
+    crate::load::check(&words)
 }
 
 fn read_pace(values: &Stated<'_>) -> Option<Pace> {

@@ -137,6 +137,17 @@ fn mistakes_are_told_with_line_and_field() {
         ),
         (
             "threads = 2",
+            "arguments = \"--chrun\"",
+            "x.toml:9: case[1].arguments: `quoit load` would not understand the case: unexpected argument '--chrun' found",
+        ),
+        (
+            "threads = 2",
+            "pipeline = 2\narguments = \"--churn\"",
+            "x.toml:10: case[1].arguments: `quoit load` would not understand the case: the argument '--pipeline <D>' cannot \
+             be used with '--churn'",
+        ),
+        (
+            "threads = 2",
             "rate = 5\nshare_of_peak = 0.5",
             "x.toml:9: case[1].rate: stands beside `share_of_peak`",
         ),

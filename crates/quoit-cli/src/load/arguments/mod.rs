@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use clap::builder::RangedU64ValueParser;
 use clap::error::ErrorKind;
-use clap::{Args, CommandFactory, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 
 use self::help::{EXAMPLES, JSON_FIELDS, RPC_JSON_FIELDS};
 use self::values::{
@@ -304,6 +304,32 @@ impl ProtocolArguments {
             slow: common.slow_readers()?,
         })
     }
+}
+
+/// Whether the words behind `quoit load` would be understood: for those who write them down long before they run.
+///
+/// # Errors
+/// What is wrong with them, in one line.
+pub(crate) fn check(words: &[String]) -> Result<(), String> {
+    #[derive(Parser)]
+    #[command(name = "quoit load", no_binary_name = true)]
+    struct Line {
+        #[command(flatten)]
+        load: LoadArguments,
+    }
+
+    let parsed = Line::try_parse_from(words).map_err(|error| {
+        let text = error.to_string();
+        // What follows an empty line is advice for a terminal.
+        let lines: Vec<&str> = text
+            .lines()
+            .take_while(|line| !line.is_empty())
+            .map(str::trim)
+            .collect();
+        let line = lines.join(" ");
+        line.strip_prefix("error: ").map(str::to_owned).unwrap_or(line)
+    })?;
+    parsed.load.protocol.plan().map(drop)
 }
 
 /// Runs `quoit load`. `Program` is the program's whole command line, for messages on wrong usage.
