@@ -1,4 +1,4 @@
-//! What an experiment file says, once read and checked: see `docs/lab.md` for the file itself.
+//! What an experiment file says, once read and checked: see `docs/experiments.md` for the file itself.
 //!
 //! An experiment is a set of servers under one or more *cases*. A case is a complete workload; the file states
 //! what the cases share once, and each case what it changes. Every server is compared with the baseline, case by
