@@ -1,9 +1,11 @@
 //! The program `quoit`: shows what io_uring gives a server, and serves and loads it.
 
+mod clock;
 mod descriptors;
 mod doctor;
 mod lab;
 mod load;
+mod rpc;
 mod serve;
 
 use std::process::ExitCode;
@@ -22,7 +24,7 @@ struct Arguments {
 enum Command {
     Doctor(doctor::DoctorArguments),
     Serve(serve::ServeArguments),
-    Load(load::LoadArguments),
+    Load(Box<load::LoadArguments>),
     /// Measure the engines on this machine
     Lab(lab::LabArguments),
 }

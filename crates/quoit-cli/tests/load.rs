@@ -484,3 +484,25 @@ fn an_interrupt_ends_the_run_and_what_was_measured_is_printed() {
     assert_eq!(report["interrupted"], true, "{report:#}");
     assert!(report["requests"].as_u64() >= Some(100), "{report:#}");
 }
+
+#[test]
+fn the_window_is_announced_ahead_of_it() {
+    let address = serve(|_, stream| echo(stream, |_| {}));
+    let output = quoit(&format!(
+        "load echo --connect {address} --connections 2 --seconds 0.2 --warmup 0.1 --announce --json"
+    ));
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let text = String::from_utf8_lossy(&output.stderr);
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let [window, opens, lasts, opens_in] = words[..] else {
+        panic!("{text}")
+    };
+    let number = |word: &str, name: &str| -> u64 {
+        let value = word.strip_prefix(name).expect(word);
+        value.parse().expect(word)
+    };
+    assert_eq!(window, "window");
+    assert!(number(opens, "opens_ns=") > 100_000_000);
+    assert_eq!(number(lasts, "lasts_ns="), 200_000_000);
+    assert!((1..=100_000_000).contains(&number(opens_in, "in_ns=")));
+}

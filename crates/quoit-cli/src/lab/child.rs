@@ -5,21 +5,29 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant};
 
+/// A descriptor of a child that has not been waited for; it is readable once the child has ended.
+///
+/// # Errors
+/// Those of pidfd_open(2) (kernel 5.3).
+pub(crate) fn descriptor(child: &Child) -> io::Result<OwnedFd> {
+    // SAFETY: no memory is passed, and the descriptor that comes back is ours alone. The child has not
+    // been waited for, so its id cannot have been given to another process.
+    unsafe {
+        let descriptor = libc::syscall(libc::SYS_pidfd_open, child.id(), 0);
+        if descriptor < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(OwnedFd::from_raw_fd(descriptor as i32))
+    }
+}
+
 /// Waits until the child has ended, at most so long. `None`: it still runs.
 ///
 /// # Errors
 /// Those of pidfd_open(2) (kernel 5.3) and poll(2).
 pub(crate) fn wait_with_deadline(child: &mut Child, patience: Duration) -> io::Result<Option<ExitStatus>> {
     let deadline = Instant::now() + patience;
-    // SAFETY: no memory is passed, and the descriptor that comes back is ours alone. The child has not
-    // been waited for, so its id cannot have been given to another process.
-    let process = unsafe {
-        let descriptor = libc::syscall(libc::SYS_pidfd_open, child.id(), 0);
-        if descriptor < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        OwnedFd::from_raw_fd(descriptor as i32)
-    };
+    let process = descriptor(child)?;
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(Some(status));
@@ -63,6 +71,15 @@ pub(crate) fn stop(child: &mut Child, patience: Duration) -> io::Result<ExitStat
             child.wait()
         }
     }
+}
+
+/// Ends what is left of the process group that a child was made the leader of, and that has ended itself: a master
+/// that was killed leaves its workers behind.
+pub(crate) fn end_group(leader: &Child) {
+    // SAFETY: no memory is passed. While the group has members its number is given to no other process; without
+    // any the call fails with ESRCH, which is what is wanted. Numbers are given out in turn, so that one which has
+    // just become free is not taken again meanwhile.
+    unsafe { libc::kill(-(leader.id() as libc::pid_t), libc::SIGKILL) };
 }
 
 #[cfg(test)]

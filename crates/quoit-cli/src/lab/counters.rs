@@ -20,7 +20,11 @@ impl Counters {
     /// It does not answer, or with something else than 200.
     pub(crate) fn read(address: SocketAddr) -> Result<Self> {
         let mut body = Vec::new();
-        http::get(address, "/metrics", |piece| body.extend_from_slice(piece))
+        let keep = |piece: &[u8]| {
+            body.extend_from_slice(piece);
+            true
+        };
+        http::get(address, "/metrics", keep)
             .map_err(LabError::io(format!("reading http://{address}/metrics")))?;
         Ok(Self::parse(&String::from_utf8_lossy(&body)))
     }

@@ -55,13 +55,13 @@ pub(crate) fn threads(process: u32) -> Result<Vec<u32>> {
         .collect())
 }
 
-/// Bytes of memory of a process that are in RAM. What the kernel holds for its sockets is not in it.
-pub(crate) fn resident_bytes(process: u32) -> Result<u64> {
+/// The most bytes of memory that a process ever had in RAM. What the kernel holds for its sockets is not in it.
+pub(crate) fn peak_resident_bytes(process: u32) -> Result<u64> {
     let path = format!("/proc/{process}/status");
     let status = fs::read_to_string(&path).map_err(LabError::io(format!("reading {path}")))?;
-    field(&status, "VmRSS:")
+    field(&status, "VmHWM:")
         .map(|kibibytes| kibibytes * 1024)
-        .ok_or_else(|| LabError::new(format!("{path} has no VmRSS line: the process has ended")))
+        .ok_or_else(|| LabError::new(format!("{path} has no VmHWM line: the process has ended")))
 }
 
 /// File descriptors that a process has open.
@@ -88,8 +88,8 @@ mod tests {
 
     #[test]
     fn status_lines_are_read() {
-        let status = "Name:\tserver\nVmRSS:\t    1234 kB\nvoluntary_ctxt_switches:\t7\nnonvoluntary_ctxt_switches:\t35\n";
-        assert_eq!(field(status, "VmRSS:"), Some(1234));
+        let status = "Name:\tserver\nVmHWM:\t    1234 kB\nvoluntary_ctxt_switches:\t7\nnonvoluntary_ctxt_switches:\t35\n";
+        assert_eq!(field(status, "VmHWM:"), Some(1234));
         assert_eq!(switches_in(status), 42);
         assert_eq!(field(status, "VmSwap:"), None);
     }
@@ -102,7 +102,7 @@ mod tests {
         while cpu_time_ns(process).expect("our own clock is readable") == before {
             sum = std::hint::black_box(sum.wrapping_add(1));
         }
-        assert!(resident_bytes(process).expect("our own status is readable") > 0);
+        assert!(peak_resident_bytes(process).expect("our own status is readable") > 0);
         assert!(!threads(process).expect("our own threads are listed").is_empty());
         assert!(open_descriptors(process).expect("our own descriptors are listed") > 2);
     }
@@ -114,7 +114,7 @@ mod tests {
         for error in [
             cpu_time_ns(absent),
             context_switches(absent),
-            resident_bytes(absent),
+            peak_resident_bytes(absent),
         ] {
             assert!(
                 error

@@ -3,30 +3,30 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use super::counters::Counters;
-use super::environment::Environment;
+use super::environment;
 use super::error::{LabError, Result};
-use super::generator::{Load, Protocol};
-use super::measure::{Figures, Rig};
+use super::experiment::model::{
+    Case, Effort, Experiment, LoadSpec, Metrics, Pace, PlacementKind, Ready, ServerSpec, Workload,
+};
 use super::pairs::{self, Side};
-use super::placement::{Cores, Placement};
-use super::programs::{Engine, Programs};
-use super::server::Server;
+use super::placement::site::Site;
+use super::programs::Programs;
+use super::results::model::{Environment, Figures, Slice};
+use super::run::{Halt, Interrupts, Job, Rig};
 use super::syscalls::SystemCalls;
 use super::table;
 
 /// Pairs of runs; two make ABBA.
 const PAIRS: usize = 2;
 /// What is asked of the servers.
-const LOAD: Load = Load {
-    protocol: Protocol::Http,
-    connections: 64,
-    pipeline: 1,
-};
+const CONNECTIONS: u32 = 64;
+const PATH: &str = "/plaintext";
+/// Seconds that a server is loaded before anything is measured: its pools fill, its memory is touched.
+const WARM_UP: f64 = 1.0;
 /// Counters below so many a request are left out of the table.
 const NEGLIGIBLE: f64 = 0.000_05;
 
@@ -37,8 +37,8 @@ pub(crate) struct DemoArguments {
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=60))]
     seconds: u32,
     /// Which cores the server and the load generator run on
-    #[arg(long, value_enum, default_value_t = Placement::SameCore)]
-    placement: Placement,
+    #[arg(long, value_enum, default_value_t = DemoPlacement::SameCore)]
+    placement: DemoPlacement,
     /// The program `quoit` to measure, instead of this one
     #[arg(long, value_name = "PATH")]
     program: Option<PathBuf>,
@@ -47,13 +47,24 @@ pub(crate) struct DemoArguments {
     json: bool,
 }
 
+/// The placements that need nothing but cores.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum DemoPlacement {
+    /// Both on one core: wake-ups between virtual cores are slow and erratic, and then throughput is the
+    /// hypervisor's
+    SameCore,
+    /// Each on cores of its own
+    SplitCore,
+}
+
 /// What the demo found.
 #[derive(Serialize)]
 struct Demo {
     environment: Environment,
-    placement: Placement,
-    cores: Cores,
-    load: Load,
+    placement: PlacementKind,
+    server_cores: Vec<usize>,
+    generator_cores: Vec<usize>,
+    connections: u32,
     engines: Vec<EngineFigures>,
     /// Engines that could not be measured, and why.
     unavailable: BTreeMap<&'static str, String>,
@@ -62,13 +73,13 @@ struct Demo {
 /// The figures of one engine over all its runs.
 #[derive(Serialize)]
 struct EngineFigures {
-    engine: Engine,
+    engine: &'static str,
     requests_per_second: f64,
     latency_p50_ns: Option<f64>,
     latency_p99_ns: Option<f64>,
     server_cpu_ns_per_request: f64,
     generator_cpu_ns_per_request: Option<f64>,
-    context_switches_per_request: f64,
+    context_switches_per_request: Option<f64>,
     system_calls_per_request: SystemCalls,
     /// The server's own counters, a request; empty when it shows none.
     counters_per_request: BTreeMap<String, f64>,
@@ -76,77 +87,84 @@ struct EngineFigures {
 
 /// One engine while it is measured.
 struct Contestant {
-    engine: Engine,
-    server: Server,
-    runs: Vec<Figures>,
-    counters: Counters,
-    system_calls: SystemCalls,
+    engine: &'static str,
+    server: ServerSpec,
+    slices: Vec<Slice>,
 }
 
 /// Runs the demo and prints what it found.
 pub(crate) fn run(arguments: &DemoArguments) -> Result<()> {
+    let programs = Programs::find(arguments.program.as_deref())?;
+    let interrupts = Interrupts::listen()?;
+    let experiment = experiment(arguments);
+    let case = &experiment.cases[0];
+    let site = Site::prepare(&experiment)?;
     let rig = Rig {
-        programs: Programs::find(arguments.program.as_deref())?,
-        cores: Cores::choose(arguments.placement)?,
+        programs: &programs,
+        site: &site,
+        interrupts: &interrupts,
+        seconds: experiment.effort.seconds,
+        warm_up: experiment.effort.warm_up,
     };
-    let environment = Environment::read();
+    let environment = environment::read();
     let progress = progress_bar();
+    fn job<'a>(server: &'a ServerSpec, case: &'a Case) -> Job<'a> {
+        Job {
+            server,
+            case,
+            client: None,
+            rate: None,
+        }
+    }
 
     let mut unavailable = BTreeMap::new();
-    let mut contestants = Vec::new();
-    for engine in [Engine::Uring, Engine::Epoll] {
-        progress.set_message(format!("starting and warming up {}", engine.name()));
-        match rig.start_warm(&rig.programs.quoit_server(LOAD.protocol, engine), LOAD) {
-            Ok(server) => contestants.push(Contestant {
-                engine,
-                server,
-                runs: Vec::new(),
-                counters: Counters::default(),
-                system_calls: SystemCalls::NotCounted("the run was not reached".to_owned()),
-            }),
-            // Without io_uring there is still a figure to show; without epoll something is broken.
-            Err(error) if engine == Engine::Uring => {
-                drop(unavailable.insert(engine.name(), error.to_string()))
-            }
-            Err(error) => return Err(error),
-        }
-        progress.inc(1);
+    let mut contestants: Vec<Contestant> = Vec::new();
+    for engine in ["uring", "epoll"] {
+        contestants.push(Contestant {
+            engine,
+            server: server(engine),
+            slices: Vec::new(),
+        });
     }
     for pair in 0..PAIRS {
         for side in pairs::order(pair) {
-            let engine = if side == Side::A {
-                Engine::Uring
-            } else {
-                Engine::Epoll
-            };
-            if let Some(contestant) = contestants
+            let engine = if side == Side::A { "uring" } else { "epoll" };
+            let contestant = contestants
                 .iter_mut()
-                .find(|contestant| contestant.engine == engine)
-            {
-                progress.set_message(format!("measuring {}", engine.name()));
-                contestant.measure(&rig, arguments.seconds)?;
+                .find(|contestant| contestant.engine == engine);
+            if let Some(contestant) = contestant {
+                progress.set_message(format!("measuring {engine}"));
+                match rig.measure(job(&contestant.server, case)) {
+                    Ok(measured) => contestant.slices.push(measured.slice),
+                    // Without io_uring there is still a figure to show; without epoll something is broken.
+                    Err(Halt::Failed(error)) if engine == "uring" => {
+                        unavailable.insert("uring", error.to_string());
+                        contestants.retain(|contestant| contestant.engine != "uring");
+                    }
+                    Err(halt) => return Err(failure(halt)),
+                }
             }
             progress.inc(1);
         }
     }
     let mut engines = Vec::new();
-    for mut contestant in contestants {
-        progress.set_message(format!(
-            "counting the system calls of {}",
-            contestant.engine.name()
-        ));
-        contestant.system_calls = rig.count_system_calls(&contestant.server, LOAD)?;
-        engines.push(contestant.finish()?);
+    for contestant in contestants {
+        progress.set_message(format!("counting the system calls of {}", contestant.engine));
+        let counted = rig
+            .count_system_calls(job(&contestant.server, case))
+            .map_err(failure)?;
+        let system_calls = counted.map_or_else(SystemCalls::NotCounted, SystemCalls::Counted);
+        engines.push(contestant.finish(system_calls)?);
         progress.inc(1);
     }
     progress.finish_and_clear();
 
-    let Rig { cores, .. } = rig;
     let demo = Demo {
         environment,
-        placement: arguments.placement,
-        cores,
-        load: LOAD,
+        placement: experiment.placement,
+        server_cores: site.server_cores().to_vec(),
+        generator_cores: site.generator_cores().to_vec(),
+        connections: CONNECTIONS,
         engines,
         unavailable,
     };
@@ -160,8 +178,78 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<()> {
     Ok(())
 }
 
+fn failure(halt: Halt) -> LabError {
+    match halt {
+        Halt::Interrupted => LabError::new("interrupted"),
+        Halt::Failed(error) => error,
+    }
+}
+
+/// The demo as an experiment.
+fn experiment(arguments: &DemoArguments) -> Experiment {
+    let effort = Effort {
+        pairs: PAIRS as u32,
+        most_pairs: PAIRS as u32,
+        band: 1.0,
+        seconds: arguments.seconds.into(),
+        warm_up: WARM_UP,
+    };
+    Experiment {
+        name: "demo".to_owned(),
+        title: "What io_uring changes here".to_owned(),
+        about: String::new(),
+        claims: Vec::new(),
+        placement: match arguments.placement {
+            DemoPlacement::SameCore => PlacementKind::SameCore,
+            DemoPlacement::SplitCore => PlacementKind::SplitCore,
+        },
+        generators: Vec::new(),
+        host: None,
+        effort,
+        quick: effort,
+        servers: vec![server("uring"), server("epoll")],
+        baseline: "epoll".to_owned(),
+        clients: Vec::new(),
+        cases: vec![Case {
+            name: "plaintext".to_owned(),
+            in_quick: true,
+            workload: Workload::Load(LoadSpec {
+                protocol: "http".to_owned(),
+                connections: CONNECTIONS,
+                threads: 1,
+                pipeline: 1,
+                pace: Pace::Closed,
+                arguments: vec!["--path".to_owned(), PATH.to_owned()],
+            }),
+        }],
+    }
+}
+
+/// Our server on an engine, with one loop.
+fn server(engine: &str) -> ServerSpec {
+    let words = [
+        "{quoit}", "serve", "http", "--listen", "{listen}", "--loops", "1", "--engine", engine,
+    ];
+    ServerSpec {
+        name: engine.to_owned(),
+        command: words.map(str::to_owned).to_vec(),
+        command_from: None,
+        environment: BTreeMap::new(),
+        ready: Ready::Line,
+        port: None,
+        against: None,
+        io_uring: engine == "uring",
+        in_quick: true,
+        expects: vec![format!("engine={engine}"), "loops=1".to_owned()],
+        metrics: Some(Metrics::Served),
+        not_in: Vec::new(),
+        needs: Vec::new(),
+        remedy: String::new(),
+    }
+}
+
 fn progress_bar() -> ProgressBar {
-    let bar = ProgressBar::new((2 + 2 * PAIRS + 2) as u64);
+    let bar = ProgressBar::new((2 * PAIRS + 2) as u64);
     if let Ok(style) = ProgressStyle::with_template("{bar:24} {pos}/{len} {msg}") {
         bar.set_style(style);
     }
@@ -169,41 +257,41 @@ fn progress_bar() -> ProgressBar {
 }
 
 impl Contestant {
-    fn measure(&mut self, rig: &Rig, seconds: u32) -> Result<()> {
-        // A server without metrics is measured all the same.
-        let before = Counters::read(self.server.address());
-        self.runs.push(rig.measure(&self.server, LOAD, seconds)?);
-        if let (Ok(before), Ok(after)) = (before, Counters::read(self.server.address())) {
-            self.counters.add_difference(&before, &after);
+    fn finish(self, system_calls: SystemCalls) -> Result<EngineFigures> {
+        if let Some(reason) = self.slices.iter().find_map(|slice| slice.spoiled.as_ref()) {
+            return Err(LabError::new(format!(
+                "measuring {}: {reason}; try again",
+                self.engine
+            )));
         }
-        Ok(())
-    }
-
-    fn finish(self) -> Result<EngineFigures> {
-        self.server.stop()?;
-        let requests: f64 = self.runs.iter().map(|run| run.units).sum();
+        let requests: f64 = self.slices.iter().map(|slice| slice.figures.units).sum();
         // Means over requests, so that a longer run weighs more.
-        let weighted = |figure: fn(&Figures) -> f64| {
-            self.runs.iter().map(|run| figure(run) * run.units).sum::<f64>() / requests
+        let weighted = |figure: fn(&Figures) -> Option<f64>| -> Option<f64> {
+            let sums = self
+                .slices
+                .iter()
+                .map(|slice| Some(figure(&slice.figures)? * slice.figures.units));
+            sums.sum::<Option<f64>>().map(|sum| sum / requests)
         };
-        let mean = |figure: fn(&Figures) -> Option<f64>| {
-            let figures: Option<Vec<f64>> = self.runs.iter().map(figure).collect();
-            figures.map(|figures| figures.iter().sum::<f64>() / figures.len() as f64)
+        let mean = |figure: fn(&Figures) -> Option<f64>| -> Option<f64> {
+            let sum: Option<f64> = self.slices.iter().map(|slice| figure(&slice.figures)).sum();
+            sum.map(|sum| sum / self.slices.len() as f64)
         };
+        let mut counters = BTreeMap::new();
+        for (name, value) in self.slices.iter().flat_map(|slice| &slice.counters) {
+            *counters.entry(name.clone()).or_insert(0.0) += value / requests;
+        }
         Ok(EngineFigures {
             engine: self.engine,
-            requests_per_second: mean(|run| Some(run.units_per_second)).unwrap_or_default(),
-            latency_p50_ns: mean(|run| run.latency_p50_ns),
-            latency_p99_ns: mean(|run| run.latency_p99_ns),
-            server_cpu_ns_per_request: weighted(|run| run.server_cpu_ns_per_unit),
-            generator_cpu_ns_per_request: mean(|run| run.generator_cpu_ns_per_unit),
-            context_switches_per_request: weighted(|run| run.context_switches_per_unit),
-            system_calls_per_request: self.system_calls,
-            counters_per_request: self
-                .counters
-                .iter()
-                .map(|(name, value)| (name.to_owned(), value / requests))
-                .collect(),
+            requests_per_second: mean(|figures| Some(figures.units_per_second)).unwrap_or_default(),
+            latency_p50_ns: mean(|figures| Some(figures.latency?.p50_ns)),
+            latency_p99_ns: mean(|figures| Some(figures.latency?.p99_ns)),
+            server_cpu_ns_per_request: weighted(|figures| Some(figures.server_cpu_ns_per_unit))
+                .unwrap_or_default(),
+            generator_cpu_ns_per_request: mean(|figures| figures.generator_cpu_ns_per_unit),
+            context_switches_per_request: weighted(|figures| figures.context_switches_per_unit),
+            system_calls_per_request: system_calls,
+            counters_per_request: counters,
         })
     }
 }
@@ -211,9 +299,9 @@ impl Contestant {
 impl Demo {
     fn print(&self) {
         println!(
-            "GET /plaintext over {} connections, {} request(s) under way on each, server on core {},\n\
-             load on core {}; CPU time, system calls and context switches are those of one request",
-            self.load.connections, self.load.pipeline, self.cores.server, self.cores.generator
+            "GET {PATH} over {} connections, one request under way on each, server on core(s) {:?},\n\
+             load on core(s) {:?}; CPU time, system calls and context switches are those of one request",
+            self.connections, self.server_cores, self.generator_cores
         );
         let mut figures = table::table(&[
             "engine",
@@ -228,14 +316,16 @@ impl Demo {
         let time = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), table::nanoseconds);
         for engine in &self.engines {
             figures.add_row(vec![
-                engine.engine.name().to_owned(),
+                engine.engine.to_owned(),
                 table::count(engine.requests_per_second),
                 time(engine.latency_p50_ns),
                 time(engine.latency_p99_ns),
                 table::nanoseconds(engine.server_cpu_ns_per_request),
                 time(engine.generator_cpu_ns_per_request),
                 table::system_calls(&engine.system_calls_per_request),
-                table::per_unit(engine.context_switches_per_request),
+                engine
+                    .context_switches_per_request
+                    .map_or_else(|| "-".to_owned(), table::per_unit),
             ]);
         }
         println!("{figures}");
@@ -263,7 +353,7 @@ impl Demo {
         for note in self.environment.notes() {
             println!("Note: {note}.");
         }
-        println!("A first impression from {PAIRS} pairs; `quoit lab bench` measures.");
+        println!("A first impression from {PAIRS} pairs; `quoit lab run` measures.");
     }
 
     /// A second table: what the engines counted themselves, a request.
@@ -281,7 +371,7 @@ impl Demo {
             return;
         }
         let mut header = vec!["counter, a request"];
-        header.extend(self.engines.iter().map(|engine| engine.engine.name()));
+        header.extend(self.engines.iter().map(|engine| engine.engine));
         let mut counters = table::table(&header);
         let value = |engine: &EngineFigures, name: &str| engine.counters_per_request.get(name).copied();
         for name in names {

@@ -1,55 +1,60 @@
 //! What a measurement depends on beside the servers.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use serde::Serialize;
+use super::results::model::Environment;
 
-/// The machine as it was when a measurement began. What cannot be read is absent.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct Environment {
-    /// Seconds since 1970.
-    pub(crate) started_at: u64,
-    pub(crate) quoit_version: &'static str,
-    pub(crate) kernel: Option<String>,
-    pub(crate) processor: Option<String>,
-    /// Cores that this process may use.
-    pub(crate) cores: usize,
-    /// The processor says that it is a virtual one.
-    pub(crate) virtualised: bool,
-    pub(crate) tcp_congestion_control: Option<String>,
-    /// `kernel.io_uring_disabled`: 0 all may, 1 a group may, 2 nobody may.
-    pub(crate) io_uring_disabled: Option<String>,
-    /// Runnable threads over the last minute.
-    pub(crate) load_average: Option<f64>,
+/// Reads the machine's state as it is now. What is only known after a run is absent.
+pub(crate) fn read() -> Environment {
+    let processor = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let line = |name: &str| {
+        let line = processor.lines().find(|line| line.starts_with(name))?;
+        line.split_once(':').map(|(_, value)| value.trim().to_owned())
+    };
+    let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let kibibytes = memory
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:")?.split_whitespace().next());
+    Environment {
+        started_at: SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |time| time.as_secs()),
+        quoit_version: env!("CARGO_PKG_VERSION").to_owned(),
+        // The Makefile sets it.
+        commit: option_env!("QUOIT_COMMIT").map(str::to_owned),
+        kernel: read_line("/proc/sys/kernel/osrelease"),
+        processor: line("model name"),
+        cores: std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32),
+        memory_bytes: kibibytes
+            .and_then(|count| count.parse::<u64>().ok())
+            .map(|count| count * 1024),
+        virtualised: line("flags").is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor")),
+        congestion_control: read_line("/proc/sys/net/ipv4/tcp_congestion_control"),
+        io_uring_disabled: read_line("/proc/sys/kernel/io_uring_disabled"),
+        load_average: read_line("/proc/loadavg").and_then(|text| text.split(' ').next()?.parse().ok()),
+        stolen_share: None,
+        foreign_share: None,
+        versions: BTreeMap::new(),
+    }
+}
+
+/// The time now, UTC, as it may stand in a file's name: `20261121T154500Z`.
+pub(crate) fn utc_stamp() -> String {
+    let text = httpdate::fmt_http_date(SystemTime::now());
+    // `Sun, 06 Nov 1994 08:49:37 GMT`: the names of months are fixed.
+    const MONTHS: &str = "JanFebMarAprMayJunJulAugSepOctNovDec";
+    let month = MONTHS.find(&text[8..11]).map_or(0, |place| place / 3 + 1);
+    let time = text[17..25].replace(':', "");
+    format!("{}{month:02}{}T{time}Z", &text[12..16], &text[5..7])
 }
 
 impl Environment {
-    pub(crate) fn read() -> Self {
-        let processor = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        let line = |name: &str| {
-            let line = processor.lines().find(|line| line.starts_with(name))?;
-            line.split_once(':').map(|(_, value)| value.trim().to_owned())
-        };
-        Self {
-            started_at: SystemTime::now()
-                .duration_since(UNIX_EPOCH)
-                .map_or(0, |time| time.as_secs()),
-            quoit_version: env!("CARGO_PKG_VERSION"),
-            kernel: read("/proc/sys/kernel/osrelease"),
-            processor: line("model name"),
-            cores: std::thread::available_parallelism().map_or(1, usize::from),
-            virtualised: line("flags").is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor")),
-            tcp_congestion_control: read("/proc/sys/net/ipv4/tcp_congestion_control"),
-            io_uring_disabled: read("/proc/sys/kernel/io_uring_disabled"),
-            load_average: read("/proc/loadavg").and_then(|text| text.split(' ').next()?.parse().ok()),
-        }
-    }
-
     /// What a reader of the figures has to know.
     pub(crate) fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
-        if self.tcp_congestion_control.as_deref() == Some("bbr") {
+        if self.congestion_control.as_deref() == Some("bbr") {
             notes.push(
                 "TCP congestion control is bbr, whose pacing timers distort loopback; for figures that last: \
                  sysctl -w net.ipv4.tcp_congestion_control=cubic"
@@ -79,11 +84,28 @@ impl Environment {
             self.kernel.clone().unwrap_or_else(unknown),
             self.processor.clone().unwrap_or_else(unknown),
             self.cores,
-            self.tcp_congestion_control.clone().unwrap_or_else(unknown)
+            self.congestion_control.clone().unwrap_or_else(unknown)
         )
     }
 }
 
-fn read(path: &str) -> Option<String> {
+fn read_line(path: &str) -> Option<String> {
     Some(fs::read_to_string(path).ok()?.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_stamp_is_sortable() {
+        let stamp = utc_stamp();
+        assert_eq!(
+            (stamp.len(), &stamp[8..9], &stamp[15..]),
+            (16, "T", "Z"),
+            "{stamp}"
+        );
+        let month: u32 = stamp[4..6].parse().expect("a number");
+        assert!((1..=12).contains(&month), "{stamp}");
+    }
 }

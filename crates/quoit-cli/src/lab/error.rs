@@ -7,13 +7,28 @@ use std::io;
 #[derive(Debug)]
 pub(crate) struct LabError {
     message: String,
+    is_usage: bool,
 }
 
 impl LabError {
     pub(crate) fn new(message: impl Into<String>) -> Self {
         Self {
             message: message.into(),
+            is_usage: false,
         }
+    }
+
+    /// The same as a mistake of the user's in the command line or in a file.
+    pub(crate) fn into_usage(self) -> Self {
+        Self {
+            is_usage: true,
+            ..self
+        }
+    }
+
+    /// Whether it is a mistake in the command line or in a file.
+    pub(crate) fn is_usage(&self) -> bool {
+        self.is_usage
     }
 
     /// Puts what was being done in front of the operating system's error.

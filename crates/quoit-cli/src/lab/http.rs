@@ -11,12 +11,13 @@ const READ_BYTES: usize = 256 << 10;
 /// The largest response head that is expected.
 const MAX_HEAD_BYTES: usize = 16 << 10;
 
-/// Gets a path and hands over the body piece by piece; the length of the body.
+/// Gets a path and hands over the body piece by piece, until it ends or is not wanted any more: `body` answers whether
+/// to go on. Answers the length that the body has as a whole.
 ///
 /// # Errors
 /// Those of the socket; `TimedOut` or `WouldBlock` after 10 seconds of silence; an answer that is not 200,
 /// has no Content-Length, or is longer or shorter than that.
-pub(crate) fn get(address: SocketAddr, path: &str, mut body: impl FnMut(&[u8])) -> io::Result<u64> {
+pub(crate) fn get(address: SocketAddr, path: &str, mut body: impl FnMut(&[u8]) -> bool) -> io::Result<u64> {
     let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
@@ -41,8 +42,7 @@ pub(crate) fn get(address: SocketAddr, path: &str, mut body: impl FnMut(&[u8])) 
         left = left
             .checked_sub(received.len() as u64)
             .ok_or_else(|| io::Error::other("the answer is longer than its Content-Length"))?;
-        body(received);
-        if left == 0 {
+        if !body(received) || left == 0 {
             return Ok(length);
         }
         piece = 0..read(&mut stream, &mut buffer)?;
@@ -104,7 +104,10 @@ mod tests {
             }
         });
         let mut body = Vec::new();
-        let outcome = get(address, "/x", |piece| body.extend_from_slice(piece));
+        let outcome = get(address, "/x", |piece| {
+            body.extend_from_slice(piece);
+            true
+        });
         server.join().expect("the server ends");
         outcome.map(|length| (length, String::from_utf8(body).expect("text")))
     }

@@ -5,23 +5,22 @@
 //! figure is the server's CPU time a request, because on a small shared machine the throughput of loopback
 //! says more about the scheduler than about the server.
 
-mod bench;
-mod bulk;
 mod child;
-mod comparison;
 mod counters;
 mod cpu;
 mod demo;
 mod environment;
 mod error;
-mod generator;
+mod experiment;
 mod http;
-mod idle;
-mod measure;
+mod list;
 mod pairs;
 mod placement;
+mod preflight;
 mod programs;
 mod random;
+mod results;
+mod run;
 mod server;
 mod syscalls;
 mod table;
@@ -41,21 +40,32 @@ pub(crate) struct LabArguments {
 enum LabCommand {
     /// Both engines under the same load, in half a minute: what io_uring changes here
     Demo(demo::DemoArguments),
-    /// The engines against hand-written floors and against each other, in pairs
-    Bench(bench::BenchArguments),
+    /// The experiments: what each asks, which of its servers can run here, and how long it takes
+    List,
+    /// Measure the servers of an experiment against each other, in pairs
+    Run(run::RunArguments),
+    /// Read one long response and say how long it took
+    #[command(hide = true)]
+    Read(run::ReadArguments),
 }
 
 /// Runs a sub-command; failures are printed to standard error.
 pub(crate) fn run(arguments: LabArguments) -> ExitCode {
     let outcome = match arguments.command {
-        LabCommand::Demo(arguments) => demo::run(&arguments),
-        LabCommand::Bench(arguments) => bench::run(&arguments),
+        LabCommand::Demo(arguments) => demo::run(&arguments).map(|()| ExitCode::SUCCESS),
+        LabCommand::Run(arguments) => run::run(&arguments),
+        LabCommand::Read(arguments) => run::read(&arguments).map(|()| ExitCode::SUCCESS),
+        LabCommand::List => list::run().map(|()| ExitCode::SUCCESS),
     };
     match outcome {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             eprintln!("quoit lab: {error}");
-            ExitCode::FAILURE
+            if error.is_usage() {
+                ExitCode::from(2)
+            } else {
+                ExitCode::FAILURE
+            }
         }
     }
 }

@@ -4,9 +4,11 @@
 //! Two runs next to each other share most of the disturbance, and their ratio is what is kept. The order
 //! within the pairs alternates (AB BA AB BA ...), so that a drift favours neither side.
 
-use serde::Serialize;
-
 use super::random::Random;
+use super::results::model::{Ratio, Verdict};
+
+/// The seed of all bootstrap intervals: the same data give the same interval.
+pub(crate) const SEED: u64 = 2_026;
 
 /// Resamples of a bootstrap interval. More change its ends by less than the third digit.
 const RESAMPLES: usize = 5_000;
@@ -30,15 +32,6 @@ pub(crate) fn order(pair: usize) -> [Side; 2] {
     } else {
         [Side::B, Side::A]
     }
-}
-
-/// The median of the pairwise ratios with its interval.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(crate) struct Ratio {
-    pub(crate) median: f64,
-    /// Ends of the 95 % bootstrap interval of the median.
-    pub(crate) low: f64,
-    pub(crate) high: f64,
 }
 
 impl Ratio {
@@ -67,7 +60,7 @@ impl Ratio {
 }
 
 /// What two identical sides differ by: ratios between `1 / factor` and `factor` are noise.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct NoiseBand {
     /// At least 1.
     pub(crate) factor: f64,
@@ -82,43 +75,22 @@ impl NoiseBand {
         }
     }
 
-    /// The wider of two bands.
-    pub(crate) fn wider(self, other: Self) -> Self {
-        Self {
-            factor: self.factor.max(other.factor),
-        }
+    /// Whether ratios within `share` of 1 (0.05 is 5 %) are already more than noise.
+    pub(crate) fn is_within(self, share: f64) -> bool {
+        self.factor <= 1.0 + share
     }
 }
 
-/// What a ratio of costs, A over B, says about A.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Verdict {
-    /// A costs more than B, beyond the noise.
-    Loss,
-    /// Within the noise, or too uncertain to be called.
-    Level,
-    /// A costs less than B, beyond the noise.
-    Win,
-}
-
 impl Verdict {
-    /// A win or a loss lies outside the control's band with its whole interval.
+    /// What a ratio of costs, A over B, says about A: a win or a loss lies outside the control's band with its whole
+    /// interval.
     pub(crate) fn of(cost: Ratio, noise: NoiseBand) -> Self {
         if cost.low > noise.factor {
             Self::Loss
         } else if cost.high < 1.0 / noise.factor {
             Self::Win
         } else {
-            Self::Level
-        }
-    }
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Loss => "LOSS",
-            Self::Level => "level",
-            Self::Win => "win",
+            Self::Tie
         }
     }
 }
@@ -212,16 +184,16 @@ mod tests {
             )
         };
         assert_eq!(verdict(1.05, 1.10), Verdict::Loss);
-        assert_eq!(verdict(1.03, 1.10), Verdict::Level);
+        assert_eq!(verdict(1.03, 1.10), Verdict::Tie);
         assert_eq!(verdict(0.90, 0.95), Verdict::Win);
-        assert_eq!(verdict(0.90, 0.97), Verdict::Level);
-        assert_eq!(verdict(0.80, 1.30), Verdict::Level);
+        assert_eq!(verdict(0.90, 0.97), Verdict::Tie);
+        assert_eq!(verdict(0.80, 1.30), Verdict::Tie);
     }
 
     #[test]
     fn losses_sort_first() {
-        let mut verdicts = [Verdict::Win, Verdict::Loss, Verdict::Level];
+        let mut verdicts = [Verdict::Win, Verdict::Loss, Verdict::Tie];
         verdicts.sort();
-        assert_eq!(verdicts, [Verdict::Loss, Verdict::Level, Verdict::Win]);
+        assert_eq!(verdicts, [Verdict::Loss, Verdict::Tie, Verdict::Win]);
     }
 }

@@ -1,60 +1,18 @@
 //! Which cores the server and the load generator run on.
 
+mod namespace;
+pub(crate) mod remote;
+pub(crate) mod site;
+mod veth;
+
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use clap::ValueEnum;
-use serde::Serialize;
-
 use super::error::{LabError, Result};
 
-/// Where server and generator run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum Placement {
-    /// Both on one core. The default: wake-ups between virtual cores are slow and erratic, and then
-    /// throughput is the hypervisor's
-    SameCore,
-    /// Each on a core of its own
-    SplitCore,
-}
-
-/// The cores that a placement comes to on this machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Cores {
-    pub(crate) server: usize,
-    pub(crate) generator: usize,
-}
-
-impl Cores {
-    /// Chooses among the cores that this process may use, from the last one down: the first one usually
-    /// serves the devices' interrupts.
-    pub(crate) fn choose(placement: Placement) -> Result<Self> {
-        Self::choose_from(placement, &allowed_cores()?)
-    }
-
-    fn choose_from(placement: Placement, allowed: &[usize]) -> Result<Self> {
-        match (placement, allowed) {
-            (Placement::SameCore, [.., last]) => Ok(Self {
-                server: *last,
-                generator: *last,
-            }),
-            (Placement::SplitCore, [.., generator, server]) => Ok(Self {
-                server: *server,
-                generator: *generator,
-            }),
-            _ => Err(LabError::new(format!(
-                "placing server and generator: this process may use {} core(s), which is not enough; \
-                 use --placement same-core or allow more with taskset or the container's CPU set",
-                allowed.len()
-            ))),
-        }
-    }
-}
-
 /// The cores in this process's affinity mask, in ascending order.
-fn allowed_cores() -> Result<Vec<usize>> {
+pub(crate) fn allowed_cores() -> Result<Vec<usize>> {
     // SAFETY: cpu_set_t is plain data, for which all zeroes is the empty set; the kernel writes at most
     // the size given; CPU_ISSET is called below CPU_SETSIZE.
     unsafe {
@@ -70,81 +28,57 @@ fn allowed_cores() -> Result<Vec<usize>> {
     }
 }
 
-/// Binds the calling thread to one core; threads that it starts later inherit that.
+/// Binds the calling thread to some cores; threads and processes that it starts later inherit that.
 ///
 /// # Errors
-/// Those of sched_setaffinity(2): EINVAL when the core is not available to the process.
-pub(crate) fn pin_thread(core: usize) -> io::Result<()> {
-    assert!(
-        core < libc::CPU_SETSIZE as usize,
-        "core {core} is beyond what cpu_set_t holds"
-    );
-    // SAFETY: as above; 0 is the calling thread.
-    let result = unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(core, &mut set);
-        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set)
-    };
-    if result == 0 {
+/// Those of sched_setaffinity(2): EINVAL when none of the cores is available to the process.
+pub(crate) fn pin_thread(cores: &[usize]) -> io::Result<()> {
+    apply(&set_of(cores))
+}
+
+fn set_of(cores: &[usize]) -> libc::cpu_set_t {
+    // SAFETY: cpu_set_t is plain data, for which all zeroes is the empty set.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    for core in cores {
+        assert!(
+            *core < libc::CPU_SETSIZE as usize,
+            "core {core} is beyond what cpu_set_t holds"
+        );
+        // SAFETY: the core lies within the set.
+        unsafe { libc::CPU_SET(*core, &mut set) };
+    }
+    set
+}
+
+fn apply(set: &libc::cpu_set_t) -> io::Result<()> {
+    // SAFETY: the set has the size that is stated, and is only read; 0 is the calling thread.
+    if unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), set) } == 0 {
         Ok(())
     } else {
         Err(io::Error::last_os_error())
     }
 }
 
-/// Makes a child run on one core from its first instruction, and end when this process does, so that an
-/// interrupted measurement leaves no server behind.
-pub(crate) fn confine(command: &mut Command, core: usize) {
+/// Makes a child run on some cores from its first instruction, and end when this process does, so that a killed
+/// measurement leaves no server behind.
+pub(crate) fn confine(command: &mut Command, cores: &[usize]) {
+    let set = set_of(cores);
     let confine = move || {
-        pin_thread(core)?;
+        apply(&set)?;
         // SAFETY: no memory is passed.
         if unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) } != 0 {
             return Err(io::Error::last_os_error());
         }
         Ok(())
     };
-    // SAFETY: the closure runs between fork and exec and makes two system calls; it neither allocates
-    // (the assertion holds for every core that was read from a mask) nor takes a lock.
+    // SAFETY: the closure runs between fork and exec and makes two system calls; it neither allocates nor takes
+    // a lock.
     unsafe { command.pre_exec(confine) };
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn one_core_is_shared_or_refused() {
-        let shared = Cores::choose_from(Placement::SameCore, &[3]).expect("one core is enough");
-        assert_eq!(
-            shared,
-            Cores {
-                server: 3,
-                generator: 3
-            }
-        );
-        let refused = Cores::choose_from(Placement::SplitCore, &[3]).expect_err("two cores are needed");
-        assert!(refused.to_string().contains("same-core"), "{refused}");
-    }
-
-    #[test]
-    fn the_first_core_is_the_last_choice() {
-        let same = Cores::choose_from(Placement::SameCore, &[0, 1, 5]).expect("three cores");
-        assert_eq!(
-            same,
-            Cores {
-                server: 5,
-                generator: 5
-            }
-        );
-        let split = Cores::choose_from(Placement::SplitCore, &[0, 1, 5]).expect("three cores");
-        assert_eq!(
-            split,
-            Cores {
-                server: 5,
-                generator: 1
-            }
-        );
-    }
 
     #[test]
     fn a_child_is_confined_to_its_core() {
@@ -154,7 +88,7 @@ mod tests {
             .expect("we run somewhere");
         let mut command = Command::new("cat");
         command.arg("/proc/self/status");
-        confine(&mut command, core);
+        confine(&mut command, &[core]);
         let status = String::from_utf8(command.output().expect("cat runs").stdout).expect("text");
         assert!(
             status.contains(&format!("Cpus_allowed_list:\t{core}\n")),

@@ -2,7 +2,6 @@
 
 use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
 
-use super::pairs::Ratio;
 use super::syscalls::SystemCalls;
 
 /// A table with this header; all columns but the first are aligned to the right.
@@ -45,11 +44,6 @@ pub(crate) fn nanoseconds(value: f64) -> String {
         ..1e9 => format!("{:.2} ms", value / 1e6),
         _ => format!("{:.2} s", value / 1e9),
     }
-}
-
-/// A ratio with its interval: `1.034 [1.021, 1.050]`.
-pub(crate) fn ratio(ratio: Ratio) -> String {
-    format!("{:.3} [{:.3}, {:.3}]", ratio.median, ratio.low, ratio.high)
 }
 
 /// A number of events for one unit of work: `2.02`, `0.062`, `0.0031`.

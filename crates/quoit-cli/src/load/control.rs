@@ -2,7 +2,9 @@
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant, SystemTime};
+
+use super::recorder::IntervalPart;
 
 /// When the measured window lies, in nanoseconds of the run's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,6 +22,8 @@ pub(super) enum Message {
         open: usize,
         first_error: Option<String>,
     },
+    /// An interval of the measured window is over.
+    Interval(IntervalPart),
     /// The worker has ended.
     Ended,
 }
@@ -47,6 +51,8 @@ pub(super) struct Sums {
 #[derive(Debug)]
 pub(super) struct Control {
     start: Instant,
+    /// The start on the wall clock, since 1970.
+    wall_start: Duration,
     stop: AtomicBool,
     schedule: OnceLock<Schedule>,
     workers: Box<[WorkerProgress]>,
@@ -57,6 +63,9 @@ impl Control {
     pub(super) fn new(workers: usize) -> Self {
         Control {
             start: Instant::now(),
+            wall_start: SystemTime::now()
+                .duration_since(SystemTime::UNIX_EPOCH)
+                .unwrap_or_default(),
             stop: AtomicBool::new(false),
             schedule: OnceLock::new(),
             workers: (0..workers).map(|_| WorkerProgress::default()).collect(),
@@ -66,6 +75,18 @@ impl Control {
     /// Nanoseconds since the start: enough for 584 years.
     pub(super) fn now(&self) -> u64 {
         self.start.elapsed().as_nanos() as u64
+    }
+
+    /// What the wall clock shows, since 1970, at a time of the run's clock. A wall clock that is set meanwhile is
+    /// not followed.
+    pub(super) fn wall(&self, time: u64) -> Duration {
+        self.wall_start + Duration::from_nanos(time)
+    }
+
+    /// The time of the run's clock at which the wall clock shows `wall`, if that lies after the start.
+    pub(super) fn at_wall(&self, wall: Duration) -> Option<u64> {
+        let since = wall.checked_sub(self.wall_start)?;
+        u64::try_from(since.as_nanos()).ok()
     }
 
     pub(super) fn stop(&self) {
@@ -85,8 +106,8 @@ impl Control {
         self.schedule.get()
     }
 
-    pub(super) fn publish(&self, worker: u32, open: usize, replies: u64, settled: u64) {
-        let progress = &self.workers[worker as usize];
+    pub(super) fn publish(&self, worker: usize, open: usize, replies: u64, settled: u64) {
+        let progress = &self.workers[worker];
         progress.open.store(open as u64, Ordering::Relaxed);
         progress.replies.store(replies, Ordering::Relaxed);
         progress.settled.store(settled, Ordering::Relaxed);

@@ -10,29 +10,45 @@ use mio::Waker;
 use super::control::{Control, Message, Schedule};
 use super::echo::Echo;
 use super::error::LoadError;
+use super::histograms::Latencies;
 use super::http::{self, Http};
+use super::intervals::Intervals;
 use super::plan::{Length, Plan, Workload};
-use super::preflight::{check_echo, ensure_descriptors, record_http};
+use super::preflight::{check_echo, check_rpc, ensure_descriptors, ensure_ports, record_http};
 use super::protocol::Protocol;
-use super::report::{Ending, Report};
+use super::report::{Ending, Interval, Report};
+use super::request_reply::InOrder;
+use super::rpc::Rpc;
 use super::tally::Tally;
-use super::worker::{Assignment, Worker};
+use super::worker::{Worker, nanoseconds};
 
 /// Between two looks at the order to stop, and two reports of progress.
 const TICK: Duration = Duration::from_millis(100);
-
-/// Connection attempts under way at once, over all threads: below the usual listen queue.
-const CONNECTING_AT_ONCE: usize = 128;
 
 /// How far a run has come.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Progress {
     /// Connections are being opened: how many are, of how many.
     Opening { open: u64, connections: u64 },
+    /// The connections are open and the measured window is fixed: how far ahead it opens, and how long it
+    /// lasts if it is limited in time. Told once.
+    Scheduled {
+        opens_in: Duration,
+        lasts: Option<Duration>,
+    },
     /// The warm-up: the share that is over, and replies so far.
     WarmUp { fraction: f64, replies: u64 },
     /// The measured window: the share that is over, and replies since the start of the run.
     Measuring { fraction: f64, replies: u64 },
+    /// An interval of the measured window is over.
+    Interval(Interval),
+}
+
+/// What a run gives: the report, and the latencies that it is made from, for a log.
+#[derive(Debug)]
+pub(crate) struct Findings {
+    pub(crate) report: Report,
+    pub(crate) latencies: Latencies,
 }
 
 /// Makes one run: checks the server, opens the connections, warms up and measures.
@@ -47,18 +63,23 @@ pub(crate) fn run(
     plan: &Plan,
     stop: &AtomicBool,
     observe: &mut dyn FnMut(Progress),
-) -> Result<Report, LoadError> {
+) -> Result<Findings, LoadError> {
     ensure_descriptors(plan)?;
+    ensure_ports(plan)?;
     match &plan.workload {
-        Workload::Echo { size } => {
-            let mut echo = Echo::new(*size);
+        Workload::Echo { sizes } => {
+            let mut echo = Echo::new(sizes.clone(), plan.seed);
             check_echo(plan, &mut echo)?;
-            run_protocol(plan, &echo, stop, observe)
+            run_protocol(plan, &InOrder(echo), stop, observe)
         }
         Workload::Http { path, host } => {
             let request = http::request(path, host);
             let recorded = record_http(plan, path, &request)?;
-            run_protocol(plan, &Http::new(request, recorded), stop, observe)
+            run_protocol(plan, &InOrder(Http::new(request, recorded)), stop, observe)
+        }
+        Workload::Rpc(streams) => {
+            check_rpc(plan, *streams)?;
+            run_protocol(plan, &Rpc::new(*streams, plan.pipeline), stop, observe)
         }
     }
 }
@@ -68,23 +89,19 @@ fn run_protocol<P: Protocol>(
     protocol: &P,
     stop: &AtomicBool,
     observe: &mut dyn FnMut(Progress),
-) -> Result<Report, LoadError> {
+) -> Result<Findings, LoadError> {
     let control = Arc::new(Control::new(plan.threads));
     let (sender, messages) = mpsc::channel();
     let mut workers = Vec::new();
     let mut wakers = Vec::new();
     for thread in 0..plan.threads {
-        let (worker, waker) = Worker::new(
-            assignment(plan, thread),
-            control.clone(),
-            sender.clone(),
-            protocol.clone(),
-        )?;
+        let (worker, waker) = Worker::new(plan, thread, control.clone(), sender.clone(), protocol.clone())?;
         workers.push((worker, sender.clone()));
         wakers.push(waker);
     }
     // Only the workers' senders remain, so that the channel's end means that all have ended.
     drop(sender);
+    let mut intervals = Intervals::new(plan.threads, plan.interval);
     let (ending, results) = std::thread::scope(|scope| {
         let threads: Vec<_> = workers
             .into_iter()
@@ -105,7 +122,7 @@ fn run_protocol<P: Protocol>(
             stop,
         };
         let ending = run
-            .conduct(observe)
+            .conduct(&mut intervals, observe)
             .and_then(|ending| run.wake().map(|()| ending));
         if ending.is_err() {
             control.stop();
@@ -115,31 +132,20 @@ fn run_protocol<P: Protocol>(
         let results: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
         (ending, results)
     });
-    let mut merged = Tally::new(plan.timeout)?;
+    let mut merged: Option<Tally> = None;
     for result in results {
         let tally = result.map_err(|_| LoadError::new("a load thread panicked".to_owned()))??;
-        merged.merge(&tally)?;
+        match &mut merged {
+            Some(merged) => merged.merge(&tally)?,
+            None => merged = Some(tally),
+        }
     }
-    Ok(Report::new(plan, &merged, ending?))
-}
-
-/// The share of thread number `thread`.
-fn assignment(plan: &Plan, thread: usize) -> Assignment {
-    let connections = plan.connections / plan.threads + usize::from(thread < plan.connections % plan.threads);
-    let (threads, number) = (plan.threads as u64, thread as u64);
-    Assignment {
-        thread: thread as u32,
-        threads: plan.threads as u32,
-        target: plan.target.clone(),
-        connections,
-        depth: plan.pipeline,
-        requests: match plan.length {
-            Length::Time(_) => None,
-            Length::Requests(requests) => Some(requests / threads + u64::from(number < requests % threads)),
-        },
-        timeout: plan.timeout,
-        connecting: (CONNECTING_AT_ONCE / plan.threads).max(1),
-    }
+    let tally = merged.expect("a run has at least one thread");
+    let ending = ending?;
+    let started_at = tally.window.map(|(start, _)| control.wall(start));
+    let latencies = Latencies::new(&tally, started_at)?;
+    let report = Report::new(plan, &tally, &latencies, intervals.finish(), ending)?;
+    Ok(Findings { report, latencies })
 }
 
 /// The coordinator's view of a run.
@@ -163,20 +169,67 @@ impl Run<'_> {
         self.stop.load(Ordering::Relaxed)
     }
 
-    fn conduct(&self, observe: &mut dyn FnMut(Progress)) -> Result<Ending, LoadError> {
+    fn conduct(
+        &self,
+        intervals: &mut Intervals,
+        observe: &mut dyn FnMut(Progress),
+    ) -> Result<Ending, LoadError> {
         let mut ended = 0;
         if !self.await_opening(&mut ended, observe)? {
             self.control.stop();
             return Ok(Ending::Interrupted);
         }
-        let from = self.control.now() + nanoseconds(self.plan.warmup);
+        let from = match self.plan.start_at {
+            None => self.control.now().saturating_add(nanoseconds(self.plan.warmup)),
+            Some(wall) => {
+                let Some(from) = self.await_start(wall)? else {
+                    self.control.stop();
+                    return Ok(Ending::Interrupted);
+                };
+                from
+            }
+        };
         let until = match self.plan.length {
             Length::Time(time) => Some(from.saturating_add(nanoseconds(time))),
             Length::Requests(_) => None,
         };
         let schedule = self.control.begin(Schedule { from, until });
         self.wake()?;
-        self.await_end(schedule, ended, observe)
+        observe(Progress::Scheduled {
+            opens_in: Duration::from_nanos(schedule.from.saturating_sub(self.control.now())),
+            lasts: schedule
+                .until
+                .map(|until| Duration::from_nanos(until - schedule.from)),
+        });
+        self.await_end(schedule, ended, intervals, observe)
+    }
+
+    /// Waits for the time to warm up before a window that begins at `wall`: when that is by the run's clock, or
+    /// `None` if the run was stopped before.
+    fn await_start(&self, wall: Duration) -> Result<Option<u64>, LoadError> {
+        let from = self
+            .control
+            .at_wall(wall)
+            .filter(|&from| from >= self.control.now());
+        let Some(from) = from else {
+            return Err(LoadError::new(format!(
+                "the window was to begin at {}, which was over before the connections were open; give --start-at a \
+                 later time (now it is {:.1})",
+                wall.as_secs_f64(),
+                self.control.wall(self.control.now()).as_secs_f64()
+            )));
+        };
+        let warm_up = from.saturating_sub(nanoseconds(self.plan.warmup));
+        loop {
+            let left = Duration::from_nanos(warm_up.saturating_sub(self.control.now()));
+            if self.is_stopped() {
+                return Ok(None);
+            }
+            if left.is_zero() {
+                return Ok(Some(from));
+            }
+            std::thread::park_timeout(left.min(TICK));
+        }
     }
 
     /// Waits until all threads have opened their connections: `false` if the run was stopped before.
@@ -196,7 +249,7 @@ impl Run<'_> {
                     *ended += 1;
                     reported += 1;
                 }
-                Err(RecvTimeoutError::Timeout) => {}
+                Ok(Message::Interval(_)) | Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return Ok(false),
             }
             if self.is_stopped() {
@@ -208,7 +261,8 @@ impl Run<'_> {
                 connections,
             });
         }
-        if total == 0 {
+        // With a connection a request none is opened before the first one is due.
+        if total == 0 && !self.plan.churn {
             return Err(LoadError::new(format!(
                 "no connection to {} could be opened within {:?} ({}); is the server running, and does it \
                  accept this many?",
@@ -225,6 +279,7 @@ impl Run<'_> {
         &self,
         schedule: Schedule,
         mut ended: usize,
+        intervals: &mut Intervals,
         observe: &mut dyn FnMut(Progress),
     ) -> Result<Ending, LoadError> {
         let mut ending = Ending::Complete;
@@ -234,6 +289,11 @@ impl Run<'_> {
         while ended < self.plan.threads {
             match self.messages.recv_timeout(TICK) {
                 Ok(Message::Ended) => ended += 1,
+                Ok(Message::Interval(part)) => {
+                    if let Some(interval) = intervals.add(&part)? {
+                        observe(Progress::Interval(interval));
+                    }
+                }
                 Ok(Message::Opened { .. }) | Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
@@ -280,8 +340,4 @@ impl Run<'_> {
             replies: sums.replies,
         }
     }
-}
-
-fn nanoseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

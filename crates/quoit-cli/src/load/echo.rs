@@ -1,4 +1,4 @@
-//! The echo protocol: fixed-size messages that the server must return byte for byte.
+//! The echo protocol: messages that the server must return byte for byte.
 //!
 //! A message starts with the connection's id and the message's sequence number (32 bits each, little
 //! endian), so that a message delivered to another connection, lost, repeated or out of order is found.
@@ -8,7 +8,9 @@
 
 use std::sync::Arc;
 
-use super::protocol::{Protocol, Reply, WrongKind};
+use super::protocol::WrongKind;
+use super::request_reply::{Reply, RequestReply};
+use super::sizes::Sizes;
 
 /// Offsets into the pattern lie below this. A prime, so that neighbouring messages never share an offset.
 const OFFSETS: usize = 251;
@@ -16,10 +18,11 @@ const OFFSETS: usize = 251;
 /// Bytes of the message's header.
 const HEADER: usize = 8;
 
-/// Sends fixed-size messages and expects them back unchanged.
+/// Sends messages and expects them back unchanged.
 #[derive(Debug, Clone)]
 pub(crate) struct Echo {
-    size: usize,
+    sizes: Sizes,
+    seed: u64,
     pattern: Arc<[u8]>,
 }
 
@@ -38,11 +41,11 @@ pub(crate) struct EchoState {
 }
 
 impl Echo {
-    /// Messages of `size` bytes (at least one).
-    pub(crate) fn new(size: usize) -> Self {
+    /// Messages of sizes drawn from `sizes`, by `seed`.
+    pub(crate) fn new(sizes: Sizes, seed: u64) -> Self {
         // xorshift64 (Marsaglia, 2003): any generator without short periods serves.
         let mut value = 0x9e37_79b9_7f4a_7c15_u64;
-        let pattern = (0..size + OFFSETS)
+        let pattern = (0..sizes.largest() + OFFSETS)
             .map(|_| {
                 value ^= value << 13;
                 value ^= value >> 7;
@@ -50,7 +53,7 @@ impl Echo {
                 value.to_le_bytes()[3]
             })
             .collect();
-        Echo { size, pattern }
+        Echo { sizes, seed, pattern }
     }
 
     fn header(id: u32, sequence: u32) -> [u8; HEADER] {
@@ -60,10 +63,15 @@ impl Echo {
         header
     }
 
-    /// What follows the header in message `sequence` of connection `id`.
-    fn filler(&self, id: u32, sequence: u32) -> &[u8] {
+    /// The size of message `sequence` of connection `id`.
+    fn size(&self, id: u32, sequence: u32) -> usize {
+        self.sizes.of(self.seed, u64::from(id), u64::from(sequence))
+    }
+
+    /// What follows the header in message `sequence` of connection `id`, which has `size` bytes.
+    fn filler(&self, id: u32, sequence: u32, size: usize) -> &[u8] {
         let offset = (id.wrapping_mul(31).wrapping_add(sequence) as usize) % OFFSETS;
-        &self.pattern[offset..offset + self.size.saturating_sub(HEADER)]
+        &self.pattern[offset..offset + size.saturating_sub(HEADER)]
     }
 
     fn describe(state: &EchoState, position: usize, expected: u8, found: u8) -> String {
@@ -87,7 +95,7 @@ fn first_difference(expected: &[u8], found: &[u8]) -> Option<(usize, u8, u8)> {
         .map(|(index, (&expected, &found))| (index, expected, found))
 }
 
-impl Protocol for Echo {
+impl RequestReply for Echo {
     type State = EchoState;
 
     fn connection(&self, id: u32) -> EchoState {
@@ -102,13 +110,15 @@ impl Protocol for Echo {
 
     fn append_request(&self, state: &mut EchoState, output: &mut Vec<u8>) {
         let header = Self::header(state.id, state.next_sent);
-        output.extend_from_slice(&header[..self.size.min(HEADER)]);
-        output.extend_from_slice(self.filler(state.id, state.next_sent));
+        let size = self.size(state.id, state.next_sent);
+        output.extend_from_slice(&header[..size.min(HEADER)]);
+        output.extend_from_slice(self.filler(state.id, state.next_sent, size));
         state.next_sent = state.next_sent.wrapping_add(1);
     }
 
     fn take_reply(&mut self, state: &mut EchoState, input: &[u8]) -> (usize, Option<Reply>) {
-        let end = self.size.min(state.position + input.len());
+        let size = self.size(state.id, state.next_received);
+        let end = size.min(state.position + input.len());
         let consumed = end - state.position;
         let mut at = state.position;
         let mut rest = &input[..consumed];
@@ -123,14 +133,14 @@ impl Protocol for Echo {
                 rest = after;
             }
             if !rest.is_empty() && state.wrong.is_none() {
-                let filler = &self.filler(state.id, state.next_received)[at - HEADER..][..rest.len()];
+                let filler = &self.filler(state.id, state.next_received, size)[at - HEADER..][..rest.len()];
                 if let Some((index, expected, found)) = first_difference(filler, rest) {
                     state.wrong = Some(Self::describe(state, at + index, expected, found));
                 }
             }
         }
         state.position = end;
-        if end < self.size {
+        if end < size {
             return (consumed, None);
         }
         state.position = 0;
@@ -151,6 +161,10 @@ mod tests {
     use super::*;
     use crate::load::testing::replies_to;
 
+    fn fixed(size: usize) -> Echo {
+        Echo::new(Sizes::Fixed(size as u32), 0)
+    }
+
     fn sent(echo: &Echo, id: u32, messages: usize) -> (EchoState, Vec<u8>) {
         let mut state = echo.connection(id);
         let mut stream = Vec::new();
@@ -168,7 +182,7 @@ mod tests {
             id in any::<u32>(),
             cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..20),
         ) {
-            let mut echo = Echo::new(size);
+            let mut echo = fixed(size);
             let (mut state, stream) = sent(&echo, id, messages);
             prop_assert_eq!(stream.len(), size * messages);
             let replies = replies_to(&mut echo, &mut state, &stream, &cuts);
@@ -187,7 +201,7 @@ mod tests {
             change in 1_u8..,
             cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..20),
         ) {
-            let mut echo = Echo::new(size);
+            let mut echo = fixed(size);
             let (mut state, mut stream) = sent(&echo, id, messages);
             let place = place.index(stream.len());
             stream[place] ^= change;
@@ -201,8 +215,22 @@ mod tests {
     }
 
     #[test]
+    fn sizes_are_drawn_alike_in_both_directions() {
+        let mut echo = Echo::new("1..300".parse().unwrap(), 9);
+        let (mut state, mut stream) = sent(&echo, 5, 50);
+        assert!(stream.len() > 50 && stream.len() < 50 * 300);
+        let replies = replies_to(&mut echo, &mut state, &stream, &[]);
+        assert_eq!(replies.len(), 50);
+        assert!(replies.iter().all(|reply| *reply == Reply::Right { last: false }));
+        let (mut state, _) = sent(&echo, 5, 50);
+        stream.remove(200);
+        let replies = replies_to(&mut echo, &mut state, &stream, &[]);
+        assert!(replies.iter().any(|reply| matches!(reply, Reply::Wrong(_))));
+    }
+
+    #[test]
     fn messages_that_change_places_or_connections_are_found() {
-        let mut echo = Echo::new(64);
+        let mut echo = fixed(64);
         let (mut state, stream) = sent(&echo, 7, 2);
         let mut swapped = stream[64..].to_vec();
         swapped.extend_from_slice(&stream[..64]);
@@ -216,7 +244,7 @@ mod tests {
 
     #[test]
     fn contents_that_change_places_under_their_headers_are_found() {
-        let mut echo = Echo::new(64);
+        let mut echo = fixed(64);
         let (mut state, stream) = sent(&echo, 7, 2);
         let (first, second) = stream.split_at(64);
         let mixed = [
@@ -233,7 +261,7 @@ mod tests {
 
     #[test]
     fn what_differs_is_named() {
-        let mut echo = Echo::new(16);
+        let mut echo = fixed(16);
         let (mut state, mut stream) = sent(&echo, 3, 1);
         stream[12] ^= 0xff;
         let replies = replies_to(&mut echo, &mut state, &stream, &[]);

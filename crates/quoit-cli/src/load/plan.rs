@@ -1,7 +1,10 @@
 //! What a run is to do.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
+use super::rpc::RpcStreams;
+use super::sizes::Sizes;
 use super::target::Target;
 
 /// One run: where, what, how much and for how long.
@@ -13,25 +16,73 @@ pub(crate) struct Plan {
     pub(crate) workload: Workload,
     /// Connections kept open, over all threads. At least one, and at least one a thread.
     pub(crate) connections: usize,
-    /// Requests kept outstanding on each connection. At least one.
+    /// Requests kept outstanding on each connection; in an open loop, at most. At least one.
     pub(crate) pipeline: u32,
     /// Threads that generate the load, each with its share of the connections. At least one.
     pub(crate) threads: usize,
+    /// Requests offered on a timetable (open loop); `None`: as many as the server answers (closed loop).
+    pub(crate) offered: Option<Offered>,
+    /// What random draws (times and sizes) depend on.
+    pub(crate) seed: u64,
     /// The length of the measured window.
     pub(crate) length: Length,
     /// Load before the measured window, which is discarded (errors in it are counted all the same).
     pub(crate) warmup: Duration,
+    /// The time over which the connections are opened, evenly; zero: as fast as the server takes them.
+    pub(crate) ramp_up: Duration,
+    /// When the window begins, since 1970; `None`: once all connections are open and the warm-up is over.
+    pub(crate) start_at: Option<Duration>,
     /// The longest wait for a connection to open or for a reply. More than zero.
     pub(crate) timeout: Duration,
+    /// The length of the intervals that the window is divided into. More than zero.
+    pub(crate) interval: Duration,
+    /// The shortest gap in which the generator did not run that counts as a slip. More than zero.
+    pub(crate) slip: Duration,
+    /// The local addresses that connections are opened from, in turn; none: the kernel's choice.
+    pub(crate) sources: Vec<IpAddr>,
+    /// Whether each request has a connection of its own.
+    pub(crate) churn: bool,
+    /// Connections that read slowly.
+    pub(crate) slow: Option<SlowReaders>,
+}
+
+/// The timetable of an open loop.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Offered {
+    /// Requests a second, over all connections. More than zero.
+    pub(crate) rate: f64,
+    pub(crate) arrivals: Arrivals,
+    /// Requests that fall due at once, on one connection. At least one.
+    pub(crate) batch: u32,
+}
+
+/// How the arrivals of an open loop are spread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Arrivals {
+    /// At equal distances, the connections taking turns.
+    Fixed,
+    /// At random, independent of each other, as the requests of many users are.
+    Poisson,
+}
+
+/// Connections that read slowly. They are in a closed loop of their own, and in no figure of the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SlowReaders {
+    /// Fewer than all of the connections, by at least one a thread.
+    pub(crate) connections: usize,
+    /// What each of them reads. At least one.
+    pub(crate) bytes_per_second: u32,
 }
 
 /// What is sent and expected.
 #[derive(Debug, Clone)]
 pub(crate) enum Workload {
-    /// Messages of `size` bytes that must come back unchanged.
-    Echo { size: usize },
+    /// Messages that must come back unchanged.
+    Echo { sizes: Sizes },
     /// `GET path` with the header field `Host: host`; every reply must equal the first.
     Http { path: String, host: String },
+    /// Streams of messages; `pipeline` is their number on each connection.
+    Rpc(RpcStreams),
 }
 
 /// The length of the measured window.
@@ -41,4 +92,9 @@ pub(crate) enum Length {
     Time(Duration),
     /// The window ends once this many requests were answered or lost. Each thread has an equal share.
     Requests(u64),
+}
+
+/// The share of number `index` (from 0) when `total` is divided among `parts`, as equally as can be.
+pub(super) fn share(total: usize, parts: usize, index: usize) -> usize {
+    total / parts + usize::from(index < total % parts)
 }

@@ -7,15 +7,20 @@ use super::echo::Echo;
 use super::error::LoadError;
 use super::http::{Recorded, Recorder};
 use super::plan::Plan;
-use super::protocol::{Protocol, Reply};
-use super::target::{BlockingStream, Target};
+use super::protocol::{Outcomes, Protocol, WrongKind};
+use super::request_reply::{Reply, RequestReply};
+use super::rpc::{Rpc, RpcStreams};
+use super::target::{BlockingStream, ConnectOptions, Target};
 use crate::descriptors::DescriptorLimit;
 
 /// Descriptors besides the connections: standard streams, terminal, the caller's own.
 const SPARE_DESCRIPTORS: u64 = 64;
 
-/// Descriptors a thread: its epoll instance, and the eventfd that wakes it, with one to spare.
-const DESCRIPTORS_A_THREAD: u64 = 3;
+/// Descriptors a thread: its epoll instance, its timer, and the eventfd that wakes it, with one to spare.
+const DESCRIPTORS_A_THREAD: u64 = 4;
+
+/// Where the kernel says which local ports connections are given, as the first and the last one (ip(7)).
+const PORT_RANGE: &str = "/proc/sys/net/ipv4/ip_local_port_range";
 
 /// Makes sure that all connections can have a descriptor, raising the soft limit if it is too low.
 ///
@@ -33,6 +38,29 @@ pub(super) fn ensure_descriptors(plan: &Plan) -> Result<(), LoadError> {
         )));
     }
     Ok(())
+}
+
+/// Makes sure that there are local ports enough for all connections: each takes one of its source address.
+///
+/// # Errors
+/// There are not.
+pub(super) fn ensure_ports(plan: &Plan) -> Result<(), LoadError> {
+    let range = std::fs::read_to_string(PORT_RANGE).unwrap_or_default();
+    let mut ports = range.split_whitespace().map(str::parse::<u64>);
+    let (Target::Tcp(_), Some(Ok(first)), Some(Ok(last))) = (&plan.target, ports.next(), ports.next()) else {
+        return Ok(());
+    };
+    let available = (last + 1).saturating_sub(first);
+    let sources = plan.sources.len().max(1) as u64;
+    if (plan.connections as u64).div_ceil(sources) <= available {
+        return Ok(());
+    }
+    Err(LoadError::new(format!(
+        "{} connections from {sources} source address(es) need more local ports than the {available} of each \
+         (net.ipv4.ip_local_port_range is {first} to {last}); give more addresses with --source, on loopback for \
+         example 127.0.0.2-127.0.0.9",
+        plan.connections
+    )))
 }
 
 /// Sends one echo message over a connection of its own and checks what comes back.
@@ -68,6 +96,50 @@ pub(super) fn record_http(plan: &Plan, path: &str, request: &[u8]) -> Result<Rec
     .map_err(|what| advise(&plan.target, &what, "check the address and the path"))
 }
 
+/// Lets one message go over a stream of a connection of its own.
+///
+/// # Errors
+/// The server cannot be reached, or does not speak the protocol.
+pub(super) fn check_rpc(plan: &Plan, streams: RpcStreams) -> Result<(), LoadError> {
+    let mut rpc = Rpc::new(streams.single(), 1);
+    // No connection of the run has this id.
+    let mut state = rpc.connection(u32::MAX, 0);
+    let mut request = Vec::new();
+    rpc.begin(&mut state, 0, &mut request);
+    let mut found = Found::default();
+    exchange(plan, &request, "an rpc stream of one message", |input| {
+        rpc.take(&mut state, input, 0, &mut found);
+        match found.wrong.take() {
+            Some(what) => Err(what),
+            None => Ok(found.streams == 1),
+        }
+    })
+    .map_err(|what| advise(&plan.target, &what, "is it an rpc server (`quoit serve rpc`)?"))
+}
+
+/// What a check finds.
+#[derive(Default)]
+struct Found {
+    streams: u32,
+    wrong: Option<String>,
+}
+
+impl Outcomes for Found {
+    fn right(&mut self, _start: Option<u64>, _count: u32) {}
+
+    fn stream(&mut self, _start: u64) {
+        self.streams += 1;
+    }
+
+    fn wrong(&mut self, _kind: WrongKind, what: String) {
+        self.wrong = Some(what);
+    }
+
+    fn unexpected(&mut self, what: String) {
+        self.wrong = Some(what);
+    }
+}
+
 enum Failure {
     /// The server cannot be reached.
     Connect(io::Error),
@@ -94,9 +166,13 @@ fn exchange(
     name: &str,
     mut take: impl FnMut(&[u8]) -> Result<bool, String>,
 ) -> Result<(), Failure> {
+    let options = ConnectOptions {
+        source: plan.sources.first().copied(),
+        ..ConnectOptions::default()
+    };
     let mut stream = plan
         .target
-        .connect_blocking(plan.timeout)
+        .connect_blocking(options, plan.timeout)
         .map_err(Failure::Connect)?;
     let mut writer = stream.duplicate().map_err(Failure::Connect)?;
     std::thread::scope(|scope| {

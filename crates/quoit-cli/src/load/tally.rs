@@ -1,10 +1,9 @@
 //! What one thread measures.
 
-use std::time::Duration;
-
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
+use super::clock::Slips;
 use super::error::LoadError;
 
 /// Errors by kind, over the whole run, warm-up included.
@@ -43,6 +42,11 @@ impl Errors {
         ]
     }
 
+    /// All of them.
+    pub(crate) fn total(&self) -> u64 {
+        self.by_name().iter().map(|(_, count)| count).sum()
+    }
+
     /// Whether nothing went wrong.
     pub(crate) fn is_empty(&self) -> bool {
         *self == Errors::default()
@@ -63,8 +67,27 @@ impl Errors {
 /// The counts of one thread, and, merged, of the run.
 #[derive(Debug, Clone)]
 pub(crate) struct Tally {
-    /// Latencies of the right replies of the measured window, in nanoseconds.
+    /// Right replies (or messages) of the measured window.
+    pub(crate) requests: u64,
+    /// Latencies of those that have one and overlapped no slip, in nanoseconds.
     pub(crate) latencies: Histogram<u64>,
+    /// Latencies of whole streams, in nanoseconds.
+    pub(crate) stream_latencies: Histogram<u64>,
+    /// Latencies of those that overlapped a slip.
+    pub(crate) slipped: Histogram<u64>,
+    /// How late requests were sent by this program's own fault, in nanoseconds: an open loop only.
+    pub(crate) lag: Histogram<u64>,
+    /// How long connecting took, in nanoseconds: with a connection a request in the window, else in all of the
+    /// run.
+    pub(crate) connects: Histogram<u64>,
+    /// Slips in the measured window.
+    pub(crate) slips: Slips,
+    /// Requests that fell due in the window and were not sent by its end: an open loop only.
+    pub(crate) unsent: u64,
+    /// Requests that were outstanding at the window's end.
+    pub(crate) unanswered: u64,
+    /// Right replies of the window on connections that read slowly.
+    pub(crate) slow_replies: u64,
     /// Bytes of replies received in the measured window.
     pub(crate) received_bytes: u64,
     /// Connections opened again after they had ended, over the whole run.
@@ -79,20 +102,42 @@ pub(crate) struct Tally {
     pub(crate) cpu_ns: u64,
 }
 
+/// An empty histogram of nanoseconds to three significant digits, up to `longest`; longer ones count as that.
+///
+/// # Errors
+/// `longest` is too long for a histogram.
+pub(super) fn new_histogram(longest: u64) -> Result<Histogram<u64>, LoadError> {
+    Histogram::new_with_bounds(1, longest.max(1_000_000_000), 3)
+        .map_err(|error| LoadError::new(format!("cannot make a latency histogram: {error}")))
+}
+
+/// Adds `other` to `sum`, which has the same bounds.
+///
+/// # Errors
+/// It has not.
+pub(super) fn add_histogram(sum: &mut Histogram<u64>, other: &Histogram<u64>) -> Result<(), LoadError> {
+    sum.add(other)
+        .map_err(|error| LoadError::new(format!("cannot merge latencies: {error}")))
+}
+
 impl Tally {
-    /// Latencies are kept to three significant digits, up to ten timeouts (a reply can wait longer than
-    /// one behind others of its pipeline); longer ones count as that. All memory is allocated here.
+    /// Latencies are kept up to `longest` nanoseconds. All memory is allocated here.
     ///
     /// # Errors
-    /// The timeout is too long for a histogram.
-    pub(crate) fn new(timeout: Duration) -> Result<Self, LoadError> {
-        let longest = u64::try_from(timeout.as_nanos())
-            .unwrap_or(u64::MAX)
-            .saturating_mul(10);
-        let latencies = Histogram::new_with_bounds(1, longest.max(1_000_000_000), 3)
-            .map_err(|error| LoadError::new(format!("cannot make a latency histogram: {error}")))?;
+    /// That is too long for a histogram.
+    pub(crate) fn new(longest: u64) -> Result<Self, LoadError> {
+        let empty = new_histogram(longest)?;
         Ok(Tally {
-            latencies,
+            requests: 0,
+            stream_latencies: empty.clone(),
+            latencies: empty.clone(),
+            slipped: empty.clone(),
+            lag: empty.clone(),
+            connects: empty,
+            slips: Slips::default(),
+            unsent: 0,
+            unanswered: 0,
+            slow_replies: 0,
             received_bytes: 0,
             reconnects: 0,
             errors: Errors::default(),
@@ -107,9 +152,16 @@ impl Tally {
     /// # Errors
     /// The histograms have different bounds.
     pub(crate) fn merge(&mut self, other: &Tally) -> Result<(), LoadError> {
-        self.latencies
-            .add(&other.latencies)
-            .map_err(|error| LoadError::new(format!("cannot merge the threads' latencies: {error}")))?;
+        self.requests += other.requests;
+        add_histogram(&mut self.latencies, &other.latencies)?;
+        add_histogram(&mut self.slipped, &other.slipped)?;
+        add_histogram(&mut self.stream_latencies, &other.stream_latencies)?;
+        add_histogram(&mut self.lag, &other.lag)?;
+        add_histogram(&mut self.connects, &other.connects)?;
+        self.slips.add(other.slips);
+        self.unsent += other.unsent;
+        self.unanswered += other.unanswered;
+        self.slow_replies += other.slow_replies;
         self.received_bytes += other.received_bytes;
         self.reconnects += other.reconnects;
         self.errors.add(&other.errors);

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr};
+use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net as unix;
 use std::path::PathBuf;
@@ -10,6 +10,9 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use mio::{Interest, Registry, Token};
+use socket2::{Domain, Protocol, Type};
+
+use super::system::bind_address_only;
 
 /// The address of a server. Names are not resolved: a run must know which of a name's addresses it loads.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,22 +76,33 @@ impl Target {
     /// Starts a connection that does not block. Its outcome arrives as writability.
     ///
     /// # Errors
-    /// Those of socket(2) and connect(2). `WouldBlock` means that a Unix listener's queue is full.
-    pub(crate) fn connect(&self) -> io::Result<Socket> {
-        match self {
-            Target::Tcp(address) => mio::net::TcpStream::connect(*address).map(Socket::Tcp),
-            _ => mio::net::UnixStream::connect_addr(&self.unix_address()?).map(Socket::Unix),
+    /// Those of socket(2), bind(2) and connect(2). `WouldBlock` means that a Unix listener's queue is full.
+    pub(crate) fn connect(&self, options: ConnectOptions) -> io::Result<Socket> {
+        let Target::Tcp(address) = self else {
+            return mio::net::UnixStream::connect_addr(&self.unix_address()?).map(Socket::Unix);
+        };
+        let socket = tcp_socket(*address, options)?;
+        socket.set_nonblocking(true)?;
+        match socket.connect(&(*address).into()) {
+            Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(error),
+            _ => Ok(Socket::Tcp(mio::net::TcpStream::from_std(socket.into()))),
         }
     }
 
     /// Opens a connection that blocks, for the check before a run.
     ///
     /// # Errors
-    /// Those of socket(2) and connect(2), and `TimedOut` for TCP.
-    pub(crate) fn connect_blocking(&self, timeout: Duration) -> io::Result<Box<dyn BlockingStream>> {
+    /// Those of socket(2), bind(2) and connect(2), and `TimedOut` for TCP.
+    pub(crate) fn connect_blocking(
+        &self,
+        options: ConnectOptions,
+        timeout: Duration,
+    ) -> io::Result<Box<dyn BlockingStream>> {
         match self {
             Target::Tcp(address) => {
-                let stream = std::net::TcpStream::connect_timeout(address, timeout)?;
+                let socket = tcp_socket(*address, options)?;
+                socket.connect_timeout(&(*address).into(), timeout)?;
+                let stream = std::net::TcpStream::from(socket);
                 stream.set_read_timeout(Some(timeout))?;
                 stream.set_write_timeout(Some(timeout))?;
                 Ok(Box::new(stream))
@@ -101,6 +115,34 @@ impl Target {
             }
         }
     }
+}
+
+/// How a TCP connection is made; it means nothing to Unix sockets.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct ConnectOptions {
+    /// The local address, with a port of the kernel's choice.
+    pub(crate) source: Option<IpAddr>,
+    /// Whether closing resets the connection (SO_LINGER with no time, socket(7)). Its port is free at once; an
+    /// orderly close would keep it for a minute in TIME_WAIT.
+    pub(crate) resets: bool,
+    /// The size of the receive buffer, as far as the kernel goes along: a slow reader must not have a large one.
+    pub(crate) receive_buffer: Option<usize>,
+}
+
+/// A TCP socket for a connection to `address`.
+fn tcp_socket(address: SocketAddr, options: ConnectOptions) -> io::Result<socket2::Socket> {
+    let socket = socket2::Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    if options.resets {
+        socket.set_linger(Some(Duration::ZERO))?;
+    }
+    if let Some(bytes) = options.receive_buffer {
+        socket.set_recv_buffer_size(bytes)?;
+    }
+    if let Some(source) = options.source {
+        bind_address_only(&socket)?;
+        socket.bind(&SocketAddr::new(source, 0).into())?;
+    }
+    Ok(socket)
 }
 
 /// A blocking connection whose two directions can be used by two threads.

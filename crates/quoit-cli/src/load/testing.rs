@@ -1,9 +1,9 @@
 //! What the tests of the protocols share.
 
-use super::protocol::{Protocol, Reply};
+use super::request_reply::{Reply, RequestReply};
 
 /// The judgements of all replies in `stream`, delivered in the pieces that `cuts` make of it.
-pub(crate) fn replies_to<P: Protocol>(
+pub(crate) fn replies_to<P: RequestReply>(
     protocol: &mut P,
     state: &mut P::State,
     stream: &[u8],

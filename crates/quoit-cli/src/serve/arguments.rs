@@ -16,6 +16,7 @@ Examples:
   quoit serve http --listen 127.0.0.1:8080
   quoit serve echo --listen unix:/run/echo.sock --engine epoll
   quoit serve http --listen [::]:8080 --loops 4 --pin --metrics 127.0.0.1:9100
+  quoit serve rpc --listen 127.0.0.1:7000 --streams 1024
   quoit serve http --without multishot-receive,receive-budget
   systemd-socket-activate -l 8080 quoit serve http
 
@@ -26,7 +27,7 @@ one if the connections ask for it.
 
 Exit status: 0 after draining, 1 if serving failed or was cut short, 2 for wrong usage.";
 
-/// Serve real traffic: echo, HTTP/1.1 or a sink.
+/// Serve real traffic: echo, HTTP/1.1, RPC streams or a sink.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ServeArguments {
@@ -46,6 +47,14 @@ pub(super) enum Protocol {
     /// HTTP/1.1: /plaintext, /json, /bytes/N, /echo, /metrics, /healthz
     #[command(after_help = EXAMPLES)]
     Http,
+    /// Streams of messages with credit, many a connection; docs/rpc.md has the wire format
+    #[command(after_help = EXAMPLES)]
+    Rpc {
+        /// Streams that a connection may have open
+        #[arg(long, value_name = "N", default_value_t = 4096,
+              value_parser = RangedU64ValueParser::<u32>::new().range(1..=1 << 20))]
+        streams: u32,
+    },
     /// Take everything and answer nothing
     #[command(after_help = EXAMPLES)]
     Sink,

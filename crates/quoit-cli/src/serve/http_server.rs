@@ -6,6 +6,7 @@ use quoit::sys::Time;
 use quoit::{CloseReason, ConnectionId, Handler, Lease, ListenerId, Loop, Refusal, Token};
 
 use super::http::{Environment, HttpConfig, HttpConnection, Next, Phase};
+use super::queue::queue;
 use super::work::Work;
 
 /// Bytes of responses gathered before they are queued: a few times what a burst of pipelined small responses
@@ -187,26 +188,6 @@ impl HttpServer {
             self.environment.set_time(SystemTime::now());
         }
     }
-}
-
-/// Queues as much of `bytes` as there is room for, and answers how much that is. If it is not all,
-/// [`Handler::on_writable`] follows.
-fn queue(quoit: &mut Loop, connection: ConnectionId, bytes: &[u8]) -> Result<usize, Refusal> {
-    let high_water = quoit.config().high_water as usize;
-    let mut queued = 0;
-    while queued < bytes.len() {
-        let room = high_water.saturating_sub(quoit.queued(connection));
-        let piece = &bytes[queued..(queued + room).min(bytes.len())];
-        if piece.is_empty() {
-            break;
-        }
-        match quoit.send(connection, piece, Token::NONE) {
-            Ok(()) => queued += piece.len(),
-            Err(Refusal::Full) => break,
-            Err(refusal) => return Err(refusal),
-        }
-    }
-    Ok(queued)
 }
 
 impl Client {

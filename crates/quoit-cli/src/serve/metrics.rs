@@ -12,17 +12,20 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 use quoit::counters::Figure;
 use quoit::{
-    Address, Config, Counters, EngineChoice, EngineKind, Listen, ListenOptions, ListenerOptions, Remote,
-    Runtime, RuntimeConfig, StartError,
+    Address, Config, Counters, EngineChoice, EngineKind, Listen, ListenOptions, ListenerOptions, LoopIndex,
+    Remote, Runtime, RuntimeConfig, StartError,
 };
 
 use super::http_server::{HttpServer, Timeouts};
+use super::rpc_figures::RpcFigures;
 use super::work::Work;
 
 /// The loops to be asked, known once they run.
 #[derive(Debug, Default)]
 pub(super) struct Published {
     running: OnceLock<Running>,
+    /// The counts of `serve rpc`, one a loop; none otherwise.
+    rpc: Vec<Arc<RpcFigures>>,
 }
 
 #[derive(Debug)]
@@ -33,6 +36,19 @@ struct Running {
 }
 
 impl Published {
+    /// With room for the counts of so many loops of `serve rpc`.
+    pub(super) fn with_rpc(loops: u16) -> Self {
+        Self {
+            running: OnceLock::new(),
+            rpc: (0..loops).map(|_| Arc::default()).collect(),
+        }
+    }
+
+    /// Where the loop of that index publishes its counts.
+    pub(super) fn rpc(&self, index: LoopIndex) -> Arc<RpcFigures> {
+        Arc::clone(&self.rpc[usize::from(index.get())])
+    }
+
     pub(super) fn publish(&self, runtime: &Runtime) {
         let running = Running {
             loops: runtime.remotes().cloned().collect(),
@@ -78,29 +94,47 @@ impl Collector for AllLoops {
         info.encode(metric)?;
         let loops: Vec<Counters> = running.loops.iter().map(Remote::counters).collect();
         for (position, (name, figure, description, _)) in Counters::default().figures().enumerate() {
-            let name = format!("quoit_{name}");
-            let description = description.trim_end_matches('.');
-            let kind = match figure {
-                Figure::Counter => ConstCounter::new(0u64).metric_type(),
-                Figure::Gauge => ConstGauge::new(0i64).metric_type(),
-            };
-            let mut family = encoder.encode_descriptor(&name, description, None, kind)?;
-            for (index, counters) in loops.iter().enumerate() {
-                let Some((.., value)) = counters.figures().nth(position) else {
-                    continue;
-                };
-                let labels = [("loop", index.to_string())];
-                let metric = family.encode_family(&labels)?;
-                match figure {
-                    Figure::Counter => ConstCounter::new(value).encode(metric)?,
-                    Figure::Gauge => {
-                        ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX)).encode(metric)?
-                    }
-                }
-            }
+            let values = loops
+                .iter()
+                .filter_map(|counters| counters.figures().nth(position));
+            encode_family(
+                &mut encoder,
+                (name, figure, description),
+                values.map(|(.., value)| value),
+            )?;
+        }
+        let rpc: Vec<_> = self.0.rpc.iter().map(|figures| figures.figures()).collect();
+        for position in 0..rpc.first().map_or(0, |figures| figures.len()) {
+            let (name, figure, description, _) = rpc[0][position];
+            let values = rpc.iter().map(|figures| figures[position].3);
+            encode_family(&mut encoder, (name, figure, description), values)?;
         }
         Ok(())
     }
+}
+
+/// One figure of all loops, in their order.
+fn encode_family(
+    encoder: &mut DescriptorEncoder<'_>,
+    (name, figure, description): (&str, Figure, &str),
+    values: impl Iterator<Item = u64>,
+) -> Result<(), std::fmt::Error> {
+    let name = format!("quoit_{name}");
+    let description = description.trim_end_matches('.');
+    let kind = match figure {
+        Figure::Counter => ConstCounter::new(0u64).metric_type(),
+        Figure::Gauge => ConstGauge::new(0i64).metric_type(),
+    };
+    let mut family = encoder.encode_descriptor(&name, description, None, kind)?;
+    for (index, value) in values.enumerate() {
+        let labels = [("loop", index.to_string())];
+        let metric = family.encode_family(&labels)?;
+        match figure {
+            Figure::Counter => ConstCounter::new(value).encode(metric)?,
+            Figure::Gauge => ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX)).encode(metric)?,
+        }
+    }
+    Ok(())
 }
 
 /// Serves `/metrics` and `/healthz` on an address of their own, by one more loop, which is not among the

@@ -6,6 +6,10 @@ mod echo;
 pub(crate) mod http;
 mod http_server;
 mod metrics;
+mod queue;
+pub(crate) mod rpc;
+mod rpc_figures;
+mod rpc_server;
 mod signals;
 mod sink;
 mod work;
@@ -22,6 +26,7 @@ use arguments::Protocol;
 use echo::Echo;
 use http_server::{HttpServer, Timeouts};
 use metrics::Published;
+use rpc_server::RpcServer;
 use signals::Ending;
 use sink::Sink;
 use work::Work;
@@ -52,8 +57,11 @@ fn serve(arguments: &ServeArguments) -> Result<ExitCode, String> {
     if let Some(warning) = descriptors::prepare(&config, arguments.connections_were_given()) {
         eprintln!("quoit serve: warning: {warning}");
     }
-    let published = Arc::new(Published::default());
     let loops = config.loops;
+    let published = Arc::new(match protocol {
+        Protocol::Rpc { .. } => Published::with_rpc(loops),
+        Protocol::Echo | Protocol::Http | Protocol::Sink => Published::default(),
+    });
 
     let runtime = start(protocol, config, &published, timeouts, work).map_err(|error| error.to_string())?;
     published.publish(&runtime);
@@ -109,6 +117,12 @@ fn start(
 ) -> Result<Runtime, StartError> {
     match protocol {
         Protocol::Echo => Runtime::start(config, move |_| Echo::new(work)),
+        Protocol::Rpc { streams } => {
+            let figures = Arc::clone(published);
+            Runtime::start(config, move |quoit| {
+                RpcServer::new(streams as usize, work, figures.rpc(quoit.index()))
+            })
+        }
         Protocol::Sink => Runtime::start(config, move |_| Sink::new(work)),
         Protocol::Http => {
             let for_metrics = Arc::clone(published);

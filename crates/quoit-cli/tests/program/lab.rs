@@ -1,4 +1,4 @@
-//! `quoit lab demo`, where there is one engine.
+//! `quoit lab demo`, where there is one engine, and `quoit lab list`.
 
 use serde_json::Value;
 
@@ -23,4 +23,39 @@ fn without_io_uring_the_demo_shows_epoll_and_says_why() {
     }
     let reason = demo["unavailable"]["uring"].as_str().unwrap();
     assert!(reason.contains("denied by a seccomp filter"), "{reason}");
+}
+
+#[test]
+fn the_list_names_every_experiment_and_what_is_missing() {
+    let mut command = quoit("lab list");
+    command.env("QUOIT_LAB_PEERS", "/nowhere");
+    command.env("QUOIT_LAB_URINGNET", "cat {listen}");
+    deny_io_uring(&mut command);
+    let output = output(command);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    for expected in [
+        "\nplaintext: ",
+        "\nloops: ",
+        "    gnet: there is no /nowhere/gnet; run `make lab-peers`",
+        "    cannot run here: features: the baseline cannot run here",
+        "denied by a seccomp filter",
+    ] {
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
+    assert!(!text.contains("QUOIT_LAB_URINGNET is not set"), "{text}");
+}
+
+#[test]
+fn a_mistake_in_a_command_from_the_environment_is_told() {
+    let mut command = quoit("lab list");
+    command.env("QUOIT_LAB_URINGNET", "cat {lisen}");
+    let output = output(command);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.starts_with("quoit lab: lab/servers.toml:"), "{text}");
+    assert!(
+        text.contains("`{lisen}` is no placeholder; did you mean `listen`?"),
+        "{text}"
+    );
 }

@@ -1,11 +1,13 @@
-//! What an experiment file says, once read and checked: see `docs/lab.md` for the file itself.
+//! What an experiment file says, once read and checked: see `docs/experiments.md` for the file itself.
 //!
 //! An experiment is a set of servers under one or more *cases*. A case is a complete workload; the file states
 //! what the cases share once, and each case what it changes. Every server is compared with the baseline, case by
 //! case, in pairs.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 /// A checked experiment.
@@ -20,9 +22,13 @@ pub(crate) struct Experiment {
     /// What the published experiment claimed, if this one repeats it.
     pub(crate) claims: Vec<Claim>,
     pub(crate) placement: PlacementKind,
-    /// Only for [`PlacementKind::Remote`]: the commands that start the generators, as templates in which
-    /// `{generator}` stands for the `quoit load ...` command line.
-    pub(crate) generators: Vec<String>,
+    /// Only for [`PlacementKind::Remote`], and then at least one: the commands that start the generators, split
+    /// into words. `{generator}` stands for the `quoit load ...` command line: as a word of its own for all its
+    /// words, inside a word for the line quoted for a shell. `{arguments}` is the same without the program.
+    pub(crate) generators: Vec<Vec<String>>,
+    /// Only for [`PlacementKind::Remote`]: the address of this machine that the generators reach, on which the
+    /// servers listen.
+    pub(crate) host: Option<IpAddr>,
     pub(crate) effort: Effort,
     /// What `--quick` makes of the effort.
     pub(crate) quick: Effort,
@@ -62,7 +68,7 @@ pub(crate) struct Effort {
 }
 
 /// Where server and generator run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum PlacementKind {
     /// Both on one core, over loopback: steady ratios on a small machine, no capacity.
@@ -75,23 +81,49 @@ pub(crate) enum PlacementKind {
     Remote,
 }
 
+impl PlacementKind {
+    /// As in files and arguments.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::SameCore => "same-core",
+            Self::SplitCore => "split-core",
+            Self::Veth => "veth",
+            Self::Remote => "remote",
+        }
+    }
+}
+
 /// A server under test.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct ServerSpec {
     pub(crate) name: String,
-    /// The command, already split into words (as a shell would, without its expansions). In each word
-    /// `{quoit}` is this program, `{peers}` the folder of the built rivals, `{host}` and `{port}` where to
-    /// listen, `{listen}` both with a colon, `{cores}` the number of cores that it may use, and `{folder}` an
-    /// empty folder of its own that is removed afterwards.
+    /// The command, split into words (as a shell would, without its expansions). In each word `{quoit}` is this
+    /// program, `{bin}` the folder that it lies in, `{peers}` the folder of the built rivals, `{host}` and
+    /// `{port}` where to listen, `{listen}` both with a colon, `{protocol}` what the case speaks (`echo`, `http` or
+    /// `rpc`), `{cores}` the number of cores that it may use, `{folder}` an empty folder of its own that is removed
+    /// afterwards, and `{metrics}` where to serve counters ([`Metrics::Apart`]). `{{` and `}}` are braces.
+    ///
+    /// Empty if `command_from` names a variable that is not set: such a server is left out before the run.
     pub(crate) command: Vec<String>,
+    /// The environment variable that its command was to be read from: for programs that no registry has.
+    pub(crate) command_from: Option<String>,
+    /// Added to the environment; values are templates as the command is.
     pub(crate) environment: BTreeMap<String, String>,
     pub(crate) ready: Ready,
+    /// The port that it listens on if it cannot be told one; otherwise the command has `{listen}` or `{port}`.
+    pub(crate) port: Option<u16>,
+    /// The name of the server that this one is compared with, if that is not the baseline.
+    pub(crate) against: Option<String>,
+    /// Whether it runs on io_uring, and so is left out where that is denied.
+    pub(crate) io_uring: bool,
+    /// Whether it takes part with `--quick`.
+    pub(crate) in_quick: bool,
     /// What its ready line has to say, such as `engine=uring`: a server that fell back is not what was asked for.
     pub(crate) expects: Vec<String>,
     /// Where its counters are read, as Prometheus text: `/metrics` of its own address, or `{metrics}`, a port
     /// that is chosen and put into the command.
     pub(crate) metrics: Option<Metrics>,
-    /// Cases that it cannot serve.
+    /// Cases that it cannot serve, or where it would show nothing: names of cases.
     pub(crate) not_in: Vec<String>,
     /// Files or programs without which it is left out, with a clear line: templates as in the command.
     pub(crate) needs: Vec<String>,
@@ -110,7 +142,7 @@ pub(crate) enum Ready {
 }
 
 /// Where counters are read.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Metrics {
     /// `GET /metrics` on the address that it serves.
@@ -137,6 +169,8 @@ pub(crate) struct ClientSpec {
 pub(crate) struct Case {
     /// Unique within the experiment, such as `500 x 512 B`.
     pub(crate) name: String,
+    /// Whether it runs with `--quick`.
+    pub(crate) in_quick: bool,
     pub(crate) workload: Workload,
 }
 
@@ -159,11 +193,47 @@ pub(crate) struct LoadSpec {
     pub(crate) protocol: String,
     pub(crate) connections: u32,
     pub(crate) threads: u32,
-    /// Requests outstanding on each connection, in a closed loop.
+    /// Requests outstanding on each connection, in a closed loop. 1 is what `quoit load` does unless told; some of
+    /// its options (`--churn`, those of `rpc`) go with no `--pipeline` at all, so 1 is not to be passed on.
     pub(crate) pipeline: u32,
     pub(crate) pace: Pace,
     /// Further arguments, such as `--size 512` or `--path /json`, as `quoit load PROTOCOL` takes them.
     pub(crate) arguments: Vec<String>,
+}
+
+impl Workload {
+    /// What the servers have to speak: `{protocol}` in their commands.
+    pub(crate) fn protocol(&self) -> &str {
+        match self {
+            Self::Load(load) => &load.protocol,
+            Self::Bulk { .. } | Self::Idle { .. } => "http",
+        }
+    }
+
+    /// Connections that are open at once.
+    pub(crate) fn connections(&self) -> u32 {
+        match self {
+            Self::Load(load) => load.connections,
+            Self::Bulk { .. } => 1,
+            Self::Idle { connections, .. } => *connections,
+        }
+    }
+}
+
+impl Experiment {
+    /// The server that `server` is compared with; `None` for a baseline, which is its own control.
+    pub(crate) fn against<'a>(&'a self, server: &'a ServerSpec) -> Option<&'a str> {
+        let other = server.against.as_deref().unwrap_or(&self.baseline);
+        (other != server.name).then_some(other)
+    }
+
+    /// What `--quick` makes of it: less effort, and without what the file leaves out of a quick run.
+    pub(crate) fn quickened(mut self) -> Self {
+        self.effort = self.quick;
+        self.servers.retain(|server| server.in_quick);
+        self.cases.retain(|case| case.in_quick);
+        self
+    }
 }
 
 /// What sets the rate.

@@ -64,6 +64,8 @@ pub(crate) struct Environment {
     pub(crate) load_average: Option<f64>,
     /// Share of the processors' time that the hypervisor gave to others during the run, 0 to 1.
     pub(crate) stolen_share: Option<f64>,
+    /// Share of the processors' time that other processes of the machine used during the run, 0 to 1.
+    pub(crate) foreign_share: Option<f64>,
     /// Versions of the servers under test, as far as they say: name to version.
     pub(crate) versions: BTreeMap<String, String>,
 }
@@ -105,9 +107,11 @@ pub(crate) struct CaseResults {
     /// Offered requests a second, if there was a schedule.
     pub(crate) offered_per_second: Option<f64>,
     pub(crate) baseline: String,
-    /// The baseline against itself.
-    pub(crate) control: Option<Control>,
-    /// Every other server against the baseline; losses first.
+    /// The baseline against itself, then every other server that something is compared with. Empty until the
+    /// first control pair is done.
+    pub(crate) controls: Vec<Control>,
+    /// Every other server against the baseline, or against the server that the experiment names for it; losses
+    /// first.
     pub(crate) comparisons: Vec<Comparison>,
     /// Every server with the medians over its slices.
     pub(crate) servers: Vec<ServerSummary>,
@@ -118,8 +122,10 @@ pub(crate) struct CaseResults {
 /// The A/A control.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Control {
+    /// The server that was compared with itself.
+    pub(crate) server: String,
     pub(crate) pairs: u32,
-    /// The median of the pairwise ratios of the baseline with itself, and its interval.
+    /// The median of the pairwise ratios of the server with itself, and its interval.
     pub(crate) cost: Ratio,
     /// At least 1: ratios between `1 / factor` and `factor` are noise.
     pub(crate) band: f64,
@@ -135,20 +141,25 @@ pub(crate) struct Ratio {
     pub(crate) high: f64,
 }
 
-/// One server against the baseline.
+/// One server against another. The ratios are the server's figure over the other's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Comparison {
     pub(crate) server: String,
+    /// The server that it is compared with: the baseline, unless the experiment says otherwise.
+    pub(crate) against: String,
     pub(crate) pairs: u32,
-    /// Cost of the server over that of the baseline: below 1 the server is cheaper. For `idle` the cost is
+    /// Cost of the server over that of the other: below 1 the server is cheaper. For `idle` the cost is
     /// memory, else server CPU.
     pub(crate) cost: Ratio,
+    /// The band of `against`'s control, as in [`Control::band`]; `null` without a control.
+    pub(crate) band: Option<f64>,
+    /// Without a band there is no win and no loss.
     pub(crate) verdict: Verdict,
     /// Server and generator CPU together: on loopback one side can push cost onto the other.
     pub(crate) total_cost: Option<Ratio>,
-    /// Units a second of the server over those of the baseline: above 1 the server does more.
+    /// Units a second of the server over those of the other: above 1 the server does more.
     pub(crate) throughput: Option<Ratio>,
-    /// 99th percentiles of the latency, server over baseline, free of the generator's slips.
+    /// 99th percentiles of the latency, free of the generator's slips.
     pub(crate) latency_p99: Option<Ratio>,
 }
 
@@ -181,10 +192,10 @@ pub(crate) struct ServerSummary {
 }
 
 /// One server, started anew, under load for one window.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Slice {
     pub(crate) server: String,
-    /// `control` or the name of the server that is compared with the baseline.
+    /// `control NAME`, or the name of the server that is compared.
     pub(crate) series: String,
     /// The pair's number in its series, from 0, and the slice's place in it, 0 or 1.
     pub(crate) pair: u32,
@@ -192,6 +203,12 @@ pub(crate) struct Slice {
     /// Why it was thrown away and repeated, if it was.
     pub(crate) spoiled: Option<String>,
     pub(crate) figures: Figures,
+    /// Share of the processors' time that the hypervisor gave to others meanwhile, 0 to 1.
+    pub(crate) stolen_share: Option<f64>,
+    /// Share of the processors' time that other processes of this machine used meanwhile, 0 to 1.
+    pub(crate) foreign_share: Option<f64>,
+    /// CPU that the lab itself used meanwhile, as a share of one core.
+    pub(crate) observer_cpu_share: Option<f64>,
     /// Once a second.
     pub(crate) samples: Vec<Sample>,
     /// What the server's own counters rose by, if it has any: name to value.
@@ -214,6 +231,9 @@ pub(crate) struct Figures {
     pub(crate) context_switches_per_unit: Option<f64>,
     pub(crate) resident_bytes: Option<u64>,
     pub(crate) peak_resident_bytes: Option<u64>,
+    /// Of the client under test; `null` for our own generator.
+    pub(crate) client_resident_bytes: Option<u64>,
+    pub(crate) client_peak_resident_bytes: Option<u64>,
     /// Memory beyond that of the server without connections, by connection: `idle` only.
     pub(crate) bytes_per_connection: Option<f64>,
     /// CPU nanoseconds a second: `idle` only.
@@ -248,7 +268,8 @@ pub(crate) struct Latency {
 pub(crate) struct Sample {
     /// Since the start of the measured window, at the sample's end.
     pub(crate) at_seconds: f64,
-    pub(crate) units: f64,
+    /// `null` where the generator does not say what it did in each second.
+    pub(crate) units: Option<f64>,
     pub(crate) server_user_ns: f64,
     pub(crate) server_kernel_ns: f64,
     pub(crate) resident_bytes: Option<u64>,

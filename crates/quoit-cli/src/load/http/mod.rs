@@ -14,7 +14,8 @@ use std::sync::Arc;
 use httparse::Response;
 
 use self::framing::{ReplyParts, ReplyReader, shown};
-use super::protocol::{Protocol, Reply, WrongKind};
+use super::protocol::WrongKind;
+use super::request_reply::{Reply, RequestReply};
 
 /// Sends one GET request over and over and expects the recorded reply.
 #[derive(Debug, Clone)]
@@ -181,7 +182,7 @@ impl ReplyParts for Comparison<'_> {
     }
 }
 
-impl Protocol for Http {
+impl RequestReply for Http {
     type State = HttpState;
 
     fn connection(&self, _id: u32) -> HttpState {

@@ -6,23 +6,30 @@
 //!
 //! The HTTP side answers complete requests without a body and keeps every connection open; that is what
 //! the load generators send. Partial heads and short writes are handled, because a floor that is wrong
-//! under load would measure nothing.
+//! under load would measure nothing. The RPC side is in `rpc`.
+
+mod rpc;
 
 use std::io::Write;
 use std::net::TcpListener;
 use std::os::fd::{AsRawFd, RawFd};
 use std::process::ExitCode;
 
+use rpc::{Pattern, Streams};
+
 /// Bytes of one receive. Larger than any pipelined batch of the lab's small requests.
 const RECEIVE_BYTES: usize = 64 * 1024;
 /// Events taken by one `epoll_wait`.
 const EVENTS: usize = 512;
+/// Bytes of messages produced for one send.
+const PRODUCE_BYTES: usize = 128 * 1024;
 
 /// What the server answers with.
 #[derive(Clone, Copy)]
 enum Service {
     Echo,
     Http,
+    Rpc,
 }
 
 /// One connection: nothing is allocated while requests arrive whole and writes are taken whole.
@@ -32,6 +39,8 @@ struct Connection {
     partial: Vec<u8>,
     /// Output the kernel did not take; while it is not empty nothing is received.
     pending: Vec<u8>,
+    /// Only of RPC.
+    streams: Option<Box<Streams>>,
 }
 
 /// The outcome of serving one connection.
@@ -60,10 +69,11 @@ fn main() -> ExitCode {
 }
 
 fn parse_arguments(arguments: &[String]) -> Result<(Service, &str), String> {
-    let usage = "usage: floor-epoll echo|http [--listen ADDR]";
+    let usage = "usage: floor-epoll echo|http|rpc [--listen ADDR]";
     let service = match arguments.first().map(String::as_str) {
         Some("echo") => Service::Echo,
         Some("http") => Service::Http,
+        Some("rpc") => Service::Rpc,
         _ => return Err(usage.to_owned()),
     };
     match &arguments[1..] {
@@ -102,6 +112,7 @@ fn run(service: Service, address: &str) -> std::io::Result<()> {
         received: vec![0; RECEIVE_BYTES],
         output: Vec::with_capacity(RECEIVE_BYTES),
         response: Response::new(),
+        pattern: Pattern::new(),
     };
     let mut events = vec![libc::epoll_event { events: 0, u64: 0 }; EVENTS];
     loop {
@@ -135,6 +146,7 @@ struct Server {
     /// The output of one receive, of whichever connection is being served.
     output: Vec<u8>,
     response: Response,
+    pattern: Pattern,
 }
 
 impl Server {
@@ -156,7 +168,10 @@ impl Server {
             if index >= self.connections.len() {
                 self.connections.resize_with(index + 1, || None);
             }
-            self.connections[index] = Some(Box::default());
+            self.connections[index] = Some(Box::new(Connection {
+                streams: matches!(self.service, Service::Rpc).then(Box::default),
+                ..Connection::default()
+            }));
             // EPOLLOUT from the start costs nothing under edge triggering and saves two epoll_ctl a stall.
             watch(
                 self.epoll,
@@ -180,6 +195,11 @@ impl Server {
             connection.pending.drain(..sent);
             if !connection.pending.is_empty() {
                 return Served::Open;
+            }
+            match connection.produce(descriptor, &self.pattern, &mut self.output) {
+                Ok(true) => {}
+                Ok(false) => return Served::Open,
+                Err(_) => return Served::Close,
             }
         }
         loop {
@@ -207,6 +227,9 @@ impl Server {
                     &mut self.output,
                     &self.response,
                 ),
+                Service::Rpc => connection.streams.as_mut().is_some_and(|streams| {
+                    streams.receive(received, &mut connection.partial, &mut self.output)
+                }),
             };
             let Ok(sent) = send(descriptor, &self.output) else {
                 return Served::Close;
@@ -218,9 +241,40 @@ impl Server {
                 connection.pending.extend_from_slice(&self.output[sent..]);
                 return Served::Open;
             }
+            match connection.produce(descriptor, &self.pattern, &mut self.output) {
+                Ok(true) => {}
+                Ok(false) => return Served::Open,
+                Err(_) => return Served::Close,
+            }
             // A short read means that the socket is drained: what comes later is a new edge.
             if received.len() < RECEIVE_BYTES && !ended {
                 return Served::Open;
+            }
+        }
+    }
+}
+
+impl Connection {
+    /// Sends messages of streams until there are no more. False: the kernel took less.
+    fn produce(
+        &mut self,
+        descriptor: RawFd,
+        pattern: &Pattern,
+        output: &mut Vec<u8>,
+    ) -> std::io::Result<bool> {
+        let Some(streams) = &mut self.streams else {
+            return Ok(true);
+        };
+        loop {
+            output.clear();
+            let more = streams.produce(pattern, PRODUCE_BYTES, output);
+            let sent = send(descriptor, output)?;
+            if sent < output.len() {
+                self.pending.extend_from_slice(&output[sent..]);
+                return Ok(false);
+            }
+            if !more {
+                return Ok(true);
             }
         }
     }

@@ -8,7 +8,10 @@
 //!
 //! The HTTP side answers complete requests without a body and keeps every connection open; that is what
 //! the load generators send. Partial heads and short writes are handled, because a floor that is wrong
-//! under load would measure nothing.
+//! under load would measure nothing. The RPC side is that of the epoll floor.
+
+#[path = "../../floor-epoll/src/rpc.rs"]
+mod rpc;
 
 use std::alloc::{Layout, alloc_zeroed};
 use std::io::Write;
@@ -19,6 +22,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 use io_uring::types::{BufRingEntry, Fd, SubmitArgs};
 use io_uring::{IoUring, SubmissionQueue, Submitter, cqueue, opcode, squeue};
+use rpc::{Pattern, Streams};
 
 /// Submission entries; a turn that needs more submits twice.
 const SUBMISSIONS: u32 = 1024;
@@ -30,6 +34,8 @@ const BUFFERS: u16 = 256;
 /// Bytes of a provided buffer. Larger than a pipelined batch of the lab's small requests.
 const BUFFER_BYTES: usize = 4096;
 const BUFFER_GROUP: u16 = 0;
+/// Bytes of messages produced for one send.
+const PRODUCE_BYTES: usize = 128 * 1024;
 /// How long a wait may insist on more than one completion, in microseconds.
 const MINIMUM_WAIT_MICROSECONDS: u32 = 50;
 
@@ -38,6 +44,7 @@ const MINIMUM_WAIT_MICROSECONDS: u32 = 50;
 enum Service {
     Echo,
     Http,
+    Rpc,
 }
 
 /// The operation that a completion belongs to; user data is the operation above the descriptor.
@@ -61,6 +68,8 @@ struct Connection {
     closing: bool,
     /// It is in the list of the connections that this turn touched.
     touched: bool,
+    /// Only of RPC.
+    streams: Option<Box<Streams>>,
 }
 
 fn main() -> ExitCode {
@@ -82,10 +91,11 @@ fn main() -> ExitCode {
 }
 
 fn parse_arguments(arguments: &[String]) -> Result<(Service, &str), String> {
-    let usage = "usage: floor-uring echo|http [--listen ADDR]";
+    let usage = "usage: floor-uring echo|http|rpc [--listen ADDR]";
     let service = match arguments.first().map(String::as_str) {
         Some("echo") => Service::Echo,
         Some("http") => Service::Http,
+        Some("rpc") => Service::Rpc,
         _ => return Err(usage.to_owned()),
     };
     match &arguments[1..] {
@@ -137,6 +147,7 @@ fn run(service: Service, address: &str) -> std::io::Result<()> {
         touched: Vec::new(),
         sends: 0,
         response: Response::new(),
+        pattern: Pattern::new(),
     };
     server.arm_accept()?;
     // Loopback sends complete while they are submitted, so that waiting for one completion would return
@@ -184,6 +195,7 @@ struct Server<'ring> {
     /// Sends pushed since the last enter.
     sends: usize,
     response: Response,
+    pattern: Pattern,
 }
 
 impl Server<'_> {
@@ -204,17 +216,27 @@ impl Server<'_> {
             if let Some(buffer) = cqueue::buffer_select(completion.flags()) {
                 let received = self.buffers.contents(buffer, completion.result().max(0) as usize);
                 if !connection.closing {
-                    match self.service {
-                        Service::Echo => connection.queued.extend_from_slice(received),
-                        Service::Http => {
-                            let Connection { partial, queued, .. } = &mut **connection;
-                            if !answer(received, partial, queued, &self.response) {
-                                connection.closing = true;
-                                // Ends the multishot receive, whose completion is still to come.
-                                // SAFETY: no memory is passed; the descriptor is open.
-                                unsafe { libc::shutdown(descriptor, libc::SHUT_RD) };
-                            }
+                    let Connection {
+                        partial,
+                        queued,
+                        streams,
+                        ..
+                    } = &mut **connection;
+                    let valid = match self.service {
+                        Service::Echo => {
+                            queued.extend_from_slice(received);
+                            true
                         }
+                        Service::Http => answer(received, partial, queued, &self.response),
+                        Service::Rpc => streams
+                            .as_mut()
+                            .is_some_and(|streams| streams.receive(received, partial, queued)),
+                    };
+                    if !valid {
+                        connection.closing = true;
+                        // Ends the multishot receive, whose completion is still to come.
+                        // SAFETY: no memory is passed; the descriptor is open.
+                        unsafe { libc::shutdown(descriptor, libc::SHUT_RD) };
                     }
                 }
                 self.buffers.give_back(buffer);
@@ -250,6 +272,7 @@ impl Server<'_> {
         }
         self.connections[index] = Some(Box::new(Connection {
             receive_armed: true,
+            streams: matches!(self.service, Service::Rpc).then(Box::default),
             ..Connection::default()
         }));
         self.arm_receive(descriptor)
@@ -267,6 +290,11 @@ impl Server<'_> {
                 if connection.sent == connection.sending.len() {
                     connection.sending.clear();
                     connection.sent = 0;
+                    if let Some(streams) = &mut connection.streams
+                        && !connection.closing
+                    {
+                        streams.produce(&self.pattern, PRODUCE_BYTES, &mut connection.queued);
+                    }
                     std::mem::swap(&mut connection.sending, &mut connection.queued);
                 }
                 let rest = &connection.sending[connection.sent..];

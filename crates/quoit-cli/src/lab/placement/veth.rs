@@ -1,0 +1,194 @@
+//! Two network namespaces joined by a virtual cable: server and generator meet over interfaces, queues and a route
+//! instead of the loopback's shortcut.
+
+use std::fs;
+use std::io;
+use std::net::Ipv4Addr;
+use std::process::{Command, Stdio};
+
+use super::namespace::Namespace;
+use crate::lab::error::{LabError, Result};
+
+/// Where the server listens: of the net that is kept for examples (RFC 5737), which no real host has.
+const SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+/// The first of the addresses that the generator connects from.
+const FIRST_SOURCE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
+/// How many there are: one address has some 28,000 ports for connections to one server, and the load generator goes
+/// up to 50,000.
+const SOURCES: u8 = 4;
+/// The ends of the cable.
+const SERVER_LINK: &str = "quoit-server";
+const GENERATOR_LINK: &str = "quoit-load";
+/// Namespaces begin with the setting of the machine's first one, which need not be that of this process.
+const CONGESTION_CONTROL: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
+
+/// The two namespaces. When it is dropped and the processes in them have ended, the kernel removes them with the
+/// cable: they have no names that could be left over.
+#[derive(Debug)]
+pub(crate) struct Veth {
+    pub(super) server: Namespace,
+    pub(super) generator: Namespace,
+}
+
+impl Veth {
+    /// Makes both, with this process's congestion control.
+    ///
+    /// # Errors
+    /// Namespaces are not permitted, or iproute2's `ip` is missing or fails.
+    pub(crate) fn make() -> Result<Self> {
+        let namespace = || {
+            Namespace::make().map_err(|error| {
+                LabError::new(format!(
+                    "making a network namespace: {error}; the placement veth needs root, or \
+                     `unshare --map-root-user quoit lab run ...` where user namespaces are allowed; without either, \
+                     take --placement split-core"
+                ))
+            })
+        };
+        let veth = Self {
+            server: namespace()?,
+            generator: namespace()?,
+        };
+        let generator = veth.generator.path();
+        ip(
+            &veth.server,
+            &[
+                "link",
+                "add",
+                SERVER_LINK,
+                "type",
+                "veth",
+                "peer",
+                "name",
+                GENERATOR_LINK,
+                "netns",
+                &generator,
+            ],
+        )?;
+        let sources: Vec<Ipv4Addr> = Self::sources().collect();
+        for (namespace, link, addresses) in [
+            (&veth.server, SERVER_LINK, &[SERVER][..]),
+            (&veth.generator, GENERATOR_LINK, &sources),
+        ] {
+            for address in addresses {
+                ip(
+                    namespace,
+                    &["address", "add", &format!("{address}/24"), "dev", link],
+                )?;
+            }
+            ip(namespace, &["link", "set", "lo", "up"])?;
+            ip(namespace, &["link", "set", link, "up"])?;
+        }
+        let congestion_control = fs::read_to_string(CONGESTION_CONTROL)
+            .map_err(LabError::io(format!("reading {CONGESTION_CONTROL}")))?;
+        for namespace in [&veth.server, &veth.generator] {
+            // The file shows the namespace of the thread that opens it.
+            namespace
+                .within(|| fs::write(CONGESTION_CONTROL, &congestion_control))
+                .map_err(LabError::io(format!(
+                    "setting the congestion control {} in a network namespace",
+                    congestion_control.trim()
+                )))?;
+        }
+        Ok(veth)
+    }
+
+    pub(crate) fn server_address() -> Ipv4Addr {
+        SERVER
+    }
+
+    /// The addresses that connections can come from.
+    pub(crate) fn sources() -> impl Iterator<Item = Ipv4Addr> {
+        (0..SOURCES).map(|index| Ipv4Addr::from_bits(FIRST_SOURCE.to_bits() + u32::from(index)))
+    }
+}
+
+/// Runs iproute2's `ip` in a namespace.
+fn ip(namespace: &Namespace, arguments: &[&str]) -> Result<()> {
+    let doing = format!("ip {}", arguments.join(" "));
+    let mut command = Command::new("ip");
+    command.args(arguments).stdin(Stdio::null());
+    namespace.confine(&mut command);
+    let output = command.output().map_err(|error| {
+        let remedy = match error.kind() {
+            io::ErrorKind::NotFound => "; the placement veth needs iproute2 (Debian: apt install iproute2)",
+            _ => "",
+        };
+        LabError::new(format!("running `{doing}`: {error}{remedy}"))
+    })?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(LabError::new(format!(
+        "`{doing}` failed in a new network namespace: {}",
+        said.trim()
+    )))
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    /// The namespaces, or a line that says why a test is skipped.
+    pub(crate) fn veth_or_skip(test: &str) -> Option<Veth> {
+        Veth::make()
+            .inspect_err(|error| eprintln!("SKIPPED {test}: {error}"))
+            .ok()
+    }
+
+    #[test]
+    fn bytes_cross_the_cable_and_nothing_else_is_reached() {
+        let Some(veth) = veth_or_skip("bytes_cross_the_cable_and_nothing_else_is_reached") else {
+            return;
+        };
+        let listener = veth.server.within(|| TcpListener::bind((SERVER, 0)));
+        let listener = listener.expect("the address is there");
+        let address = listener.local_addr().expect("it is bound");
+        let from = veth.generator.within(|| {
+            let mut stream = TcpStream::connect(address)?;
+            stream.write_all(b"hello")?;
+            stream.local_addr()
+        });
+        let (mut stream, peer) = listener.accept().expect("it connected");
+        assert_eq!(from.expect("it connects"), peer);
+        assert!(Veth::sources().any(|source| source == peer.ip()), "{peer}");
+        let mut text = String::new();
+        stream.read_to_string(&mut text).expect("it was closed");
+        assert_eq!(text, "hello");
+        // From here the address is not to be seen on any interface.
+        assert!(TcpListener::bind((SERVER, 0)).is_err());
+    }
+
+    #[test]
+    fn every_source_is_there_and_the_congestion_control_is_ours() {
+        let Some(veth) = veth_or_skip("every_source_is_there_and_the_congestion_control_is_ours") else {
+            return;
+        };
+        let ours = fs::read_to_string(CONGESTION_CONTROL).expect("it can be read");
+        for namespace in [&veth.server, &veth.generator] {
+            let theirs = namespace.within(|| fs::read_to_string(CONGESTION_CONTROL));
+            assert_eq!(theirs.expect("it can be read"), ours);
+        }
+        for source in Veth::sources() {
+            let bound = veth.generator.within(|| TcpListener::bind((source, 0)));
+            bound.unwrap_or_else(|error| panic!("{source}: {error}"));
+        }
+    }
+
+    #[test]
+    fn two_pairs_do_not_collide_and_have_no_names() {
+        let Some(_one) = veth_or_skip("two_pairs_do_not_collide_and_have_no_names") else {
+            return;
+        };
+        let _another = Veth::make().expect("it has its own names");
+        let links = fs::read_to_string("/proc/thread-self/net/dev").expect("it can be read");
+        assert!(
+            !links.contains(SERVER_LINK) && !links.contains(GENERATOR_LINK),
+            "{links}"
+        );
+    }
+}

@@ -1,0 +1,416 @@
+//! What is looked at before anything runs: what cannot take part is left out with the reason, what makes the run
+//! pointless ends it.
+
+use std::fs;
+use std::io;
+use std::net::{IpAddr, TcpListener};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use quoit::{Config, try_uring};
+
+use super::error::{LabError, Result};
+use super::experiment::model::{Case, Experiment, PlacementKind, ServerSpec};
+use super::experiment::template::{self, Values};
+use super::placement::site::Site;
+use crate::descriptors::DescriptorLimit;
+
+/// Descriptors that a server or a generator needs beside its connections: streams, rings, files, listeners, and
+/// some for each thread.
+const SPARE_DESCRIPTORS: u64 = 256;
+
+/// A server, client or case that does not take part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LeftOut {
+    pub(crate) what: String,
+    /// The reason, and what to do about it.
+    pub(crate) why: String,
+}
+
+/// What this machine allows.
+#[derive(Clone, Debug)]
+pub(crate) struct Machine {
+    /// The hard limit of open descriptors, which servers and generators inherit.
+    pub(crate) descriptors: u64,
+    /// Why io_uring cannot be used, with the remedy.
+    pub(crate) io_uring_denied: Option<String>,
+}
+
+impl Machine {
+    /// Looks at this machine; makes a ring, and drops it.
+    ///
+    /// # Errors
+    /// The limit of descriptors cannot be read.
+    pub(crate) fn read() -> Result<Self> {
+        let limit = DescriptorLimit::read().map_err(LabError::io("reading the limit of open descriptors"))?;
+        let denied = try_uring(&Config::default()).err();
+        Ok(Self {
+            descriptors: limit.hard,
+            io_uring_denied: denied.map(|diagnosis| diagnosis.to_string()),
+        })
+    }
+
+    /// Why a server cannot run here, and what to do. `values` has `{quoit}`, `{bin}` and `{peers}`.
+    pub(crate) fn obstacle(&self, server: &ServerSpec, values: &Values) -> Option<String> {
+        if let (Some(variable), true) = (&server.command_from, server.command.is_empty()) {
+            return Some(advise(
+                &format!("the environment variable {variable} is not set"),
+                &server.remedy,
+            ));
+        }
+        let missing = missing_program(&server.command, &server.needs, values);
+        if let Some(missing) = missing {
+            return Some(advise(&missing, &server.remedy));
+        }
+        self.io_uring_denied.clone().filter(|_| server.io_uring)
+    }
+
+    /// Why a case cannot run here, and what to do.
+    fn obstacle_of_case(&self, case: &Case) -> Option<String> {
+        let connections = case.workload.connections();
+        let needed = u64::from(connections) + SPARE_DESCRIPTORS;
+        (self.descriptors < needed).then(|| {
+            format!(
+                "{connections} connections need {needed} descriptors at each end, but the hard limit is {}; raise it \
+                 (`ulimit -Hn {needed}` as root, LimitNOFILE= in systemd, --ulimit nofile={needed} for a container)",
+                self.descriptors
+            )
+        })
+    }
+}
+
+/// An experiment that can run.
+#[derive(Debug)]
+pub(crate) struct Checked {
+    /// Without what is left out.
+    pub(crate) experiment: Experiment,
+    pub(crate) left_out: Vec<LeftOut>,
+    pub(crate) site: Site,
+}
+
+/// Checks everything that can be known before the first server starts, and prepares the place. `values` has
+/// `{quoit}`, `{bin}` and `{peers}`.
+///
+/// # Errors
+/// A port is taken, the baseline cannot run, nothing is left to be measured, or the placement is not possible here:
+/// all that was found of this.
+pub(crate) fn check(experiment: Experiment, machine: &Machine, values: &Values) -> Result<Checked> {
+    let (experiment, left_out) = leave_out(experiment, machine, values)?;
+    let site = Site::prepare(&experiment)?;
+    check_ports(&experiment, &site)?;
+    Ok(Checked {
+        experiment,
+        left_out,
+        site,
+    })
+}
+
+/// Takes out what cannot run here. `values` has `{quoit}`, `{bin}` and `{peers}`.
+///
+/// # Errors
+/// What remains is nothing that can be measured.
+pub(crate) fn leave_out(
+    mut experiment: Experiment,
+    machine: &Machine,
+    values: &Values,
+) -> Result<(Experiment, Vec<LeftOut>)> {
+    let mut left_out = Vec::new();
+    let stated = experiment.servers.len();
+    experiment.cases.retain(|case| {
+        let why = machine.obstacle_of_case(case);
+        keep(&mut left_out, &case.name, why)
+    });
+    experiment.servers.retain(|server| {
+        let why = machine.obstacle(server, values);
+        keep(&mut left_out, &server.name, why)
+    });
+    // A counterpart may have one itself, so this goes on until nothing changes.
+    loop {
+        let names: Vec<String> = experiment
+            .servers
+            .iter()
+            .map(|server| server.name.clone())
+            .collect();
+        let whole = experiment.clone();
+        experiment.servers.retain(|server| {
+            let against = whole
+                .against(server)
+                .filter(|name| !names.iter().any(|other| other == name));
+            let why = against.map(|name| format!("it is compared with `{name}`, which is left out"));
+            keep(&mut left_out, &server.name, why)
+        });
+        if experiment.servers.len() == whole.servers.len() {
+            break;
+        }
+    }
+    let had_clients = !experiment.clients.is_empty();
+    experiment.clients.retain(|client| {
+        let missing = missing_program(&client.command, &client.needs, values);
+        keep(
+            &mut left_out,
+            &client.name,
+            missing.map(|missing| advise(&missing, &client.remedy)),
+        )
+    });
+    if experiment.placement == PlacementKind::Remote {
+        for command in &experiment.generators {
+            if let Some(missing) = missing_program(command, &[], values) {
+                return Err(LabError::new(format!(
+                    "the remote generator cannot be started: {missing}"
+                )));
+            }
+        }
+    }
+    let nothing = if experiment.cases.is_empty() {
+        Some("no case can run here")
+    } else if !experiment
+        .servers
+        .iter()
+        .any(|server| server.name == experiment.baseline)
+    {
+        Some("the baseline cannot run here")
+    } else if experiment.servers.len() == 1 && stated > 1 {
+        Some("nothing is left to be compared with the baseline")
+    } else if had_clients && experiment.clients.is_empty() {
+        Some("no client can run here")
+    } else {
+        None
+    };
+    match nothing {
+        None => Ok((experiment, left_out)),
+        Some(nothing) => {
+            let reasons = left_out
+                .iter()
+                .map(|left| format!("\n  {}: {}", left.what, left.why));
+            Err(LabError::new(format!(
+                "{}: {nothing}{}",
+                experiment.name,
+                reasons.collect::<String>()
+            )))
+        }
+    }
+}
+
+fn keep(left_out: &mut Vec<LeftOut>, what: &str, why: Option<String>) -> bool {
+    let keep = why.is_none();
+    left_out.extend(why.map(|why| LeftOut {
+        what: what.to_owned(),
+        why,
+    }));
+    keep
+}
+
+/// Ports that cannot be chosen have to be free.
+fn check_ports(experiment: &Experiment, site: &Site) -> Result<()> {
+    let mut taken = Vec::new();
+    for server in &experiment.servers {
+        if let Some(port) = server.port
+            && let Err(error) = site.near_server(|| bind(site.server_host(), port))
+        {
+            taken.push(format!("port {port} of `{}`: {error}", server.name));
+        }
+    }
+    if taken.is_empty() {
+        return Ok(());
+    }
+    Err(LabError::new(format!(
+        "{}; end what listens there (`ss -ltnp`), or give the server another port",
+        taken.join("; ")
+    )))
+}
+
+fn bind(host: IpAddr, port: u16) -> io::Result<()> {
+    TcpListener::bind((host, port)).map(drop)
+}
+
+/// The first of the programs and files that a command needs and that is not there, in words. A word with a
+/// placeholder that is not known yet cannot be checked.
+fn missing_program(command: &[String], needs: &[String], values: &Values) -> Option<String> {
+    let program = command.first().into_iter();
+    let named = needs.iter().chain(program);
+    let mut expanded = named.filter_map(|word| template::expand_word(word, values).ok());
+    expanded.find(|name| !is_there(name)).map(|name| {
+        if name.contains('/') {
+            format!("there is no {name}")
+        } else {
+            format!("there is no program `{name}` in PATH")
+        }
+    })
+}
+
+/// A path has to be there; a name has to be a program in PATH.
+fn is_there(name: &str) -> bool {
+    if name.contains('/') {
+        return Path::new(name).exists();
+    }
+    let is_program = |path: &Path| {
+        fs::metadata(path)
+            .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+    };
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&folders).any(|folder| is_program(&folder.join(name)))
+}
+
+fn advise(why: &str, remedy: &str) -> String {
+    if remedy.is_empty() {
+        why.to_owned()
+    } else {
+        format!("{why}; {remedy}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::experiment::find;
+    use super::*;
+
+    const ENOUGH: Machine = Machine {
+        descriptors: 1 << 20,
+        io_uring_denied: None,
+    };
+
+    /// An experiment from a file with these servers, the first being the baseline, and the workload's connections.
+    fn experiment(connections: u32, servers: &str) -> Experiment {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let path = folder.path().join("x.toml");
+        let text = format!(
+            "title = \"T\"\nabout = \"A\"\nbaseline = \"base\"\n[workload]\nprotocol = \"echo\"\n\
+             connections = [1, {connections}]\n[[server]]\nname = \"base\"\ncommand = \"{{bin}} {{listen}}\"\n{servers}"
+        );
+        fs::write(&path, text).expect("a file can be written");
+        find(path.to_str().expect("text"))
+            .unwrap_or_else(|error| panic!("{error}"))
+            .0
+    }
+
+    fn values(bin: &str) -> Values {
+        let mut values = Values::default();
+        values
+            .set("quoit", "/proc/self/exe")
+            .set("bin", bin)
+            .set("peers", "/nowhere");
+        values
+    }
+
+    fn left_out(experiment: Experiment, machine: &Machine) -> Vec<(String, String)> {
+        let checked = check(experiment, machine, &values("sh")).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(checked.experiment.servers[0].name, "base");
+        let left_out = checked.left_out.into_iter();
+        left_out.map(|left| (left.what, left.why)).collect()
+    }
+
+    #[test]
+    fn what_cannot_run_is_left_out_with_the_remedy() {
+        let servers = r#"
+            [[server]]
+            name = "there"
+            command = "cat {listen}"
+            [[server]]
+            name = "file"
+            command = "{peers}/x {listen}"
+            remedy = "build it"
+            [[server]]
+            name = "program"
+            command = "cat {listen}"
+            needs = ["no-such-program-of-quoit"]
+            remedy = "install it"
+            [[server]]
+            name = "variable"
+            command_from = "QUOIT_TEST_NOT_SET"
+            remedy = "set it"
+            [[server]]
+            name = "ring"
+            command = "cat {listen}"
+            io_uring = true
+            [[server]]
+            name = "paired"
+            command = "cat {listen}"
+            against = "ring"
+        "#;
+        let pair = |what: &str, why: &str| (what.to_owned(), why.to_owned());
+        let missing = [
+            pair("file", "there is no /nowhere/x; build it"),
+            pair(
+                "program",
+                "there is no program `no-such-program-of-quoit` in PATH; install it",
+            ),
+            pair(
+                "variable",
+                "the environment variable QUOIT_TEST_NOT_SET is not set; set it",
+            ),
+        ];
+        assert_eq!(left_out(experiment(2, servers), &ENOUGH), missing);
+        let denied = Machine {
+            io_uring_denied: Some("denied; allow it".to_owned()),
+            ..ENOUGH
+        };
+        let mut expected = missing.to_vec();
+        expected.push(pair("ring", "denied; allow it"));
+        expected.push(pair("paired", "it is compared with `ring`, which is left out"));
+        assert_eq!(left_out(experiment(2, servers), &denied), expected);
+    }
+
+    #[test]
+    fn a_case_beyond_the_descriptors_is_left_out() {
+        let machine = Machine {
+            descriptors: 2000,
+            ..ENOUGH
+        };
+        let [(case, why)] = &left_out(experiment(1900, ""), &machine)[..] else {
+            panic!("one case is left out");
+        };
+        assert!(
+            case.contains("1900") && why.contains("need 2156 descriptors"),
+            "{case}: {why}"
+        );
+        assert!(
+            why.contains("the hard limit is 2000; raise it (`ulimit -Hn 2156`"),
+            "{why}"
+        );
+    }
+
+    #[test]
+    fn a_run_without_sense_ends_with_all_reasons() {
+        let error = |experiment, machine: &Machine, bin| {
+            check(experiment, machine, &values(bin))
+                .expect_err("it makes no sense")
+                .to_string()
+        };
+        let none = Machine {
+            descriptors: 10,
+            ..ENOUGH
+        };
+        let text = error(experiment(5, ""), &none, "sh");
+        assert!(
+            text.contains("no case can run here\n  x, connections 1: "),
+            "{text}"
+        );
+        let text = error(experiment(5, ""), &ENOUGH, "/nowhere/base");
+        assert!(
+            text.contains("the baseline cannot run here\n  base: there is no /nowhere/base"),
+            "{text}"
+        );
+        let other = "[[server]]\nname = \"other\"\ncommand = \"/nowhere/other {listen}\"\n";
+        let text = error(experiment(5, other), &ENOUGH, "sh");
+        assert!(
+            text.contains("nothing is left to be compared with the baseline\n  other: there is no"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_taken_port_is_told_before_anything_runs() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let port = listener.local_addr().expect("it is bound").port();
+        let servers =
+            format!("[[server]]\nname = \"fixed\"\ncommand = \"cat\"\nready = \"port\"\nport = {port}\n");
+        let error = check(experiment(2, &servers), &ENOUGH, &values("sh")).expect_err("the port is taken");
+        let text = error.to_string();
+        assert!(
+            text.contains(&format!("port {port} of `fixed`")) && text.contains("ss -ltnp"),
+            "{text}"
+        );
+        drop(listener);
+        check(experiment(2, &servers), &ENOUGH, &values("sh")).expect("the port is free again");
+    }
+}

@@ -1,0 +1,3 @@
+//! The results of a run.
+
+pub(crate) mod model;

@@ -1,0 +1,192 @@
+//! `quoit lab run`: measures the servers of an experiment against each other.
+//!
+//! The parts: a [`plan`] says what is compared with what; the [`schedule`] whose turn it is; a [`slice`](mod@slice)
+//! starts a server, lets a [`generator`] load it and a [`watch`] look at it; the [`journal`] keeps what is done, so
+//! that an [`interrupt`](mod@interrupt) costs at most a pair; a [`summary`] makes ratios and verdicts of it.
+
+mod arguments;
+mod conduct;
+mod generator;
+mod idle;
+mod interrupt;
+mod journal;
+mod latency;
+mod launch;
+mod machine;
+mod output;
+mod plan;
+mod process_tree;
+mod progress;
+mod record;
+mod schedule;
+mod setting;
+mod slice;
+mod spoil;
+mod stream;
+mod summary;
+mod watch;
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Instant;
+
+pub(crate) use arguments::RunArguments;
+pub(crate) use interrupt::Interrupts;
+pub(crate) use slice::{Job, Rig};
+pub(crate) use stream::{ReadArguments, run as read};
+
+use arguments::Chosen;
+use conduct::Conductor;
+use journal::{Entry, Journal};
+use output::Found;
+use record::Records;
+use setting::Setting;
+
+use super::environment;
+use super::error::{LabError, Result};
+use super::experiment::model::{Experiment, Workload};
+use super::placement;
+use super::placement::site::Site;
+use super::preflight::{self, Checked, Machine};
+use super::programs::Programs;
+use super::results::model::LeftOut;
+
+/// Why a run does not go on.
+#[derive(Debug)]
+pub(crate) enum Halt {
+    /// It was asked to end.
+    Interrupted,
+    Failed(LabError),
+}
+
+impl From<LabError> for Halt {
+    fn from(error: LabError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// Runs an experiment, writes its results and prints them.
+///
+/// # Errors
+/// Wrong usage, or something is missing before anything was measured. What goes wrong later is in the results, and
+/// the exit code says so.
+pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
+    let Chosen {
+        experiment,
+        file,
+        quick,
+    } = arguments.choose()?;
+    let interrupts = Interrupts::listen()?;
+    let mut notes = Vec::new();
+    // Before namespaces are made, which take it over.
+    let (congestion, note) = Setting::change(Path::new(setting::CONGESTION_CONTROL), setting::CUBIC);
+    notes.extend(note);
+    let programs = Programs::find(arguments.program())?;
+    let Checked {
+        experiment,
+        left_out,
+        site,
+    } = preflight::check(experiment, &Machine::read()?, &programs.values())?;
+    let most_idle = experiment.cases.iter().filter_map(|case| match &case.workload {
+        Workload::Idle { connections, .. } => Some(*connections),
+        Workload::Load(_) | Workload::Bulk { .. } => None,
+    });
+    if let Some(connections) = most_idle.max() {
+        idle::raise_descriptor_limit(connections)?;
+    }
+    let (works, not_compared) = plan::works(&experiment);
+    let left_out: Vec<LeftOut> = left_out
+        .into_iter()
+        .map(|left| LeftOut {
+            what: left.what,
+            why: left.why,
+        })
+        .chain(not_compared)
+        .collect();
+    for left in &left_out {
+        eprintln!("quoit lab: {} is left out: {}", left.what, left.why);
+    }
+    if works.is_empty() {
+        return Err(LabError::new("nothing is left to be measured"));
+    }
+    let out = arguments.folder(&experiment.name)?;
+    let identity = identity(&experiment, &site)?;
+    let (mut environment, journal, records) = if arguments.resumes() {
+        let (journal, entries) = Journal::resume(&out, &identity)?;
+        let began = entries.iter().find_map(|entry| match entry {
+            Entry::Begin { environment, .. } => Some((**environment).clone()),
+            _ => None,
+        });
+        let began = began.unwrap_or_else(environment::read);
+        (began, journal, Records::from_entries(entries))
+    } else {
+        let environment = environment::read();
+        let journal = Journal::begin(&out, &identity, &environment)?;
+        (environment, journal, Records::default())
+    };
+    // The lab runs where it disturbs least.
+    placement::pin_thread(&site.observer_cores()?).map_err(LabError::io("placing the lab itself"))?;
+
+    let started = Instant::now();
+    let mut conductor = Conductor {
+        rig: Rig {
+            programs: &programs,
+            site: &site,
+            interrupts: &interrupts,
+            seconds: experiment.effort.seconds,
+            warm_up: experiment.effort.warm_up,
+        },
+        effort: experiment.effort,
+        baseline: &experiment.baseline,
+        journal,
+        records,
+        progress: progress::Progress::new(),
+    };
+    let halted = conductor.conduct(&works).err();
+    let Conductor {
+        records, progress, ..
+    } = conductor;
+    progress.finish();
+    drop(congestion);
+    notes.extend(environment.notes());
+    environment.versions.clone_from(&records.versions);
+    let found = Found {
+        experiment: &experiment,
+        file,
+        quick,
+        site: &site,
+        environment,
+        works: &works,
+        records: &records,
+        left_out,
+        notes,
+        incomplete: halted.as_ref().map(|halt| match halt {
+            Halt::Interrupted => "interrupted".to_owned(),
+            Halt::Failed(error) => error.to_string(),
+        }),
+        // Those of the part that was resumed, too.
+        seconds: records.seconds.max(started.elapsed().as_secs_f64()),
+    };
+    let results = found.results();
+    output::write(&out, &results, arguments.prints_json())?;
+    Ok(match halted {
+        None => ExitCode::SUCCESS,
+        Some(Halt::Interrupted) => {
+            eprintln!(
+                "quoit lab: interrupted; what was measured is kept, and the same command with --out {} --resume goes on",
+                out.display()
+            );
+            ExitCode::FAILURE
+        }
+        Some(Halt::Failed(error)) => {
+            eprintln!("quoit lab: {error}");
+            ExitCode::FAILURE
+        }
+    })
+}
+
+/// What makes two runs the same: the experiment as it is run, and where.
+fn identity(experiment: &Experiment, site: &Site) -> Result<String> {
+    serde_json::to_string(&(experiment, site.server_cores(), site.generator_cores()))
+        .map_err(|error| LabError::new(format!("writing down what is measured: {error}")))
+}

@@ -1,0 +1,326 @@
+//! One slice: a server started anew, warmed up, and watched for one window of load.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::generator::{Generator, Report, Window};
+use super::interrupt::Interrupts;
+use super::launch::{self, Launched};
+use super::watch::{Look, Seen, Watch};
+use super::{Halt, idle, stream};
+use crate::clock::monotonic_now;
+use crate::lab::error::LabError;
+use crate::lab::experiment::model::{Case, ClientSpec, LoadSpec, ServerSpec, Workload};
+use crate::lab::placement::remote;
+use crate::lab::placement::site::Site;
+use crate::lab::programs::Programs;
+use crate::lab::results::model::{Figures, Slice};
+
+/// How long a generator may take to open its connections, and to end after its window.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// The longest window in which system calls are counted. Their number a unit does not depend on neighbours, so that
+/// one short run is enough.
+const COUNT_SECONDS: f64 = 1.0;
+
+/// What all slices of a run have in common.
+pub(crate) struct Rig<'a> {
+    pub(crate) programs: &'a Programs,
+    pub(crate) site: &'a Site,
+    pub(crate) interrupts: &'a Interrupts,
+    /// Of the window.
+    pub(crate) seconds: f64,
+    /// Of the load before it.
+    pub(crate) warm_up: f64,
+}
+
+/// What is put under what.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Job<'a> {
+    pub(crate) server: &'a ServerSpec,
+    pub(crate) case: &'a Case,
+    /// In place of `quoit load`.
+    pub(crate) client: Option<&'a ClientSpec>,
+    /// Offered requests a second; without, the loop is closed.
+    pub(crate) rate: Option<f64>,
+}
+
+/// A slice, not yet part of a series, and what its server says of itself.
+#[derive(Clone, Debug)]
+pub(crate) struct Measured {
+    pub(crate) slice: Slice,
+    pub(crate) version: Option<String>,
+}
+
+/// A load that is over.
+struct Driven {
+    looks: Vec<Look>,
+    report: Report,
+    /// Of a generator that announces it.
+    window: Option<Window>,
+}
+
+type Outcome<T> = Result<T, Halt>;
+
+impl Rig<'_> {
+    /// Measures one slice.
+    ///
+    /// # Errors
+    /// The run was interrupted. Or the server does not start, dies, or serves wrongly, or the generator fails: the
+    /// message ends with the last output of whoever failed.
+    pub(crate) fn measure(&self, job: Job<'_>) -> Outcome<Measured> {
+        let mut launched = self.launch(job)?;
+        let outcome = match &job.case.workload {
+            Workload::Idle { connections, seconds } => {
+                idle::measure(&launched, *connections, *seconds, self.site, self.interrupts)
+            }
+            Workload::Load(_) | Workload::Bulk { .. } => {
+                let driven = self.drive(&launched, job, false, self.seconds);
+                driven.and_then(|driven| self.slice(job, &driven))
+            }
+        };
+        let slice = blame(&mut launched, outcome)?;
+        let version = launched.server.ready().value("version").map(str::to_owned);
+        launched.server.stop()?;
+        Ok(Measured { slice, version })
+    }
+
+    /// System calls a unit, counted in a run of its own; the reason if this machine does not let us count.
+    ///
+    /// # Errors
+    /// As [`Rig::measure`].
+    pub(crate) fn count_system_calls(&self, job: Job<'_>) -> Outcome<Result<f64, String>> {
+        let mut launched = self.launch(job)?;
+        // Asked first: where it is not permitted, no load has to be made.
+        if let Err(reason) = Watch::new(&launched.server, None, self.site).count_system_calls() {
+            return Ok(Err(reason));
+        }
+        let driven = self.drive(&launched, job, true, self.seconds.min(COUNT_SECONDS));
+        let driven = blame(&mut launched, driven)?;
+        launched.server.stop()?;
+        let counted = Seen::of(&driven.looks).and_then(|seen| {
+            let scale = driven.window.map_or(Some(1.0), |window| seen.scale(window))?;
+            Some(seen.system_calls()? as f64 * scale)
+        });
+        let units = driven.report.units();
+        Ok(counted
+            .map(|calls| calls / units)
+            .ok_or_else(|| "the lab did not come to run during the window".to_owned()))
+    }
+
+    fn launch(&self, job: Job<'_>) -> Outcome<Launched> {
+        launch::start_server(job.server, job.case, self.programs, self.site, self.interrupts)
+    }
+
+    /// Puts a server under load and watches it.
+    fn drive(&self, launched: &Launched, job: Job<'_>, counting: bool, seconds: f64) -> Outcome<Driven> {
+        let mut watch = Watch::new(&launched.server, launched.metrics, self.site);
+        if counting {
+            watch
+                .count_system_calls()
+                .map_err(|reason| LabError::new(format!("counting system calls: {reason}")))?;
+        }
+        match (&job.case.workload, job.client) {
+            (Workload::Load(load), None) => self.drive_announced(launched, load, job.rate, watch, seconds),
+            _ => self.drive_whole(launched, job, watch, seconds),
+        }
+    }
+
+    /// Our own generator: one process with its own warm-up, whose window is known ahead.
+    fn drive_announced(
+        &self,
+        launched: &Launched,
+        load: &LoadSpec,
+        rate: Option<f64>,
+        mut watch: Watch<'_>,
+        seconds: f64,
+    ) -> Outcome<Driven> {
+        let address = self.site.address_for_generator(launched.server.address());
+        let shares = self.site.generators();
+        let mut generators = Vec::new();
+        for index in 0..shares {
+            let share = remote::share(load, index, shares);
+            // As the connections are shared out.
+            let rate = rate.map(|rate| rate * f64::from(share.connections) / f64::from(load.connections));
+            let mut words = vec![self.programs.quoit.display().to_string()];
+            words.extend(launch::load_arguments(
+                &share,
+                address,
+                rate,
+                seconds,
+                self.warm_up,
+            ));
+            let command = self.site.generator_command(index, &words)?;
+            generators.push(Generator::start("the load", command, self.site.is_local())?);
+        }
+        let mut shared: Option<Window> = None;
+        for generator in &generators {
+            let Some(window) = generator.window(self.interrupts, PATIENCE)? else {
+                break;
+            };
+            shared = Some(shared.map_or(window, |shared| shared.shared(window)));
+        }
+        let mut looks = Vec::new();
+        let mut deadline = monotonic_now() + PATIENCE;
+        if let Some(window) = shared {
+            deadline = window.closes + PATIENCE;
+            looks = watch.looks(self.interrupts, &generators[0], Some(window), deadline)?;
+        }
+        let reports = generators
+            .into_iter()
+            .map(|generator| generator.finish(self.interrupts, deadline))
+            .collect::<Outcome<Vec<Value>>>()?;
+        let report = match <[Value; 1]>::try_from(reports) {
+            Ok([report]) => report,
+            Err(reports) => remote::merge(&reports)?,
+        };
+        accept(report).map(|report| Driven {
+            looks,
+            report,
+            window: shared,
+        })
+    }
+
+    /// A client of its own kind: what it does from its start to its end is measured, after another run of it to warm
+    /// up.
+    fn drive_whole(
+        &self,
+        launched: &Launched,
+        job: Job<'_>,
+        mut watch: Watch<'_>,
+        seconds: f64,
+    ) -> Outcome<Driven> {
+        if self.warm_up > 0.0 {
+            let (generator, _folder) = self.start_client(launched, job, self.warm_up, true)?;
+            accept(generator.finish(self.interrupts, until(self.warm_up))?)?;
+        }
+        let first = watch.look_whole()?;
+        let (generator, _folder) = self.start_client(launched, job, seconds, false)?;
+        let mut watch = watch.with_client(generator.process_id());
+        let mut looks = vec![first];
+        looks.extend(watch.looks(self.interrupts, &generator, None, until(seconds))?);
+        let report = generator.finish(self.interrupts, until(seconds))?;
+        accept(report).map(|report| Driven {
+            looks,
+            report,
+            window: None,
+        })
+    }
+
+    fn start_client(
+        &self,
+        launched: &Launched,
+        job: Job<'_>,
+        seconds: f64,
+        warming: bool,
+    ) -> Outcome<(Generator, Option<tempfile::TempDir>)> {
+        match (&job.case.workload, job.client) {
+            (_, Some(client)) => {
+                let server = &launched.server;
+                let (command, folder) =
+                    launch::client(client, job.case, server, self.programs, self.site, seconds)?;
+                Ok((Generator::start(&client.name, command, true)?, Some(folder)))
+            }
+            (Workload::Bulk { path, mebibytes }, None) => {
+                let leave_after = warming.then_some(seconds);
+                let address = self.site.address_for_generator(launched.server.address());
+                let mut command =
+                    stream::command(&self.programs.quoit, address, path, *mebibytes, leave_after);
+                self.site.place_generator(&mut command);
+                Ok((Generator::start("the reader", command, true)?, None))
+            }
+            (Workload::Load(_) | Workload::Idle { .. }, None) => {
+                Err(LabError::new(format!("the case {} has no client", job.case.name)).into())
+            }
+        }
+    }
+
+    /// The figures of a load that is over.
+    fn slice(&self, job: Job<'_>, driven: &Driven) -> Outcome<Slice> {
+        let Driven {
+            looks,
+            report,
+            window,
+        } = driven;
+        let units = report.units();
+        let elapsed = report
+            .elapsed_seconds
+            .filter(|elapsed| *elapsed > 0.0)
+            .ok_or_else(|| LabError::new("its report has no `elapsed_seconds`"))?;
+        let mut slice = Slice {
+            server: job.server.name.clone(),
+            ..Slice::default()
+        };
+        let seen = Seen::of(looks);
+        let scale = match (&seen, window) {
+            (Some(seen), Some(window)) => seen.scale(*window),
+            (Some(_), None) => Some(1.0),
+            (None, _) => None,
+        };
+        let (Some(seen), Some(scale)) = (seen, scale) else {
+            slice.spoiled = Some("the lab did not come to run during the window".to_owned());
+            return Ok(slice);
+        };
+        let server = seen.server();
+        let client = seen.client();
+        let generator_ns = report
+            .generator_cpu_ns_per_request
+            .map(|each| each * units)
+            .or(client.map(|client| client.cpu_ns));
+        let per_unit = |figure: f64| figure * scale / units;
+        slice.figures = Figures {
+            units,
+            units_per_second: units / elapsed,
+            server_cpu_ns_per_unit: per_unit(server.cpu_ns),
+            server_user_share: server.user_share(),
+            generator_cpu_ns_per_unit: generator_ns.map(|used| used / units),
+            kernel_thread_cpu_ns_per_unit: server.poller_ns.filter(|used| *used > 0.0).map(per_unit),
+            context_switches_per_unit: server.context_switches.map(|count| per_unit(count as f64)),
+            resident_bytes: Some(server.resident_bytes),
+            peak_resident_bytes: server.peak_resident_bytes,
+            client_resident_bytes: client.map(|client| client.resident_bytes),
+            client_peak_resident_bytes: client.and_then(|client| client.peak_resident_bytes),
+            minor_faults: Some(server.minor_faults),
+            major_faults: Some(server.major_faults),
+            ..report.figures()
+        };
+        slice.counters = seen
+            .counters()
+            .iter()
+            .map(|(name, value)| (name.to_owned(), value * scale))
+            .collect();
+        let shares = seen.shares(server.cpu_ns + generator_ns.unwrap_or(0.0));
+        slice.stolen_share = shares.map(|(stolen, _)| stolen);
+        slice.foreign_share = shares.map(|(_, foreign)| foreign);
+        slice.observer_cpu_share = Some(seen.observer_share());
+        let opens = window.map_or(looks[0].at, |window| window.opens);
+        slice.samples = seen.samples(opens, |seconds| report.units_until(seconds));
+        slice.histogram.clone_from(&report.histogram);
+        Ok(slice)
+    }
+}
+
+/// The latest moment at which a client that runs for so long has to have ended.
+fn until(seconds: f64) -> Duration {
+    monotonic_now() + Duration::from_secs_f64(seconds) + PATIENCE
+}
+
+/// Refuses the report of a server that failed.
+fn accept(report: Value) -> Outcome<Report> {
+    let report = Report::of(report)?;
+    match report.failure() {
+        None => Ok(report),
+        Some(reason) => Err(LabError::new(reason).into()),
+    }
+}
+
+/// Makes a failure the server's, with its last output.
+fn blame<T>(launched: &mut Launched, outcome: Outcome<T>) -> Outcome<T> {
+    outcome.map_err(|halt| match halt {
+        Halt::Interrupted => Halt::Interrupted,
+        Halt::Failed(error) => launched
+            .server
+            .failure(&format!("did not serve the load: {error}"))
+            .into(),
+    })
+}

@@ -1,0 +1,209 @@
+//! From slices to ratios, bands, verdicts and medians.
+
+use super::latency;
+use super::plan::Work;
+use super::record::Record;
+use crate::lab::experiment::model::Effort;
+use crate::lab::pairs::{self, NoiseBand, SEED};
+use crate::lab::results::model::{
+    CaseResults, Comparison, Control, Figures, Latency, Ratio, Sample, ServerSummary, Slice, Verdict,
+};
+
+/// The least share of a second that a sample has to cover to stand for one.
+const WHOLE_SECOND: f64 = 0.5;
+
+/// Sums up a case; `None` if nothing was measured of it.
+pub(crate) fn of_case(
+    work: &Work<'_>,
+    record: &Record,
+    effort: &Effort,
+    baseline: &str,
+) -> Option<CaseResults> {
+    if record.slices.is_empty() {
+        return None;
+    }
+    let mut controls = Vec::new();
+    let mut comparisons = Vec::new();
+    for series in &work.series {
+        let name = series.name();
+        match &series.against {
+            None => controls.extend(band(record, work, &name).map(|(cost, band)| Control {
+                server: series.server.clone(),
+                pairs: record.pairs_of(&name).len() as u32,
+                cost,
+                band: band.factor,
+                reached: band.is_within(effort.band),
+            })),
+            Some(against) => comparisons.extend(comparison(record, work, &series.server, against)),
+        }
+    }
+    comparisons.sort_by(|one, other| {
+        one.verdict
+            .cmp(&other.verdict)
+            .then(other.cost.median.total_cmp(&one.cost.median))
+    });
+    Some(CaseResults {
+        name: work.name.clone(),
+        workload: work.in_words(record.peak),
+        unit: work.unit().to_owned(),
+        offered_per_second: work.rate(record.peak),
+        baseline: baseline.to_owned(),
+        controls,
+        comparisons,
+        servers: work
+            .servers
+            .iter()
+            .filter_map(|server| summary(record, &server.name))
+            .collect(),
+        slices: record.slices.clone(),
+    })
+}
+
+/// The ratio of a control with its band; `None` without pairs.
+pub(crate) fn band(record: &Record, work: &Work<'_>, series: &str) -> Option<(Ratio, NoiseBand)> {
+    let cost = cost_of(record, work, series)?;
+    Some((cost, NoiseBand::of_control(cost)))
+}
+
+/// The ratio of costs of a series; `None` without pairs.
+pub(crate) fn cost_of(record: &Record, work: &Work<'_>, series: &str) -> Option<Ratio> {
+    ratio(&record.pairs_of(series), |figures| cost(figures, work.unit()))
+}
+
+fn comparison(record: &Record, work: &Work<'_>, server: &str, against: &str) -> Option<Comparison> {
+    let pairs = record.pairs_of(server);
+    let cost = ratio(&pairs, |figures| cost(figures, work.unit()))?;
+    let band = band(record, work, &format!("control {against}")).map(|(_, band)| band);
+    Some(Comparison {
+        server: server.to_owned(),
+        against: against.to_owned(),
+        pairs: pairs.len() as u32,
+        cost,
+        band: band.map(|band| band.factor),
+        verdict: band.map_or(Verdict::Tie, |band| Verdict::of(cost, band)),
+        total_cost: ratio(&pairs, |figures| {
+            Some(figures.server_cpu_ns_per_unit + figures.generator_cpu_ns_per_unit?)
+        }),
+        throughput: ratio(&pairs, |figures| Some(figures.units_per_second)),
+        latency_p99: ratio(&pairs, |figures| Some(figures.latency?.p99_ns)),
+    })
+}
+
+/// What a pair is judged by.
+pub(crate) fn cost(figures: &Figures, unit: &str) -> Option<f64> {
+    match unit {
+        // Less than a byte a connection is no memory that one could compare.
+        "connection" => figures.bytes_per_connection.map(|bytes| bytes.max(1.0)),
+        _ => Some(figures.server_cpu_ns_per_unit),
+    }
+}
+
+/// The ratio of a figure over all pairs that have it; `None` if none has.
+fn ratio(pairs: &[[&Slice; 2]], figure: impl Fn(&Figures) -> Option<f64>) -> Option<Ratio> {
+    let positive = |slice: &Slice| figure(&slice.figures).filter(|value| *value > 0.0 && value.is_finite());
+    let ratios: Vec<f64> = pairs
+        .iter()
+        .filter_map(|[a, b]| Some(positive(a)? / positive(b)?))
+        .collect();
+    Ratio::of(&ratios, SEED)
+}
+
+fn summary(record: &Record, server: &str) -> Option<ServerSummary> {
+    let slices: Vec<&Slice> = record
+        .slices
+        .iter()
+        .filter(|slice| slice.server == server && slice.spoiled.is_none())
+        .collect();
+    if slices.is_empty() {
+        return None;
+    }
+    let rates: Vec<f64> = slices.iter().flat_map(|slice| rates(&slice.samples)).collect();
+    let (slowest, deviation) = instability(&rates).unzip();
+    let figures: Vec<&Figures> = slices.iter().map(|slice| &slice.figures).collect();
+    Some(ServerSummary {
+        server: server.to_owned(),
+        slices: slices.len() as u32,
+        figures: medians(&figures),
+        system_calls_per_unit: record
+            .system_calls
+            .get(server)
+            .and_then(|counted| counted.as_ref().ok())
+            .copied(),
+        latency_curve: latency::curve(slices.iter().filter_map(|slice| slice.histogram.as_deref())),
+        slowest_second_share: slowest,
+        rate_deviation: deviation,
+    })
+}
+
+/// Units a second of each sample that covers a second well enough.
+fn rates(samples: &[Sample]) -> Vec<f64> {
+    let mut begun = 0.0;
+    let mut rates = Vec::new();
+    for sample in samples {
+        let seconds = sample.at_seconds - begun;
+        begun = sample.at_seconds;
+        if seconds >= WHOLE_SECOND {
+            rates.extend(sample.units.map(|units| units / seconds));
+        }
+    }
+    rates
+}
+
+/// The slowest rate over the median one, and the standard deviation over the mean.
+fn instability(rates: &[f64]) -> Option<(f64, f64)> {
+    let slowest = rates.iter().copied().reduce(f64::min)?;
+    let median = pairs::median(&mut rates.to_vec());
+    let mean = rates.iter().sum::<f64>() / rates.len() as f64;
+    let variance = rates.iter().map(|rate| (rate - mean).powi(2)).sum::<f64>() / rates.len() as f64;
+    (median > 0.0).then(|| (slowest / median, variance.sqrt() / mean))
+}
+
+/// Medians, figure by figure, over those that have it; errors are summed.
+fn medians(all: &[&Figures]) -> Figures {
+    let optional = |figure: &dyn Fn(&Figures) -> Option<f64>| {
+        let mut values: Vec<f64> = all.iter().filter_map(|figures| figure(figures)).collect();
+        (!values.is_empty()).then(|| pairs::median(&mut values))
+    };
+    // There is at least one slice.
+    let plain = |figure: &dyn Fn(&Figures) -> f64| optional(&|figures| Some(figure(figures))).unwrap_or(0.0);
+    let whole = |figure: &dyn Fn(&Figures) -> Option<u64>| {
+        optional(&|figures| figure(figures).map(|value| value as f64)).map(|value| value as u64)
+    };
+    let latency = |latency: &dyn Fn(&Figures) -> Option<Latency>| {
+        let of = |part: &dyn Fn(Latency) -> f64| optional(&|figures| latency(figures).map(part));
+        Some(Latency {
+            mean_ns: of(&|latency| latency.mean_ns)?,
+            standard_deviation_ns: of(&|latency| latency.standard_deviation_ns)?,
+            p50_ns: of(&|latency| latency.p50_ns)?,
+            p90_ns: of(&|latency| latency.p90_ns)?,
+            p99_ns: of(&|latency| latency.p99_ns)?,
+            p99_9_ns: of(&|latency| latency.p99_9_ns)?,
+            max_ns: of(&|latency| latency.max_ns)?,
+        })
+    };
+    Figures {
+        units: plain(&|figures| figures.units),
+        units_per_second: plain(&|figures| figures.units_per_second),
+        server_cpu_ns_per_unit: plain(&|figures| figures.server_cpu_ns_per_unit),
+        server_user_share: optional(&|figures| figures.server_user_share),
+        generator_cpu_ns_per_unit: optional(&|figures| figures.generator_cpu_ns_per_unit),
+        kernel_thread_cpu_ns_per_unit: optional(&|figures| figures.kernel_thread_cpu_ns_per_unit),
+        context_switches_per_unit: optional(&|figures| figures.context_switches_per_unit),
+        resident_bytes: whole(&|figures| figures.resident_bytes),
+        peak_resident_bytes: whole(&|figures| figures.peak_resident_bytes),
+        client_resident_bytes: whole(&|figures| figures.client_resident_bytes),
+        client_peak_resident_bytes: whole(&|figures| figures.client_peak_resident_bytes),
+        bytes_per_connection: optional(&|figures| figures.bytes_per_connection),
+        idle_cpu_ns_per_second: optional(&|figures| figures.idle_cpu_ns_per_second),
+        minor_faults: whole(&|figures| figures.minor_faults),
+        major_faults: whole(&|figures| figures.major_faults),
+        latency: latency(&|figures| figures.latency),
+        latency_unfiltered: latency(&|figures| figures.latency_unfiltered),
+        slipped_share: optional(&|figures| figures.slipped_share),
+        generator_lag_p99_ns: optional(&|figures| figures.generator_lag_p99_ns),
+        errors: all.iter().map(|figures| figures.errors).sum(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

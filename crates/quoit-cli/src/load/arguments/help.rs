@@ -1,0 +1,54 @@
+//! What `--help` says beside the options.
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  quoit load http --connect http://127.0.0.1:8080/plaintext
+  quoit load http --connect 127.0.0.1:8080 --path /plaintext --connections 256 --pipeline 16
+  quoit load echo --connect [::1]:7000 --size 1024 --threads 2 --seconds 10
+  quoit load echo --connect unix:/run/echo.sock --requests 100000 --json
+  quoit load echo --connect unix:@echo --warmup 0
+  quoit load rpc --connect 127.0.0.1:7000 --connections 16 --streams 1000 --messages 32
+  quoit load rpc --connect 127.0.0.1:7000 --connections 1 --messages 0 --credit 70000 --size 1024
+  quoit load rpc --connect 127.0.0.1:7000 --streams 100 --messages 0 --push 1 --every 1
+  quoit load http --connect 127.0.0.1:8080 --rate 20000 --pipeline 8 --interval 1
+  quoit load http --connect 127.0.0.1:8080 --churn --connections 16
+  quoit load echo --connect 127.0.0.1:7000 --sizes 64:80,1024:15,65536:5 --slow 8:500 --hdr load.hlog
+  quoit load echo --connect 127.0.0.1:7000 --connections 50000 --source 127.0.0.2-127.0.0.3 --ramp-up 10
+
+Exit status: 0 if every reply was right, 1 if the run failed or its figures are invalid (any error),
+2 for wrong usage. An interrupt (SIGINT) ends the run early and still reports what was measured.";
+
+pub(super) const JSON_FIELDS: &str = "\
+Fields of the JSON object (units in the names; null: nothing to say):
+  protocol, target, message_bytes (echo) or path (http), connections,
+  pipeline, threads, warmup_seconds   what was run
+  elapsed_seconds                length of the measured window
+  requests                       replies of the window that were wholly right
+  requests_per_second            requests by elapsed_seconds
+  received_bytes                 bytes received in the window
+  received_megabytes_per_second  in millions of bytes
+  latency                        from a request's write to its reply's last read:
+                                 mean_ns, standard_deviation_ns, p50_ns,
+                                 p90_ns, p99_ns, p99_9_ns, max_ns
+  errors                         counts over the whole run, warm-up included
+    connect_refused, connect_other           connection attempts
+    reset, closed_early, timeouts            open connections
+    wrong_content, wrong_status              replies
+    lost_requests                            requests never answered
+  first_error                    the first error in words
+  reconnects                     connections opened again
+  generator_cpu_ns_per_request   user and system time of the load's threads
+  generator_cpu_utilization      0 to 1; near 1 the generator may be the limit
+  interrupted                    whether the run was ended before its time
+  invalid                        why the figures must not be used";
+
+pub(super) const RPC_JSON_FIELDS: &str = "\
+With rpc, `requests` are messages, `pipeline` is streams a connection, and `latency` is that of
+messages, one way: from the server's send time (of a push: when it was due) to this end's read of
+the whole message. It means something on one machine only; use --untimed otherwise. --rate offers
+streams, not messages. Besides:
+  rpc
+    direction, messages_per_stream, credit, push, every_seconds   what was run
+    streams_ended                streams of the window that came to their right end
+    stream_latency               as latency: from a stream's opening (with --rate, from when
+                                 that was due) to its end";

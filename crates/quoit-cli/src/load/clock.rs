@@ -1,0 +1,137 @@
+//! The clock of one thread, which notices when the thread did not run.
+//!
+//! On a machine that is shared (and most virtual ones are) the generator itself is stopped now and then: its core
+//! goes to another thread or another machine. What the server did meanwhile looks slow and was not. Such a gap, a
+//! *slip*, is found in two ways: two readings of the clock inside one pass over events lie further apart than any
+//! work between them can take; or a wait ends much later than its timer asked. A gap while the thread waits
+//! for replies alone, with no timer to miss, cannot be told from a server that took that long.
+
+use std::sync::Arc;
+
+use super::control::Control;
+
+/// Gaps in which the thread did not run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Slips {
+    pub(super) count: u64,
+    /// Nanoseconds of all, and of the longest.
+    pub(super) total: u64,
+    pub(super) longest: u64,
+}
+
+impl Slips {
+    /// Adds those of another thread.
+    pub(super) fn add(&mut self, other: Slips) {
+        self.count += other.count;
+        self.total += other.total;
+        self.longest = self.longest.max(other.longest);
+    }
+}
+
+/// Reads the run's clock.
+#[derive(Debug)]
+pub(super) struct Clock {
+    control: Arc<Control>,
+    watch: Watch,
+}
+
+/// Finds slips among readings.
+#[derive(Debug)]
+struct Watch {
+    /// The shortest gap that is one, in nanoseconds.
+    limit: u64,
+    last: u64,
+    last_end: u64,
+    slips: Slips,
+}
+
+impl Clock {
+    /// Gaps longer than `limit` nanoseconds are slips.
+    pub(super) fn new(control: Arc<Control>, limit: u64) -> Self {
+        let watch = Watch {
+            limit,
+            last: control.now(),
+            last_end: 0,
+            slips: Slips::default(),
+        };
+        Clock { control, watch }
+    }
+
+    /// The time, in nanoseconds of the run's clock.
+    pub(super) fn now(&mut self) -> u64 {
+        let now = self.control.now();
+        self.watch.read(now);
+        now
+    }
+
+    /// The time after a wait for events that was to end at `deadline`.
+    pub(super) fn now_after_wait(&mut self, deadline: u64) -> u64 {
+        let now = self.control.now();
+        self.watch.read_after_wait(deadline, now);
+        now
+    }
+
+    /// When the last slip ended: what began before and ends now has overlapped one.
+    pub(super) fn last_slip_end(&self) -> u64 {
+        self.watch.last_end
+    }
+
+    /// The slips since the last call.
+    pub(super) fn take_slips(&mut self) -> Slips {
+        std::mem::take(&mut self.watch.slips)
+    }
+}
+
+impl Watch {
+    fn read(&mut self, now: u64) {
+        self.check(self.last, now);
+        self.last = now;
+    }
+
+    fn read_after_wait(&mut self, deadline: u64, now: u64) {
+        // A deadline that had passed when the wait began asked for none.
+        self.check(deadline.max(self.last), now);
+        self.last = now;
+    }
+
+    fn check(&mut self, from: u64, now: u64) {
+        let gap = now.saturating_sub(from);
+        if gap > self.limit {
+            self.last_end = now;
+            self.slips.add(Slips {
+                count: 1,
+                total: gap,
+                longest: gap,
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gaps_between_readings_and_late_wake_ups_are_slips() {
+        let mut watch = Watch {
+            limit: 100,
+            last: 0,
+            last_end: 0,
+            slips: Slips::default(),
+        };
+        watch.read(100);
+        watch.read_after_wait(5_000, 1_000);
+        watch.read_after_wait(5_000, 5_100);
+        watch.read_after_wait(10, 5_200);
+        assert_eq!((watch.slips, watch.last_end), (Slips::default(), 0));
+        watch.read(5_301);
+        assert_eq!(watch.last_end, 5_301);
+        watch.read_after_wait(6_000, 6_150);
+        let found = Slips {
+            count: 2,
+            total: 251,
+            longest: 150,
+        };
+        assert_eq!((watch.slips, watch.last_end), (found, 6_150));
+    }
+}

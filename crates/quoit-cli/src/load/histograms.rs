@@ -1,0 +1,138 @@
+//! Latencies as HdrHistogram's tools read them: in a log, and as text to be kept in JSON.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::V2DeflateSerializer;
+use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
+
+use super::error::LoadError;
+use super::tally::{Tally, add_histogram};
+
+/// The latencies of a run's window, in nanoseconds.
+#[derive(Debug)]
+pub(crate) struct Latencies {
+    /// Of all requests.
+    pub(super) all: Histogram<u64>,
+    /// Of those that overlapped no slip of the generator.
+    pub(super) filtered: Histogram<u64>,
+    /// When the window began, since 1970, and how long it was.
+    started_at: Duration,
+    length: Duration,
+}
+
+impl Latencies {
+    /// Those of `tally`, whose window began at `started_at`, if it did.
+    ///
+    /// # Errors
+    /// The histograms have different bounds.
+    pub(super) fn new(tally: &Tally, started_at: Option<Duration>) -> Result<Self, LoadError> {
+        let mut all = tally.latencies.clone();
+        add_histogram(&mut all, &tally.slipped)?;
+        Ok(Latencies {
+            all,
+            filtered: tally.latencies.clone(),
+            started_at: started_at.unwrap_or_default(),
+            length: tally
+                .window
+                .map_or(Duration::ZERO, |(start, end)| Duration::from_nanos(end - start)),
+        })
+    }
+
+    /// When the window began, in seconds since 1970.
+    pub(super) fn started_at_seconds(&self) -> f64 {
+        self.started_at.as_secs_f64()
+    }
+
+    /// Writes a log in the format of HdrHistogram's HistogramLogWriter, version 1.3: the window's latencies tagged
+    /// `all` and `filtered`. Times are seconds since 1970, values nanoseconds; the column of maxima is in
+    /// milliseconds, as such logs have it.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub(crate) fn write_log(&self, path: &Path) -> Result<(), LoadError> {
+        let failed = |what: String| LoadError::new(format!("cannot write {}: {what}", path.display()));
+        let mut text = Vec::new();
+        self.write(&mut text, &[("all", &self.all), ("filtered", &self.filtered)])
+            .map_err(failed)?;
+        let mut file = File::create(path).map_err(|error| failed(error.to_string()))?;
+        file.write_all(&text).map_err(|error| failed(error.to_string()))
+    }
+
+    fn write(&self, text: &mut Vec<u8>, histograms: &[(&str, &Histogram<u64>)]) -> Result<(), String> {
+        let mut serializer = V2DeflateSerializer::new();
+        let mut log = IntervalLogWriterBuilder::new()
+            .add_comment("[Histogram log format version 1.3]")
+            .with_start_time(SystemTime::UNIX_EPOCH + self.started_at)
+            .with_max_value_divisor(1e6)
+            .begin_log_with(text, &mut serializer)
+            .map_err(|error| error.to_string())?;
+        for &(tag, histogram) in histograms {
+            let tag = Tag::new(tag);
+            log.write_histogram(histogram, self.started_at, self.length, tag)
+                .map_err(|error| error.to_string())?;
+        }
+        Ok(())
+    }
+
+    /// `histogram` in the V2 encoding, compressed, in base64: as it stands in a log.
+    ///
+    /// # Errors
+    /// It cannot be encoded.
+    pub(super) fn encode(&self, histogram: &Histogram<u64>) -> Result<String, LoadError> {
+        let mut text = Vec::new();
+        self.write(&mut text, &[("x", histogram)])
+            .map_err(|error| LoadError::new(format!("cannot encode the latencies: {error}")))?;
+        let text = String::from_utf8_lossy(&text);
+        // The histogram is the last field of the last line.
+        Ok(text.trim_end().rsplit(',').next().unwrap_or_default().to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
+
+    use super::*;
+
+    #[test]
+    fn a_log_is_read_back_with_its_tags() {
+        let mut tally = Tally::new(1_000_000_000).unwrap();
+        tally.latencies.record_n(1_000_000, 5).unwrap();
+        tally.slipped.record(50_000_000).unwrap();
+        tally.window = Some((10, 2_000_000_010));
+        let latencies = Latencies::new(&tally, Some(Duration::from_millis(1_700_000_000_250))).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("load.hlog");
+        latencies.write_log(&path).unwrap();
+        let text = std::fs::read(&path).unwrap();
+        let found: Vec<_> = IntervalLogIterator::new(&text)
+            .filter_map(|entry| match entry.unwrap() {
+                LogEntry::Interval(interval) => Some((
+                    interval.tag().unwrap().as_str().to_owned(),
+                    interval.duration(),
+                    interval.max(),
+                    interval.encoded_histogram().to_owned(),
+                )),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(found.len(), 2);
+        assert_eq!((found[0].0.as_str(), found[1].0.as_str()), ("all", "filtered"));
+        assert_eq!(found[0].1, Duration::from_secs(2));
+        assert!((found[0].2 - 50.0).abs() < 0.1 && (found[1].2 - 1.0).abs() < 0.01);
+        assert_eq!(found[0].3, latencies.encode(&latencies.all).unwrap());
+        assert_eq!(found[1].3, latencies.encode(&latencies.filtered).unwrap());
+        assert!(
+            text.starts_with(b"#[Histogram log format version 1.3]"),
+            "{}",
+            String::from_utf8_lossy(&text)
+        );
+
+        let missing = latencies.write_log(Path::new("/nonexistent/x")).unwrap_err();
+        assert!(missing.to_string().contains("/nonexistent/x"));
+    }
+}

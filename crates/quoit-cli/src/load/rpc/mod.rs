@@ -1,0 +1,129 @@
+//! Streams of messages with credit, in the wire format of [`crate::rpc`].
+//!
+//! What pacing begins is a stream; what is settled and counted is messages. A message that the server sends is settled
+//! when it has arrived whole and right, and carries its latency with it, as the time at which it was sent. Messages
+//! that this end sends are settled together, when the server has ended their stream with the right count and sum.
+
+mod arguments;
+mod connection;
+mod report;
+mod stream;
+
+#[cfg(test)]
+mod tests;
+
+use super::protocol::{Outcomes, Protocol, Then};
+use super::worker::GATHER;
+use crate::rpc::frame::Pace;
+pub(crate) use arguments::RpcArguments;
+use connection::RpcState;
+pub(crate) use report::RpcReport;
+
+/// Who sends the messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Direction {
+    /// The server
+    Response,
+    /// This end
+    Request,
+}
+
+impl Direction {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Direction::Response => "response",
+            Direction::Request => "request",
+        }
+    }
+}
+
+/// The streams that are opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RpcStreams {
+    pub(crate) direction: Direction,
+    /// Messages a stream; 0: it is endless. At least one in the direction of requests.
+    pub(crate) messages: u64,
+    /// Bytes of a message: from [`crate::rpc::MIN_MESSAGE`] to [`crate::rpc::MAX_MESSAGE`].
+    pub(crate) size: u32,
+    /// Messages that the server may send ahead on a stream. At least one.
+    pub(crate) credit: u32,
+    /// `None`: the server sends as fast as credit allows.
+    pub(crate) pace: Option<Pace>,
+    /// Whether the server's messages carry their send time.
+    pub(crate) timed: bool,
+}
+
+impl RpcStreams {
+    /// Messages after which a stream ends.
+    fn most(&self) -> u64 {
+        match self.messages {
+            0 => u64::MAX,
+            messages => messages,
+        }
+    }
+
+    /// What is checked before a run: one message, at once.
+    pub(crate) fn single(self) -> Self {
+        Self {
+            messages: 1,
+            pace: None,
+            ..self
+        }
+    }
+}
+
+/// Opens streams, grants credit, sends and checks messages.
+#[derive(Debug, Clone)]
+pub(crate) struct Rpc {
+    streams: RpcStreams,
+    /// Streams at once on a connection.
+    concurrent: u32,
+}
+
+impl Rpc {
+    /// `concurrent`: streams at once on a connection, as pacing will have it. At least one.
+    pub(crate) fn new(streams: RpcStreams, concurrent: u32) -> Self {
+        Self { streams, concurrent }
+    }
+}
+
+impl Protocol for Rpc {
+    type State = RpcState;
+
+    const ONE_UNIT_EACH: bool = false;
+
+    fn connection(&self, id: u32, now: u64) -> RpcState {
+        RpcState::new(id, self.concurrent, now)
+    }
+
+    fn begin(&mut self, state: &mut RpcState, start: u64, output: &mut Vec<u8>) {
+        state.open(&self.streams, start, GATHER, output);
+    }
+
+    fn respond(&mut self, state: &mut RpcState, _now: u64, limit: usize, output: &mut Vec<u8>) {
+        state.grant(&self.streams, output);
+        state.send(&self.streams, limit, output);
+    }
+
+    fn wind_down(&mut self, state: &mut RpcState, output: &mut Vec<u8>) {
+        state.cancel_all(output);
+    }
+
+    fn take(&mut self, state: &mut RpcState, input: &[u8], now: u64, outcomes: &mut impl Outcomes) -> Then {
+        state.take(&self.streams, input, now, outcomes)
+    }
+
+    fn outstanding(&self, state: &RpcState) -> u32 {
+        state.open_streams()
+    }
+
+    fn waiting_since(&self, state: &RpcState) -> Option<u64> {
+        // Between two batches the server owes nothing.
+        let quiet = self.streams.pace.map_or(0, |pace| pace.period);
+        (state.open_streams() > 0).then(|| state.heard().saturating_add(quiet))
+    }
+
+    fn withdraw(&mut self, state: &mut RpcState, each: &mut impl FnMut(u64, u32)) {
+        state.withdraw(each);
+    }
+}
