@@ -7,6 +7,7 @@ mod draining;
 mod http;
 mod http_limits;
 mod lab;
+mod lab_run;
 mod large;
 mod loading;
 mod serving;
