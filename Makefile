@@ -2,6 +2,8 @@
 
 CARGO ?= cargo
 RELEASE := target/release
+# What measurements say that they were made from; `-dirty` if files were changed. Empty outside a repository.
+export QUOIT_COMMIT ?= $(shell git describe --always --dirty --abbrev=12 --exclude='*' 2>/dev/null)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test bench toolchain
@@ -31,6 +33,8 @@ test: toolchain ## Format check, lints, documentation, all tests
 	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --package quoit --no-deps
 	$(CARGO) test --workspace
 
-bench: toolchain ## Measure both engines against minimal hand-written servers; takes about half an hour
+bench: toolchain ## Measure both engines against minimal hand-written servers; takes an hour or two
 	@$(CARGO) build --release --package quoit-cli --package floor-epoll --package floor-uring
-	@$(RELEASE)/quoit lab bench
+	@$(RELEASE)/quoit lab run floor
+	@$(RELEASE)/quoit lab run bulk
+	@$(RELEASE)/quoit lab run idle
