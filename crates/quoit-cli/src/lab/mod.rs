@@ -22,6 +22,8 @@ mod pairs;
 mod placement;
 mod programs;
 mod random;
+mod report;
+mod results;
 mod server;
 mod syscalls;
 mod table;
@@ -43,19 +45,19 @@ enum LabCommand {
     Demo(demo::DemoArguments),
     /// The engines against hand-written floors and against each other, in pairs
     Bench(bench::BenchArguments),
+    /// Show the results of runs: Markdown, or one page with charts
+    Report(report::ReportArguments),
 }
 
 /// Runs a sub-command; failures are printed to standard error.
 pub(crate) fn run(arguments: LabArguments) -> ExitCode {
     let outcome = match arguments.command {
-        LabCommand::Demo(arguments) => demo::run(&arguments),
-        LabCommand::Bench(arguments) => bench::run(&arguments),
+        LabCommand::Demo(arguments) => demo::run(&arguments).map(|()| ExitCode::SUCCESS),
+        LabCommand::Bench(arguments) => bench::run(&arguments).map(|()| ExitCode::SUCCESS),
+        LabCommand::Report(arguments) => report::run(&arguments).map(|()| ExitCode::SUCCESS),
     };
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("quoit lab: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    outcome.unwrap_or_else(|error| {
+        eprintln!("quoit lab: {error}");
+        ExitCode::FAILURE
+    })
 }
