@@ -8,6 +8,7 @@
 mod bench;
 mod bulk;
 mod child;
+mod compare;
 mod comparison;
 mod counters;
 mod cpu;
@@ -47,6 +48,8 @@ enum LabCommand {
     Bench(bench::BenchArguments),
     /// Show the results of runs: Markdown, or one page with charts
     Report(report::ReportArguments),
+    /// Compare two runs of an experiment: exits with 3 if something got worse beyond the noise
+    Compare(compare::CompareArguments),
 }
 
 /// Runs a sub-command; failures are printed to standard error.
@@ -55,6 +58,7 @@ pub(crate) fn run(arguments: LabArguments) -> ExitCode {
         LabCommand::Demo(arguments) => demo::run(&arguments).map(|()| ExitCode::SUCCESS),
         LabCommand::Bench(arguments) => bench::run(&arguments).map(|()| ExitCode::SUCCESS),
         LabCommand::Report(arguments) => report::run(&arguments).map(|()| ExitCode::SUCCESS),
+        LabCommand::Compare(arguments) => compare::run(&arguments),
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("quoit lab: {error}");
