@@ -173,19 +173,23 @@ fn comparison(
     let comparison = judged.comparison;
     let cost = comparison.cost;
     let (colour, word) = look(judged.verdict);
-    let names = format!("{} : {}", comparison.server, comparison.against);
+    let names = |room: i32| {
+        // Both ends of a pair have a place, however long the first is.
+        let against = canvas::fitted(&format!(" : {}", comparison.against), room / 2);
+        canvas::fitted(&comparison.server, room - canvas::text_width(&against)) + &against
+    };
     let figure = format!("{:.3}  {word}", cost.median);
     let middle = if layout.narrow {
         let room = right - left - canvas::text_width(&figure) - 8;
         let y = (top + 12) * UNIT;
-        let name = canvas::fitted(&names, room);
+        let name = names(room);
         area.draw_text(&name, &canvas::ink(HPos::Left, VPos::Center), (left * UNIT, y))?;
         let style = canvas::text(colour, HPos::Right, VPos::Center);
         area.draw_text(&figure, &style, (right * UNIT, y))?;
         (top + 29) * UNIT
     } else {
         let y = (top + ROW / 2) * UNIT;
-        let name = canvas::fitted(&names, left - 24);
+        let name = names(left - 24);
         area.draw_text(
             &name,
             &canvas::ink(HPos::Right, VPos::Center),
