@@ -88,7 +88,7 @@ pub(crate) fn measure(
     drop(held_open);
     let observed = cpu::cpu_time_ns(std::process::id())?.saturating_sub(observer);
     let units = f64::from(connections);
-    let memory = after.resident_bytes.saturating_sub(before.resident_bytes);
+    let memory = after.resident_bytes as f64 - before.resident_bytes as f64;
     let while_idle = after.since(&opened);
     Ok(Slice {
         server: server.name().to_owned(),
@@ -100,7 +100,7 @@ pub(crate) fn measure(
             kernel_thread_cpu_ns_per_unit: None,
             resident_bytes: Some(after.resident_bytes),
             peak_resident_bytes: after.peak_resident_bytes,
-            bytes_per_connection: Some(memory as f64 / units),
+            bytes_per_connection: Some(memory / units),
             idle_cpu_ns_per_second: Some(while_idle.cpu_ns / elapsed),
             minor_faults: Some(after.since(&before).minor_faults),
             major_faults: Some(after.since(&before).major_faults),
