@@ -56,6 +56,8 @@ impl Lab {
     fn measured(&self, arguments: &str) -> Value {
         let output = self.run(arguments);
         assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let table = String::from_utf8_lossy(&output.stdout);
+        assert!(table.starts_with("# A test") && table.contains("base"), "{table}");
         let results = self.results();
         assert_eq!(results["incomplete"], Value::Null, "{results:#}");
         results
@@ -201,6 +203,9 @@ fn two_servers_are_compared_in_every_figure() {
             .unwrap()
             .contains("For the tests.")
     );
+
+    let page = fs::read_to_string(lab.path("out/report.html")).unwrap();
+    assert!(page.contains("<svg") && page.contains("other"), "it has charts");
 
     let again = lab.run("");
     assert_eq!(again.status.code(), Some(1));
