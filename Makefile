@@ -2,9 +2,11 @@
 
 CARGO ?= cargo
 RELEASE := target/release
+# What measurements say that they were made from; `-dirty` if files were changed. Empty outside a repository.
+export QUOIT_COMMIT ?= $(shell git describe --always --dirty --abbrev=12 --exclude='*' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench lab-peers lab-peers-check toolchain
+.PHONY: help demo test bench lab lab-peers lab-peers-check toolchain
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,9 +33,21 @@ test: toolchain ## Format check, lints, documentation, all tests
 	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --package quoit --no-deps
 	$(CARGO) test --workspace
 
-bench: toolchain ## Measure both engines against minimal hand-written servers; takes about half an hour
+bench: toolchain ## Measure both engines against minimal hand-written servers; takes an hour or two
 	@$(CARGO) build --release --package quoit-cli --package floor-epoll --package floor-uring
-	@$(RELEASE)/quoit lab bench
+	@$(RELEASE)/quoit lab run floor
+	@$(RELEASE)/quoit lab run bulk
+	@$(RELEASE)/quoit lab run idle
+
+lab: toolchain lab-peers ## Run every experiment quickly and make one page of the results; about half an hour
+	@$(CARGO) build --release --package quoit-cli --package floor-epoll --package floor-uring
+	@folder=quoit-lab-results/quick-$$(date -u +%Y%m%dT%H%M%SZ); failed=; \
+	for file in lab/experiments/*.toml; do \
+		name=$$(basename $$file .toml); \
+		$(RELEASE)/quoit lab run $$name --quick --out $$folder/$$name || failed="$$failed $$name"; \
+	done; \
+	$(RELEASE)/quoit lab report $$folder/*/results.json --html $$folder/report.html; \
+	test -z "$$failed" || { echo "make: not measured to the end:$$failed" >&2; exit 1; }
 
 lab-peers: ## Build the rivals of the lab into target/peers; what cannot be built is named and left out
 	@lab/peers/build target/peers

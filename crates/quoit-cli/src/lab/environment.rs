@@ -22,8 +22,10 @@ pub(crate) fn read() -> Environment {
             .duration_since(UNIX_EPOCH)
             .map_or(0, |time| time.as_secs()),
         quoit_version: env!("CARGO_PKG_VERSION").to_owned(),
-        // The Makefile sets it.
-        commit: option_env!("QUOIT_COMMIT").map(str::to_owned),
+        // The Makefile sets it when it builds the program; empty where there is no repository.
+        commit: option_env!("QUOIT_COMMIT")
+            .filter(|commit| !commit.is_empty())
+            .map(str::to_owned),
         kernel: read_line("/proc/sys/kernel/osrelease"),
         processor: line("model name"),
         cores: std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32),

@@ -6,6 +6,7 @@
 //! says more about the scheduler than about the server.
 
 mod child;
+mod compare;
 mod counters;
 mod cpu;
 mod demo;
@@ -19,6 +20,7 @@ mod placement;
 mod preflight;
 mod programs;
 mod random;
+mod report;
 mod results;
 mod run;
 mod server;
@@ -47,6 +49,10 @@ enum LabCommand {
     /// Read one long response and say how long it took
     #[command(hide = true)]
     Read(run::ReadArguments),
+    /// Show the results of runs: Markdown, or one page with charts
+    Report(report::ReportArguments),
+    /// Compare two runs of an experiment: exits with 3 if something got worse beyond the noise
+    Compare(compare::CompareArguments),
 }
 
 /// Runs a sub-command; failures are printed to standard error.
@@ -55,6 +61,8 @@ pub(crate) fn run(arguments: LabArguments) -> ExitCode {
         LabCommand::Demo(arguments) => demo::run(&arguments).map(|()| ExitCode::SUCCESS),
         LabCommand::Run(arguments) => run::run(&arguments),
         LabCommand::Read(arguments) => run::read(&arguments).map(|()| ExitCode::SUCCESS),
+        LabCommand::Report(arguments) => report::run(&arguments).map(|()| ExitCode::SUCCESS),
+        LabCommand::Compare(arguments) => compare::run(&arguments),
         LabCommand::List => list::run().map(|()| ExitCode::SUCCESS),
     };
     match outcome {

@@ -8,6 +8,7 @@ mod http;
 mod http_limits;
 mod lab;
 mod lab_remote;
+mod lab_run;
 mod large;
 mod loading;
 mod rivals;

@@ -18,6 +18,9 @@ use crate::lab::results::model::{Figures, Slice};
 
 /// Connections between two looks whether the run was interrupted.
 const INTERRUPTIBLE_AFTER: usize = 1024;
+/// How long a server may take to accept what is connected, and how often is looked.
+const ACCEPT_PATIENCE: Duration = Duration::from_secs(10);
+const ACCEPT_TICK: Duration = Duration::from_millis(10);
 /// Descriptors that the lab and the server need beside the connections.
 const SPARE_DESCRIPTORS: u64 = 200;
 
@@ -54,20 +57,24 @@ pub(crate) fn measure(
     // One connection first, so that what a server sets up once is not charged to the connections.
     let address = site.address_for_generator(server.address());
     let sources = sources(site)?;
-    drop(open(address, &sources, 1, site, interrupts)?);
+    let _first = open(address, &sources, 1, site, interrupts)?;
     let mut tree = ProcessTree::of(server.process_id());
     let before = tree.usage(true)?;
     let descriptors_before = descriptors(&tree)?;
     let started = Instant::now();
     let held_open = open(address, &sources, connections as usize, site, interrupts)?;
+    // It may have connections yet to accept, which is no idling.
+    let taken_until = monotonic_now() + ACCEPT_PATIENCE;
+    while descriptors(&tree)?.saturating_sub(descriptors_before) < u64::from(connections)
+        && monotonic_now() < taken_until
+    {
+        wait(interrupts, ACCEPT_TICK)?;
+    }
     let opening = started.elapsed().as_secs_f64();
     let opened = tree.usage(false)?;
     let observer = cpu::cpu_time_ns(std::process::id())?;
     let watched = Instant::now();
-    let until = monotonic_now() + Duration::from_secs_f64(seconds);
-    if interrupts.wait(None, until).map_err(LabError::io("waiting"))? == Woken::Interrupted {
-        return Err(Halt::Interrupted);
-    }
+    wait(interrupts, Duration::from_secs_f64(seconds))?;
     let elapsed = watched.elapsed().as_secs_f64();
     tree.find_members();
     let after = tree.usage(true)?;
@@ -81,7 +88,7 @@ pub(crate) fn measure(
     drop(held_open);
     let observed = cpu::cpu_time_ns(std::process::id())?.saturating_sub(observer);
     let units = f64::from(connections);
-    let memory = after.resident_bytes.saturating_sub(before.resident_bytes);
+    let memory = after.resident_bytes as f64 - before.resident_bytes as f64;
     let while_idle = after.since(&opened);
     Ok(Slice {
         server: server.name().to_owned(),
@@ -93,7 +100,7 @@ pub(crate) fn measure(
             kernel_thread_cpu_ns_per_unit: None,
             resident_bytes: Some(after.resident_bytes),
             peak_resident_bytes: after.peak_resident_bytes,
-            bytes_per_connection: Some(memory as f64 / units),
+            bytes_per_connection: Some(memory / units),
             idle_cpu_ns_per_second: Some(while_idle.cpu_ns / elapsed),
             minor_faults: Some(after.since(&before).minor_faults),
             major_faults: Some(after.since(&before).major_faults),
@@ -102,6 +109,16 @@ pub(crate) fn measure(
         observer_cpu_share: Some(observed as f64 / 1e9 / elapsed),
         ..Slice::default()
     })
+}
+
+fn wait(interrupts: &Interrupts, time: Duration) -> std::result::Result<(), Halt> {
+    match interrupts
+        .wait(None, monotonic_now() + time)
+        .map_err(LabError::io("waiting while connections are idle"))?
+    {
+        Woken::Interrupted => Err(Halt::Interrupted),
+        Woken::Time | Woken::Ended => Ok(()),
+    }
 }
 
 /// Descriptors that a server has open, over all its processes.

@@ -1,6 +1,7 @@
 //! The results of a run, and where they are written.
 
 use std::path::Path;
+use std::slice;
 
 use super::plan::Work;
 use super::record::Records;
@@ -8,12 +9,16 @@ use super::summary;
 use crate::lab::error::{LabError, Result};
 use crate::lab::experiment::model::Experiment;
 use crate::lab::placement::site::Site;
+use crate::lab::report;
+use crate::lab::results;
 use crate::lab::results::model::{
     EffortUsed, Environment, ExperimentInfo, LeftOut, Placement, Results, SCHEMA, Slice,
 };
 
 /// The raw results' name in the folder of a run.
 const RESULTS: &str = "results.json";
+/// The name of the page.
+const PAGE: &str = "report.html";
 
 /// All that a run found.
 pub(crate) struct Found<'a> {
@@ -109,16 +114,23 @@ impl Found<'_> {
     }
 }
 
-/// Writes the results into the folder of the run, and prints them.
+/// Writes the results and the page into the folder of the run, and prints them.
+///
+/// # Errors
+/// The folder cannot be written to.
 pub(crate) fn write(folder: &Path, results: &Results, as_json: bool) -> Result<()> {
-    let json = serde_json::to_string_pretty(results)
-        .map_err(|error| LabError::new(format!("writing the results as JSON: {error}")))?;
-    let path = folder.join(RESULTS);
-    std::fs::write(&path, format!("{json}\n"))
-        .map_err(LabError::io(format!("writing {}", path.display())))?;
+    let raw = folder.join(RESULTS);
+    results::write(&raw, results)?;
     if as_json {
+        let json = serde_json::to_string_pretty(results)
+            .map_err(|error| LabError::new(format!("writing the results as JSON: {error}")))?;
         println!("{json}");
+    } else {
+        print!("{}", report::markdown(results));
     }
-    eprintln!("results: {}", path.display());
+    let page = folder.join(PAGE);
+    results::replace(&page, report::page(slice::from_ref(results))?.as_bytes())?;
+    eprintln!("raw results: {}", raw.display());
+    eprintln!("page:        {}", page.display());
     Ok(())
 }

@@ -289,7 +289,9 @@ impl Rig<'_> {
             .iter()
             .map(|(name, value)| (name.to_owned(), value * scale))
             .collect();
-        let shares = seen.shares(server.cpu_ns + generator_ns.unwrap_or(0.0));
+        // What generators use elsewhere is no time of these processors.
+        let generator_here = generator_ns.filter(|_| self.site.is_local());
+        let shares = seen.shares(server.cpu_ns + generator_here.unwrap_or(0.0));
         slice.stolen_share = shares.map(|(stolen, _)| stolen);
         slice.foreign_share = shares.map(|(_, foreign)| foreign);
         slice.observer_cpu_share = Some(seen.observer_share());

@@ -1,0 +1,281 @@
+//! The report as Markdown, for a terminal, a pull request or a page of documentation.
+
+use std::fmt::Write as _;
+
+use super::view::{self, NONE};
+use crate::lab::results::model::{CaseResults, Results, Verdict};
+
+/// The whole report: what we lose first, then every case, then what stands around the figures.
+pub(crate) fn markdown(results: &Results) -> String {
+    let mut text = String::new();
+    let experiment = &results.experiment;
+    let title = format!("# {} ({})", plain(&experiment.title), plain(&experiment.name));
+    paragraph(&mut text, &title);
+    if !experiment.about.is_empty() {
+        paragraph(&mut text, &plain(&experiment.about));
+    }
+    if let Some(why) = &results.incomplete {
+        paragraph(
+            &mut text,
+            &format!("**Incomplete: {}.** What was measured stands.", plain(why)),
+        );
+    }
+    losses(&mut text, results);
+    for case in &results.cases {
+        one_case(&mut text, results, case);
+    }
+    claims(&mut text, results);
+    let left_out = results
+        .left_out
+        .iter()
+        .map(|left| format!("{}: {}", left.what, left.why));
+    list(&mut text, "## Left out", left_out);
+    list(&mut text, "## Notes", results.notes.iter().cloned());
+    paragraph(&mut text, &plain(&view::effort(results)));
+    let environment: Vec<String> = view::environment(&results.environment)
+        .into_iter()
+        .map(|(name, value)| format!("{name} {value}"))
+        .collect();
+    text += &plain(&environment.join(", "));
+    text.push('\n');
+    text
+}
+
+fn losses(text: &mut String, results: &Results) {
+    let judged = view::all_judged(results);
+    let losses: Vec<String> = judged
+        .iter()
+        .filter(|judged| judged.for_quoit() == Verdict::Loss)
+        .map(|loss| {
+            let band = view::band_of(loss.case, loss.comparison);
+            format!("{}: {} (A/A {band})", loss.case.name, loss.sentence())
+        })
+        .collect();
+    if losses.is_empty() {
+        paragraph(text, "## Losses");
+        paragraph(text, "None beyond the noise.");
+    }
+    list(text, "## Losses", losses.into_iter());
+    paragraph(text, &view::tally(&judged));
+}
+
+fn one_case(text: &mut String, results: &Results, case: &CaseResults) {
+    paragraph(text, &format!("## {}", plain(&case.name)));
+    paragraph(text, &plain(&case.workload));
+    for control in view::controls(results, case) {
+        paragraph(text, &plain(&control));
+    }
+    let titles = [
+        "server",
+        "against",
+        "verdict",
+        "cost ratio",
+        "A/A band",
+        "with the generator's",
+    ];
+    let own = view::figure_titles(case).map(|title| plain(&title));
+    row(text, titles.map(str::to_owned).into_iter().chain(own));
+    text.push_str("|---|---|---|");
+    text.push_str(&"---:|".repeat(titles.len() - 3 + view::FIGURES));
+    text.push('\n');
+    let judged = view::judged(case);
+    for judged in &judged {
+        let comparison = judged.comparison;
+        let server = case
+            .servers
+            .iter()
+            .find(|server| server.server == comparison.server);
+        let word = view::verdict_word(judged.verdict);
+        let head = [
+            plain(&comparison.server),
+            plain(&comparison.against),
+            if judged.verdict == Verdict::Tie {
+                word.to_owned()
+            } else {
+                format!("**{word}**")
+            },
+            view::ratio(comparison.cost),
+            view::band_of(case, comparison),
+            view::or_none(comparison.total_cost, view::ratio),
+        ];
+        row(text, head.into_iter().chain(view::figures(server)));
+    }
+    for server in view::servers(case) {
+        if judged
+            .iter()
+            .any(|judged| judged.comparison.server == server.server)
+        {
+            continue;
+        }
+        let role = if server.server == case.baseline {
+            "baseline"
+        } else {
+            NONE
+        };
+        let head = [&plain(&server.server), NONE, role, NONE, NONE, NONE].map(str::to_owned);
+        row(text, head.into_iter().chain(view::figures(Some(server))));
+    }
+    text.push('\n');
+    for warning in view::warnings(case) {
+        paragraph(text, &plain(&warning));
+    }
+}
+
+fn claims(text: &mut String, results: &Results) {
+    let claims = &results.experiment.claims;
+    if claims.is_empty() {
+        return;
+    }
+    let published = claims
+        .iter()
+        .map(|(source, claim)| format!("{source}: “{claim}”"));
+    list(text, "## What was published", published);
+    let found: Vec<String> = view::all_judged(results).iter().map(view::finding).collect();
+    list(text, "### What we found", found.into_iter());
+}
+
+/// A heading with a list, if there is anything to list. The entries are text of files.
+fn list(text: &mut String, heading: &str, entries: impl Iterator<Item = String>) {
+    let mut entries = entries.peekable();
+    if entries.peek().is_none() {
+        return;
+    }
+    paragraph(text, heading);
+    for entry in entries {
+        let _ = writeln!(text, "- {}", plain(&entry));
+    }
+    text.push('\n');
+}
+
+fn paragraph(text: &mut String, paragraph: &str) {
+    text.push_str(paragraph);
+    text.push_str("\n\n");
+}
+
+fn row(text: &mut String, cells: impl IntoIterator<Item = String>) {
+    text.push('|');
+    for cell in cells {
+        let _ = write!(text, " {cell} |");
+    }
+    text.push('\n');
+}
+
+/// Text from a file as nothing but text: on one line, without a meaning in Markdown or HTML.
+fn plain(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '<' => escaped.push_str("&lt;"),
+            '&' => escaped.push_str("&amp;"),
+            '\\' | '`' | '*' | '_' | '[' | ']' | '|' | '#' | '~' => escaped.extend(['\\', character]),
+            _ if character.is_control() => escaped.push(' '),
+            _ => escaped.push(character),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lab::results::example;
+    use crate::lab::results::model::Ratio;
+
+    /// The lines of the table under a heading.
+    fn rows<'a>(text: &'a str, case: &str) -> Vec<&'a str> {
+        text.split(&format!("## {case}\n"))
+            .nth(1)
+            .expect("the case is there")
+            .lines()
+            .take_while(|line| !line.starts_with("## "))
+            .filter(|line| line.starts_with('|'))
+            .collect()
+    }
+
+    #[test]
+    fn losses_come_before_everything_else_and_first_in_each_table() {
+        let text = markdown(&example::results());
+        let losses = text.find("## Losses").expect("there are losses");
+        assert!(losses < text.find("## 128 connections").expect("the case is there"));
+        let table = rows(&text, "128 connections");
+        let server = |row: &&str| row.split(" | ").next().expect("a cell").to_owned();
+        let servers: Vec<String> = table[2..].iter().map(server).collect();
+        // The floor beats our baseline: our loss. Tokio does not: a win of ours.
+        assert_eq!(
+            servers,
+            [
+                "| floor/epoll",
+                "| gnet",
+                "| tokio",
+                "| quoit/uring",
+                "| quoit/epoll"
+            ]
+        );
+        assert!(
+            table[2].contains("**win**") && table[4].contains("**LOSS**"),
+            "{table:#?}"
+        );
+        let first = text[losses..].lines().nth(2).expect("a loss");
+        assert!(first.contains("quoit/uring takes 1.760 "), "{first}");
+        let cells = table[0].matches(" |").count();
+        assert!(
+            table[2..].iter().all(|row| row.matches(" |").count() == cells),
+            "{table:#?}"
+        );
+    }
+
+    #[test]
+    fn inside_the_band_is_a_tie_and_never_a_win() {
+        let mut results = example::results();
+        results.cases.truncate(1);
+        let case = &mut results.cases[0];
+        case.comparisons
+            .retain(|comparison| comparison.server == "quoit/uring");
+        let comparison = &mut case.comparisons[0];
+        assert_eq!(comparison.verdict, Verdict::Win);
+        comparison.cost = Ratio {
+            median: 0.98,
+            low: 0.975,
+            high: 0.985,
+        };
+        let text = markdown(&results);
+        assert!(rows(&text, "128 connections")[2].contains("| tie |"), "{text}");
+        assert!(!text.contains("**win**"), "{text}");
+        assert!(text.contains("1 comparison: 0 losses, 1 tie, 0 wins."), "{text}");
+        assert!(text.contains("None beyond the noise."), "{text}");
+    }
+
+    #[test]
+    fn what_a_file_says_stays_text() {
+        let mut results = example::results();
+        results.cases[0].comparisons[0].server = "a|b\n# <script>`*x*`".to_owned();
+        results.experiment.title = "[link](javascript:x)".to_owned();
+        let text = markdown(&results);
+        assert!(text.contains("a\\|b \\# &lt;script>\\`\\*x\\*\\`"), "{text}");
+        assert!(text.starts_with("# \\[link\\](javascript:x)"), "{text}");
+    }
+
+    #[test]
+    fn everything_around_the_figures_is_there() {
+        let mut results = example::results();
+        results.incomplete = Some("interrupted after 3 of 7 cases".to_owned());
+        results.cases[0].controls[0].reached = false;
+        let text = markdown(&results);
+        let spoiled = format!("1 of {} slices", results.cases[0].slices.len());
+        for part in [
+            "**Incomplete: interrupted after 3 of 7 cases.**",
+            "doubles the requests",
+            "nginx: the program",
+            "set from bbr to cubic",
+            "Linux 6.18.0, processor Example Processor 9000, cores 2, memory 8.00 GiB",
+            "commit 0123456789ab,",
+            "0.971–1.030, too wide",
+            "wider than the 5 %",
+            "| 864 B |",
+            &spoiled,
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert!(text.ends_with('\n') && !text.ends_with("\n\n"));
+    }
+}

@@ -1,0 +1,438 @@
+//! `quoit lab run`: what it measures, and what it does when something goes wrong.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::thread;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::support::{output, quoit, run};
+
+/// A folder with an experiment, and with the results of its run.
+struct Lab {
+    folder: TempDir,
+}
+
+impl Lab {
+    /// Servers and cases of the experiment; the baseline is `base`.
+    fn new(rest: &str) -> Self {
+        let lab = Self {
+            folder: tempfile::tempdir().unwrap(),
+        };
+        let text = format!(
+            "title = \"A test\"\nabout = \"For the tests.\"\nbaseline = \"base\"\n\
+             [effort]\npairs = 2\nmost_pairs = 2\nseconds = 0.2\nwarm_up = 0.1\n{rest}"
+        );
+        fs::write(lab.path("test.toml"), text).unwrap();
+        lab
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn command(&self, arguments: &str) -> Command {
+        let (file, out) = (self.path("test.toml"), self.path("out"));
+        let mut command = quoit("lab run");
+        command.args([&file, Path::new("--out"), &out]);
+        command.args(arguments.split_whitespace());
+        command
+    }
+
+    fn run(&self, arguments: &str) -> Output {
+        output(self.command(arguments))
+    }
+
+    fn results(&self) -> Value {
+        serde_json::from_slice(&fs::read(self.path("out/results.json")).unwrap()).unwrap()
+    }
+
+    /// The results of a run that succeeds.
+    #[track_caller]
+    fn measured(&self, arguments: &str) -> Value {
+        let output = self.run(arguments);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let table = String::from_utf8_lossy(&output.stdout);
+        assert!(table.starts_with("# A test") && table.contains("base"), "{table}");
+        let results = self.results();
+        assert_eq!(results["incomplete"], Value::Null, "{results:#}");
+        results
+    }
+
+    /// The results of a run that fails, and what it said.
+    #[track_caller]
+    fn failed(&self) -> (Value, String) {
+        let output = self.run("");
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        (self.results(), String::from_utf8(output.stderr).unwrap())
+    }
+}
+
+/// A server on our epoll engine.
+fn server(name: &str) -> String {
+    format!(
+        "[[server]]\nname = \"{name}\"\nmetrics = \"apart\"\nexpects = [\"engine=epoll\"]\n\
+         command = \"{{quoit}} serve {{protocol}} --listen {{listen}} --engine epoll --metrics {{metrics}}\"\n"
+    )
+}
+
+/// A server that is a script; `{{listen}}` in it stands for the address.
+fn script(name: &str, script: &str) -> String {
+    format!("[[server]]\nname = \"{name}\"\ncommand = '''sh -c \"{script}\"'''\n")
+}
+
+const ECHO: &str = "[workload]\nprotocol = \"echo\"\nsize = 64\nconnections = 4\n";
+
+fn slices(results: &Value) -> &Vec<Value> {
+    results["cases"][0]["slices"].as_array().unwrap()
+}
+
+/// Series, pair and position of the slices that count.
+fn places(results: &Value) -> Vec<(String, u64, u64)> {
+    let counting = slices(results).iter().filter(|slice| slice["spoiled"].is_null());
+    let mut places: Vec<_> = counting
+        .map(|slice| {
+            let number = |name: &str| slice[name].as_u64().unwrap();
+            (
+                slice["series"].as_str().unwrap().to_owned(),
+                number("pair"),
+                number("position"),
+            )
+        })
+        .collect();
+    places.sort();
+    places
+}
+
+/// What [`places`] should be for so many pairs of each series.
+fn all_places(series: &[&str], pairs: u64) -> Vec<(String, u64, u64)> {
+    let mut places = Vec::new();
+    for series in series {
+        for pair in 0..pairs {
+            places.extend([((*series).to_owned(), pair, 0), ((*series).to_owned(), pair, 1)]);
+        }
+    }
+    places
+}
+
+#[test]
+fn two_servers_are_compared_in_every_figure() {
+    let lab = Lab::new(&(ECHO.to_owned() + &server("base") + &server("other")));
+    let results = lab.measured("");
+    assert_eq!(
+        (&results["schema"], &results["experiment"]["name"]),
+        (&1.into(), &"test".into())
+    );
+    assert_eq!(places(&results), all_places(&["control base", "other"], 2));
+    let case = &results["cases"][0];
+    assert_eq!(case["unit"], "request");
+    let control = &case["controls"][0];
+    assert_eq!(
+        (&control["server"], &control["pairs"]),
+        (&"base".into(), &2.into())
+    );
+    assert!(control["band"].as_f64() >= Some(1.0), "{control:#}");
+    let comparison = &case["comparisons"][0];
+    assert_eq!(
+        (&comparison["server"], &comparison["against"]),
+        (&"other".into(), &"base".into())
+    );
+    for ratio in ["cost", "total_cost", "throughput", "latency_p99"] {
+        let ratio = &comparison[ratio];
+        assert!(
+            ratio["low"].as_f64() > Some(0.0) && ratio["low"].as_f64() <= ratio["high"].as_f64(),
+            "{comparison:#}"
+        );
+    }
+    for server in case["servers"].as_array().unwrap() {
+        let figures = &server["figures"];
+        for name in [
+            "units",
+            "units_per_second",
+            "server_cpu_ns_per_unit",
+            "generator_cpu_ns_per_unit",
+            "resident_bytes",
+            "peak_resident_bytes",
+        ] {
+            assert!(figures[name].as_f64() > Some(0.0), "{name}: {server:#}");
+        }
+        for name in [
+            "server_user_share",
+            "context_switches_per_unit",
+            "minor_faults",
+            "slipped_share",
+        ] {
+            assert!(figures[name].is_number(), "{name}: {server:#}");
+        }
+        assert!(figures["latency"]["p99_ns"].as_f64() > Some(0.0), "{server:#}");
+        assert!(
+            server["latency_curve"].as_array().unwrap().len() > 1,
+            "{server:#}"
+        );
+        assert_eq!(figures["errors"], 0);
+    }
+    for slice in slices(&results) {
+        // One sample: the window is shorter than a second.
+        let sample = &slice["samples"][0];
+        assert!(
+            sample["units"].as_f64() > Some(0.0) && sample["resident_bytes"].as_f64() > Some(0.0),
+            "{slice:#}"
+        );
+        assert!(slice["counters"]["enters"].as_f64() > Some(0.0), "{slice:#}");
+        assert!(
+            slice["observer_cpu_share"].is_number() && slice["foreign_share"].is_number(),
+            "{slice:#}"
+        );
+        assert!(slice["histogram"].is_string());
+    }
+    // As root they are counted, else the reason is among the notes.
+    let counted = case["servers"][0]["system_calls_per_unit"].as_f64();
+    let notes = results["notes"].to_string();
+    assert!(
+        counted > Some(0.0) || notes.contains("system calls were not counted"),
+        "{results:#}"
+    );
+    assert!(results["effort"]["observer_cpu_share"].as_f64() > Some(0.0));
+    assert!(
+        results["experiment"]["file"]
+            .as_str()
+            .unwrap()
+            .contains("For the tests.")
+    );
+
+    let page = fs::read_to_string(lab.path("out/report.html")).unwrap();
+    assert!(page.contains("<svg") && page.contains("other"), "it has charts");
+
+    let again = lab.run("");
+    assert_eq!(again.status.code(), Some(1));
+    assert!(
+        String::from_utf8_lossy(&again.stderr).contains("--resume"),
+        "{again:?}"
+    );
+}
+
+#[test]
+fn a_share_of_the_peak_is_offered_to_all_alike() {
+    let workload =
+        "[workload]\nprotocol = \"http\"\npath = \"/plaintext\"\nconnections = 4\nshare_of_peak = 0.2\n";
+    let lab = Lab::new(&(workload.to_owned() + &server("base") + &server("other")));
+    let results = lab.measured("--pairs 1 --most-pairs 1");
+    let offered = results["cases"][0]["offered_per_second"].as_f64().unwrap();
+    assert!(offered > 0.0);
+    let note = format!("peak in a closed loop is {:.0} requests/s", offered / 0.2);
+    assert!(
+        results["notes"].to_string().contains(&note),
+        "{note}: {results:#}"
+    );
+    for slice in slices(&results) {
+        assert!(slice["figures"]["generator_lag_p99_ns"].is_number(), "{slice:#}");
+    }
+}
+
+#[test]
+fn streams_idle_connections_and_clients_are_cases_too() {
+    let bulk = Lab::new(&format!(
+        "[workload]\nkind = \"bulk\"\nmebibytes = 8\n{}{}",
+        server("base"),
+        server("other")
+    ));
+    let results = bulk.measured("--pairs 1 --most-pairs 1");
+    let case = &results["cases"][0];
+    assert_eq!(
+        (&case["unit"], &case["servers"][0]["figures"]["units"]),
+        (&"MiB".into(), &8.0.into())
+    );
+    assert!(
+        case["comparisons"][0]["total_cost"]["median"].as_f64() > Some(0.0),
+        "{case:#}"
+    );
+
+    let idle = Lab::new(&format!(
+        "[workload]\nkind = \"idle\"\nconnections = 200\nseconds = 0.1\n{}{}",
+        server("base"),
+        server("other")
+    ));
+    let results = idle.measured("--pairs 1 --most-pairs 1");
+    let case = &results["cases"][0];
+    let figures = &case["servers"][0]["figures"];
+    assert_eq!(
+        (&case["unit"], &figures["units"]),
+        (&"connection".into(), &200.0.into())
+    );
+    assert!(figures["bytes_per_connection"].is_number() && figures["idle_cpu_ns_per_second"].is_number());
+    assert!(
+        case["comparisons"][0]["cost"]["median"].as_f64() > Some(0.0),
+        "{case:#}"
+    );
+
+    let client = "[[client]]\nname = \"theirs\"\n\
+         command = \"{quoit} load echo --connect {connect} --seconds {seconds} --warmup 0 --json\"\n";
+    let clients = Lab::new(&(ECHO.to_owned() + &server("base") + &server("other") + client));
+    let results = clients.measured("--pairs 1 --most-pairs 1");
+    let case = &results["cases"][0];
+    assert!(case["workload"].as_str().unwrap().contains("theirs"), "{case:#}");
+    assert!(
+        case["comparisons"][0]["total_cost"]["median"].as_f64() > Some(0.0),
+        "{case:#}"
+    );
+}
+
+/// An echo server on a thread of the test whose replies are wrong from the connection with this number on. Its
+/// process, which the lab starts and watches, only says where it is.
+fn garbling(from: usize) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for (number, stream) in listener.incoming().enumerate() {
+            let mut stream = stream.unwrap();
+            thread::spawn(move || {
+                let mut buffer = [0; 4096];
+                while let Ok(length @ 1..) = stream.read(&mut buffer) {
+                    if number >= from {
+                        buffer[0] ^= 1;
+                    }
+                    if stream.write_all(&buffer[..length]).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    format!("echo mind the gap, not {{listen}} >&2; echo listening on {address}; exec tail -f /dev/null")
+}
+
+#[test]
+fn a_server_that_answers_wrongly_ends_the_run_and_earlier_pairs_are_kept() {
+    let lab = Lab::new(&(ECHO.to_owned() + &server("base") + &script("liar", &garbling(1))));
+    let (results, text) = lab.failed();
+    let incomplete = results["incomplete"].as_str().unwrap();
+    for words in ["liar did not serve the load", "expected 0x", "mind the gap"] {
+        assert!(
+            incomplete.contains(words) && text.contains(words),
+            "{text}\n{incomplete}"
+        );
+    }
+    assert_eq!(places(&results), all_places(&["control base"], 1));
+    assert!(results["cases"][0]["comparisons"].as_array().unwrap().is_empty());
+}
+
+#[test]
+fn a_server_that_dies_under_load_is_quoted() {
+    // It has a second of processor time, and much more is asked of it.
+    let mortal =
+        "echo my time is short >&2; ulimit -t 1; exec {quoit} serve echo --listen {listen} --engine epoll";
+    let lab = Lab::new(&(ECHO.to_owned() + &script("base", mortal) + &server("other")));
+    let output = lab.run("--seconds 300");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let results = lab.results();
+    let incomplete = results["incomplete"].as_str().unwrap();
+    for words in [
+        "base did not serve the load",
+        "it has ended (signal:",
+        "my time is short",
+    ] {
+        assert!(incomplete.contains(words), "{incomplete}");
+    }
+    assert!(results["cases"].as_array().unwrap().is_empty());
+}
+
+#[test]
+fn a_server_that_does_not_start_is_quoted() {
+    let lab = Lab::new(
+        &(ECHO.to_owned() + &server("base") + &script("lazy", "echo not today on {listen} >&2; exit 3")),
+    );
+    let (results, text) = lab.failed();
+    for words in ["lazy ended before it was ready (exit status: 3)", "not today"] {
+        assert!(
+            results["incomplete"].as_str().unwrap().contains(words) && text.contains(words),
+            "{text}"
+        );
+    }
+    assert_eq!(places(&results), all_places(&["control base"], 1));
+}
+
+#[test]
+fn an_interrupted_run_goes_on_where_it_was() {
+    // After two pairs the baseline never gets ready, unless the file `go` is there.
+    let folder = tempfile::tempdir().unwrap();
+    let (journal, go) = (folder.path().join("out/journal.jsonl"), folder.path().join("go"));
+    let base = format!(
+        "[ $(grep -c ^..entry...pair {}) -lt 2 ] || [ -e {} ] || exec tail -f /dev/null; \
+         exec {{quoit}} serve echo --listen {{listen}} --engine epoll",
+        journal.display(),
+        go.display()
+    );
+    let mut lab = Lab::new(&(ECHO.to_owned() + &script("base", &base) + &server("other")));
+    fs::rename(lab.path("test.toml"), folder.path().join("test.toml")).unwrap();
+    lab.folder = folder;
+    let mut child = lab
+        .command("")
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let mut said = Vec::new();
+    while !said
+        .last()
+        .is_some_and(|line: &String| line.contains("other: pair 1"))
+    {
+        match lines.next() {
+            Some(line) => said.push(line.unwrap()),
+            None => panic!("it ended early: {said:?}"),
+        }
+    }
+    // SAFETY: no memory is passed; the child has not been waited for, so the id is still its own.
+    assert_eq!(unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGINT) }, 0);
+    let rest: Vec<String> = lines.map(Result::unwrap).collect();
+    assert_eq!(child.wait().unwrap().code(), Some(1), "{rest:?}");
+    assert!(
+        rest.iter()
+            .any(|line| line.contains("interrupted") && line.contains("--resume")),
+        "{rest:?}"
+    );
+    let results = lab.results();
+    assert_eq!(results["incomplete"], "interrupted");
+    assert_eq!(places(&results), all_places(&["control base", "other"], 1));
+    let before = slices(&results).clone();
+
+    let other = lab.run("--resume --seconds 0.3");
+    assert_eq!(other.status.code(), Some(1));
+    assert!(
+        String::from_utf8_lossy(&other.stderr).contains("other options"),
+        "{other:?}"
+    );
+
+    fs::write(go, "").unwrap();
+    let results = lab.measured("--resume");
+    assert_eq!(places(&results), all_places(&["control base", "other"], 2));
+    assert_eq!(slices(&results)[..before.len()], before);
+    // What is complete is only written anew.
+    let same = lab.measured("--resume");
+    assert_eq!(slices(&same), slices(&results));
+}
+
+#[test]
+fn wrong_usage_exits_2_and_names_what_is_wrong() {
+    for (arguments, expected) in [
+        ("lab run nothing-of-that-name", "there is no experiment"),
+        ("lab run plaintext --only nobody", "no server is called so"),
+        ("lab run plaintext --resume", "--out"),
+        ("lab run plaintext --pairs none", "--pairs"),
+        ("lab bench", "bench"),
+    ] {
+        let output = run(arguments);
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments}: {text}");
+        assert!(text.contains(expected), "{arguments}: {text}");
+    }
+    let lab = Lab::new("connections = 5\n");
+    let output = lab.run("");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert!(text.contains("test.toml"), "{text}");
+}
