@@ -1,8 +1,9 @@
 //! A connection for every request.
 
+use std::io::{ErrorKind, Read, Write};
 use std::process::Command;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
 
 use serde_json::Value;
 
@@ -47,6 +48,32 @@ fn every_request_has_a_connection_of_its_own_and_leaves_no_descriptor() {
             "{found:#}"
         );
     }
+}
+
+#[test]
+fn connections_end_in_a_reset_which_keeps_no_port() {
+    let (sender, ends) = mpsc::channel();
+    let address = serve(move |_, mut stream| {
+        let mut buffer = [0; 64];
+        let end = loop {
+            match stream.read(&mut buffer) {
+                Ok(0) => break None,
+                Ok(length) => stream.write_all(&buffer[..length]).expect("the client reads"),
+                Err(error) => break Some(error.kind()),
+            }
+        };
+        sender.send(end).expect("the test waits for all");
+    });
+    let (code, found) = report(&format!(
+        "load echo --connect {address} --churn --connections 2 --warmup 0 --requests 20"
+    ));
+    assert_eq!(code, 0, "{found:#}");
+    let ends: Vec<_> = ends.iter().take(21).collect();
+    let reset = ends
+        .iter()
+        .filter(|end| **end == Some(ErrorKind::ConnectionReset));
+    // All but that of the check before the run.
+    assert_eq!(reset.count(), 20, "{ends:?}");
 }
 
 #[test]
