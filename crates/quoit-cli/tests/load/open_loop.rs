@@ -111,6 +111,18 @@ fn what_fell_due_was_answered_or_is_said_to_be_missing() {
 }
 
 #[test]
+fn a_timetable_with_long_gaps_is_no_stall() {
+    let address = serve(|_, stream| echo(stream, |_| {}));
+    // The second request falls due long after the patience with a silent server in a closed loop.
+    let (code, found) = report(&format!(
+        "load echo --connect {address} --connections 1 --warmup 0 --rate 0.4 --schedule fixed --requests 2 \
+         --timeout 0.2"
+    ));
+    assert_eq!((code, errors(&found)), (0, 0), "{found:#}");
+    assert_eq!(found["requests"], 2, "{found:#}");
+}
+
+#[test]
 fn wrong_content_is_found_in_the_open_loop() {
     let address = serve(|number, stream| {
         let mut seen = 0;
