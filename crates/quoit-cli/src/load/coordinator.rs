@@ -285,7 +285,14 @@ impl Run<'_> {
         let mut ending = Ending::Complete;
         let mut last = self.control.sums();
         let mut last_change = self.control.now();
-        let patience = nanoseconds(self.plan.timeout).saturating_add(1_000_000_000);
+        // In an open loop replies are as far apart as requests: a gap of 30 mean intervals is a chance of e^-30.
+        let apart = self
+            .plan
+            .offered
+            .map_or(0.0, |offered| 30e9 * f64::from(offered.batch) / offered.rate);
+        let patience = nanoseconds(self.plan.timeout)
+            .saturating_add(1_000_000_000)
+            .saturating_add(apart as u64);
         while ended < self.plan.threads {
             match self.messages.recv_timeout(TICK) {
                 Ok(Message::Ended) => ended += 1,

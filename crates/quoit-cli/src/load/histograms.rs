@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use hdrhistogram::Histogram;
@@ -47,19 +47,15 @@ impl Latencies {
         self.started_at.as_secs_f64()
     }
 
-    /// Writes a log in the format of HdrHistogram's HistogramLogWriter, version 1.3: the window's latencies tagged
-    /// `all` and `filtered`. Times are seconds since 1970, values nanoseconds; the column of maxima is in
-    /// milliseconds, as such logs have it.
+    /// Writes them to `log`.
     ///
     /// # Errors
-    /// The file cannot be written.
-    pub(crate) fn write_log(&self, path: &Path) -> Result<(), LoadError> {
-        let failed = |what: String| LoadError::new(format!("cannot write {}: {what}", path.display()));
+    /// It cannot be written.
+    pub(crate) fn write_to(&self, log: &mut LogFile) -> Result<(), LoadError> {
         let mut text = Vec::new();
         self.write(&mut text, &[("all", &self.all), ("filtered", &self.filtered)])
-            .map_err(failed)?;
-        let mut file = File::create(path).map_err(|error| failed(error.to_string()))?;
-        file.write_all(&text).map_err(|error| failed(error.to_string()))
+            .and_then(|()| log.file.write_all(&text).map_err(|error| error.to_string()))
+            .map_err(|what| log_error(&log.path, &what))
     }
 
     fn write(&self, text: &mut Vec<u8>, histograms: &[(&str, &Histogram<u64>)]) -> Result<(), String> {
@@ -92,6 +88,36 @@ impl Latencies {
     }
 }
 
+/// A log in the format of HdrHistogram's HistogramLogWriter, version 1.3: the window's latencies tagged `all` and
+/// `filtered`. Times are seconds since 1970, values nanoseconds; the column of maxima is in milliseconds, as such logs
+/// have it.
+#[derive(Debug)]
+pub(crate) struct LogFile {
+    path: PathBuf,
+    file: File,
+}
+
+impl LogFile {
+    /// Makes the file, or empties it: before the run, so that a path that is no good does not cost one.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub(crate) fn create(path: &Path) -> Result<Self, LoadError> {
+        let file = File::create(path).map_err(|error| log_error(path, &error.to_string()))?;
+        Ok(LogFile {
+            path: path.to_owned(),
+            file,
+        })
+    }
+}
+
+fn log_error(path: &Path, what: &str) -> LoadError {
+    LoadError::new(format!(
+        "cannot write the latencies to {}: {what}",
+        path.display()
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
@@ -107,7 +133,7 @@ mod tests {
         let latencies = Latencies::new(&tally, Some(Duration::from_millis(1_700_000_000_250))).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("load.hlog");
-        latencies.write_log(&path).unwrap();
+        latencies.write_to(&mut LogFile::create(&path).unwrap()).unwrap();
         let text = std::fs::read(&path).unwrap();
         let found: Vec<_> = IntervalLogIterator::new(&text)
             .filter_map(|entry| match entry.unwrap() {
@@ -132,7 +158,7 @@ mod tests {
             String::from_utf8_lossy(&text)
         );
 
-        let missing = latencies.write_log(Path::new("/nonexistent/x")).unwrap_err();
+        let missing = LogFile::create(Path::new("/nonexistent/x")).unwrap_err();
         assert!(missing.to_string().contains("/nonexistent/x"));
     }
 }

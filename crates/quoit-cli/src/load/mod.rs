@@ -40,6 +40,7 @@ mod worker;
 pub(crate) use arguments::{LoadArguments, check, command};
 pub(crate) use coordinator::{Findings, Progress, run};
 pub(crate) use error::LoadError;
+pub(crate) use histograms::LogFile;
 pub(crate) use plan::{Arrivals, Length, Offered, Plan, SlowReaders, Workload};
 pub(crate) use report::Report;
 pub(crate) use sizes::Sizes;

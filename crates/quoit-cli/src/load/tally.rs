@@ -75,8 +75,11 @@ pub(crate) struct Tally {
     pub(crate) stream_latencies: Histogram<u64>,
     /// Latencies of those that overlapped a slip.
     pub(crate) slipped: Histogram<u64>,
-    /// How late requests were sent by this program's own fault, in nanoseconds: an open loop only.
+    /// How late requests were sent by this program's own fault, in nanoseconds, if no slip was the cause: an open
+    /// loop only.
     pub(crate) lag: Histogram<u64>,
+    /// The same of those that overlapped a slip.
+    pub(crate) slipped_lag: Histogram<u64>,
     /// How long connecting took, in nanoseconds: with a connection a request in the window, else in all of the
     /// run.
     pub(crate) connects: Histogram<u64>,
@@ -84,7 +87,7 @@ pub(crate) struct Tally {
     pub(crate) slips: Slips,
     /// Requests that fell due in the window and were not sent by its end: an open loop only.
     pub(crate) unsent: u64,
-    /// Requests that were outstanding at the window's end.
+    /// Requests that were sent and not answered by the window's end.
     pub(crate) unanswered: u64,
     /// Right replies of the window on connections that read slowly.
     pub(crate) slow_replies: u64,
@@ -133,6 +136,7 @@ impl Tally {
             latencies: empty.clone(),
             slipped: empty.clone(),
             lag: empty.clone(),
+            slipped_lag: empty.clone(),
             connects: empty,
             slips: Slips::default(),
             unsent: 0,
@@ -157,6 +161,7 @@ impl Tally {
         add_histogram(&mut self.slipped, &other.slipped)?;
         add_histogram(&mut self.stream_latencies, &other.stream_latencies)?;
         add_histogram(&mut self.lag, &other.lag)?;
+        add_histogram(&mut self.slipped_lag, &other.slipped_lag)?;
         add_histogram(&mut self.connects, &other.connects)?;
         self.slips.add(other.slips);
         self.unsent += other.unsent;

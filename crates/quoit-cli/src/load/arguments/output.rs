@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use signal_hook::consts::SIGINT;
 use signal_hook::flag;
 
-use super::super::{Findings, LoadError, Plan, Progress, Report, run};
+use super::super::{Findings, LoadError, LogFile, Plan, Progress, Report, run};
 use super::CommonArguments;
 use crate::clock::monotonic_now;
 
@@ -23,6 +23,7 @@ pub(super) fn execute(plan: &Plan, common: &CommonArguments) -> Result<Report, L
     flag::register_conditional_shutdown(SIGINT, 130, stop.clone())
         .and_then(|_| flag::register(SIGINT, stop.clone()))
         .map_err(|error| LoadError::new(format!("cannot handle SIGINT: {error}")))?;
+    let mut log = common.hdr.as_deref().map(LogFile::create).transpose()?;
     let bar = progress_bar(common)?;
     let lines = common.interval.is_some();
     let findings = run(plan, &stop, &mut |progress| match progress {
@@ -35,8 +36,8 @@ pub(super) fn execute(plan: &Plan, common: &CommonArguments) -> Result<Report, L
     });
     bar.finish_and_clear();
     let Findings { report, latencies } = findings?;
-    if let Some(path) = &common.hdr {
-        latencies.write_log(path)?;
+    if let Some(log) = &mut log {
+        latencies.write_to(log)?;
     }
     print(&report, common.json)
         .map_err(|error| LoadError::new(format!("cannot write the report to standard output: {error}")))?;

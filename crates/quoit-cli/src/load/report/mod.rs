@@ -11,7 +11,7 @@ use super::intervals;
 use super::plan::{Arrivals, Plan, Workload};
 use super::rpc::RpcReport;
 use super::sizes::Sizes;
-use super::tally::{Errors, Tally};
+use super::tally::{Errors, Tally, add_histogram};
 
 /// The findings of one run. The field names are those of the JSON object; units are in the names. The fields are
 /// described in `docs/load.md`.
@@ -87,10 +87,11 @@ pub(crate) struct Report {
     /// Gaps in which the generator itself did not run.
     #[serde(default)]
     pub(crate) slips: SlipCounts,
-    /// How late requests were written by the generator's own fault: an open loop only.
+    /// How late requests were written by the generator's own fault, slips included: an open loop only.
     #[serde(default)]
     pub(crate) lag: Option<Percentiles>,
-    /// Whether `lag` makes up more than half of the latency, at the median or the 99th percentile.
+    /// Whether the lag of requests that overlapped no slip is more than half of `latency`, at the median or the
+    /// 99th percentile.
     #[serde(default)]
     pub(crate) lagging: bool,
     /// Requests that fell due in the window and were not sent by its end: an open loop only.
@@ -234,11 +235,9 @@ impl Report {
         };
         let latency = latency(&latencies.filtered);
         let latency_unfiltered = self::latency(&latencies.all);
-        let lag = percentiles(&tally.lag);
-        let lagging = lag
-            .as_ref()
-            .zip(latency.as_ref().or(latency_unfiltered.as_ref()))
-            .is_some_and(|(lag, latency)| lag.p50_ns > latency.p50_ns / 2 || lag.p99_ns > latency.p99_ns / 2);
+        let lagging = is_lagging(percentiles(&tally.lag).as_ref(), latency.as_ref());
+        let mut lag = tally.lag.clone();
+        add_histogram(&mut lag, &tally.slipped_lag)?;
         let encode = |histogram: &Histogram<u64>| {
             (!histogram.is_empty())
                 .then(|| latencies.encode(histogram))
@@ -284,7 +283,7 @@ impl Report {
                 total_ns: tally.slips.total,
                 longest_ns: tally.slips.longest,
             },
-            lag,
+            lag: percentiles(&lag),
             lagging,
             unsent_requests: plan.offered.map(|_| tally.unsent),
             unanswered_requests: plan.offered.map(|_| tally.unanswered),
@@ -302,6 +301,12 @@ impl Report {
             histogram_unfiltered: encode(&latencies.all)?,
         })
     }
+}
+
+/// Whether latencies, which contain the lag, consist of it for the greater part.
+fn is_lagging(lag: Option<&Percentiles>, latency: Option<&Latency>) -> bool {
+    lag.zip(latency)
+        .is_some_and(|(lag, latency)| lag.p50_ns > latency.p50_ns / 2 || lag.p99_ns > latency.p99_ns / 2)
 }
 
 pub(super) fn latency(histogram: &Histogram<u64>) -> Option<Latency> {
@@ -339,6 +344,27 @@ fn percentiles(histogram: &Histogram<u64>) -> Option<Percentiles> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn latencies_that_are_largely_lag_are_doubtful() {
+        let histogram = |values: &[u64]| {
+            let mut histogram = Histogram::new_with_bounds(1, 1_000_000_000, 3).unwrap();
+            for value in values {
+                histogram.record(*value).unwrap();
+            }
+            histogram
+        };
+        let latencies = latency(&histogram(&[100, 100, 1_000]));
+        for (lags, expected) in [
+            (&[10, 10, 400][..], false),
+            (&[60, 60, 400], true),
+            (&[10, 10, 600], true),
+            (&[], false),
+        ] {
+            let lag = percentiles(&histogram(lags));
+            assert_eq!(is_lagging(lag.as_ref(), latencies.as_ref()), expected, "{lags:?}");
+        }
+    }
 
     #[test]
     fn the_share_within_a_standard_deviation_is_counted() {

@@ -175,7 +175,14 @@ impl<P: Protocol> Worker<P> {
         if let Some(lag) = due.lag
             && self.recorder.window().contains(due.start)
         {
-            self.recorder.tally().lag.saturating_record(lag);
+            let slipped = due.start < self.clock.last_slip_end();
+            let tally = self.recorder.tally();
+            let lags = if slipped {
+                &mut tally.slipped_lag
+            } else {
+                &mut tally.lag
+            };
+            lags.saturating_record(lag);
         }
     }
 
