@@ -37,8 +37,9 @@ struct Timetable {
     connections: u64,
     /// Requests an arrival.
     batch: u32,
-    /// When it began.
+    /// When it began, and when it ends.
     begun: u64,
+    end: u64,
 }
 
 /// One connection's place in the timetable.
@@ -108,15 +109,17 @@ impl Pacing {
                 connections,
                 batch: offered.batch,
                 begun: 0,
+                end: u64::MAX,
             }),
             timers: BinaryHeap::new(),
         }
     }
 
-    /// Begins the timetable at `now`.
-    pub(super) fn begin<'a>(&mut self, now: u64, places: impl Iterator<Item = &'a mut Place>) {
+    /// Begins the timetable at `now`; at `end` and after nothing is due.
+    pub(super) fn begin<'a>(&mut self, now: u64, end: u64, places: impl Iterator<Item = &'a mut Place>) {
         if let Some(timetable) = &mut self.timetable {
             timetable.begun = now;
+            timetable.end = end;
             for place in places {
                 place.due = timetable.due(place, now);
                 place.left = timetable.batch;
@@ -155,6 +158,9 @@ impl Pacing {
                 lag: None,
             });
         };
+        if place.again.is_empty() && place.due >= timetable.end {
+            return None;
+        }
         let waits = place.again.is_empty() && place.due > now;
         if waits || outstanding >= self.depth {
             // A request may fall due while the connection has its fill: the timer tells, so that its wait is not
@@ -287,7 +293,7 @@ mod tests {
         };
         let mut pacing = Pacing::new(2, Some(&offered), connections, 0);
         let mut places: Vec<Place> = (0..connections).map(Place::new).collect();
-        pacing.begin(1_000, places.iter_mut());
+        pacing.begin(1_000, 1_100, places.iter_mut());
         pacing.allow(u64::MAX);
         (pacing, places)
     }
@@ -323,6 +329,18 @@ mod tests {
         });
         assert_eq!(pacing.take(place, 0, 1, 1_025), blocked);
         assert_eq!(pacing.count_untaken(place, 1_061), 4);
+        // At 1,090 the last one is due.
+        place.due = 1_090;
+        place.count = 9;
+        assert_eq!(
+            pacing.take(place, 0, 0, 2_000),
+            Some(Due {
+                start: 1_090,
+                lag: None
+            })
+        );
+        assert_eq!(pacing.take(place, 0, 0, 2_000), None);
+        assert_eq!(pacing.next_timer(), None);
     }
 
     #[test]
@@ -345,6 +363,29 @@ mod tests {
     }
 
     #[test]
+    fn a_seed_gives_each_connection_its_timetable() {
+        let offered = Offered {
+            rate: 1e6,
+            arrivals: Arrivals::Poisson,
+            batch: 1,
+        };
+        let dues = |seed, number| {
+            let mut pacing = Pacing::new(u32::MAX, Some(&offered), 8, seed);
+            let mut place = Place::new(number);
+            pacing.begin(0, u64::MAX, std::iter::once(&mut place));
+            pacing.allow(50);
+            let dues = std::iter::from_fn(|| pacing.take(&mut place, 0, 0, u64::MAX));
+            dues.map(|due| due.start).collect::<Vec<u64>>()
+        };
+        let first = dues(1, 0);
+        assert_eq!(first.len(), 50);
+        assert!(first.is_sorted());
+        assert_eq!(first, dues(1, 0));
+        assert_ne!(first, dues(1, 1));
+        assert_ne!(first, dues(2, 0));
+    }
+
+    #[test]
     fn poisson_arrivals_have_the_rate_and_its_spread() {
         let offered = Offered {
             rate: 1e6,
@@ -353,7 +394,7 @@ mod tests {
         };
         let mut pacing = Pacing::new(1, Some(&offered), 8, 3);
         let mut places: Vec<Place> = (0..8).map(Place::new).collect();
-        pacing.begin(0, places.iter_mut());
+        pacing.begin(0, u64::MAX, places.iter_mut());
         // 100 ms at a million a second: the count has the mean 100,000 and the deviation 316.
         let count: u64 = places
             .iter_mut()

@@ -38,6 +38,8 @@ pub(crate) struct Plan {
     pub(crate) interval: Duration,
     /// The shortest gap in which the generator did not run that counts as a slip. More than zero.
     pub(crate) slip: Duration,
+    /// How long before a request is due, in an open loop, a thread stops sleeping and waits awake; zero: never.
+    pub(crate) spin: Duration,
     /// The local addresses that connections are opened from, in turn; none: the kernel's choice.
     pub(crate) sources: Vec<IpAddr>,
     /// Whether each request has a connection of its own.

@@ -197,6 +197,10 @@ impl Outcomes for Counter<'_> {
         let recorder = &mut *self.recorder;
         let counted = u64::from(recorder.window.settle(self.now, count));
         recorder.requests += counted;
+        if recorder.window.was_opened() {
+            // Replies that come between the window's end and the pass that ends it.
+            recorder.tally.unanswered += u64::from(count) - counted;
+        }
         if let Some(start) = start
             && counted > 0
         {

@@ -84,7 +84,7 @@ pub(crate) struct Tally {
     pub(crate) slips: Slips,
     /// Requests that fell due in the window and were not sent by its end: an open loop only.
     pub(crate) unsent: u64,
-    /// Requests that were outstanding at the window's end.
+    /// Requests that were sent and not answered by the window's end.
     pub(crate) unanswered: u64,
     /// Right replies of the window on connections that read slowly.
     pub(crate) slow_replies: u64,

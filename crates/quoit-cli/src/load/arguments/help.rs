@@ -19,17 +19,35 @@ Exit status: 0 if every reply was right, 1 if the run failed or its figures are 
 2 for wrong usage. An interrupt (SIGINT) ends the run early and still reports what was measured.";
 
 pub(super) const JSON_FIELDS: &str = "\
-Fields of the JSON object (units in the names; null: nothing to say):
-  protocol, target, message_bytes (echo) or path (http), connections,
-  pipeline, threads, warmup_seconds   what was run
-  elapsed_seconds                length of the measured window
+Fields of the JSON object (units in the names; null: nothing to say; docs/load.md says more):
+  protocol, target, message_bytes and message_sizes (echo) or path (http),
+  connections, pipeline, threads, offered_per_second, schedule, batch, seed,
+  churn, slow_connections, ramp_up_seconds, warmup_seconds   what was run
+  window_started_at              the measured window, in seconds since 1970
+  elapsed_seconds                its length
   requests                       replies of the window that were wholly right
   requests_per_second            requests by elapsed_seconds
+  rate                           over the intervals: mean, standard_deviation,
+                                 within_standard_deviation (share, 0 to 1)
   received_bytes                 bytes received in the window
   received_megabytes_per_second  in millions of bytes
-  latency                        from a request's write to its reply's last read:
-                                 mean_ns, standard_deviation_ns, p50_ns,
-                                 p90_ns, p99_ns, p99_9_ns, max_ns
+  latency                        from a request's write (with --rate: from when
+                                 it was due) to its reply's last read, free of
+                                 slips: mean_ns, standard_deviation_ns,
+                                 within_standard_deviation, p50_ns, p90_ns,
+                                 p99_ns, p99_9_ns, max_ns
+  latency_unfiltered             the same of all requests
+  slipped_share                  of the latencies, left out of `latency`
+  slips                          gaps in which the generator did not run:
+                                 limit_ns, count, total_ns, longest_ns
+  lag                            how late the generator wrote requests that
+                                 were due: count, mean_ns, p50_ns, p99_ns,
+                                 max_ns
+  lagging                        whether that is more than half of the latency
+  unsent_requests                due in the window and not sent by its end
+  unanswered_requests            sent and not answered by its end
+  connects                       time to connect; fields as in lag
+  slow_replies                   right replies on slow connections
   errors                         counts over the whole run, warm-up included
     connect_refused, connect_other           connection attempts
     reset, closed_early, timeouts            open connections
@@ -40,7 +58,10 @@ Fields of the JSON object (units in the names; null: nothing to say):
   generator_cpu_ns_per_request   user and system time of the load's threads
   generator_cpu_utilization      0 to 1; near 1 the generator may be the limit
   interrupted                    whether the run was ended before its time
-  invalid                        why the figures must not be used";
+  invalid                        why the figures must not be used
+  intervals                      at_seconds, requests, requests_per_second,
+                                 p50_ns, p99_ns, errors
+  histogram, histogram_unfiltered   HdrHistogram V2, compressed, base64";
 
 pub(super) const RPC_JSON_FIELDS: &str = "\
 With rpc, `requests` are messages, `pipeline` is streams a connection, and `latency` is that of

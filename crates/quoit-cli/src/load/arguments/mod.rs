@@ -106,6 +106,10 @@ struct CommonArguments {
     #[arg(long, value_name = "B", default_value_t = 1, requires = "rate",
           value_parser = RangedU64ValueParser::<u32>::new().range(1..=65_536))]
     batch: u32,
+    /// Microseconds before a request of --rate is due to stop sleeping and wait awake: less lag, for a whole core
+    #[arg(long, value_name = "US", default_value_t = 0, requires = "rate",
+          value_parser = RangedU64ValueParser::<u32>::new().range(0..=1_000_000))]
+    spin: u32,
     /// What random times and sizes depend on
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     seed: u64,
@@ -296,6 +300,7 @@ impl ProtocolArguments {
             timeout: common.timeout,
             interval: common.interval(),
             slip: common.slip,
+            spin: Duration::from_micros(u64::from(common.spin)),
             churn: common.churn,
             slow: common.slow_readers()?,
         })

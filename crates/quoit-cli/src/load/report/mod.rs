@@ -90,7 +90,7 @@ pub(crate) struct Report {
     /// How late requests were written by the generator's own fault: an open loop only.
     #[serde(default)]
     pub(crate) lag: Option<Percentiles>,
-    /// Whether `lag` makes up more than half of the latency, at the median or the 99th percentile.
+    /// Whether `lag` is more than half of `latency_unfiltered`, at the median or the 99th percentile.
     #[serde(default)]
     pub(crate) lagging: bool,
     /// Requests that fell due in the window and were not sent by its end: an open loop only.
@@ -237,7 +237,7 @@ impl Report {
         let lag = percentiles(&tally.lag);
         let lagging = lag
             .as_ref()
-            .zip(latency.as_ref().or(latency_unfiltered.as_ref()))
+            .zip(latency_unfiltered.as_ref())
             .is_some_and(|(lag, latency)| lag.p50_ns > latency.p50_ns / 2 || lag.p99_ns > latency.p99_ns / 2);
         let encode = |histogram: &Histogram<u64>| {
             (!histogram.is_empty())

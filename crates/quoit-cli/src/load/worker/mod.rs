@@ -16,6 +16,7 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
+use std::time::Duration;
 
 use mio::{Events, Poll, Token, Waker};
 
@@ -73,6 +74,8 @@ pub(super) struct Assignment {
     ramp_up: u64,
     sources: Vec<IpAddr>,
     churn: bool,
+    /// How long before a request is due the thread begins to wait for it without sleeping.
+    spin: u64,
 }
 
 impl Assignment {
@@ -98,6 +101,7 @@ impl Assignment {
             ramp_up: nanoseconds(plan.ramp_up),
             sources: plan.sources.clone(),
             churn: plan.churn,
+            spin: nanoseconds(plan.spin),
         }
     }
 
@@ -266,8 +270,13 @@ impl<P: Protocol> Worker<P> {
     fn wait(&mut self, events: &mut Events) -> Result<bool, LoadError> {
         let now = self.clock.now();
         let deadline = self.next_deadline(now);
-        let timeout = if deadline <= now {
-            Some(std::time::Duration::ZERO)
+        // Instead of sleeping for less than a wake-up takes, if the user wants that.
+        let spins = self
+            .pacing
+            .next_timer()
+            .is_some_and(|due| due.saturating_sub(now) < self.assignment.spin);
+        let timeout = if deadline <= now || spins {
+            Some(Duration::ZERO)
         } else {
             self.timer
                 .arm(deadline, now)
@@ -338,6 +347,8 @@ impl<P: Protocol> Worker<P> {
                     }));
                 }
                 if let Some(&schedule) = self.control.schedule() {
+                    // Read again: without a warm-up the window begins after `now` and before this moment.
+                    let now = self.clock.now();
                     self.begin(now, schedule)?;
                 }
             }
@@ -363,7 +374,7 @@ impl<P: Protocol> Worker<P> {
             .connections
             .iter_mut()
             .map(|connection| &mut connection.place);
-        self.pacing.begin(now, places);
+        self.pacing.begin(now, schedule.until.unwrap_or(u64::MAX), places);
         if now >= schedule.from {
             self.open_window(now, schedule)?;
         }
@@ -405,7 +416,7 @@ impl<P: Protocol> Worker<P> {
         if was_opened {
             let tally = self.recorder.tally();
             let end = tally.window.map_or(now, |(_, end)| end);
-            tally.unanswered = self.outstanding;
+            tally.unanswered += self.outstanding;
             tally.unsent = self
                 .connections
                 .iter_mut()
@@ -442,6 +453,6 @@ fn longest_latency(plan: &Plan) -> u64 {
 }
 
 /// All of a duration, or the longest that fits: 584 years.
-pub(super) fn nanoseconds(duration: std::time::Duration) -> u64 {
+pub(super) fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -1,112 +1,22 @@
 //! `quoit load` as a program, against small servers on threads of the test.
 
-use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+mod churn;
+mod open_loop;
+mod output;
+mod servers;
+mod shapes;
+
+use std::net::TcpListener;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr as UnixAddress, UnixListener};
-use std::process::{Command, Output};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use serde_json::Value;
 
-/// Starts a server that hands each connection, with its number from 0, to `serve` on a thread of its own.
-/// The check before a run is connection 0. Returns the server's address.
-fn serve(serve: impl Fn(usize, TcpStream) + Send + Sync + 'static) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    let address = listener
-        .local_addr()
-        .expect("a bound socket has an address")
-        .to_string();
-    let serve = Arc::new(serve);
-    thread::spawn(move || {
-        for (number, stream) in listener.incoming().enumerate() {
-            let serve = serve.clone();
-            let stream = stream.expect("accept works");
-            thread::spawn(move || serve(number, stream));
-        }
-    });
-    address
-}
-
-/// Returns what arrives until the peer ends, changed by `change`.
-fn echo(mut stream: impl Read + Write, mut change: impl FnMut(&mut [u8])) {
-    let mut buffer = [0; 4096];
-    while let Ok(length @ 1..) = stream.read(&mut buffer) {
-        change(&mut buffer[..length]);
-        if stream.write_all(&buffer[..length]).is_err() {
-            return;
-        }
-    }
-}
-
-/// Answers each request with the next reply of `reply` until that is `None`, then ends the connection.
-fn answer(mut stream: TcpStream, mut reply: impl FnMut(usize) -> Option<String>) {
-    let mut received = Vec::new();
-    let mut buffer = [0; 4096];
-    let mut answered = 0;
-    while let Ok(length @ 1..) = stream.read(&mut buffer) {
-        received.extend_from_slice(&buffer[..length]);
-        while let Some(end) = received.windows(4).position(|window| window == b"\r\n\r\n") {
-            received.drain(..end + 4);
-            let Some(reply) = reply(answered) else {
-                // An orderly end: a close with requests unread would reset, and take replies with it.
-                drop(stream.shutdown(Shutdown::Write));
-                drop(std::io::copy(&mut stream, &mut std::io::sink()));
-                return;
-            };
-            answered += 1;
-            if stream.write_all(reply.as_bytes()).is_err() {
-                return;
-            }
-        }
-    }
-}
-
-fn plain(body: &str) -> Option<String> {
-    Some(format!(
-        "HTTP/1.1 200 OK\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\nContent-Length: {}\r\n\r\n{body}",
-        body.len()
-    ))
-}
-
-fn quoit(arguments: &str) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_quoit"))
-        .args(arguments.split_whitespace())
-        .output()
-        .expect("the program can be started")
-}
-
-/// Runs with `--json` and returns the exit code and the report.
-fn report(arguments: &str) -> (i32, Value) {
-    let output = quoit(&format!("{arguments} --json"));
-    let text = String::from_utf8_lossy(&output.stdout);
-    let report = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {output:?}"));
-    (output.status.code().expect("it exits"), report)
-}
-
-fn error_line(output: &Output) -> String {
-    assert_eq!(output.status.code(), Some(1), "{output:?}");
-    assert!(output.stdout.is_empty(), "{output:?}");
-    let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(text.lines().count(), 1, "{text}");
-    text
-}
-
-fn assert_right(arguments: &str, requests: u64) {
-    let (code, report) = report(arguments);
-    assert_eq!(code, 0, "{report:#}");
-    assert_eq!(report["requests"], requests, "{report:#}");
-    let errors = report["errors"].as_object().expect("errors are an object");
-    assert!(errors.values().all(|count| count == 0), "{report:#}");
-    assert_eq!(report["invalid"], Value::Null, "{report:#}");
-    assert!(report["latency"]["p50_ns"].as_u64() > Some(0), "{report:#}");
-    assert!(
-        report["generator_cpu_ns_per_request"].as_f64() > Some(0.0),
-        "{report:#}"
-    );
-}
+use self::servers::{answer, assert_right, echo, error_line, plain, quoit, report, serve};
 
 #[test]
 fn a_good_echo_is_measured() {
@@ -420,6 +330,16 @@ fn wrong_usage_is_told_apart() {
         "load http --connect https://127.0.0.1/",
         "load http --connect http://127.0.0.1/x --path /y",
         "load http --connect 127.0.0.1:80 --path x",
+        "load echo --connect 127.0.0.1:80 --rate 0",
+        "load echo --connect 127.0.0.1:80 --schedule fixed",
+        "load echo --connect 127.0.0.1:80 --size 5 --sizes 5..6",
+        "load echo --connect 127.0.0.1:80 --sizes 6..5",
+        "load echo --connect 127.0.0.1:80 --slow 64",
+        "load echo --connect 127.0.0.1:80 --churn --pipeline 2",
+        "load echo --connect 127.0.0.1:80 --source ::1",
+        "load echo --connect unix:@x --source 127.0.0.1",
+        "load echo --connect 127.0.0.1:80 --slip 0",
+        "load echo --connect 127.0.0.1:80 --start-at soon",
     ] {
         let output = quoit(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments}: {output:?}");
