@@ -207,10 +207,13 @@ impl RpcConnection {
                     };
                     response.sent += 1;
                     response.credit -= 1;
-                    let mut message = Message::new(content, response.size);
-                    if message.append(output, limit - output.len()) {
+                    let room = limit - output.len();
+                    if room >= Message::frame(response.size) {
+                        Message::append_whole(&content, response.size, output);
                         environment.totals.messages_sent += 1;
                     } else {
+                        let mut message = Message::new(content, response.size);
+                        message.append(output, room);
                         self.cut = Some(message);
                     }
                 }

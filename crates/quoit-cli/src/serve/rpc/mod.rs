@@ -6,7 +6,7 @@
 //! [`crate::rpc`], described in `docs/rpc.md`.
 //!
 //! Memory is bounded: messages are produced when there is room for them, never queued; messages received are summed
-//! up and dropped; a stream costs its entry in two tables, about 130 bytes.
+//! up and dropped; a stream costs its entries in two tables, about 160 bytes.
 
 mod connection;
 mod environment;

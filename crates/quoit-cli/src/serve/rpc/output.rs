@@ -22,6 +22,12 @@ impl Message {
         }
     }
 
+    /// Appends all of it, for which there is room.
+    pub(super) fn append_whole(content: &Content, size: u32, output: &mut Vec<u8>) {
+        output.extend_from_slice(&header(content.stream, Kind::Message, size));
+        content.append(0, size as usize, output);
+    }
+
     /// Bytes of a frame with a message of this size.
     pub(super) fn frame(size: u32) -> usize {
         FRAME_HEADER + size as usize

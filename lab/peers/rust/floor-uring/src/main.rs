@@ -153,10 +153,11 @@ fn run(service: Service, address: &str) -> std::io::Result<()> {
     // Loopback sends complete while they are submitted, so that waiting for one completion would return
     // with nothing but those and cost a second enter. Waiting for one more than the sends does not; should
     // a send block, the minimum wait (kernel 6.12) hands over whatever there is.
+    // RPC fills sockets: its sends do block, and the minimum wait would set their pace.
     let wait = SubmitArgs::new().min_wait_usec(MINIMUM_WAIT_MICROSECONDS);
     loop {
         server.submissions.sync();
-        let entered = if has_minimum_wait && server.sends > 0 {
+        let entered = if has_minimum_wait && server.sends > 0 && !matches!(service, Service::Rpc) {
             server.submitter.submit_with_args(server.sends + 1, &wait)
         } else {
             server.submitter.submit_and_wait(1)
