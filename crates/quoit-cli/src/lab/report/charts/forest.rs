@@ -163,6 +163,15 @@ fn ticks(area: &Area<'_>, layout: Layout, reach: f64, at: impl Fn(f64) -> i32, b
     words(dearer, at(reach.exp()), HPos::Right)
 }
 
+/// A ratio in as many digits as mean something, and have room: beyond ten the third decimal does not.
+fn ratio(ratio: f64) -> String {
+    if ratio < 10.0 {
+        format!("{ratio:.3}")
+    } else {
+        format!("{ratio:.1}")
+    }
+}
+
 fn comparison(
     area: &Area<'_>,
     layout: Layout,
@@ -178,7 +187,7 @@ fn comparison(
         let against = canvas::fitted(&format!(" : {}", comparison.against), room / 2);
         canvas::fitted(&comparison.server, room - canvas::text_width(&against)) + &against
     };
-    let figure = format!("{:.3}  {word}", cost.median);
+    let figure = format!("{}  {word}", ratio(cost.median));
     let middle = if layout.narrow {
         let room = right - left - canvas::text_width(&figure) - 8;
         let y = (top + 12) * UNIT;
@@ -196,7 +205,8 @@ fn comparison(
             ((left - 14) * UNIT, y),
         )?;
         let style = canvas::text(colour, HPos::Left, VPos::Center);
-        let interval = format!("{:.3} [{:.3}, {:.3}] {word}", cost.median, cost.low, cost.high);
+        let [median, low, high] = [cost.median, cost.low, cost.high].map(ratio);
+        let interval = format!("{median} [{low}, {high}] {word}");
         area.draw_text(&interval, &style, ((right + 14) * UNIT, y))?;
         y
     };
