@@ -102,7 +102,7 @@ pub(crate) struct Ready {
     pub(crate) address: String,
     pub(crate) engine: String,
     pub(crate) loops: u32,
-    /// Of a rival's framework. Quoit's own line says none.
+    /// Of a rival's framework, or of Quoit.
     pub(crate) version: Option<String>,
 }
 
@@ -140,7 +140,10 @@ impl Server {
     #[track_caller]
     pub(crate) fn start(arguments: &str) -> Self {
         let server = Self::start_command(quoit(&format!("serve {arguments}")), 1);
-        assert_eq!(server.ready[0].version, None);
+        assert_eq!(
+            server.ready[0].version.as_deref(),
+            Some(env!("CARGO_PKG_VERSION"))
+        );
         server
     }
 
