@@ -81,17 +81,24 @@ pub(crate) fn deny_io_uring(command: &mut Command) {
     }
 }
 
-/// Sets the command's limit on open descriptors.
+/// CAP_SYS_RESOURCE of linux/capability.h.
+const MAY_RAISE_LIMITS: libc::c_ulong = 24;
+
+/// Sets the command's limit on open descriptors, and takes from it the capability to raise the hard one.
 pub(crate) fn limit_descriptors(command: &mut Command, soft: u64, hard: u64) {
     let limit = libc::rlimit {
         rlim_cur: soft,
         rlim_max: hard,
     };
-    // SAFETY: between fork and exec one system call is made, which only reads the limit.
+    // SAFETY: between fork and exec two system calls are made, of which one reads the limit and the other no memory.
     unsafe {
-        command.pre_exec(move || match libc::setrlimit(libc::RLIMIT_NOFILE, &limit) {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
+        command.pre_exec(move || {
+            // Fails for who is not root, and has nothing to lose then.
+            libc::prctl(libc::PR_CAPBSET_DROP, MAY_RAISE_LIMITS, 0, 0, 0);
+            match libc::setrlimit(libc::RLIMIT_NOFILE, &limit) {
+                0 => Ok(()),
+                _ => Err(io::Error::last_os_error()),
+            }
         });
     }
 }

@@ -10,7 +10,6 @@ use super::interrupt::{Interrupts, Woken};
 use super::launch::Launched;
 use super::process_tree::ProcessTree;
 use crate::clock::monotonic_now;
-use crate::descriptors::DescriptorLimit;
 use crate::lab::cpu;
 use crate::lab::error::{LabError, Result};
 use crate::lab::placement::site::Site;
@@ -25,26 +24,6 @@ const ACCEPT_TICK: Duration = Duration::from_millis(10);
 /// How long is looked again where connections seem to be missing afterwards: while others come and go, reading the
 /// kernel's table can miss some.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
-
-/// Descriptors that the lab and the server need beside the connections.
-const SPARE_DESCRIPTORS: u64 = 200;
-
-/// Raises this process's soft limit of open files, which the servers inherit, for so many idle connections.
-///
-/// # Errors
-/// The hard limit is too low.
-pub(crate) fn raise_descriptor_limit(connections: u32) -> Result<()> {
-    let needed = u64::from(connections) + SPARE_DESCRIPTORS;
-    let limit = DescriptorLimit::raise(needed).map_err(LabError::io("raising the limit of open files"))?;
-    if limit.soft < needed {
-        return Err(LabError::new(format!(
-            "{connections} idle connections need a limit of {needed} open files, and {} is the most allowed: \
-             raise it with `ulimit -Hn`",
-            limit.hard
-        )));
-    }
-    Ok(())
-}
 
 /// Opens the connections, leaves them alone for so many seconds, and closes them. The unit is a connection: CPU is
 /// that of opening one, memory that of holding it; what the server uses while nothing happens is told apart.
