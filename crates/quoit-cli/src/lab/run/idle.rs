@@ -69,6 +69,7 @@ pub(crate) fn measure(
     let watched = Instant::now();
     wait(interrupts, Duration::from_secs_f64(seconds))?;
     let elapsed = watched.elapsed().as_secs_f64();
+    let observed = cpu::cpu_time_ns(std::process::id())?.saturating_sub(observer);
     tree.find_members();
     let after = tree.usage(true)?;
     let held = accepted(all, LOOK_AGAIN)?;
@@ -80,7 +81,6 @@ pub(crate) fn measure(
         .into());
     }
     drop((first, held_open));
-    let observed = cpu::cpu_time_ns(std::process::id())?.saturating_sub(observer);
     let units = f64::from(connections);
     let memory = after.resident_bytes as f64 - before.resident_bytes as f64;
     let while_idle = after.since(&opened);
