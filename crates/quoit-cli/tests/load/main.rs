@@ -147,7 +147,8 @@ fn a_large_body_is_compared_over_many_reads() {
     let address = serve(move |number, stream| {
         answer(stream, |index| {
             let mut reply = plain(&body)?;
-            if number == 1 && index == 3 {
+            // The first: how many of the requests a connection gets is up to the scheduler.
+            if number == 1 && index == 0 {
                 reply.truncate(reply.len() - 1);
                 reply.push('X');
             }
