@@ -5,15 +5,20 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant};
 
-/// A descriptor of a child that has not been waited for; it is readable once the child has ended.
+/// A descriptor of a child that has not been waited for, so that its id cannot have been given to another process;
+/// it is readable once the child has ended.
 ///
 /// # Errors
 /// Those of pidfd_open(2) (kernel 5.3).
 pub(crate) fn descriptor(child: &Child) -> io::Result<OwnedFd> {
-    // SAFETY: no memory is passed, and the descriptor that comes back is ours alone. The child has not
-    // been waited for, so its id cannot have been given to another process.
+    descriptor_of(child.id())
+}
+
+/// As [`descriptor`], of any process.
+pub(super) fn descriptor_of(process: u32) -> io::Result<OwnedFd> {
+    // SAFETY: no memory is passed, and the descriptor that comes back is ours alone.
     unsafe {
-        let descriptor = libc::syscall(libc::SYS_pidfd_open, child.id(), 0);
+        let descriptor = libc::syscall(libc::SYS_pidfd_open, process, 0);
         if descriptor < 0 {
             return Err(io::Error::last_os_error());
         }
@@ -26,27 +31,38 @@ pub(crate) fn descriptor(child: &Child) -> io::Result<OwnedFd> {
 /// # Errors
 /// Those of pidfd_open(2) (kernel 5.3) and poll(2).
 pub(crate) fn wait_with_deadline(child: &mut Child, patience: Duration) -> io::Result<Option<ExitStatus>> {
+    if let Some(status) = child.try_wait()? {
+        return Ok(Some(status));
+    }
+    ends_within(&descriptor(child)?, patience)?;
+    child.try_wait()
+}
+
+/// Whether the process of a [`descriptor`] ends within a time, or has ended.
+///
+/// # Errors
+/// Those of poll(2).
+pub(super) fn ends_within(process: &OwnedFd, patience: Duration) -> io::Result<bool> {
     let deadline = Instant::now() + patience;
-    let process = descriptor(child)?;
     loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(Some(status));
-        }
         let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Ok(None);
-        }
         let mut poll = libc::pollfd {
             fd: process.as_raw_fd(),
             events: libc::POLLIN,
             revents: 0,
         };
-        let milliseconds = i32::try_from(left.as_millis().max(1)).unwrap_or(i32::MAX);
+        // Rounded up: what is left of a millisecond is not to be spun away.
+        let milliseconds = i32::try_from(left.as_nanos().div_ceil(1_000_000)).unwrap_or(i32::MAX);
         // SAFETY: one pollfd, valid for the call.
-        if unsafe { libc::poll(&mut poll, 1, milliseconds) } < 0 {
-            let error = io::Error::last_os_error();
-            if error.kind() != io::ErrorKind::Interrupted {
-                return Err(error);
+        match unsafe { libc::poll(&mut poll, 1, milliseconds) } {
+            1.. => return Ok(true),
+            0 if deadline <= Instant::now() => return Ok(false),
+            0 => {}
+            _ => {
+                let error = io::Error::last_os_error();
+                if error.kind() != io::ErrorKind::Interrupted {
+                    return Err(error);
+                }
             }
         }
     }

@@ -24,6 +24,7 @@ mod report;
 mod results;
 mod run;
 mod server;
+mod sockets;
 mod syscalls;
 mod table;
 

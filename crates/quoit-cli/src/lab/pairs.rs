@@ -16,6 +16,11 @@ const RESAMPLES: usize = 5_000;
 /// Share of the resamples' medians that the interval covers.
 const COVERAGE: f64 = 0.95;
 
+/// Fewest pairs that are judged. The widest interval for a median that so many values can give lies between the
+/// least and the greatest of them and misses it with a probability of 2 / 2^n: 6 % with five, 3 % with six. Fewer
+/// cannot carry an interval of 95 %, however narrow the bootstrap makes it: one pair has a width of zero.
+pub(crate) const LEAST_PAIRS: u32 = 6;
+
 /// Which of the two sides of a comparison runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
@@ -64,14 +69,17 @@ impl Ratio {
 pub(crate) struct NoiseBand {
     /// At least 1.
     pub(crate) factor: f64,
+    /// Pairs of the control that it was taken from.
+    pub(crate) pairs: u32,
 }
 
 impl NoiseBand {
     /// The band of a control: its whole interval, made symmetric, because which of two identical sides is
     /// called A is arbitrary.
-    pub(crate) fn of_control(control: Ratio) -> Self {
+    pub(crate) fn of_control(control: Ratio, pairs: u32) -> Self {
         Self {
             factor: control.high.max(1.0 / control.low).max(1.0),
+            pairs,
         }
     }
 
@@ -83,9 +91,11 @@ impl NoiseBand {
 
 impl Verdict {
     /// What a ratio of costs, A over B, says about A: a win or a loss lies outside the control's band with its whole
-    /// interval.
-    pub(crate) fn of(cost: Ratio, noise: NoiseBand) -> Self {
-        if cost.low > noise.factor {
+    /// interval. Fewer than [`LEAST_PAIRS`], of the comparison or of the control, are a tie.
+    pub(crate) fn of(cost: Ratio, pairs: u32, noise: NoiseBand) -> Self {
+        if pairs.min(noise.pairs) < LEAST_PAIRS {
+            Self::Tie
+        } else if cost.low > noise.factor {
             Self::Loss
         } else if cost.high < 1.0 / noise.factor {
             Self::Win
@@ -167,11 +177,12 @@ mod tests {
 
     #[test]
     fn verdicts_need_the_whole_interval_outside_the_band() {
-        let band = NoiseBand::of_control(Ratio {
+        let control = Ratio {
             median: 0.99,
             low: 0.96,
             high: 1.02,
-        });
+        };
+        let band = NoiseBand::of_control(control, LEAST_PAIRS);
         assert!((band.factor - 1.0 / 0.96).abs() < 1e-12);
         let verdict = |low: f64, high: f64| {
             Verdict::of(
@@ -180,6 +191,7 @@ mod tests {
                     low,
                     high,
                 },
+                LEAST_PAIRS,
                 band,
             )
         };
@@ -188,6 +200,18 @@ mod tests {
         assert_eq!(verdict(0.90, 0.95), Verdict::Win);
         assert_eq!(verdict(0.90, 0.97), Verdict::Tie);
         assert_eq!(verdict(0.80, 1.30), Verdict::Tie);
+    }
+
+    #[test]
+    fn too_few_pairs_are_never_more_than_a_tie() {
+        let far_off = Ratio::of(&[2.0], SEED).expect("a ratio is given");
+        assert_eq!(far_off.low, far_off.high);
+        let even = Ratio::of(&[1.0], SEED).expect("a ratio is given");
+        let verdict =
+            |pairs, of_control| Verdict::of(far_off, pairs, NoiseBand::of_control(even, of_control));
+        assert_eq!(verdict(LEAST_PAIRS - 1, LEAST_PAIRS), Verdict::Tie);
+        assert_eq!(verdict(LEAST_PAIRS, LEAST_PAIRS - 1), Verdict::Tie);
+        assert_eq!(verdict(LEAST_PAIRS, LEAST_PAIRS), Verdict::Loss);
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub(crate) struct LeftOut {
 /// What this machine allows.
 #[derive(Clone, Debug)]
 pub(crate) struct Machine {
-    /// The hard limit of open descriptors, which servers and generators inherit.
+    /// How far the limit of open descriptors can be raised, which servers and generators inherit.
     pub(crate) descriptors: u64,
     /// Why io_uring cannot be used, with the remedy.
     pub(crate) io_uring_denied: Option<String>,
@@ -42,10 +42,10 @@ impl Machine {
     /// # Errors
     /// The limit of descriptors cannot be read.
     pub(crate) fn read() -> Result<Self> {
-        let limit = DescriptorLimit::read().map_err(LabError::io("reading the limit of open descriptors"))?;
+        let reachable = DescriptorLimit::reachable();
         let denied = try_uring(&Config::default()).err();
         Ok(Self {
-            descriptors: limit.hard,
+            descriptors: reachable.map_err(LabError::io("reading the limit of open descriptors"))?,
             io_uring_denied: denied.map(|diagnosis| diagnosis.to_string()),
         })
     }
@@ -68,15 +68,39 @@ impl Machine {
     /// Why a case cannot run here, and what to do.
     fn obstacle_of_case(&self, case: &Case) -> Option<String> {
         let connections = case.workload.connections();
-        let needed = u64::from(connections) + SPARE_DESCRIPTORS;
+        let needed = descriptors(case);
         (self.descriptors < needed).then(|| {
             format!(
-                "{connections} connections need {needed} descriptors at each end, but the hard limit is {}; raise it \
-                 (`ulimit -Hn {needed}` as root, LimitNOFILE= in systemd, --ulimit nofile={needed} for a container)",
-                self.descriptors
+                "{connections} connections need {needed} descriptors at each end, but the hard limit is {}; {}",
+                self.descriptors,
+                DescriptorLimit::remedy(needed)
             )
         })
     }
+}
+
+/// Descriptors that a server or a generator needs for a case.
+fn descriptors(case: &Case) -> u64 {
+    u64::from(case.workload.connections()) + SPARE_DESCRIPTORS
+}
+
+/// Raises the limit of open descriptors of this process, which opens idle connections itself, and whose servers inherit
+/// it: as far as the case with the most connections asks for.
+///
+/// # Errors
+/// The limit cannot be raised as far as [`Machine::read`] found, because something else has changed it.
+pub(crate) fn raise_descriptor_limit(experiment: &Experiment) -> Result<()> {
+    let needed = experiment.cases.iter().map(descriptors).max().unwrap_or(0);
+    let limit =
+        DescriptorLimit::raise(needed).map_err(LabError::io("raising the limit of open descriptors"))?;
+    if limit.soft < needed {
+        return Err(LabError::new(format!(
+            "a limit of {needed} open descriptors is needed, but the hard limit is {}; {}",
+            limit.hard,
+            DescriptorLimit::remedy(needed)
+        )));
+    }
+    Ok(())
 }
 
 /// An experiment that can run.
@@ -364,7 +388,7 @@ mod tests {
             "{case}: {why}"
         );
         assert!(
-            why.contains("the hard limit is 2000; raise it (`ulimit -Hn 2156`"),
+            why.contains("the hard limit is 2000; raise the hard limit (`ulimit -Hn 2156`"),
             "{why}"
         );
     }

@@ -22,19 +22,20 @@ const DESCRIPTORS_A_THREAD: u64 = 4;
 /// Where the kernel says which local ports connections are given, as the first and the last one (ip(7)).
 const PORT_RANGE: &str = "/proc/sys/net/ipv4/ip_local_port_range";
 
-/// Makes sure that all connections can have a descriptor, raising the soft limit if it is too low.
+/// Makes sure that all connections can have a descriptor, raising the limit if it is too low.
 ///
 /// # Errors
-/// The hard limit is too low.
+/// The hard limit is too low, and may not be raised.
 pub(super) fn ensure_descriptors(plan: &Plan) -> Result<(), LoadError> {
     let needed = plan.connections as u64 + plan.threads as u64 * DESCRIPTORS_A_THREAD + SPARE_DESCRIPTORS;
     let limit = DescriptorLimit::raise(needed)
         .map_err(|error| LoadError::new(format!("cannot raise the descriptor limit: {error}")))?;
     if limit.soft < needed {
         return Err(LoadError::new(format!(
-            "{} connections need {needed} descriptors, but the hard limit is {}; use fewer connections, or raise \
-             the limit (`ulimit -Hn`, LimitNOFILE= in systemd)",
-            plan.connections, limit.hard
+            "{} connections need {needed} descriptors, but the hard limit is {}; use fewer connections, or {}",
+            plan.connections,
+            limit.hard,
+            DescriptorLimit::remedy(needed)
         )));
     }
     Ok(())

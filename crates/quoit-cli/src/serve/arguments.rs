@@ -20,10 +20,10 @@ Examples:
   quoit serve http --without multishot-receive,receive-budget
   systemd-socket-activate -l 8080 quoit serve http
 
-Prints a line `listening on ADDR engine=E loops=N` for each listener when ready, then
-serves until SIGINT or SIGTERM, which drain: connections are finished, or aborted at the
-deadline. A second signal ends at once. The soft limit on descriptors is raised to the hard
-one if the connections ask for it.
+Prints a line `listening on ADDR engine=E loops=N version=V` for each listener when
+ready, then serves until SIGINT or SIGTERM, which drain: connections are finished, or aborted
+at the deadline. A second signal ends at once. The soft limit on descriptors is raised to the
+hard one if the connections ask for it, and both where this process may (CAP_SYS_RESOURCE).
 
 Exit status: 0 after draining, 1 if serving failed or was cut short, 2 for wrong usage.";
 

@@ -26,9 +26,9 @@ fn warning(connections: u64, needed: u64, limit: DescriptorLimit, given: bool) -
     (limit.soft < needed && (given || limit.soft < FEW)).then(|| {
         format!(
             "{connections} connections need {needed} descriptors, but this process may have {}; past them \
-             accepting pauses; raise the hard limit (`ulimit -Hn`, LimitNOFILE= under systemd, --ulimit nofile= \
-             under Docker), or lower --connections",
-            limit.soft
+             accepting pauses; {}, or lower --connections",
+            limit.soft,
+            DescriptorLimit::remedy(needed)
         )
     })
 }

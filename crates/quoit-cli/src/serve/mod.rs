@@ -95,14 +95,16 @@ fn serve(arguments: &ServeArguments) -> Result<ExitCode, String> {
     Ok(code)
 }
 
-/// One line a listener, for people and for the programs that start this one.
+/// One line a listener, for people and for the programs that start this one. Words may be added at its end; who reads
+/// it passes over those that it does not know.
 fn print_ready(runtime: &Runtime, loops: u16) -> io::Result<()> {
     let mut output = io::stdout().lock();
     for address in runtime.addresses() {
         writeln!(
             output,
-            "listening on {address} engine={} loops={loops}",
-            runtime.engine()
+            "listening on {address} engine={} loops={loops} version={}",
+            runtime.engine(),
+            env!("CARGO_PKG_VERSION")
         )?;
     }
     output.flush()

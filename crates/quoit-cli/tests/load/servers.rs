@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Output};
 use std::sync::Arc;
 use std::thread;
@@ -25,6 +26,21 @@ pub(crate) fn serve(serve: impl Fn(usize, TcpStream) + Send + Sync + 'static) ->
         }
     });
     address
+}
+
+/// CAP_SYS_RESOURCE of linux/capability.h.
+const MAY_RAISE_LIMITS: libc::c_ulong = 24;
+
+/// Takes the capability to raise hard limits from a command, which root usually has.
+pub(crate) fn may_not_raise_limits(command: &mut Command) {
+    // SAFETY: between fork and exec one system call is made, which reads no memory.
+    unsafe {
+        command.pre_exec(|| {
+            // Fails for who is not root, and has nothing to lose then.
+            libc::prctl(libc::PR_CAPBSET_DROP, MAY_RAISE_LIMITS, 0, 0, 0);
+            Ok(())
+        });
+    }
 }
 
 /// Returns what arrives until the peer ends, changed by `change`.

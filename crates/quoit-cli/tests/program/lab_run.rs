@@ -128,6 +128,9 @@ fn two_servers_are_compared_in_every_figure() {
         (&1.into(), &"test".into())
     );
     assert_eq!(places(&results), all_places(&["control base", "other"], 2));
+    let version = Value::from(env!("CARGO_PKG_VERSION"));
+    let versions = &results["environment"]["versions"];
+    assert_eq!((&versions["base"], &versions["other"]), (&version, &version));
     let case = &results["cases"][0];
     assert_eq!(case["unit"], "request");
     let control = &case["controls"][0];

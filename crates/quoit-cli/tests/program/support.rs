@@ -81,17 +81,24 @@ pub(crate) fn deny_io_uring(command: &mut Command) {
     }
 }
 
-/// Sets the command's limit on open descriptors.
+/// CAP_SYS_RESOURCE of linux/capability.h.
+const MAY_RAISE_LIMITS: libc::c_ulong = 24;
+
+/// Sets the command's limit on open descriptors, and takes from it the capability to raise the hard one.
 pub(crate) fn limit_descriptors(command: &mut Command, soft: u64, hard: u64) {
     let limit = libc::rlimit {
         rlim_cur: soft,
         rlim_max: hard,
     };
-    // SAFETY: between fork and exec one system call is made, which only reads the limit.
+    // SAFETY: between fork and exec two system calls are made, of which one reads the limit and the other no memory.
     unsafe {
-        command.pre_exec(move || match libc::setrlimit(libc::RLIMIT_NOFILE, &limit) {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
+        command.pre_exec(move || {
+            // Fails for who is not root, and has nothing to lose then.
+            libc::prctl(libc::PR_CAPBSET_DROP, MAY_RAISE_LIMITS, 0, 0, 0);
+            match libc::setrlimit(libc::RLIMIT_NOFILE, &limit) {
+                0 => Ok(()),
+                _ => Err(io::Error::last_os_error()),
+            }
         });
     }
 }
@@ -102,7 +109,7 @@ pub(crate) struct Ready {
     pub(crate) address: String,
     pub(crate) engine: String,
     pub(crate) loops: u32,
-    /// Of a rival's framework. Quoit's own line says none.
+    /// Of a rival's framework, or of Quoit.
     pub(crate) version: Option<String>,
 }
 
@@ -140,7 +147,10 @@ impl Server {
     #[track_caller]
     pub(crate) fn start(arguments: &str) -> Self {
         let server = Self::start_command(quoit(&format!("serve {arguments}")), 1);
-        assert_eq!(server.ready[0].version, None);
+        assert_eq!(
+            server.ready[0].version.as_deref(),
+            Some(env!("CARGO_PKG_VERSION"))
+        );
         server
     }
 

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use crate::lab::pairs::{self, NoiseBand};
 use crate::lab::results::model::{
-    CaseResults, Comparison, Environment, Ratio, Results, ServerSummary, Verdict,
+    CaseResults, Comparison, Control, Environment, Ratio, Results, ServerSummary, Verdict,
 };
 use crate::lab::table;
 
@@ -22,14 +23,22 @@ pub(crate) struct Judged<'a> {
     pub(crate) verdict: Verdict,
 }
 
-/// What a ratio of costs says: a win or a loss lies outside the A/A band with its whole interval, and without a
-/// control there is neither.
-pub(crate) fn verdict(cost: Ratio, band: Option<f64>) -> Verdict {
-    match band {
-        Some(band) if cost.low > band => Verdict::Loss,
-        Some(band) if cost.high < 1.0 / band => Verdict::Win,
+/// What a comparison of a case says, as [`Verdict::of`] has it; without a control there is neither win nor loss.
+fn verdict(case: &CaseResults, comparison: &Comparison) -> Verdict {
+    match (comparison.band, control_of(case, comparison)) {
+        (Some(factor), Some(control)) => {
+            let pairs = control.pairs;
+            Verdict::of(comparison.cost, comparison.pairs, NoiseBand { factor, pairs })
+        }
         _ => Verdict::Tie,
     }
+}
+
+/// The control of what a server is compared with.
+fn control_of<'a>(case: &'a CaseResults, comparison: &Comparison) -> Option<&'a Control> {
+    case.controls
+        .iter()
+        .find(|control| control.server == comparison.against)
 }
 
 /// Whether a server is one of this project's: the experiments call these `quoit/ENGINE`, with more words behind.
@@ -68,7 +77,7 @@ pub(crate) fn judged(case: &CaseResults) -> Vec<Judged<'_>> {
     let judge = |comparison| Judged {
         case,
         comparison,
-        verdict: verdict(comparison.cost, comparison.band),
+        verdict: verdict(case, comparison),
     };
     let mut all: Vec<Judged<'_>> = case.comparisons.iter().map(judge).collect();
     sort(&mut all);
@@ -149,11 +158,7 @@ pub(crate) fn band_of(case: &CaseResults, comparison: &Comparison) -> String {
     let Some(factor) = comparison.band else {
         return "no control".to_owned();
     };
-    let reached = case
-        .controls
-        .iter()
-        .find(|control| control.server == comparison.against)
-        .is_none_or(|control| control.reached);
+    let reached = control_of(case, comparison).is_none_or(|control| control.reached);
     format!("{}{}", band(factor), if reached { "" } else { ", too wide" })
 }
 
@@ -178,7 +183,7 @@ pub(crate) fn controls(results: &Results, case: &CaseResults) -> Vec<String> {
 
 /// What a reader has to know about the figures of a case before they are believed.
 pub(crate) fn warnings(case: &CaseResults) -> Vec<String> {
-    let mut warnings = Vec::new();
+    let mut warnings: Vec<String> = too_few_pairs(case).into_iter().collect();
     for ServerSummary { server, figures, .. } in &case.servers {
         if figures.errors > 0 {
             let errors = table::count(figures.errors as f64);
@@ -210,6 +215,32 @@ pub(crate) fn warnings(case: &CaseResults) -> Vec<String> {
         ));
     }
     warnings
+}
+
+/// Which comparisons of a case have too few pairs to be judged.
+fn too_few_pairs(case: &CaseResults) -> Option<String> {
+    let few = |pairs: u32| pairs < pairs::LEAST_PAIRS;
+    let controls = case
+        .controls
+        .iter()
+        .map(|control| (format!("the control of {}", control.server), control.pairs));
+    let comparisons = case
+        .comparisons
+        .iter()
+        .map(|comparison| (comparison.server.clone(), comparison.pairs));
+    let named: Vec<String> = comparisons
+        .chain(controls)
+        .filter(|(_, pairs)| few(*pairs))
+        .map(|(name, pairs)| format!("{name} has {pairs}"))
+        .collect();
+    (!named.is_empty()).then(|| {
+        format!(
+            "Too few pairs to judge, so a tie whatever the ratio: a verdict needs {} of the comparison and of its \
+             control; {}.",
+            pairs::LEAST_PAIRS,
+            named.join(", ")
+        )
+    })
 }
 
 /// How many of a server's requests are left out of its percentiles, if it is worth a word.
@@ -453,6 +484,32 @@ mod tests {
         assert_eq!(judged(&results, Some(1.03)), Verdict::Tie);
         assert_eq!(judged(&results, None), Verdict::Tie);
         assert_eq!(judged(&results, Some(1.01)), Verdict::Win);
+    }
+
+    #[test]
+    fn too_few_pairs_are_a_tie_and_a_note() {
+        let example = example::results();
+        assert_eq!(example.cases[0].comparisons[0].verdict, Verdict::Loss);
+        assert_eq!(too_few_pairs(&example.cases[0]), None);
+        let few = pairs::LEAST_PAIRS - 1;
+        let judge = |change: &dyn Fn(&mut CaseResults)| {
+            let mut case = example.cases[0].clone();
+            change(&mut case);
+            (verdict(&case, &case.comparisons[0]), warnings(&case).join("\n"))
+        };
+        let (verdict, note) = judge(&|case| case.comparisons[0].pairs = few);
+        let server = &example.cases[0].comparisons[0].server;
+        assert_eq!(verdict, Verdict::Tie);
+        assert!(
+            note.contains("Too few pairs to judge") && note.contains(&format!("{server} has {few}.")),
+            "{note}"
+        );
+        let (verdict, note) = judge(&|case| case.controls[0].pairs = few);
+        assert_eq!(verdict, Verdict::Tie);
+        assert!(
+            note.contains(&format!("control of quoit/epoll has {few}.")),
+            "{note}"
+        );
     }
 
     #[test]

@@ -10,36 +10,20 @@ use super::interrupt::{Interrupts, Woken};
 use super::launch::Launched;
 use super::process_tree::ProcessTree;
 use crate::clock::monotonic_now;
-use crate::descriptors::DescriptorLimit;
 use crate::lab::cpu;
 use crate::lab::error::{LabError, Result};
 use crate::lab::placement::site::Site;
 use crate::lab::results::model::{Figures, Slice};
+use crate::lab::sockets;
 
 /// Connections between two looks whether the run was interrupted.
 const INTERRUPTIBLE_AFTER: usize = 1024;
 /// How long a server may take to accept what is connected, and how often is looked.
 const ACCEPT_PATIENCE: Duration = Duration::from_secs(10);
 const ACCEPT_TICK: Duration = Duration::from_millis(10);
-/// Descriptors that the lab and the server need beside the connections.
-const SPARE_DESCRIPTORS: u64 = 200;
-
-/// Raises this process's soft limit of open files, which the servers inherit, for so many idle connections.
-///
-/// # Errors
-/// The hard limit is too low.
-pub(crate) fn raise_descriptor_limit(connections: u32) -> Result<()> {
-    let needed = u64::from(connections) + SPARE_DESCRIPTORS;
-    let limit = DescriptorLimit::raise(needed).map_err(LabError::io("raising the limit of open files"))?;
-    if limit.soft < needed {
-        return Err(LabError::new(format!(
-            "{connections} idle connections need a limit of {needed} open files, and {} is the most allowed: \
-             raise it with `ulimit -Hn`",
-            limit.hard
-        )));
-    }
-    Ok(())
-}
+/// How long is looked again where connections seem to be missing afterwards: while others come and go, reading the
+/// kernel's table can miss some.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Opens the connections, leaves them alone for so many seconds, and closes them. The unit is a connection: CPU is
 /// that of opening one, memory that of holding it; what the server uses while nothing happens is told apart.
@@ -57,18 +41,27 @@ pub(crate) fn measure(
     // One connection first, so that what a server sets up once is not charged to the connections.
     let address = site.address_for_generator(server.address());
     let sources = sources(site)?;
-    let _first = open(address, &sources, 1, site, interrupts)?;
+    let first = open(address, &sources, 1, site, interrupts)?;
+    let accepted = |least: u64, patience| {
+        let (process, port) = (server.process_id(), server.address().port());
+        accepted_within(process, port, least, patience, interrupts)
+    };
+    // With the first.
+    let all = u64::from(connections) + 1;
+    accepted(1, ACCEPT_PATIENCE)?;
     let mut tree = ProcessTree::of(server.process_id());
     let before = tree.usage(true)?;
-    let descriptors_before = descriptors(&tree)?;
     let started = Instant::now();
     let held_open = open(address, &sources, connections as usize, site, interrupts)?;
     // It may have connections yet to accept, which is no idling.
-    let taken_until = monotonic_now() + ACCEPT_PATIENCE;
-    while descriptors(&tree)?.saturating_sub(descriptors_before) < u64::from(connections)
-        && monotonic_now() < taken_until
-    {
-        wait(interrupts, ACCEPT_TICK)?;
+    let taken = accepted(all, ACCEPT_PATIENCE)?;
+    if taken < all {
+        let all = "connections that were opened";
+        return Err(LabError::new(format!(
+            "it has accepted {} of {connections} {all}, and {ACCEPT_PATIENCE:?} later no more: does it limit them?",
+            taken.saturating_sub(1)
+        ))
+        .into());
     }
     let opening = started.elapsed().as_secs_f64();
     let opened = tree.usage(false)?;
@@ -76,17 +69,18 @@ pub(crate) fn measure(
     let watched = Instant::now();
     wait(interrupts, Duration::from_secs_f64(seconds))?;
     let elapsed = watched.elapsed().as_secs_f64();
+    let observed = cpu::cpu_time_ns(std::process::id())?.saturating_sub(observer);
     tree.find_members();
     let after = tree.usage(true)?;
-    let held = descriptors(&tree)?.saturating_sub(descriptors_before);
-    if held < u64::from(connections) {
+    let held = accepted(all, LOOK_AGAIN)?;
+    if held < all {
         return Err(LabError::new(format!(
-            "it holds {held} of {connections} connections after {seconds} s in which nothing happened"
+            "it holds {} of {connections} connections after {seconds} s in which nothing happened",
+            held.saturating_sub(1)
         ))
         .into());
     }
-    drop(held_open);
-    let observed = cpu::cpu_time_ns(std::process::id())?.saturating_sub(observer);
+    drop((first, held_open));
     let units = f64::from(connections);
     let memory = after.resident_bytes as f64 - before.resident_bytes as f64;
     let while_idle = after.since(&opened);
@@ -121,9 +115,22 @@ fn wait(interrupts: &Interrupts, time: Duration) -> std::result::Result<(), Halt
     }
 }
 
-/// Descriptors that a server has open, over all its processes.
-fn descriptors(tree: &ProcessTree) -> Result<u64> {
-    tree.members().map(cpu::open_descriptors).sum()
+/// Connections to a port that a server has accepted: looks until there are `least`, or the patience is over.
+fn accepted_within(
+    process: u32,
+    port: u16,
+    least: u64,
+    patience: Duration,
+    interrupts: &Interrupts,
+) -> std::result::Result<u64, Halt> {
+    let until = monotonic_now() + patience;
+    loop {
+        let accepted = sockets::accepted_connections(process, port)?;
+        if accepted >= least || monotonic_now() >= until {
+            return Ok(accepted);
+        }
+        wait(interrupts, ACCEPT_TICK)?;
+    }
 }
 
 /// Addresses that the connections come from.
@@ -221,6 +228,7 @@ fn connect_from(source: Ipv4Addr, to: Ipv4Addr, port: u16) -> io::Result<TcpStre
 #[cfg(test)]
 mod tests {
     use std::net::TcpListener;
+    use std::thread;
 
     use super::*;
     use crate::lab::experiment;
@@ -241,5 +249,25 @@ mod tests {
             let (_, from) = listener.accept().expect("it is accepted");
             assert_eq!(from.ip(), *source);
         }
+    }
+
+    #[test]
+    fn what_is_connected_is_waited_for_until_it_is_accepted() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let address = listener.local_addr().expect("it is bound");
+        let _clients = [(); 3].map(|()| TcpStream::connect(address).expect("it is listening"));
+        let first = listener.accept().expect("one is waiting");
+        let interrupts = Interrupts::listen().expect("signals can be handled");
+        let accepted = |patience| {
+            accepted_within(std::process::id(), address.port(), 3, patience, &interrupts)
+                .expect("the table is readable")
+        };
+        assert_eq!(accepted(Duration::ZERO), 1);
+        thread::scope(|scope| {
+            let late = scope.spawn(|| [(); 2].map(|()| listener.accept().expect("one is waiting")));
+            assert_eq!(accepted(Duration::from_secs(60)), 3);
+            drop(late.join().expect("it does not panic"));
+        });
+        drop(first);
     }
 }

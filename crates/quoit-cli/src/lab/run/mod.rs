@@ -44,7 +44,7 @@ use setting::Setting;
 
 use super::environment;
 use super::error::{LabError, Result};
-use super::experiment::model::{Experiment, Workload};
+use super::experiment::model::Experiment;
 use super::placement;
 use super::placement::site::Site;
 use super::preflight::{self, Checked, Machine};
@@ -87,13 +87,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
         left_out,
         site,
     } = preflight::check(experiment, &Machine::read()?, &programs.values())?;
-    let most_idle = experiment.cases.iter().filter_map(|case| match &case.workload {
-        Workload::Idle { connections, .. } => Some(*connections),
-        Workload::Load(_) | Workload::Bulk { .. } => None,
-    });
-    if let Some(connections) = most_idle.max() {
-        idle::raise_descriptor_limit(connections)?;
-    }
+    preflight::raise_descriptor_limit(&experiment)?;
     let (works, not_compared) = plan::works(&experiment);
     let left_out: Vec<LeftOut> = left_out
         .into_iter()

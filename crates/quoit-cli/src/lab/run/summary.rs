@@ -29,7 +29,7 @@ pub(crate) fn of_case(
         match &series.against {
             None => controls.extend(band(record, work, &name).map(|(cost, band)| Control {
                 server: series.server.clone(),
-                pairs: record.pairs_of(&name).len() as u32,
+                pairs: band.pairs,
                 cost,
                 band: band.factor,
                 reached: band.is_within(effort.band),
@@ -62,7 +62,8 @@ pub(crate) fn of_case(
 /// The ratio of a control with its band; `None` without pairs.
 pub(crate) fn band(record: &Record, work: &Work<'_>, series: &str) -> Option<(Ratio, NoiseBand)> {
     let cost = cost_of(record, work, series)?;
-    Some((cost, NoiseBand::of_control(cost)))
+    let pairs = record.pairs_of(series).len() as u32;
+    Some((cost, NoiseBand::of_control(cost, pairs)))
 }
 
 /// The ratio of costs of a series; `None` without pairs.
@@ -72,15 +73,16 @@ pub(crate) fn cost_of(record: &Record, work: &Work<'_>, series: &str) -> Option<
 
 fn comparison(record: &Record, work: &Work<'_>, server: &str, against: &str) -> Option<Comparison> {
     let pairs = record.pairs_of(server);
+    let count = pairs.len() as u32;
     let cost = ratio(&pairs, |figures| cost(figures, work.unit()))?;
     let band = band(record, work, &format!("control {against}")).map(|(_, band)| band);
     Some(Comparison {
         server: server.to_owned(),
         against: against.to_owned(),
-        pairs: pairs.len() as u32,
+        pairs: count,
         cost,
         band: band.map(|band| band.factor),
-        verdict: band.map_or(Verdict::Tie, |band| Verdict::of(cost, band)),
+        verdict: band.map_or(Verdict::Tie, |band| Verdict::of(cost, count, band)),
         total_cost: ratio(&pairs, |figures| {
             Some(figures.server_cpu_ns_per_unit + figures.generator_cpu_ns_per_unit?)
         }),

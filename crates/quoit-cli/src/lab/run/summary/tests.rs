@@ -43,7 +43,7 @@ const EFFORT: Effort = Effort {
 /// The machine halves its speed from pair to pair; the ratios do not see it.
 fn record(expensive: f64) -> Record {
     let mut record = Record::default();
-    for pair in 0..4 {
+    for pair in 0..6 {
         let slow = f64::from(1 << pair);
         for position in 0..2 {
             let control = "control quoit-epoll";
@@ -78,7 +78,7 @@ fn ratios_are_pairwise_and_judged_by_the_band() {
         let [control] = &results.controls[..] else {
             panic!("{results:?}")
         };
-        assert_eq!((control.pairs, control.band, control.reached), (4, 1.0, true));
+        assert_eq!((control.pairs, control.band, control.reached), (6, 1.0, true));
         let [comparison] = &results.comparisons[..] else {
             panic!("{results:?}")
         };
@@ -110,14 +110,14 @@ fn spoiled_slices_are_kept_and_do_not_count() {
     spoiled.spoiled = Some("it rained".to_owned());
     record.slices.insert(3, spoiled);
     let results = results(&record);
-    assert_eq!(results.slices.len(), 17);
+    assert_eq!(results.slices.len(), 25);
     assert_eq!(results.comparisons[0].cost.high, 1.0);
     let uring = &results.servers[1];
     assert_eq!(
         (uring.server.as_str(), uring.slices, uring.figures.errors),
-        ("quoit-uring", 4, 4)
+        ("quoit-uring", 6, 6)
     );
-    assert_eq!(uring.figures.server_cpu_ns_per_unit, 300.0);
+    assert_eq!(uring.figures.server_cpu_ns_per_unit, 600.0);
 }
 
 #[test]
@@ -125,7 +125,19 @@ fn half_a_pair_does_not_count() {
     let mut record = record(1.0);
     let last = record.slices.pop().expect("there are some");
     assert_eq!(last.series, "quoit-uring");
-    assert_eq!(results(&record).comparisons[0].pairs, 3);
+    assert_eq!(results(&record).comparisons[0].pairs, 5);
+}
+
+#[test]
+fn too_few_pairs_are_not_judged() {
+    let mut record = record(3.0);
+    record.slices.retain(|slice| slice.pair < 5);
+    let results = results(&record);
+    let [comparison] = &results.comparisons[..] else {
+        panic!("{results:?}")
+    };
+    assert_eq!((comparison.pairs, comparison.verdict), (5, Verdict::Tie));
+    assert_eq!(comparison.band, Some(1.0));
 }
 
 #[test]
