@@ -83,7 +83,10 @@ pub struct Config {
     /// charged against `RLIMIT_MEMLOCK`.
     pub register_pool: bool,
 
-    /// Completions handled in one turn, about. Default 1,024: what arrives meanwhile waits for the next.
+    /// Completions handled in one turn, about. Default 64: what a turn receives is handled and answered at its end,
+    /// and with few enough connections all of that is still in the processor's caches by then. With 1,024, a thousand
+    /// busy connections cost the epoll engine 1.7 times as much (`docs/performance.md`). More come in the next turn,
+    /// which does not wait.
     pub completions_per_turn: u32,
     /// Pool slots that one connection may fill in one turn of the epoll engine before others get theirs.
     /// Default 16.
@@ -122,7 +125,7 @@ impl Default for Config {
             buffer_ring: 256,
             kernel_poll: None,
             register_pool: false,
-            completions_per_turn: 1024,
+            completions_per_turn: 64,
             receives_per_turn: 16,
             inbox: 4096,
             connect_timeout: Duration::from_secs(30),
