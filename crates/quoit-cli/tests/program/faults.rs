@@ -73,9 +73,8 @@ const ENDING: &[Fault] = &[
     fault("epoll", "recvfrom", "error=ECONNRESET", "9+97", Harm::Connection),
     fault("epoll", "recvfrom", "error=ETIMEDOUT", "9+97", Harm::Connection),
     fault("epoll", "recvfrom", "error=ENOMEM", "9+97", Harm::Connection),
-    fault("epoll", SENDS, "error=EPIPE", "9+23", Harm::Connection),
-    fault("epoll", SENDS, "error=ECONNRESET", "9+23", Harm::Connection),
-    fault("epoll", SENDS, "error=ENOBUFS", "9+23", Harm::Connection),
+    // Once: what the peer still sends is delivered first, for as long as a graceful close may take.
+    fault("epoll", SENDS, "error=ENOBUFS", "29", Harm::Connection),
     fault("epoll", "epoll_ctl", "error=ENOMEM", "9+5", Harm::Connection),
     fault("epoll", "epoll_ctl", "error=ENOSPC", "9+5", Harm::Connection),
 ];
@@ -188,8 +187,9 @@ fn http_is_whole_under_interruptions() {
             continue;
         }
         let log = folder.path().join(number.to_string());
-        let t = std::time::Instant::now();
-        let mut server = Server::start_command(strace(fault, "http", &log), 1);
+        // No timer of the server's may come to the aid of a loop that sleeps with work at hand.
+        let serve = "http --idle-timeout 86400 --head-timeout 86400";
+        let mut server = Server::start_command(strace(fault, serve, &log), 1);
         for length in [0_u64, 1, 70_000, 3_000_000] {
             let mut client = server.connect();
             // Pipelined, so that answers are coalesced.
@@ -210,10 +210,8 @@ fn http_is_whole_under_interruptions() {
                 assert!(client.response().body == *body, "{length} bytes echoed");
             });
         }
-        eprintln!("{:?} {}:{}", t.elapsed(), fault.calls, fault.tampering);
         server.terminate();
         server.ends_with(0);
-        eprintln!("{:?} {}:{}", t.elapsed(), fault.calls, fault.tampering);
         assert!(injections(&log) > 0, "{}:{}", fault.calls, fault.tampering);
     }
 }
