@@ -160,6 +160,9 @@ fn a_quiet_send_that_was_left_behind_ends_without_anything_else() {
             fixture.send_as(0, &near, single(b"quiet"), SendMode::Quiet);
             fixture.poll();
             assert!(fixture.engine.sys.failures.is_empty());
+            if fixture.features.contains(Feature::AttemptedSend) {
+                assert!(!fixture.engine.may_sleep(), "nothing would end the sleep");
+            }
             assert_eq!(fixture.next_sent().0, Ok(5));
             let mut bytes = [0; 5];
             far.read_exact(&mut bytes).unwrap();
