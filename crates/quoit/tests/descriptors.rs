@@ -8,8 +8,8 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use quoit::{ConnectionId, EngineKind, Errno, Event, Events, Loop, Token};
-use support::{case, client, config, engines, guard, listening, run_child};
+use quoit::{CloseReason, ConnectionId, EngineKind, Errno, Event, Events, ListenerId, Loop, Token};
+use support::{PATIENCE, case, client, config, end_of, engines, guard, listening, run_child};
 
 const CLIENTS: usize = 20;
 
@@ -43,7 +43,12 @@ struct Scene {
     events: Events,
     clients: Vec<TcpStream>,
     hoard: Vec<File>,
+    listener: ListenerId,
     served: Vec<ConnectionId>,
+    closed: Vec<CloseReason>,
+    /// With what error, once it has.
+    listener_closed: Option<Option<Errno>>,
+    drained: bool,
 }
 
 impl Scene {
@@ -51,6 +56,7 @@ impl Scene {
     fn new(engine: EngineKind, spare: usize) -> Self {
         limit_descriptors(256);
         let (mut quoit, address) = listening(config(engine));
+        let (listener, _) = quoit.listeners().next().unwrap();
         let mut events = Events::with_capacity(256);
         quoit.turn([], &mut events, Some(Duration::ZERO)).unwrap();
         let clients: Vec<_> = (0..CLIENTS).map(|number| numbered(address, number)).collect();
@@ -60,7 +66,11 @@ impl Scene {
             events,
             clients,
             hoard,
+            listener,
             served: Vec::new(),
+            closed: Vec::new(),
+            listener_closed: None,
+            drained: false,
         }
     }
 
@@ -72,7 +82,13 @@ impl Scene {
                 Event::Accepted { connection, .. } => self.served.push(connection),
                 // With a token, as a turn may wait on while it alone knows that a send has ended.
                 Event::Data { connection, data } => self.quoit.send(connection, data, Token(1)).unwrap(),
-                Event::Sent { .. } | Event::Closed { .. } | Event::EndOfStream { .. } => {}
+                Event::Closed { reason, .. } => self.closed.push(reason),
+                Event::ListenerClosed { listener, error } => {
+                    assert_eq!(listener, self.listener);
+                    assert!(self.listener_closed.replace(error).is_none(), "it closes once");
+                }
+                Event::Drained => self.drained = true,
+                Event::Sent { .. } | Event::EndOfStream { .. } | Event::Draining => {}
                 other => panic!("{other:?}"),
             }
         }
@@ -204,4 +220,95 @@ fn nothing_is_lost_without_any_room() {
         scene.hoard.clear();
         scene.all_answered();
     });
+}
+
+/// Every client that was queued and not accepted is told so.
+fn all_reset(clients: &mut [TcpStream]) {
+    for client in clients {
+        let error = end_of(client).unwrap_err();
+        assert_eq!(Errno::from_io(&error).code(), libc::ECONNRESET);
+    }
+}
+
+#[test]
+fn a_stopped_listener_gives_up_after_its_tries() {
+    in_children("a_stopped_listener_gives_up_after_its_tries", |engine| {
+        let mut scene = Scene::new(engine, 0);
+        scene.starve(0);
+        let before = scene.quoit.counters().accept_paused_resources;
+        scene.quoit.stop_listening(scene.listener).unwrap();
+        while scene.listener_closed.is_none() {
+            scene.turn(None);
+        }
+        assert_eq!(scene.listener_closed, Some(Some(Errno::EMFILE)), "{engine}");
+        // The first, ten tries again, and one that may have been in flight when it was stopped.
+        let tries = scene.quoit.counters().accept_paused_resources - before;
+        assert!((11..=12).contains(&tries), "{engine}: {tries} tries");
+        assert!(scene.served.is_empty());
+        // The descriptor itself is closed with the next submission.
+        scene.turn(Some(Duration::ZERO));
+        all_reset(&mut scene.clients);
+    });
+}
+
+#[test]
+fn a_stopped_listener_takes_what_is_queued_once_there_is_room() {
+    in_children(
+        "a_stopped_listener_takes_what_is_queued_once_there_is_room",
+        |engine| {
+            let mut scene = Scene::new(engine, 0);
+            scene.starve(0);
+            scene.quoit.stop_listening(scene.listener).unwrap();
+            let failures = scene.quoit.counters().accept_paused_resources;
+            scene.starve(failures + 2);
+            assert_eq!(scene.listener_closed, None);
+            // Room for some: the count of tries begins anew with each that is accepted.
+            scene.hoard.truncate(scene.hoard.len() - 2);
+            scene.serve(2);
+            let failures = scene.quoit.counters().accept_paused_resources;
+            scene.starve(failures + 2);
+            assert_eq!(scene.listener_closed, None);
+            scene.hoard.clear();
+            scene.all_answered();
+            while scene.listener_closed.is_none() {
+                scene.turn(None);
+            }
+            assert_eq!(scene.listener_closed, Some(None), "{engine}");
+        },
+    );
+}
+
+/// Its deadline passes with connections that do not end and a listener that cannot take what is queued.
+#[test]
+fn an_overdue_drain_aborts_what_is_left_and_says_that_it_has_drained() {
+    in_children(
+        "an_overdue_drain_aborts_what_is_left_and_says_that_it_has_drained",
+        |engine| {
+            let mut scene = Scene::new(engine, 3);
+            scene.serve(3);
+            scene.starve(0);
+            let begin = Instant::now();
+            scene.quoit.drain(Duration::from_millis(50));
+            while !scene.drained {
+                scene.turn(None);
+            }
+            assert!(begin.elapsed() < PATIENCE);
+            assert_eq!(scene.quoit.counters().connections, 0);
+            assert_eq!(
+                scene.closed,
+                vec![CloseReason::Local; scene.served.len()],
+                "{engine}"
+            );
+            assert!(scene.listener_closed.is_some());
+            scene.turn(Some(Duration::ZERO));
+            let mut clients = std::mem::take(&mut scene.clients);
+            for client in &mut clients {
+                // Those that were served have their answer first.
+                let mut answer = Vec::new();
+                let error = client.read_to_end(&mut answer).unwrap_err();
+                assert_eq!(Errno::from_io(&error).code(), libc::ECONNRESET, "{engine}");
+                assert!(answer.is_empty() || answer.len() == size_of::<u64>());
+            }
+        },
+    );
 }

@@ -4,6 +4,7 @@
 
 mod doctor;
 mod draining;
+mod faults;
 mod http;
 mod http_limits;
 mod lab;
@@ -15,4 +16,5 @@ mod rivals;
 mod rpc;
 mod serving;
 mod support;
+mod traffic;
 mod usage;

@@ -246,6 +246,18 @@ impl Server {
         std::fs::read_to_string(format!("/proc/{}/{name}", self.child.id())).expect("/proc is there")
     }
 
+    /// What is in a folder of `/proc/PID`: names, and where they are links, what they lead to.
+    pub(crate) fn proc_entries(&self, name: &str) -> Vec<String> {
+        std::fs::read_dir(format!("/proc/{}/{name}", self.child.id()))
+            .expect("/proc is there")
+            .map_while(Result::ok)
+            .map(|entry| match std::fs::read_link(entry.path()) {
+                Ok(target) => format!("{} -> {}", entry.file_name().display(), target.display()),
+                Err(_) => entry.file_name().display().to_string(),
+            })
+            .collect()
+    }
+
     pub(crate) fn connect(&self) -> Client<TcpStream> {
         Client::new(connect(self.address()))
     }

@@ -81,6 +81,9 @@ pub struct UringEngine<S: UringSys, K: SocketSys> {
     attempts_sends: bool,
     /// Attempts whose end is not known yet: the number of the submission, and the connection.
     attempts: VecDeque<(u64, Slot)>,
+    /// The last enter has left attempts behind that nobody waited for then, but perhaps does now. The next one must
+    /// not wait either: their success is silent.
+    attempts_left: bool,
     wait_flags: u32,
     flush_flags: u32,
     features: FeatureSet,
@@ -162,6 +165,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
             kernel_polls: kernel_poll,
             attempts_sends: features.contains(Feature::AttemptedSend) && !kernel_poll,
             attempts: VecDeque::with_capacity(128),
+            attempts_left: false,
             wait_flags: no_iowait,
             flush_flags: if kernel_poll { abi::IORING_ENTER_SQ_WAIT } else { 0 },
             features,
@@ -426,6 +430,7 @@ impl<S: UringSys, K: SocketSys> Engine for UringEngine<S, K> {
         !self.sys.has_completion()
             && self.ready.is_empty()
             && self.spilled.is_empty()
+            && !self.attempts_left
             && !self.sys.has_overflowed()
     }
 
@@ -454,6 +459,7 @@ impl<S: UringSys, K: SocketSys> Engine for UringEngine<S, K> {
         } else {
             self.enter(0, None, 0)
         };
+        self.attempts_left = !self.attempts.is_empty() && self.sys.unsubmitted() > 0;
         match result {
             Ok(_) => Ok(()),
             Err(errno) if is_passing(errno) => Ok(()),

@@ -2,6 +2,7 @@
 
 use super::send::single;
 use super::*;
+use crate::engine::SendMode;
 use crate::engine::uring::sys::{CompletionEntry, ProbeSockets, ProvidedBuffer, RingProperties};
 
 /// A real ring whose next enters fail without doing anything.
@@ -144,6 +145,30 @@ fn a_close_that_found_no_room_is_made_later() {
             assert_eq!(far.read_to_end(&mut Vec::new()).unwrap(), 0);
         }
         fixture.finish();
+    }
+}
+
+/// Nobody waits for a quiet send when it is submitted. If the kernel takes it only later, somebody may: what was
+/// queued behind it meanwhile. Its success is silent, so the enter that submits it must not be one that sleeps.
+#[test]
+fn a_quiet_send_that_was_left_behind_ends_without_anything_else() {
+    for without in levels() {
+        for errno in [Errno::EAGAIN, Errno::EBUSY, Errno::EINTR] {
+            let fixture = &mut Fixture::<Reluctant>::on(&SETTINGS, 8, without);
+            let (near, mut far) = UnixStream::pair().unwrap();
+            fixture.engine.sys.failures = [errno].into();
+            fixture.send_as(0, &near, single(b"quiet"), SendMode::Quiet);
+            fixture.poll();
+            assert!(fixture.engine.sys.failures.is_empty());
+            if fixture.features.contains(Feature::AttemptedSend) {
+                assert!(!fixture.engine.may_sleep(), "nothing would end the sleep");
+            }
+            assert_eq!(fixture.next_sent().0, Ok(5));
+            let mut bytes = [0; 5];
+            far.read_exact(&mut bytes).unwrap();
+            assert_eq!(&bytes, b"quiet");
+            fixture.finish();
+        }
     }
 }
 

@@ -34,7 +34,7 @@ impl<S: UringSys> Fixture<S> {
         self.send_as(slot, socket, message, mode);
     }
 
-    fn send_as(&mut self, slot: u32, socket: &impl AsRawFd, message: Message, mode: SendMode) {
+    pub(super) fn send_as(&mut self, slot: u32, socket: &impl AsRawFd, message: Message, mode: SendMode) {
         self.submit(Operation::Send {
             connection: Slot::new(slot),
             descriptor: socket.as_raw_fd(),

@@ -1,0 +1,252 @@
+//! System calls that fail or take their time: the real server under strace, which answers in the kernel's place at
+//! chosen calls (`strace(1)`, "Tampering"). A fault that passes is noticed by nobody; one that ends a connection ends
+//! that one alone; one that ends the loop ends the program with a line and its exit code. In every case no byte is
+//! wrong, nothing is stuck, and all descriptors are given back.
+//!
+//! Injected are only answers that the call may give in the state in which it is: an EAGAIN of a readable socket,
+//! say, would be a lie by which an edge-triggered server rightly waits.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::support::{Server, engines, quoit};
+use crate::traffic::{self, Harm};
+
+/// A fault: the calls, what strace does to them, and at which calls of each thread. Io_uring's begin after those
+/// of the probe, which runs on the first thread and is tested by itself.
+struct Fault {
+    engine: &'static str,
+    calls: &'static str,
+    tampering: &'static str,
+    when: &'static str,
+    harm: Harm,
+}
+
+const fn fault(
+    engine: &'static str,
+    calls: &'static str,
+    tampering: &'static str,
+    when: &'static str,
+    harm: Harm,
+) -> Fault {
+    Fault {
+        engine,
+        calls,
+        tampering,
+        when,
+        harm,
+    }
+}
+
+const WAITS: &str = "epoll_wait,epoll_pwait,epoll_pwait2";
+const SENDS: &str = "sendto,sendmsg";
+
+/// Calls that are interrupted or late, and conditions that pass.
+const PASSING: &[Fault] = &[
+    fault("uring", "io_uring_enter", "error=EINTR", "40+3", Harm::None),
+    fault("uring", "io_uring_enter", "error=EAGAIN", "40+3", Harm::None),
+    fault("uring", "io_uring_enter", "error=EBUSY", "40+3", Harm::None),
+    fault("uring", "io_uring_enter", "delay_enter=500", "40+2", Harm::None),
+    fault("uring", "io_uring_enter", "delay_exit=500", "40+2", Harm::None),
+    fault("epoll", WAITS, "error=EINTR", "2+3", Harm::None),
+    fault("epoll", WAITS, "delay_enter=500", "1+2", Harm::None),
+    fault("epoll", WAITS, "delay_exit=500", "1+2", Harm::None),
+    fault("epoll", "recvfrom", "error=EINTR", "5+3", Harm::None),
+    fault("epoll", "recvfrom", "delay_exit=500", "5+3", Harm::None),
+    fault("epoll", SENDS, "error=EINTR", "2+3", Harm::None),
+    fault("epoll", SENDS, "delay_exit=500", "2+3", Harm::None),
+];
+
+/// Accepting that fails: for one connection of the queue, or for want of something. What is queued stays queued.
+const ACCEPTING: &[Fault] = &[
+    fault("epoll", "accept4", "error=EINTR", "1+2", Harm::None),
+    fault("epoll", "accept4", "error=ECONNABORTED", "1+2", Harm::None),
+    fault("epoll", "accept4", "error=EPROTO", "1+2", Harm::None),
+    fault("epoll", "accept4", "error=EMFILE", "1+3", Harm::None),
+    fault("epoll", "accept4", "error=ENFILE", "1+3", Harm::None),
+    fault("epoll", "accept4", "error=ENOMEM", "1+3", Harm::None),
+    fault("epoll", "accept4", "error=ENOBUFS", "1+3", Harm::None),
+];
+
+/// What ends the connection that it meets.
+const ENDING: &[Fault] = &[
+    fault("epoll", "recvfrom", "error=ECONNRESET", "9+97", Harm::Connection),
+    fault("epoll", "recvfrom", "error=ETIMEDOUT", "9+97", Harm::Connection),
+    fault("epoll", "recvfrom", "error=ENOMEM", "9+97", Harm::Connection),
+    // Once: what the peer still sends is delivered first, for as long as a graceful close may take.
+    fault("epoll", SENDS, "error=ENOBUFS", "29", Harm::Connection),
+    fault("epoll", "epoll_ctl", "error=ENOMEM", "9+5", Harm::Connection),
+    fault("epoll", "epoll_ctl", "error=ENOSPC", "9+5", Harm::Connection),
+];
+
+/// The server under strace, which writes what it does to `log`. The server is this process's child, strace its
+/// grandchild, so that signals, waiting and `/proc` are the server's.
+fn strace(fault: &Fault, serve: &str, log: &Path) -> Command {
+    let server = quoit(&format!(
+        "serve {serve} --engine {} --listen 127.0.0.1:0",
+        fault.engine
+    ));
+    let mut command = Command::new("strace");
+    command
+        .args(["-D", "-f", "-qq", "-o"])
+        .arg(log)
+        .arg(format!("--trace={}", fault.calls))
+        .arg(format!(
+            "--inject={}:{}:when={}",
+            fault.calls, fault.tampering, fault.when
+        ))
+        .arg("--")
+        .arg(server.get_program())
+        .args(server.get_args());
+    command
+}
+
+/// Whether strace is installed and may trace here; says so if not.
+fn can_inject(test: &str) -> bool {
+    let attempt = Command::new("strace")
+        .args([
+            "-D",
+            "-f",
+            "-qq",
+            "-o",
+            "/dev/null",
+            "--inject=getppid:error=EINTR",
+            "--",
+            "true",
+        ])
+        .output();
+    let reason = match attempt {
+        Ok(output) if output.status.success() => return true,
+        Ok(output) => String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+        Err(error) => error.to_string(),
+    };
+    eprintln!("SKIPPED {test}: strace cannot inject faults here: {reason}");
+    false
+}
+
+/// Runs echo traffic through each fault, and checks that strace has made it.
+fn endured(test: &str, faults: &[Fault]) {
+    if !can_inject(test) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    for (number, fault) in faults.iter().enumerate() {
+        if !engines().contains(&fault.engine) {
+            continue;
+        }
+        let name = format!("{} {}:{}", fault.engine, fault.calls, fault.tampering);
+        let log = folder.path().join(number.to_string());
+        let mut server = Server::start_command(strace(fault, "echo", &log), 1);
+        assert_eq!(server.ready[0].engine, fault.engine, "{name}");
+        let before = traffic::open_descriptors(&server);
+        let broken = traffic::exchange(server.address(), fault.harm);
+        traffic::wait_for_descriptors(&server, before);
+        server.terminate();
+        server.ends_with(0);
+        let injected = injections(&log);
+        println!("{name}: {injected} faults, {broken} connections broke");
+        assert!(injected > 0, "{name}: the fault did not happen");
+        assert!(
+            fault.harm == Harm::None || broken > 0,
+            "{name}: {injected} faults broke nothing"
+        );
+    }
+}
+
+/// How often strace has tampered with a call.
+fn injections(log: &Path) -> usize {
+    let text = std::fs::read_to_string(log).unwrap();
+    text.lines()
+        .filter(|line| line.ends_with("(INJECTED)") || line.ends_with("(DELAYED)"))
+        .count()
+}
+
+#[test]
+fn interruptions_and_delays_are_noticed_by_nobody() {
+    endured("interruptions_and_delays_are_noticed_by_nobody", PASSING);
+}
+
+#[test]
+fn accepting_goes_on_after_every_error() {
+    endured("accepting_goes_on_after_every_error", ACCEPTING);
+}
+
+#[test]
+fn a_connections_error_ends_that_connection_alone() {
+    endured("a_connections_error_ends_that_connection_alone", ENDING);
+}
+
+#[test]
+fn http_is_whole_under_interruptions() {
+    if !can_inject("http_is_whole_under_interruptions") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    for (number, fault) in PASSING.iter().enumerate() {
+        if !engines().contains(&fault.engine) || !fault.tampering.starts_with("error") {
+            continue;
+        }
+        let log = folder.path().join(number.to_string());
+        // No timer of the server's may come to the aid of a loop that sleeps with work at hand.
+        let serve = "http --idle-timeout 86400 --head-timeout 86400";
+        let mut server = Server::start_command(strace(fault, serve, &log), 1);
+        for length in [0_u64, 1, 70_000, 3_000_000] {
+            let mut client = server.connect();
+            // Pipelined, so that answers are coalesced.
+            client.send("GET /plaintext HTTP/1.1\r\nHost: x\r\n\r\n".repeat(20));
+            (0..20).for_each(|_| assert_eq!(client.response().text(), "Hello, World!"));
+            let expected: Vec<u8> = (0..length).map(|position| (position % 251) as u8).collect();
+            assert!(
+                client.get(&format!("/bytes/{length}")).body == expected,
+                "{length} bytes"
+            );
+            client.send(format!(
+                "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n"
+            ));
+            let mut writer = client.stream.get_ref().try_clone().unwrap();
+            std::thread::scope(|scope| {
+                let body = &expected;
+                scope.spawn(move || std::io::Write::write_all(&mut writer, body).unwrap());
+                assert!(client.response().body == *body, "{length} bytes echoed");
+            });
+        }
+        server.terminate();
+        server.ends_with(0);
+        assert!(injections(&log) > 0, "{}:{}", fault.calls, fault.tampering);
+    }
+}
+
+/// What the engine cannot outlive ends the program, which says so and leaves nobody waiting.
+#[test]
+fn an_engine_that_fails_for_good_ends_the_program_with_a_line() {
+    const FATAL: &[Fault] = &[
+        fault("uring", "io_uring_enter", "error=EBADF", "60+1", Harm::Connection),
+        fault("epoll", WAITS, "error=EBADF", "9+1", Harm::Connection),
+    ];
+    if !can_inject("an_engine_that_fails_for_good_ends_the_program_with_a_line") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    for (number, fault) in FATAL.iter().enumerate() {
+        if !engines().contains(&fault.engine) {
+            continue;
+        }
+        let log = folder.path().join(number.to_string());
+        let mut server = Server::start_command(strace(fault, "echo", &log), 1);
+        let mut stream = crate::support::connect(server.address());
+        let mut back = [0; 3];
+        let failed = (0..1000).any(|_| {
+            std::io::Write::write_all(&mut stream, b"abc")
+                .and_then(|()| std::io::Read::read_exact(&mut stream, &mut back))
+                .inspect(|()| assert_eq!(&back, b"abc"))
+                .is_err()
+        });
+        assert!(failed, "{}: it goes on with {}", fault.engine, fault.tampering);
+        let messages = server.ends_with(1);
+        assert_eq!(messages.lines().count(), 1, "{messages}");
+        assert!(
+            messages.contains("engine failed") && messages.contains("Bad file descriptor"),
+            "{messages}"
+        );
+    }
+}
