@@ -46,7 +46,8 @@ pub(crate) unsafe fn take_descriptor(descriptor: RawFd) -> Result<OwnedFd, Errno
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
-/// The core's command for one of C's, which may be that it is refused. `None`: it is carried out already.
+/// The core's command for one of C's. `None`: it is carried out already. If that is to refuse it, what it names is
+/// untouched, and to be [forfeited](forfeit) when the refusal is on its way.
 ///
 /// # Safety
 /// What the command points at must be as `quoit.h` says, and with [`Keep::During`] `'a` must end with the call that
@@ -72,7 +73,9 @@ pub(crate) unsafe fn command<'a>(
         QUOIT_COMMAND_CONNECT | QUOIT_COMMAND_ATTACH => QUOIT_FLAG_PAUSED,
         _ => 0,
     };
-    // Descriptors are taken over whatever becomes of the command.
+    if command.flags & !flags != 0 || command.reserved != 0 {
+        return refuse(invalid);
+    }
     let descriptor = match command.kind {
         QUOIT_COMMAND_ATTACH | QUOIT_COMMAND_SEND_FILE => {
             // SAFETY: the header says that it is the library's from now on.
@@ -83,9 +86,6 @@ pub(crate) unsafe fn command<'a>(
         }
         _ => None,
     };
-    if command.flags & !flags != 0 || command.reserved != 0 {
-        return refuse(invalid);
-    }
     let paused = command.flags & QUOIT_FLAG_PAUSED != 0;
     Some(match (command.kind, descriptor) {
         (QUOIT_COMMAND_SEND, _) => {
@@ -127,6 +127,7 @@ pub(crate) unsafe fn command<'a>(
                 .and_then(|offset| offset.checked_add(length))
                 .is_some_and(|end| end <= lease.len());
             if !within {
+                leases.undo_take(command.lease, lease);
                 return refuse(invalid);
             }
             lease.advance(offset as usize);
@@ -194,6 +195,23 @@ pub(crate) unsafe fn command<'a>(
         },
         _ => return refuse(invalid),
     })
+}
+
+/// Takes from the caller what a command names that is refused: descriptors and leases are the library's whatever
+/// becomes of the command.
+///
+/// # Safety
+/// As for [`take_descriptor`].
+#[cold]
+pub(crate) unsafe fn forfeit(command: &types::Command, leases: &Leases) {
+    match command.kind {
+        QUOIT_COMMAND_ATTACH | QUOIT_COMMAND_SEND_FILE => {
+            // SAFETY: promised by the caller.
+            drop(unsafe { take_descriptor(command.descriptor) });
+        }
+        QUOIT_COMMAND_SEND_LEASE => drop(leases.take(command.lease)),
+        _ => {}
+    }
 }
 
 /// Gives the caller back what a command had taken over, as it was not carried out after all.

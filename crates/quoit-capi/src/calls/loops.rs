@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_int};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
-use quoit::{Accept, Address, ConnectionId, Events, ListenerId, ListenerOptions, Loop, LoopIndex};
+use quoit::{Accept, Address, Command, ConnectionId, Events, ListenerId, ListenerOptions, Loop, LoopIndex};
 
 use super::sockets::Socket;
 use crate::convert::{self, Keep, duration, engine_number, nanoseconds, stream_options};
@@ -113,10 +113,15 @@ pub(super) unsafe extern "C" fn quoit_turn(
             } = state;
             found.set_capacity(capacity.min(MOST_EVENTS));
             let table: &Leases = leases;
-            let commands = commands
-                .iter()
-                // SAFETY: promised by the caller.
-                .filter_map(|command| unsafe { convert::command(command, table, Keep::During) });
+            let commands = commands.iter().filter_map(|given| {
+                // SAFETY: promised by the caller, and the turn ends before this call does.
+                let command = unsafe { convert::command(given, table, Keep::During) };
+                if let Some(Command::Refuse { .. }) = command {
+                    // SAFETY: promised by the caller.
+                    unsafe { convert::forfeit(given, table) };
+                }
+                command
+            });
             quoit.turn(commands, found, duration(timeout_ns))?;
             let mut filled = 0;
             for event in found.drain() {

@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 use std::sync::Arc;
 
-use quoit::PostError;
+use quoit::{Command, PostError};
 
 use crate::convert::{self, Keep};
 use crate::error::{Failure, answer, answer_int};
@@ -90,7 +90,10 @@ pub(super) unsafe extern "C" fn quoit_remote_post(
         for given in commands {
             // SAFETY: promised by the caller; bytes to be copied are copied here.
             if let Some(command) = unsafe { convert::command(given, &remote.leases, Keep::Later) } {
+                let refused = matches!(command, Command::Refuse { .. });
                 match remote.remote.post(command) {
+                    // SAFETY: promised by the caller.
+                    Ok(()) if refused => unsafe { convert::forfeit(given, &remote.leases) },
                     Ok(()) => {}
                     Err(PostError::Full(command)) => {
                         convert::give_back(command, given.lease, &remote.leases);
