@@ -214,6 +214,7 @@ static void random_turn(struct shared *shared, struct random_state *state)
     quoit_event events[EVENTS];
     size_t count = below(&state->random, COMMANDS + 1), capacity = below(&state->random, EVENTS + 1), index;
     long filled;
+    memset(commands, 0, sizeof commands);
     for (index = 0; index < count; index++)
         random_command(state, &commands[index]);
     filled = quoit_turn(shared->loop, commands, count, events, capacity, (int64_t)below(&state->random, 10000));
@@ -288,6 +289,7 @@ static void *interfere(void *argument)
         quoit_command commands[4];
         size_t count = below(&state->random, 5), index;
         long code;
+        memset(commands, 0, sizeof commands);
         switch (below(&state->random, 6)) {
         case 0:
             must("a turn on another thread", quoit_turn(shared->loop, NULL, 0, &event, 1, 0), -EPERM);
