@@ -6,7 +6,7 @@ RELEASE := target/release
 export QUOIT_COMMIT ?= $(shell git describe --always --dirty --abbrev=12 --exclude='*' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench lab lab-peers lab-peers-check toolchain
+.PHONY: help demo test bench capi lab lab-peers lab-peers-check toolchain
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +38,20 @@ bench: toolchain ## Measure both engines against minimal hand-written servers; t
 	@$(RELEASE)/quoit lab run floor
 	@$(RELEASE)/quoit lab run bulk
 	@$(RELEASE)/quoit lab run idle
+
+CAPI := target/capi
+VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
+
+capi: toolchain ## Build the C library into target/capi: include, lib (shared and static) and pkgconfig
+	@$(CARGO) build --release --package quoit-capi
+	@rm -rf $(CAPI) && mkdir -p $(CAPI)/include $(CAPI)/lib $(CAPI)/pkgconfig
+	@cp crates/quoit-capi/include/quoit.h crates/quoit-capi/include/quoit-layout.txt $(CAPI)/include
+	@cp $(RELEASE)/libquoit_capi.a $(CAPI)/lib/libquoit.a
+	@cp $(RELEASE)/libquoit_capi.so $(CAPI)/lib/libquoit.so.$(VERSION)
+	@ln -s libquoit.so.$(VERSION) $(CAPI)/lib/libquoit.so.0
+	@ln -s libquoit.so.0 $(CAPI)/lib/libquoit.so
+	@sed 's/@VERSION@/$(VERSION)/' crates/quoit-capi/quoit.pc.in > $(CAPI)/pkgconfig/quoit.pc
+	@echo "built $(CAPI); use it with PKG_CONFIG_PATH=$(CURDIR)/$(CAPI)/pkgconfig"
 
 lab: toolchain lab-peers ## Run every experiment quickly and make one page of the results; about half an hour
 	@$(CARGO) build --release --package quoit-cli --package floor-epoll --package floor-uring

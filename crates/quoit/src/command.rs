@@ -3,14 +3,17 @@
 
 use std::fmt;
 use std::fs::File;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use bytes::Bytes;
 
 use crate::address::Address;
+use crate::errno::Errno;
+use crate::event::Refusal;
 use crate::id::{ConnectionId, ListenerId, Token};
 use crate::pool::Lease;
+use crate::sys::{SocketOption, SocketSys};
 
 /// One request to a loop. [`crate::event`] says what answers each.
 #[derive(Debug)]
@@ -108,6 +111,16 @@ pub enum Command<'a> {
     Drain {
         /// From now.
         within: Duration,
+    },
+    /// Do nothing but report `Refused`, in order with the other commands: for front doors that could not make out
+    /// what they were asked.
+    Refuse {
+        /// The connection that was named, if any.
+        connection: Option<ConnectionId>,
+        /// Comes back with `Refused`.
+        token: Token,
+        /// What is wrong.
+        refusal: Refusal,
     },
 }
 
@@ -307,6 +320,21 @@ impl Default for StreamOptions {
             receive_buffer: None,
             send_buffer: None,
         }
+    }
+}
+
+impl StreamOptions {
+    /// Sets what differs from the kernel's defaults on a socket of no loop, or of a loop's connection.
+    ///
+    /// # Errors
+    /// The option that was refused, and the kernel's answer. TCP's options do not exist on Unix sockets, which is no
+    /// fault.
+    pub fn apply(
+        &self,
+        system: &impl SocketSys,
+        socket: BorrowedFd<'_>,
+    ) -> Result<(), (SocketOption, Errno)> {
+        crate::event_loop::apply_stream_options(system, socket, self).map(drop)
     }
 }
 

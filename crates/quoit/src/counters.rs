@@ -39,100 +39,112 @@ macro_rules! counters {
     };
 }
 
-counters! {
-    /// Turns of the loop.
-    Counter turns,
-    /// Entries into the kernel to wait or submit: `io_uring_enter(2)` or `epoll_pwait2(2)`.
-    Counter enters,
-    /// System calls that the engine and the loop made for data and connections, `enters` included.
-    Counter system_calls,
-    /// Submission queue entries handed to the kernel; on epoll, operations handed to the engine.
-    Counter submissions,
-    /// Completion queue entries received, which successes in silence have none of; on epoll, operations' completions.
-    Counter completions,
-    /// Times that the submission queue was full and had to be flushed early.
-    Counter submission_queue_full,
-    /// Times that the kernel was found to hold completions for which the queue had no room.
-    Counter completion_queue_overflows,
-    /// Operations in the kernel's hands; on epoll, in the engine's.
-    Gauge in_flight,
+/// Hands the list of all figures to the macro named, as `#[doc = ...]* Kind name,`: one place says what there is, and
+/// other front doors make their own structures of it.
+///
+/// New figures go to the end: foreign structures only grow.
+#[macro_export]
+#[doc(hidden)]
+macro_rules! each_counter {
+    ($make:ident) => {
+        $make! {
+            /// Turns of the loop.
+            Counter turns,
+            /// Entries into the kernel to wait or submit: `io_uring_enter(2)` or `epoll_pwait2(2)`.
+            Counter enters,
+            /// System calls that the engine and the loop made for data and connections, `enters` included.
+            Counter system_calls,
+            /// Submission queue entries handed to the kernel; on epoll, operations handed to the engine.
+            Counter submissions,
+            /// Completion queue entries received, which successes in silence have none of; on epoll, operations' completions.
+            Counter completions,
+            /// Times that the submission queue was full and had to be flushed early.
+            Counter submission_queue_full,
+            /// Times that the kernel was found to hold completions for which the queue had no room.
+            Counter completion_queue_overflows,
+            /// Operations in the kernel's hands; on epoll, in the engine's.
+            Gauge in_flight,
 
-    /// Connections that exist.
-    Gauge connections,
-    /// Connections accepted.
-    Counter accepted,
-    /// Accept operations armed.
-    Counter accept_arms,
-    /// Times that accepting paused because all connection slots were taken.
-    Counter accept_paused_full,
-    /// Times that accepting failed for want of descriptors or memory and was put off.
-    Counter accept_paused_resources,
-    /// Connections established from this end.
-    Counter connected,
-    /// Connections closed because this end did.
-    Counter closed_local,
-    /// Connections closed after the peer ended first.
-    Counter closed_peer,
-    /// Connections reset by the peer.
-    Counter closed_reset,
-    /// Connections that timed out.
-    Counter closed_timeout,
-    /// Connections closed at a limit.
-    Counter closed_limit,
-    /// Connections closed by another error.
-    Counter closed_error,
+            /// Connections that exist.
+            Gauge connections,
+            /// Connections accepted.
+            Counter accepted,
+            /// Accept operations armed.
+            Counter accept_arms,
+            /// Times that accepting paused because all connection slots were taken.
+            Counter accept_paused_full,
+            /// Times that accepting failed for want of descriptors or memory and was put off.
+            Counter accept_paused_resources,
+            /// Connections established from this end.
+            Counter connected,
+            /// Connections closed because this end did.
+            Counter closed_local,
+            /// Connections closed after the peer ended first.
+            Counter closed_peer,
+            /// Connections reset by the peer.
+            Counter closed_reset,
+            /// Connections that timed out.
+            Counter closed_timeout,
+            /// Connections closed at a limit.
+            Counter closed_limit,
+            /// Connections closed by another error.
+            Counter closed_error,
 
-    /// Bytes received.
-    Counter received_bytes,
-    /// Pieces received: slots filled.
-    Counter received_pieces,
-    /// Receive operations armed, first times included.
-    Counter receive_arms,
-    /// Receives that found no free slot.
-    Counter receive_no_buffers,
-    /// Pieces that arrived after a pause or past a lease cap, and were kept.
-    Counter receive_overshoot,
-    /// Times that a connection's receiving paused because it held all the leases it may.
-    Counter lease_cap_reached,
-    /// Slots of the receive pool.
-    Gauge pool_slots,
-    /// Slots that handlers hold.
-    Gauge pool_leased,
-    /// The fewest slots not leased at any moment.
-    Gauge pool_low_water,
+            /// Bytes received.
+            Counter received_bytes,
+            /// Pieces received: slots filled.
+            Counter received_pieces,
+            /// Receive operations armed, first times included.
+            Counter receive_arms,
+            /// Receives that found no free slot.
+            Counter receive_no_buffers,
+            /// Pieces that arrived after a pause or past a lease cap, and were kept.
+            Counter receive_overshoot,
+            /// Times that a connection's receiving paused because it held all the leases it may.
+            Counter lease_cap_reached,
+            /// Slots of the receive pool.
+            Gauge pool_slots,
+            /// Slots that handlers hold.
+            Gauge pool_leased,
+            /// The fewest slots not leased at any moment.
+            Gauge pool_low_water,
 
-    /// Send operations that ended.
-    Counter sends,
-    /// Pieces of memory in them.
-    Counter send_pieces,
-    /// Bytes sent.
-    Counter sent_bytes,
-    /// Sends of handlers that left together with an earlier one.
-    Counter sends_coalesced,
-    /// Send operations that the socket took only in part.
-    Counter short_sends,
-    /// Sends refused because the queue was full.
-    Counter sends_refused,
-    /// Bytes queued for sending.
-    Gauge queued_bytes,
-    /// Chunks of send memory in use.
-    Gauge send_chunks_used,
-    /// Zero-copy send operations.
-    Counter zero_copy_sends,
-    /// Of those, the ones that the kernel copied after all.
-    Counter zero_copy_copied,
+            /// Send operations that ended.
+            Counter sends,
+            /// Pieces of memory in them.
+            Counter send_pieces,
+            /// Bytes sent.
+            Counter sent_bytes,
+            /// Sends of handlers that left together with an earlier one.
+            Counter sends_coalesced,
+            /// Send operations that the socket took only in part.
+            Counter short_sends,
+            /// Sends refused because the queue was full.
+            Counter sends_refused,
+            /// Bytes queued for sending.
+            Gauge queued_bytes,
+            /// Chunks of send memory in use.
+            Gauge send_chunks_used,
+            /// Zero-copy send operations.
+            Counter zero_copy_sends,
+            /// Of those, the ones that the kernel copied after all.
+            Counter zero_copy_copied,
 
-    /// Wakes that found the loop asleep and so wrote its eventfd.
-    Counter wake_writes,
-    /// Commands that came through the inbox.
-    Counter posted_commands,
-    /// Timers that fired.
-    Counter timers_fired,
-    /// The longest time between the end of a wait and the next one: how long a handler kept others waiting.
-    Gauge loop_lag_max_ns,
-    /// Events that found no room in their turn and were kept for the next.
-    Counter surplus_events,
+            /// Wakes that found the loop asleep and so wrote its eventfd.
+            Counter wake_writes,
+            /// Commands that came through the inbox.
+            Counter posted_commands,
+            /// Timers that fired.
+            Counter timers_fired,
+            /// The longest time between the end of a wait and the next one: how long a handler kept others waiting.
+            Gauge loop_lag_max_ns,
+            /// Events that found no room in their turn and were kept for the next.
+            Counter surplus_events,
+        }
+    };
 }
+
+each_counter!(counters);
 
 #[cfg(test)]
 mod tests {

@@ -32,6 +32,7 @@
 //! | `CancelTimer` | silent; no `Timer` follows | silent: it had fired or never been set |
 //! | `StopListening` | `ListenerClosed` | `Refused` |
 //! | `Drain` | `Draining`, in the end `Drained` | |
+//! | `Refuse` | | `Refused`, always |
 //! | returning a lease | silent | |
 
 use std::os::fd::OwnedFd;
@@ -267,6 +268,19 @@ impl Events {
             list: Vec::with_capacity(capacity),
             capacity,
         }
+    }
+
+    /// Makes room for `capacity` events from the next turn on.
+    ///
+    /// # Panics
+    /// If `capacity` is 0, or less than the number of events that were not taken.
+    pub fn set_capacity(&mut self, capacity: usize) {
+        assert!(
+            capacity > 0 && capacity >= self.list.len(),
+            "events that were not taken keep their room"
+        );
+        self.list.reserve(capacity - self.list.len());
+        self.capacity = capacity;
     }
 
     /// Takes the events out, in order.

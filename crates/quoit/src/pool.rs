@@ -284,6 +284,12 @@ pub struct Lease {
 }
 
 impl Lease {
+    /// The pool slot that it lies in: no other lease of the same pool has it as long as this one exists.
+    #[must_use]
+    pub fn slot(&self) -> PoolSlot {
+        PoolSlot(self.slot as u16)
+    }
+
     /// Leaves out the first `count` bytes, so that what remains can be handled or sent on.
     ///
     /// # Panics

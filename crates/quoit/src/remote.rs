@@ -54,6 +54,14 @@ impl Inbox {
         self.wake.prepare_sleep()
     }
 
+    pub(crate) fn notifier(&self) -> Result<RawFd, Errno> {
+        self.wake.notifier()
+    }
+
+    pub(crate) fn prepare_park(&self) -> bool {
+        self.wake.prepare_park()
+    }
+
     pub(crate) fn end_sleep(&self) -> bool {
         self.wake.end_sleep()
     }

@@ -69,6 +69,14 @@ impl Engine for AnyEngine {
         either!(self, engine => engine.wait(timeout, pool))
     }
 
+    fn poll_descriptor(&mut self, notifier: RawFd) -> Result<RawFd, Errno> {
+        either!(self, engine => engine.poll_descriptor(notifier))
+    }
+
+    fn may_park(&self) -> bool {
+        either!(self, engine => engine.may_park())
+    }
+
     #[inline]
     fn reap(&mut self, pool: &mut Pool, limit: usize, completions: &mut Vec<Completion>) -> bool {
         either!(self, engine => engine.reap(pool, limit, completions))

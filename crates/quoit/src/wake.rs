@@ -1,6 +1,7 @@
 //! Waking a loop that sleeps, from any thread, without a system call while it runs.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use crate::errno::Errno;
@@ -8,6 +9,7 @@ use crate::errno::Errno;
 const RUNNING: u8 = 0;
 const SLEEPING: u8 = 1;
 const NOTIFIED: u8 = 2;
+const PARKED: u8 = 3;
 
 /// The sleeping state of one loop and the eventfd that ends its sleep.
 ///
@@ -16,40 +18,72 @@ const NOTIFIED: u8 = 2;
 /// for work. Whichever of the two comes second sees the other: either the loop finds the state NOTIFIED and
 /// does not sleep, or the producer finds it SLEEPING and writes the eventfd. Nothing resets the eventfd:
 /// both engines watch it edge-triggered, and a 64-bit counter does not fill up.
+///
+/// A loop that is parked on a poller outside may have to be woken another way, by its notifier: the state PARKED
+/// says so.
 #[derive(Debug)]
 pub(crate) struct Wake {
     state: AtomicU8,
     writes: AtomicU64,
     eventfd: OwnedFd,
+    notifier: OnceLock<OwnedFd>,
+}
+
+fn make_eventfd(flags: i32) -> Result<OwnedFd, Errno> {
+    // SAFETY: eventfd(2) takes no pointers.
+    let descriptor = Errno::check(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | flags) })?;
+    // SAFETY: the call has just made this descriptor, and nothing else knows of it.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
 impl Wake {
     pub(crate) fn new() -> Result<Self, Errno> {
-        // SAFETY: eventfd(2) takes no pointers.
-        let descriptor = Errno::check(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) })?;
-        // SAFETY: the call has just made this descriptor, and nothing else knows of it.
-        let eventfd = unsafe { OwnedFd::from_raw_fd(descriptor) };
         Ok(Self {
             state: AtomicU8::new(RUNNING),
             writes: AtomicU64::new(0),
-            eventfd,
+            eventfd: make_eventfd(0)?,
+            notifier: OnceLock::new(),
         })
+    }
+
+    /// The notifier: an eventfd that a poller outside watches, that the kernel writes with completions, and that is
+    /// read without waiting. Made at the first call.
+    pub(crate) fn notifier(&self) -> Result<RawFd, Errno> {
+        if let Some(notifier) = self.notifier.get() {
+            return Ok(notifier.as_raw_fd());
+        }
+        let made = make_eventfd(libc::EFD_NONBLOCK)?;
+        Ok(self.notifier.get_or_init(|| made).as_raw_fd())
     }
 
     /// Makes the loop look for work soon. Callable from any thread, also after the loop has gone.
     pub(crate) fn wake(&self) {
-        if self.state.swap(NOTIFIED, Ordering::SeqCst) == SLEEPING {
-            self.writes.fetch_add(1, Ordering::Relaxed);
-            let one = 1u64.to_ne_bytes();
-            // SAFETY: the buffer is eight readable bytes, as eventfd(2) wants, and the descriptor is ours.
-            let _ = unsafe { libc::write(self.eventfd.as_raw_fd(), one.as_ptr().cast(), one.len()) };
-        }
+        let eventfd = match self.state.swap(NOTIFIED, Ordering::SeqCst) {
+            SLEEPING => &self.eventfd,
+            PARKED => self
+                .notifier
+                .get()
+                .expect("no loop parks on a notifier that was not made"),
+            _ => return,
+        };
+        self.writes.fetch_add(1, Ordering::Relaxed);
+        let one = 1u64.to_ne_bytes();
+        // SAFETY: the buffer is eight readable bytes, as eventfd(2) wants, and the descriptor is ours.
+        let _ = unsafe { libc::write(eventfd.as_raw_fd(), one.as_ptr().cast(), one.len()) };
     }
 
     /// Announces sleep. False means that there was a wake since the last [`Wake::end_sleep`]: do not sleep.
     pub(crate) fn prepare_sleep(&self) -> bool {
         self.state
             .compare_exchange(RUNNING, SLEEPING, Ordering::SeqCst, Ordering::SeqCst)
+            .is_ok()
+    }
+
+    /// As [`Wake::prepare_sleep`], but a wake then writes the notifier, which must have been made.
+    pub(crate) fn prepare_park(&self) -> bool {
+        debug_assert!(self.notifier.get().is_some(), "a wake must find it");
+        self.state
+            .compare_exchange(RUNNING, PARKED, Ordering::SeqCst, Ordering::SeqCst)
             .is_ok()
     }
 
@@ -92,6 +126,22 @@ mod tests {
         assert!(!wake.prepare_sleep(), "a wake before the sleep must prevent it");
         assert!(wake.end_sleep());
         assert!(wake.prepare_sleep());
+    }
+
+    #[test]
+    fn a_parked_loop_is_woken_by_its_notifier() {
+        let wake = Wake::new().unwrap();
+        let notifier = wake.notifier().unwrap();
+        assert_eq!(wake.notifier(), Ok(notifier));
+        assert!(wake.prepare_park());
+        wake.wake();
+        let mut count = [0; 8];
+        // SAFETY: room for eight bytes.
+        let read = unsafe { libc::read(notifier, count.as_mut_ptr().cast(), count.len()) };
+        assert_eq!((read, u64::from_ne_bytes(count)), (8, 1));
+        assert!(!readable(&wake));
+        assert!(!wake.prepare_park());
+        assert!(wake.end_sleep());
     }
 
     #[test]

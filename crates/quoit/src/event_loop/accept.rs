@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::commands::apply_stream_options;
+use super::apply_stream_options;
 use super::connection::{Connection, Phase};
 use super::{Draining, Loop, TimerKey};
 use crate::address::Address;

@@ -64,6 +64,11 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                 self.drain(within);
                 return;
             }
+            Command::Refuse {
+                connection,
+                token,
+                refusal,
+            } => (token, connection, Err(refusal)),
         };
         if let Err(refusal) = result {
             self.events.push_back(Event::Refused {
@@ -286,7 +291,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
 
 /// Sets what differs from the kernel's defaults; answers how many calls it took. TCP's options do not exist on
 /// Unix sockets, which is no fault.
-pub(super) fn apply_stream_options(
+pub(crate) fn apply_stream_options(
     system: &impl SocketSys,
     socket: std::os::fd::BorrowedFd<'_>,
     options: &StreamOptions,

@@ -1,11 +1,13 @@
 //! The loop: all connection logic, above whichever engine moves the bytes.
 //!
 //! [`Loop`] holds what is common; each file beside this adds one concern: `commands` what may be asked,
-//! `accept` listeners, `receive` and `send` the two directions, `teardown` how connections end, `turn` the turn.
+//! `accept` listeners, `receive` and `send` the two directions, `teardown` how connections end, `turn` the turn,
+//! `park` waiting elsewhere.
 
 mod accept;
 mod commands;
 mod connection;
+mod park;
 mod receive;
 mod send;
 mod table;
@@ -35,6 +37,7 @@ use connection::Connection;
 use table::Table;
 
 pub use accept::{Accept, ListenerOptions};
+pub(crate) use commands::apply_stream_options;
 pub use turn::TurnError;
 
 /// The memory that a loop's operations may name, made before the engine, which is given part of it.
@@ -132,6 +135,14 @@ pub struct Loop<E: Engine = AnyEngine, K: SocketSys = Linux> {
     reported_ends: Vec<ConnectionId>,
     completions: Vec<Completion>,
     more_completions: bool,
+    /// Whether the last turn found no completion.
+    quiet: bool,
+    /// Whether sleep outside is announced.
+    parked: bool,
+    /// Whether a parked loop is woken by its notifier.
+    woken_by_notifier: bool,
+    /// Whether there was a wake that no turn has followed up yet.
+    notified: bool,
     /// Operations from before the first turn.
     early: Vec<Operation>,
     /// Connections with something to send.
@@ -219,6 +230,10 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             reported_ends: Vec::new(),
             completions: Vec::with_capacity(config.completions_per_turn as usize),
             more_completions: false,
+            quiet: false,
+            parked: false,
+            woken_by_notifier: false,
+            notified: false,
             early: Vec::new(),
             dirty: Vec::with_capacity(FIRST_ENTRIES),
             starved: VecDeque::new(),

@@ -10,6 +10,7 @@ use crate::engine::{Completion, Engine};
 use crate::errno::Errno;
 use crate::event::{Event, Events};
 use crate::id::{ConnectionId, ListenerId};
+use crate::remote::Inbox;
 use crate::sys::{SocketSys, Time};
 
 /// Timers that one turn lets fire before it looks at the kernel again.
@@ -54,6 +55,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         timeout: Option<Duration>,
     ) -> Result<usize, TurnError> {
         self.own()?;
+        self.end_parking();
         self.counters.turns += 1;
         self.given_up.clear();
         for command in commands {
@@ -65,7 +67,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         self.flush_dirty();
 
         let started = self.system.now();
-        let timeout = self.sleep_time(timeout, started);
+        let timeout = self.sleep_time(timeout, started, false);
         if timeout != Some(Duration::ZERO) || self.counters.turns.is_multiple_of(PUBLISH_TURNS) {
             self.memory().remote.publish(self.counters());
         }
@@ -75,7 +77,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         }
         let memory = self.memory.as_mut().expect("present until the loop is dropped");
         let waited = self.engine.wait(timeout, &mut memory.pool);
-        let notified = memory.remote.end_sleep();
+        let notified = memory.remote.end_sleep() | std::mem::take(&mut self.notified);
         self.now = self.system.now();
         self.waited_until = Some(self.now);
         waited.map_err(TurnError::Engine)?;
@@ -120,8 +122,15 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     }
 
     /// How long this turn may wait: not at all if there is anything to do already.
-    fn sleep_time(&mut self, timeout: Option<Duration>, now: Time) -> Option<Duration> {
-        let busy = !self.events.is_empty()
+    /// Announces the sleep otherwise: by the notifier, if it is to be ended by that.
+    pub(super) fn sleep_time(
+        &mut self,
+        timeout: Option<Duration>,
+        now: Time,
+        by_notifier: bool,
+    ) -> Option<Duration> {
+        let busy = self.notified
+            || !self.events.is_empty()
             || self.more_completions
             || !self.dirty.is_empty()
             || !self.engine.may_sleep();
@@ -136,7 +145,12 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let wants_leases = !self.starved.is_empty() || self.capped > 0;
         let memory = self.memory.as_mut().expect("present until the loop is dropped");
         memory.pool.want(wants_leases);
-        if timeout == Some(Duration::ZERO) || !memory.remote.prepare_sleep() {
+        let announce = if by_notifier {
+            Inbox::prepare_park
+        } else {
+            Inbox::prepare_sleep
+        };
+        if timeout == Some(Duration::ZERO) || !announce(&memory.remote) {
             return Some(Duration::ZERO);
         }
         if wants_leases && memory.pool.has_returns() {
@@ -151,6 +165,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let mut completions = std::mem::take(&mut self.completions);
         let memory = self.memory.as_mut().expect("present until the loop is dropped");
         self.more_completions = self.engine.reap(&mut memory.pool, limit, &mut completions);
+        self.quiet = completions.is_empty();
         for completion in completions.drain(..) {
             match completion {
                 Completion::Received {

@@ -91,6 +91,10 @@ impl EpollSys for Epoll {
         })
     }
 
+    fn descriptor(&self) -> Result<RawFd, Errno> {
+        Ok(self.instance.as_raw_fd())
+    }
+
     fn add(&mut self, descriptor: RawFd, events: u32, value: u64) -> Result<(), Errno> {
         let mut event = ReadyEvent { events, u64: value };
         // SAFETY: the kernel reads one event.

@@ -275,6 +275,14 @@ impl<P: EpollSys, K: SocketSys> Engine for EpollEngine<P, K> {
         Ok(())
     }
 
+    fn poll_descriptor(&mut self, _notifier: RawFd) -> Result<RawFd, Errno> {
+        self.kernel.descriptor()
+    }
+
+    fn may_park(&self) -> bool {
+        self.may_sleep() && self.idle_listeners.is_empty()
+    }
+
     fn reap(&mut self, pool: &mut Pool, limit: usize, completions: &mut Vec<Completion>) -> bool {
         let start = completions.len();
         while completions.len() - start < limit {

@@ -18,6 +18,14 @@ pub trait EpollSys: Sized {
     /// Those of `epoll_create1(2)`.
     fn create() -> Result<Self, Errno>;
 
+    /// The instance's own descriptor, which is readable while events wait in it (`epoll(7)`).
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` where there is none, as in a simulation.
+    fn descriptor(&self) -> Result<RawFd, Errno> {
+        Err(Errno::EOPNOTSUPP)
+    }
+
     /// Registers a descriptor for `events` (`EPOLL_CTL_ADD`); `value` comes back with each event.
     ///
     /// # Errors

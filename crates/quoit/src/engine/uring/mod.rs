@@ -94,6 +94,8 @@ pub struct UringEngine<S: UringSys, K: SocketSys> {
     watching: bool,
     owner: Option<ThreadId>,
     quiescing: bool,
+    /// Whether somebody may wait on the notifier.
+    notifies: bool,
     overflowed: bool,
     failure: Option<Errno>,
     in_flight: u64,
@@ -174,6 +176,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
             watching: false,
             owner: None,
             quiescing: false,
+            notifies: false,
             overflowed: false,
             failure: None,
             in_flight: 0,
@@ -451,11 +454,21 @@ impl<S: UringSys, K: SocketSys> Engine for UringEngine<S, K> {
             || self.overflowed
             || self.sys.has_deferred_work()
             || (self.defers && !at_hand);
+        if self.notifies && !sleeps {
+            // Before the kernel is entered: what is signalled from here on is either found by this wait or still
+            // to be read from the descriptor afterwards.
+            self.sys.drain_notifier();
+            self.direct_calls += 1;
+        }
         if !enters {
             return Ok(());
         }
         let result = if sleeps {
             self.enter(1, timeout, self.wait_flags)
+        } else if self.notifies && !at_hand {
+            // An enter that asks for nothing does only a share of the deferred work, and what it leaves is not
+            // signalled again. One that asks for a completion stops only when there is none to be had.
+            self.enter(1, Some(Duration::ZERO), self.wait_flags)
         } else {
             self.enter(0, None, 0)
         };
@@ -465,6 +478,21 @@ impl<S: UringSys, K: SocketSys> Engine for UringEngine<S, K> {
             Err(errno) if is_passing(errno) => Ok(()),
             Err(errno) => Err(errno),
         }
+    }
+
+    /// The notifier. A wake of the loop's own eventfd would have to come through the ring, which watches it, to the
+    /// registered one: a write to an eventfd from within a write to another. The kernel puts those off, and not all
+    /// of them came (seen on 6.18).
+    fn poll_descriptor(&mut self, notifier: RawFd) -> Result<RawFd, Errno> {
+        if !self.notifies {
+            self.sys.notify(notifier)?;
+            self.notifies = true;
+        }
+        Ok(notifier)
+    }
+
+    fn may_park(&self) -> bool {
+        self.may_sleep() && self.sys.unsubmitted() == 0 && !self.sys.has_deferred_work()
     }
 
     #[inline]

@@ -4,7 +4,7 @@
 //! The tail of a queue is stored with release by whoever fills it, so that the other side, loading it with
 //! acquire, sees the entries before it; the head likewise by whoever empties it.
 
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering, fence};
 use std::thread::{self, ThreadId};
@@ -171,6 +171,8 @@ pub struct Ring {
     /// Whether a thread of the kernel's takes the submissions (`IORING_SETUP_SQPOLL`).
     kernel_polls: bool,
     enters: u64,
+    /// The eventfd that the kernel writes with completions, if somebody asked for it.
+    notifier: Option<RawFd>,
     descriptor: OwnedFd,
     /// The queues' memory, which the pointers above point into.
     _queues: Mapping,
@@ -280,6 +282,7 @@ impl UringSys for Ring {
             registered: None,
             kernel_polls: answer.flags & abi::IORING_SETUP_SQPOLL != 0,
             enters: 0,
+            notifier: None,
             descriptor,
             _queues: queues,
             _entries: entries,
@@ -337,6 +340,22 @@ impl UringSys for Ring {
             thread: thread::current().id(),
         });
         Ok(())
+    }
+
+    fn notify(&mut self, eventfd: RawFd) -> Result<(), Errno> {
+        let mut argument = eventfd;
+        let operation = abi::io_uring_register_op::IORING_REGISTER_EVENTFD;
+        self.register(operation, &raw mut argument, 1)?;
+        self.notifier = Some(eventfd);
+        Ok(())
+    }
+
+    fn drain_notifier(&mut self) {
+        if let Some(notifier) = self.notifier {
+            let mut count = [0u8; 8];
+            // SAFETY: room for the counter's eight bytes. With none to read the call fails, which is as good.
+            let _ = unsafe { libc::read(notifier, count.as_mut_ptr().cast(), count.len()) };
+        }
     }
 
     fn supported_operations(&self) -> Result<u128, Errno> {

@@ -3,7 +3,7 @@
 //! One value is one ring: its queues, its buffer ring and its registrations. The real one maps the kernel's
 //! memory; a simulated one keeps vectors. Memory shared with the kernel is reached only through here.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{OwnedFd, RawFd};
 use std::time::Duration;
 
 use linux_raw_sys::io_uring::{io_uring_cqe, io_uring_sqe};
@@ -88,6 +88,20 @@ pub trait UringSys: Sized {
     /// # Errors
     /// Those of `IORING_REGISTER_RING_FDS`.
     fn register_ring_descriptor(&mut self) -> Result<(), Errno>;
+
+    /// Has the kernel write an eventfd whenever a completion, or deferred work that leads to one, has come
+    /// (`IORING_REGISTER_EVENTFD`); it must stay open as long as the ring. A ring's own descriptor does not tell a
+    /// poller of deferred work.
+    ///
+    /// # Errors
+    /// Those of `IORING_REGISTER_EVENTFD`: `EEXIST` from another thread than the owner; `EOPNOTSUPP` where there are
+    /// no pollers, as in a simulation.
+    fn notify(&mut self, _eventfd: RawFd) -> Result<(), Errno> {
+        Err(Errno::EOPNOTSUPP)
+    }
+
+    /// Makes the eventfd unreadable until the next write to it. Does nothing without one.
+    fn drain_notifier(&mut self) {}
 
     /// The operations (`IORING_OP_*`) that the kernel supports, as a bit set by opcode.
     ///

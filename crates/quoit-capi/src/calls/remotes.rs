@@ -1,0 +1,192 @@
+//! Remotes: reaching a loop from any thread, also after it has gone.
+
+use std::ffi::c_int;
+use std::sync::Arc;
+
+use quoit::{Command, PostError};
+
+use crate::convert::{self, Keep};
+use crate::error::{Failure, answer, answer_int};
+use crate::handle::LoopHandle;
+use crate::leases::Leases;
+use crate::memory::{array, check_store, reference, store, write_sized};
+use crate::types::{self, Counters};
+
+/// `quoit_remote`: opaque to C, counted.
+#[derive(Debug)]
+pub(crate) struct Remote {
+    pub(super) remote: quoit::Remote,
+    leases: Arc<Leases>,
+}
+
+/// The remote of a loop, for the caller to release.
+///
+/// # Safety
+/// As `quoit.h` says.
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn quoit_loop_remote(quoit: *mut LoopHandle, out: *mut *const Remote) -> c_int {
+    answer_int(|| {
+        check_store(out, "out")?;
+        // SAFETY: promised by the caller.
+        let handle = unsafe { LoopHandle::of(quoit) }?;
+        let remote = handle.with(|state| {
+            Ok(Remote {
+                remote: state.quoit.remote(),
+                leases: Arc::clone(&state.leases),
+            })
+        })?;
+        // SAFETY: checked, and promised by the caller.
+        unsafe { store(out, Arc::into_raw(Arc::new(remote)), "out") }?;
+        Ok(0)
+    })
+}
+
+/// Counts one more holder.
+///
+/// # Safety
+/// As `quoit.h` says.
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn quoit_remote_retain(remote: *const Remote) -> c_int {
+    answer_int(|| {
+        // SAFETY: promised by the caller.
+        unsafe { reference(remote, "remote") }?;
+        // SAFETY: it came from `Arc::into_raw`, and the caller holds it.
+        unsafe { Arc::increment_strong_count(remote) };
+        Ok(0)
+    })
+}
+
+/// Counts one holder less.
+///
+/// # Safety
+/// As `quoit.h` says.
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn quoit_remote_release(remote: *const Remote) {
+    answer_int(|| {
+        if !remote.is_null() {
+            // SAFETY: it came from `Arc::into_raw`, and the caller gives its hold up.
+            drop(unsafe { Arc::from_raw(remote) });
+        }
+        Ok(0)
+    });
+}
+
+/// Posts commands.
+///
+/// # Safety
+/// As `quoit.h` says.
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn quoit_remote_post(
+    remote: *const Remote,
+    commands: *const types::Command,
+    count: usize,
+) -> i64 {
+    answer(|| {
+        // SAFETY: promised by the caller.
+        let remote = unsafe { reference(remote, "remote") }?;
+        // SAFETY: promised by the caller.
+        let commands = unsafe { array(commands, count, "commands") }?;
+        let mut posted = 0;
+        for given in commands {
+            // SAFETY: promised by the caller; bytes to be copied are copied here.
+            if let Some(command) = unsafe { convert::command(given, &remote.leases, Keep::Later) } {
+                let refused = matches!(command, Command::Refuse { .. });
+                match remote.remote.post(command) {
+                    // SAFETY: promised by the caller.
+                    Ok(()) if refused => unsafe { convert::forfeit(given, &remote.leases) },
+                    Ok(()) => {}
+                    Err(PostError::Full(command)) => {
+                        convert::give_back(command, given.lease, &remote.leases);
+                        break;
+                    }
+                    Err(PostError::Closed(command)) => {
+                        convert::give_back(command, given.lease, &remote.leases);
+                        if posted > 0 {
+                            break;
+                        }
+                        return Err(Failure::new(libc::ESHUTDOWN, "the loop is gone"));
+                    }
+                }
+            }
+            posted += 1;
+        }
+        Ok(posted)
+    })
+}
+
+/// Makes the loop report that it was woken.
+///
+/// # Safety
+/// As `quoit.h` says.
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn quoit_remote_wake(remote: *const Remote) -> c_int {
+    answer_int(|| {
+        // SAFETY: promised by the caller.
+        unsafe { reference(remote, "remote") }?.remote.wake();
+        Ok(0)
+    })
+}
+
+/// Returns leases.
+///
+/// # Safety
+/// As `quoit.h` says.
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn quoit_remote_return_leases(
+    remote: *const Remote,
+    leases: *const u64,
+    count: usize,
+) -> i64 {
+    answer(|| {
+        // SAFETY: promised by the caller.
+        let remote = unsafe { reference(remote, "remote") }?;
+        // SAFETY: promised by the caller.
+        let numbers = unsafe { array(leases, count, "leases") }?;
+        let returned = numbers
+            .iter()
+            .filter(|&&number| remote.leases.take(number).is_some())
+            .count();
+        if returned == count {
+            return Ok(returned as i64);
+        }
+        Err(Failure::new(
+            libc::ENOENT,
+            format_args!(
+                "{} of {count} numbers name no lease, or one that was returned before; the others are returned",
+                count - returned
+            ),
+        ))
+    })
+}
+
+/// The counters that the loop last published.
+///
+/// # Safety
+/// As `quoit.h` says.
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn quoit_remote_counters(
+    remote: *const Remote,
+    counters: *mut Counters,
+) -> c_int {
+    answer_int(|| {
+        // SAFETY: promised by the caller.
+        let remote = unsafe { reference(remote, "remote") }?;
+        let value = Counters::from(&remote.remote.counters());
+        // SAFETY: promised by the caller.
+        unsafe { write_sized(counters, &value, "counters") }?;
+        Ok(0)
+    })
+}
+
+/// The connections that the loop has, about.
+///
+/// # Safety
+/// As `quoit.h` says.
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn quoit_remote_connections(remote: *const Remote) -> c_int {
+    answer_int(|| {
+        // SAFETY: promised by the caller.
+        let remote = unsafe { reference(remote, "remote") }?;
+        Ok(c_int::try_from(remote.remote.connections()).unwrap_or(c_int::MAX))
+    })
+}

@@ -1,0 +1,546 @@
+//! C's commands, events and options, and those of the core.
+
+use std::ffi::c_int;
+use std::fs::File;
+use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::time::Duration;
+
+use bytes::Bytes;
+use quoit::{
+    Address, AttachOptions, CloseReason, Command, ConnectionId, EngineChoice, EngineKind, Errno, Event,
+    Feature, FeatureSet, FileRange, Keepalive, ListenerId, Payload, RawBytes, Refusal, Token,
+};
+
+use crate::error::Failure;
+use crate::leases::Leases;
+use crate::memory;
+use crate::types::{self, *};
+
+/// What of the caller's may be used after the call has returned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Keep {
+    /// Bytes to be copied are copied during the call.
+    During,
+    /// The command is carried out later: its bytes are copied now, to memory of their own.
+    Later,
+}
+
+/// A length of time of C's: none if it is negative.
+pub(crate) fn duration(nanoseconds: i64) -> Option<Duration> {
+    u64::try_from(nanoseconds).ok().map(Duration::from_nanos)
+}
+
+/// A length of time for C; what is too long becomes the longest.
+pub(crate) fn nanoseconds(duration: Duration) -> i64 {
+    i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
+}
+
+/// Takes over a descriptor, if it is one.
+///
+/// # Safety
+/// If it is open, it must be the caller's to give.
+pub(crate) unsafe fn take_descriptor(descriptor: RawFd) -> Result<OwnedFd, Errno> {
+    // SAFETY: F_GETFD takes no pointer, and answers EBADF for what is no descriptor.
+    Errno::check(unsafe { libc::fcntl(descriptor, libc::F_GETFD) })?;
+    // SAFETY: it is open, and promised to be the caller's to give.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
+
+/// The core's command for one of C's. `None`: it is carried out already. If that is to refuse it, what it names is
+/// untouched, and to be [forfeited](forfeit) when the refusal is on its way.
+///
+/// # Safety
+/// What the command points at must be as `quoit.h` says, and with [`Keep::During`] `'a` must end with the call that
+/// passed the command.
+#[inline]
+pub(crate) unsafe fn command<'a>(
+    command: &types::Command,
+    leases: &Leases,
+    keep: Keep,
+) -> Option<Command<'a>> {
+    let connection = ConnectionId::from_bits(command.target);
+    let token = Token(command.token);
+    let refuse = |refusal| {
+        Some(Command::Refuse {
+            connection: (command.target != 0).then_some(connection),
+            token,
+            refusal,
+        })
+    };
+    let invalid = Refusal::Error(Errno::EINVAL);
+    let flags = match command.kind {
+        QUOIT_COMMAND_SEND => QUOIT_FLAG_BORROWED,
+        QUOIT_COMMAND_CONNECT | QUOIT_COMMAND_ATTACH => QUOIT_FLAG_PAUSED,
+        _ => 0,
+    };
+    if command.flags & !flags != 0 || command.reserved != 0 {
+        return refuse(invalid);
+    }
+    let descriptor = match command.kind {
+        QUOIT_COMMAND_ATTACH | QUOIT_COMMAND_SEND_FILE => {
+            // SAFETY: the header says that it is the library's from now on.
+            match unsafe { take_descriptor(command.descriptor) } {
+                Ok(descriptor) => Some(descriptor),
+                Err(errno) => return refuse(errno.into()),
+            }
+        }
+        _ => None,
+    };
+    let paused = command.flags & QUOIT_FLAG_PAUSED != 0;
+    Some(match (command.kind, descriptor) {
+        (QUOIT_COMMAND_SEND, _) => {
+            let address = command.data.cast::<u8>();
+            let length = command.length as usize;
+            if address.is_null() && length > 0 {
+                return refuse(invalid);
+            }
+            let payload = if command.flags & QUOIT_FLAG_BORROWED != 0 {
+                // SAFETY: the header says how long borrowed memory must stay.
+                Payload::Raw(unsafe { RawBytes::new(address, length) })
+            } else {
+                // SAFETY: checked for null, and the header says that `length` bytes are there during the call.
+                match unsafe { memory::bytes(address, length, "data") } {
+                    Ok(bytes) if keep == Keep::During => Payload::Copy(bytes),
+                    Ok(bytes) => Payload::Bytes(Bytes::copy_from_slice(bytes)),
+                    Err(_) => return refuse(invalid),
+                }
+            };
+            Command::Send {
+                connection,
+                payload,
+                token,
+            }
+        }
+        (QUOIT_COMMAND_RETURN_LEASE, _) => {
+            if leases.take(command.lease).is_none() {
+                return refuse(Refusal::Stale);
+            }
+            return None;
+        }
+        (QUOIT_COMMAND_SEND_LEASE, _) => {
+            let Some(mut lease) = leases.take(command.lease) else {
+                return refuse(Refusal::Stale);
+            };
+            let (offset, length) = (command.offset, command.length as usize);
+            let within = usize::try_from(offset)
+                .ok()
+                .and_then(|offset| offset.checked_add(length))
+                .is_some_and(|end| end <= lease.len());
+            if !within {
+                leases.undo_take(command.lease, lease);
+                return refuse(invalid);
+            }
+            lease.advance(offset as usize);
+            lease.truncate(length);
+            Command::Send {
+                connection,
+                payload: Payload::Lease(lease),
+                token,
+            }
+        }
+        (QUOIT_COMMAND_SEND_FILE, Some(descriptor)) => Command::SendFile {
+            connection,
+            range: FileRange {
+                file: File::from(descriptor),
+                offset: command.offset,
+                length: u64::from(command.length),
+            },
+            token,
+        },
+        (QUOIT_COMMAND_ATTACH, Some(descriptor)) => Command::Attach {
+            descriptor,
+            options: AttachOptions {
+                paused,
+                accepted_by: (command.target != 0).then_some(ListenerId::from_bits(command.target)),
+            },
+            token,
+        },
+        (QUOIT_COMMAND_CONNECT, _) => {
+            // SAFETY: the header says what `data` leads to.
+            match unsafe { connect_options(command.data.cast()) } {
+                Ok((address, mut options)) => {
+                    options.paused = paused;
+                    Command::Connect {
+                        address,
+                        options: Box::new(options),
+                        token,
+                    }
+                }
+                Err(failure) => return refuse(Refusal::Error(Errno::new(failure.code))),
+            }
+        }
+        (QUOIT_COMMAND_SHUTDOWN, _) => Command::Shutdown { connection },
+        (QUOIT_COMMAND_CLOSE, _) => Command::Close {
+            connection,
+            deadline: duration(command.time_ns),
+        },
+        (QUOIT_COMMAND_ABORT, _) => Command::Abort { connection },
+        (QUOIT_COMMAND_PAUSE, _) => Command::Pause { connection },
+        (QUOIT_COMMAND_RESUME, _) => Command::Resume { connection },
+        (QUOIT_COMMAND_SET_DEADLINE, _) => Command::SetDeadline {
+            connection,
+            after: duration(command.time_ns),
+        },
+        (QUOIT_COMMAND_SET_TIMER, _) => match duration(command.time_ns) {
+            Some(after) => Command::SetTimer { after, token },
+            None => return refuse(invalid),
+        },
+        (QUOIT_COMMAND_CANCEL_TIMER, _) => Command::CancelTimer { token },
+        (QUOIT_COMMAND_STOP_LISTENING, _) => Command::StopListening {
+            listener: ListenerId::from_bits(command.target),
+        },
+        (QUOIT_COMMAND_DRAIN, _) => match duration(command.time_ns) {
+            Some(within) => Command::Drain { within },
+            None => return refuse(invalid),
+        },
+        _ => return refuse(invalid),
+    })
+}
+
+/// Takes from the caller what a command names that is refused: descriptors and leases are the library's whatever
+/// becomes of the command.
+///
+/// # Safety
+/// As for [`take_descriptor`].
+#[cold]
+pub(crate) unsafe fn forfeit(command: &types::Command, leases: &Leases) {
+    match command.kind {
+        QUOIT_COMMAND_ATTACH | QUOIT_COMMAND_SEND_FILE => {
+            // SAFETY: promised by the caller.
+            drop(unsafe { take_descriptor(command.descriptor) });
+        }
+        QUOIT_COMMAND_SEND_LEASE => drop(leases.take(command.lease)),
+        _ => {}
+    }
+}
+
+/// Gives the caller back what a command had taken over, as it was not carried out after all.
+pub(crate) fn give_back(command: Command<'_>, lease: u64, leases: &Leases) {
+    match command {
+        Command::Attach { descriptor, .. } => {
+            let _ = descriptor.into_raw_fd();
+        }
+        Command::SendFile { range, .. } => {
+            let _ = range.file.into_raw_fd();
+        }
+        Command::Send {
+            payload: Payload::Lease(taken),
+            ..
+        } => leases.undo_take(lease, taken),
+        _ => {}
+    }
+}
+
+/// # Safety
+/// As for [`memory::read_sized`], and the addresses must be as long as they say.
+unsafe fn connect_options(
+    pointer: *const ConnectOptions,
+) -> Result<(Address, quoit::ConnectOptions), Failure> {
+    // SAFETY: promised by the caller.
+    let options = unsafe { memory::read_sized(pointer, default_connect_options(), "data") }?;
+    let length = options.address_length as usize;
+    // SAFETY: promised by the caller.
+    let address = unsafe { memory::address(options.address, length, "address") }?;
+    let local = match options.local_length as usize {
+        0 => None,
+        // SAFETY: promised by the caller.
+        length => Some(unsafe { memory::address(options.local, length, "local") }?),
+    };
+    if options.reserved != 0 {
+        return Err(Failure::invalid("`reserved` is not zero"));
+    }
+    let options = quoit::ConnectOptions {
+        timeout: duration(options.timeout_ns),
+        local,
+        socket: stream_options(&options.stream)?,
+        paused: false,
+    };
+    Ok((address, options))
+}
+
+/// The defaults of the core, as `quoit.h` has them.
+pub(crate) fn default_stream_options() -> StreamOptions {
+    let options = quoit::StreamOptions::default();
+    StreamOptions {
+        no_delay: u32::from(options.no_delay),
+        receive_buffer: options.receive_buffer.unwrap_or(0),
+        send_buffer: options.send_buffer.unwrap_or(0),
+        ..memory::zeroes()
+    }
+}
+
+pub(crate) fn default_connect_options() -> ConnectOptions {
+    ConnectOptions {
+        timeout_ns: -1,
+        stream: default_stream_options(),
+        ..memory::zeroes()
+    }
+}
+
+fn switch(value: u32, name: &str) -> Result<bool, Failure> {
+    match value {
+        0 => Ok(false),
+        1 => Ok(true),
+        _ => Err(Failure::invalid(format_args!(
+            "`{name}` is {value}, but only 0 and 1 are meant"
+        ))),
+    }
+}
+
+/// The core's options of a stream socket.
+pub(crate) fn stream_options(options: &StreamOptions) -> Result<quoit::StreamOptions, Failure> {
+    if options.reserved != [0; 2] {
+        return Err(Failure::invalid("`stream.reserved` is not zero"));
+    }
+    let keepalive = (options.keepalive_idle_s != 0).then(|| Keepalive {
+        idle: Duration::from_secs(options.keepalive_idle_s.into()),
+        interval: Duration::from_secs(options.keepalive_interval_s.into()),
+        probes: options.keepalive_probes,
+    });
+    let size = |bytes: u32| (bytes != 0).then_some(bytes);
+    Ok(quoit::StreamOptions {
+        no_delay: switch(options.no_delay, "stream.no_delay")?,
+        keepalive,
+        receive_buffer: size(options.receive_buffer),
+        send_buffer: size(options.send_buffer),
+    })
+}
+
+/// A number that may be left unset.
+fn optional(value: u32) -> Option<u32> {
+    (value != QUOIT_UNSET).then_some(value)
+}
+
+/// C's structure for a configuration of the core.
+pub(crate) fn config_for_c(config: &quoit::Config) -> Config {
+    Config {
+        size: size_of::<Config>() as u32,
+        engine: match config.engine {
+            EngineChoice::Auto => QUOIT_ENGINE_AUTO,
+            EngineChoice::Require(kind) => engine_number(kind),
+        },
+        without: config
+            .without
+            .iter()
+            .fold(0, |bits, feature| bits | feature_bit(feature)),
+        connections: config.connections,
+        listeners: config.listeners,
+        timers: config.timers.unwrap_or(QUOIT_UNSET),
+        receive_slots: config.receive_slots,
+        receive_slot_size: config.receive_slot_size,
+        leases_per_connection: config.leases_per_connection.into(),
+        close_at_lease_limit: config.close_at_lease_limit.into(),
+        high_water: config.high_water,
+        low_water: config.low_water,
+        send_pieces: config.send_pieces,
+        send_chunk_size: config.send_chunk_size,
+        send_chunks: config.send_chunks,
+        zero_copy_threshold: config.zero_copy_threshold.unwrap_or(QUOIT_UNSET),
+        submission_queue: config.submission_queue,
+        completion_queue: config.completion_queue,
+        buffer_ring: config.buffer_ring,
+        register_pool: config.register_pool.into(),
+        completions_per_turn: config.completions_per_turn,
+        receives_per_turn: config.receives_per_turn,
+        inbox: config.inbox,
+        kernel_poll_ns: config.kernel_poll.map_or(-1, nanoseconds),
+        connect_timeout_ns: nanoseconds(config.connect_timeout),
+        close_deadline_ns: nanoseconds(config.close_deadline),
+        ring_memory_patience_ns: nanoseconds(config.ring_memory_patience),
+    }
+}
+
+/// The core's configuration for C's structure; its own check of the ranges is still to come.
+pub(crate) fn config(config: &Config) -> Result<quoit::Config, Failure> {
+    let engine = match config.engine {
+        QUOIT_ENGINE_AUTO => EngineChoice::Auto,
+        QUOIT_ENGINE_URING => EngineChoice::Require(EngineKind::Uring),
+        QUOIT_ENGINE_EPOLL => EngineChoice::Require(EngineKind::Epoll),
+        other => {
+            return Err(Failure::invalid(format_args!(
+                "`engine` is {other}, which names none"
+            )));
+        }
+    };
+    let known = Feature::ALL
+        .iter()
+        .fold(0, |bits, &feature| bits | feature_bit(feature));
+    if config.without & !known != 0 {
+        return Err(Failure::invalid(
+            "`without` names features that this version does not know",
+        ));
+    }
+    let without: FeatureSet = Feature::ALL
+        .iter()
+        .copied()
+        .filter(|&feature| config.without & feature_bit(feature) != 0)
+        .collect();
+    let leases_per_connection = u16::try_from(config.leases_per_connection)
+        .map_err(|_| Failure::invalid("`leases_per_connection` must be at most 65,535"))?;
+    let time = |value: i64, name: &str| {
+        duration(value).ok_or_else(|| Failure::invalid(format_args!("`{name}` is negative")))
+    };
+    Ok(quoit::Config {
+        engine,
+        without,
+        connections: config.connections,
+        listeners: config.listeners,
+        timers: optional(config.timers),
+        receive_slots: config.receive_slots,
+        receive_slot_size: config.receive_slot_size,
+        leases_per_connection,
+        close_at_lease_limit: switch(config.close_at_lease_limit, "close_at_lease_limit")?,
+        high_water: config.high_water,
+        low_water: config.low_water,
+        send_pieces: config.send_pieces,
+        send_chunk_size: config.send_chunk_size,
+        send_chunks: config.send_chunks,
+        zero_copy_threshold: optional(config.zero_copy_threshold),
+        submission_queue: config.submission_queue,
+        completion_queue: config.completion_queue,
+        buffer_ring: config.buffer_ring,
+        kernel_poll: duration(config.kernel_poll_ns),
+        register_pool: switch(config.register_pool, "register_pool")?,
+        completions_per_turn: config.completions_per_turn,
+        receives_per_turn: config.receives_per_turn,
+        inbox: config.inbox,
+        connect_timeout: time(config.connect_timeout_ns, "connect_timeout_ns")?,
+        close_deadline: time(config.close_deadline_ns, "close_deadline_ns")?,
+        ring_memory_patience: time(config.ring_memory_patience_ns, "ring_memory_patience_ns")?,
+    })
+}
+
+/// The bit of a feature in the sets of the ABI: fixed by its name's place in the core's list, which only grows.
+pub(crate) fn feature_bit(feature: Feature) -> u64 {
+    1 << feature as u8
+}
+
+/// The number of an engine.
+pub(crate) fn engine_number(kind: EngineKind) -> u32 {
+    match kind {
+        EngineKind::Uring => QUOIT_ENGINE_URING,
+        EngineKind::Epoll => QUOIT_ENGINE_EPOLL,
+    }
+}
+
+fn negative(errno: Errno) -> c_int {
+    -errno.code()
+}
+
+fn close_reason(reason: CloseReason) -> (u16, c_int) {
+    match reason {
+        CloseReason::Local => (QUOIT_CLOSED_LOCAL, 0),
+        CloseReason::PeerClosed => (QUOIT_CLOSED_PEER, 0),
+        CloseReason::Reset => (QUOIT_CLOSED_RESET, 0),
+        CloseReason::Timeout => (QUOIT_CLOSED_TIMEOUT, 0),
+        CloseReason::Limit => (QUOIT_CLOSED_LIMIT, 0),
+        CloseReason::Error(errno) => (QUOIT_CLOSED_ERROR, negative(errno)),
+    }
+}
+
+fn refusal_reason(refusal: Refusal) -> (u16, c_int) {
+    match refusal {
+        Refusal::Stale => (QUOIT_REFUSED_STALE, 0),
+        Refusal::Full => (QUOIT_REFUSED_FULL, 0),
+        Refusal::TooLarge => (QUOIT_REFUSED_TOO_LARGE, 0),
+        Refusal::Closing => (QUOIT_REFUSED_CLOSING, 0),
+        Refusal::Limit => (QUOIT_REFUSED_LIMIT, 0),
+        Refusal::Error(errno) => (QUOIT_REFUSED_ERROR, negative(errno)),
+    }
+}
+
+/// C's event for one of the core's. Its lease goes to `leases`, its descriptor to the caller.
+///
+/// # Panics
+/// For an event that this ABI has no number for: a fault of the library's.
+#[inline]
+pub(crate) fn event(event: Event, leases: &Leases) -> types::Event {
+    let mut answer = types::Event {
+        descriptor: -1,
+        ..memory::zeroes()
+    };
+    match event {
+        Event::Data { connection, data } => {
+            answer.kind = QUOIT_EVENT_DATA;
+            answer.connection = connection.to_bits();
+            answer.data = data.as_ptr().cast();
+            answer.length = data.len() as u32;
+            answer.lease = leases.put(data);
+        }
+        Event::Sent { connection, token } => {
+            answer.kind = QUOIT_EVENT_SENT;
+            answer.connection = connection.to_bits();
+            answer.token = token.0;
+        }
+        Event::Accepted { listener, connection } => {
+            answer.kind = QUOIT_EVENT_ACCEPTED;
+            answer.listener = listener.to_bits();
+            answer.connection = connection.to_bits();
+        }
+        Event::AcceptedDescriptor { listener, descriptor } => {
+            answer.kind = QUOIT_EVENT_ACCEPTED_DESCRIPTOR;
+            answer.listener = listener.to_bits();
+            answer.descriptor = descriptor.into_raw_fd();
+        }
+        Event::Connecting { connection, token } => {
+            answer.kind = QUOIT_EVENT_CONNECTING;
+            answer.connection = connection.to_bits();
+            answer.token = token.0;
+        }
+        Event::Opened { connection, token } => {
+            answer.kind = QUOIT_EVENT_OPENED;
+            answer.connection = connection.to_bits();
+            answer.token = token.0;
+        }
+        Event::EndOfStream { connection } => {
+            answer.kind = QUOIT_EVENT_END_OF_STREAM;
+            answer.connection = connection.to_bits();
+        }
+        Event::Writable { connection } => {
+            answer.kind = QUOIT_EVENT_WRITABLE;
+            answer.connection = connection.to_bits();
+        }
+        Event::Pressure { connection } => {
+            answer.kind = QUOIT_EVENT_PRESSURE;
+            answer.connection = connection.map_or(0, ConnectionId::to_bits);
+        }
+        Event::Deadline { connection } => {
+            answer.kind = QUOIT_EVENT_DEADLINE;
+            answer.connection = connection.to_bits();
+        }
+        Event::Closed {
+            connection,
+            token,
+            reason,
+        } => {
+            answer.kind = QUOIT_EVENT_CLOSED;
+            answer.connection = connection.to_bits();
+            answer.token = token.0;
+            (answer.reason, answer.error) = close_reason(reason);
+        }
+        Event::ListenerClosed { listener, error } => {
+            answer.kind = QUOIT_EVENT_LISTENER_CLOSED;
+            answer.listener = listener.to_bits();
+            answer.error = error.map_or(0, negative);
+        }
+        Event::Refused {
+            token,
+            connection,
+            refusal,
+        } => {
+            answer.kind = QUOIT_EVENT_REFUSED;
+            answer.connection = connection.map_or(0, ConnectionId::to_bits);
+            answer.token = token.0;
+            (answer.reason, answer.error) = refusal_reason(refusal);
+        }
+        Event::Timer { token } => {
+            answer.kind = QUOIT_EVENT_TIMER;
+            answer.token = token.0;
+        }
+        Event::Woken => answer.kind = QUOIT_EVENT_WOKEN,
+        Event::Draining => answer.kind = QUOIT_EVENT_DRAINING,
+        Event::Drained => answer.kind = QUOIT_EVENT_DRAINED,
+        other => unreachable!("{other:?} has no number in this ABI"),
+    }
+    answer
+}

@@ -1,0 +1,193 @@
+//! Leases by number: an event hands out a number, and whoever has it may return the lease once, from any thread. A
+//! number that is used twice, or was never given, is an error and nothing worse.
+
+use std::cell::UnsafeCell;
+use std::fmt;
+use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use quoit::Lease;
+
+/// What an entry holds, in the lower two bits of its state; the rest is the generation.
+const FREE: u64 = 0;
+const HELD: u64 = 1;
+/// Somebody moves the lease out.
+const TAKING: u64 = 2;
+
+const PHASE_BITS: u32 = 2;
+/// The pool slot in the lower bits of a number; the rest is the generation.
+const SLOT_BITS: u32 = 16;
+
+struct Entry {
+    state: AtomicU64,
+    /// Initialised while the phase is `HELD`, and during `TAKING` for the one who set that.
+    lease: UnsafeCell<MaybeUninit<Lease>>,
+}
+
+/// The leases of one loop that are in C's hands: one entry a pool slot, as no two leases share one.
+pub(crate) struct Leases {
+    entries: Box<[Entry]>,
+}
+
+// SAFETY: the lease in an entry is reached only by the thread that moved the entry's phase from FREE (there is one at
+// a time, see `put`) or from HELD to TAKING (the exchange lets one through); acquire and release order the accesses.
+unsafe impl Sync for Leases {}
+// SAFETY: leases may be dropped on any thread.
+unsafe impl Send for Leases {}
+
+impl Leases {
+    /// Room for a pool of `slots` slots.
+    pub(crate) fn new(slots: u32) -> Self {
+        let entry = |_| Entry {
+            state: AtomicU64::new(FREE),
+            lease: UnsafeCell::new(MaybeUninit::uninit()),
+        };
+        Self {
+            entries: (0..slots).map(entry).collect(),
+        }
+    }
+
+    /// Keeps a lease, and gives its number; never 0. One call at a time: the loop's.
+    pub(crate) fn put(&self, lease: Lease) -> u64 {
+        let slot = lease.slot();
+        let entry = &self.entries[slot.index()];
+        let state = entry.state.load(Ordering::Acquire);
+        // The slot was leased out again, so its last lease was dropped, which is after it was moved out of here.
+        assert_eq!(state & 3, FREE, "a slot has one lease at a time");
+        let generation = (state >> PHASE_BITS) + 1;
+        // SAFETY: nobody else reaches the lease of a free entry.
+        unsafe { (*entry.lease.get()).write(lease) };
+        entry
+            .state
+            .store(generation << PHASE_BITS | HELD, Ordering::Release);
+        generation << SLOT_BITS | u64::from(slot.get())
+    }
+
+    /// Moves a lease out; `None` if the number names none (any more).
+    pub(crate) fn take(&self, number: u64) -> Option<Lease> {
+        let entry = self.entries.get((number & ((1 << SLOT_BITS) - 1)) as usize)?;
+        let generation = number >> SLOT_BITS;
+        let held = generation << PHASE_BITS | HELD;
+        let taking = generation << PHASE_BITS | TAKING;
+        entry
+            .state
+            .compare_exchange(held, taking, Ordering::Acquire, Ordering::Relaxed)
+            .ok()?;
+        // SAFETY: the entry was HELD, so the lease is there, and the exchange let nobody else through.
+        let lease = unsafe { (*entry.lease.get()).assume_init_read() };
+        entry
+            .state
+            .store(generation << PHASE_BITS | FREE, Ordering::Release);
+        Some(lease)
+    }
+}
+
+impl Leases {
+    /// Undoes [`take`](Self::take): the lease is what it gave for `number`.
+    pub(crate) fn undo_take(&self, number: u64, lease: Lease) {
+        let entry = &self.entries[lease.slot().index()];
+        let generation = number >> SLOT_BITS;
+        assert_eq!(
+            entry.state.load(Ordering::Acquire),
+            generation << PHASE_BITS | FREE,
+            "as long as the lease exists, its slot gets no other"
+        );
+        // SAFETY: as in `put`: whoever has the slot's only lease is alone with its free entry.
+        unsafe { (*entry.lease.get()).write(lease) };
+        entry
+            .state
+            .store(generation << PHASE_BITS | HELD, Ordering::Release);
+    }
+}
+
+impl Drop for Leases {
+    fn drop(&mut self) {
+        for entry in &mut self.entries {
+            if *entry.state.get_mut() & 3 == HELD {
+                // SAFETY: HELD, and nobody else is left.
+                unsafe { entry.lease.get_mut().assume_init_drop() };
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Leases {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Leases({} entries)", self.entries.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicUsize;
+    use std::time::Duration;
+
+    use quoit::{Config, EngineChoice, EngineKind, Event, Events, ListenerOptions, Loop, LoopIndex};
+
+    use super::*;
+
+    /// Leases of a loop that has gone: as many as there were pieces sent.
+    fn received(count: usize) -> Vec<Lease> {
+        let config = Config {
+            engine: EngineChoice::Require(EngineKind::Epoll),
+            receive_slot_size: 64,
+            ..Config::default()
+        };
+        let mut quoit = Loop::new(LoopIndex::default(), config).unwrap();
+        let listener = quoit
+            .listen(&"127.0.0.1:0".parse().unwrap(), &ListenerOptions::default())
+            .unwrap();
+        let Some(quoit::Address::Tcp(address)) = quoit.listener_address(listener) else {
+            panic!("it listens on TCP");
+        };
+        let mut client = std::net::TcpStream::connect(address).unwrap();
+        client.write_all(&vec![5; count * 64]).unwrap();
+        let mut events = Events::with_capacity(16);
+        let mut leases = Vec::new();
+        while leases.len() < count {
+            quoit
+                .turn([], &mut events, Some(Duration::from_secs(10)))
+                .unwrap();
+            for event in events.drain() {
+                if let Event::Data { data, .. } = event {
+                    leases.push(data);
+                }
+            }
+        }
+        leases
+    }
+
+    #[test]
+    fn a_number_is_good_once() {
+        let leases = Leases::new(1024);
+        let number = leases.put(received(1).pop().unwrap());
+        assert_ne!(number, 0);
+        for wrong in [0, 1, number + 1, number + (1 << SLOT_BITS), u64::MAX] {
+            assert!(leases.take(wrong).is_none());
+        }
+        let lease = leases.take(number).unwrap();
+        assert!(leases.take(number).is_none());
+        leases.undo_take(number, lease);
+        assert_eq!(leases.take(number).unwrap()[0], 5);
+        assert!(leases.take(number).is_none());
+    }
+
+    #[test]
+    fn of_many_threads_one_gets_the_lease() {
+        let leases = Arc::new(Leases::new(1024));
+        let numbers: Vec<_> = received(40).into_iter().map(|lease| leases.put(lease)).collect();
+        let taken = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for &number in &numbers {
+                        taken.fetch_add(usize::from(leases.take(number).is_some()), Ordering::Relaxed);
+                    }
+                });
+            }
+        });
+        assert_eq!(taken.into_inner(), 40);
+    }
+}

@@ -1,0 +1,340 @@
+//! The structures and constants of `quoit.h`. What each means is said there and in `docs/c-abi.md`.
+
+use std::ffi::{CStr, c_char, c_void};
+use std::mem::{offset_of, size_of};
+
+use crate::layout::{Constant, Field, Structure};
+use crate::memory::{Plain, Sized32};
+
+/// The version of this ABI: the major number in the upper 16 bits, the minor one in the lower.
+pub(crate) const ABI_VERSION: u32 = QUOIT_ABI_MAJOR << 16 | QUOIT_ABI_MINOR;
+
+macro_rules! constants {
+    ($($name:ident: $type:ty = $value:expr;)*) => {
+        $(pub(crate) const $name: $type = $value;)*
+
+        /// All of them, for the layout.
+        pub(crate) const CONSTANTS: &[Constant] = &[$(Constant {
+            name: stringify!($name),
+            value: $name as u64,
+        },)*];
+    };
+}
+
+constants! {
+    QUOIT_ABI_MAJOR: u32 = 1;
+    QUOIT_ABI_MINOR: u32 = 0;
+
+    QUOIT_UNSET: u32 = u32::MAX;
+
+    QUOIT_ENGINE_AUTO: u32 = 0;
+    QUOIT_ENGINE_URING: u32 = 1;
+    QUOIT_ENGINE_EPOLL: u32 = 2;
+
+    QUOIT_COMMAND_CONNECT: u16 = 1;
+    QUOIT_COMMAND_ATTACH: u16 = 2;
+    QUOIT_COMMAND_SEND: u16 = 3;
+    QUOIT_COMMAND_SEND_LEASE: u16 = 4;
+    QUOIT_COMMAND_SEND_FILE: u16 = 5;
+    QUOIT_COMMAND_SHUTDOWN: u16 = 6;
+    QUOIT_COMMAND_CLOSE: u16 = 7;
+    QUOIT_COMMAND_ABORT: u16 = 8;
+    QUOIT_COMMAND_PAUSE: u16 = 9;
+    QUOIT_COMMAND_RESUME: u16 = 10;
+    QUOIT_COMMAND_SET_DEADLINE: u16 = 11;
+    QUOIT_COMMAND_SET_TIMER: u16 = 12;
+    QUOIT_COMMAND_CANCEL_TIMER: u16 = 13;
+    QUOIT_COMMAND_STOP_LISTENING: u16 = 14;
+    QUOIT_COMMAND_DRAIN: u16 = 15;
+    QUOIT_COMMAND_RETURN_LEASE: u16 = 16;
+
+    QUOIT_FLAG_BORROWED: u16 = 1;
+    QUOIT_FLAG_PAUSED: u16 = 2;
+
+    QUOIT_EVENT_ACCEPTED: u16 = 1;
+    QUOIT_EVENT_ACCEPTED_DESCRIPTOR: u16 = 2;
+    QUOIT_EVENT_CONNECTING: u16 = 3;
+    QUOIT_EVENT_OPENED: u16 = 4;
+    QUOIT_EVENT_DATA: u16 = 5;
+    QUOIT_EVENT_END_OF_STREAM: u16 = 6;
+    QUOIT_EVENT_SENT: u16 = 7;
+    QUOIT_EVENT_WRITABLE: u16 = 8;
+    QUOIT_EVENT_PRESSURE: u16 = 9;
+    QUOIT_EVENT_DEADLINE: u16 = 10;
+    QUOIT_EVENT_CLOSED: u16 = 11;
+    QUOIT_EVENT_LISTENER_CLOSED: u16 = 12;
+    QUOIT_EVENT_REFUSED: u16 = 13;
+    QUOIT_EVENT_TIMER: u16 = 14;
+    QUOIT_EVENT_WOKEN: u16 = 15;
+    QUOIT_EVENT_DRAINING: u16 = 16;
+    QUOIT_EVENT_DRAINED: u16 = 17;
+
+    QUOIT_CLOSED_LOCAL: u16 = 1;
+    QUOIT_CLOSED_PEER: u16 = 2;
+    QUOIT_CLOSED_RESET: u16 = 3;
+    QUOIT_CLOSED_TIMEOUT: u16 = 4;
+    QUOIT_CLOSED_LIMIT: u16 = 5;
+    QUOIT_CLOSED_ERROR: u16 = 6;
+
+    QUOIT_REFUSED_STALE: u16 = 1;
+    QUOIT_REFUSED_FULL: u16 = 2;
+    QUOIT_REFUSED_TOO_LARGE: u16 = 3;
+    QUOIT_REFUSED_CLOSING: u16 = 4;
+    QUOIT_REFUSED_LIMIT: u16 = 5;
+    QUOIT_REFUSED_ERROR: u16 = 6;
+
+    QUOIT_ACCEPT_CONNECTIONS: u32 = 0;
+    QUOIT_ACCEPT_PAUSED: u32 = 1;
+    QUOIT_ACCEPT_DESCRIPTORS: u32 = 2;
+    QUOIT_ACCEPT_SPREAD: u32 = 3;
+
+    QUOIT_BIND_REUSE_PORT: u32 = 1;
+    QUOIT_BIND_IPV6_ONLY: u32 = 2;
+    QUOIT_BIND_UNLINK_EXISTING: u32 = 4;
+
+    QUOIT_FIGURE_COUNTER: u32 = 0;
+    QUOIT_FIGURE_GAUGE: u32 = 1;
+}
+
+macro_rules! structures {
+    ($($(#[$traits:ident])? $rust:ident is $c:literal { $($field:ident: $type:ty,)* })*) => {
+        $(
+            #[derive(Clone, Copy, Debug)]
+            #[repr(C)]
+            pub(crate) struct $rust {
+                $(pub(crate) $field: $type,)*
+            }
+
+            structures!(@plain $rust $($traits)?);
+        )*
+
+        /// All but the counters, for the layout.
+        pub(crate) const STRUCTURES: &[Structure] = &[$(Structure {
+            name: $c,
+            size: size_of::<$rust>(),
+            alignment: align_of::<$rust>(),
+            fields: &[$(Field {
+                name: stringify!($field),
+                offset: offset_of!($rust, $field),
+                size: size_of::<$type>(),
+            },)*],
+        },)*];
+    };
+    (@plain $rust:ident) => {
+        // SAFETY: integers and pointers only, which every pattern of bits is a value of.
+        unsafe impl Plain for $rust {}
+    };
+    (@plain $rust:ident sized) => {
+        structures!(@plain $rust);
+
+        // SAFETY: the first field is the size.
+        unsafe impl Sized32 for $rust {
+            const FIRST_SIZE: usize = size_of::<Self>();
+        }
+    };
+}
+
+structures! {
+    Command is "quoit_command" {
+        kind: u16,
+        flags: u16,
+        descriptor: i32,
+        target: u64,
+        token: u64,
+        data: *const c_void,
+        length: u32,
+        reserved: u32,
+        offset: u64,
+        lease: u64,
+        time_ns: i64,
+    }
+
+    Event is "quoit_event" {
+        kind: u16,
+        reason: u16,
+        error: i32,
+        descriptor: i32,
+        length: u32,
+        connection: u64,
+        listener: u64,
+        token: u64,
+        data: *const c_void,
+        lease: u64,
+        reserved: u64,
+    }
+
+    StreamOptions is "quoit_stream_options" {
+        no_delay: u32,
+        receive_buffer: u32,
+        send_buffer: u32,
+        keepalive_idle_s: u32,
+        keepalive_interval_s: u32,
+        keepalive_probes: u32,
+        reserved: [u32; 2],
+    }
+
+    #[sized]
+    Config is "quoit_config" {
+        size: u32,
+        engine: u32,
+        without: u64,
+        connections: u32,
+        listeners: u32,
+        timers: u32,
+        receive_slots: u32,
+        receive_slot_size: u32,
+        leases_per_connection: u32,
+        close_at_lease_limit: u32,
+        high_water: u32,
+        low_water: u32,
+        send_pieces: u32,
+        send_chunk_size: u32,
+        send_chunks: u32,
+        zero_copy_threshold: u32,
+        submission_queue: u32,
+        completion_queue: u32,
+        buffer_ring: u32,
+        register_pool: u32,
+        completions_per_turn: u32,
+        receives_per_turn: u32,
+        inbox: u32,
+        kernel_poll_ns: i64,
+        connect_timeout_ns: i64,
+        close_deadline_ns: i64,
+        ring_memory_patience_ns: i64,
+    }
+
+    #[sized]
+    ConnectOptions is "quoit_connect_options" {
+        size: u32,
+        address_length: u32,
+        address: *const c_char,
+        local: *const c_char,
+        local_length: u32,
+        reserved: u32,
+        timeout_ns: i64,
+        stream: StreamOptions,
+    }
+
+    #[sized]
+    BindOptions is "quoit_bind_options" {
+        size: u32,
+        flags: u32,
+        backlog: u32,
+        receive_buffer: u32,
+        send_buffer: u32,
+        reserved: u32,
+    }
+
+    #[sized]
+    ListenOptions is "quoit_listen_options" {
+        size: u32,
+        accept: u32,
+        remotes: *const *const crate::calls::Remote,
+        remote_count: u32,
+        reserved: u32,
+        stream: StreamOptions,
+    }
+
+    #[sized]
+    Capability is "quoit_capability" {
+        size: u32,
+        usable: u32,
+        bit: u64,
+        name: *const c_char,
+        about: *const c_char,
+        minimum_kernel: *const c_char,
+        reason: *const c_char,
+    }
+
+    #[sized]
+    CounterInfo is "quoit_counter_info" {
+        size: u32,
+        kind: u32,
+        offset: u32,
+        reserved: u32,
+        name: *const c_char,
+        about: *const c_char,
+    }
+}
+
+const _: () = assert!(size_of::<Command>() == 64 && size_of::<Event>() == 64);
+
+/// What the counters are called, for exporters.
+#[derive(Debug)]
+pub(crate) struct Figure {
+    pub(crate) kind: u32,
+    pub(crate) name: &'static CStr,
+    pub(crate) about: &'static CStr,
+    pub(crate) offset: usize,
+}
+
+/// A text that ends in NUL, without the blank that a documentation comment begins with.
+const fn text(with_nul: &'static str) -> &'static CStr {
+    let bytes = match with_nul.as_bytes() {
+        [b' ', rest @ ..] => rest,
+        bytes => bytes,
+    };
+    match CStr::from_bytes_with_nul(bytes) {
+        Ok(text) => text,
+        Err(_) => panic!("the descriptions hold no NUL"),
+    }
+}
+
+macro_rules! counters {
+    ($($(#[doc = $doc:literal])+ $figure:ident $name:ident,)+) => {
+        #[derive(Clone, Copy, Debug)]
+        #[repr(C)]
+        pub(crate) struct Counters {
+            pub(crate) size: u32,
+            pub(crate) reserved: u32,
+            $(pub(crate) $name: u64,)+
+        }
+
+        // SAFETY: integers only.
+        unsafe impl Plain for Counters {}
+
+        // SAFETY: the first field is the size. The first version of the ABI ends with `surplus_events`.
+        unsafe impl Sized32 for Counters {
+            const FIRST_SIZE: usize = offset_of!(Counters, surplus_events) + size_of::<u64>();
+        }
+
+        impl From<&quoit::Counters> for Counters {
+            fn from(counters: &quoit::Counters) -> Self {
+                Self {
+                    size: size_of::<Self>() as u32,
+                    reserved: 0,
+                    $($name: counters.$name,)+
+                }
+            }
+        }
+
+        /// The counters' structure, for the layout.
+        pub(crate) const COUNTERS: Structure = Structure {
+            name: "quoit_counters",
+            size: size_of::<Counters>(),
+            alignment: align_of::<Counters>(),
+            fields: &[
+                Field { name: "size", offset: offset_of!(Counters, size), size: size_of::<u32>() },
+                Field { name: "reserved", offset: offset_of!(Counters, reserved), size: size_of::<u32>() },
+                $(Field {
+                    name: stringify!($name),
+                    offset: offset_of!(Counters, $name),
+                    size: size_of::<u64>(),
+                },)+
+            ],
+        };
+
+        /// What each counter is.
+        pub(crate) const FIGURES: &[Figure] = &[$(Figure {
+            kind: counters!(@kind $figure),
+            name: text(concat!(stringify!($name), "\0")),
+            about: text(concat!($($doc,)+ "\0")),
+            offset: offset_of!(Counters, $name),
+        },)+];
+    };
+    (@kind Counter) => { QUOIT_FIGURE_COUNTER };
+    (@kind Gauge) => { QUOIT_FIGURE_GAUGE };
+}
+
+quoit::each_counter!(counters);

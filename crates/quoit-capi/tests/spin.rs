@@ -1,0 +1,74 @@
+//! Random calls through the ABI: under AddressSanitizer, which also sees leaks, and for epoll under valgrind, which also
+//! sees what is read before it was written.
+#![allow(clippy::unwrap_used, reason = "a test fails by it")]
+
+mod support;
+
+use std::path::Path;
+use std::process::Command;
+
+use quoit::{Config, try_uring};
+use support::{compile, file, has, succeeded};
+
+const SEEDS: u64 = 4;
+
+fn spin(mut command: Command, engine: &str, seed: u64, calls: u32) {
+    command
+        .args([engine, &seed.to_string(), &calls.to_string()])
+        .env("ASAN_OPTIONS", "detect_leaks=1:abort_on_error=1");
+    let output = command.output().unwrap();
+    succeeded(&format!("{command:?}"), &output);
+}
+
+fn compiled(folder: &Path, options: &[&str]) -> Option<std::path::PathBuf> {
+    if !has("cc") {
+        println!("skipped: cc was not found");
+        return None;
+    }
+    let program = folder.join("spin");
+    let mut all = vec!["-std=c11", "-pedantic"];
+    all.extend(options);
+    compile("cc", &all, &file("tests/c/spin.c"), &program);
+    Some(program)
+}
+
+#[test]
+fn random_calls_under_address_sanitizer() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = compiled(folder.path(), &["-fsanitize=address,undefined"]) else {
+        return;
+    };
+    let mut engines = vec!["epoll"];
+    match try_uring(&Config::default()) {
+        Ok(_) => engines.push("uring"),
+        Err(reason) => println!("skipped for io_uring: {reason}"),
+    }
+    for engine in engines {
+        for seed in 0..SEEDS {
+            spin(Command::new(&program), engine, seed, 3000);
+        }
+    }
+}
+
+#[test]
+fn random_calls_under_valgrind() {
+    if !has("valgrind") {
+        println!("skipped: valgrind was not found");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = compiled(folder.path(), &[]) else {
+        return;
+    };
+    let mut command = Command::new("valgrind");
+    command
+        .args([
+            "--quiet",
+            "--error-exitcode=9",
+            "--leak-check=full",
+            "--show-leak-kinds=definite",
+        ])
+        .args(["--errors-for-leak-kinds=definite", "--fair-sched=yes"])
+        .arg(program);
+    spin(command, "epoll", 1, 300);
+}

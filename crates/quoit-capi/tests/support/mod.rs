@@ -1,0 +1,91 @@
+//! What the tests of the C ABI share: the library that was built, and compilers.
+#![allow(dead_code, reason = "each test binary uses a part of it")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// A file of this crate.
+pub(crate) fn file(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+/// The shared library that belongs to this test binary.
+pub(crate) fn library() -> PathBuf {
+    let library = std::env::current_exe()
+        .unwrap()
+        .with_file_name("libquoit_capi.so");
+    assert!(library.exists(), "there is no {}", library.display());
+    library
+}
+
+/// The compilers that are here, each with the options of its language; says which are not.
+pub(crate) fn compilers() -> Vec<(&'static str, &'static [&'static str])> {
+    let wanted: [(&str, &[&str]); 2] = [
+        ("cc", &["-std=c11", "-pedantic"]),
+        ("c++", &["-x", "c++", "-std=c++17", "-pedantic"]),
+    ];
+    wanted
+        .into_iter()
+        .filter(|(compiler, _)| {
+            let here = has(compiler);
+            if !here {
+                println!("skipped: {compiler} was not found");
+            }
+            here
+        })
+        .collect()
+}
+
+/// Whether a program is here.
+pub(crate) fn has(program: &str) -> bool {
+    Command::new(program).arg("--version").output().is_ok()
+}
+
+/// Compiles and links a C file against the shared library, warnings being errors. The library lies beside the program,
+/// under its own name, as it would when installed.
+pub(crate) fn compile(compiler: &str, options: &[&str], source: &Path, program: &Path) {
+    let installed = program.with_file_name("libquoit.so.0");
+    if !installed.exists() {
+        std::os::unix::fs::symlink(library(), &installed).unwrap();
+    }
+    let output = Command::new(compiler)
+        .args([
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-D_GNU_SOURCE",
+            "-g",
+            "-O1",
+            "-pthread",
+        ])
+        .args(options)
+        .arg("-I")
+        .arg(file("include"))
+        .arg(source)
+        .args(["-x", "none"])
+        .arg(installed)
+        .arg("-Wl,-rpath,$ORIGIN")
+        .arg("-o")
+        .arg(program)
+        .output()
+        .unwrap();
+    succeeded(&format!("{compiler} {options:?}"), &output);
+}
+
+/// Fails with all that a program said if it failed.
+pub(crate) fn succeeded(what: &str, output: &Output) {
+    assert!(
+        output.status.success(),
+        "{what}: {}\n{}\n{}",
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+/// A program's output as text, if it succeeded.
+pub(crate) fn output(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    succeeded(&format!("{command:?}"), &output);
+    String::from_utf8(output.stdout).unwrap()
+}

@@ -1,0 +1,222 @@
+//! Loops that wait on a poller of somebody else's: nothing that happens meanwhile may be missed. A loop that misses
+//! something sleeps until the guard ends the process.
+#![allow(clippy::unwrap_used, reason = "a test fails by it")]
+
+mod support;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsRawFd;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use quoit::{Config, Event, Events, Feature, Lease, Loop, Token, TurnError};
+use support::{config, engines, guard, listening};
+
+/// Every way to run a ring that decides how its notifier is written, and epoll.
+fn levels() -> Vec<Config> {
+    let mut levels = Vec::new();
+    for engine in engines() {
+        levels.push(config(engine));
+        if engine == quoit::EngineKind::Uring {
+            let mut cooperative = config(engine);
+            cooperative.without.insert(Feature::DeferTaskrun);
+            let mut plain = cooperative.clone();
+            plain.without.insert(Feature::CooperativeTaskrun);
+            let mut oldest = config(engine);
+            oldest.without = quoit::FeatureSet::ALL.without(quoit::FeatureSet::OLDEST);
+            levels.extend([cooperative, plain, oldest]);
+        }
+    }
+    levels
+}
+
+/// Waits on the loop's descriptor alone, as a foreign poller would.
+fn wait(quoit: &mut Loop, limit: Option<Duration>) -> bool {
+    let mut poll = libc::pollfd {
+        fd: quoit.poll_descriptor().unwrap().as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    let limit = limit.map_or(-1, |limit| limit.as_millis() as i32 + 1);
+    // SAFETY: one valid pollfd.
+    unsafe { libc::poll(&raw mut poll, 1, limit) == 1 }
+}
+
+/// Turns that do not wait until the loop may be parked. Answers how long.
+fn park(quoit: &mut Loop, events: &mut Events, mut handle: impl FnMut(&mut Loop, Event)) -> Option<Duration> {
+    loop {
+        quoit.turn([], events, Some(Duration::ZERO)).unwrap();
+        let happened: Vec<_> = events.drain().collect();
+        happened.into_iter().for_each(|event| handle(quoit, event));
+        let limit = quoit.park().unwrap();
+        if limit != Some(Duration::ZERO) {
+            return limit;
+        }
+    }
+}
+
+/// Serves until `closes` connections have closed, with no wait but on the descriptor.
+fn echo(quoit: &mut Loop, mut closes: usize) {
+    let mut events = Events::with_capacity(64);
+    while closes > 0 {
+        let limit = park(quoit, &mut events, |quoit, event| match event {
+            Event::Data { connection, data } => quoit.send(connection, data, Token::NONE).unwrap(),
+            Event::EndOfStream { connection } => quoit.close(connection, None).unwrap(),
+            Event::Closed { .. } => closes -= 1,
+            _ => {}
+        });
+        if closes > 0 {
+            wait(quoit, limit);
+        }
+    }
+}
+
+fn round_trips(address: SocketAddr, count: usize) {
+    let mut client = TcpStream::connect(address).unwrap();
+    client.set_nodelay(true).unwrap();
+    let mut answer = [0; 64];
+    for round in 0..count {
+        let message = [round as u8; 64];
+        client.write_all(&message).unwrap();
+        client.read_exact(&mut answer).unwrap();
+        assert_eq!(answer, message);
+    }
+}
+
+#[test]
+fn a_parked_loop_misses_nothing() {
+    guard(120);
+    for config in levels() {
+        let (mut quoit, address) = listening(config);
+        std::thread::scope(|scope| {
+            // More at once than the kernel does of deferred work in one go.
+            for _ in 0..8 {
+                scope.spawn(move || round_trips(address, 200));
+            }
+            scope.spawn(move || {
+                let mut clients: Vec<_> = (0..100).map(|_| TcpStream::connect(address).unwrap()).collect();
+                for round in 0..20u8 {
+                    clients
+                        .iter_mut()
+                        .for_each(|client| client.write_all(&[round; 10]).unwrap());
+                    for client in &mut clients {
+                        let mut answer = [0; 10];
+                        client.read_exact(&mut answer).unwrap();
+                        assert_eq!(answer, [round; 10]);
+                    }
+                }
+            });
+            echo(&mut quoit, 108);
+        });
+    }
+}
+
+#[test]
+fn other_threads_reach_a_parked_loop() {
+    guard(120);
+    for config in levels() {
+        let (mut quoit, address) = listening(Config {
+            leases_per_connection: 1,
+            ..config
+        });
+        let remote = quoit.remote();
+        let mut events = Events::with_capacity(64);
+        let (leases, returned) = mpsc::channel::<Lease>();
+        let (woken, rounds) = mpsc::channel::<()>();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                for _ in 0..500 {
+                    remote.wake();
+                    rounds.recv().unwrap();
+                }
+                // A connection that holds its one lease receives no more until another thread returns it.
+                let mut client = TcpStream::connect(address).unwrap();
+                client.write_all(&[7; 100_000]).unwrap();
+            });
+            scope.spawn(move || returned.into_iter().for_each(drop));
+            let mut received = 0;
+            let mut done = false;
+            while !done {
+                let limit = park(&mut quoit, &mut events, |quoit, event| match event {
+                    Event::Woken => woken.send(()).unwrap(),
+                    Event::Data { data, .. } => {
+                        received += data.len();
+                        leases.send(data).unwrap();
+                    }
+                    Event::EndOfStream { connection } => quoit.close(connection, None).unwrap(),
+                    Event::Closed { .. } => done = true,
+                    _ => {}
+                });
+                if !done {
+                    wait(&mut quoit, limit);
+                }
+            }
+            drop(leases);
+            assert_eq!(received, 100_000);
+        });
+    }
+}
+
+#[test]
+fn parking_lasts_until_the_next_timer() {
+    guard(60);
+    for config in levels() {
+        let (mut quoit, _) = listening(config);
+        let mut events = Events::with_capacity(4);
+        assert_eq!(
+            quoit.park().unwrap(),
+            Some(Duration::ZERO),
+            "no turn has been made yet"
+        );
+        assert_eq!(park(&mut quoit, &mut events, |_, _| ()), None);
+        let begin = Instant::now();
+        quoit
+            .set_named_timer(Duration::from_millis(30), Token(3))
+            .unwrap();
+        let mut fired = false;
+        while !fired {
+            let limit = park(&mut quoit, &mut events, |_, event| {
+                fired |= matches!(event, Event::Timer { token: Token(3) });
+            });
+            if !fired {
+                assert!(limit.unwrap() <= Duration::from_millis(31));
+                wait(&mut quoit, limit);
+            }
+        }
+        assert!(begin.elapsed() >= Duration::from_millis(30));
+        let elsewhere = std::thread::scope(|scope| {
+            let moved = &mut quoit;
+            scope.spawn(move || moved.park()).join().unwrap()
+        });
+        assert_eq!(elsewhere, Err(TurnError::WrongThread));
+    }
+}
+
+/// What is queued between a turn and parking must not wait for a wake that nobody sends.
+#[test]
+fn work_queued_after_the_last_turn_is_not_parked_on() {
+    guard(60);
+    for config in levels() {
+        let (mut quoit, address) = listening(config);
+        let mut events = Events::with_capacity(4);
+        assert_eq!(park(&mut quoit, &mut events, |_, _| ()), None);
+        quoit
+            .connect(&address.into(), &quoit::ConnectOptions::default(), Token(1))
+            .unwrap();
+        // Without a turn: if parking is allowed now, the attempt is with the kernel, and its end is told.
+        let limit = quoit.park().unwrap();
+        if limit != Some(Duration::ZERO) {
+            wait(&mut quoit, limit);
+        }
+        let mut opened = false;
+        while !opened {
+            let limit = park(&mut quoit, &mut events, |_, event| {
+                opened |= matches!(event, Event::Opened { token: Token(1), .. });
+            });
+            if !opened {
+                wait(&mut quoit, limit);
+            }
+        }
+    }
+}
