@@ -88,6 +88,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             Phase::Open | Phase::Draining => true,
         };
         self.given_up.push(connection);
+        self.drop_queued_events(connection);
         self.end(connection.slot(), CloseReason::Local, established);
         Ok(())
     }
