@@ -80,7 +80,7 @@ impl<E: Engine> World<E> {
 
     /// Makes an accepted descriptor a connection, or drops it.
     pub(crate) fn attach(&mut self, descriptor: OwnedFd) {
-        if self.random.chance(100) {
+        if self.random.chance(100) || self.ending {
             return;
         }
         let token = self.token();
@@ -89,6 +89,7 @@ impl<E: Engine> World<E> {
             ..AttachOptions::default()
         };
         if let Ok(id) = self.quoit.attach(descriptor, &options, token) {
+            self.note_command("attach", id);
             self.reference.begin(id, token, false, options.paused);
         }
     }
@@ -124,8 +125,10 @@ impl<E: Engine> World<E> {
         let token = Token(1 << 40 | self.random.below(4));
         let now = with(|kernel| kernel.now());
         if self.random.chance(300) {
-            self.quoit.cancel_named_timer(token);
-            // One that has fired may be on its way.
+            // One that has fired is on its way.
+            if self.quoit.cancel_named_timer(token) {
+                self.reference.timers.remove(&token);
+            }
             return;
         }
         let after = self.random.magnitude(20_000_000);
@@ -154,7 +157,6 @@ impl<E: Engine> World<E> {
             && let Some(state) = self.reference.find(id)
         {
             state.may_be_closing = true;
-            state.aborted = true;
             let peer = state.peer.filter(|_| state.unix);
             with(|kernel| kernel.excuse(peer));
         }
@@ -174,6 +176,8 @@ impl<E: Engine> World<E> {
             let token = if self.random.chance(500) { self.token() } else { Token::NONE };
             let free = Arc::new(AtomicBool::new(true));
             self.send(kept.connection, Payload::Lease(kept.data), &copy, token, Some(free));
+        } else if with(|kernel| kernel.is_fair()) {
+            drop(kept);
         } else if self.random.chance(style.keep) {
             self.kept.push_back(kept);
         } else if self.random.chance(style.elsewhere) {
@@ -264,7 +268,6 @@ impl<E: Engine> World<E> {
                 if let Some(free) = free {
                     state.lent.push_back(Lent { token, free });
                 }
-                state.writable_owed |= high;
                 let peer = state.peer;
                 with(|kernel| {
                     kernel.note(|| format!("send of {} bytes to {id:?}, {token:?}", bytes.len()));
@@ -272,9 +275,13 @@ impl<E: Engine> World<E> {
                         kernel.peers[peer].expected.extend_from_slice(bytes);
                     }
                 });
+                if high {
+                    self.reference.full(id);
+                }
             }
-            Err(Refusal::Full) => state.writable_owed = true,
-            Err(Refusal::Closing | Refusal::TooLarge) => {}
+            Err(Refusal::Full) => self.reference.full(id),
+            // Stale: its end is on the way, behind other events.
+            Err(Refusal::Closing | Refusal::TooLarge | Refusal::Stale) => {}
             Err(refusal) => panic!("a send on {id:?} is refused: {refusal}"),
         }
     }
@@ -292,8 +299,9 @@ impl<E: Engine> World<E> {
         let Some(state) = self.reference.find(id) else {
             return;
         };
+        let is_there = self.quoit.descriptor(id).is_some();
         match self.random.below(5) {
-            0 | 1 if !state.paused => {
+            0 | 1 if !state.paused && is_there => {
                 state.paused = true;
                 self.command(Command::Pause { connection: id });
             }
@@ -301,9 +309,9 @@ impl<E: Engine> World<E> {
             _ => {
                 let after = Duration::from_nanos(self.random.magnitude(50_000_000));
                 let now = with(|kernel| kernel.now());
-                let set = self.quoit.set_deadline(id, Some(after)).is_ok();
-                let state = self.reference.find(id).expect("found just now");
-                state.deadline = set.then_some(now + after.as_nanos() as u64).or(state.deadline);
+                if self.quoit.set_deadline(id, Some(after)).is_ok() {
+                    state.deadlines.push(now + after.as_nanos() as u64);
+                }
             }
         }
     }
@@ -311,16 +319,14 @@ impl<E: Engine> World<E> {
     /// Carries a command out by its method now, or by a batch with the next turn, which comes to the same.
     fn command(&mut self, command: Command<'static>) {
         with(|kernel| kernel.note(|| format!("command {command:?}")));
-        if self.random.chance(500) {
+        // A method does not overtake what waits in the batch.
+        if self.random.chance(500) || !self.batch.is_empty() {
             self.batch.push(command);
             return;
         }
         let result = match command {
             Command::Pause { connection } => self.quoit.pause(connection),
             Command::Resume { connection } => self.quoit.resume(connection),
-            Command::Shutdown { connection } => self.quoit.shutdown(connection),
-            Command::Close { connection, deadline } => self.quoit.close(connection, deadline),
-            Command::Abort { connection } => self.quoit.abort(connection),
             other => unreachable!("{other:?} is not given here"),
         };
         // Refusals are for what has ended, which the events tell as well.
@@ -337,12 +343,11 @@ impl<E: Engine> World<E> {
     }
 
     pub(crate) fn shutdown(&mut self, id: ConnectionId) {
-        if let Some(state) = self.reference.find(id)
-            && !state.closing
+        self.note_command("shutdown", id);
+        if self.quoit.shutdown(id).is_ok()
+            && let Some(state) = self.reference.find(id)
         {
             state.send_ended = true;
-            // At once: a send after it must be refused.
-            let _ = self.quoit.shutdown(id);
         }
     }
 
@@ -358,40 +363,30 @@ impl<E: Engine> World<E> {
     }
 
     fn close_within(&mut self, id: ConnectionId, deadline: Option<Duration>, fairly: bool) {
-        if let Some(state) = self.reference.find(id)
-            && !state.closing
+        self.note_command("close", id);
+        // Refused, it has ended by itself, and what is on the way of it still comes.
+        if self.quoit.close(id, deadline).is_ok()
+            && let Some(state) = self.reference.find(id)
         {
             state.closing = true;
             // One posted earlier may have its own deadline.
             state.closed_fairly = fairly && !state.may_be_closing;
-            let command = Command::Close {
-                connection: id,
-                deadline,
-            };
-            self.command_now(command);
         }
     }
 
     fn abort(&mut self, id: ConnectionId) {
-        if let Some(state) = self.reference.find(id)
-            && !state.closing
+        self.note_command("abort", id);
+        if self.quoit.abort(id).is_ok()
+            && let Some(state) = self.reference.find(id)
         {
             state.closing = true;
-            state.aborted = true;
             let peer = state.peer.filter(|_| state.unix);
             with(|kernel| kernel.excuse(peer));
-            self.command_now(Command::Abort { connection: id });
         }
     }
 
-    /// By its method: what else this turn brings must know of it.
-    fn command_now(&mut self, command: Command<'static>) {
-        with(|kernel| kernel.note(|| format!("command {command:?}")));
-        let _ = match command {
-            Command::Close { connection, deadline } => self.quoit.close(connection, deadline),
-            Command::Abort { connection } => self.quoit.abort(connection),
-            other => unreachable!("{other:?} is not given here"),
-        };
+    fn note_command(&mut self, what: &str, id: ConnectionId) {
+        with(|kernel| kernel.note(|| format!("{what} of {id:?}")));
     }
 
     /// Lets go of some of the leases that are kept, in any order.

@@ -88,7 +88,7 @@ impl Kernel {
         match action {
             Action::Peer(peer) => self.play(peer),
             Action::Arrive(object) => self.arrive(object),
-            Action::Space(object) => self.make_space(object),
+            Action::Space(object) => self.tell_space(object),
             Action::Connected(object) => self.finish_connecting(object),
             Action::Notify(ring, notification) => self.notify(ring, notification),
             Action::Nudge(ring, request) => self.nudge(ring, request),

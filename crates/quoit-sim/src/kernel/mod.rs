@@ -60,10 +60,8 @@ pub struct Kernel {
     pub peers: Vec<Peer>,
     /// Until when there are no descriptors.
     exhausted_until: u64,
-    /// Bytes that sockets of the program have taken, and given other than to be dropped.
+    /// Bytes that sockets of the program have taken.
     pub taken: u64,
-    /// Bytes that sockets of the program have given.
-    pub given: u64,
     /// What struck so far.
     pub counts: FaultCounts,
     /// A wait without end, with nothing to happen that could end it.
@@ -112,7 +110,10 @@ fn with_any<T>(body: impl FnOnce(&mut Kernel) -> T) -> Option<T> {
 pub(crate) fn in_fairness<T>(body: impl FnOnce() -> T) -> T {
     with(|kernel| kernel.fair = true);
     let result = body();
-    with(|kernel| kernel.fair = false);
+    with(|kernel| {
+        kernel.fair = false;
+        kernel.taken = 0;
+    });
     result
 }
 
@@ -138,7 +139,6 @@ impl Kernel {
             peers: Vec::new(),
             exhausted_until: 0,
             taken: 0,
-            given: 0,
             counts: FaultCounts::default(),
             stalled: false,
             failure: None,

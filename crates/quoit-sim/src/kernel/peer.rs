@@ -96,6 +96,8 @@ pub struct Peer {
     /// It does nothing more.
     pub gone: bool,
     acts: u32,
+    /// Acts in a row in which nothing could be done.
+    idle_acts: u32,
     random: Random,
     number: usize,
 }
@@ -120,6 +122,7 @@ impl Kernel {
             excused: false,
             gone: false,
             acts: 0,
+            idle_acts: 0,
             random,
             number,
         });
@@ -137,13 +140,15 @@ impl Kernel {
         let fair = self.is_fair();
         let peer = &mut self.peers[number];
         let most = if fair { 50_000 } else { peer.plan.pause };
-        let after = peer.random.magnitude(most);
+        // Whoever has nothing to do looks less often.
+        let after = (2000 + peer.random.magnitude(most)) << peer.idle_acts.min(8);
         self.plan(after, Action::Peer(number));
     }
 
     /// Everything becomes fair: a silent peer speaks, a slow one hurries.
     pub(super) fn calm_peer(&mut self, number: usize) {
         let peer = &mut self.peers[number];
+        peer.idle_acts = 0;
         peer.plan.gulp = peer.plan.gulp.max(8192);
         if !matches!(peer.plan.ending, Ending::ReadFirst) {
             peer.plan.ending = Ending::EndFirst;
@@ -164,6 +169,7 @@ impl Kernel {
         let peer = &mut self.peers[number];
         peer.acts += 1;
         let acts = peer.acts;
+        let before = (peer.sent, peer.received);
         match peer.plan.ending {
             Ending::Reset(after) if acts > after => {
                 self.note(|| format!("peer {number} resets"));
@@ -195,10 +201,12 @@ impl Kernel {
             // One whose other end has gone has nobody to tell.
             let _ = self.shutdown_send(socket);
         }
-        let peer = &self.peers[number];
+        let peer = &mut self.peers[number];
         if peer.saw_end && peer.ended {
             return self.leave(number, socket, false);
         }
+        let moved = (peer.sent, peer.received) != before;
+        peer.idle_acts = if moved { 0 } else { peer.idle_acts + 1 };
         self.plan_peer(number);
     }
 

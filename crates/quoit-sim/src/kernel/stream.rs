@@ -235,19 +235,14 @@ impl Kernel {
     }
 
     /// Tells a socket whose other end was read from, or is gone, that it has room, if it wanted to know.
-    fn tell_space(&mut self, id: ObjectId) {
+    pub(super) fn tell_space(&mut self, id: ObjectId) {
         let Kind::Stream(stream) = &self.objects[id].kind else {
             return;
         };
         if stream.no_space && self.has_space(stream) {
-            self.make_space(id);
-        }
-    }
-
-    pub(super) fn make_space(&mut self, id: ObjectId) {
-        if let Some(stream) = self.stream(id)
-            && std::mem::take(&mut stream.no_space)
-        {
+            if let Some(stream) = self.stream(id) {
+                stream.no_space = false;
+            }
             self.wake(id, events::OUT);
         }
     }
@@ -384,6 +379,13 @@ impl Kernel {
 
     /// Resets, as `SocketSys::reset` says: TCP is disconnected, Unix is shut down in both directions.
     pub(crate) fn reset(&mut self, id: ObjectId) {
+        let Kind::Stream(stream) = &mut self.objects[id].kind else {
+            return;
+        };
+        let (peer, unix) = (stream.peer_number, stream.unix);
+        if let Some(trace) = &mut self.trace {
+            trace.push(format!("{:>13} reset of peer {peer:?}, unix: {unix}", ""));
+        }
         let Kind::Stream(stream) = &mut self.objects[id].kind else {
             return;
         };
