@@ -74,7 +74,6 @@ impl<E: Engine> World<E> {
             self.reference.begin(id, token, false, options.paused);
             let state = self.reference.find(id).expect("begun just now");
             state.peer = Some(peer);
-            state.unix = address.is_unix();
         }
     }
 
@@ -157,8 +156,6 @@ impl<E: Engine> World<E> {
             && let Some(state) = self.reference.find(id)
         {
             state.may_be_closing = true;
-            let peer = state.peer.filter(|_| state.unix);
-            with(|kernel| kernel.excuse(peer));
         }
         let job = Box::new(move || match command {
             // A full inbox gives it back, and that is that.
@@ -258,6 +255,9 @@ impl<E: Engine> World<E> {
         free: Option<Arc<AtomicBool>>,
     ) {
         let high = self.quoit.is_full(id);
+        if let Err(refusal) = result {
+            with(|kernel| kernel.note(|| format!("send of {} bytes to {id:?} is refused: {refusal}", bytes.len())));
+        }
         let Some(state) = self.reference.find(id) else {
             assert_eq!(result, Err(Refusal::Stale), "{id:?} has closed");
             return;
@@ -380,8 +380,6 @@ impl<E: Engine> World<E> {
             && let Some(state) = self.reference.find(id)
         {
             state.closing = true;
-            let peer = state.peer.filter(|_| state.unix);
-            with(|kernel| kernel.excuse(peer));
         }
     }
 

@@ -15,4 +15,5 @@ pub mod plan;
 pub mod random;
 pub mod reference;
 pub mod run;
+pub mod shrink;
 pub mod world;

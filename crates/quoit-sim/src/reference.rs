@@ -24,8 +24,6 @@ pub struct Connection {
     /// Its peer, once that is known.
     pub peer: Option<usize>,
     token: Token,
-    /// Of the Unix family.
-    pub unix: bool,
     /// `Accepted` or `Opened` came.
     pub established: bool,
     /// `EndOfStream` came.
@@ -100,7 +98,6 @@ impl Reference {
         let connection = Connection {
             peer: None,
             token,
-            unix: false,
             established,
             end_of_stream: false,
             paused,

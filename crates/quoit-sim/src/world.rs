@@ -82,9 +82,6 @@ fn check_closed(id: ConnectionId, state: &Connection, reason: CloseReason) {
         !state.closed_fairly || reason != CloseReason::Timeout,
         "{id:?} was closed with nothing in the way, and timed out"
     );
-    if state.unix && !matches!(reason, CloseReason::Local | CloseReason::PeerClosed) {
-        with(|kernel| kernel.excuse(state.peer));
-    }
 }
 
 /// What a run came to.
@@ -292,7 +289,6 @@ impl<E: Engine> World<E> {
         let descriptor = self.quoit.descriptor(id).map(|descriptor| descriptor.as_raw_fd());
         if let (Some(descriptor), Some(state)) = (descriptor, self.reference.find(id)) {
             state.peer = state.peer.or_else(|| with(|kernel| kernel.peer_of(descriptor)));
-            state.unix = with(|kernel| kernel.is_unix(descriptor));
         }
     }
 

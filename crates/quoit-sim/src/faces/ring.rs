@@ -119,7 +119,9 @@ impl UringSys for SimRing {
     fn pop(&mut self) -> Option<CompletionEntry> {
         let completion = with(|kernel| {
             kernel.interrupt(self.ring);
-            kernel.ring(self.ring).pop()
+            let completion = kernel.ring(self.ring).pop();
+            kernel.note(|| format!("completion {completion:x?}"));
+            completion
         })?;
         // SAFETY: a structure of integers, for which all zeroes is a valid value.
         let mut entry: CompletionEntry = unsafe { std::mem::zeroed() };

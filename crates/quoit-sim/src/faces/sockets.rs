@@ -128,7 +128,6 @@ impl SocketSys for SimSockets {
 
     fn reset(&self, socket: BorrowedFd<'_>) -> Result<(), Errno> {
         call(socket, "reset", |kernel, object| {
-            kernel.note(|| format!("reset of object {object}"));
             kernel.reset(object);
             Ok(())
         })

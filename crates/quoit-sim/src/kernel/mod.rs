@@ -217,20 +217,6 @@ impl Kernel {
         stream.peer_number
     }
 
-    /// Whether a descriptor is that of a Unix socket.
-    #[must_use]
-    pub fn is_unix(&self, descriptor: std::os::fd::RawFd) -> bool {
-        let object = self.table.get(descriptor).map(|object| &self.objects[object].kind);
-        matches!(object, Some(Kind::Stream(stream)) if stream.unix)
-    }
-
-    /// An abort of a Unix socket looks to its peer like an end: it may come before all that was accepted.
-    pub fn excuse(&mut self, peer: Option<usize>) {
-        if let Some(peer) = peer {
-            self.peers[peer].excused = true;
-        }
-    }
-
     fn name(address: &Address) -> String {
         address.to_string()
     }

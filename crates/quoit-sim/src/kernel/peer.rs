@@ -91,7 +91,8 @@ pub struct Peer {
     pub saw_error: Option<i32>,
     /// It has reset, or closed with something unread: the rest may be lost.
     pub broke_off: bool,
-    /// It may see an end although not all that was accepted for it has come.
+    /// The program has reset a Unix socket, which looks to its peer like an end: it may come before all that was
+    /// accepted for it.
     pub excused: bool,
     /// It does nothing more.
     pub gone: bool,

@@ -383,8 +383,9 @@ impl Kernel {
             return;
         };
         let (peer, unix) = (stream.peer_number, stream.unix);
-        if let Some(trace) = &mut self.trace {
-            trace.push(format!("{:>13} reset of peer {peer:?}, unix: {unix}", ""));
+        self.note(|| format!("reset of the connection with peer {peer:?}"));
+        if unix && let Some(peer) = peer {
+            self.peers[peer].excused = true;
         }
         let Kind::Stream(stream) = &mut self.objects[id].kind else {
             return;

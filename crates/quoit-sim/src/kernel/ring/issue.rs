@@ -55,6 +55,10 @@ impl Kernel {
         let skips_success = entry.flags & SKIPS_SUCCESS != 0;
         let is = |wanted: Opcode| opcode == wanted as u8;
         let fields = fields(entry);
+        self.note(|| {
+            let number = entry.fd.wrapping_sub(FIRST_DESCRIPTOR);
+            format!("submission {opcode} on {number}, data {:x}, {:x}", entry.user_data, fields.address)
+        });
         let result = if is(Opcode::IORING_OP_NOP) {
             0
         } else if is(Opcode::IORING_OP_CLOSE) {
