@@ -110,7 +110,10 @@ impl FaultSet {
 
     /// Those in it.
     pub fn iter(self) -> impl Iterator<Item = Fault> {
-        Fault::ALL.iter().copied().filter(move |&fault| self.contains(fault))
+        Fault::ALL
+            .iter()
+            .copied()
+            .filter(move |&fault| self.contains(fault))
     }
 }
 
@@ -181,7 +184,10 @@ impl Profile {
     #[must_use]
     pub fn present(&self) -> FaultSet {
         let mut set = FaultSet::default();
-        Fault::ALL.iter().filter(|&&fault| self.chance(fault) > 0).for_each(|&fault| set.insert(fault));
+        Fault::ALL
+            .iter()
+            .filter(|&&fault| self.chance(fault) > 0)
+            .for_each(|&fault| set.insert(fault));
         set
     }
 }
@@ -204,7 +210,10 @@ impl FaultCounts {
 
     /// Adds those of another run.
     pub fn add(&mut self, other: &Self) {
-        self.0.iter_mut().zip(other.0).for_each(|(sum, more)| *sum += more);
+        self.0
+            .iter_mut()
+            .zip(other.0)
+            .for_each(|(sum, more)| *sum += more);
     }
 
     /// Each with its count.

@@ -7,9 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quoit::engine::Engine;
-use quoit::{
-    AttachOptions, Command, ConnectOptions, ConnectionId, FileRange, Payload, Refusal, Token,
-};
+use quoit::{AttachOptions, Command, ConnectOptions, ConnectionId, FileRange, Payload, Refusal, Token};
 
 use crate::faces::file;
 use crate::kernel::with;
@@ -132,7 +130,10 @@ impl<E: Engine> World<E> {
         }
         let after = self.random.magnitude(20_000_000);
         if !self.reference.timers.contains_key(&token)
-            && self.quoit.set_named_timer(Duration::from_nanos(after), token).is_ok()
+            && self
+                .quoit
+                .set_named_timer(Duration::from_nanos(after), token)
+                .is_ok()
         {
             self.reference.timers.insert(token, now + after);
         }
@@ -170,9 +171,19 @@ impl<E: Engine> World<E> {
         let style = self.styles[kept.peer].clone();
         if self.random.chance(style.echo) {
             let copy = kept.data.to_vec();
-            let token = if self.random.chance(500) { self.token() } else { Token::NONE };
+            let token = if self.random.chance(500) {
+                self.token()
+            } else {
+                Token::NONE
+            };
             let free = Arc::new(AtomicBool::new(true));
-            self.send(kept.connection, Payload::Lease(kept.data), &copy, token, Some(free));
+            self.send(
+                kept.connection,
+                Payload::Lease(kept.data),
+                &copy,
+                token,
+                Some(free),
+            );
         } else if with(|kernel| kernel.is_fair()) {
             drop(kept);
         } else if self.random.chance(style.keep) {
@@ -207,7 +218,11 @@ impl<E: Engine> World<E> {
         let length = self.random.magnitude(longest) as usize;
         let stream = self.random.below(1 << 20);
         let bytes = pattern::bytes(stream, 0, length);
-        let token = if self.random.chance(600) { self.token() } else { Token::NONE };
+        let token = if self.random.chance(600) {
+            self.token()
+        } else {
+            Token::NONE
+        };
         match self.random.below(8) {
             0..=3 => self.send(id, Payload::Copy(bytes), bytes, Token::NONE, None),
             4..=6 => {
@@ -256,7 +271,9 @@ impl<E: Engine> World<E> {
     ) {
         let high = self.quoit.is_full(id);
         if let Err(refusal) = result {
-            with(|kernel| kernel.note(|| format!("send of {} bytes to {id:?} is refused: {refusal}", bytes.len())));
+            with(|kernel| {
+                kernel.note(|| format!("send of {} bytes to {id:?} is refused: {refusal}", bytes.len()))
+            });
         }
         let Some(state) = self.reference.find(id) else {
             assert_eq!(result, Err(Refusal::Stale), "{id:?} has closed");
@@ -264,7 +281,10 @@ impl<E: Engine> World<E> {
         };
         match result {
             Ok(()) => {
-                assert!(!state.closing && !state.send_ended, "{id:?} takes sends although it is closing");
+                assert!(
+                    !state.closing && !state.send_ended,
+                    "{id:?} takes sends although it is closing"
+                );
                 if let Some(free) = free {
                     state.lent.push_back(Lent { token, free });
                 }
@@ -352,7 +372,10 @@ impl<E: Engine> World<E> {
     }
 
     pub(crate) fn close(&mut self, id: ConnectionId) {
-        let deadline = self.random.chance(300).then(|| Duration::from_nanos(self.random.magnitude(1_000_000_000)));
+        let deadline = self
+            .random
+            .chance(300)
+            .then(|| Duration::from_nanos(self.random.magnitude(1_000_000_000)));
         self.close_within(id, deadline, false);
     }
 

@@ -96,9 +96,15 @@ fn progress_bar(seeds: u64) -> ProgressBar {
         return ProgressBar::hidden();
     }
     let (bar, template) = if seeds == 0 {
-        (ProgressBar::new_spinner(), "{spinner} {pos} seeds, {per_sec}, {elapsed}")
+        (
+            ProgressBar::new_spinner(),
+            "{spinner} {pos} seeds, {per_sec}, {elapsed}",
+        )
     } else {
-        (ProgressBar::new(seeds), "{bar:40} {pos}/{len} seeds, {per_sec}, {eta} left")
+        (
+            ProgressBar::new(seeds),
+            "{bar:40} {pos}/{len} seeds, {per_sec}, {eta} left",
+        )
     };
     bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()));
     bar

@@ -25,7 +25,9 @@ pub(crate) fn pieces(address: usize) -> Vec<(usize, usize)> {
     let (first, count) = unsafe { ((*header).msg_iov, (*header).msg_iovlen) };
     // SAFETY: the program vouches for all that the header points to.
     let list = unsafe { std::slice::from_raw_parts(first, count) };
-    list.iter().map(|piece| (piece.iov_base.expose_provenance(), piece.iov_len)).collect()
+    list.iter()
+        .map(|piece| (piece.iov_base.expose_provenance(), piece.iov_len))
+        .collect()
 }
 
 /// The address of a socket, of `length` bytes at `address`.

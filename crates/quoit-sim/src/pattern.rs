@@ -30,7 +30,10 @@ pub fn first_difference(stream: u64, offset: u64, bytes_seen: &[u8]) -> Option<u
     for piece in bytes_seen.chunks(LONGEST) {
         let expected = bytes(stream, at, piece.len());
         if piece != expected {
-            let index = piece.iter().zip(expected).position(|(seen, expected)| seen != expected);
+            let index = piece
+                .iter()
+                .zip(expected)
+                .position(|(seen, expected)| seen != expected);
             return Some(at + index.unwrap_or_default() as u64);
         }
         at += piece.len() as u64;

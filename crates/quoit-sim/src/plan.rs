@@ -168,7 +168,11 @@ fn draw_features(random: &mut Random) -> FeatureSet {
             let missing: FeatureSet = [*random.choose(Feature::ALL)].into_iter().collect();
             FeatureSet::ALL.without(missing)
         }
-        _ => Feature::ALL.iter().copied().filter(|_| random.chance(700)).collect(),
+        _ => Feature::ALL
+            .iter()
+            .copied()
+            .filter(|_| random.chance(700))
+            .collect(),
     };
     features.usable()
 }
@@ -208,9 +212,8 @@ fn draw_life(
         meddle: *random.choose(&[0, 20, 150]),
         end: *random.choose(&[0, 50, 400]),
     };
-    let has = |random: &mut Random, fault| {
-        random.chance(profile.chance(fault)) && !options.without.contains(fault)
-    };
+    let has =
+        |random: &mut Random, fault| random.chance(profile.chance(fault)) && !options.without.contains(fault);
     let acts = random.magnitude(60) as u32;
     // Each is drawn whether or not it is used, so that leaving a fault out changes nothing else.
     let endings = [
@@ -256,7 +259,11 @@ fn draw_life(
             answer,
             total: random.magnitude(20_000) - 1,
             piece: random.magnitude(8000),
-            gulp: if slow { random.magnitude(50) } else { random.magnitude(16_384) },
+            gulp: if slow {
+                random.magnitude(50)
+            } else {
+                random.magnitude(16_384)
+            },
             pause: random.magnitude(if slow { 5_000_000 } else { 200_000 }),
             ending,
         },

@@ -29,7 +29,10 @@ pub(crate) fn print_trace(options: &Options) -> bool {
 
 /// The command that replays a run.
 fn command(options: &Options) -> String {
-    let mut command = format!("quoit-sim replay --seed {} --engine {}", options.seed, options.engine);
+    let mut command = format!(
+        "quoit-sim replay --seed {} --engine {}",
+        options.seed, options.engine
+    );
     if let Some(only) = &options.only {
         let only: Vec<_> = only.iter().map(ToString::to_string).collect();
         command += &format!(" --only {}", only.join(","));

@@ -34,8 +34,13 @@ thread_local! {
 pub fn catch_panics() {
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |information| {
-        let text = information.payload_as_str().unwrap_or("a panic without a message");
-        let place = information.location().map(ToString::to_string).unwrap_or_default();
+        let text = information
+            .payload_as_str()
+            .unwrap_or("a panic without a message");
+        let place = information
+            .location()
+            .map(ToString::to_string)
+            .unwrap_or_default();
         let is_run = RUNNING.with(|running| *running.borrow());
         if is_run {
             MESSAGE.with_borrow_mut(|message| *message = Some(format!("{text} ({place})")));
@@ -54,7 +59,12 @@ thread_local! {
 pub fn run(options: &Options) -> Outcome {
     RUNNING.set(true);
     let plan = Plan::draw(options);
-    kernel::install(Kernel::new(options.seed, plan.profile.clone(), 4096, options.trace));
+    kernel::install(Kernel::new(
+        options.seed,
+        plan.profile.clone(),
+        4096,
+        options.trace,
+    ));
     let result = catch_unwind(AssertUnwindSafe(|| match options.engine {
         EngineKind::Uring => World::new(options, plan, make_uring).run(),
         EngineKind::Epoll => World::new(options, plan, make_epoll).run(),
@@ -71,7 +81,11 @@ pub fn run(options: &Options) -> Outcome {
         let trace = kernel.take_trace();
         (kernel.counts, trace)
     });
-    Outcome { result, counts, trace }
+    Outcome {
+        result,
+        counts,
+        trace,
+    }
 }
 
 fn make_uring(plan: &Plan, memory: &mut LoopMemory) -> UringEngine<SimRing, SimSockets> {
@@ -85,7 +99,10 @@ fn make_uring(plan: &Plan, memory: &mut LoopMemory) -> UringEngine<SimRing, SimS
     let capabilities = if plan.probes {
         let found = kernel::in_fairness(|| probe::<SimRing>(FeatureSet::ALL.without(plan.features)));
         let found = found.expect("the simulated kernel has all that is needed");
-        assert_eq!(found.features, plan.features, "what the probe found, and what there is");
+        assert_eq!(
+            found.features, plan.features,
+            "what the probe found, and what there is"
+        );
         found
     } else {
         Capabilities {

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use quoit::engine::Engine;
 use quoit::{
-    CloseReason, Command, ConnectionId, Counters, Event, Events, Lease, ListenOptions, ListenerId, ListenerOptions,
-    Loop, LoopIndex, LoopMemory, Refusal, Remote, Token,
+    CloseReason, Command, ConnectionId, Counters, Event, Events, Lease, ListenOptions, ListenerId,
+    ListenerOptions, Loop, LoopIndex, LoopMemory, Refusal, Remote, Token,
 };
 
 use crate::faces::SimSockets;
@@ -37,7 +37,10 @@ impl Kept {
     /// That nobody wrote to it while it was held.
     pub(crate) fn check(&self) {
         if let Some(at) = pattern::first_difference(self.peer as u64, self.offset, &self.data) {
-            panic!("leased bytes of {:?} changed while they were held, at offset {at}", self.connection);
+            panic!(
+                "leased bytes of {:?} changed while they were held, at offset {at}",
+                self.connection
+            );
         }
     }
 }
@@ -103,7 +106,14 @@ impl<E: Engine> World<E> {
         let index = LoopIndex::default();
         let mut memory = LoopMemory::new(index, &plan.config).expect("eventfds are to be had");
         let engine = make(&plan, &mut memory);
-        let quoit = Loop::with_engine(index, plan.config.clone(), memory, engine, String::new(), SimSockets);
+        let quoit = Loop::with_engine(
+            index,
+            plan.config.clone(),
+            memory,
+            engine,
+            String::new(),
+            SimSockets,
+        );
         let remote = quoit.remote();
         let mut world = Self {
             random: Random::new(options.seed, 3),
@@ -181,7 +191,8 @@ impl<E: Engine> World<E> {
     }
 
     fn connect_some(&mut self) {
-        let (now, turn): (Vec<_>, Vec<_>) = self.connects.drain(..).partition(|&(turn, _)| turn <= self.turns);
+        let (now, turn): (Vec<_>, Vec<_>) =
+            self.connects.drain(..).partition(|&(turn, _)| turn <= self.turns);
         self.connects = turn;
         for (_, peer) in now {
             self.connect(peer);
@@ -218,11 +229,18 @@ impl<E: Engine> World<E> {
     fn watch_for_spinning(&mut self, events: usize) {
         let now = with(|kernel| kernel.now());
         let moved = now - self.last_time > 1_000_000;
-        self.idle_turns = if events > 0 || moved { 0 } else { self.idle_turns + 1 };
+        self.idle_turns = if events > 0 || moved {
+            0
+        } else {
+            self.idle_turns + 1
+        };
         if events > 0 || moved {
             self.last_time = now;
         }
-        assert!(self.idle_turns < IDLE_TURNS, "the loop spins: {IDLE_TURNS} turns without an event");
+        assert!(
+            self.idle_turns < IDLE_TURNS,
+            "the loop spins: {IDLE_TURNS} turns without an event"
+        );
     }
 
     /// Checks an event, and notes what the handler is to react to.
@@ -254,14 +272,23 @@ impl<E: Engine> World<E> {
             | Event::Sent { connection, .. }
             | Event::Deadline { connection } => Some(Occasion::Any(connection)),
             Event::Pressure { .. } => Some(Occasion::Pressure),
-            Event::Closed { connection, reason, .. } => {
+            Event::Closed {
+                connection, reason, ..
+            } => {
                 let closed = closed.expect("the reference knew it");
                 check_closed(connection, &closed, reason);
                 None
             }
-            Event::Refused { connection: Some(id), refusal: Refusal::Stale, .. } => {
+            Event::Refused {
+                connection: Some(id),
+                refusal: Refusal::Stale,
+                ..
+            } => {
                 let state = self.reference.find(id).is_some();
-                assert!(!state || self.quoit.descriptor(id).is_none(), "{id:?} is open, and refused as stale");
+                assert!(
+                    !state || self.quoit.descriptor(id).is_none(),
+                    "{id:?} is open, and refused as stale"
+                );
                 None
             }
             _ => None,
@@ -304,7 +331,11 @@ impl<E: Engine> World<E> {
             data,
         };
         if let Some(at) = pattern::first_difference(peer as u64, kept.offset, &kept.data) {
-            panic!("{id:?} was given a wrong byte at offset {at}, in {} bytes from {}", kept.data.len(), kept.offset);
+            panic!(
+                "{id:?} was given a wrong byte at offset {at}, in {} bytes from {}",
+                kept.data.len(),
+                kept.offset
+            );
         }
         state.received += kept.data.len() as u64;
         self.reference.delivered += kept.data.len() as u64;
@@ -346,7 +377,11 @@ impl<E: Engine> World<E> {
             counters.closed_error,
         ];
         for (seen, counted) in self.reference.closed_by.into_iter().zip(closed) {
-            assert!(seen <= counted, "closed {:?}, counted {closed:?}", self.reference.closed_by);
+            assert!(
+                seen <= counted,
+                "closed {:?}, counted {closed:?}",
+                self.reference.closed_by
+            );
         }
         let queued: usize = self.quoit.connection_ids().map(|id| self.quoit.queued(id)).sum();
         assert_eq!(counters.queued_bytes, queued as u64, "bytes queued for sending");
@@ -379,7 +414,12 @@ impl<E: Engine> World<E> {
         if with(|kernel| kernel.has_jobs()) {
             return Some("other threads have not done".to_owned());
         }
-        if let Some((token, due)) = self.reference.timers.iter().find(|&(_, &due)| due + 100_000_000 < now) {
+        if let Some((token, due)) = self
+            .reference
+            .timers
+            .iter()
+            .find(|&(_, &due)| due + 100_000_000 < now)
+        {
             return Some(format!("{token:?} is due since {} ns", now - due));
         }
         for index in 0..self.reference.open().len() {
@@ -396,8 +436,8 @@ impl<E: Engine> World<E> {
                 let lost = peer.gone || peer.broke_off || peer.saw_error.is_some();
                 let all_sent = peer.sent == peer.plan.total || peer.ended;
                 let all_received = peer.received == peer.expected.len() as u64;
-                let settled = lost
-                    || (all_sent && all_received && received == peer.sent && lent == 0 && !owed);
+                let settled =
+                    lost || (all_sent && all_received && received == peer.sent && lent == 0 && !owed);
                 (!settled).then(|| {
                     format!(
                         "{id:?}: peer sent {} of {}, {received} delivered; {} of {} received; {lent} lent, writable owed: {owed}",
@@ -447,14 +487,22 @@ impl<E: Engine> World<E> {
         assert_eq!(counters.send_chunks_used, 0, "send memory is left");
         let reference = &self.reference;
         assert_eq!(counters.accepted, reference.accepted, "connections accepted");
-        assert_eq!(counters.sent_bytes, with(|kernel| kernel.taken), "bytes that sockets took");
+        assert_eq!(
+            counters.sent_bytes,
+            with(|kernel| kernel.taken),
+            "bytes that sockets took"
+        );
         assert!(counters.received_bytes >= reference.delivered);
         let is_ring = self.quoit.engine() == quoit::EngineKind::Uring;
         let watches_wakes = u64::from(is_ring);
         assert_eq!(counters.in_flight, watches_wakes, "operations are left");
         with(|kernel| {
             for ring in kernel.rings.iter().flatten() {
-                assert!(ring.outstanding().len() <= 1, "left in the ring: {:?}", ring.outstanding());
+                assert!(
+                    ring.outstanding().len() <= 1,
+                    "left in the ring: {:?}",
+                    ring.outstanding()
+                );
             }
             for peer in &kernel.peers {
                 let complete = peer.received == peer.expected.len() as u64;

@@ -59,7 +59,9 @@ impl EpollSys for SimEpoll {
     }
 
     fn remove(&mut self, descriptor: RawFd) -> Result<(), Errno> {
-        call(descriptor, "epoll_ctl", |kernel, object| kernel.poll_remove(self.poll, object))
+        call(descriptor, "epoll_ctl", |kernel, object| {
+            kernel.poll_remove(self.poll, object)
+        })
     }
 
     fn wait(&mut self, events: &mut [ReadyEvent], timeout: Option<Duration>) -> Result<usize, Errno> {
@@ -113,21 +115,27 @@ impl EpollSys for SimEpoll {
 
     fn connect(&mut self, socket: RawFd, address: &SocketAddress) -> Result<(), Errno> {
         let address = quoit::Address::try_from(address).map_err(|_| Errno::EINVAL)?;
-        call(socket, "connect", |kernel, object| kernel.connect(object, &address))
+        call(socket, "connect", |kernel, object| {
+            kernel.connect(object, &address)
+        })
     }
 
     fn pending_error(&mut self, socket: RawFd) -> Option<Errno> {
-        match call(socket, "getsockopt", |kernel, object| Ok(kernel.pending_error(object))) {
+        match call(socket, "getsockopt", |kernel, object| {
+            Ok(kernel.pending_error(object))
+        }) {
             Ok(pending) => pending.map(errno),
             Err(error) => Some(error),
         }
     }
 
     fn protocol(&mut self, socket: RawFd) -> Result<i32, Errno> {
-        call(socket, "getsockopt", |kernel, object| match &kernel.object(object).kind {
-            Kind::Stream(stream) if stream.unix => Ok(0),
-            Kind::Stream(_) => Ok(libc::IPPROTO_TCP),
-            _ => Err(libc::ENOTSOCK),
+        call(socket, "getsockopt", |kernel, object| {
+            match &kernel.object(object).kind {
+                Kind::Stream(stream) if stream.unix => Ok(0),
+                Kind::Stream(_) => Ok(libc::IPPROTO_TCP),
+                _ => Err(libc::ENOTSOCK),
+            }
         })
     }
 
@@ -152,7 +160,9 @@ impl EpollSys for SimEpoll {
         let pieces = memory::pieces(header.expose_provenance());
         let length = pieces.iter().map(|&(_, length)| length).sum();
         transfer(socket, "sendmsg", |kernel, object| {
-            let pieces = pieces.iter().map(|&(address, length)| memory::read(address, length));
+            let pieces = pieces
+                .iter()
+                .map(|&(address, length)| memory::read(address, length));
             kernel.send(object, pieces, length)
         })
     }

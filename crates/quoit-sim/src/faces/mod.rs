@@ -32,7 +32,12 @@ pub(crate) fn file(stream: u64, length: u64) -> std::fs::File {
 /// What a descriptor refers to. A program that uses one that is not open is at fault, and is told so.
 fn object(kernel: &mut Kernel, descriptor: RawFd, call: &str) -> Result<ObjectId, Errno> {
     kernel.table.get(descriptor).ok_or_else(|| {
-        kernel.fail(|| format!("{call} on descriptor {}, which is not open", descriptor - FIRST_DESCRIPTOR));
+        kernel.fail(|| {
+            format!(
+                "{call} on descriptor {}, which is not open",
+                descriptor - FIRST_DESCRIPTOR
+            )
+        });
         Errno::EBADF
     })
 }

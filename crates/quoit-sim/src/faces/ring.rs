@@ -73,7 +73,9 @@ impl UringSys for SimRing {
     }
 
     fn supported_operations(&self) -> Result<u128, Errno> {
-        Ok(OPERATIONS.iter().fold(0, |set, &operation| set | 1 << operation as u32))
+        Ok(OPERATIONS
+            .iter()
+            .fold(0, |set, &operation| set | 1 << operation as u32))
     }
 
     fn register_buffer_ring(&mut self, group: u16, entries: u16) -> Result<(), Errno> {

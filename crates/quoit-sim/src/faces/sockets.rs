@@ -7,7 +7,7 @@ use quoit::sys::{SocketOption, SocketSys, Time};
 use quoit::{Address, Errno};
 
 use super::{errno, object, owned};
-use crate::kernel::{Kind, ObjectId, Kernel, with};
+use crate::kernel::{Kernel, Kind, ObjectId, with};
 use crate::pattern;
 
 /// The calling thread's simulated kernel.
@@ -58,7 +58,9 @@ impl SocketSys for SimSockets {
 
     fn connect_now(&self, socket: BorrowedFd<'_>, address: &SocketAddress) -> Result<(), Errno> {
         let address = read_address(address)?;
-        call(socket, "connect", |kernel, object| kernel.connect(object, &address))
+        call(socket, "connect", |kernel, object| {
+            kernel.connect(object, &address)
+        })
     }
 
     fn accept_now(&self, socket: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
@@ -72,19 +74,25 @@ impl SocketSys for SimSockets {
     }
 
     fn local_address(&self, socket: BorrowedFd<'_>) -> Result<SocketAddress, Errno> {
-        let address = call(socket, "getsockname", |kernel, object| match &kernel.object(object).kind {
-            Kind::Fresh { bound: Some(address), .. } => Ok(address.clone()),
-            Kind::Listener(listener) => Ok(listener.address.clone()),
-            Kind::Stream(stream) => Ok(stream.local.clone()),
-            _ => Err(libc::ENOTSOCK),
+        let address = call(socket, "getsockname", |kernel, object| {
+            match &kernel.object(object).kind {
+                Kind::Fresh {
+                    bound: Some(address), ..
+                } => Ok(address.clone()),
+                Kind::Listener(listener) => Ok(listener.address.clone()),
+                Kind::Stream(stream) => Ok(stream.local.clone()),
+                _ => Err(libc::ENOTSOCK),
+            }
         })?;
         written(&address)
     }
 
     fn peer_address(&self, socket: BorrowedFd<'_>) -> Result<SocketAddress, Errno> {
-        let address = call(socket, "getpeername", |kernel, object| match &kernel.object(object).kind {
-            Kind::Stream(stream) => Ok(stream.remote.clone()),
-            _ => Err(libc::ENOTCONN),
+        let address = call(socket, "getpeername", |kernel, object| {
+            match &kernel.object(object).kind {
+                Kind::Stream(stream) => Ok(stream.remote.clone()),
+                _ => Err(libc::ENOTCONN),
+            }
         })?;
         written(&address)
     }
@@ -112,10 +120,12 @@ impl SocketSys for SimSockets {
     }
 
     fn is_listening(&self, socket: BorrowedFd<'_>) -> Result<bool, Errno> {
-        call(socket, "getsockopt", |kernel, object| match &kernel.object(object).kind {
-            Kind::Listener(_) => Ok(true),
-            Kind::Stream(_) | Kind::Fresh { .. } => Ok(false),
-            _ => Err(libc::ENOTSOCK),
+        call(socket, "getsockopt", |kernel, object| {
+            match &kernel.object(object).kind {
+                Kind::Listener(_) => Ok(true),
+                Kind::Stream(_) | Kind::Fresh { .. } => Ok(false),
+                _ => Err(libc::ENOTSOCK),
+            }
         })
     }
 
@@ -146,7 +156,9 @@ impl SocketSys for SimSockets {
                 Kind::File { stream, length } => (*stream, *length),
                 _ => return Err(Errno::EINVAL),
             };
-            let length = length.min(size.saturating_sub(offset)).min(pattern::LONGEST as u64) as usize;
+            let length = length
+                .min(size.saturating_sub(offset))
+                .min(pattern::LONGEST as u64) as usize;
             if length == 0 {
                 return Ok(0);
             }

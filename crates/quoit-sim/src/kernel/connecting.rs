@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 
 use quoit::Address;
 
+use super::Kernel;
 use super::agenda::Action;
 use super::object::{Kind, Listener, ObjectId, events};
 use super::peer::Answer;
 use super::stream::Stream;
-use super::Kernel;
 use crate::faults::Fault;
 
 impl Kernel {
@@ -73,15 +73,16 @@ impl Kernel {
             }
             other => other.clone(),
         };
-        let name = Self::name(&address);
-        if self.bound.contains_key(&name) {
+        if self.bound_to(&address).is_some() {
             return Err(libc::EADDRINUSE);
         }
         match &mut self.objects[id].kind {
-            Kind::Fresh { bound: bound @ None, .. } => *bound = Some(address),
+            Kind::Fresh {
+                bound: bound @ None, ..
+            } => *bound = Some(address.clone()),
             _ => return Err(libc::EINVAL),
         }
-        self.bound.insert(name, id);
+        self.bound.push((address, id));
         Ok(())
     }
 
@@ -103,7 +104,7 @@ impl Kernel {
 
     /// A peer connects to one of the program's listeners. Answers its end; `EAGAIN` where the queue is full.
     pub(super) fn knock(&mut self, to: &Address, peer: usize) -> Result<ObjectId, i32> {
-        let id = *self.bound.get(&Self::name(to)).ok_or(libc::ECONNREFUSED)?;
+        let id = self.bound_to(to).ok_or(libc::ECONNREFUSED)?;
         let Kind::Listener(listener) = &self.objects[id].kind else {
             return Err(libc::ECONNREFUSED);
         };
@@ -178,7 +179,7 @@ impl Kernel {
             _ => None,
         };
         if let Some(bound) = &bound {
-            self.bound.remove(&Self::name(bound));
+            self.bound.retain(|(address, _)| address != bound);
         }
         if to.is_unix() {
             return match (answer, answerer) {

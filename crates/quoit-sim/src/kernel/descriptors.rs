@@ -19,6 +19,7 @@ pub const FIRST: c_int = 0x4000_0000;
 /// The descriptor table.
 pub(crate) struct Table {
     entries: Vec<Option<ObjectId>>,
+    used: usize,
     limit: usize,
 }
 
@@ -26,6 +27,7 @@ impl Table {
     pub(super) fn new(limit: usize) -> Self {
         Self {
             entries: Vec::new(),
+            used: 0,
             limit,
         }
     }
@@ -44,7 +46,7 @@ impl Table {
     }
 
     pub(crate) fn used(&self) -> usize {
-        self.entries.iter().flatten().count()
+        self.used
     }
 
     /// Raises the limit to what is used and so many more.
@@ -59,6 +61,7 @@ impl Table {
             self.entries.len() - 1
         });
         self.entries[index] = Some(object);
+        self.used += 1;
         FIRST + index as c_int
     }
 
@@ -85,6 +88,7 @@ impl Kernel {
         let Some(object) = object else {
             return self.fail(|| format!("descriptor {} is closed, and is not open", descriptor - FIRST));
         };
+        self.table.used -= 1;
         self.note(|| format!("close {}", descriptor - FIRST));
         self.release(object);
     }

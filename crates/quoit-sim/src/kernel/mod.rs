@@ -52,7 +52,8 @@ pub struct Kernel {
     next_job: u64,
     pub(crate) table: Table,
     objects: Vec<Object>,
-    bound: BTreeMap<String, ObjectId>,
+    /// The addresses in use.
+    bound: Vec<(Address, ObjectId)>,
     next_port: u16,
     pub(crate) polls: Vec<Option<PollSet>>,
     pub(crate) rings: Vec<Option<Ring>>,
@@ -88,7 +89,9 @@ pub fn install(kernel: Kernel) {
 
 /// Takes the calling thread's kernel away, if it has one.
 pub fn remove() -> Option<Box<Kernel>> {
-    CURRENT.try_with(|current| current.try_borrow_mut().ok()?.take()).ok()?
+    CURRENT
+        .try_with(|current| current.try_borrow_mut().ok()?.take())
+        .ok()?
 }
 
 /// Calls `body` with the calling thread's kernel.
@@ -132,7 +135,7 @@ impl Kernel {
             next_job: 0,
             table: Table::new(descriptors),
             objects: Vec::new(),
-            bound: BTreeMap::new(),
+            bound: Vec::new(),
             next_port: 40_000,
             polls: Vec::new(),
             rings: Vec::new(),
@@ -217,8 +220,11 @@ impl Kernel {
         stream.peer_number
     }
 
-    fn name(address: &Address) -> String {
-        address.to_string()
+    fn bound_to(&self, address: &Address) -> Option<ObjectId> {
+        self.bound
+            .iter()
+            .find(|(bound, _)| bound == address)
+            .map(|&(_, object)| object)
     }
 
     /// Objects that the program still holds, descriptions of them.

@@ -13,7 +13,7 @@ pub type ObjectId = usize;
 
 /// What a descriptor, a request or a peer refers to (an open file description).
 #[derive(Debug)]
-pub struct Object {
+pub(crate) struct Object {
     /// Descriptors, requests and peers that refer to it.
     pub(super) references: u32,
     pub(crate) kind: Kind,
@@ -105,7 +105,7 @@ impl Kernel {
         }
         match std::mem::replace(&mut self.objects[id].kind, Kind::Released) {
             Kind::Listener(listener) => {
-                self.bound.remove(&Self::name(&listener.address));
+                self.bound.retain(|(address, _)| *address != listener.address);
                 for queued in listener.queue {
                     // What nobody has accepted is reset.
                     if let Kind::Stream(stream) = &mut self.objects[queued].kind {
@@ -115,8 +115,10 @@ impl Kernel {
                 }
             }
             Kind::Stream(stream) => self.end_stream(*stream),
-            Kind::Fresh { bound: Some(bound), .. } => {
-                self.bound.remove(&Self::name(&bound));
+            Kind::Fresh {
+                bound: Some(bound), ..
+            } => {
+                self.bound.retain(|(address, _)| *address != bound);
             }
             _ => {}
         }

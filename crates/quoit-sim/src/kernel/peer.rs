@@ -142,7 +142,7 @@ impl Kernel {
         let peer = &mut self.peers[number];
         let most = if fair { 50_000 } else { peer.plan.pause };
         // Whoever has nothing to do looks less often.
-        let after = (2000 + peer.random.magnitude(most)) << peer.idle_acts.min(8);
+        let after = (2000 + peer.random.magnitude(most)) << peer.idle_acts.min(if fair { 4 } else { 12 });
         self.plan(after, Action::Peer(number));
     }
 
@@ -221,10 +221,14 @@ impl Kernel {
             Ok(socket) => {
                 self.note(|| format!("peer {number} connects to {to}"));
                 self.peers[number].socket = Some(socket);
+                self.peers[number].idle_acts = 0;
                 self.plan_peer(number);
             }
-            // The queue is full: a little later again.
-            Err(libc::EAGAIN) => self.plan_peer(number),
+            // The queue is full: again, later each time.
+            Err(libc::EAGAIN) => {
+                self.peers[number].idle_acts += 1;
+                self.plan_peer(number);
+            }
             Err(_) => self.peers[number].gone = true,
         }
     }
@@ -237,7 +241,11 @@ impl Kernel {
         let result = self.receive(socket, gulp, |bytes| {
             let awaited = expected.get(received..).unwrap_or_default();
             if !awaited.starts_with(bytes) {
-                let same = awaited.iter().zip(bytes).take_while(|(one, other)| one == other).count();
+                let same = awaited
+                    .iter()
+                    .zip(bytes)
+                    .take_while(|(one, other)| one == other)
+                    .count();
                 wrong.get_or_insert(received + same);
             }
             received += bytes.len();

@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use super::object::ObjectId;
 use super::Kernel;
+use super::object::ObjectId;
 use crate::faults::Fault;
 
 /// One epoll instance.
@@ -29,7 +29,9 @@ impl PollSet {
     }
 
     pub(super) fn happened(&mut self, object: ObjectId, events: u32) {
-        let interested = self.item(object).is_some_and(|item| events & (item.events | ALWAYS) != 0);
+        let interested = self
+            .item(object)
+            .is_some_and(|item| events & (item.events | ALWAYS) != 0);
         if interested && !self.ready.contains(&object) {
             self.ready.push_back(object);
         }
@@ -49,15 +51,27 @@ impl Kernel {
     }
 
     fn poll_set(&mut self, poll: usize) -> &mut PollSet {
-        self.polls[poll].as_mut().expect("an instance is used while it is open")
+        self.polls[poll]
+            .as_mut()
+            .expect("an instance is used while it is open")
     }
 
     /// `EPOLL_CTL_ADD`.
-    pub(crate) fn poll_add(&mut self, poll: usize, object: ObjectId, events: u32, value: u64) -> Result<(), i32> {
+    pub(crate) fn poll_add(
+        &mut self,
+        poll: usize,
+        object: ObjectId,
+        events: u32,
+        value: u64,
+    ) -> Result<(), i32> {
         if self.poll_set(poll).item(object).is_some() {
             return Err(libc::EEXIST);
         }
-        self.poll_set(poll).items.push(Item { object, events, value });
+        self.poll_set(poll).items.push(Item {
+            object,
+            events,
+            value,
+        });
         self.object(object).polls.push(poll);
         let mask = self.mask(object);
         self.poll_set(poll).happened(object, mask);

@@ -7,9 +7,9 @@ use std::collections::VecDeque;
 
 use quoit::Address;
 
+use super::Kernel;
 use super::agenda::Action;
 use super::object::{Kind, ObjectId, events};
-use super::Kernel;
 use crate::faults::Fault;
 
 /// One end of a connection.
@@ -271,7 +271,11 @@ impl Kernel {
                 return Err(libc::EPIPE);
             }
             // Nobody is there any more: the data is answered with a reset (EPIPE after a FIN, `tcp_reset`).
-            let error = if stream.ended { libc::EPIPE } else { libc::ECONNRESET };
+            let error = if stream.ended {
+                libc::EPIPE
+            } else {
+                libc::ECONNRESET
+            };
             self.die(id, Some(error));
             self.taken += if by_program { wanted as u64 } else { 0 };
             return Ok(wanted);
@@ -363,7 +367,10 @@ impl Kernel {
             stream.receive_shut = true;
             stream.send_shut = true;
             stream.other = None;
-            self.wake(id, events::IN | events::OUT | events::HUP | events::ERR | events::RDHUP);
+            self.wake(
+                id,
+                events::IN | events::OUT | events::HUP | events::ERR | events::RDHUP,
+            );
         }
     }
 
@@ -439,11 +446,16 @@ impl Kernel {
             self.send_reset(other);
             return;
         }
-        if stream.unix && let Some(other_stream) = self.stream(other) {
+        if stream.unix
+            && let Some(other_stream) = self.stream(other)
+        {
             other_stream.send_shut = true;
             other_stream.receive_shut = true;
         }
         self.send_end(other);
-        self.wake(other, events::IN | events::OUT | events::HUP | events::RDHUP | events::ERR);
+        self.wake(
+            other,
+            events::IN | events::OUT | events::HUP | events::RDHUP | events::ERR,
+        );
     }
 }

@@ -57,7 +57,10 @@ impl Kernel {
         let fields = fields(entry);
         self.note(|| {
             let number = entry.fd.wrapping_sub(FIRST_DESCRIPTOR);
-            format!("submission {opcode} on {number}, data {:x}, {:x}", entry.user_data, fields.address)
+            format!(
+                "submission {opcode} on {number}, data {:x}, {:x}",
+                entry.user_data, fields.address
+            )
         });
         let result = if is(Opcode::IORING_OP_NOP) {
             0
@@ -94,7 +97,12 @@ impl Kernel {
     fn issue_request(&mut self, id: RingId, entry: &SubmissionEntry, fields: &Fields, skips_success: bool) {
         let number = entry.fd - FIRST_DESCRIPTOR;
         let Some(object) = self.table.get(entry.fd) else {
-            return self.fail(|| format!("operation {} on descriptor {number}, which is not open", entry.opcode));
+            return self.fail(|| {
+                format!(
+                    "operation {} on descriptor {number}, which is not open",
+                    entry.opcode
+                )
+            });
         };
         let Some(operation) = self.read_operation(entry, fields) else {
             return self.fail(|| format!("operation {} is not known to the simulated kernel", entry.opcode));

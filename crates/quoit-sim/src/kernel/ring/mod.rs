@@ -20,7 +20,7 @@ pub type RingId = usize;
 
 /// One completion.
 #[derive(Clone, Copy, Debug)]
-pub struct Completion {
+pub(crate) struct Completion {
     pub(crate) user_data: u64,
     pub(crate) result: i32,
     pub(crate) flags: u32,
@@ -128,7 +128,11 @@ impl Ring {
     pub fn outstanding(&self) -> Vec<String> {
         let requests = self.requests.values().map(|request| format!("{request:?}"));
         requests
-            .chain(self.notifications.keys().map(|number| format!("notification {number}")))
+            .chain(
+                self.notifications
+                    .keys()
+                    .map(|number| format!("notification {number}")),
+            )
             .collect()
     }
 
@@ -157,7 +161,7 @@ impl Kernel {
             buffer_entries: 0,
             staged: Vec::new(),
             buffers: VecDeque::new(),
-            provided: vec![false; 1 << 16],
+            provided: Vec::new(),
             enters: 0,
         }));
         self.rings.len() - 1
@@ -168,7 +172,9 @@ impl Kernel {
         let Some(ring) = self.rings[id].take() else { return };
         for (number, request) in ring.requests {
             let object = request.object;
-            self.objects[object].waiters.retain(|&waiter| waiter != (id, number));
+            self.objects[object]
+                .waiters
+                .retain(|&waiter| waiter != (id, number));
             self.release(object);
         }
     }
@@ -182,7 +188,11 @@ impl Kernel {
         let ring = self.ring(id);
         let mut twice = None;
         for buffer in ring.staged.drain(..) {
-            if std::mem::replace(&mut ring.provided[usize::from(buffer.id)], true) {
+            let id = usize::from(buffer.id);
+            if ring.provided.len() <= id {
+                ring.provided.resize(id + 1, false);
+            }
+            if std::mem::replace(&mut ring.provided[id], true) {
                 twice = Some(buffer.id);
             }
             ring.buffers.push_back(buffer);
@@ -276,7 +286,11 @@ pub(crate) fn enter(id: RingId, wait_for: u32, timeout: Option<u64>) -> Result<u
         }
         kernel.ring(id).flush_overflow();
         if kernel.ring(id).has_overflowed() && kernel.strikes(Fault::EnterBusy) {
-            return if submitted > 0 { Ok((submitted, None)) } else { Err(libc::EBUSY) };
+            return if submitted > 0 {
+                Ok((submitted, None))
+            } else {
+                Err(libc::EBUSY)
+            };
         }
         kernel.run_work(id);
         let end = timeout.map(|timeout| kernel.now() + timeout);
@@ -287,7 +301,11 @@ pub(crate) fn enter(id: RingId, wait_for: u32, timeout: Option<u64>) -> Result<u
         (submitted, _) => return Ok(submitted),
     };
     let waited = wait(id, wait_for, end);
-    if submitted > 0 { Ok(submitted) } else { waited.map(|()| 0) }
+    if submitted > 0 {
+        Ok(submitted)
+    } else {
+        waited.map(|()| 0)
+    }
 }
 
 fn wait(id: RingId, wait_for: u32, end: Option<u64>) -> Result<(), i32> {

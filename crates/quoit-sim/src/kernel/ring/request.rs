@@ -136,7 +136,9 @@ impl Kernel {
         };
         let object = request.object;
         let outcome = match &mut request.operation {
-            Operation::Accept { multishot } => self.go_on_accepting(id, request.user_data, object, *multishot),
+            Operation::Accept { multishot } => {
+                self.go_on_accepting(id, request.user_data, object, *multishot)
+            }
             Operation::Connect { address, begun } => self.go_on_connecting(object, *address, begun),
             Operation::Receive(receive) => self.go_on_receiving(id, request.user_data, object, receive),
             Operation::Send(send) => self.go_on_sending(object, send),
@@ -208,7 +210,9 @@ impl Kernel {
 
     fn forget_request(&mut self, id: RingId, number: u64, request: &Request) {
         if request.waits {
-            self.object(request.object).waiters.retain(|&waiter| waiter != (id, number));
+            self.object(request.object)
+                .waiters
+                .retain(|&waiter| waiter != (id, number));
         }
         if let Some(stream) = self.stream(request.object) {
             match request.operation {
@@ -312,7 +316,8 @@ impl Kernel {
             let flags = self.use_buffer(id);
             receive.received += result as u64;
             let used_up = receive.budget > 0 && receive.received >= receive.budget;
-            if !receive.multishot || used_up || !self.ring(id).has_room() || self.strikes(Fault::MultishotEnd) {
+            if !receive.multishot || used_up || !self.ring(id).has_room() || self.strikes(Fault::MultishotEnd)
+            {
                 return Outcome::Ends(result, flags);
             }
             self.post_more(id, user_data, result, flags);
@@ -373,7 +378,10 @@ impl Kernel {
     pub(super) fn cancel(&mut self, id: RingId, target: u64) -> i32 {
         let find = |kernel: &mut Self| {
             let ring = kernel.ring(id);
-            ring.requests.iter().find(|(_, request)| request.user_data == target).map(|(&number, _)| number)
+            ring.requests
+                .iter()
+                .find(|(_, request)| request.user_data == target)
+                .map(|(&number, _)| number)
         };
         if let Some(number) = find(self)
             && self.strikes(Fault::LateCancel)
@@ -394,7 +402,11 @@ impl Kernel {
         self.forget_request(id, number, &request);
         let (result, flags) = match &request.operation {
             Operation::Send(send) => {
-                let result = if send.done > 0 { send.done as i32 } else { -libc::ECANCELED };
+                let result = if send.done > 0 {
+                    send.done as i32
+                } else {
+                    -libc::ECANCELED
+                };
                 let flags = if send.zero_copy {
                     self.plan_notification(id, request.user_data, send, result)
                 } else {
