@@ -4,10 +4,10 @@ CARGO ?= cargo
 RELEASE := target/release
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench toolchain
+.PHONY: help demo test bench hunt hunt-proof toolchain
 
 help: ## Say what there is
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 toolchain:
 	@command -v $(CARGO) >/dev/null || { \
@@ -34,3 +34,10 @@ test: toolchain ## Format check, lints, documentation, all tests
 bench: toolchain ## Measure both engines against minimal hand-written servers; takes about half an hour
 	@$(CARGO) build --release --package quoit-cli --package floor-epoll --package floor-uring
 	@$(RELEASE)/quoit lab bench
+
+hunt: toolchain ## Run the loop on the simulated kernel, seed after seed, until a fault is found or you stop it
+	@$(CARGO) build --profile hunt --package quoit-sim
+	@target/hunt/quoit-sim run --seeds 0 --from $${FROM:-0}
+
+hunt-proof: toolchain ## Show that the simulator finds bugs: build it with each of a list, and count the seeds it takes
+	@crates/quoit-sim/bugs/prove.sh
