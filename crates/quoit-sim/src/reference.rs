@@ -143,7 +143,10 @@ impl Reference {
     /// Checks one event that came at `now`. Answers the connection, if it has just closed.
     pub fn check(&mut self, event: &Event, now: u64) -> Option<Connection> {
         let of_handler = matches!(event, Event::Timer { .. } | Event::Woken | Event::Refused { .. });
-        assert!(!self.drained || of_handler, "{event:?} after the loop has drained");
+        assert!(
+            !self.drained || of_handler,
+            "{event:?} after the loop has drained"
+        );
         match event {
             Event::AcceptedDescriptor { listener, .. } | Event::Accepted { listener, .. } => {
                 assert!(

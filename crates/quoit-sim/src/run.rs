@@ -34,9 +34,12 @@ thread_local! {
 pub fn catch_panics() {
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |information| {
-        let text = information
-            .payload_as_str()
-            .unwrap_or("a panic without a message");
+        let payload = information.payload();
+        let text = match (payload.downcast_ref::<&str>(), payload.downcast_ref::<String>()) {
+            (Some(text), _) => text,
+            (_, Some(text)) => text.as_str(),
+            _ => "a panic without a message",
+        };
         let place = information
             .location()
             .map(ToString::to_string)

@@ -30,7 +30,11 @@ const REGRESSIONS: &[(u64, EngineKind, &str)] = &[
     (98, Epoll, "data of an aborted connection in a later turn"),
     (377, Uring, "cancelling sends that end by themselves, for ever"),
     (1713, Uring, "the same, with a loop that never drains"),
-    (2479, Uring, "a deadline of a connection that was closed before it was made"),
+    (
+        2479,
+        Uring,
+        "a deadline of a connection that was closed before it was made",
+    ),
 ];
 
 #[test]
@@ -54,7 +58,10 @@ fn a_seed_always_does_the_same() {
             let [one, other] = [(); 2].map(|()| run(&options).trace);
             // Addresses of memory differ from run to run, and stand in submissions only.
             let told = |trace: Vec<String>| -> Vec<String> {
-                trace.into_iter().filter(|line| !line.contains("submission")).collect()
+                trace
+                    .into_iter()
+                    .filter(|line| !line.contains("submission"))
+                    .collect()
             };
             assert_eq!(told(one), told(other), "seed {seed} on {engine}");
         }

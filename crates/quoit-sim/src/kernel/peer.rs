@@ -91,8 +91,8 @@ pub struct Peer {
     pub saw_error: Option<i32>,
     /// It has reset, or closed with something unread: the rest may be lost.
     pub broke_off: bool,
-    /// The program has reset a Unix socket, which looks to its peer like an end: it may come before all that was
-    /// accepted for it.
+    /// It may see an end before all that was accepted for it: the program has reset a Unix socket, which looks to its
+    /// peer like an end, or has given up an attempt to connect that had succeeded.
     pub excused: bool,
     /// It does nothing more.
     pub gone: bool,
