@@ -22,7 +22,9 @@ use crate::reference::{Connection, Reference};
 const PATIENCE: u64 = 8_000_000_000;
 /// The turns that this may take.
 const PATIENT_TURNS: u32 = 60_000;
-/// Turns in a row without an event and with hardly any time passed, after which the loop spins.
+/// A turn that took longer has slept, in nanoseconds.
+const SLEEP: u64 = 100_000;
+/// Turns in a row without sleep and without an event, after which the loop spins.
 const IDLE_TURNS: u32 = 3000;
 
 /// A lease that the handler keeps.
@@ -232,15 +234,9 @@ impl<E: Engine> World<E> {
 
     fn watch_for_spinning(&mut self, events: usize) {
         let now = with(|kernel| kernel.now());
-        let moved = now - self.last_time > 1_000_000;
-        self.idle_turns = if events > 0 || moved {
-            0
-        } else {
-            self.idle_turns + 1
-        };
-        if events > 0 || moved {
-            self.last_time = now;
-        }
+        let slept = now - self.last_time > SLEEP;
+        self.last_time = now;
+        self.idle_turns = if events > 0 || slept { 0 } else { self.idle_turns + 1 };
         assert!(
             self.idle_turns < IDLE_TURNS,
             "the loop spins: {IDLE_TURNS} turns without an event"
