@@ -6,10 +6,10 @@ RELEASE := target/release
 export QUOIT_COMMIT ?= $(shell git describe --always --dirty --abbrev=12 --exclude='*' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench capi lab lab-peers lab-peers-check toolchain
+.PHONY: help demo test bench capi hunt hunt-proof lab lab-peers lab-peers-check toolchain
 
 help: ## Say what there is
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 toolchain:
 	@command -v $(CARGO) >/dev/null || { \
@@ -72,3 +72,10 @@ lab-peers-check: toolchain lab-peers ## Lint the rivals' sources and check that 
 	@command -v go >/dev/null || { echo "make: go was not found; the Go sources are not linted" >&2; exit 0; } && \
 		cd lab/peers/go && test -z "$$(gofmt -l .)" && go vet -tags poll_opt ./...
 	$(CARGO) test --package quoit-cli --test program rivals -- --nocapture
+
+hunt: toolchain ## Run the loop on the simulated kernel, seed after seed, until a fault is found or you stop it
+	@$(CARGO) build --profile hunt --package quoit-sim
+	@target/hunt/quoit-sim run --seeds 0 --from $${FROM:-0}
+
+hunt-proof: toolchain ## Show that the simulator finds bugs: build it with each of a list, and count the seeds it takes
+	@crates/quoit-sim/bugs/prove.sh

@@ -38,6 +38,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         match state.phase {
             Phase::Connecting => {
                 self.given_up.push(connection);
+                self.drop_queued_events(connection);
                 self.end(slot, CloseReason::Local, false);
                 return Ok(());
             }
@@ -88,6 +89,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             Phase::Open | Phase::Draining => true,
         };
         self.given_up.push(connection);
+        self.drop_queued_events(connection);
         self.end(connection.slot(), CloseReason::Local, established);
         Ok(())
     }

@@ -30,9 +30,18 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
             Some(_) if tag == Tag::Accept => self.stop_accepting(slot, pool),
             Some((target, cancelled)) => {
                 *cancelled = true;
-                self.push_cancel(target, pool);
+                if !self.is_attempt(tag, slot) {
+                    self.push_cancel(target, pool);
+                }
             }
         }
+    }
+
+    /// Whether it is a send that ends by itself while it is submitted. To cancel it finds nothing, and a success of
+    /// which no completion tells is known only when all completions are taken: were the cancellation made again and
+    /// again until then, its own completions could keep that from ever being so.
+    fn is_attempt(&mut self, tag: Tag, slot: Slot) -> bool {
+        tag == Tag::Send && self.connections.get(slot).send.stage == SendStage::Attempt
     }
 
     /// What is outstanding of a kind in a slot: its user data, and the mark that it was cancelled.

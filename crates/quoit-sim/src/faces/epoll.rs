@@ -1,0 +1,177 @@
+//! The calls of epoll.
+
+use std::os::fd::{OwnedFd, RawFd};
+use std::time::Duration;
+
+use quoit::Errno;
+use quoit::address::SocketAddress;
+use quoit::engine::epoll::sys::{EpollSys, ReadyEvent};
+
+use super::{errno, object, owned};
+use crate::faults::Fault;
+use crate::kernel::{Kernel, Kind, ObjectId, Step, do_jobs, with};
+use crate::memory;
+
+/// One simulated epoll instance.
+#[derive(Debug)]
+pub struct SimEpoll {
+    poll: usize,
+}
+
+fn call<T>(
+    socket: RawFd,
+    name: &str,
+    body: impl FnOnce(&mut Kernel, ObjectId) -> Result<T, i32>,
+) -> Result<T, Errno> {
+    with(|kernel| {
+        kernel.pass();
+        let object = object(kernel, socket, name)?;
+        body(kernel, object).map_err(errno)
+    })
+}
+
+/// A call that transfers data or makes connections, which a signal may interrupt, and which must not wait: the
+/// program has to have set the socket's mode, or says so in the call.
+fn transfer<T>(
+    socket: RawFd,
+    name: &str,
+    body: impl FnOnce(&mut Kernel, ObjectId) -> Result<T, i32>,
+) -> Result<T, Errno> {
+    call(socket, name, |kernel, object| {
+        if kernel.strikes(Fault::Interrupted) {
+            return Err(libc::EINTR);
+        }
+        body(kernel, object)
+    })
+}
+
+impl EpollSys for SimEpoll {
+    fn create() -> Result<Self, Errno> {
+        Ok(with(|kernel| Self {
+            poll: kernel.add_poll(),
+        }))
+    }
+
+    fn add(&mut self, descriptor: RawFd, events: u32, value: u64) -> Result<(), Errno> {
+        call(descriptor, "epoll_ctl", |kernel, object| {
+            kernel.poll_add(self.poll, object, events, value)
+        })
+    }
+
+    fn remove(&mut self, descriptor: RawFd) -> Result<(), Errno> {
+        call(descriptor, "epoll_ctl", |kernel, object| {
+            kernel.poll_remove(self.poll, object)
+        })
+    }
+
+    fn wait(&mut self, events: &mut [ReadyEvent], timeout: Option<Duration>) -> Result<usize, Errno> {
+        do_jobs();
+        let end = with(|kernel| {
+            kernel.pass();
+            let nanoseconds = |timeout: Duration| u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+            timeout.map(|timeout| kernel.now().saturating_add(nanoseconds(timeout)))
+        });
+        loop {
+            let step = with(|kernel| {
+                if kernel.strikes(Fault::Interrupted) {
+                    return Err(Errno::EINTR);
+                }
+                let mut count = 0;
+                let room = events.len();
+                kernel.poll_events(self.poll, room, |mask, value| {
+                    events[count] = ReadyEvent {
+                        events: mask,
+                        u64: value,
+                    };
+                    count += 1;
+                });
+                if count > 0 {
+                    return Ok(Err(count));
+                }
+                if kernel.has_events(self.poll) && end.is_none_or(|end| kernel.now() < end) {
+                    // They were put off.
+                    kernel.pass();
+                    return Ok(Ok(Step::Moved));
+                }
+                let step = kernel.step(end);
+                if matches!(step, Step::Never) {
+                    kernel.stalled = true;
+                }
+                Ok(Ok(step))
+            })?;
+            match step {
+                Err(count) => return Ok(count),
+                Ok(Step::Moved) => {}
+                Ok(Step::Job(job)) => job(),
+                Ok(Step::TimedOut) => return Ok(0),
+                Ok(Step::Never) => return Err(Errno::EINTR),
+            }
+        }
+    }
+
+    fn accept(&mut self, listener: RawFd) -> Result<OwnedFd, Errno> {
+        transfer(listener, "accept", |kernel, object| kernel.accept(object, true)).map(owned)
+    }
+
+    fn connect(&mut self, socket: RawFd, address: &SocketAddress) -> Result<(), Errno> {
+        let address = quoit::Address::try_from(address).map_err(|_| Errno::EINVAL)?;
+        call(socket, "connect", |kernel, object| {
+            kernel.connect(object, &address)
+        })
+    }
+
+    fn pending_error(&mut self, socket: RawFd) -> Option<Errno> {
+        match call(socket, "getsockopt", |kernel, object| {
+            Ok(kernel.pending_error(object))
+        }) {
+            Ok(pending) => pending.map(errno),
+            Err(error) => Some(error),
+        }
+    }
+
+    fn protocol(&mut self, socket: RawFd) -> Result<i32, Errno> {
+        call(socket, "getsockopt", |kernel, object| {
+            match &kernel.object(object).kind {
+                Kind::Stream(stream) if stream.unix => Ok(0),
+                Kind::Stream(_) => Ok(libc::IPPROTO_TCP),
+                _ => Err(libc::ENOTSOCK),
+            }
+        })
+    }
+
+    fn receive(&mut self, socket: RawFd, address: *mut u8, length: usize) -> Result<usize, Errno> {
+        let mut at = address.expose_provenance();
+        transfer(socket, "recv", |kernel, object| {
+            kernel.receive(object, length, |bytes| {
+                memory::write(at, bytes);
+                at += bytes.len();
+            })
+        })
+    }
+
+    fn send(&mut self, socket: RawFd, address: *const u8, length: usize) -> Result<usize, Errno> {
+        let bytes = memory::read(address.expose_provenance(), length);
+        transfer(socket, "send", |kernel, object| {
+            kernel.send(object, std::iter::once(bytes), length)
+        })
+    }
+
+    fn send_message(&mut self, socket: RawFd, header: *const libc::msghdr) -> Result<usize, Errno> {
+        let pieces = memory::pieces(header.expose_provenance());
+        let length = pieces.iter().map(|&(_, length)| length).sum();
+        transfer(socket, "sendmsg", |kernel, object| {
+            let pieces = pieces
+                .iter()
+                .map(|&(address, length)| memory::read(address, length));
+            kernel.send(object, pieces, length)
+        })
+    }
+}
+
+impl Drop for SimEpoll {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            with(|kernel| kernel.polls[self.poll] = None);
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! The calls of io_uring.
+
+use std::time::Duration;
+
+use linux_raw_sys::io_uring as abi;
+use quoit::Errno;
+use quoit::engine::uring::sys::{
+    CompletionEntry, ProbeSockets, ProvidedBuffer, RingParameters, RingProperties, STREAM_GROUP,
+    SubmissionEntry, UringSys,
+};
+
+use super::{errno, owned};
+use crate::kernel::{OPERATIONS, RingId, enter, with};
+
+/// One simulated ring.
+#[derive(Debug)]
+pub struct SimRing {
+    ring: RingId,
+}
+
+/// The set-up flags that the simulated kernel knows.
+const KNOWN_FLAGS: u32 = abi::IORING_SETUP_R_DISABLED
+    | abi::IORING_SETUP_SUBMIT_ALL
+    | abi::IORING_SETUP_SINGLE_ISSUER
+    | abi::IORING_SETUP_NO_SQARRAY
+    | abi::IORING_SETUP_DEFER_TASKRUN
+    | abi::IORING_SETUP_COOP_TASKRUN
+    | abi::IORING_SETUP_TASKRUN_FLAG;
+
+/// What it says of itself.
+const FEATURES: u32 = abi::IORING_FEAT_SINGLE_MMAP
+    | abi::IORING_FEAT_NODROP
+    | abi::IORING_FEAT_SUBMIT_STABLE
+    | abi::IORING_FEAT_EXT_ARG
+    | abi::IORING_FEAT_FAST_POLL
+    | abi::IORING_FEAT_CQE_SKIP
+    | abi::IORING_FEAT_NO_IOWAIT;
+
+impl UringSys for SimRing {
+    fn setup(parameters: &RingParameters) -> Result<(Self, RingProperties), Errno> {
+        if parameters.flags & !KNOWN_FLAGS != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let (submissions, completions) = (parameters.submission_entries, parameters.completion_entries);
+        let ring = with(|kernel| kernel.add_ring(parameters.flags, submissions, completions));
+        let properties = RingProperties {
+            features: FEATURES,
+            submission_entries: submissions,
+            completion_entries: completions,
+        };
+        Ok((Self { ring }, properties))
+    }
+
+    fn probe_sockets() -> Result<ProbeSockets, Errno> {
+        with(|kernel| {
+            let [one, other] = kernel.socket_pair()?;
+            let listener = kernel.lonely_listener()?;
+            Ok(ProbeSockets {
+                listener: owned(listener),
+                pair: [owned(one), owned(other)],
+            })
+        })
+        .map_err(errno)
+    }
+
+    fn enable(&mut self) -> Result<(), Errno> {
+        with(|kernel| kernel.ring(self.ring).enabled = true);
+        Ok(())
+    }
+
+    fn register_ring_descriptor(&mut self) -> Result<(), Errno> {
+        Ok(())
+    }
+
+    fn supported_operations(&self) -> Result<u128, Errno> {
+        Ok(OPERATIONS
+            .iter()
+            .fold(0, |set, &operation| set | 1 << operation as u32))
+    }
+
+    fn register_buffer_ring(&mut self, group: u16, entries: u16) -> Result<(), Errno> {
+        if group != STREAM_GROUP || !entries.is_power_of_two() {
+            return Err(Errno::EINVAL);
+        }
+        with(|kernel| kernel.ring(self.ring).buffer_entries = u32::from(entries));
+        Ok(())
+    }
+
+    fn provide_buffer(&mut self, _group: u16, buffer: ProvidedBuffer) {
+        with(|kernel| kernel.ring(self.ring).stage_buffer(buffer));
+    }
+
+    fn publish_buffers(&mut self, _group: u16) {
+        with(|kernel| kernel.publish_buffers(self.ring));
+    }
+
+    fn register_memory(&mut self, _address: *mut u8, _length: usize) -> Result<(), Errno> {
+        Ok(())
+    }
+
+    fn try_push(&mut self, entry: &SubmissionEntry) -> bool {
+        with(|kernel| {
+            kernel.interrupt(self.ring);
+            kernel.ring(self.ring).try_push(entry)
+        })
+    }
+
+    fn unsubmitted(&self) -> u32 {
+        with(|kernel| kernel.ring(self.ring).unsubmitted())
+    }
+
+    fn enter(&mut self, wait_for: u32, timeout: Option<Duration>, _flags: u32) -> Result<u32, Errno> {
+        let timeout = timeout.map(|timeout| u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX / 2));
+        enter(self.ring, wait_for, timeout).map_err(errno)
+    }
+
+    fn has_completion(&self) -> bool {
+        with(|kernel| kernel.ring(self.ring).has_completion())
+    }
+
+    fn pop(&mut self) -> Option<CompletionEntry> {
+        let completion = with(|kernel| {
+            kernel.interrupt(self.ring);
+            let completion = kernel.ring(self.ring).pop();
+            kernel.note(|| format!("completion {completion:x?}"));
+            completion
+        })?;
+        // SAFETY: a structure of integers, for which all zeroes is a valid value.
+        let mut entry: CompletionEntry = unsafe { std::mem::zeroed() };
+        entry.user_data = completion.user_data;
+        entry.res = completion.result;
+        entry.flags = completion.flags;
+        Some(entry)
+    }
+
+    fn has_overflowed(&self) -> bool {
+        with(|kernel| kernel.ring(self.ring).has_overflowed())
+    }
+
+    fn has_deferred_work(&self) -> bool {
+        with(|kernel| kernel.ring(self.ring).shows_deferred_work())
+    }
+
+    fn enters(&self) -> u64 {
+        with(|kernel| kernel.ring(self.ring).enters)
+    }
+}
+
+impl Drop for SimRing {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            with(|kernel| kernel.remove_ring(self.ring));
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! The calls on sockets, and the clock.
+
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+
+use quoit::address::SocketAddress;
+use quoit::sys::{SocketOption, SocketSys, Time};
+use quoit::{Address, Errno};
+
+use super::{errno, object, owned};
+use crate::kernel::{Kernel, Kind, ObjectId, with};
+use crate::pattern;
+
+/// The calling thread's simulated kernel.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SimSockets;
+
+fn read_address(address: &SocketAddress) -> Result<Address, Errno> {
+    Address::try_from(address).map_err(|_| Errno::EINVAL)
+}
+
+fn written(address: &Address) -> Result<SocketAddress, Errno> {
+    SocketAddress::try_from(address).map_err(|_| Errno::EINVAL)
+}
+
+/// One call: takes its time, lets deferred work run as entering the kernel does, and does what `body` says.
+fn call<T>(
+    socket: BorrowedFd<'_>,
+    name: &str,
+    body: impl FnOnce(&mut Kernel, ObjectId) -> Result<T, i32>,
+) -> Result<T, Errno> {
+    with(|kernel| {
+        kernel.pass();
+        let object = object(kernel, socket.as_raw_fd(), name)?;
+        let result = body(kernel, object).map_err(errno);
+        kernel.cross();
+        result
+    })
+}
+
+impl SocketSys for SimSockets {
+    fn now(&self) -> Time {
+        Time::from_nanos(with(|kernel| kernel.now()))
+    }
+
+    fn stream_socket(&self, address: &SocketAddress) -> Result<OwnedFd, Errno> {
+        let unix = read_address(address)?.is_unix();
+        with(|kernel| kernel.socket(unix)).map(owned).map_err(errno)
+    }
+
+    fn bind(&self, socket: BorrowedFd<'_>, address: &SocketAddress) -> Result<(), Errno> {
+        let address = read_address(address)?;
+        call(socket, "bind", |kernel, object| kernel.bind(object, &address))
+    }
+
+    fn listen(&self, socket: BorrowedFd<'_>, backlog: u32) -> Result<(), Errno> {
+        call(socket, "listen", |kernel, object| kernel.listen(object, backlog))
+    }
+
+    fn connect_now(&self, socket: BorrowedFd<'_>, address: &SocketAddress) -> Result<(), Errno> {
+        let address = read_address(address)?;
+        call(socket, "connect", |kernel, object| {
+            kernel.connect(object, &address)
+        })
+    }
+
+    fn accept_now(&self, socket: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+        call(socket, "accept", |kernel, object| {
+            if kernel.mask(object) == 0 {
+                return Err(libc::EAGAIN);
+            }
+            kernel.accept(object, false)
+        })
+        .map(owned)
+    }
+
+    fn local_address(&self, socket: BorrowedFd<'_>) -> Result<SocketAddress, Errno> {
+        let address = call(socket, "getsockname", |kernel, object| {
+            match &kernel.object(object).kind {
+                Kind::Fresh {
+                    bound: Some(address), ..
+                } => Ok(address.clone()),
+                Kind::Listener(listener) => Ok(listener.address.clone()),
+                Kind::Stream(stream) => Ok(stream.local.clone()),
+                _ => Err(libc::ENOTSOCK),
+            }
+        })?;
+        written(&address)
+    }
+
+    fn peer_address(&self, socket: BorrowedFd<'_>) -> Result<SocketAddress, Errno> {
+        let address = call(socket, "getpeername", |kernel, object| {
+            match &kernel.object(object).kind {
+                Kind::Stream(stream) => Ok(stream.remote.clone()),
+                _ => Err(libc::ENOTCONN),
+            }
+        })?;
+        written(&address)
+    }
+
+    fn set_option(&self, socket: BorrowedFd<'_>, option: SocketOption) -> Result<(), Errno> {
+        call(socket, "setsockopt", |kernel, object| {
+            let unix = match &kernel.object(object).kind {
+                Kind::Fresh { unix, .. } => *unix,
+                Kind::Listener(listener) => listener.address.is_unix(),
+                Kind::Stream(stream) => stream.unix,
+                _ => return Err(libc::ENOTSOCK),
+            };
+            match option {
+                SocketOption::NoDelay(_) | SocketOption::Keepalive { .. } if unix => Err(libc::EOPNOTSUPP),
+                _ => Ok(()),
+            }
+        })
+    }
+
+    fn set_nonblocking(&self, socket: BorrowedFd<'_>, nonblocking: bool) -> Result<(), Errno> {
+        call(socket, "fcntl", |kernel, object| {
+            kernel.object(object).nonblocking = nonblocking;
+            Ok(())
+        })
+    }
+
+    fn is_listening(&self, socket: BorrowedFd<'_>) -> Result<bool, Errno> {
+        call(socket, "getsockopt", |kernel, object| {
+            match &kernel.object(object).kind {
+                Kind::Listener(_) => Ok(true),
+                Kind::Stream(_) | Kind::Fresh { .. } => Ok(false),
+                _ => Err(libc::ENOTSOCK),
+            }
+        })
+    }
+
+    fn shutdown_send(&self, socket: BorrowedFd<'_>) -> Result<(), Errno> {
+        call(socket, "shutdown", |kernel, object| {
+            kernel.note(|| format!("shutdown of object {object}"));
+            kernel.shutdown_send(object)
+        })
+    }
+
+    fn reset(&self, socket: BorrowedFd<'_>) -> Result<(), Errno> {
+        call(socket, "reset", |kernel, object| {
+            kernel.reset(object);
+            Ok(())
+        })
+    }
+
+    fn duplicate(&self, socket: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+        call(socket, "dup", |kernel, object| kernel.duplicate(object)).map(owned)
+    }
+
+    fn send_file(&self, socket: RawFd, file: RawFd, offset: u64, length: u64) -> Result<usize, Errno> {
+        with(|kernel| {
+            kernel.pass();
+            let file = object(kernel, file, "sendfile")?;
+            let socket = object(kernel, socket, "sendfile")?;
+            let (stream, size) = match &kernel.object(file).kind {
+                Kind::File { stream, length } => (*stream, *length),
+                _ => return Err(Errno::EINVAL),
+            };
+            let length = length
+                .min(size.saturating_sub(offset))
+                .min(pattern::LONGEST as u64) as usize;
+            if length == 0 {
+                return Ok(0);
+            }
+            let bytes = pattern::bytes(stream, offset, length);
+            let result = kernel.send(socket, std::iter::once(bytes), length).map_err(errno);
+            kernel.cross();
+            result
+        })
+    }
+}

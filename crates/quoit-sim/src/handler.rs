@@ -1,0 +1,437 @@
+//! What the random handler does: on occasions of its own, and when something happens.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use quoit::engine::Engine;
+use quoit::{AttachOptions, Command, ConnectOptions, ConnectionId, FileRange, Payload, Refusal, Token};
+
+use crate::faces::file;
+use crate::kernel::with;
+use crate::pattern;
+use crate::reference::Lent;
+use crate::world::{Kept, World};
+
+/// Lent memory that tells when it is let go of, and is spoilt then.
+struct Memory {
+    bytes: Box<[u8]>,
+    free: Arc<AtomicBool>,
+}
+
+impl AsRef<[u8]> for Memory {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        self.free.store(true, Ordering::Relaxed);
+        self.bytes.fill(0xdd);
+        // A kernel that reads it all the same finds wrong bytes, and not another's memory.
+        with_graveyard(std::mem::take(&mut self.bytes));
+    }
+}
+
+thread_local! {
+    static GRAVEYARD: std::cell::RefCell<Vec<Box<[u8]>>> = const { std::cell::RefCell::new(Vec::new()) };
+}
+
+fn with_graveyard(bytes: Box<[u8]>) {
+    // At a thread's end there is none, and nobody to read.
+    let _ = GRAVEYARD.try_with(|graveyard| graveyard.borrow_mut().push(bytes));
+}
+
+/// Frees what lent memory is left of earlier runs.
+pub(crate) fn bury() {
+    GRAVEYARD.with_borrow_mut(Vec::clear);
+}
+
+impl<E: Engine> World<E> {
+    fn token(&mut self) -> Token {
+        self.next_token += 1;
+        Token(self.next_token)
+    }
+
+    /// Connects to a peer.
+    pub(crate) fn connect(&mut self, peer: usize) {
+        let address = with(|kernel| kernel.peers[peer].plan.address.clone());
+        let options = ConnectOptions {
+            timeout: self
+                .random
+                .chance(300)
+                .then(|| Duration::from_nanos(100_000 + self.random.magnitude(100_000_000))),
+            paused: self.random.chance(100),
+            ..ConnectOptions::default()
+        };
+        let token = self.token();
+        if let Ok(id) = self.quoit.connect(&address, &options, token) {
+            self.reference.begin(id, token, false, options.paused);
+            let state = self.reference.find(id).expect("begun just now");
+            state.peer = Some(peer);
+        }
+    }
+
+    /// Makes an accepted descriptor a connection, or drops it.
+    pub(crate) fn attach(&mut self, descriptor: OwnedFd) {
+        if self.random.chance(100) || self.ending {
+            return;
+        }
+        let token = self.token();
+        let options = AttachOptions {
+            paused: self.random.chance(300),
+            ..AttachOptions::default()
+        };
+        if let Ok(id) = self.quoit.attach(descriptor, &options, token) {
+            self.note_command("attach", id);
+            self.reference.begin(id, token, false, options.paused);
+        }
+    }
+
+    /// Something that the handler does by itself, before a turn.
+    pub(crate) fn act_at_random(&mut self) {
+        for _ in 0..self.random.below(3) {
+            let open = self.reference.open();
+            if open.is_empty() {
+                break;
+            }
+            let id = *self.random.choose(open);
+            self.on_occasion(id);
+        }
+        if self.random.chance(300) {
+            self.release_some();
+        }
+        if self.random.chance(60) {
+            self.use_timers();
+        }
+        if self.random.chance(60) {
+            self.act_elsewhere();
+        }
+        if self.random.chance(4)
+            && let Some(listener) = self.listeners.pop()
+        {
+            // It may have failed by itself, which is as good.
+            let _ = self.quoit.stop_listening(listener);
+        }
+    }
+
+    fn use_timers(&mut self) {
+        let token = Token(1 << 40 | self.random.below(4));
+        let now = with(|kernel| kernel.now());
+        if self.random.chance(300) {
+            // One that has fired is on its way.
+            if self.quoit.cancel_named_timer(token) {
+                self.reference.timers.remove(&token);
+            }
+            return;
+        }
+        let after = self.random.magnitude(20_000_000);
+        if !self.reference.timers.contains_key(&token)
+            && self
+                .quoit
+                .set_named_timer(Duration::from_nanos(after), token)
+                .is_ok()
+        {
+            self.reference.timers.insert(token, now + after);
+        }
+    }
+
+    /// Another thread wakes the loop, or posts a command.
+    fn act_elsewhere(&mut self) {
+        let remote = self.remote.clone();
+        let after = self.random.magnitude(1_000_000);
+        let open = self.reference.open();
+        let id = (!open.is_empty()).then(|| *self.random.choose(open));
+        let command = match (self.random.below(3), id) {
+            (1, Some(connection)) => {
+                let deadline = None;
+                Some(Command::Close { connection, deadline })
+            }
+            (2, Some(connection)) => Some(Command::Abort { connection }),
+            _ => None,
+        };
+        if let (Some(_), Some(id)) = (&command, id)
+            && let Some(state) = self.reference.find(id)
+        {
+            state.may_be_closing = true;
+        }
+        let job = Box::new(move || match command {
+            // A full inbox gives it back, and that is that.
+            Some(command) => drop(remote.post(command)),
+            None => remote.wake(),
+        });
+        with(|kernel| kernel.plan_job(after, job));
+    }
+
+    /// What to do with received bytes.
+    pub(crate) fn handle(&mut self, kept: Kept) {
+        let style = self.styles[kept.peer].clone();
+        if self.random.chance(style.echo) {
+            let copy = kept.data.to_vec();
+            let token = if self.random.chance(500) {
+                self.token()
+            } else {
+                Token::NONE
+            };
+            let free = Arc::new(AtomicBool::new(true));
+            self.send(
+                kept.connection,
+                Payload::Lease(kept.data),
+                &copy,
+                token,
+                Some(free),
+            );
+        } else if with(|kernel| kernel.is_fair()) {
+            drop(kept);
+        } else if self.random.chance(style.keep) {
+            self.kept.push_back(kept);
+        } else if self.random.chance(style.elsewhere) {
+            let after = self.random.magnitude(3_000_000);
+            with(|kernel| kernel.plan_job(after, Box::new(move || kept.check())));
+        }
+    }
+
+    /// An occasion to do something with a connection.
+    pub(crate) fn on_occasion(&mut self, id: ConnectionId) {
+        let Some(state) = self.reference.find(id) else {
+            return;
+        };
+        if with(|kernel| kernel.is_fair()) {
+            return;
+        }
+        let Some(peer) = state.peer else { return };
+        let style = self.styles[peer].clone();
+        if self.random.chance(style.talk) {
+            for _ in 0..self.random.between(1, 3) {
+                self.talk(id, style.longest);
+            }
+        }
+        if self.random.chance(style.meddle) {
+            self.meddle(id, style.end);
+        }
+    }
+
+    fn talk(&mut self, id: ConnectionId, longest: u64) {
+        let length = self.random.magnitude(longest) as usize;
+        let stream = self.random.below(1 << 20);
+        let bytes = pattern::bytes(stream, 0, length);
+        let token = if self.random.chance(600) {
+            self.token()
+        } else {
+            Token::NONE
+        };
+        match self.random.below(8) {
+            0..=3 => self.send(id, Payload::Copy(bytes), bytes, Token::NONE, None),
+            4..=6 => {
+                let free = Arc::new(AtomicBool::new(false));
+                let memory = Memory {
+                    bytes: bytes.into(),
+                    free: Arc::clone(&free),
+                };
+                let payload = Payload::Bytes(Bytes::from_owner(memory));
+                self.send(id, payload, bytes, token, Some(free));
+            }
+            _ => self.send_file(id, stream, bytes, token),
+        }
+    }
+
+    fn send(
+        &mut self,
+        id: ConnectionId,
+        payload: Payload<'_>,
+        bytes: &[u8],
+        token: Token,
+        free: Option<Arc<AtomicBool>>,
+    ) {
+        let result = self.quoit.send(id, payload, token);
+        self.after_send(id, result, bytes, token, free);
+    }
+
+    fn send_file(&mut self, id: ConnectionId, stream: u64, bytes: &[u8], token: Token) {
+        let range = FileRange {
+            file: file(stream, bytes.len() as u64),
+            offset: 0,
+            length: bytes.len() as u64,
+        };
+        let result = self.quoit.send_file(id, range, token);
+        self.after_send(id, result, bytes, token, Some(Arc::new(AtomicBool::new(true))));
+    }
+
+    /// Takes note of what was accepted for sending, and that a refusal is one that may be.
+    fn after_send(
+        &mut self,
+        id: ConnectionId,
+        result: Result<(), Refusal>,
+        bytes: &[u8],
+        token: Token,
+        free: Option<Arc<AtomicBool>>,
+    ) {
+        let high = self.quoit.is_full(id);
+        if let Err(refusal) = result {
+            with(|kernel| {
+                kernel.note(|| format!("send of {} bytes to {id:?} is refused: {refusal}", bytes.len()))
+            });
+        }
+        let Some(state) = self.reference.find(id) else {
+            assert_eq!(result, Err(Refusal::Stale), "{id:?} has closed");
+            return;
+        };
+        match result {
+            Ok(()) => {
+                assert!(
+                    !state.closing && !state.send_ended,
+                    "{id:?} takes sends although it is closing"
+                );
+                if let Some(free) = free {
+                    state.lent.push_back(Lent { token, free });
+                }
+                let peer = state.peer;
+                with(|kernel| {
+                    kernel.note(|| format!("send of {} bytes to {id:?}, {token:?}", bytes.len()));
+                    if let Some(peer) = peer {
+                        kernel.peers[peer].expected.extend_from_slice(bytes);
+                    }
+                });
+                if high {
+                    self.reference.full(id);
+                }
+            }
+            Err(Refusal::Full) => self.reference.full(id),
+            // Stale: its end is on the way, behind other events.
+            Err(Refusal::Closing | Refusal::TooLarge | Refusal::Stale) => {}
+            Err(refusal) => panic!("a send on {id:?} is refused: {refusal}"),
+        }
+    }
+
+    /// A command that changes the connection's state, by a method or in the next batch.
+    fn meddle(&mut self, id: ConnectionId, end: u32) {
+        if self.random.chance(end) {
+            match self.random.below(3) {
+                0 => self.shutdown(id),
+                1 => self.close(id),
+                _ => self.abort(id),
+            }
+            return;
+        }
+        let Some(state) = self.reference.find(id) else {
+            return;
+        };
+        let is_there = self.quoit.descriptor(id).is_some();
+        match self.random.below(5) {
+            0 | 1 if !state.paused && is_there => {
+                state.paused = true;
+                self.command(Command::Pause { connection: id });
+            }
+            0..=2 => self.resume(id),
+            _ => {
+                let after = Duration::from_nanos(self.random.magnitude(50_000_000));
+                let now = with(|kernel| kernel.now());
+                if self.quoit.set_deadline(id, Some(after)).is_ok() {
+                    state.deadlines.push(now + after.as_nanos() as u64);
+                }
+            }
+        }
+    }
+
+    /// Carries a command out by its method now, or by a batch with the next turn, which comes to the same.
+    fn command(&mut self, command: Command<'static>) {
+        with(|kernel| kernel.note(|| format!("command {command:?}")));
+        // A method does not overtake what waits in the batch.
+        if self.random.chance(500) || !self.batch.is_empty() {
+            self.batch.push(command);
+            return;
+        }
+        let result = match command {
+            Command::Pause { connection } => self.quoit.pause(connection),
+            Command::Resume { connection } => self.quoit.resume(connection),
+            other => unreachable!("{other:?} is not given here"),
+        };
+        // Refusals are for what has ended, which the events tell as well.
+        let _ = result;
+    }
+
+    fn resume(&mut self, id: ConnectionId) {
+        if let Some(state) = self.reference.find(id)
+            && state.paused
+        {
+            state.paused = false;
+            self.command(Command::Resume { connection: id });
+        }
+    }
+
+    pub(crate) fn shutdown(&mut self, id: ConnectionId) {
+        self.note_command("shutdown", id);
+        if self.quoit.shutdown(id).is_ok()
+            && let Some(state) = self.reference.find(id)
+        {
+            state.send_ended = true;
+        }
+    }
+
+    pub(crate) fn close(&mut self, id: ConnectionId) {
+        let deadline = self
+            .random
+            .chance(300)
+            .then(|| Duration::from_nanos(self.random.magnitude(1_000_000_000)));
+        self.close_within(id, deadline, false);
+    }
+
+    /// Closes with so much time that it must succeed.
+    pub(crate) fn close_fairly(&mut self, id: ConnectionId) {
+        let fairly = self.reference.find(id).is_some_and(|state| state.established);
+        self.close_within(id, Some(Duration::from_secs(60)), fairly);
+    }
+
+    fn close_within(&mut self, id: ConnectionId, deadline: Option<Duration>, fairly: bool) {
+        self.note_command("close", id);
+        // Refused, it has ended by itself, and what is on the way of it still comes.
+        if self.quoit.close(id, deadline).is_ok()
+            && let Some(state) = self.reference.find(id)
+        {
+            state.closing = true;
+            // One posted earlier may have its own deadline.
+            state.closed_fairly = fairly && !state.may_be_closing;
+        }
+    }
+
+    fn abort(&mut self, id: ConnectionId) {
+        self.note_command("abort", id);
+        if self.quoit.abort(id).is_ok()
+            && let Some(state) = self.reference.find(id)
+        {
+            state.closing = true;
+        }
+    }
+
+    fn note_command(&mut self, what: &str, id: ConnectionId) {
+        with(|kernel| kernel.note(|| format!("{what} of {id:?}")));
+    }
+
+    /// Lets go of some of the leases that are kept, in any order.
+    pub(crate) fn release_some(&mut self) {
+        for _ in 0..self.random.below(4) {
+            if self.kept.is_empty() {
+                return;
+            }
+            let index = self.random.below(self.kept.len() as u64) as usize;
+            if let Some(kept) = self.kept.swap_remove_back(index) {
+                kept.check();
+            }
+        }
+    }
+
+    pub(crate) fn release_all(&mut self) {
+        for kept in self.kept.drain(..) {
+            kept.check();
+        }
+    }
+
+    pub(crate) fn resume_all(&mut self) {
+        for id in self.reference.open().to_vec() {
+            self.resume(id);
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! What will happen, and the passing of time.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use super::object::ObjectId;
+use super::ring::RingId;
+use super::{Kernel, with};
+use crate::faults::Fault;
+
+/// Something that happens at its time.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Action {
+    /// A peer goes on.
+    Peer(usize),
+    /// What is on the way to a socket arrives.
+    Arrive(ObjectId),
+    /// A socket that was full has room.
+    Space(ObjectId),
+    /// A connection attempt ends.
+    Connected(ObjectId),
+    /// The notification of a zero-copy send is due.
+    Notify(RingId, u64),
+    /// A request that was delayed goes on.
+    Nudge(RingId, u64),
+    /// Another thread does something.
+    Outside(u64),
+}
+
+/// What another thread does, in its place in the order of things.
+pub type Job = Box<dyn FnOnce()>;
+
+/// How far a wait has come.
+pub enum Step {
+    /// Something happened; look again.
+    Moved,
+    /// Another thread's turn: to be called without holding the kernel.
+    Job(Job),
+    /// The time is over.
+    TimedOut,
+    /// Nothing will ever happen.
+    Never,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Agenda {
+    entries: BinaryHeap<Reverse<(u64, u64, Action)>>,
+    sequence: u64,
+}
+
+impl Kernel {
+    pub(super) fn plan(&mut self, after: u64, action: Action) {
+        self.agenda.sequence += 1;
+        let entry = (self.now + after, self.agenda.sequence, action);
+        self.agenda.entries.push(Reverse(entry));
+    }
+
+    /// Plans what another thread is to do.
+    pub fn plan_job(&mut self, after: u64, job: Job) {
+        let number = self.next_job;
+        self.next_job += 1;
+        self.jobs.insert(number, job);
+        self.plan(after, Action::Outside(number));
+    }
+
+    /// Jobs that are planned and not done.
+    #[must_use]
+    pub fn has_jobs(&self) -> bool {
+        !self.jobs.is_empty() || !self.due_jobs.is_empty()
+    }
+
+    /// A call takes its time, and what is due meanwhile happens.
+    pub(crate) fn pass(&mut self) {
+        self.now += self.random.between(50, 2000);
+        self.do_due();
+    }
+
+    fn do_due(&mut self) {
+        while let Some(&Reverse((time, _, action))) = self.agenda.entries.peek()
+            && time <= self.now
+        {
+            self.agenda.entries.pop();
+            self.act(action);
+        }
+    }
+
+    fn act(&mut self, action: Action) {
+        match action {
+            Action::Peer(peer) => self.play(peer),
+            Action::Arrive(object) => self.arrive(object),
+            Action::Space(object) => self.tell_space(object),
+            Action::Connected(object) => self.finish_connecting(object),
+            Action::Notify(ring, notification) => self.notify(ring, notification),
+            Action::Nudge(ring, request) => self.nudge(ring, request),
+            Action::Outside(number) => {
+                let job = self.jobs.remove(&number);
+                self.due_jobs.extend(job);
+            }
+        }
+    }
+
+    /// Goes on to the next thing that happens, but not past `end` (`None`: as far as it takes).
+    pub(crate) fn step(&mut self, end: Option<u64>) -> Step {
+        if let Some(job) = self.due_jobs.pop_front() {
+            return Step::Job(job);
+        }
+        if self.strikes(Fault::ClockJump) {
+            // As after a suspended machine, or a process that was not scheduled.
+            self.now += self.random.magnitude(60_000_000_000);
+            self.do_due();
+            return Step::Moved;
+        }
+        match self.agenda.entries.peek() {
+            Some(&Reverse((time, ..))) if end.is_none_or(|end| time <= end) => {
+                self.now = self.now.max(time);
+                self.do_due();
+                Step::Moved
+            }
+            _ => match end {
+                Some(end) => {
+                    self.now = self.now.max(end);
+                    Step::TimedOut
+                }
+                None => Step::Never,
+            },
+        }
+    }
+}
+
+/// Lets the other threads do what is due.
+pub(crate) fn do_jobs() {
+    while let Some(job) = with(|kernel| kernel.due_jobs.pop_front()) {
+        job();
+    }
+}

@@ -1,0 +1,251 @@
+//! Binding, listening, connecting and accepting.
+
+use std::collections::VecDeque;
+
+use quoit::Address;
+
+use super::Kernel;
+use super::agenda::Action;
+use super::object::{Kind, Listener, ObjectId, events};
+use super::peer::Answer;
+use super::stream::Stream;
+use crate::faults::Fault;
+
+impl Kernel {
+    /// Why no descriptor can be made now, if that is so.
+    pub(crate) fn descriptor_fault(&mut self) -> Option<i32> {
+        if self.table.is_full() || self.now < self.exhausted_until {
+            return Some(libc::EMFILE);
+        }
+        if self.strikes(Fault::NoDescriptors) {
+            // Not over at once: whoever tries again without a pause, tries often.
+            self.exhausted_until = self.now + self.random.magnitude(50_000_000);
+            return Some(libc::EMFILE);
+        }
+        if self.strikes(Fault::NoMemory) {
+            return Some(*self.random.choose(&[libc::ENFILE, libc::ENOMEM, libc::ENOBUFS]));
+        }
+        None
+    }
+
+    /// `socket(2)`.
+    pub(crate) fn socket(&mut self, unix: bool) -> Result<i32, i32> {
+        if let Some(error) = self.descriptor_fault() {
+            return Err(error);
+        }
+        let object = self.add_object(Kind::Fresh { unix, bound: None });
+        self.open(object)
+    }
+
+    /// `socketpair(2)` of Unix stream sockets.
+    pub(crate) fn socket_pair(&mut self) -> Result<[i32; 2], i32> {
+        let pair = self.connect_pair(true, Address::UnixUnnamed, Address::UnixUnnamed, None);
+        Ok([self.open(pair[0])?, self.open(pair[1])?])
+    }
+
+    /// A listening Unix socket that nobody knows.
+    pub(crate) fn lonely_listener(&mut self) -> Result<i32, i32> {
+        let listener = self.add_object(Kind::Listener(Listener {
+            address: Address::UnixUnnamed,
+            backlog: 1,
+            queue: VecDeque::new(),
+        }));
+        self.open(listener)
+    }
+
+    /// `dup(2)`.
+    pub(crate) fn duplicate(&mut self, id: ObjectId) -> Result<i32, i32> {
+        if let Some(error) = self.descriptor_fault() {
+            return Err(error);
+        }
+        self.refer(id);
+        self.open(id)
+    }
+
+    /// `bind(2)`.
+    pub(crate) fn bind(&mut self, id: ObjectId, address: &Address) -> Result<(), i32> {
+        let address = match address {
+            Address::Tcp(address) if address.port() == 0 => {
+                self.next_port += 1;
+                let mut address = *address;
+                address.set_port(self.next_port);
+                Address::Tcp(address)
+            }
+            other => other.clone(),
+        };
+        if self.bound_to(&address).is_some() {
+            return Err(libc::EADDRINUSE);
+        }
+        match &mut self.objects[id].kind {
+            Kind::Fresh {
+                bound: bound @ None, ..
+            } => *bound = Some(address.clone()),
+            _ => return Err(libc::EINVAL),
+        }
+        self.bound.push((address, id));
+        Ok(())
+    }
+
+    /// `listen(2)`.
+    pub(crate) fn listen(&mut self, id: ObjectId, backlog: u32) -> Result<(), i32> {
+        match &mut self.objects[id].kind {
+            Kind::Fresh { bound, .. } => {
+                let address = bound.take().ok_or(libc::EINVAL)?;
+                self.objects[id].kind = Kind::Listener(Listener {
+                    address,
+                    backlog: backlog as usize,
+                    queue: VecDeque::new(),
+                });
+                Ok(())
+            }
+            _ => Err(libc::EINVAL),
+        }
+    }
+
+    /// A peer connects to one of the program's listeners. Answers its end; `EAGAIN` where the queue is full.
+    pub(super) fn knock(&mut self, to: &Address, peer: usize) -> Result<ObjectId, i32> {
+        let id = self.bound_to(to).ok_or(libc::ECONNREFUSED)?;
+        let Kind::Listener(listener) = &self.objects[id].kind else {
+            return Err(libc::ECONNREFUSED);
+        };
+        if listener.queue.len() > listener.backlog {
+            return Err(libc::EAGAIN);
+        }
+        let server = listener.address.clone();
+        let unix = server.is_unix();
+        let client = if unix {
+            Address::UnixUnnamed
+        } else {
+            self.some_port()
+        };
+        let [near, far] = self.connect_pair(unix, client, server, Some(peer));
+        if let Some(stream) = self.stream(near) {
+            stream.is_peers = true;
+        }
+        if let Kind::Listener(listener) = &mut self.objects[id].kind {
+            listener.queue.push_back(far);
+        }
+        self.wake(id, events::IN);
+        Ok(near)
+    }
+
+    fn some_port(&mut self) -> Address {
+        self.next_port = self.next_port.wrapping_add(1).max(40_000);
+        Address::Tcp(([127, 0, 0, 1], self.next_port).into())
+    }
+
+    /// `accept4(2)` without waiting.
+    pub(crate) fn accept(&mut self, id: ObjectId, nonblocking: bool) -> Result<i32, i32> {
+        // The descriptor comes first: want of it is told even if nothing is queued.
+        if let Some(error) = self.descriptor_fault() {
+            return Err(error);
+        }
+        let aborted = self.strikes(Fault::AcceptAborted);
+        let Kind::Listener(listener) = &mut self.objects[id].kind else {
+            return Err(libc::EINVAL);
+        };
+        let unix = listener.address.is_unix();
+        let Some(object) = listener.queue.pop_front() else {
+            return Err(libc::EAGAIN);
+        };
+        if aborted && !unix {
+            if let Some(stream) = self.stream(object) {
+                stream.reset_on_close = true;
+            }
+            self.release(object);
+            return Err(*self.random.choose(&[
+                libc::ECONNABORTED,
+                libc::EPROTO,
+                libc::ENETDOWN,
+                libc::EHOSTUNREACH,
+            ]));
+        }
+        self.objects[object].nonblocking = nonblocking;
+        self.open(object)
+    }
+
+    /// `connect(2)` without waiting.
+    pub(crate) fn connect(&mut self, id: ObjectId, to: &Address) -> Result<(), i32> {
+        match &self.objects[id].kind {
+            Kind::Fresh { unix, .. } if *unix == to.is_unix() => {}
+            Kind::Fresh { .. } => return Err(libc::EAFNOSUPPORT),
+            _ => return Err(libc::EISCONN),
+        }
+        let answerer = self.peers.iter().position(|peer| peer.plan.address == *to);
+        let answer = answerer.map_or(Answer::Refuse, |peer| self.peers[peer].plan.answer);
+        let local = self.some_port();
+        let bound = match &mut self.objects[id].kind {
+            Kind::Fresh { bound, .. } => bound.take(),
+            _ => None,
+        };
+        if let Some(bound) = &bound {
+            self.bound.retain(|(address, _)| address != bound);
+        }
+        if to.is_unix() {
+            return match (answer, answerer) {
+                (Answer::Accept { .. }, Some(peer)) => {
+                    self.establish(id, to, Address::UnixUnnamed, peer);
+                    Ok(())
+                }
+                (Answer::Never | Answer::Lose { .. }, _) => Err(libc::EAGAIN),
+                _ => Err(libc::ECONNREFUSED),
+            };
+        }
+        let mut stream = Stream::new(false, 256, bound.unwrap_or(local), to.clone());
+        stream.connecting = true;
+        self.objects[id].kind = Kind::Stream(Box::new(stream));
+        let after = match answer {
+            Answer::Accept { after } | Answer::Lose { after, .. } => Some(after),
+            Answer::Refuse => Some(self.random.magnitude(1_000_000)),
+            Answer::Never => None,
+        };
+        if let Some(after) = after {
+            self.plan(after, Action::Connected(id));
+        }
+        Err(libc::EINPROGRESS)
+    }
+
+    /// Makes `id` one end, and lets `peer` play the other.
+    fn establish(&mut self, id: ObjectId, to: &Address, local: Address, peer: usize) {
+        let [near, far] = self.connect_pair(to.is_unix(), local, to.clone(), Some(peer));
+        // The new socket's state moves into the object that the program knows.
+        let kind = std::mem::replace(&mut self.objects[near].kind, Kind::Released);
+        self.objects[near].references = 0;
+        self.objects[id].kind = kind;
+        if let Some(stream) = self.stream(far) {
+            stream.other = Some(id);
+            stream.is_peers = true;
+        }
+        self.meet(peer, far);
+    }
+
+    /// The attempt of `id` ends.
+    pub(super) fn finish_connecting(&mut self, id: ObjectId) {
+        let Some(stream) = self.stream(id) else { return };
+        if !stream.connecting {
+            return;
+        }
+        let (to, local) = (stream.remote.clone(), stream.local.clone());
+        let answerer = self.peers.iter().position(|peer| peer.plan.address == to);
+        match answerer.map(|peer| (self.peers[peer].plan.answer, peer)) {
+            Some((Answer::Accept { .. }, peer)) => {
+                self.establish(id, &to, local, peer);
+                self.wake(id, events::OUT);
+            }
+            Some((Answer::Lose { error, .. }, _)) => self.refuse(id, error),
+            _ => self.refuse(id, libc::ECONNREFUSED),
+        }
+    }
+
+    fn refuse(&mut self, id: ObjectId, error: i32) {
+        if let Some(stream) = self.stream(id) {
+            stream.connecting = false;
+        }
+        self.die(id, Some(error));
+    }
+
+    /// `SO_ERROR`, which this clears.
+    pub(crate) fn pending_error(&mut self, id: ObjectId) -> Option<i32> {
+        self.stream(id)?.error.take()
+    }
+}

@@ -1,0 +1,238 @@
+//! The simulated kernel: sockets, peers, a clock, and the rings and epoll instances through which a program sees
+//! them.
+//!
+//! One exists a thread at a time, made by [`install`] and reached through [`with`]: the engines' traits have
+//! constructors without a context, as the real kernel has none. Everything in it is decided by the run's seed.
+//!
+//! Time only passes here: a little with each call, and in a wait as far as to the next thing that happens. What will
+//! happen stands in the agenda; peers are played from there.
+
+mod agenda;
+mod connecting;
+mod descriptors;
+mod object;
+mod peer;
+mod poll;
+mod ring;
+mod stream;
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+
+use quoit::Address;
+
+use crate::faults::{Fault, FaultCounts, Profile};
+use crate::random::Random;
+use agenda::Agenda;
+use descriptors::Table;
+use object::Object;
+
+pub use agenda::{Action, Job, Step};
+pub use descriptors::FIRST as FIRST_DESCRIPTOR;
+pub use object::{Kind, Listener, ObjectId};
+pub use peer::{Answer, Ending, Peer, PeerPlan};
+pub use poll::PollSet;
+pub use ring::{Ring, RingId};
+pub use stream::Stream;
+
+pub(crate) use agenda::do_jobs;
+pub(crate) use ring::{OPERATIONS, enter};
+
+/// The kernel of one run.
+pub struct Kernel {
+    pub(crate) random: Random,
+    profile: Profile,
+    /// No more faults: what is left must come to its end.
+    fair: bool,
+    now: u64,
+    agenda: Agenda,
+    /// What other threads do, by number.
+    jobs: BTreeMap<u64, Job>,
+    due_jobs: VecDeque<Job>,
+    next_job: u64,
+    pub(crate) table: Table,
+    objects: Vec<Object>,
+    /// The addresses in use.
+    bound: Vec<(Address, ObjectId)>,
+    next_port: u16,
+    pub(crate) polls: Vec<Option<PollSet>>,
+    pub(crate) rings: Vec<Option<Ring>>,
+    /// Who plays the other ends, in the order of their lives.
+    pub peers: Vec<Peer>,
+    /// Until when there are no descriptors.
+    exhausted_until: u64,
+    /// Bytes that sockets of the program have taken.
+    pub taken: u64,
+    /// What struck so far.
+    pub counts: FaultCounts,
+    /// A wait without end, with nothing to happen that could end it.
+    pub stalled: bool,
+    /// The first thing that the program did and must not.
+    pub failure: Option<String>,
+    trace: Option<Vec<String>>,
+}
+
+thread_local! {
+    static CURRENT: RefCell<Option<Box<Kernel>>> = const { RefCell::new(None) };
+}
+
+/// Makes `kernel` the calling thread's.
+///
+/// # Panics
+/// If it has one.
+pub fn install(kernel: Kernel) {
+    CURRENT.with_borrow_mut(|current| {
+        assert!(current.is_none(), "one kernel a thread");
+        *current = Some(Box::new(kernel));
+    });
+}
+
+/// Takes the calling thread's kernel away, if it has one.
+pub fn remove() -> Option<Box<Kernel>> {
+    CURRENT
+        .try_with(|current| current.try_borrow_mut().ok()?.take())
+        .ok()?
+}
+
+/// Calls `body` with the calling thread's kernel.
+///
+/// # Panics
+/// If it has none.
+pub fn with<T>(body: impl FnOnce(&mut Kernel) -> T) -> T {
+    CURRENT.with_borrow_mut(|current| body(current.as_mut().expect("a simulated kernel is installed")))
+}
+
+/// As [`with`], for calls that also come without one, as those of the test harness.
+fn with_any<T>(body: impl FnOnce(&mut Kernel) -> T) -> Option<T> {
+    CURRENT
+        .try_with(|current| current.try_borrow_mut().ok()?.as_deref_mut().map(body))
+        .ok()?
+}
+
+/// Calls `body` while no fault strikes.
+pub(crate) fn in_fairness<T>(body: impl FnOnce() -> T) -> T {
+    with(|kernel| kernel.fair = true);
+    let result = body();
+    with(|kernel| {
+        kernel.fair = false;
+        kernel.taken = 0;
+    });
+    result
+}
+
+impl Kernel {
+    /// A kernel at the beginning of time.
+    #[must_use]
+    pub fn new(seed: u64, profile: Profile, descriptors: usize, trace: bool) -> Self {
+        Self {
+            random: Random::new(seed, 1),
+            profile,
+            fair: false,
+            now: 1_000_000_000,
+            agenda: Agenda::default(),
+            jobs: BTreeMap::new(),
+            due_jobs: VecDeque::new(),
+            next_job: 0,
+            table: Table::new(descriptors),
+            objects: Vec::new(),
+            bound: Vec::new(),
+            next_port: 40_000,
+            polls: Vec::new(),
+            rings: Vec::new(),
+            peers: Vec::new(),
+            exhausted_until: 0,
+            taken: 0,
+            counts: FaultCounts::default(),
+            stalled: false,
+            failure: None,
+            trace: trace.then(Vec::new),
+        }
+    }
+
+    /// The time, in nanoseconds.
+    #[must_use]
+    pub fn now(&self) -> u64 {
+        self.now
+    }
+
+    /// Whether a fault strikes on this occasion.
+    pub(crate) fn strikes(&mut self, fault: Fault) -> bool {
+        let struck = !self.fair && self.random.chance(self.profile.chance(fault));
+        if struck {
+            self.counts.count(fault);
+        }
+        struck
+    }
+
+    /// The chances of this run.
+    #[must_use]
+    pub fn profile(&self) -> &Profile {
+        &self.profile
+    }
+
+    /// From now on nothing goes wrong any more, peers do their part without delay, and those that were silent speak.
+    pub fn become_fair(&mut self) {
+        self.fair = true;
+        self.exhausted_until = 0;
+        for index in 0..self.peers.len() {
+            self.calm_peer(index);
+        }
+    }
+
+    /// Whether [`Kernel::become_fair`] was called.
+    #[must_use]
+    pub fn is_fair(&self) -> bool {
+        self.fair
+    }
+
+    /// Notes what happens, if the run is being traced.
+    pub fn note(&mut self, line: impl FnOnce() -> String) {
+        if let Some(trace) = &mut self.trace {
+            trace.push(format!("{:>13} {}", self.now - 1_000_000_000, line()));
+        }
+    }
+
+    /// Notes that the program did what it must not. The run ends at the next look at it.
+    pub(crate) fn fail(&mut self, what: impl FnOnce() -> String) {
+        if self.failure.is_none() {
+            self.failure = Some(what());
+        }
+    }
+
+    /// What was noted.
+    pub fn take_trace(&mut self) -> Vec<String> {
+        self.trace.take().unwrap_or_default()
+    }
+
+    /// A file of `length` bytes, those of the pattern's stream of this number.
+    pub fn file(&mut self, stream: u64, length: u64) -> std::os::fd::RawFd {
+        let file = self.add_object(Kind::File { stream, length });
+        // Opened by the program before, with a descriptor that it had.
+        self.table.insert(file)
+    }
+
+    /// The peer at the other end of a descriptor's connection.
+    #[must_use]
+    pub fn peer_of(&self, descriptor: std::os::fd::RawFd) -> Option<usize> {
+        let Kind::Stream(stream) = &self.objects[self.table.get(descriptor)?].kind else {
+            return None;
+        };
+        stream.peer_number
+    }
+
+    fn bound_to(&self, address: &Address) -> Option<ObjectId> {
+        self.bound
+            .iter()
+            .find(|(bound, _)| bound == address)
+            .map(|&(_, object)| object)
+    }
+
+    /// Objects that the program still holds, descriptions of them.
+    #[must_use]
+    pub fn left_over(&self) -> Vec<String> {
+        self.table
+            .iter()
+            .map(|(descriptor, object)| format!("descriptor {descriptor}: {:?}", self.objects[object].kind))
+            .collect()
+    }
+}

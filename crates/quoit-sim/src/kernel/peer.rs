@@ -1,0 +1,319 @@
+//! The other ends of connections: what clients and servers on the network do.
+//!
+//! A peer connects, or answers an attempt; then, at moments of its own, it receives some, sends some, and ends in
+//! its way. It checks what it receives against what the program was allowed to send.
+
+use quoit::Address;
+
+use super::Kernel;
+use super::agenda::Action;
+use super::object::{ObjectId, events};
+use crate::pattern;
+use crate::random::Random;
+
+/// How a peer answers an attempt to connect to it.
+#[derive(Clone, Copy, Debug)]
+pub enum Answer {
+    /// It accepts after so many nanoseconds.
+    Accept {
+        /// Nanoseconds.
+        after: u64,
+    },
+    /// Nobody listens.
+    Refuse,
+    /// The attempt fails otherwise.
+    Lose {
+        /// Nanoseconds.
+        after: u64,
+        /// The error.
+        error: i32,
+    },
+    /// There is no answer.
+    Never,
+}
+
+/// How a peer ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ending {
+    /// It sends all it has, ends its direction, reads to the end, closes.
+    EndFirst,
+    /// It sends all it has, reads to the end, closes.
+    ReadFirst,
+    /// After so many acts it resets.
+    Reset(u32),
+    /// After so many acts it closes, whatever is unread.
+    Close(u32),
+    /// After so many acts it is lost, with this error.
+    Lost(u32, i32),
+    /// After so many acts it does nothing more, until everything becomes fair.
+    Silent(u32),
+}
+
+/// What a peer is to do.
+#[derive(Clone, Debug)]
+pub struct PeerPlan {
+    /// The listener that it connects to, or the address where it is found.
+    pub address: Address,
+    /// When it connects, in nanoseconds from the beginning; `None`: it waits to be connected to.
+    pub start: Option<u64>,
+    /// How it answers being connected to.
+    pub answer: Answer,
+    /// Bytes that it sends in all.
+    pub total: u64,
+    /// Bytes that it sends at most at a time.
+    pub piece: u64,
+    /// Bytes that it receives at most at a time.
+    pub gulp: u64,
+    /// Nanoseconds between two acts, at most.
+    pub pause: u64,
+    /// How it ends.
+    pub ending: Ending,
+}
+
+/// One peer.
+#[derive(Debug)]
+pub struct Peer {
+    /// What it is to do.
+    pub plan: PeerPlan,
+    /// Its end of the connection.
+    pub socket: Option<ObjectId>,
+    /// Bytes that it has sent.
+    pub sent: u64,
+    /// Bytes that it has received.
+    pub received: u64,
+    /// What the program was allowed to send, in order.
+    pub expected: Vec<u8>,
+    /// It has ended its direction.
+    pub ended: bool,
+    /// It has seen the end of the program's direction.
+    pub saw_end: bool,
+    /// It has seen an error, this one.
+    pub saw_error: Option<i32>,
+    /// It has reset, or closed with something unread: the rest may be lost.
+    pub broke_off: bool,
+    /// It may see an end before all that was accepted for it: the program has reset a Unix socket, which looks to its
+    /// peer like an end, or has given up an attempt to connect that had succeeded.
+    pub excused: bool,
+    /// It does nothing more.
+    pub gone: bool,
+    acts: u32,
+    /// Acts in a row in which nothing could be done.
+    idle_acts: u32,
+    random: Random,
+    number: usize,
+}
+
+impl Kernel {
+    /// Adds a peer, which is as good as there from now on.
+    pub fn add_peer(&mut self, plan: PeerPlan, random: Random) -> usize {
+        let number = self.peers.len();
+        if let Some(start) = plan.start {
+            self.plan(start, Action::Peer(number));
+        }
+        self.peers.push(Peer {
+            plan,
+            socket: None,
+            sent: 0,
+            received: 0,
+            expected: Vec::new(),
+            ended: false,
+            saw_end: false,
+            saw_error: None,
+            broke_off: false,
+            excused: false,
+            gone: false,
+            acts: 0,
+            idle_acts: 0,
+            random,
+            number,
+        });
+        number
+    }
+
+    /// Somebody has connected to `peer`; `socket` is its end.
+    pub(super) fn meet(&mut self, peer: usize, socket: ObjectId) {
+        let previous = self.peers[peer].socket.replace(socket);
+        assert!(previous.is_none(), "each peer is connected to once");
+        self.plan_peer(peer);
+    }
+
+    fn plan_peer(&mut self, number: usize) {
+        let fair = self.is_fair();
+        let peer = &mut self.peers[number];
+        let most = if fair { 50_000 } else { peer.plan.pause };
+        // Whoever has nothing to do looks less often.
+        let after = (2000 + peer.random.magnitude(most)) << peer.idle_acts.min(if fair { 4 } else { 12 });
+        self.plan(after, Action::Peer(number));
+    }
+
+    /// Everything becomes fair: a silent peer speaks, a slow one hurries.
+    pub(super) fn calm_peer(&mut self, number: usize) {
+        let peer = &mut self.peers[number];
+        peer.idle_acts = 0;
+        peer.plan.gulp = peer.plan.gulp.max(8192);
+        if !matches!(peer.plan.ending, Ending::ReadFirst) {
+            peer.plan.ending = Ending::EndFirst;
+        }
+        if peer.plan.start.is_some() || peer.socket.is_some() {
+            self.plan_peer(number);
+        }
+    }
+
+    /// One act of a peer.
+    pub(super) fn play(&mut self, number: usize) {
+        if self.peers[number].gone {
+            return;
+        }
+        let Some(socket) = self.peers[number].socket else {
+            return self.play_connecting(number);
+        };
+        let peer = &mut self.peers[number];
+        peer.acts += 1;
+        let acts = peer.acts;
+        let before = (peer.sent, peer.received);
+        match peer.plan.ending {
+            Ending::Reset(after) if acts > after => {
+                self.note(|| format!("peer {number} resets"));
+                self.reset(socket);
+                return self.leave(number, socket, true);
+            }
+            Ending::Close(after) if acts > after => {
+                self.note(|| format!("peer {number} closes"));
+                return self.leave(number, socket, true);
+            }
+            Ending::Lost(after, error) if acts > after => {
+                self.note(|| format!("peer {number} is lost"));
+                self.lose(socket, error);
+                return self.leave(number, socket, true);
+            }
+            Ending::Silent(after) if acts > after => return,
+            _ => {}
+        }
+        self.play_receiving(number, socket);
+        if self.peers[number].saw_error.is_some() {
+            return self.leave(number, socket, true);
+        }
+        self.play_sending(number, socket);
+        let peer = &mut self.peers[number];
+        let all_sent = peer.sent == peer.plan.total;
+        if all_sent && !peer.ended && (peer.plan.ending == Ending::EndFirst || peer.saw_end) {
+            peer.ended = true;
+            self.note(|| format!("peer {number} ends its direction"));
+            // One whose other end has gone has nobody to tell.
+            let _ = self.shutdown_send(socket);
+        }
+        let peer = &mut self.peers[number];
+        if peer.saw_end && peer.ended {
+            return self.leave(number, socket, false);
+        }
+        let moved = (peer.sent, peer.received) != before;
+        peer.idle_acts = if moved { 0 } else { peer.idle_acts + 1 };
+        self.plan_peer(number);
+    }
+
+    fn play_connecting(&mut self, number: usize) {
+        let peer = &self.peers[number];
+        if peer.plan.start.is_none() {
+            return;
+        }
+        let to = peer.plan.address.clone();
+        match self.knock(&to, number) {
+            Ok(socket) => {
+                self.note(|| format!("peer {number} connects to {to}"));
+                self.peers[number].socket = Some(socket);
+                self.peers[number].idle_acts = 0;
+                self.plan_peer(number);
+            }
+            // The queue is full: again, later each time.
+            Err(libc::EAGAIN) => {
+                self.peers[number].idle_acts += 1;
+                self.plan_peer(number);
+            }
+            Err(_) => self.peers[number].gone = true,
+        }
+    }
+
+    fn play_receiving(&mut self, number: usize, socket: ObjectId) {
+        let peer = &mut self.peers[number];
+        let gulp = peer.random.magnitude(peer.plan.gulp) as usize;
+        let (mut received, expected) = (peer.received as usize, std::mem::take(&mut peer.expected));
+        let mut wrong = None;
+        let result = self.receive(socket, gulp, |bytes| {
+            let awaited = expected.get(received..).unwrap_or_default();
+            if !awaited.starts_with(bytes) {
+                let same = awaited
+                    .iter()
+                    .zip(bytes)
+                    .take_while(|(one, other)| one == other)
+                    .count();
+                wrong.get_or_insert(received + same);
+            }
+            received += bytes.len();
+        });
+        let peer = &mut self.peers[number];
+        let allowed = expected.len();
+        peer.expected = expected;
+        peer.received = received as u64;
+        match result {
+            Ok(0) => {
+                peer.saw_end = true;
+                self.note(|| format!("peer {number} sees the end after {received} bytes"));
+            }
+            Ok(count) => self.note(|| format!("peer {number} receives {count} bytes")),
+            Err(libc::EAGAIN) => {}
+            Err(error) => {
+                peer.saw_error = Some(error);
+                self.note(|| format!("peer {number} sees error {error}"));
+            }
+        }
+        if let Some(at) = wrong {
+            self.fail(|| {
+                format!(
+                    "peer {number} received a wrong byte at offset {at}; {allowed} bytes were accepted for sending"
+                )
+            });
+        }
+    }
+
+    fn play_sending(&mut self, number: usize, socket: ObjectId) {
+        let fair = self.is_fair();
+        let peer = &mut self.peers[number];
+        let left = peer.plan.total - peer.sent;
+        if left == 0 || peer.ended {
+            return;
+        }
+        let most = if fair { 16_384 } else { peer.plan.piece };
+        let length = peer.random.magnitude(most.min(left)) as usize;
+        let bytes = pattern::bytes(number as u64, peer.sent, length);
+        match self.send(socket, std::iter::once(bytes), length) {
+            Ok(count) => {
+                self.peers[number].sent += count as u64;
+                self.note(|| format!("peer {number} sends {count} bytes"));
+            }
+            Err(libc::EAGAIN) => {}
+            Err(error) => {
+                // It learns that nobody receives; what it has received already it still reads.
+                let peer = &mut self.peers[number];
+                peer.broke_off = true;
+                peer.plan.total = peer.sent;
+                self.note(|| format!("peer {number} fails to send: {error}"));
+            }
+        }
+    }
+
+    fn lose(&mut self, socket: ObjectId, error: i32) {
+        let Some(other) = self.stream(socket).and_then(|stream| stream.other.take()) else {
+            return;
+        };
+        self.die(other, Some(error));
+        self.wake(other, events::IN | events::OUT);
+    }
+
+    fn leave(&mut self, number: usize, socket: ObjectId, broke_off: bool) {
+        let peer = &mut self.peers[number];
+        debug_assert_eq!(peer.number, number);
+        peer.gone = true;
+        peer.broke_off |= broke_off;
+        self.release(socket);
+    }
+}

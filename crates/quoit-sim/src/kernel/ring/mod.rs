@@ -1,0 +1,339 @@
+//! Rings of io_uring: queues, deferred work, overflow, the wait.
+
+mod issue;
+mod request;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use linux_raw_sys::io_uring as abi;
+use quoit::engine::uring::sys::{ProvidedBuffer, SubmissionEntry};
+
+use super::agenda::Step;
+use super::{Kernel, do_jobs, with};
+use crate::faults::Fault;
+use request::{Notification, Request};
+
+pub(crate) use issue::OPERATIONS;
+
+/// The number of a ring within its run.
+pub type RingId = usize;
+
+/// One completion.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Completion {
+    pub(crate) user_data: u64,
+    pub(crate) result: i32,
+    pub(crate) flags: u32,
+}
+
+/// One ring.
+pub struct Ring {
+    flags: u32,
+    pub(crate) submission_entries: u32,
+    pub(crate) completion_entries: u32,
+    submissions: VecDeque<SubmissionEntry>,
+    completions: VecDeque<Completion>,
+    /// Completions that found no room.
+    overflow: VecDeque<Completion>,
+    pub(crate) enabled: bool,
+    requests: BTreeMap<u64, Request>,
+    next_request: u64,
+    /// Requests for which something happened, to be gone on with in the task's own time.
+    woken: VecDeque<u64>,
+    /// Completions that are to be posted then.
+    late: VecDeque<Completion>,
+    notifications: BTreeMap<u64, Notification>,
+    pub(crate) buffer_entries: u32,
+    staged: Vec<ProvidedBuffer>,
+    buffers: VecDeque<ProvidedBuffer>,
+    /// Provided buffers that are with the kernel, by id.
+    provided: Vec<bool>,
+    pub(crate) enters: u64,
+}
+
+impl std::fmt::Debug for Ring {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Ring({:?})", self.requests)
+    }
+}
+
+impl Ring {
+    fn runs_when_entered(&self) -> bool {
+        self.flags & abi::IORING_SETUP_DEFER_TASKRUN != 0
+    }
+
+    fn runs_cooperatively(&self) -> bool {
+        self.flags & abi::IORING_SETUP_COOP_TASKRUN != 0
+    }
+
+    fn has_work(&self) -> bool {
+        !self.woken.is_empty() || !self.late.is_empty()
+    }
+
+    pub(crate) fn shows_deferred_work(&self) -> bool {
+        self.flags & abi::IORING_SETUP_TASKRUN_FLAG != 0 && self.has_work()
+    }
+
+    pub(crate) fn try_push(&mut self, entry: &SubmissionEntry) -> bool {
+        if self.submissions.len() >= self.submission_entries as usize {
+            return false;
+        }
+        // SAFETY: a structure of integers, for which bytes are bytes.
+        self.submissions.push_back(unsafe { std::ptr::read(entry) });
+        true
+    }
+
+    pub(crate) fn unsubmitted(&self) -> u32 {
+        self.submissions.len() as u32
+    }
+
+    pub(crate) fn has_completion(&self) -> bool {
+        !self.completions.is_empty()
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Completion> {
+        self.completions.pop_front()
+    }
+
+    pub(crate) fn has_overflowed(&self) -> bool {
+        !self.overflow.is_empty()
+    }
+
+    fn has_room(&self) -> bool {
+        self.overflow.is_empty() && self.completions.len() < self.completion_entries as usize
+    }
+
+    fn post(&mut self, completion: Completion) {
+        if self.has_room() {
+            self.completions.push_back(completion);
+        } else {
+            self.overflow.push_back(completion);
+        }
+    }
+
+    fn flush_overflow(&mut self) {
+        while self.completions.len() < self.completion_entries as usize {
+            let Some(completion) = self.overflow.pop_front() else {
+                break;
+            };
+            self.completions.push_back(completion);
+        }
+    }
+
+    pub(crate) fn stage_buffer(&mut self, buffer: ProvidedBuffer) {
+        self.staged.push(buffer);
+    }
+
+    /// Requests that have not ended, and notifications that have not come.
+    pub fn outstanding(&self) -> Vec<String> {
+        let requests = self.requests.values().map(|request| format!("{request:?}"));
+        requests
+            .chain(
+                self.notifications
+                    .keys()
+                    .map(|number| format!("notification {number}")),
+            )
+            .collect()
+    }
+
+    /// Buffers that the kernel has for receiving.
+    pub fn buffers(&self) -> usize {
+        self.buffers.len()
+    }
+}
+
+impl Kernel {
+    /// `io_uring_setup(2)`.
+    pub(crate) fn add_ring(&mut self, flags: u32, submissions: u32, completions: u32) -> RingId {
+        self.rings.push(Some(Ring {
+            flags,
+            submission_entries: submissions,
+            completion_entries: completions,
+            submissions: VecDeque::new(),
+            completions: VecDeque::new(),
+            overflow: VecDeque::new(),
+            enabled: flags & abi::IORING_SETUP_R_DISABLED == 0,
+            requests: BTreeMap::new(),
+            next_request: 0,
+            woken: VecDeque::new(),
+            late: VecDeque::new(),
+            notifications: BTreeMap::new(),
+            buffer_entries: 0,
+            staged: Vec::new(),
+            buffers: VecDeque::new(),
+            provided: Vec::new(),
+            enters: 0,
+        }));
+        self.rings.len() - 1
+    }
+
+    /// The ring goes, and what is outstanding with it.
+    pub(crate) fn remove_ring(&mut self, id: RingId) {
+        let Some(ring) = self.rings[id].take() else { return };
+        for (number, request) in ring.requests {
+            let object = request.object;
+            self.objects[object]
+                .waiters
+                .retain(|&waiter| waiter != (id, number));
+            self.release(object);
+        }
+    }
+
+    pub(crate) fn ring(&mut self, id: RingId) -> &mut Ring {
+        self.rings[id].as_mut().expect("a ring is used while it is open")
+    }
+
+    /// Shows the kernel the buffers staged so far.
+    pub(crate) fn publish_buffers(&mut self, id: RingId) {
+        let ring = self.ring(id);
+        let mut twice = None;
+        for buffer in ring.staged.drain(..) {
+            let id = usize::from(buffer.id);
+            if ring.provided.len() <= id {
+                ring.provided.resize(id + 1, false);
+            }
+            if std::mem::replace(&mut ring.provided[id], true) {
+                twice = Some(buffer.id);
+            }
+            ring.buffers.push_back(buffer);
+        }
+        let too_many = ring.buffers.len() > ring.buffer_entries as usize;
+        if let Some(buffer) = twice {
+            self.fail(|| format!("buffer {buffer} is provided, and is provided already"));
+        }
+        if too_many {
+            self.fail(|| "more buffers are provided than the buffer ring has room for".to_owned());
+        }
+    }
+
+    /// Runs the work that waits for the task, and posts what has completed.
+    fn run_work(&mut self, id: RingId) {
+        let ring = self.ring(id);
+        let mut late = std::mem::take(&mut ring.late);
+        let mut woken: Vec<u64> = ring.woken.drain(..).collect();
+        while let Some(completion) = late.pop_front() {
+            self.ring(id).post(completion);
+        }
+        if woken.len() > 1 && self.strikes(Fault::Reorder) {
+            for index in (1..woken.len()).rev() {
+                let other = self.random.below(index as u64 + 1) as usize;
+                woken.swap(index, other);
+            }
+        }
+        for request in woken {
+            if let Some(request) = self.ring(id).requests.get_mut(&request) {
+                request.queued = false;
+            }
+            self.go_on(id, request);
+        }
+    }
+
+    /// The thread enters the kernel by another call, or is interrupted: rings whose work does not wait for an enter
+    /// run it.
+    pub(crate) fn cross(&mut self) {
+        for id in 0..self.rings.len() {
+            let Some(ring) = &self.rings[id] else { continue };
+            if ring.enabled && ring.has_work() && !ring.runs_when_entered() {
+                self.run_work(id);
+            }
+        }
+    }
+
+    /// An interrupt comes between two instructions of the program.
+    pub(crate) fn interrupt(&mut self, id: RingId) {
+        let ring = self.ring(id);
+        let may = ring.enabled && ring.has_work() && !ring.runs_when_entered() && !ring.runs_cooperatively();
+        if may && self.random.chance(300) {
+            self.run_work(id);
+        }
+    }
+
+    /// Submits; answers how many were taken, and whether the call goes on to its other parts.
+    fn submit(&mut self, id: RingId) -> Result<(u32, bool), i32> {
+        let waiting = self.ring(id).unsubmitted();
+        if waiting == 0 {
+            return Ok((0, true));
+        }
+        if self.strikes(Fault::EnterAgain) {
+            return Err(libc::EAGAIN);
+        }
+        let mut count = waiting;
+        if waiting > 1 && self.strikes(Fault::PartialSubmit) {
+            count = self.random.between(1, u64::from(waiting) - 1) as u32;
+        }
+        for _ in 0..count {
+            if let Some(entry) = self.ring(id).submissions.pop_front() {
+                self.issue(id, &entry);
+            }
+        }
+        Ok((count, count == waiting))
+    }
+}
+
+/// `io_uring_enter(2)` with `GETEVENTS`. A wait may let other threads act, so it does not hold the kernel all along.
+pub(crate) fn enter(id: RingId, wait_for: u32, timeout: Option<u64>) -> Result<u32, i32> {
+    do_jobs();
+    let begun = with(|kernel| {
+        kernel.pass();
+        if !kernel.ring(id).enabled {
+            kernel.fail(|| "a ring is entered before it is enabled".to_owned());
+            return Err(libc::EBADFD);
+        }
+        kernel.ring(id).enters += 1;
+        let (submitted, goes_on) = kernel.submit(id)?;
+        if !goes_on {
+            return Ok((submitted, None));
+        }
+        kernel.ring(id).flush_overflow();
+        if kernel.ring(id).has_overflowed() && kernel.strikes(Fault::EnterBusy) {
+            return if submitted > 0 {
+                Ok((submitted, None))
+            } else {
+                Err(libc::EBUSY)
+            };
+        }
+        kernel.run_work(id);
+        let end = timeout.map(|timeout| kernel.now() + timeout);
+        Ok((submitted, Some(end)))
+    });
+    let (submitted, end) = match begun? {
+        (submitted, Some(end)) if wait_for > 0 => (submitted, end),
+        (submitted, _) => return Ok(submitted),
+    };
+    let waited = wait(id, wait_for, end);
+    if submitted > 0 {
+        Ok(submitted)
+    } else {
+        waited.map(|()| 0)
+    }
+}
+
+fn wait(id: RingId, wait_for: u32, end: Option<u64>) -> Result<(), i32> {
+    loop {
+        let step = with(|kernel| {
+            kernel.ring(id).flush_overflow();
+            if kernel.ring(id).completions.len() >= wait_for as usize {
+                return Ok(None);
+            }
+            if kernel.strikes(Fault::Interrupted) || kernel.strikes(Fault::SpuriousWake) {
+                return Err(libc::EINTR);
+            }
+            if kernel.ring(id).has_work() {
+                kernel.run_work(id);
+                return Ok(Some(Step::Moved));
+            }
+            let step = kernel.step(end);
+            if matches!(step, Step::Never) {
+                kernel.stalled = true;
+            }
+            Ok(Some(step))
+        })?;
+        match step {
+            None => return Ok(()),
+            Some(Step::Moved) => {}
+            Some(Step::Job(job)) => job(),
+            Some(Step::TimedOut) => return Err(libc::ETIME),
+            Some(Step::Never) => return Err(libc::EINTR),
+        }
+    }
+}

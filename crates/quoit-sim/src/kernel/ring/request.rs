@@ -1,0 +1,487 @@
+//! Requests that are under way, and how they go on when something happens.
+
+use linux_raw_sys::io_uring as abi;
+
+use super::super::Kernel;
+use super::super::agenda::Action;
+use super::super::object::{Kind, ObjectId, events};
+use super::{Completion, RingId};
+use crate::faults::Fault;
+use crate::memory;
+
+/// Times that a multishot operation goes on at once before others get their turn, as in Linux.
+const MULTISHOT_RETRIES: u32 = 32;
+
+/// One request.
+#[derive(Debug)]
+pub(super) struct Request {
+    pub(super) user_data: u64,
+    pub(super) object: ObjectId,
+    pub(super) operation: Operation,
+    /// No completion for success.
+    pub(super) skips_success: bool,
+    /// It ends instead of waiting.
+    pub(super) at_once: bool,
+    /// Something happened, and it will be gone on with.
+    pub(super) queued: bool,
+    /// It is among those that wait for its object.
+    pub(super) waits: bool,
+}
+
+#[derive(Debug)]
+pub(super) enum Operation {
+    Accept { multishot: bool },
+    Connect { address: (usize, usize), begun: bool },
+    Receive(Receive),
+    Send(Send),
+    Poll { events: u32, multishot: bool },
+    ReadCounter { address: usize },
+}
+
+#[derive(Debug)]
+pub(super) struct Receive {
+    pub(super) multishot: bool,
+    /// Bytes after which it ends; 0 is never.
+    pub(super) budget: u64,
+    pub(super) received: u64,
+    /// It takes provided buffers.
+    pub(super) selects: bool,
+    pub(super) address: usize,
+    /// Bytes at most; 0 is as many as the buffer has.
+    pub(super) length: usize,
+}
+
+#[derive(Debug)]
+pub(super) struct Send {
+    pub(super) pieces: Vec<(usize, usize)>,
+    pub(super) total: usize,
+    pub(super) done: usize,
+    pub(super) zero_copy: bool,
+}
+
+impl Send {
+    /// What is left to be sent.
+    fn rest(&self) -> impl Iterator<Item = &'static [u8]> + use<> {
+        let mut skip = self.done;
+        let pieces = self.pieces.clone();
+        pieces.into_iter().filter_map(move |(address, length)| {
+            let skipped = skip.min(length);
+            skip -= skipped;
+            (skipped < length).then(|| memory::read(address + skipped, length - skipped))
+        })
+    }
+}
+
+/// The notification that a zero-copy send's memory is free, still to come.
+#[derive(Debug)]
+pub(super) struct Notification {
+    user_data: u64,
+    copied: bool,
+    /// The memory, and what it held.
+    memory: Vec<(usize, Vec<u8>)>,
+}
+
+/// What became of a step of a request.
+enum Outcome {
+    Waits,
+    /// It has had its share.
+    Yields,
+    Ends(i32, u32),
+}
+
+impl Operation {
+    fn interest(&self) -> u32 {
+        let always = events::ERR | events::HUP;
+        always
+            | match self {
+                Self::Accept { .. } | Self::ReadCounter { .. } => events::IN,
+                Self::Connect { .. } | Self::Send(_) => events::OUT,
+                Self::Receive(_) => events::IN | events::RDHUP,
+                Self::Poll { events, .. } => *events,
+            }
+    }
+}
+
+impl Kernel {
+    /// Something happened that a request waits for.
+    pub(in crate::kernel) fn wake_request(&mut self, ring: RingId, number: u64, happened: u32) {
+        let Some(request) = self.ring(ring).requests.get_mut(&number) else {
+            return;
+        };
+        if request.queued || happened & request.operation.interest() == 0 {
+            return;
+        }
+        request.queued = true;
+        if self.strikes(Fault::Delay) {
+            let after = self.random.magnitude(2_000_000);
+            self.plan(after, Action::Nudge(ring, number));
+        } else {
+            self.ring(ring).woken.push_back(number);
+        }
+    }
+
+    /// A request that was delayed goes on.
+    pub(in crate::kernel) fn nudge(&mut self, ring: RingId, number: u64) {
+        if let Some(ring) = &mut self.rings[ring]
+            && ring.requests.contains_key(&number)
+        {
+            ring.woken.push_back(number);
+        }
+    }
+
+    /// Takes a request as far as it goes now.
+    pub(super) fn go_on(&mut self, id: RingId, number: u64) {
+        let Some(mut request) = self.ring(id).requests.remove(&number) else {
+            return;
+        };
+        let object = request.object;
+        let outcome = match &mut request.operation {
+            Operation::Accept { multishot } => {
+                self.go_on_accepting(id, request.user_data, object, *multishot)
+            }
+            Operation::Connect { address, begun } => self.go_on_connecting(object, *address, begun),
+            Operation::Receive(receive) => self.go_on_receiving(id, request.user_data, object, receive),
+            Operation::Send(send) => self.go_on_sending(object, send),
+            Operation::Poll { events, multishot } => {
+                self.go_on_polling(id, request.user_data, object, *events, *multishot)
+            }
+            Operation::ReadCounter { address } => match &mut self.object(object).kind {
+                Kind::Counter(count) if *count > 0 => {
+                    memory::write(*address, &std::mem::take(count).to_ne_bytes());
+                    Outcome::Ends(8, 0)
+                }
+                _ => Outcome::Waits,
+            },
+        };
+        match outcome {
+            Outcome::Waits if request.at_once => {
+                let result = match &request.operation {
+                    Operation::Send(send) if send.done > 0 => send.done as i32,
+                    _ => -libc::EAGAIN,
+                };
+                self.end_request(id, number, request, result, 0, true);
+            }
+            Outcome::Waits => {
+                if !std::mem::replace(&mut request.waits, true) {
+                    self.object(object).waiters.push((id, number));
+                }
+                self.ring(id).requests.insert(number, request);
+            }
+            Outcome::Yields => {
+                request.queued = true;
+                if !std::mem::replace(&mut request.waits, true) {
+                    self.object(object).waiters.push((id, number));
+                }
+                let ring = self.ring(id);
+                ring.requests.insert(number, request);
+                ring.woken.push_back(number);
+            }
+            Outcome::Ends(result, flags) => {
+                let failed = result < 0
+                    || matches!(&request.operation, Operation::Send(send) if send.done < send.total);
+                self.end_request(id, number, request, result, flags, failed);
+            }
+        }
+    }
+
+    fn end_request(
+        &mut self,
+        id: RingId,
+        number: u64,
+        request: Request,
+        result: i32,
+        mut flags: u32,
+        failed: bool,
+    ) {
+        self.forget_request(id, number, &request);
+        if let Operation::Send(send) = &request.operation
+            && send.zero_copy
+        {
+            flags |= self.plan_notification(id, request.user_data, send, result);
+        }
+        if failed || !request.skips_success {
+            self.ring(id).post(Completion {
+                user_data: request.user_data,
+                result,
+                flags,
+            });
+        }
+    }
+
+    fn forget_request(&mut self, id: RingId, number: u64, request: &Request) {
+        if request.waits {
+            self.object(request.object)
+                .waiters
+                .retain(|&waiter| waiter != (id, number));
+        }
+        if let Some(stream) = self.stream(request.object) {
+            match request.operation {
+                Operation::Send(_) => stream.sends -= 1,
+                Operation::Receive(_) => stream.receives -= 1,
+                _ => {}
+            }
+        }
+        self.release(request.object);
+    }
+
+    fn go_on_accepting(&mut self, id: RingId, user_data: u64, object: ObjectId, multishot: bool) -> Outcome {
+        for _ in 0..MULTISHOT_RETRIES {
+            match self.accept(object, false) {
+                Ok(descriptor) => {
+                    if !multishot || !self.ring(id).has_room() || self.strikes(Fault::MultishotEnd) {
+                        return Outcome::Ends(descriptor, 0);
+                    }
+                    self.post_more(id, user_data, descriptor, 0);
+                }
+                Err(libc::EAGAIN) => return Outcome::Waits,
+                Err(error) => return Outcome::Ends(-error, 0),
+            }
+        }
+        Outcome::Yields
+    }
+
+    fn post_more(&mut self, id: RingId, user_data: u64, result: i32, flags: u32) {
+        self.ring(id).post(Completion {
+            user_data,
+            result,
+            flags: flags | abi::IORING_CQE_F_MORE,
+        });
+    }
+
+    fn go_on_connecting(&mut self, object: ObjectId, address: (usize, usize), begun: &mut bool) -> Outcome {
+        if !std::mem::replace(begun, true) {
+            let raw = memory::socket_address(address.0, address.1);
+            let Ok(address) = quoit::Address::try_from(&raw) else {
+                return Outcome::Ends(-libc::EINVAL, 0);
+            };
+            return match self.connect(object, &address) {
+                Ok(()) => Outcome::Ends(0, 0),
+                Err(libc::EINPROGRESS) => Outcome::Waits,
+                Err(error) => Outcome::Ends(-error, 0),
+            };
+        }
+        match self.stream(object) {
+            Some(stream) if stream.connecting => Outcome::Waits,
+            Some(stream) => Outcome::Ends(stream.error.take().map_or(0, |error| -error), 0),
+            None => Outcome::Ends(-libc::EINVAL, 0),
+        }
+    }
+
+    fn go_on_receiving(
+        &mut self,
+        id: RingId,
+        user_data: u64,
+        object: ObjectId,
+        receive: &mut Receive,
+    ) -> Outcome {
+        if !receive.selects {
+            let mut at = receive.address;
+            let result = self.receive(object, receive.length, |bytes| {
+                memory::write(at, bytes);
+                at += bytes.len();
+            });
+            return match result {
+                Ok(count) => Outcome::Ends(count as i32, 0),
+                Err(libc::EAGAIN) => Outcome::Waits,
+                Err(error) => Outcome::Ends(-error, 0),
+            };
+        }
+        for _ in 0..MULTISHOT_RETRIES {
+            // The buffer comes first: want of one is told even if nothing is there.
+            let Some(&buffer) = self.ring(id).buffers.front() else {
+                return Outcome::Ends(-libc::ENOBUFS, 0);
+            };
+            let room = match receive.length {
+                0 => buffer.length as usize,
+                length => length.min(buffer.length as usize),
+            };
+            let mut at = buffer.address.expose_provenance();
+            let result = self.receive(object, room, |bytes| {
+                memory::write(at, bytes);
+                at += bytes.len();
+            });
+            let result = match result {
+                Err(libc::EAGAIN) => return Outcome::Waits,
+                Err(error) => -error,
+                Ok(count) => count as i32,
+            };
+            if result <= 0 {
+                let flags = if self.strikes(Fault::BufferWithoutBytes) {
+                    self.use_buffer(id)
+                } else {
+                    0
+                };
+                return Outcome::Ends(result, flags);
+            }
+            let flags = self.use_buffer(id);
+            receive.received += result as u64;
+            let used_up = receive.budget > 0 && receive.received >= receive.budget;
+            if !receive.multishot || used_up || !self.ring(id).has_room() || self.strikes(Fault::MultishotEnd)
+            {
+                return Outcome::Ends(result, flags);
+            }
+            self.post_more(id, user_data, result, flags);
+        }
+        Outcome::Yields
+    }
+
+    /// Takes the first provided buffer; answers the flags that name it.
+    fn use_buffer(&mut self, id: RingId) -> u32 {
+        let ring = self.ring(id);
+        let buffer = ring.buffers.pop_front().expect("looked at just now");
+        ring.provided[usize::from(buffer.id)] = false;
+        abi::IORING_CQE_F_BUFFER | u32::from(buffer.id) << abi::IORING_CQE_BUFFER_SHIFT
+    }
+
+    fn go_on_sending(&mut self, object: ObjectId, send: &mut Send) -> Outcome {
+        if send.zero_copy && send.done == 0 {
+            let unix = self.stream(object).is_some_and(|stream| stream.unix);
+            if unix || self.strikes(Fault::NoZeroCopy) {
+                return Outcome::Ends(-libc::EOPNOTSUPP, 0);
+            }
+        }
+        loop {
+            match self.send(object, send.rest(), send.total - send.done) {
+                Ok(count) => {
+                    send.done += count;
+                    if send.done == send.total {
+                        return Outcome::Ends(send.total as i32, 0);
+                    }
+                }
+                Err(libc::EAGAIN) => return Outcome::Waits,
+                Err(_) if send.done > 0 => return Outcome::Ends(send.done as i32, 0),
+                Err(error) => return Outcome::Ends(-error, 0),
+            }
+        }
+    }
+
+    fn go_on_polling(
+        &mut self,
+        id: RingId,
+        user_data: u64,
+        object: ObjectId,
+        wanted: u32,
+        multishot: bool,
+    ) -> Outcome {
+        let mask = self.mask(object) & (wanted | events::ERR | events::HUP);
+        if mask == 0 {
+            return Outcome::Waits;
+        }
+        if !multishot || !self.ring(id).has_room() || self.strikes(Fault::MultishotEnd) {
+            return Outcome::Ends(mask as i32, 0);
+        }
+        self.post_more(id, user_data, mask as i32, 0);
+        Outcome::Waits
+    }
+
+    /// Cancels the request with the user data `target`; answers as the cancellation's completion does.
+    pub(super) fn cancel(&mut self, id: RingId, target: u64) -> i32 {
+        let find = |kernel: &mut Self| {
+            let ring = kernel.ring(id);
+            ring.requests
+                .iter()
+                .find(|(_, request)| request.user_data == target)
+                .map(|(&number, _)| number)
+        };
+        if let Some(number) = find(self)
+            && self.strikes(Fault::LateCancel)
+        {
+            // What happened in the meantime comes first.
+            let ring = self.ring(id);
+            ring.woken.retain(|&woken| woken != number);
+            if let Some(request) = ring.requests.get_mut(&number) {
+                request.queued = false;
+            }
+            self.go_on(id, number);
+        }
+        let Some(number) = find(self) else {
+            return -libc::ENOENT;
+        };
+        let request = self.ring(id).requests.remove(&number).expect("found just now");
+        self.ring(id).woken.retain(|&woken| woken != number);
+        self.forget_request(id, number, &request);
+        let (result, flags) = match &request.operation {
+            Operation::Send(send) => {
+                let result = if send.done > 0 {
+                    send.done as i32
+                } else {
+                    -libc::ECANCELED
+                };
+                let flags = if send.zero_copy {
+                    self.plan_notification(id, request.user_data, send, result)
+                } else {
+                    0
+                };
+                (result, flags)
+            }
+            _ => (-libc::ECANCELED, 0),
+        };
+        let completion = Completion {
+            user_data: request.user_data,
+            result,
+            flags,
+        };
+        if self.strikes(Fault::CancelOrder) {
+            self.ring(id).post(completion);
+        } else {
+            self.ring(id).late.push_back(completion);
+        }
+        0
+    }
+
+    /// Answers the flags of the completion that goes before the notification.
+    fn plan_notification(&mut self, id: RingId, user_data: u64, send: &Send, result: i32) -> u32 {
+        if result < 0 && self.random.chance(512) {
+            // It failed before the memory was of any concern.
+            return 0;
+        }
+        let late = self.strikes(Fault::LateNotification);
+        let after = self.random.magnitude(if late { 20_000_000 } else { 20_000 });
+        let copied = self.strikes(Fault::Copied);
+        let mut left = send.done;
+        let mut held = Vec::new();
+        for &(address, length) in &send.pieces {
+            let length = length.min(left);
+            left -= length;
+            held.push((address, memory::read(address, length).to_vec()));
+        }
+        let ring = self.ring(id);
+        let number = ring.next_request;
+        ring.next_request += 1;
+        ring.notifications.insert(
+            number,
+            Notification {
+                user_data,
+                copied,
+                memory: held,
+            },
+        );
+        self.plan(after, Action::Notify(id, number));
+        abi::IORING_CQE_F_MORE
+    }
+
+    /// The memory of a zero-copy send is free.
+    pub(in crate::kernel) fn notify(&mut self, id: RingId, number: u64) {
+        let Some(ring) = &mut self.rings[id] else { return };
+        let Some(notification) = ring.notifications.remove(&number) else {
+            return;
+        };
+        let copied = if notification.copied {
+            abi::IORING_NOTIF_USAGE_ZC_COPIED as i32
+        } else {
+            0
+        };
+        ring.late.push_back(Completion {
+            user_data: notification.user_data,
+            result: copied,
+            flags: abi::IORING_CQE_F_NOTIF,
+        });
+        let changed = notification
+            .memory
+            .iter()
+            .any(|(address, held)| memory::read(*address, held.len()) != &held[..]);
+        if changed {
+            self.fail(|| "the memory of a zero-copy send changed before its notification".to_owned());
+        }
+    }
+}

@@ -1,0 +1,461 @@
+//! Connected sockets: what Linux's TCP and Unix stream sockets answer, in the states in which they can be.
+//!
+//! The rules are those of `tcp_recvmsg`, `tcp_sendmsg`, `tcp_reset`, `tcp_disconnect`, `tcp_poll` and their like for
+//! Unix sockets. Where the two families differ, `unix` says which one it is.
+
+use std::collections::VecDeque;
+
+use quoit::Address;
+
+use super::Kernel;
+use super::agenda::Action;
+use super::object::{Kind, ObjectId, events};
+use crate::faults::Fault;
+
+/// One end of a connection.
+#[derive(Debug)]
+pub struct Stream {
+    pub(crate) unix: bool,
+    /// The other end, until it is gone.
+    pub(super) other: Option<ObjectId>,
+    /// A peer plays this end, and not the program.
+    pub(super) is_peers: bool,
+    /// The peer that plays this end or the other one.
+    pub(super) peer_number: Option<usize>,
+    /// The attempt to connect is under way.
+    pub(super) connecting: bool,
+    /// Received, or on the way.
+    pub(super) incoming: VecDeque<u8>,
+    /// Bytes at the end of those that have not arrived yet.
+    pub(super) on_the_way: usize,
+    /// Bytes that it takes in until it is full.
+    pub(super) capacity: usize,
+    /// The other end's FIN is behind the bytes.
+    pub(super) ended: bool,
+    /// Nothing more is received: reset, or shut down here.
+    pub(super) receive_shut: bool,
+    /// Nothing more is sent.
+    pub(super) send_shut: bool,
+    /// Reset, lost or disconnected (`TCP_CLOSE`).
+    pub(super) dead: bool,
+    /// The pending error (`SO_ERROR`).
+    pub(super) error: Option<i32>,
+    /// A send found no room, so room will be told (`SOCK_NOSPACE`).
+    pub(super) no_space: bool,
+    /// It was queued and never accepted.
+    pub(super) reset_on_close: bool,
+    pub(crate) local: Address,
+    pub(crate) remote: Address,
+    /// Bytes of sends that wait for room, in this many requests. More than one would mix them.
+    pub(super) sends: u32,
+    /// Receives that wait.
+    pub(super) receives: u32,
+}
+
+impl Stream {
+    pub(super) fn new(unix: bool, capacity: usize, local: Address, remote: Address) -> Self {
+        Self {
+            unix,
+            other: None,
+            is_peers: false,
+            peer_number: None,
+            connecting: false,
+            incoming: VecDeque::new(),
+            on_the_way: 0,
+            capacity,
+            ended: false,
+            receive_shut: false,
+            send_shut: false,
+            dead: false,
+            error: None,
+            no_space: false,
+            reset_on_close: false,
+            local,
+            remote,
+            sends: 0,
+            receives: 0,
+        }
+    }
+
+    pub(super) fn available(&self) -> usize {
+        self.incoming.len() - self.on_the_way
+    }
+
+    fn has_end(&self) -> bool {
+        self.ended && self.on_the_way == 0
+    }
+
+    fn room(&self) -> usize {
+        self.capacity.saturating_sub(self.incoming.len())
+    }
+}
+
+impl Kernel {
+    /// The stream of an object that is one.
+    pub(crate) fn stream(&mut self, id: ObjectId) -> Option<&mut Stream> {
+        match &mut self.objects[id].kind {
+            Kind::Stream(stream) => Some(stream),
+            _ => None,
+        }
+    }
+
+    fn is_programs(&self, id: ObjectId) -> bool {
+        matches!(&self.objects[id].kind, Kind::Stream(stream) if !stream.is_peers)
+    }
+
+    /// Two ends, connected: the first for whoever connected, the second for whoever listened.
+    pub(super) fn connect_pair(
+        &mut self,
+        unix: bool,
+        client: Address,
+        server: Address,
+        peer: Option<usize>,
+    ) -> [ObjectId; 2] {
+        let capacity = self.random.magnitude(16_384).max(256) as usize;
+        let mut near = Stream::new(unix, capacity, client.clone(), server.clone());
+        let capacity = self.random.magnitude(16_384).max(256) as usize;
+        let mut far = Stream::new(unix, capacity, server, client);
+        let first = self.objects.len();
+        near.peer_number = peer;
+        far.peer_number = peer;
+        near.other = Some(first + 1);
+        far.other = Some(first);
+        [near, far].map(|stream| self.add_object(Kind::Stream(Box::new(stream))))
+    }
+
+    pub(super) fn stream_mask(&self, stream: &Stream) -> u32 {
+        if stream.connecting {
+            return 0;
+        }
+        let mut mask = 0;
+        let ended = stream.has_end() || stream.receive_shut;
+        if stream.available() > 0 {
+            mask |= events::IN;
+        }
+        if ended {
+            mask |= events::IN | events::RDHUP;
+        }
+        if (ended && stream.send_shut) || stream.dead {
+            mask |= events::HUP;
+        }
+        if stream.error.is_some() {
+            mask |= events::ERR;
+        }
+        if stream.send_shut || stream.dead || self.has_space(stream) {
+            mask |= events::OUT;
+        }
+        mask
+    }
+
+    /// Whether there is so much room that it is told (`sk_stream_is_writeable`).
+    fn has_space(&self, stream: &Stream) -> bool {
+        match stream.other.map(|other| &self.objects[other].kind) {
+            Some(Kind::Stream(other)) => other.room() * 3 >= other.capacity,
+            _ => true,
+        }
+    }
+
+    /// `recv(2)` without waiting: calls `take` with what was received, in one or two pieces.
+    pub(crate) fn receive(
+        &mut self,
+        id: ObjectId,
+        length: usize,
+        mut take: impl FnMut(&[u8]),
+    ) -> Result<usize, i32> {
+        let by_program = self.is_programs(id);
+        let empty = by_program && self.strikes(Fault::EmptyReceive);
+        let short = by_program && self.strikes(Fault::ShortReceive);
+        let Kind::Stream(stream) = &mut self.objects[id].kind else {
+            return Err(libc::ENOTCONN);
+        };
+        let mut length = length.min(stream.available());
+        if length == 0 {
+            return Self::receive_nothing(stream);
+        }
+        if empty && !stream.unix && !stream.has_end() && stream.error.is_none() {
+            // It is all still on the way, and told again when it arrives.
+            stream.on_the_way = stream.incoming.len();
+            self.plan_arrival(id);
+            return Err(libc::EAGAIN);
+        }
+        if short && length > 1 {
+            length = self.random.between(1, length as u64 - 1) as usize;
+            let Kind::Stream(stream) = &mut self.objects[id].kind else {
+                unreachable!("looked at just now")
+            };
+            if !stream.unix && !stream.has_end() && stream.error.is_none() {
+                // TCP gives all that has arrived, so the rest is still on the way. A Unix socket may stop at the end
+                // of a message, and nothing tells of the rest.
+                stream.on_the_way = stream.incoming.len() - length;
+                self.plan_arrival(id);
+            }
+        }
+        let Kind::Stream(stream) = &mut self.objects[id].kind else {
+            unreachable!("looked at just now")
+        };
+        let (first, second) = stream.incoming.as_slices();
+        let cut = length.min(first.len());
+        take(&first[..cut]);
+        if length > cut {
+            take(&second[..length - cut]);
+        }
+        stream.incoming.drain(..length);
+        let other = stream.other;
+        if let Some(other) = other {
+            self.tell_space(other);
+        }
+        Ok(length)
+    }
+
+    fn receive_nothing(stream: &mut Stream) -> Result<usize, i32> {
+        // TCP: the end that was received hides a later error (SOCK_DONE). Unix: the other way round.
+        if stream.has_end() && !stream.unix {
+            return Ok(0);
+        }
+        if let Some(error) = stream.error.take() {
+            return Err(error);
+        }
+        if stream.has_end() || stream.receive_shut {
+            return Ok(0);
+        }
+        Err(if stream.dead { libc::ENOTCONN } else { libc::EAGAIN })
+    }
+
+    fn plan_arrival(&mut self, id: ObjectId) {
+        let after = self.random.magnitude(200_000);
+        self.plan(after, Action::Arrive(id));
+    }
+
+    pub(super) fn arrive(&mut self, id: ObjectId) {
+        if let Some(stream) = self.stream(id)
+            && std::mem::take(&mut stream.on_the_way) > 0
+        {
+            self.wake(id, events::IN);
+        }
+    }
+
+    /// Tells a socket whose other end was read from, or is gone, that it has room, if it wanted to know.
+    pub(super) fn tell_space(&mut self, id: ObjectId) {
+        let Kind::Stream(stream) = &self.objects[id].kind else {
+            return;
+        };
+        if stream.no_space && self.has_space(stream) {
+            if let Some(stream) = self.stream(id) {
+                stream.no_space = false;
+            }
+            self.wake(id, events::OUT);
+        }
+    }
+
+    /// `send(2)` without waiting.
+    pub(crate) fn send<'a>(
+        &mut self,
+        id: ObjectId,
+        pieces: impl Iterator<Item = &'a [u8]>,
+        wanted: usize,
+    ) -> Result<usize, i32> {
+        // Want of memory: told like want of room, and over some time later.
+        let by_program = self.is_programs(id);
+        let full = by_program && self.strikes(Fault::FullSend);
+        let short = by_program && self.strikes(Fault::ShortSend);
+        let Kind::Stream(stream) = &mut self.objects[id].kind else {
+            return Err(libc::ENOTCONN);
+        };
+        if stream.send_shut || stream.dead || (!stream.unix && stream.error.is_some()) {
+            let pending = if stream.unix { None } else { stream.error.take() };
+            return Err(pending.unwrap_or(libc::EPIPE));
+        }
+        let (unix, other) = (stream.unix, stream.other);
+        let Some(other) = other else {
+            if unix {
+                return Err(libc::EPIPE);
+            }
+            // Nobody is there any more: the data is answered with a reset (EPIPE after a FIN, `tcp_reset`).
+            let error = if stream.ended {
+                libc::EPIPE
+            } else {
+                libc::ECONNRESET
+            };
+            self.die(id, Some(error));
+            self.taken += if by_program { wanted as u64 } else { 0 };
+            return Ok(wanted);
+        };
+        let room = match &self.objects[other].kind {
+            Kind::Stream(other) if unix && other.receive_shut => return Err(libc::EPIPE),
+            Kind::Stream(other) => other.room(),
+            _ => 0,
+        };
+        let mut taken = wanted.min(room);
+        if full && taken > 0 {
+            taken = 0;
+            self.plan_space(id);
+        } else if short && taken > 1 {
+            taken = self.random.between(1, taken as u64 - 1) as usize;
+            self.plan_space(id);
+        }
+        if taken < wanted
+            && let Some(stream) = self.stream(id)
+        {
+            stream.no_space = true;
+        }
+        if taken == 0 {
+            return Err(libc::EAGAIN);
+        }
+        let mut left = taken;
+        if let Some(other) = self.stream(other) {
+            for piece in pieces {
+                let now = left.min(piece.len());
+                other.incoming.extend(&piece[..now]);
+                left -= now;
+                if left == 0 {
+                    break;
+                }
+            }
+        }
+        self.taken += if by_program { taken as u64 } else { 0 };
+        // Bytes behind others that are on the way arrive with them.
+        if self.stream(other).is_some_and(|other| other.on_the_way > 0) {
+            if let Some(other) = self.stream(other) {
+                other.on_the_way += taken;
+            }
+        } else {
+            self.wake(other, events::IN);
+        }
+        Ok(taken)
+    }
+
+    fn plan_space(&mut self, id: ObjectId) {
+        let after = self.random.magnitude(200_000);
+        self.plan(after, Action::Space(id));
+    }
+
+    /// `shutdown(2)` with `SHUT_WR`.
+    pub(crate) fn shutdown_send(&mut self, id: ObjectId) -> Result<(), i32> {
+        let Kind::Stream(stream) = &mut self.objects[id].kind else {
+            return Err(libc::ENOTCONN);
+        };
+        if stream.dead {
+            return Err(libc::ENOTCONN);
+        }
+        stream.send_shut = true;
+        let other = stream.other;
+        self.wake(id, events::OUT | events::HUP);
+        if let Some(other) = other {
+            self.send_end(other);
+        }
+        Ok(())
+    }
+
+    /// A FIN reaches `id`.
+    fn send_end(&mut self, id: ObjectId) {
+        if let Some(stream) = self.stream(id)
+            && !stream.ended
+        {
+            stream.ended = true;
+            self.wake(id, events::IN | events::RDHUP);
+        }
+    }
+
+    /// A reset, or the loss of the other end, reaches `id`.
+    pub(super) fn die(&mut self, id: ObjectId, error: Option<i32>) {
+        if let Some(stream) = self.stream(id)
+            && !stream.dead
+        {
+            stream.dead = true;
+            stream.error = error;
+            stream.on_the_way = 0;
+            stream.receive_shut = true;
+            stream.send_shut = true;
+            stream.other = None;
+            self.wake(
+                id,
+                events::IN | events::OUT | events::HUP | events::ERR | events::RDHUP,
+            );
+        }
+    }
+
+    /// A reset reaches the other end of a stream, which has just been told apart from it.
+    fn send_reset(&mut self, other: ObjectId) {
+        let error = match self.stream(other) {
+            // In CLOSE_WAIT (`tcp_reset`).
+            Some(stream) if stream.ended && !stream.unix => libc::EPIPE,
+            _ => libc::ECONNRESET,
+        };
+        self.die(other, Some(error));
+    }
+
+    /// Resets, as `SocketSys::reset` says: TCP is disconnected, Unix is shut down in both directions.
+    pub(crate) fn reset(&mut self, id: ObjectId) {
+        let Kind::Stream(stream) = &mut self.objects[id].kind else {
+            return;
+        };
+        let (peer, unix) = (stream.peer_number, stream.unix);
+        self.note(|| format!("reset of the connection with peer {peer:?}"));
+        if unix && let Some(peer) = peer {
+            self.peers[peer].excused = true;
+        }
+        let Kind::Stream(stream) = &mut self.objects[id].kind else {
+            return;
+        };
+        if stream.unix {
+            stream.receive_shut = true;
+            stream.send_shut = true;
+            let other = stream.other;
+            self.wake(id, events::IN | events::OUT | events::HUP | events::RDHUP);
+            if let Some(other) = other {
+                self.send_end(other);
+                if let Some(stream) = self.stream(other) {
+                    // The other end's sends find that nobody receives.
+                    stream.send_shut = true;
+                }
+                self.wake(other, events::OUT);
+            }
+            return;
+        }
+        let alive = !stream.dead && !stream.connecting;
+        stream.connecting = false;
+        stream.dead = true;
+        stream.ended = false;
+        stream.receive_shut = false;
+        stream.send_shut = false;
+        stream.incoming.clear();
+        stream.on_the_way = 0;
+        if alive {
+            stream.error = Some(libc::ECONNRESET);
+        }
+        let other = stream.other.take();
+        self.wake(id, events::OUT | events::HUP | events::ERR);
+        if let Some(other) = other {
+            self.send_reset(other);
+        }
+    }
+
+    /// The last reference is gone (`close(2)`).
+    pub(super) fn end_stream(&mut self, stream: Stream) {
+        let Some(other) = stream.other else {
+            return;
+        };
+        let unread = !stream.incoming.is_empty();
+        if let Some(other_stream) = self.stream(other) {
+            other_stream.other = None;
+            if stream.unix && unread && other_stream.error.is_none() {
+                other_stream.error = Some(libc::ECONNRESET);
+            }
+        }
+        if !stream.unix && (unread || stream.reset_on_close) {
+            self.send_reset(other);
+            return;
+        }
+        if stream.unix
+            && let Some(other_stream) = self.stream(other)
+        {
+            other_stream.send_shut = true;
+            other_stream.receive_shut = true;
+        }
+        self.send_end(other);
+        self.wake(
+            other,
+            events::IN | events::OUT | events::HUP | events::RDHUP | events::ERR,
+        );
+    }
+}

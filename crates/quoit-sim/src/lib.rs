@@ -1,0 +1,19 @@
+//! A simulated kernel under the real engines of Quoit, driven by a seed.
+//!
+//! A run draws a configuration, some listeners, up to 50 connections' lives and a profile of faults from its seed,
+//! plays them against a loop on one of the two engines, and checks at every turn that all is as the loop's user may
+//! rely on. The engines and the loop are the real ones: only the calls that reach the kernel are others
+//! ([`faces`]). Everything that a run does follows from its seed, so a failure can be replayed, traced and shrunk.
+
+pub mod faces;
+pub mod faults;
+mod handler;
+pub mod kernel;
+mod memory;
+pub mod pattern;
+pub mod plan;
+pub mod random;
+pub mod reference;
+pub mod run;
+pub mod shrink;
+pub mod world;

@@ -1,0 +1,273 @@
+//! What one run consists of, drawn from its seed: the loop's configuration, the listeners, the lives of connections.
+
+use std::time::Duration;
+
+use quoit::{Accept, Address, Config, EngineKind, Feature, FeatureSet};
+
+use crate::faults::{Fault, FaultSet, Profile};
+use crate::kernel::{Answer, Ending, PeerPlan};
+use crate::random::Random;
+
+/// The most lives of one run.
+pub const MOST_LIVES: u64 = 50;
+
+/// Which run, and what is left out of it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// Decides everything else.
+    pub seed: u64,
+    /// The engine under test.
+    pub engine: EngineKind,
+    /// The lives to be lived, by number; `None` is all that the seed has.
+    pub only: Option<Vec<usize>>,
+    /// Faults that do not strike.
+    pub without: FaultSet,
+    /// Turns before everything becomes fair, at most.
+    pub turns: Option<u32>,
+    /// Note what happens.
+    pub trace: bool,
+}
+
+impl Options {
+    /// All of a seed.
+    #[must_use]
+    pub fn new(seed: u64, engine: EngineKind) -> Self {
+        Self {
+            seed,
+            engine,
+            only: None,
+            without: FaultSet::default(),
+            turns: None,
+            trace: false,
+        }
+    }
+}
+
+/// How a handler treats one connection.
+#[derive(Clone, Debug)]
+pub struct Style {
+    /// Chances, out of 1,024, with each piece of data: that it is sent back, kept, or given to another thread.
+    pub echo: u32,
+    /// See `echo`.
+    pub keep: u32,
+    /// See `echo`.
+    pub elsewhere: u32,
+    /// Chance of something being sent on an occasion.
+    pub talk: u32,
+    /// Bytes of one send, at most.
+    pub longest: u64,
+    /// Chance of a command that changes the connection's state on an occasion.
+    pub meddle: u32,
+    /// Chance that such a command ends it.
+    pub end: u32,
+}
+
+/// One connection's life.
+#[derive(Clone, Debug)]
+pub struct Life {
+    /// What the other end does.
+    pub peer: PeerPlan,
+    /// How the handler treats it.
+    pub style: Style,
+    /// The handler connects at this turn, if it is to.
+    pub connect_at: Option<u32>,
+}
+
+/// One run.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The loop's configuration.
+    pub config: Config,
+    /// What io_uring has.
+    pub features: FeatureSet,
+    /// Let the probe find out instead of being told.
+    pub probes: bool,
+    /// Where to listen, with what becomes of connections, and the backlog.
+    pub listeners: Vec<(Address, Accept, u32)>,
+    /// The lives.
+    pub lives: Vec<Life>,
+    /// How likely faults are.
+    pub profile: Profile,
+    /// Descriptors that the process may have.
+    pub descriptors: usize,
+    /// Turns before everything becomes fair.
+    pub turns: u32,
+    /// Room for events in a turn, at most.
+    pub events: u64,
+}
+
+impl Plan {
+    /// The run of a seed.
+    #[must_use]
+    pub fn draw(options: &Options) -> Self {
+        let mut random = Random::new(options.seed, 2);
+        let profile = Profile::draw(&mut random, options.without);
+        let config = draw_config(&mut random);
+        let features = draw_features(&mut random);
+        let probes = random.chance(60);
+        let listeners = draw_listeners(&mut random);
+        let count = random.magnitude(MOST_LIVES);
+        let turns = random.magnitude(400) as u32;
+        let events = *random.choose(&[1, 3, 16, 64, 64]);
+        let descriptors = match random.below(6) {
+            0 => 8 + random.magnitude(32) as usize,
+            _ => 4096,
+        };
+        let lives = (0..count)
+            .map(|life| draw_life(options, life, turns, &profile, &listeners))
+            .collect();
+        Self {
+            config,
+            features,
+            probes,
+            listeners,
+            lives,
+            profile,
+            descriptors,
+            turns: options.turns.map_or(turns, |most| turns.min(most)),
+            events,
+        }
+    }
+}
+
+fn draw_config(random: &mut Random) -> Config {
+    let submission_queue = *random.choose(&[1, 2, 8, 64]);
+    let high_water = 64 + random.magnitude(32_768) as u32;
+    Config {
+        connections: *random.choose(&[2, 8, 40, 80, 80]),
+        listeners: 4,
+        timers: *random.choose(&[None, None, Some(3)]),
+        receive_slots: *random.choose(&[1, 2, 8, 64, 64]),
+        receive_slot_size: *random.choose(&[64, 100, 512, 2048]),
+        leases_per_connection: *random.choose(&[1, 2, 4, 16, 64]),
+        close_at_lease_limit: random.chance(60),
+        high_water,
+        low_water: random.below(u64::from(high_water)) as u32,
+        send_pieces: *random.choose(&[1, 4, 64, 1024]),
+        send_chunk_size: *random.choose(&[64, 256, 1024]),
+        send_chunks: *random.choose(&[1, 8, 128]),
+        zero_copy_threshold: *random.choose(&[None, None, Some(1), Some(200)]),
+        submission_queue,
+        completion_queue: submission_queue * random.choose(&[1, 2, 8]),
+        buffer_ring: *random.choose(&[1, 2, 8, 32]),
+        completions_per_turn: *random.choose(&[1, 5, 64, 1024]),
+        receives_per_turn: *random.choose(&[1, 3, 16]),
+        inbox: *random.choose(&[1, 4, 64]),
+        connect_timeout: Duration::from_nanos(1_000_000 + random.magnitude(5_000_000_000)),
+        close_deadline: Duration::from_nanos(1_000_000 + random.magnitude(5_000_000_000)),
+        register_pool: random.chance(200),
+        ..Config::default()
+    }
+}
+
+fn draw_features(random: &mut Random) -> FeatureSet {
+    let features = match random.below(4) {
+        0 => FeatureSet::ALL,
+        1 => FeatureSet::OLDEST,
+        2 => {
+            let missing: FeatureSet = [*random.choose(Feature::ALL)].into_iter().collect();
+            FeatureSet::ALL.without(missing)
+        }
+        _ => Feature::ALL
+            .iter()
+            .copied()
+            .filter(|_| random.chance(700))
+            .collect(),
+    };
+    features.usable()
+}
+
+fn draw_listeners(random: &mut Random) -> Vec<(Address, Accept, u32)> {
+    let mut listeners = Vec::new();
+    for number in 0..random.between(1, 3) {
+        let address = if random.chance(650) {
+            Address::Tcp(([127, 0, 0, 1], 8000 + number as u16).into())
+        } else {
+            Address::UnixAbstract(format!("listener-{number}").into_bytes().into())
+        };
+        let accept = match random.below(6) {
+            0 => Accept::Paused,
+            1 => Accept::Descriptors,
+            _ => Accept::Connections,
+        };
+        listeners.push((address, accept, random.magnitude(64) as u32));
+    }
+    listeners
+}
+
+fn draw_life(
+    options: &Options,
+    number: u64,
+    turns: u32,
+    profile: &Profile,
+    listeners: &[(Address, Accept, u32)],
+) -> Life {
+    let random = &mut Random::new(options.seed, 1000 + number);
+    let style = Style {
+        echo: *random.choose(&[0, 0, 300, 1024]),
+        keep: *random.choose(&[0, 0, 100, 500]),
+        elsewhere: *random.choose(&[0, 0, 100, 700]),
+        talk: *random.choose(&[0, 50, 300]),
+        longest: *random.choose(&[50, 1500, 20_000]),
+        meddle: *random.choose(&[0, 20, 150]),
+        end: *random.choose(&[0, 50, 400]),
+    };
+    let has =
+        |random: &mut Random, fault| random.chance(profile.chance(fault)) && !options.without.contains(fault);
+    let acts = random.magnitude(60) as u32;
+    // Each is drawn whether or not it is used, so that leaving a fault out changes nothing else.
+    let endings = [
+        has(random, Fault::PeerReset).then_some(Ending::Reset(acts)),
+        has(random, Fault::PeerClose).then_some(Ending::Close(acts)),
+        has(random, Fault::PeerLost).then_some(Ending::Lost(
+            acts,
+            *random.choose(&[libc::ETIMEDOUT, libc::EHOSTUNREACH]),
+        )),
+        has(random, Fault::PeerSilent).then_some(Ending::Silent(acts)),
+        has(random, Fault::PeerHalfClose).then_some(Ending::EndFirst),
+    ];
+    let ending = endings.into_iter().flatten().next().unwrap_or(Ending::ReadFirst);
+    let slow = has(random, Fault::PeerSlow);
+    let after = random.magnitude(2_000_000);
+    let answers = [
+        Answer::Refuse,
+        Answer::Never,
+        Answer::Lose {
+            after,
+            error: *random.choose(&[libc::ETIMEDOUT, libc::EHOSTUNREACH, libc::ECONNRESET]),
+        },
+    ];
+    let answer = *random.choose(&answers);
+    let answer = if has(random, Fault::ConnectFails) {
+        answer
+    } else {
+        Answer::Accept { after }
+    };
+    let incoming = random.chance(700);
+    let start = random.magnitude(u64::from(turns) * 10_000);
+    let listener = random.choose(listeners).0.clone();
+    let own = if random.chance(700) {
+        Address::Tcp(([10, 0, 0, number as u8], 80).into())
+    } else {
+        Address::UnixAbstract(format!("peer-{number}").into_bytes().into())
+    };
+    let connect_at = random.below(u64::from(turns)) as u32;
+    Life {
+        peer: PeerPlan {
+            address: if incoming { listener } else { own },
+            start: incoming.then_some(start),
+            answer,
+            total: random.magnitude(20_000) - 1,
+            piece: random.magnitude(8000),
+            gulp: if slow {
+                random.magnitude(50)
+            } else {
+                random.magnitude(16_384)
+            },
+            pause: random.magnitude(if slow { 5_000_000 } else { 200_000 }),
+            ending,
+        },
+        style,
+        connect_at: (!incoming).then_some(connect_at),
+    }
+}

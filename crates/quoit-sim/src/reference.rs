@@ -1,0 +1,264 @@
+//! What a loop's user may rely on, as a small model beside the loop: the tables of `quoit::event`, checked event by
+//! event.
+//!
+//! A violation is a panic whose message says what came and why it must not.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use quoit::{CloseReason, ConnectionId, Event, ListenerId, Token};
+
+/// One lent send that is not acknowledged.
+#[derive(Debug)]
+pub struct Lent {
+    /// The send's.
+    pub token: Token,
+    /// Whether its memory was let go of.
+    pub free: Arc<AtomicBool>,
+}
+
+/// What is known of one connection.
+#[derive(Debug)]
+pub struct Connection {
+    /// Its peer, once that is known.
+    pub peer: Option<usize>,
+    token: Token,
+    /// `Accepted` or `Opened` came.
+    pub established: bool,
+    /// `EndOfStream` came.
+    pub end_of_stream: bool,
+    /// Nothing is to be delivered.
+    pub paused: bool,
+    /// A close or an abort was taken.
+    pub closing: bool,
+    /// One was posted, and may have been carried out.
+    pub may_be_closing: bool,
+    /// It was closed when everything was fair.
+    pub closed_fairly: bool,
+    /// Nothing more can be sent.
+    pub send_ended: bool,
+    /// Whether the queue was full since the last `Writable`: one is to come.
+    pub writable_owed: bool,
+    /// Times that the queue was full, less the times that `Writable` came.
+    pub times_full: u32,
+    /// When its deadlines are due: the last one that was set, and earlier ones that may have fired before that.
+    pub deadlines: Vec<u64>,
+    /// Lent sends, in order.
+    pub lent: VecDeque<Lent>,
+    /// Bytes delivered.
+    pub received: u64,
+}
+
+/// What is known of a loop.
+#[derive(Debug, Default)]
+pub struct Reference {
+    open: HashMap<ConnectionId, Connection>,
+    /// Those that are open, in the order in which they began.
+    order: Vec<ConnectionId>,
+    closed: HashSet<ConnectionId>,
+    listeners_closed: HashSet<ListenerId>,
+    /// Timers that are set: when they are due.
+    pub timers: HashMap<Token, u64>,
+    draining: bool,
+    /// `Drained` came.
+    pub drained: bool,
+    /// Connections that were accepted.
+    pub accepted: u64,
+    /// Connections that closed, by reason: as the loop counts them.
+    pub closed_by: [u64; 6],
+    /// Bytes delivered in all.
+    pub delivered: u64,
+}
+
+/// The place of a reason in [`Reference::closed_by`].
+fn reason_index(reason: CloseReason) -> usize {
+    match reason {
+        CloseReason::Local => 0,
+        CloseReason::PeerClosed => 1,
+        CloseReason::Reset => 2,
+        CloseReason::Timeout => 3,
+        CloseReason::Limit => 4,
+        CloseReason::Error(_) => 5,
+    }
+}
+
+impl Reference {
+    /// A connection's queue was found full.
+    pub fn full(&mut self, id: ConnectionId) {
+        if let Some(state) = self.find(id) {
+            state.writable_owed = true;
+            state.times_full += 1;
+        }
+    }
+
+    /// A connection begins.
+    pub fn begin(&mut self, id: ConnectionId, token: Token, established: bool, paused: bool) {
+        assert!(!self.closed.contains(&id), "{id:?} is used again");
+        let connection = Connection {
+            peer: None,
+            token,
+            established,
+            end_of_stream: false,
+            paused,
+            closing: false,
+            may_be_closing: false,
+            closed_fairly: false,
+            send_ended: false,
+            writable_owed: false,
+            times_full: 0,
+            deadlines: Vec::new(),
+            lent: VecDeque::new(),
+            received: 0,
+        };
+        self.order.push(id);
+        assert!(self.open.insert(id, connection).is_none(), "{id:?} begins twice");
+    }
+
+    /// The open connections, oldest first.
+    #[must_use]
+    pub fn open(&self) -> &[ConnectionId] {
+        &self.order
+    }
+
+    /// One that is open.
+    pub fn find(&mut self, id: ConnectionId) -> Option<&mut Connection> {
+        self.open.get_mut(&id)
+    }
+
+    fn state(&mut self, id: ConnectionId) -> &mut Connection {
+        assert!(!self.closed.contains(&id), "{id:?} has closed, and goes on");
+        self.open
+            .get_mut(&id)
+            .unwrap_or_else(|| panic!("{id:?} has never begun"))
+    }
+
+    fn receiving(&mut self, id: ConnectionId, what: &str) -> &mut Connection {
+        let state = self.state(id);
+        assert!(state.established, "{what} of {id:?} before it is established");
+        assert!(!state.closing, "{what} of {id:?} after it was closed");
+        state
+    }
+
+    /// Checks one event that came at `now`. Answers the connection, if it has just closed.
+    pub fn check(&mut self, event: &Event, now: u64) -> Option<Connection> {
+        let of_handler = matches!(event, Event::Timer { .. } | Event::Woken | Event::Refused { .. });
+        assert!(
+            !self.drained || of_handler,
+            "{event:?} after the loop has drained"
+        );
+        match event {
+            Event::AcceptedDescriptor { listener, .. } | Event::Accepted { listener, .. } => {
+                assert!(
+                    !self.listeners_closed.contains(listener),
+                    "{event:?} after it closed"
+                );
+            }
+            Event::Opened { connection, token } => {
+                let state = self.state(*connection);
+                assert!(!state.established, "{connection:?} opens twice");
+                assert_eq!(state.token, *token, "{event:?} has another's token");
+                state.established = true;
+            }
+            Event::Data { connection, data } => {
+                let state = self.receiving(*connection, "data");
+                assert!(!state.paused, "data of {connection:?} while paused");
+                assert!(
+                    !state.end_of_stream,
+                    "data of {connection:?} after the end of its stream"
+                );
+                assert!(!data.is_empty(), "data of no bytes");
+            }
+            Event::EndOfStream { connection } => {
+                let state = self.receiving(*connection, "the end of the stream");
+                assert!(
+                    !state.paused,
+                    "the end of the stream of {connection:?} while paused"
+                );
+                assert!(!state.end_of_stream, "two ends of stream of {connection:?}");
+                state.end_of_stream = true;
+            }
+            Event::Sent { connection, token } => self.check_sent(*connection, *token),
+            Event::Writable { connection } => {
+                let state = self.state(*connection);
+                assert!(!state.closing, "{event:?} after it was closed");
+                // One that was under way when the queue was full again tells of the time before.
+                state.writable_owed = false;
+                let left = state.times_full.checked_sub(1);
+                state.times_full = left.unwrap_or_else(|| panic!("{event:?} was owed by nothing"));
+            }
+            Event::Pressure {
+                connection: Some(connection),
+            } => {
+                self.receiving(*connection, "pressure");
+            }
+            Event::Deadline { connection } => {
+                let state = self.state(*connection);
+                assert!(!state.closing, "{event:?} after it was closed");
+                let due = state.deadlines.iter().position(|&due| due <= now);
+                state
+                    .deadlines
+                    .swap_remove(due.unwrap_or_else(|| panic!("{event:?} is not due")));
+            }
+            Event::Closed {
+                connection,
+                token,
+                reason,
+            } => {
+                let state = self.state(*connection);
+                assert_eq!(state.token, *token, "{event:?} has another's token");
+                self.closed.insert(*connection);
+                self.closed_by[reason_index(*reason)] += 1;
+                self.order.retain(|id| id != connection);
+                let state = self.open.remove(connection).expect("found just now");
+                for lent in &state.lent {
+                    let free = lent.free.load(Ordering::Relaxed);
+                    assert!(
+                        free,
+                        "{event:?}, and the memory of {:?} is still held",
+                        lent.token
+                    );
+                }
+                return Some(state);
+            }
+            Event::ListenerClosed { listener, .. } => {
+                assert!(
+                    self.listeners_closed.insert(*listener),
+                    "{listener:?} closes twice"
+                );
+            }
+            Event::Timer { token } => {
+                let due = self
+                    .timers
+                    .remove(token)
+                    .expect("a timer fires only if it is set");
+                assert!(now >= due, "{event:?} came early");
+            }
+            Event::Draining => assert!(!std::mem::replace(&mut self.draining, true), "drains twice"),
+            Event::Drained => {
+                assert!(
+                    self.draining && self.open.is_empty(),
+                    "drained with {:?} open",
+                    self.order
+                );
+                self.drained = true;
+            }
+            _ => {}
+        }
+        None
+    }
+
+    fn check_sent(&mut self, id: ConnectionId, token: Token) {
+        let state = self.state(id);
+        let position = state.lent.iter().position(|lent| lent.token == token);
+        let position = position.unwrap_or_else(|| panic!("{token:?} of {id:?} is not, or no longer, lent"));
+        for lent in state.lent.drain(..=position) {
+            let free = lent.free.load(Ordering::Relaxed);
+            assert!(
+                free,
+                "{token:?} of {id:?} is acknowledged, and the memory of {:?} held",
+                lent.token
+            );
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! What the program prints of runs.
+
+use quoit_sim::faults::FaultCounts;
+use quoit_sim::plan::{Options, Plan};
+use quoit_sim::run::run;
+
+/// Runs once more, and prints all that happened, what was wrong, and the command that does the same. Answers whether
+/// anything was wrong.
+pub(crate) fn print_trace(options: &Options) -> bool {
+    let traced = Options {
+        trace: true,
+        ..options.clone()
+    };
+    let plan = Plan::draw(options);
+    println!("faults of this run: {}", plan.profile.present());
+    println!("features: {}", plan.features);
+    println!("{:?}", plan.config);
+    let outcome = run(&traced);
+    for line in &outcome.trace {
+        println!("{line}");
+    }
+    match &outcome.result {
+        Ok(summary) => println!("no failure: {} turns, {} lives", summary.turns, summary.lives),
+        Err(message) => println!("FAILED: {message}"),
+    }
+    println!("again: {}", command(options));
+    outcome.result.is_err()
+}
+
+/// The command that replays a run.
+fn command(options: &Options) -> String {
+    let mut command = format!(
+        "quoit-sim replay --seed {} --engine {}",
+        options.seed, options.engine
+    );
+    if let Some(only) = &options.only {
+        let only: Vec<_> = only.iter().map(ToString::to_string).collect();
+        command += &format!(" --only {}", only.join(","));
+    }
+    let without = options.without.to_string();
+    if !without.is_empty() {
+        command += &format!(" --without {without}");
+    }
+    if let Some(turns) = options.turns {
+        command += &format!(" --turns {turns}");
+    }
+    command
+}
+
+/// Prints how often each fault struck.
+pub(crate) fn print_faults(counts: &FaultCounts) {
+    for (fault, count) in counts.iter() {
+        println!("{:22} {count:>12}", fault.name());
+    }
+}

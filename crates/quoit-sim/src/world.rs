@@ -1,0 +1,535 @@
+//! One run: a loop under test, a handler that does whatever the seed says, and the reference beside them.
+
+use std::collections::VecDeque;
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::Duration;
+
+use quoit::engine::Engine;
+use quoit::{
+    CloseReason, Command, ConnectionId, Counters, Event, Events, Lease, ListenOptions, ListenerId,
+    ListenerOptions, Loop, LoopIndex, LoopMemory, Refusal, Remote, Token,
+};
+
+use crate::faces::SimSockets;
+use crate::kernel::with;
+use crate::pattern;
+use crate::plan::{Options, Plan, Style};
+use crate::random::Random;
+use crate::reference::{Connection, Reference};
+
+/// The time in which everything must have come to its end once nothing goes wrong any more, in nanoseconds.
+const PATIENCE: u64 = 8_000_000_000;
+/// The turns that this may take.
+const PATIENT_TURNS: u32 = 60_000;
+/// A turn that took longer has slept, in nanoseconds.
+const SLEEP: u64 = 100_000;
+/// Turns in a row without sleep and without an event, after which the loop spins.
+const IDLE_TURNS: u32 = 3000;
+
+/// A lease that the handler keeps.
+pub(crate) struct Kept {
+    pub(crate) connection: ConnectionId,
+    pub(crate) peer: usize,
+    pub(crate) offset: u64,
+    pub(crate) data: Lease,
+}
+
+impl Kept {
+    /// That nobody wrote to it while it was held.
+    pub(crate) fn check(&self) {
+        if let Some(at) = pattern::first_difference(self.peer as u64, self.offset, &self.data) {
+            panic!(
+                "leased bytes of {:?} changed while they were held, at offset {at}",
+                self.connection
+            );
+        }
+    }
+}
+
+/// The run.
+pub struct World<E: Engine> {
+    pub(crate) random: Random,
+    pub(crate) plan: Plan,
+    /// Never dropped by unwinding: a loop that has failed must not be asked to end well.
+    pub(crate) quoit: ManuallyDrop<Loop<E, SimSockets>>,
+    pub(crate) remote: Remote,
+    pub(crate) reference: Reference,
+    pub(crate) kept: VecDeque<Kept>,
+    pub(crate) listeners: Vec<ListenerId>,
+    /// The lives that are lived, and those that are still to be connected from here: the turn and the peer.
+    connects: Vec<(u32, usize)>,
+    /// The life that each peer is.
+    pub(crate) styles: Vec<Style>,
+    pub(crate) next_token: u64,
+    /// For the next turn.
+    pub(crate) batch: Vec<Command<'static>>,
+    events: Events,
+    /// Everything is being closed.
+    pub(crate) ending: bool,
+    turns: u32,
+    idle_turns: u32,
+    last_time: u64,
+}
+
+/// Something for the handler to react to.
+enum Occasion {
+    Data(Kept),
+    End(ConnectionId),
+    Descriptor(OwnedFd),
+    Pressure,
+    Any(ConnectionId),
+}
+
+/// Looks at how a connection ended.
+fn check_closed(id: ConnectionId, state: &Connection, reason: CloseReason) {
+    assert!(
+        !state.closed_fairly || reason != CloseReason::Timeout,
+        "{id:?} was closed with nothing in the way, and timed out"
+    );
+    // An attempt to connect that is given up may have succeeded already, and its peer sees the end of nothing.
+    if let Some(peer) = state.peer.filter(|_| !state.established) {
+        with(|kernel| kernel.peers[peer].excused = true);
+    }
+}
+
+/// What a run came to.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Summary {
+    /// Turns of the loop.
+    pub turns: u64,
+    /// Connections that closed.
+    pub lives: u64,
+    /// Bytes delivered, and sent.
+    pub bytes: u64,
+    /// Virtual nanoseconds.
+    pub time: u64,
+}
+
+impl<E: Engine> World<E> {
+    /// Makes the loop and its surroundings in the installed kernel.
+    pub fn new(options: &Options, plan: Plan, make: impl FnOnce(&Plan, &mut LoopMemory) -> E) -> Self {
+        let index = LoopIndex::default();
+        let mut memory = LoopMemory::new(index, &plan.config).expect("eventfds are to be had");
+        let engine = make(&plan, &mut memory);
+        let quoit = Loop::with_engine(
+            index,
+            plan.config.clone(),
+            memory,
+            engine,
+            String::new(),
+            SimSockets,
+        );
+        let remote = quoit.remote();
+        let mut world = Self {
+            random: Random::new(options.seed, 3),
+            quoit: ManuallyDrop::new(quoit),
+            remote,
+            reference: Reference::default(),
+            kept: VecDeque::new(),
+            listeners: Vec::new(),
+            connects: Vec::new(),
+            styles: Vec::new(),
+            next_token: 1,
+            batch: Vec::new(),
+            events: Events::with_capacity(1),
+            ending: false,
+            turns: 0,
+            idle_turns: 0,
+            last_time: 0,
+            plan,
+        };
+        world.listen();
+        world.populate(options);
+        world
+    }
+
+    fn listen(&mut self) {
+        for (address, accept, backlog) in self.plan.listeners.clone() {
+            let options = ListenerOptions {
+                listen: ListenOptions {
+                    backlog,
+                    ..ListenOptions::default()
+                },
+                accept,
+                ..ListenerOptions::default()
+            };
+            // For want of descriptors there may be fewer.
+            if let Ok(listener) = self.quoit.listen(&address, &options) {
+                self.listeners.push(listener);
+            }
+        }
+        let room = self.plan.descriptors;
+        with(|kernel| kernel.table.set_room(room));
+    }
+
+    fn populate(&mut self, options: &Options) {
+        for (number, life) in self.plan.lives.iter().enumerate() {
+            if options.only.as_ref().is_some_and(|only| !only.contains(&number)) {
+                continue;
+            }
+            let random = Random::new(options.seed, 5000 + number as u64);
+            let peer = with(|kernel| kernel.add_peer(life.peer.clone(), random));
+            self.styles.push(life.style.clone());
+            if let Some(turn) = life.connect_at {
+                self.connects.push((turn, peer));
+            }
+        }
+    }
+
+    /// Runs it all.
+    ///
+    /// # Panics
+    /// If anything is not as it must be.
+    pub fn run(mut self) -> Summary {
+        while self.turns < self.plan.turns {
+            self.connect_some();
+            self.act_at_random();
+            let timeout = match self.random.below(4) {
+                0 => Some(Duration::ZERO),
+                1 => Some(Duration::from_nanos(self.random.magnitude(10_000_000))),
+                _ => Some(Duration::from_secs(1)),
+            };
+            self.turn(timeout);
+        }
+        self.settle();
+        self.end()
+    }
+
+    fn connect_some(&mut self) {
+        let (now, turn): (Vec<_>, Vec<_>) =
+            self.connects.drain(..).partition(|&(turn, _)| turn <= self.turns);
+        self.connects = turn;
+        for (_, peer) in now {
+            self.connect(peer);
+        }
+    }
+
+    /// One turn, and what the handler makes of its events.
+    fn turn(&mut self, timeout: Option<Duration>) {
+        self.turns += 1;
+        let room = self.random.magnitude(self.plan.events) as usize;
+        self.events = Events::with_capacity(room);
+        let batch = std::mem::take(&mut self.batch);
+        let count = match self.quoit.turn(batch, &mut self.events, timeout) {
+            Ok(count) => count,
+            Err(error) => panic!("the turn failed: {error}"),
+        };
+        let failure = with(|kernel| kernel.failure.take());
+        if let Some(failure) = failure {
+            panic!("{failure}");
+        }
+        self.watch_for_spinning(count);
+        let mut events = std::mem::replace(&mut self.events, Events::with_capacity(1));
+        // All of a turn's events are true at its end, so all are checked before anything is done about any.
+        let mut occasions = Vec::new();
+        for event in events.drain() {
+            self.take(event, &mut occasions);
+        }
+        for occasion in occasions {
+            self.react(occasion);
+        }
+        self.check_counters();
+    }
+
+    fn watch_for_spinning(&mut self, events: usize) {
+        let now = with(|kernel| kernel.now());
+        let slept = now - self.last_time > SLEEP;
+        self.last_time = now;
+        self.idle_turns = if events > 0 || slept { 0 } else { self.idle_turns + 1 };
+        assert!(
+            self.idle_turns < IDLE_TURNS,
+            "the loop spins: {IDLE_TURNS} turns without an event"
+        );
+    }
+
+    /// Checks an event, and notes what the handler is to react to.
+    fn take(&mut self, event: Event, occasions: &mut Vec<Occasion>) {
+        let now = self.quoit.now().as_nanos();
+        with(|kernel| kernel.note(|| format!("event {event:?}")));
+        match &event {
+            Event::Accepted { connection, .. } => {
+                let paused = self.quoit.is_paused(*connection);
+                self.reference.begin(*connection, Token::NONE, true, paused);
+                self.identify(*connection);
+                self.reference.accepted += 1;
+            }
+            Event::Opened { connection, .. } => self.identify(*connection),
+            Event::AcceptedDescriptor { .. } => self.reference.accepted += 1,
+            _ => {}
+        }
+        let closed = self.reference.check(&event, now);
+        let occasion = match event {
+            Event::Data { connection, data } => self.check_data(connection, data),
+            Event::EndOfStream { connection } => {
+                self.check_end_of_stream(connection);
+                Some(Occasion::End(connection))
+            }
+            Event::AcceptedDescriptor { descriptor, .. } => Some(Occasion::Descriptor(descriptor)),
+            Event::Accepted { connection, .. }
+            | Event::Opened { connection, .. }
+            | Event::Writable { connection }
+            | Event::Sent { connection, .. }
+            | Event::Deadline { connection } => Some(Occasion::Any(connection)),
+            Event::Pressure { .. } => Some(Occasion::Pressure),
+            Event::Closed {
+                connection, reason, ..
+            } => {
+                let closed = closed.expect("the reference knew it");
+                check_closed(connection, &closed, reason);
+                None
+            }
+            Event::Refused {
+                connection: Some(id),
+                refusal: Refusal::Stale,
+                ..
+            } => {
+                let state = self.reference.find(id).is_some();
+                assert!(
+                    !state || self.quoit.descriptor(id).is_none(),
+                    "{id:?} is open, and refused as stale"
+                );
+                None
+            }
+            _ => None,
+        };
+        occasions.extend(occasion);
+    }
+
+    fn react(&mut self, occasion: Occasion) {
+        match occasion {
+            Occasion::Data(kept) => {
+                let id = kept.connection;
+                self.handle(kept);
+                self.on_occasion(id);
+            }
+            Occasion::End(id) => self.on_end(id),
+            Occasion::Descriptor(descriptor) => self.attach(descriptor),
+            Occasion::Pressure if self.random.chance(700) => self.release_some(),
+            Occasion::Pressure => {}
+            Occasion::Any(id) => self.on_occasion(id),
+        }
+    }
+
+    /// Finds out who is at the other end.
+    fn identify(&mut self, id: ConnectionId) {
+        let descriptor = self.quoit.descriptor(id).map(|descriptor| descriptor.as_raw_fd());
+        if let (Some(descriptor), Some(state)) = (descriptor, self.reference.find(id)) {
+            state.peer = state.peer.or_else(|| with(|kernel| kernel.peer_of(descriptor)));
+        }
+    }
+
+    /// That the bytes are those which were sent, and come next.
+    fn check_data(&mut self, id: ConnectionId, data: Lease) -> Option<Occasion> {
+        let state = self.reference.find(id).expect("checked just now");
+        // Without one, it was gone before anybody could ask who it was.
+        let peer = state.peer?;
+        let kept = Kept {
+            connection: id,
+            peer,
+            offset: state.received,
+            data,
+        };
+        if let Some(at) = pattern::first_difference(peer as u64, kept.offset, &kept.data) {
+            panic!(
+                "{id:?} was given a wrong byte at offset {at}, in {} bytes from {}",
+                kept.data.len(),
+                kept.offset
+            );
+        }
+        state.received += kept.data.len() as u64;
+        self.reference.delivered += kept.data.len() as u64;
+        Some(Occasion::Data(kept))
+    }
+
+    /// That the end comes behind all that was sent.
+    fn check_end_of_stream(&mut self, id: ConnectionId) {
+        let state = self.reference.find(id).expect("checked just now");
+        let Some(peer) = state.peer else { return };
+        let received = state.received;
+        with(|kernel| {
+            let peer = &kernel.peers[peer];
+            assert!(
+                peer.sent == received || peer.broke_off,
+                "{id:?} was told the end after {received} bytes, of {} that were sent",
+                peer.sent
+            );
+        });
+    }
+
+    fn on_end(&mut self, id: ConnectionId) {
+        if self.random.chance(600) {
+            self.close(id);
+        } else if self.random.chance(500) {
+            self.shutdown(id);
+        }
+    }
+
+    fn check_counters(&mut self) {
+        let counters: Counters = self.quoit.counters();
+        assert!(counters.pool_leased <= counters.pool_slots);
+        let closed = [
+            counters.closed_local,
+            counters.closed_peer,
+            counters.closed_reset,
+            counters.closed_timeout,
+            counters.closed_limit,
+            counters.closed_error,
+        ];
+        for (seen, counted) in self.reference.closed_by.into_iter().zip(closed) {
+            assert!(
+                seen <= counted,
+                "closed {:?}, counted {closed:?}",
+                self.reference.closed_by
+            );
+        }
+        let queued: usize = self.quoit.connection_ids().map(|id| self.quoit.queued(id)).sum();
+        assert_eq!(counters.queued_bytes, queued as u64, "bytes queued for sending");
+    }
+
+    /// Nothing goes wrong any more: all that can be delivered must be.
+    fn settle(&mut self) {
+        with(|kernel| {
+            kernel.become_fair();
+            kernel.table.set_room(4096);
+        });
+        let begin = with(|kernel| kernel.now());
+        for turn in 0.. {
+            self.release_all();
+            self.resume_all();
+            self.turn(Some(Duration::from_millis(100)));
+            let unsettled = self.find_unsettled();
+            let Some(unsettled) = unsettled else { break };
+            let time = with(|kernel| kernel.now()) - begin;
+            assert!(
+                time < PATIENCE && turn < PATIENT_TURNS,
+                "no progress although nothing is in the way: {unsettled}"
+            );
+        }
+    }
+
+    /// Something that has not happened and must.
+    fn find_unsettled(&mut self) -> Option<String> {
+        let now = with(|kernel| kernel.now());
+        if with(|kernel| kernel.has_jobs()) {
+            return Some("other threads have not done".to_owned());
+        }
+        if let Some((token, due)) = self
+            .reference
+            .timers
+            .iter()
+            .find(|&(_, &due)| due + 100_000_000 < now)
+        {
+            return Some(format!("{token:?} is due since {} ns", now - due));
+        }
+        for index in 0..self.reference.open().len() {
+            let id = self.reference.open()[index];
+            let state = self.reference.find(id)?;
+            if !state.established || state.closing || state.may_be_closing {
+                continue;
+            }
+            let Some(peer) = state.peer else { continue };
+            let awaited = state.lent.iter().filter(|lent| lent.token != Token::NONE);
+            let (received, lent, owed) = (state.received, awaited.count(), state.writable_owed);
+            let unsettled = with(|kernel| {
+                let peer = &kernel.peers[peer];
+                let lost = peer.gone || peer.broke_off || peer.saw_error.is_some();
+                let all_sent = peer.sent == peer.plan.total || peer.ended;
+                let all_received = peer.received == peer.expected.len() as u64;
+                let settled =
+                    lost || (all_sent && all_received && received == peer.sent && lent == 0 && !owed);
+                (!settled).then(|| {
+                    format!(
+                        "{id:?}: peer sent {} of {}, {received} delivered; {} of {} received; {lent} lent, writable owed: {owed}",
+                        peer.sent, peer.plan.total, peer.received, peer.expected.len()
+                    )
+                })
+            });
+            if unsettled.is_some() {
+                return unsettled;
+            }
+        }
+        None
+    }
+
+    /// Closes everything, and looks for what is left.
+    fn end(mut self) -> Summary {
+        let begin = with(|kernel| kernel.now());
+        self.ending = true;
+        self.quoit.drain(Duration::from_secs(3600));
+        for turn in 0.. {
+            for id in self.reference.open().to_vec() {
+                self.close_fairly(id);
+            }
+            self.release_all();
+            self.turn(Some(Duration::from_millis(100)));
+            if self.reference.drained {
+                break;
+            }
+            let time = with(|kernel| kernel.now()) - begin;
+            assert!(
+                time < PATIENCE && turn < PATIENT_TURNS,
+                "the loop does not drain: {} connections and {} listeners are open",
+                self.quoit.connections(),
+                self.quoit.listeners().count()
+            );
+        }
+        // The last closes are submitted, and told of one by one where the completion queue is tiny.
+        for _ in 0..self.plan.lives.len() + 2 {
+            self.turn(Some(Duration::ZERO));
+        }
+        self.check_end()
+    }
+
+    fn check_end(mut self) -> Summary {
+        let counters = self.quoit.counters();
+        assert_eq!(counters.connections, 0);
+        assert_eq!(counters.pool_leased, 0, "leases are left");
+        assert_eq!(counters.queued_bytes, 0, "bytes are left in queues");
+        assert_eq!(counters.send_chunks_used, 0, "send memory is left");
+        let reference = &self.reference;
+        assert_eq!(counters.accepted, reference.accepted, "connections accepted");
+        assert_eq!(
+            counters.sent_bytes,
+            with(|kernel| kernel.taken),
+            "bytes that sockets took"
+        );
+        assert!(counters.received_bytes >= reference.delivered);
+        let is_ring = self.quoit.engine() == quoit::EngineKind::Uring;
+        let watches_wakes = u64::from(is_ring);
+        assert_eq!(counters.in_flight, watches_wakes, "operations are left");
+        with(|kernel| {
+            for ring in kernel.rings.iter().flatten() {
+                assert!(
+                    ring.outstanding().len() <= 1,
+                    "left in the ring: {:?}",
+                    ring.outstanding()
+                );
+            }
+            for peer in &kernel.peers {
+                let complete = peer.received == peer.expected.len() as u64;
+                assert!(
+                    !peer.saw_end || complete || peer.excused || peer.broke_off,
+                    "a peer saw the end after {} bytes, of {} that were accepted for it",
+                    peer.received,
+                    peer.expected.len()
+                );
+            }
+        });
+        let summary = Summary {
+            turns: u64::from(self.turns),
+            lives: reference.closed_by.iter().sum(),
+            bytes: counters.sent_bytes + counters.received_bytes,
+            time: with(|kernel| kernel.now()),
+        };
+        self.kept.clear();
+        drop(ManuallyDrop::into_inner(self.quoit));
+        drop(self.remote);
+        with(|kernel| {
+            let left = kernel.left_over();
+            assert!(left.is_empty(), "descriptors are left: {left:?}");
+            assert_eq!(kernel.failure, None);
+        });
+        summary
+    }
+}

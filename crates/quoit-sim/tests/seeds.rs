@@ -1,0 +1,69 @@
+//! A fixed count of seeds on both engines, and the seeds that have found faults before.
+
+use quoit::EngineKind::{self, Epoll, Uring};
+use quoit_sim::plan::Options;
+use quoit_sim::run::{catch_panics, run};
+
+/// Seeds of each engine: some seconds' worth.
+const SEEDS: u64 = 1500;
+
+fn check(seed: u64, engine: EngineKind) {
+    if let Err(message) = run(&Options::new(seed, engine)).result {
+        panic!("{message}\nto see it: quoit-sim run --from {seed} --seeds 1 --engine {engine}");
+    }
+}
+
+#[test]
+fn all_is_well_on_io_uring() {
+    catch_panics();
+    (0..SEEDS).for_each(|seed| check(seed, Uring));
+}
+
+#[test]
+fn all_is_well_on_epoll() {
+    catch_panics();
+    (0..SEEDS).for_each(|seed| check(seed, Epoll));
+}
+
+/// Runs that failed once, with what was wrong.
+const REGRESSIONS: &[(u64, EngineKind, &str)] = &[
+    (98, Epoll, "data of an aborted connection in a later turn"),
+    (377, Uring, "cancelling sends that end by themselves, for ever"),
+    (1713, Uring, "the same, with a loop that never drains"),
+    (
+        2479,
+        Uring,
+        "a deadline of a connection that was closed before it was made",
+    ),
+];
+
+#[test]
+fn what_failed_once_does_not_fail_again() {
+    catch_panics();
+    for &(seed, engine, what) in REGRESSIONS {
+        let outcome = run(&Options::new(seed, engine));
+        assert!(outcome.result.is_ok(), "{what}: {:?}", outcome.result);
+    }
+}
+
+#[test]
+fn a_seed_always_does_the_same() {
+    catch_panics();
+    for engine in [Uring, Epoll] {
+        for seed in 0..20 {
+            let options = Options {
+                trace: true,
+                ..Options::new(seed, engine)
+            };
+            let [one, other] = [(); 2].map(|()| run(&options).trace);
+            // Addresses of memory differ from run to run, and stand in submissions only.
+            let told = |trace: Vec<String>| -> Vec<String> {
+                trace
+                    .into_iter()
+                    .filter(|line| !line.contains("submission"))
+                    .collect()
+            };
+            assert_eq!(told(one), told(other), "seed {seed} on {engine}");
+        }
+    }
+}
