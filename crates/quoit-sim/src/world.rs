@@ -236,7 +236,11 @@ impl<E: Engine> World<E> {
         let now = with(|kernel| kernel.now());
         let slept = now - self.last_time > SLEEP;
         self.last_time = now;
-        self.idle_turns = if events > 0 || slept { 0 } else { self.idle_turns + 1 };
+        self.idle_turns = if events > 0 || slept {
+            0
+        } else {
+            self.idle_turns + 1
+        };
         assert!(
             self.idle_turns < IDLE_TURNS,
             "the loop spins: {IDLE_TURNS} turns without an event"
