@@ -30,18 +30,23 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
             Some(_) if tag == Tag::Accept => self.stop_accepting(slot, pool),
             Some((target, cancelled)) => {
                 *cancelled = true;
-                if !self.is_attempt(tag, slot) {
+                if !self.ends_by_itself(tag, slot) {
                     self.push_cancel(target, pool);
                 }
             }
         }
     }
 
-    /// Whether it is a send that ends by itself while it is submitted. To cancel it finds nothing, and a success of
-    /// which no completion tells is known only when all completions are taken: were the cancellation made again and
-    /// again until then, its own completions could keep that from ever being so.
-    fn is_attempt(&mut self, tag: Tag, slot: Slot) -> bool {
-        tag == Tag::Send && self.connections.get(slot).send.stage == SendStage::Attempt
+    /// Whether it is a send that the kernel has done with, so that cancelling it finds nothing: an attempt, which ends
+    /// while it is submitted, or a refused zero-copy send, whose notification is awaited. Were such a cancellation
+    /// made again and again until the send's end is known, the loop would spin; and the completions of enough of them
+    /// would keep the queue full, so that an attempt's success, which no completion tells, never became known.
+    fn ends_by_itself(&mut self, tag: Tag, slot: Slot) -> bool {
+        tag == Tag::Send
+            && matches!(
+                self.connections.get(slot).send.stage,
+                SendStage::Attempt | SendStage::Refused
+            )
     }
 
     /// What is outstanding of a kind in a slot: its user data, and the mark that it was cancelled.
@@ -83,6 +88,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
     /// the loop submits for the slot after that is behind this cancellation in the queue.
     pub(super) fn cancelled(&mut self, data: UserData, result: i32, pool: &mut Pool) {
         if result == -libc::ENOENT
+            && !self.ends_by_itself(data.target(), data.slot())
             && let Some((target, &mut true)) = self.outstanding(data.target(), data.slot())
         {
             self.push_cancel(target, pool);
