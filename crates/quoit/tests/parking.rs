@@ -193,6 +193,32 @@ fn parking_lasts_until_the_next_timer() {
     }
 }
 
+/// A loop that was never asked for its descriptor is ready to be parked all the same: whatever comes between parking
+/// and asking is told.
+#[test]
+fn parking_before_asking_for_the_descriptor() {
+    guard(60);
+    for config in levels() {
+        let (mut quoit, address) = listening(config);
+        let mut events = Events::with_capacity(4);
+        assert_eq!(park(&mut quoit, &mut events, |_, _| ()), None);
+        let _client = TcpStream::connect(address).unwrap();
+        quoit.remote().wake();
+        assert!(wait(&mut quoit, None));
+        let mut seen = (false, false);
+        while seen != (true, true) {
+            let limit = park(&mut quoit, &mut events, |_, event| match event {
+                Event::Accepted { .. } => seen.0 = true,
+                Event::Woken => seen.1 = true,
+                _ => {}
+            });
+            if seen != (true, true) {
+                wait(&mut quoit, limit);
+            }
+        }
+    }
+}
+
 /// What is queued between a turn and parking must not wait for a wake that nobody sends.
 #[test]
 fn work_queued_after_the_last_turn_is_not_parked_on() {

@@ -139,6 +139,8 @@ pub struct Loop<E: Engine = AnyEngine, K: SocketSys = Linux> {
     quiet: bool,
     /// Whether sleep outside is announced.
     parked: bool,
+    /// Whether the descriptor for a poller outside has been made.
+    pollable: bool,
     /// Whether a parked loop is woken by its notifier.
     woken_by_notifier: bool,
     /// Whether there was a wake that no turn has followed up yet.
@@ -232,6 +234,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             more_completions: false,
             quiet: false,
             parked: false,
+            pollable: false,
             woken_by_notifier: false,
             notified: false,
             early: Vec::new(),

@@ -19,7 +19,11 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     pub fn poll_descriptor(&mut self) -> Result<BorrowedFd<'_>, Errno> {
         let notifier = self.memory().remote.notifier()?;
         let descriptor = self.engine.poll_descriptor(notifier)?;
-        self.woken_by_notifier = descriptor == notifier;
+        if !std::mem::replace(&mut self.pollable, true) {
+            self.woken_by_notifier = descriptor == notifier;
+            // What came since the last turn was not told: another turn must look.
+            self.quiet = false;
+        }
         // SAFETY: the engine and the remote keep theirs open as long as the loop exists, and it is borrowed with that.
         Ok(unsafe { BorrowedFd::borrow_raw(descriptor) })
     }
@@ -47,7 +51,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// ends that, whether the descriptor was readable or not. Being readable promises nothing.
     ///
     /// # Errors
-    /// [`TurnError::WrongThread`].
+    /// [`TurnError::WrongThread`]; [`TurnError::Engine`] if there can be no [`Loop::poll_descriptor`].
     pub fn park(&mut self) -> Result<Option<Duration>, TurnError> {
         match self.owner {
             None => return Ok(Some(Duration::ZERO)),
@@ -57,6 +61,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         if self.parked {
             // The announcement is renewed, so that work which has come since is seen.
             self.end_parking();
+        }
+        if !self.pollable {
+            self.poll_descriptor().map_err(TurnError::Engine)?;
         }
         // Only a turn that found nothing has shown that the kernel holds nothing back.
         if !self.quiet || self.notified || !self.engine.may_park() {
