@@ -12,6 +12,7 @@ mod lab_remote;
 mod lab_run;
 mod large;
 mod loading;
+mod network_faults;
 mod rivals;
 mod rpc;
 mod serving;

@@ -1,0 +1,271 @@
+//! A network that loses packets, resets connections and falls silent: two namespaces joined by a virtual cable, with
+//! nftables between them and the real server. Nothing outside of them is touched. And peers that reset.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::thread;
+
+use crate::support::{Server, connect, engines, quoit};
+use crate::traffic::{self, Harm};
+
+/// Of the net that is kept for examples (RFC 5737), which no real host has.
+const SERVER: &str = "192.0.2.1";
+const CLIENT: &str = "192.0.2.2";
+
+/// A network namespace without a name: it goes with the last process that uses it.
+struct Namespace(OwnedFd);
+
+impl Namespace {
+    fn make() -> io::Result<Self> {
+        let made = thread::spawn(|| {
+            // SAFETY: no memory is passed; only this thread changes its namespace, and it ends here.
+            if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            Ok(Self(File::open("/proc/thread-self/ns/net")?.into()))
+        });
+        made.join().expect("it does not panic")
+    }
+
+    fn path(&self) -> String {
+        format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd())
+    }
+
+    /// Does something on a thread in the namespace; the threads that it starts are in it too.
+    fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        let descriptor = self.0.as_raw_fd();
+        thread::scope(|scope| {
+            let inside = scope.spawn(move || {
+                enter(descriptor).expect("a namespace of ours can be entered");
+                work()
+            });
+            inside
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+
+    /// Makes a child run in the namespace.
+    fn confine(&self, command: &mut Command) {
+        let descriptor = self.0.as_raw_fd();
+        // SAFETY: between fork and exec one system call is made.
+        unsafe { command.pre_exec(move || enter(descriptor)) };
+    }
+
+    /// Runs a program in it to its end, and answers what it has written.
+    fn run(&self, program: &str, arguments: &str) -> io::Result<String> {
+        let mut command = Command::new(program);
+        command.args(arguments.split_whitespace()).stdin(Stdio::null());
+        self.confine(&mut command);
+        let output = command.output()?;
+        if output.status.success() {
+            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+        }
+        let said = String::from_utf8_lossy(&output.stderr);
+        Err(io::Error::other(format!(
+            "{program} {arguments}: {}",
+            said.trim()
+        )))
+    }
+}
+
+fn enter(descriptor: RawFd) -> io::Result<()> {
+    // SAFETY: no memory is passed; a wrong descriptor is an error.
+    match unsafe { libc::setns(descriptor, libc::CLONE_NEWNET) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Server and clients, and what is between them: an empty table of nftables on the server's side.
+struct Network {
+    server: Namespace,
+    clients: Namespace,
+}
+
+impl Network {
+    fn make() -> io::Result<Self> {
+        let network = Self {
+            server: Namespace::make()?,
+            clients: Namespace::make()?,
+        };
+        let far = network.clients.path();
+        let (server, clients) = (&network.server, &network.clients);
+        server.run(
+            "ip",
+            &format!("link add near type veth peer name far netns {far}"),
+        )?;
+        server.run("ip", &format!("address add {SERVER}/24 dev near"))?;
+        clients.run("ip", &format!("address add {CLIENT}/24 dev far"))?;
+        server.run("ip", "link set near up")?;
+        clients.run("ip", "link set far up")?;
+        server.run("nft", "add table inet faults")?;
+        for hook in ["input", "output"] {
+            server.run(
+                "nft",
+                &format!("add chain inet faults {hook} {{ type filter hook {hook} priority 0 ; }}"),
+            )?;
+        }
+        Ok(network)
+    }
+
+    /// The network, or a line that says why a test is skipped.
+    fn or_skip(test: &str) -> Option<Self> {
+        Self::make()
+            .inspect_err(|error| eprintln!("SKIPPED {test}: no network to break: {error}"))
+            .ok()
+    }
+
+    fn serve(&self, engine: &str, arguments: &str) -> Server {
+        let listen = format!("serve {arguments} --engine {engine} --listen {SERVER}:0");
+        let mut command = quoit(&listen);
+        self.server.confine(&mut command);
+        Server::start_command(command, 1)
+    }
+
+    /// Does this with every TCP packet that passes these hooks, seen from the server, and fits the condition.
+    fn add_rules(&self, hooks: &[&str], condition: &str, verdict: &str) -> io::Result<()> {
+        for hook in hooks {
+            self.server.run(
+                "nft",
+                &format!("add rule inet faults {hook} meta l4proto tcp {condition} counter {verdict}"),
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Takes all rules away, and answers how many packets they have met.
+    fn clear_rules(&self) -> u64 {
+        let text = self
+            .server
+            .run("nft", "list table inet faults")
+            .expect("it can be listed");
+        for hook in ["input", "output"] {
+            self.server
+                .run("nft", &format!("flush chain inet faults {hook}"))
+                .expect("it can be emptied");
+        }
+        let words: Vec<&str> = text.split_whitespace().collect();
+        words
+            .windows(2)
+            .filter(|pair| pair[0] == "packets")
+            .map(|pair| pair[1].parse::<u64>().expect("a number"))
+            .sum()
+    }
+}
+
+#[test]
+fn lost_packets_lose_nothing() {
+    const TEST: &str = "lost_packets_lose_nothing";
+    let Some(network) = Network::or_skip(TEST) else {
+        return;
+    };
+    for engine in engines() {
+        let mut server = network.serve(engine, "echo");
+        let before = traffic::open_descriptors(&server);
+        let address = server.address();
+        if let Err(error) = network.add_rules(&["input", "output"], "numgen inc mod 29 0", "drop") {
+            eprintln!("SKIPPED {TEST}: {error}");
+            return;
+        }
+        network.clients.within(|| traffic::exchange(address, Harm::None));
+        let lost = network.clear_rules();
+        println!("{engine}: {lost} packets were lost");
+        assert!(lost > 0);
+        traffic::wait_for_descriptors(&server, before);
+        server.terminate();
+        server.ends_with(0);
+    }
+}
+
+/// Resets that no peer has made, as of a firewall that forgets: the clients are told, the server is not.
+#[test]
+fn resets_from_the_network_end_their_connections_alone() {
+    const TEST: &str = "resets_from_the_network_end_their_connections_alone";
+    let Some(network) = Network::or_skip(TEST) else {
+        return;
+    };
+    for engine in engines() {
+        let mut server = network.serve(engine, "echo --drain 1");
+        let before = traffic::open_descriptors(&server);
+        let address = server.address();
+        let mut clients: Vec<TcpStream> = network
+            .clients
+            .within(|| (0..8).map(|_| connect(address)).collect());
+        clients.iter_mut().for_each(echo);
+        if let Err(error) = network.add_rules(&["input"], "", "reject with tcp reset") {
+            eprintln!("SKIPPED {TEST}: {error}");
+            return;
+        }
+        for client in &mut clients {
+            // The segment is answered with a reset in the server's place.
+            client.write_all(b"?").unwrap();
+            let error = client.read(&mut [0]).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::ConnectionReset, "{engine}: {error}");
+        }
+        assert!(network.clear_rules() >= 8);
+        // The server has been told nothing, so its ends are half open. Others are served.
+        network.clients.within(|| traffic::exchange(address, Harm::None));
+        assert_eq!(
+            traffic::open_descriptors(&server),
+            before + clients.len(),
+            "{engine}"
+        );
+        // Whoever has the same port again tells it; here draining gives them up at its deadline.
+        drop(clients);
+        server.terminate();
+        server.ends_with(0);
+    }
+}
+
+/// Peers that reset with everything in flight, next to others who must not notice.
+#[test]
+fn resets_by_peers_leave_nothing_behind() {
+    for engine in engines() {
+        let mut server = Server::on(engine, "echo");
+        let before = traffic::open_descriptors(&server);
+        let address = server.address();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                for round in 0..200_usize {
+                    let mut stream = connect(address);
+                    match round % 4 {
+                        // At once; in the midst of what it sends; with the answer unread; after its own end.
+                        0 => {}
+                        1 => {
+                            let _ = stream.write(&[7; 300_000]).unwrap();
+                        }
+                        2 => echo(&mut stream),
+                        _ => {
+                            stream.write_all(&[7; 1000]).unwrap();
+                            stream.shutdown(Shutdown::Write).unwrap();
+                        }
+                    }
+                    reset(stream);
+                }
+            });
+            scope.spawn(|| traffic::exchange(address, Harm::None));
+        });
+        traffic::wait_for_descriptors(&server, before);
+        server.terminate();
+        server.ends_with(0);
+    }
+}
+
+fn echo(stream: &mut TcpStream) {
+    stream.write_all(b"there and back").unwrap();
+    let mut back = [0; 14];
+    stream.read_exact(&mut back).unwrap();
+    assert_eq!(&back, b"there and back");
+}
+
+/// Closes with a linger time of zero, which sends a reset (`socket(7)`, `SO_LINGER`).
+fn reset(stream: TcpStream) {
+    socket2::SockRef::from(&stream)
+        .set_linger(Some(std::time::Duration::ZERO))
+        .unwrap();
+}
