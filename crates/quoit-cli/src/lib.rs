@@ -1,0 +1,43 @@
+//! The program `quoit`: shows what io_uring gives a server, and serves and loads it.
+//!
+//! A library only so that the fuzz targets reach its decoders; the program is [`main`].
+
+mod clock;
+mod descriptors;
+mod doctor;
+mod lab;
+mod load;
+mod rpc;
+mod serve;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// A network transport on io_uring, with an epoll engine that behaves the same.
+#[derive(Parser)]
+#[command(name = "quoit", version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Doctor(doctor::DoctorArguments),
+    Serve(serve::ServeArguments),
+    Load(Box<load::LoadArguments>),
+    /// Measure the engines on this machine
+    Lab(lab::LabArguments),
+}
+
+/// Does what the command line says, and answers with the exit code of the program.
+#[must_use]
+pub fn main() -> ExitCode {
+    match Arguments::parse().command {
+        Command::Doctor(arguments) => doctor::command(&arguments),
+        Command::Serve(arguments) => serve::command(&arguments),
+        Command::Load(arguments) => load::command::<Arguments>(&arguments),
+        Command::Lab(arguments) => lab::run(arguments),
+    }
+}
