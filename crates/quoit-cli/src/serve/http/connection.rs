@@ -454,7 +454,7 @@ impl HttpConnection {
     }
 
     /// Answers a request that has been read, all of it.
-    #[inline]
+    #[inline(always)]
     fn respond(&mut self, route: Route, output: &mut Vec<u8>, environment: &mut Environment) {
         let persistence = self.persistence(environment);
         if route == Route::Plaintext && persistence == Persistence::Persistent && !self.head_only {

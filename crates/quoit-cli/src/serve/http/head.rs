@@ -97,9 +97,16 @@ pub(super) enum Method {
 }
 
 impl Method {
+    #[inline(always)]
     fn parse(name: &str) -> Option<Self> {
+        if name == "GET" {
+            return Some(Self::Get);
+        }
+        Self::parse_other(name)
+    }
+
+    fn parse_other(name: &str) -> Option<Self> {
         Some(match name {
-            "GET" => Self::Get,
             "HEAD" => Self::Head,
             "POST" => Self::Post,
             "PUT" => Self::Put,
@@ -151,23 +158,22 @@ pub(super) fn parse_at_once(bytes: &[u8], host: &mut JudgedHost) -> Option<(Requ
 
 /// Whether no line of a head that httparse has read ends in a bare LF. It has seen the line ends where they are
 /// looked for here, so that a byte at each says which kind it was.
+#[inline(always)]
 fn lines_end_in_crlf(request: &httparse::Request<'_, '_>, head: &[u8]) -> bool {
     let start = head.as_ptr().addr();
-    let end_of = |part: &[u8]| part.as_ptr().addr() + part.len() - start;
-    let version_end = request
-        .path
-        .map_or(head.len(), |path| end_of(path.as_bytes()) + " HTTP/1.1".len());
+    // What stands so many bytes behind a part of the head.
+    let behind = |part: &[u8], distance: usize| {
+        let end = part.as_ptr().addr() + part.len() - start;
+        head.get(end + distance).copied()
+    };
+    let Some(path) = request.path else {
+        return false;
+    };
     // An empty line before the request is not at its place in a head: `scan` would have found it to be all of it.
     !matches!(head.first(), Some(b'\r' | b'\n'))
-        && head.get(version_end) == Some(&b'\r')
-        && request.headers.iter().all(|field| {
-            // Of a value that is empty httparse does not say where it stands.
-            !field.value.is_empty()
-                && head[end_of(field.value)..]
-                    .iter()
-                    .find(|byte| !matches!(byte, b' ' | b'\t'))
-                    == Some(&b'\r')
-        })
+        && behind(path.as_bytes(), " HTTP/1.1".len()) == Some(b'\r')
+        // Of a value that is empty httparse does not say where it stands, and space behind one is rare.
+        && (request.headers.iter()).all(|field| !field.value.is_empty() && behind(field.value, 0) == Some(b'\r'))
         && head.ends_with(b"\r\n")
 }
 

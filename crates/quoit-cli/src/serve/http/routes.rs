@@ -18,7 +18,7 @@ pub(super) enum Route {
 
 impl Route {
     /// The route whose path is fixed and is this one.
-    #[inline]
+    #[inline(always)]
     fn named(path: &str) -> Option<Self> {
         Some(match path {
             "/plaintext" => Self::Plaintext,
@@ -32,7 +32,7 @@ impl Route {
 
     /// The route that a request's target names: 400 or 414 when it is not a valid target, 404 without a route,
     /// 405 when the route does not take the method.
-    #[inline]
+    #[inline(always)]
     pub(super) fn resolve(target: &str, method: Method) -> Result<Self, Refusal> {
         // What names a resource letter for letter needs no look at its letters.
         match Self::named(target) {
@@ -54,7 +54,7 @@ impl Route {
     }
 
     /// This route, if it takes the method.
-    #[inline]
+    #[inline(always)]
     fn taking(self, method: Method) -> Result<Self, Refusal> {
         match (self, method) {
             (Self::Echo, Method::Post) => Ok(self),
