@@ -76,6 +76,7 @@ mod remote;
 mod reserved;
 mod runtime;
 mod selected;
+mod sync;
 pub mod sys;
 mod timers;
 mod wake;
