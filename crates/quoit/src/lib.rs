@@ -79,6 +79,8 @@ mod selected;
 mod sync;
 pub mod sys;
 mod timers;
+#[cfg(any(test, fuzzing))]
+pub mod untrusted;
 mod wake;
 
 pub use address::Address;
