@@ -6,7 +6,7 @@ RELEASE := target/release
 export QUOIT_COMMIT ?= $(shell git describe --always --dirty --abbrev=12 --exclude='*' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench capi hunt hunt-proof lab lab-peers lab-peers-check toolchain
+.PHONY: help demo test bench capi hunt hunt-proof loom lab lab-peers lab-peers-check toolchain
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -79,3 +79,6 @@ hunt: toolchain ## Run the loop on the simulated kernel, seed after seed, until 
 
 hunt-proof: toolchain ## Show that the simulator finds bugs: build it with each of a list, and count the seeds it takes
 	@crates/quoit-sim/bugs/prove.sh
+
+loom: toolchain ## Try every order in which the threads of the core can meet, with loom; a minute, most of it building
+	RUSTFLAGS="--cfg loom" $(CARGO) test --package quoit --lib --target-dir target/loom sync::

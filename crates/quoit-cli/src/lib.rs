@@ -9,6 +9,8 @@ mod lab;
 mod load;
 mod rpc;
 mod serve;
+#[cfg(any(test, fuzzing))]
+pub mod untrusted;
 
 use std::process::ExitCode;
 

@@ -76,8 +76,11 @@ mod remote;
 mod reserved;
 mod runtime;
 mod selected;
+mod sync;
 pub mod sys;
 mod timers;
+#[cfg(any(test, fuzzing))]
+pub mod untrusted;
 mod wake;
 
 pub use address::Address;

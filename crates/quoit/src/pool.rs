@@ -10,9 +10,9 @@ use std::fmt;
 use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use crate::reserved::Reserved;
+use crate::sync::{AtomicBool, AtomicU32, Ordering};
 use crate::wake::Wake;
 
 /// The slots that a pool can have: ids of provided buffers have 16 bits and a buffer ring 2^15 entries.
@@ -345,6 +345,7 @@ impl fmt::Debug for Lease {
     }
 }
 
+#[cfg(not(loom))]
 #[cfg(test)]
 mod tests {
     use super::*;

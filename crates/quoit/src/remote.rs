@@ -2,15 +2,13 @@
 
 use std::fmt;
 use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-
-use crossbeam_queue::ArrayQueue;
 
 use crate::command::Command;
 use crate::counters::Counters;
 use crate::errno::Errno;
 use crate::id::LoopIndex;
+use crate::sync::{ArrayQueue, AtomicBool, AtomicU32, Ordering};
 use crate::wake::Wake;
 
 /// What a loop shares with its remotes.
@@ -186,6 +184,7 @@ impl fmt::Debug for Remote {
     }
 }
 
+#[cfg(not(loom))]
 #[cfg(test)]
 mod tests {
     use std::time::Duration;

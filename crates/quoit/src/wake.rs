@@ -1,10 +1,10 @@
 //! Waking a loop that sleeps, from any thread, without a system call while it runs.
 
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use crate::errno::Errno;
+use crate::sync::{AtomicU8, AtomicU64, Eventfd, Ordering};
 
 const RUNNING: u8 = 0;
 const SLEEPING: u8 = 1;
@@ -25,15 +25,8 @@ const PARKED: u8 = 3;
 pub(crate) struct Wake {
     state: AtomicU8,
     writes: AtomicU64,
-    eventfd: OwnedFd,
-    notifier: OnceLock<OwnedFd>,
-}
-
-fn make_eventfd(flags: i32) -> Result<OwnedFd, Errno> {
-    // SAFETY: eventfd(2) takes no pointers.
-    let descriptor = Errno::check(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | flags) })?;
-    // SAFETY: the call has just made this descriptor, and nothing else knows of it.
-    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+    eventfd: Eventfd,
+    notifier: OnceLock<Eventfd>,
 }
 
 impl Wake {
@@ -41,7 +34,7 @@ impl Wake {
         Ok(Self {
             state: AtomicU8::new(RUNNING),
             writes: AtomicU64::new(0),
-            eventfd: make_eventfd(0)?,
+            eventfd: Eventfd::new(0)?,
             notifier: OnceLock::new(),
         })
     }
@@ -52,7 +45,7 @@ impl Wake {
         if let Some(notifier) = self.notifier.get() {
             return Ok(notifier.as_raw_fd());
         }
-        let made = make_eventfd(libc::EFD_NONBLOCK)?;
+        let made = Eventfd::new(libc::EFD_NONBLOCK)?;
         Ok(self.notifier.get_or_init(|| made).as_raw_fd())
     }
 
@@ -67,9 +60,7 @@ impl Wake {
             _ => return,
         };
         self.writes.fetch_add(1, Ordering::Relaxed);
-        let one = 1u64.to_ne_bytes();
-        // SAFETY: the buffer is eight readable bytes, as eventfd(2) wants, and the descriptor is ours.
-        let _ = unsafe { libc::write(eventfd.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+        eventfd.write();
     }
 
     /// Announces sleep. False means that there was a wake since the last [`Wake::end_sleep`]: do not sleep.
@@ -103,8 +94,11 @@ impl Wake {
     }
 }
 
+#[cfg(not(loom))]
 #[cfg(test)]
 mod tests {
+    use std::os::fd::{FromRawFd, OwnedFd};
+
     use super::*;
 
     fn readable(wake: &Wake) -> bool {

@@ -27,6 +27,8 @@ mod server;
 mod sockets;
 mod syscalls;
 mod table;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod untrusted;
 
 use std::process::ExitCode;
 

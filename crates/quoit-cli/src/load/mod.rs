@@ -34,6 +34,8 @@ mod target;
 #[cfg(test)]
 mod testing;
 mod timer;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod untrusted;
 mod window;
 mod worker;
 

@@ -30,5 +30,8 @@ pub(crate) const MIN_PERIOD: u64 = 1_000_000;
 /// Bytes of an error's text at most.
 pub(crate) const MAX_ERROR_TEXT: usize = 256;
 
+#[cfg(any(test, fuzzing))]
+pub(crate) mod untrusted;
+
 #[cfg(test)]
 mod properties;

@@ -12,6 +12,8 @@ use crate::errno::Errno;
 mod text;
 
 pub use text::ParseAddressError;
+#[cfg(any(test, fuzzing))]
+pub(crate) use text::address as untrusted;
 
 /// The longest path of a Unix socket, in bytes: `sun_path` has 108, one of them the final NUL (`unix(7)`).
 pub const UNIX_PATH_LIMIT: usize = 107;

@@ -207,6 +207,27 @@ impl fmt::Display for Address {
     }
 }
 
+/// A text is an address, which is shown so that it can be read again, or what is wrong with it is said in one line.
+/// See [`crate::untrusted`].
+#[cfg(any(test, fuzzing))]
+pub(crate) fn address(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    match text.parse::<Address>() {
+        Ok(address) => {
+            let shown = address.to_string();
+            assert!(!shown.contains('\n'), "{shown}");
+            match shown.parse::<Address>() {
+                // A path that begins with @ is shown with the folder before it.
+                Ok(again) => assert_eq!(again.to_string(), shown),
+                Err(error) => assert!(shown.starts_with("unix:./@"), "{error}"),
+            }
+        }
+        Err(error) => assert!(!error.to_string().contains('\n'), "{error}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::{UNIX_ABSTRACT_LIMIT, UNIX_PATH_LIMIT};

@@ -1,6 +1,7 @@
 //! Listening sockets from a service manager, by systemd's protocol: `sd_listen_fds(3)`.
 
 use std::env;
+use std::ops::Range;
 use std::os::fd::RawFd;
 
 use super::error::AdoptReason;
@@ -39,10 +40,30 @@ pub fn inherited() -> Result<Vec<ListenSocket>, ListenError> {
         socket.name = name;
         Ok(socket)
     };
-    passed.into_iter().map(adopt).collect()
+    passed.into_each().map(adopt).collect()
 }
 
-type Passed = Vec<(RawFd, Option<String>)>;
+/// What was passed. No list: the count is a text that may say anything, and one that is too high shall end at the
+/// first descriptor that is not open.
+#[derive(Debug, PartialEq, Eq)]
+struct Passed {
+    descriptors: Range<RawFd>,
+    /// One for each descriptor, if there are any.
+    names: Option<Vec<String>>,
+}
+
+impl Passed {
+    const NOTHING: Self = Self {
+        descriptors: 0..0,
+        names: None,
+    };
+
+    fn into_each(self) -> impl Iterator<Item = (RawFd, Option<String>)> {
+        let mut names = self.names.map(Vec::into_iter);
+        self.descriptors
+            .map(move |descriptor| (descriptor, names.as_mut().and_then(Iterator::next)))
+    }
+}
 
 /// What the variables say was passed to the process `own_pid`.
 fn passed(
@@ -57,11 +78,11 @@ fn passed(
         problem,
     };
     let (Some(pid), Some(count)) = (pid, count) else {
-        return Ok(Vec::new());
+        return Ok(Passed::NOTHING);
     };
     match pid.parse::<u32>() {
         Ok(pid) if pid == own_pid => {}
-        Ok(_) => return Ok(Vec::new()),
+        Ok(_) => return Ok(Passed::NOTHING),
         Err(_) => return Err(wrong("LISTEN_PID", pid, "is not a process id")),
     }
     let last = count
@@ -72,9 +93,12 @@ fn passed(
         .ok_or_else(|| wrong("LISTEN_FDS", count, "is not a number of descriptors"))?;
     let descriptors = FIRST..last;
     let Some(list) = names else {
-        return Ok(descriptors.map(|descriptor| (descriptor, None)).collect());
+        return Ok(Passed {
+            descriptors,
+            names: None,
+        });
     };
-    let names: Vec<&str> = list.split(':').collect();
+    let names: Vec<_> = list.split(':').map(str::to_owned).collect();
     if names.len() != descriptors.len() {
         return Err(wrong(
             "LISTEN_FDNAMES",
@@ -82,9 +106,30 @@ fn passed(
             "does not have one name for each of the LISTEN_FDS descriptors",
         ));
     }
-    Ok(descriptors
-        .zip(names.into_iter().map(|name| Some(name.to_owned())))
-        .collect())
+    Ok(Passed {
+        descriptors,
+        names: Some(names),
+    })
+}
+
+/// Lines that stand for the three variables, given anything: each descriptor has its name, in order, or a variable
+/// is blamed. See [`crate::untrusted`].
+#[cfg(any(test, fuzzing))]
+pub(crate) fn listen_environment(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    let mut lines = text.split('\n');
+    match passed(7, lines.next(), lines.next(), lines.next()) {
+        Ok(passed) => {
+            let names = passed.names.as_ref().map(Vec::len);
+            assert!(names.is_none_or(|names| names == passed.descriptors.len()));
+            for ((descriptor, _), expected) in passed.into_each().zip(FIRST..).take(1000) {
+                assert_eq!(descriptor, expected);
+            }
+        }
+        Err(error) => assert!(error.to_string().contains("LISTEN_"), "{error}"),
+    }
 }
 
 #[cfg(test)]
@@ -93,20 +138,30 @@ mod tests {
 
     #[test]
     fn the_protocol() {
-        let none = Ok(Vec::new());
-        assert_eq!(passed(7, None, None, None), none);
-        assert_eq!(passed(7, None, Some("1"), None), none);
-        assert_eq!(passed(7, Some("7"), None, None), none);
-        assert_eq!(passed(7, Some("8"), Some("1"), None), none);
-        assert_eq!(passed(7, Some("7"), Some("0"), None), none);
+        let each =
+            |pid, count, names| -> Vec<_> { passed(7, pid, count, names).unwrap().into_each().collect() };
+        for (pid, count) in [
+            (None, None),
+            (None, Some("1")),
+            (Some("7"), None),
+            (Some("8"), Some("1")),
+            (Some("7"), Some("0")),
+        ] {
+            assert_eq!(each(pid, count, None), []);
+        }
+        assert_eq!(each(Some("7"), Some("2"), None), [(3, None), (4, None)]);
         assert_eq!(
-            passed(7, Some("7"), Some("2"), None),
-            Ok(vec![(3, None), (4, None)])
+            each(Some("7"), Some("2"), Some("web:admin")),
+            [(3, Some("web".into())), (4, Some("admin".into()))]
         );
-        assert_eq!(
-            passed(7, Some("7"), Some("2"), Some("web:admin")),
-            Ok(vec![(3, Some("web".into())), (4, Some("admin".into()))])
-        );
+    }
+
+    /// The count costs nothing until the descriptors are looked at.
+    #[test]
+    fn a_count_that_no_process_can_have_takes_no_memory() {
+        let count = (RawFd::MAX - FIRST).to_string();
+        let passed = passed(7, Some("7"), Some(&count), None).unwrap();
+        assert_eq!(passed.into_each().nth(5), Some((8, None)));
     }
 
     #[test]

@@ -3,6 +3,8 @@
 mod bootstrap;
 mod changes;
 mod print;
+#[cfg(any(test, fuzzing))]
+pub(super) mod untrusted;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

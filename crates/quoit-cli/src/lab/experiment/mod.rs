@@ -9,6 +9,8 @@ mod reader;
 pub(crate) mod template;
 #[cfg(test)]
 mod tests;
+#[cfg(any(test, fuzzing))]
+pub(super) mod untrusted;
 
 use std::fs;
 use std::path::Path;

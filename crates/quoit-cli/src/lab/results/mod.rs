@@ -63,7 +63,7 @@ pub(crate) fn replace(path: &Path, content: &[u8]) -> Result<()> {
 }
 
 /// The results in a text, or what is wrong with it, to stand behind the file's name.
-fn parse(text: &str) -> std::result::Result<Results, String> {
+pub(super) fn parse(text: &str) -> std::result::Result<Results, String> {
     let value: Value = serde_json::from_str(text).map_err(|error| {
         if error.is_eof() {
             format!(

@@ -106,7 +106,8 @@ impl ReplyReader {
         parts: &mut impl ReplyParts,
     ) -> Result<(usize, Option<Stage>), String> {
         if self.carried.is_empty() {
-            if let Some((taken, stage)) = parse_head(input, parts)? {
+            let window = &input[..input.len().min(HEAD_LIMIT)];
+            if let Some((taken, stage)) = parse_head(window, parts)? {
                 return Ok((taken, Some(stage)));
             }
             if input.len() >= HEAD_LIMIT {

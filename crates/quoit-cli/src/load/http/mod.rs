@@ -7,6 +7,8 @@
 //! by comparison alone, without parsing. Whatever differs is parsed and judged field by field.
 
 mod framing;
+#[cfg(any(test, fuzzing))]
+pub(super) mod untrusted;
 
 use std::ops::Range;
 use std::sync::Arc;

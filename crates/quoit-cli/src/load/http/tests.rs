@@ -207,6 +207,10 @@ fn framing_that_cannot_be_trusted_ends_the_connection() {
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nHello\r\n".to_owned(),
         "HTTP/1.1 101 Switching Protocols\r\n\r\n".to_owned(),
         format!("HTTP/1.1 200 OK\r\nX: {}", "y".repeat(70_000)),
+        format!(
+            "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nX: {}\r\n\r\n",
+            "y".repeat(70_000)
+        ),
     ] {
         let replies = judged(&first, &broken, &[]);
         let Some(Reply::Wrong(wrong)) = replies.first() else {

@@ -11,6 +11,8 @@ mod stream;
 
 #[cfg(test)]
 mod tests;
+#[cfg(any(test, fuzzing))]
+pub(super) mod untrusted;
 
 use super::protocol::{Outcomes, Protocol, Then};
 use super::worker::GATHER;

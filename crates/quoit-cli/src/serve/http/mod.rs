@@ -29,6 +29,8 @@ mod pattern;
 mod respond;
 mod routes;
 mod target;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod untrusted;
 
 #[cfg(test)]
 mod course_tests;

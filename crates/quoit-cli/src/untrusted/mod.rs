@@ -1,0 +1,16 @@
+//! What decodes bytes that others chose, one function for each decoder: they take any bytes, and panic where the
+//! decoder does not keep its promises. The fuzz targets in `fuzz/` call them with what the fuzzer invents, and the
+//! tests here with the files of its corpora.
+
+mod pieces;
+mod rpc_server;
+#[cfg(test)]
+mod tests;
+
+pub use crate::lab::untrusted::{experiment, results};
+pub use crate::load::untrusted::{http_reply, rpc_client};
+pub use crate::rpc::untrusted::rpc_frames;
+pub use crate::serve::http::untrusted::{http_chunks, http_head, http_server};
+pub use rpc_server::rpc_server;
+
+pub(crate) use pieces::cuttings;
