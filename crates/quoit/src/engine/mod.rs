@@ -390,3 +390,20 @@ pub trait Engine {
     /// The counts so far.
     fn counters(&self) -> EngineCounters;
 }
+
+/// Whether an error of accepting concerns one connection in the queue, which it has left, or the moment, and says
+/// nothing of the listener. Linux passes pending network errors of the new socket (`accept(2)`, "Error handling").
+pub(crate) fn is_of_one_accept(error: Errno) -> bool {
+    matches!(
+        error.code(),
+        libc::EINTR
+            | libc::ECONNABORTED
+            | libc::EPROTO
+            | libc::ENETDOWN
+            | libc::ENOPROTOOPT
+            | libc::EHOSTDOWN
+            | libc::ENONET
+            | libc::EHOSTUNREACH
+            | libc::ENETUNREACH
+    )
+}
