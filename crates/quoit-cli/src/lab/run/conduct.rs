@@ -43,6 +43,7 @@ impl Conductor<'_> {
         });
         self.progress.begin(left.sum());
         for work in works {
+            self.price_readings(work)?;
             self.find_peak(work)?;
             while let Some(turn) = self.turn(work) {
                 self.pair(work, &work.series[turn])?;
@@ -60,6 +61,33 @@ impl Conductor<'_> {
 
     fn peak(&self, work: &Work<'_>) -> Option<f64> {
         self.records.of(work)?.peak
+    }
+
+    /// Measures what it costs to read the counters of the servers of a case, once in a run for each.
+    fn price_readings(&mut self, work: &Work<'_>) -> Outcome<()> {
+        // Idle connections have no window in which anything is read.
+        if work.unit() == "connection" {
+            return Ok(());
+        }
+        for server in &work.servers {
+            if server.metrics.is_none() || self.records.readings.contains_key(&server.name) {
+                continue;
+            }
+            self.progress
+                .working_on(&work.name, &format!("reading the counters of {}", server.name), 0);
+            let cost = self.rig.cost_of_reading(Job {
+                server,
+                case: work.case,
+                client: work.client,
+                rate: None,
+                reading: None,
+            })?;
+            self.keep(Entry::Reading {
+                server: server.name.clone(),
+                cost,
+            })?;
+        }
+        Ok(())
     }
 
     /// Measures what the baseline reaches in a closed loop, if the rate of the case is a share of it.
@@ -92,6 +120,7 @@ impl Conductor<'_> {
                         case: &case,
                         client: work.client,
                         rate: None,
+                        reading: None,
                     })?;
                     rates.push(measured.slice.figures.units_per_second);
                 }
@@ -157,6 +186,7 @@ impl Conductor<'_> {
             case: work.case,
             client: work.client,
             rate: work.rate(self.peak(work)),
+            reading: self.records.reading(server),
         };
         let mut times = 0;
         loop {
@@ -215,6 +245,7 @@ impl Conductor<'_> {
                 case: work.case,
                 client: work.client,
                 rate: work.rate(self.peak(work)),
+                reading: None,
             })?;
             self.keep(Entry::SystemCalls {
                 case: work.name.clone(),

@@ -17,6 +17,7 @@ mod output;
 mod plan;
 mod process_tree;
 mod progress;
+mod reading;
 mod record;
 mod schedule;
 mod setting;

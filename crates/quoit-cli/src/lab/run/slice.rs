@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::generator::{Generator, Report, Window};
 use super::interrupt::Interrupts;
 use super::launch::{self, Launched};
+use super::reading::{self, Reader};
 use super::watch::{Look, Seen, Watch};
 use super::{Halt, idle, stream};
 use crate::clock::monotonic_now;
@@ -15,7 +16,7 @@ use crate::lab::experiment::model::{Case, ClientSpec, LoadSpec, ServerSpec, Work
 use crate::lab::placement::remote;
 use crate::lab::placement::site::Site;
 use crate::lab::programs::Programs;
-use crate::lab::results::model::{Figures, Slice};
+use crate::lab::results::model::{Figures, ReadingCost, Slice};
 
 /// How long a generator may take to open its connections, and to end after its window.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -43,6 +44,8 @@ pub(crate) struct Job<'a> {
     pub(crate) client: Option<&'a ClientSpec>,
     /// Offered requests a second; without, the loop is closed.
     pub(crate) rate: Option<f64>,
+    /// What reading its counters costs; without, they are read at the bounds of the window only.
+    pub(crate) reading: Option<ReadingCost>,
 }
 
 /// A slice, not yet part of a series, and what its server says of itself.
@@ -92,7 +95,7 @@ impl Rig<'_> {
     pub(crate) fn count_system_calls(&self, job: Job<'_>) -> Outcome<Result<f64, String>> {
         let mut launched = self.launch(job)?;
         // Asked first: where it is not permitted, no load has to be made.
-        if let Err(reason) = Watch::new(&launched.server, None, self.site).count_system_calls() {
+        if let Err(reason) = Watch::new(&launched.server, None).count_system_calls() {
             return Ok(Err(reason));
         }
         let driven = self.drive(&launched, job, true, self.seconds.min(COUNT_SECONDS));
@@ -108,13 +111,31 @@ impl Rig<'_> {
             .ok_or_else(|| "the lab did not come to run during the window".to_owned()))
     }
 
+    /// What reading the counters of a server costs, in a run of its own without load; `None` if it shows none.
+    ///
+    /// # Errors
+    /// As [`Rig::measure`].
+    pub(crate) fn cost_of_reading(&self, job: Job<'_>) -> Outcome<Option<ReadingCost>> {
+        let mut launched = self.launch(job)?;
+        let Some(address) = launched.metrics else {
+            return Ok(None);
+        };
+        let cost = reading::cost(&launched.server, address, self.site);
+        let cost = blame(&mut launched, cost.map_err(Halt::from))?;
+        launched.server.stop()?;
+        Ok(cost)
+    }
+
     fn launch(&self, job: Job<'_>) -> Outcome<Launched> {
         launch::start_server(job.server, job.case, self.programs, self.site, self.interrupts)
     }
 
     /// Puts a server under load and watches it.
     fn drive(&self, launched: &Launched, job: Job<'_>, counting: bool, seconds: f64) -> Outcome<Driven> {
-        let mut watch = Watch::new(&launched.server, launched.metrics, self.site);
+        // What answers for them makes system calls, too.
+        let metrics = launched.metrics.filter(|_| !counting);
+        let reader = metrics.map(|address| Reader::new(address, job.reading, self.site));
+        let mut watch = Watch::new(&launched.server, reader);
         if counting {
             watch
                 .count_system_calls()
@@ -194,7 +215,7 @@ impl Rig<'_> {
             let (generator, _folder) = self.start_client(launched, job, self.warm_up, true)?;
             accept(generator.finish(self.interrupts, until(self.warm_up))?)?;
         }
-        let first = watch.look_whole()?;
+        let first = watch.look_first()?;
         let (generator, _folder) = self.start_client(launched, job, seconds, false)?;
         let mut watch = watch.with_client(generator.process_id());
         let mut looks = vec![first];
@@ -284,11 +305,7 @@ impl Rig<'_> {
             major_faults: Some(server.major_faults),
             ..report.figures()
         };
-        slice.counters = seen
-            .counters()
-            .iter()
-            .map(|(name, value)| (name.to_owned(), value * scale))
-            .collect();
+        slice.counters = seen.counters(*window);
         // What generators use elsewhere is no time of these processors.
         let generator_here = generator_ns.filter(|_| self.site.is_local());
         let shares = seen.shares(server.cpu_ns + generator_here.unwrap_or(0.0));
