@@ -22,7 +22,11 @@ use crate::lab::results::model::{Figures, ReadingCost, Slice};
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The longest window in which system calls are counted. Their number a unit does not depend on neighbours, so that
 /// one short run is enough.
-const COUNT_SECONDS: f64 = 1.0;
+pub(crate) const COUNT_SECONDS: f64 = 1.0;
+
+/// Why a slice has no figures.
+const NOT_SEEN: &str = "the lab did not come to run during the window";
+const NOTHING_DONE: &str = "no reply came during the window";
 
 /// What all slices of a run have in common.
 pub(crate) struct Rig<'a> {
@@ -53,6 +57,8 @@ pub(crate) struct Job<'a> {
 pub(crate) struct Measured {
     pub(crate) slice: Slice,
     pub(crate) version: Option<String>,
+    /// Of a slice that has no figures: that, with the last output of the server.
+    pub(crate) nothing: Option<String>,
 }
 
 /// A load that is over.
@@ -83,9 +89,19 @@ impl Rig<'_> {
             }
         };
         let slice = blame(&mut launched, outcome)?;
+        let nothing = slice.spoiled.as_ref().map(|reason| {
+            let told = launched
+                .server
+                .failure(&format!("could not be measured: {reason}"));
+            told.to_string()
+        });
         let version = launched.server.ready().value("version").map(str::to_owned);
         launched.server.stop()?;
-        Ok(Measured { slice, version })
+        Ok(Measured {
+            slice,
+            version,
+            nothing,
+        })
     }
 
     /// System calls a unit, counted in a run of its own; the reason if this machine does not let us count.
@@ -106,9 +122,12 @@ impl Rig<'_> {
             Some(seen.system_calls()? as f64 * scale)
         });
         let units = driven.report.units();
+        if units <= 0.0 {
+            return Ok(Err(NOTHING_DONE.to_owned()));
+        }
         Ok(counted
             .map(|calls| calls / units)
-            .ok_or_else(|| "the lab did not come to run during the window".to_owned()))
+            .ok_or_else(|| NOT_SEEN.to_owned()))
     }
 
     /// What reading the counters of a server costs, in a run of its own without load; `None` if it shows none.
@@ -279,9 +298,13 @@ impl Rig<'_> {
             (None, _) => None,
         };
         let (Some(seen), Some(scale)) = (seen, scale) else {
-            slice.spoiled = Some("the lab did not come to run during the window".to_owned());
+            slice.spoiled = Some(NOT_SEEN.to_owned());
             return Ok(slice);
         };
+        if units <= 0.0 {
+            slice.spoiled = Some(NOTHING_DONE.to_owned());
+            return Ok(slice);
+        }
         let server = seen.server();
         let client = seen.client();
         let generator_ns = report
