@@ -1,6 +1,7 @@
 //! What the random handler does: on occasions of its own, and when something happens.
 
 use std::os::fd::OwnedFd;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -142,6 +143,7 @@ impl<E: Engine> World<E> {
     /// Another thread wakes the loop, or posts a command.
     fn act_elsewhere(&mut self) {
         let remote = self.remote.clone();
+        let wake_owed = Rc::clone(&self.wake_owed);
         let after = self.random.magnitude(1_000_000);
         let open = self.reference.open();
         let id = (!open.is_empty()).then(|| *self.random.choose(open));
@@ -161,7 +163,10 @@ impl<E: Engine> World<E> {
         let job = Box::new(move || match command {
             // A full inbox gives it back, and that is that.
             Some(command) => drop(remote.post(command)),
-            None => remote.wake(),
+            None => {
+                wake_owed.set(true);
+                remote.wake();
+            }
         });
         with(|kernel| kernel.plan_job(after, job));
     }

@@ -63,6 +63,8 @@ pub struct Kernel {
     exhausted_until: u64,
     /// Bytes that sockets of the program have taken.
     pub taken: u64,
+    /// Bytes that they have given, those that the program drops included.
+    pub given: u64,
     /// What struck so far.
     pub counts: FaultCounts,
     /// A wait without end, with nothing to happen that could end it.
@@ -142,6 +144,7 @@ impl Kernel {
             peers: Vec::new(),
             exhausted_until: 0,
             taken: 0,
+            given: 0,
             counts: FaultCounts::default(),
             stalled: false,
             failure: None,

@@ -201,6 +201,7 @@ impl Kernel {
         }
         stream.incoming.drain(..length);
         let other = stream.other;
+        self.given += if by_program { length as u64 } else { 0 };
         if let Some(other) = other {
             self.tell_space(other);
         }

@@ -351,14 +351,15 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         }
     }
 
-    /// Arms receives that waited for slots: first come, first served, no more than there are slots.
+    /// Arms receives that waited for slots: first come, first served, and no more than find one for certain. One
+    /// that found none after all would be the last again, and might always be, behind others that never wait long.
     pub(super) fn serve_starved(&mut self) {
         if self.starved.is_empty() {
             return;
         }
         let memory = self.memory.as_mut().expect("present until the loop is dropped");
-        let mut slots = self.engine.receivable(&memory.pool);
-        if slots > 0 {
+        let mut slots = self.engine.surely_receivable(&memory.pool);
+        if self.engine.receivable(&memory.pool) > 0 {
             self.pressure_reported = false;
         } else {
             // What came with the receives that are starved may have been taken in after they were.
