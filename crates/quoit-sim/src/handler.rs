@@ -125,18 +125,18 @@ impl<E: Engine> World<E> {
         if self.random.chance(300) {
             // One that has fired is on its way.
             if self.quoit.cancel_named_timer(token) {
-                self.reference.timers.remove(&token);
+                self.reference.timers.remove(&token.0);
             }
             return;
         }
         let after = self.random.magnitude(20_000_000);
-        if !self.reference.timers.contains_key(&token)
+        if !self.reference.timers.contains_key(&token.0)
             && self
                 .quoit
                 .set_named_timer(Duration::from_nanos(after), token)
                 .is_ok()
         {
-            self.reference.timers.insert(token, now + after);
+            self.reference.timers.insert(token.0, now + after);
         }
     }
 
@@ -173,7 +173,7 @@ impl<E: Engine> World<E> {
 
     /// What to do with received bytes.
     pub(crate) fn handle(&mut self, kept: Kept) {
-        let style = self.styles[kept.peer].clone();
+        let style = self.styles[kept.peer];
         if self.random.chance(style.echo) {
             let copy = kept.data.to_vec();
             let token = if self.random.chance(500) {
@@ -208,7 +208,7 @@ impl<E: Engine> World<E> {
             return;
         }
         let Some(peer) = state.peer else { return };
-        let style = self.styles[peer].clone();
+        let style = self.styles[peer];
         if self.random.chance(style.talk) {
             for _ in 0..self.random.between(1, 3) {
                 self.talk(id, style.longest);
@@ -435,8 +435,8 @@ impl<E: Engine> World<E> {
     }
 
     pub(crate) fn resume_all(&mut self) {
-        for id in self.reference.open().to_vec() {
-            self.resume(id);
+        for index in 0..self.reference.open().len() {
+            self.resume(self.reference.open()[index]);
         }
     }
 }

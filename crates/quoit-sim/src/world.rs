@@ -61,7 +61,7 @@ pub struct World<E: Engine> {
     pub(crate) reference: Reference,
     pub(crate) kept: VecDeque<Kept>,
     pub(crate) listeners: Vec<ListenerId>,
-    /// The lives that are lived, and those that are still to be connected from here: the turn and the peer.
+    /// Those that are still to be connected from here, the last first: the turn and the peer.
     connects: Vec<(u32, usize)>,
     /// The life that each peer is.
     pub(crate) styles: Vec<Style>,
@@ -69,6 +69,9 @@ pub struct World<E: Engine> {
     /// For the next turn.
     pub(crate) batch: Vec<Command<'static>>,
     events: Events,
+    /// Room for a turn's events, and for what they give reason to.
+    taken: Vec<Event>,
+    occasions: Vec<Occasion>,
     /// Everything is being closed.
     pub(crate) ending: bool,
     turns: u32,
@@ -84,6 +87,18 @@ enum Occasion {
     Descriptor(OwnedFd),
     Pressure,
     Any(ConnectionId),
+}
+
+/// What must happen yet when nothing is in the way.
+enum Unsettled {
+    /// Jobs of other threads.
+    Jobs,
+    /// That a wake is told.
+    Wake,
+    /// That a timer fires, which is due since so many nanoseconds.
+    Timer(Token, u64),
+    /// That all arrives, of this connection and peer.
+    Connection(ConnectionId, usize),
 }
 
 /// Looks at how a connection ended.
@@ -142,7 +157,9 @@ impl<E: Engine> World<E> {
             styles: Vec::new(),
             next_token: 1,
             batch: Vec::new(),
-            events: Events::with_capacity(1),
+            events: Events::with_capacity(64),
+            taken: Vec::new(),
+            occasions: Vec::new(),
             ending: false,
             turns: 0,
             idle_turns: 0,
@@ -181,11 +198,12 @@ impl<E: Engine> World<E> {
             }
             let random = Random::new(options.seed, 5000 + number as u64);
             let peer = with(|kernel| kernel.add_peer(life.peer.clone(), random));
-            self.styles.push(life.style.clone());
+            self.styles.push(life.style);
             if let Some(turn) = life.connect_at {
                 self.connects.push((turn, peer));
             }
         }
+        self.connects.sort_unstable_by(|one, other| other.cmp(one));
     }
 
     /// Runs it all.
@@ -208,10 +226,10 @@ impl<E: Engine> World<E> {
     }
 
     fn connect_some(&mut self) {
-        let (now, turn): (Vec<_>, Vec<_>) =
-            self.connects.drain(..).partition(|&(turn, _)| turn <= self.turns);
-        self.connects = turn;
-        for (_, peer) in now {
+        while let Some(&(turn, peer)) = self.connects.last()
+            && turn <= self.turns
+        {
+            self.connects.pop();
             self.connect(peer);
         }
     }
@@ -224,7 +242,7 @@ impl<E: Engine> World<E> {
             do_jobs();
         }
         let room = self.random.magnitude(self.plan.events) as usize;
-        self.events = Events::with_capacity(room);
+        self.events.set_capacity(room);
         let batch = std::mem::take(&mut self.batch);
         let count = match self.quoit.turn(batch, &mut self.events, timeout) {
             Ok(count) => count,
@@ -235,15 +253,18 @@ impl<E: Engine> World<E> {
             panic!("{failure}");
         }
         self.watch_for_spinning(count, timeout != Some(Duration::ZERO));
-        let mut events = std::mem::replace(&mut self.events, Events::with_capacity(1));
+        let mut taken = std::mem::take(&mut self.taken);
+        taken.extend(self.events.drain());
         // All of a turn's events are true at its end, so all are checked before anything is done about any.
-        let mut occasions = Vec::new();
-        for event in events.drain() {
+        let mut occasions = std::mem::take(&mut self.occasions);
+        for event in taken.drain(..) {
             self.take(event, &mut occasions);
         }
-        for occasion in occasions {
+        self.taken = taken;
+        for occasion in occasions.drain(..) {
             self.react(occasion);
         }
+        self.occasions = occasions;
         self.check_counters();
     }
 
@@ -424,27 +445,28 @@ impl<E: Engine> World<E> {
             let time = with(|kernel| kernel.now()) - begin;
             assert!(
                 time < PATIENCE && turn < PATIENT_TURNS,
-                "no progress although nothing is in the way: {unsettled}"
+                "no progress although nothing is in the way: {}",
+                self.describe(unsettled)
             );
         }
     }
 
     /// Something that has not happened and must.
-    fn find_unsettled(&mut self) -> Option<String> {
+    fn find_unsettled(&mut self) -> Option<Unsettled> {
         let now = with(|kernel| kernel.now());
         if with(|kernel| kernel.has_jobs()) {
-            return Some("other threads have not done".to_owned());
+            return Some(Unsettled::Jobs);
         }
         if self.wake_owed.get() {
-            return Some("a wake was not told".to_owned());
+            return Some(Unsettled::Wake);
         }
-        if let Some((token, due)) = self
+        if let Some((&token, &due)) = self
             .reference
             .timers
             .iter()
             .find(|&(_, &due)| due + 100_000_000 < now)
         {
-            return Some(format!("{token:?} is due since {} ns", now - due));
+            return Some(Unsettled::Timer(Token(token), now - due));
         }
         for index in 0..self.reference.open().len() {
             let id = self.reference.open()[index];
@@ -453,27 +475,44 @@ impl<E: Engine> World<E> {
                 continue;
             }
             let Some(peer) = state.peer else { continue };
-            let awaited = state.lent.iter().filter(|lent| lent.token != Token::NONE);
-            let (received, lent, owed) = (state.received, awaited.count(), state.writable_owed);
-            let unsettled = with(|kernel| {
+            let settled = with(|kernel| {
                 let peer = &kernel.peers[peer];
                 let lost = peer.gone || peer.broke_off || peer.saw_error.is_some();
                 let all_sent = peer.sent == peer.plan.total || peer.ended;
                 let all_received = peer.received == peer.expected.len() as u64;
-                let settled =
-                    lost || (all_sent && all_received && received == peer.sent && lent == 0 && !owed);
-                (!settled).then(|| {
-                    format!(
-                        "{id:?}: peer sent {} of {}, {received} delivered; {} of {} received; {lent} lent, writable owed: {owed}",
-                        peer.sent, peer.plan.total, peer.received, peer.expected.len()
-                    )
-                })
+                lost || (all_sent
+                    && all_received
+                    && state.received == peer.sent
+                    && state.awaited() == 0
+                    && !state.writable_owed)
             });
-            if unsettled.is_some() {
-                return unsettled;
+            if !settled {
+                return Some(Unsettled::Connection(id, peer));
             }
         }
         None
+    }
+
+    fn describe(&mut self, unsettled: Unsettled) -> String {
+        match unsettled {
+            Unsettled::Jobs => "other threads have not done".to_owned(),
+            Unsettled::Wake => "a wake was not told".to_owned(),
+            Unsettled::Timer(token, ago) => format!("{token:?} is due since {ago} ns"),
+            Unsettled::Connection(id, peer) => {
+                let state = self.reference.find(id).expect("found just now");
+                let (received, lent, owed) = (state.received, state.awaited(), state.writable_owed);
+                with(|kernel| {
+                    let peer = &kernel.peers[peer];
+                    format!(
+                        "{id:?}: peer sent {} of {}, {received} delivered; {} of {} received; {lent} lent, writable owed: {owed}",
+                        peer.sent,
+                        peer.plan.total,
+                        peer.received,
+                        peer.expected.len()
+                    )
+                })
+            }
+        }
     }
 
     /// Closes everything, and looks for what is left.

@@ -31,8 +31,16 @@ const REGRESSIONS: &[(u64, EngineKind, &str)] = &[
     (50, Epoll, "data of an aborted connection in a later turn"),
     (50, Uring, "data of an aborted connection in a later turn"),
     (608, Uring, "cancelling sends that have ended, for ever"),
-    (3439, Uring, "a receive that is always armed when the only buffer is used"),
-    (4971, Epoll, "a lost peer's ETIMEDOUT, taken for the loop's own limit"),
+    (
+        3439,
+        Uring,
+        "a receive that is always armed when the only buffer is used",
+    ),
+    (
+        4971,
+        Epoll,
+        "a lost peer's ETIMEDOUT, taken for the loop's own limit",
+    ),
 ];
 
 #[test]

@@ -139,6 +139,15 @@ impl Kernel {
 
     /// Tells those that watch or wait that something happened.
     pub(super) fn wake(&mut self, id: ObjectId, happened: u32) {
+        if let Kind::Stream(stream) = &self.objects[id].kind
+            && stream.is_peers
+        {
+            // A peer neither polls nor submits: it looks by itself.
+            if let Some(peer) = stream.peer_number {
+                self.rouse_peer(peer);
+            }
+            return;
+        }
         for index in 0..self.objects[id].polls.len() {
             let poll = self.objects[id].polls[index];
             if let Some(poll) = &mut self.polls[poll] {

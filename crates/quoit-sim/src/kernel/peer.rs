@@ -99,6 +99,9 @@ pub struct Peer {
     acts: u32,
     /// Acts in a row in which nothing could be done.
     idle_acts: u32,
+    /// When its next act is due; what else the agenda has of it is out of date. `None`: it waits until something
+    /// happens to its socket.
+    due: Option<u64>,
     random: Random,
     number: usize,
 }
@@ -110,6 +113,7 @@ impl Kernel {
         if let Some(start) = plan.start {
             self.plan(start, Action::Peer(number));
         }
+        let due = plan.start.map(|start| self.now + start);
         self.peers.push(Peer {
             plan,
             socket: None,
@@ -124,6 +128,7 @@ impl Kernel {
             gone: false,
             acts: 0,
             idle_acts: 0,
+            due,
             random,
             number,
         });
@@ -143,7 +148,17 @@ impl Kernel {
         let most = if fair { 50_000 } else { peer.plan.pause };
         // Whoever has nothing to do looks less often.
         let after = (2000 + peer.random.magnitude(most)) << peer.idle_acts.min(if fair { 4 } else { 12 });
+        peer.due = Some(self.now + after);
         self.plan(after, Action::Peer(number));
+    }
+
+    /// Something happened to the socket of a peer, which may have waited for that.
+    pub(super) fn rouse_peer(&mut self, number: usize) {
+        let peer = &mut self.peers[number];
+        if peer.due.is_none() && !peer.gone && peer.socket.is_some() {
+            peer.idle_acts = 0;
+            self.plan_peer(number);
+        }
     }
 
     /// Everything becomes fair: a silent peer speaks, a slow one hurries.
@@ -159,11 +174,13 @@ impl Kernel {
         }
     }
 
-    /// One act of a peer.
-    pub(super) fn play(&mut self, number: usize) {
-        if self.peers[number].gone {
+    /// One act of a peer, if it is due.
+    pub(super) fn play(&mut self, number: usize, planned: u64) {
+        let peer = &mut self.peers[number];
+        if peer.gone || peer.due != Some(planned) {
             return;
         }
+        peer.due = None;
         let Some(socket) = self.peers[number].socket else {
             return self.play_connecting(number);
         };
@@ -186,7 +203,11 @@ impl Kernel {
                 self.lose(socket, error);
                 return self.leave(number, socket, true);
             }
-            Ending::Silent(after) if acts > after => return,
+            Ending::Silent(after) if acts > after => {
+                // Not even roused by what happens.
+                peer.due = Some(u64::MAX);
+                return;
+            }
             _ => {}
         }
         self.play_receiving(number, socket);
@@ -208,7 +229,13 @@ impl Kernel {
         }
         let moved = (peer.sent, peer.received) != before;
         peer.idle_acts = if moved { 0 } else { peer.idle_acts + 1 };
-        self.plan_peer(number);
+        let acts_anyway = matches!(
+            peer.plan.ending,
+            Ending::Reset(_) | Ending::Close(_) | Ending::Lost(..) | Ending::Silent(_)
+        );
+        if moved || acts_anyway {
+            self.plan_peer(number);
+        }
     }
 
     fn play_connecting(&mut self, number: usize) {

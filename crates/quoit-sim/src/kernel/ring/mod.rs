@@ -26,6 +26,66 @@ pub(crate) struct Completion {
     pub(crate) flags: u32,
 }
 
+/// Requests by their numbers, which are never used again within a run.
+#[derive(Default)]
+struct Requests {
+    /// The low bits of a number are the place here.
+    entries: Vec<Option<(u64, Request)>>,
+    free: Vec<usize>,
+    count: u64,
+}
+
+impl Requests {
+    const PLACE_BITS: u32 = 16;
+
+    fn insert(&mut self, request: Request) -> u64 {
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.entries.push(None);
+            self.entries.len() - 1
+        });
+        debug_assert!(place < 1 << Self::PLACE_BITS);
+        self.count += 1;
+        let number = self.count << Self::PLACE_BITS | place as u64;
+        self.entries[place] = Some((number, request));
+        number
+    }
+
+    fn place(number: u64) -> usize {
+        (number & ((1 << Self::PLACE_BITS) - 1)) as usize
+    }
+
+    fn get_mut(&mut self, number: u64) -> Option<&mut Request> {
+        match self.entries.get_mut(Self::place(number)) {
+            Some(Some((found, request))) if *found == number => Some(request),
+            _ => None,
+        }
+    }
+
+    /// Takes one out for a while: its number stays its own until [`Requests::free`] or [`Requests::put_back`].
+    fn take(&mut self, number: u64) -> Option<Request> {
+        self.get_mut(number)?;
+        self.entries[Self::place(number)]
+            .take()
+            .map(|(_, request)| request)
+    }
+
+    fn put_back(&mut self, number: u64, request: Request) {
+        self.entries[Self::place(number)] = Some((number, request));
+    }
+
+    /// The number of one that was taken out is over.
+    fn free(&mut self, number: u64) {
+        self.free.push(Self::place(number));
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (u64, &Request)> {
+        self.entries
+            .iter()
+            .flatten()
+            .map(|(number, request)| (*number, request))
+    }
+}
+
 /// One ring.
 pub struct Ring {
     flags: u32,
@@ -36,8 +96,8 @@ pub struct Ring {
     /// Completions that found no room.
     overflow: VecDeque<Completion>,
     pub(crate) enabled: bool,
-    requests: BTreeMap<u64, Request>,
-    next_request: u64,
+    requests: Requests,
+    next_notification: u64,
     /// Requests for which something happened, to be gone on with in the task's own time.
     woken: VecDeque<u64>,
     /// Completions that are to be posted then.
@@ -53,7 +113,7 @@ pub struct Ring {
 
 impl std::fmt::Debug for Ring {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Ring({:?})", self.requests)
+        write!(f, "Ring({:?})", self.outstanding())
     }
 }
 
@@ -126,7 +186,7 @@ impl Ring {
 
     /// Requests that have not ended, and notifications that have not come.
     pub fn outstanding(&self) -> Vec<String> {
-        let requests = self.requests.values().map(|request| format!("{request:?}"));
+        let requests = self.requests.iter().map(|(_, request)| format!("{request:?}"));
         requests
             .chain(
                 self.notifications
@@ -153,8 +213,8 @@ impl Kernel {
             completions: VecDeque::new(),
             overflow: VecDeque::new(),
             enabled: flags & abi::IORING_SETUP_R_DISABLED == 0,
-            requests: BTreeMap::new(),
-            next_request: 0,
+            requests: Requests::default(),
+            next_notification: 0,
             woken: VecDeque::new(),
             late: VecDeque::new(),
             notifications: BTreeMap::new(),
@@ -170,7 +230,7 @@ impl Kernel {
     /// The ring goes, and what is outstanding with it.
     pub(crate) fn remove_ring(&mut self, id: RingId) {
         let Some(ring) = self.rings[id].take() else { return };
-        for (number, request) in ring.requests {
+        for (number, request) in ring.requests.iter() {
             let object = request.object;
             self.objects[object]
                 .waiters
@@ -221,7 +281,7 @@ impl Kernel {
             }
         }
         for request in woken {
-            if let Some(request) = self.ring(id).requests.get_mut(&request) {
+            if let Some(request) = self.ring(id).requests.get_mut(request) {
                 request.queued = false;
             }
             self.go_on(id, request);
