@@ -73,6 +73,39 @@ impl<E: Engine> World<E> {
             self.reference.begin(id, token, false, options.paused);
             let state = self.reference.find(id).expect("begun just now");
             state.peer = Some(peer);
+            if self.random.chance(200) {
+                let after = self.random.magnitude(5_000_000);
+                self.set_deadline(id, after);
+            }
+        }
+    }
+
+    fn set_deadline(&mut self, id: ConnectionId, after: u64) {
+        let now = with(|kernel| kernel.now());
+        if self
+            .quoit
+            .set_deadline(id, Some(Duration::from_nanos(after)))
+            .is_ok()
+            && let Some(state) = self.reference.find(id)
+        {
+            state.deadlines.push(now + after);
+        }
+    }
+
+    /// Gives one of the attempts to connect up, if there is any.
+    fn give_up_an_attempt(&mut self) {
+        let attempts = |world: &mut Self, id: &ConnectionId| {
+            world.reference.find(*id).is_some_and(|state| !state.established)
+        };
+        let place = self.random.below(8) as usize;
+        let open = self.reference.open().to_vec();
+        let attempt = open.into_iter().filter(|id| attempts(self, id)).nth(place);
+        if let Some(id) = attempt {
+            if self.random.chance(500) {
+                self.close(id);
+            } else {
+                self.abort(id);
+            }
         }
     }
 
@@ -107,6 +140,9 @@ impl<E: Engine> World<E> {
         }
         if self.random.chance(60) {
             self.use_timers();
+        }
+        if self.random.chance(40) {
+            self.give_up_an_attempt();
         }
         if self.random.chance(60) {
             self.act_elsewhere();
@@ -332,11 +368,8 @@ impl<E: Engine> World<E> {
             }
             0..=2 => self.resume(id),
             _ => {
-                let after = Duration::from_nanos(self.random.magnitude(50_000_000));
-                let now = with(|kernel| kernel.now());
-                if self.quoit.set_deadline(id, Some(after)).is_ok() {
-                    state.deadlines.push(now + after.as_nanos() as u64);
-                }
+                let after = self.random.magnitude(50_000_000);
+                self.set_deadline(id, after);
             }
         }
     }
@@ -345,7 +378,8 @@ impl<E: Engine> World<E> {
     fn command(&mut self, command: Command<'static>) {
         with(|kernel| kernel.note(|| format!("command {command:?}")));
         // A method does not overtake what waits in the batch.
-        if self.random.chance(500) || !self.batch.is_empty() {
+        let may_wait = !self.plan.one_by_one;
+        if may_wait && (self.random.chance(500) || !self.batch.is_empty()) {
             self.batch.push(command);
             return;
         }

@@ -58,9 +58,6 @@ struct Run {
     /// The engine to run on
     #[arg(long, value_enum, default_value = "both")]
     engine: Engine,
-    /// Print how often each fault struck
-    #[arg(long)]
-    faults: bool,
 }
 
 #[derive(clap::Args)]
@@ -165,9 +162,7 @@ fn hunt(arguments: &Run) -> ExitCode {
          ({:.0} lives a second of it): no failure",
         lives as f64 / busy
     );
-    if arguments.faults {
-        report::print_faults(&counts);
-    }
+    report::print_faults(&counts);
     ExitCode::SUCCESS
 }
 

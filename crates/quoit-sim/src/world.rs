@@ -8,15 +8,16 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use quoit::engine::Engine;
+use quoit::engine::epoll::{EpollEngine, EpollSettings};
 use quoit::{
-    CloseReason, Command, ConnectionId, Counters, Event, Events, Lease, ListenOptions, ListenerId,
-    ListenerOptions, Loop, LoopIndex, LoopMemory, Refusal, Remote, Token,
+    Accept, CloseReason, Command, Config, ConnectionId, Counters, Delivery, Event, Events, Lease,
+    ListenOptions, ListenerId, ListenerOptions, Loop, LoopIndex, LoopMemory, Refusal, Remote, Token,
 };
 
-use crate::faces::SimSockets;
+use crate::faces::{SimEpoll, SimSockets};
 use crate::kernel::{do_jobs, with};
 use crate::pattern;
-use crate::plan::{Options, Plan, Style};
+use crate::plan::{Accepted, Options, Plan, Style};
 use crate::random::Random;
 use crate::reference::{Connection, Reference};
 
@@ -56,6 +57,8 @@ pub struct World<E: Engine> {
     /// Never dropped by unwinding: a loop that has failed must not be asked to end well.
     pub(crate) quoit: ManuallyDrop<Loop<E, SimSockets>>,
     pub(crate) remote: Remote,
+    /// Of a loop that has ended.
+    ended_loop: Remote,
     /// Another thread has woken the loop, and it has not said so yet.
     pub(crate) wake_owed: Rc<Cell<bool>>,
     pub(crate) reference: Reference,
@@ -117,6 +120,21 @@ fn check_closed(id: ConnectionId, state: &Connection, reason: CloseReason) {
     }
 }
 
+/// The handle of a loop that has ended, which outlives it and takes nothing.
+fn ended_loop() -> Remote {
+    let index = LoopIndex::new(1).expect("there can be two loops");
+    let config = Config {
+        receive_slots: 1,
+        receive_slot_size: 64,
+        send_chunks: 1,
+        ..Config::default()
+    };
+    let memory = LoopMemory::new(index, &config).expect("eventfds are to be had");
+    let engine = EpollEngine::<SimEpoll, _>::new(EpollSettings::default(), SimSockets)
+        .expect("instances are to be had");
+    Loop::with_engine(index, config, memory, engine, String::new(), SimSockets).remote()
+}
+
 /// What a run came to.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Summary {
@@ -145,10 +163,12 @@ impl<E: Engine> World<E> {
             SimSockets,
         );
         let remote = quoit.remote();
+        let ended_loop = ended_loop();
         let mut world = Self {
             random: Random::new(options.seed, 3),
             quoit: ManuallyDrop::new(quoit),
             remote,
+            ended_loop,
             wake_owed: Rc::default(),
             reference: Reference::default(),
             kept: VecDeque::new(),
@@ -173,7 +193,13 @@ impl<E: Engine> World<E> {
     }
 
     fn listen(&mut self) {
-        for (address, accept, backlog) in self.plan.listeners.clone() {
+        for (address, accepted, backlog) in self.plan.listeners.clone() {
+            let accept = match accepted {
+                Accepted::Connections => Accept::Connections,
+                Accepted::Paused => Accept::Paused,
+                Accepted::Descriptors => Accept::Descriptors,
+                Accepted::Spread => Accept::Spread([self.remote.clone(), self.ended_loop.clone()].into()),
+            };
             let options = ListenerOptions {
                 listen: ListenOptions {
                     backlog,
@@ -257,13 +283,26 @@ impl<E: Engine> World<E> {
         taken.extend(self.events.drain());
         // All of a turn's events are true at its end, so all are checked before anything is done about any.
         let mut occasions = std::mem::take(&mut self.occasions);
-        for event in taken.drain(..) {
-            self.take(event, &mut occasions);
+        if self.plan.one_by_one {
+            let mut delivery = Delivery::default();
+            for event in taken.drain(..) {
+                if let Some(event) = delivery.admit(&self.quoit, event) {
+                    self.take(event, &mut occasions);
+                    for occasion in occasions.drain(..) {
+                        self.react(occasion);
+                    }
+                }
+            }
+            delivery.end(&mut self.quoit);
+        } else {
+            for event in taken.drain(..) {
+                self.take(event, &mut occasions);
+            }
+            for occasion in occasions.drain(..) {
+                self.react(occasion);
+            }
         }
         self.taken = taken;
-        for occasion in occasions.drain(..) {
-            self.react(occasion);
-        }
         self.occasions = occasions;
         self.check_counters();
     }
@@ -587,7 +626,7 @@ impl<E: Engine> World<E> {
         };
         self.kept.clear();
         drop(ManuallyDrop::into_inner(self.quoit));
-        drop(self.remote);
+        drop((self.remote, self.ended_loop));
         with(|kernel| {
             let left = kernel.left_over();
             assert!(left.is_empty(), "descriptors are left: {left:?}");

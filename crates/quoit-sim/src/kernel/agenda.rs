@@ -94,6 +94,7 @@ impl Kernel {
             Action::Nudge(ring, request) => self.nudge(ring, request),
             Action::Outside(number) => {
                 let job = self.jobs.remove(&number);
+                self.counts.incidents.other_threads += 1;
                 self.due_jobs.extend(job);
             }
         }

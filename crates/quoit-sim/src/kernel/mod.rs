@@ -202,6 +202,20 @@ impl Kernel {
         }
     }
 
+    /// Completes the counts of what struck.
+    pub(crate) fn end_counting(&mut self) {
+        self.counts.take_answers();
+        self.counts.incidents.descriptors_reused = self.table.reused;
+    }
+
+    /// Whoever is at the other end of an object may see less than was accepted for it.
+    pub(crate) fn excuse(&mut self, object: ObjectId) {
+        let peer = self.stream(object).and_then(|stream| stream.peer_number);
+        if let Some(peer) = peer {
+            self.peers[peer].excused = true;
+        }
+    }
+
     /// What was noted.
     pub fn take_trace(&mut self) -> Vec<String> {
         self.trace.take().unwrap_or_default()

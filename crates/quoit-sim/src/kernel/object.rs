@@ -59,6 +59,9 @@ pub struct Listener {
     pub(crate) address: Address,
     pub(super) backlog: usize,
     pub(super) queue: VecDeque<ObjectId>,
+    /// Times that accepting failed for want of descriptors or memory, since this moment.
+    pub(super) insists: u32,
+    pub(super) insists_since: u64,
 }
 
 /// The events of `poll(2)` and `epoll_ctl(2)`; both use the same bits.

@@ -8,6 +8,7 @@ use quoit::Address;
 use super::Kernel;
 use super::agenda::Action;
 use super::object::{ObjectId, events};
+use crate::faults::Fault;
 use crate::pattern;
 use crate::random::Random;
 
@@ -66,6 +67,8 @@ pub struct PeerPlan {
     pub gulp: u64,
     /// Nanoseconds between two acts, at most.
     pub pause: u64,
+    /// It is meant to be slow: gulps and pauses were drawn accordingly.
+    pub slow: bool,
     /// How it ends.
     pub ending: Ending,
 }
@@ -92,7 +95,7 @@ pub struct Peer {
     /// It has reset, or closed with something unread: the rest may be lost.
     pub broke_off: bool,
     /// It may see an end before all that was accepted for it: the program has reset a Unix socket, which looks to its
-    /// peer like an end, or has given up an attempt to connect that had succeeded.
+    /// peer like an end, has given up an attempt to connect that had succeeded, or had no memory for a transfer.
     pub excused: bool,
     /// It does nothing more.
     pub gone: bool,
@@ -138,8 +141,15 @@ impl Kernel {
     /// Somebody has connected to `peer`; `socket` is its end.
     pub(super) fn meet(&mut self, peer: usize, socket: ObjectId) {
         let previous = self.peers[peer].socket.replace(socket);
+        self.note_pace(peer);
         assert!(previous.is_none(), "each peer is connected to once");
         self.plan_peer(peer);
+    }
+
+    fn note_pace(&mut self, number: usize) {
+        if self.peers[number].plan.slow {
+            self.counts.count(Fault::PeerSlow);
+        }
     }
 
     fn plan_peer(&mut self, number: usize) {
@@ -190,15 +200,18 @@ impl Kernel {
         let before = (peer.sent, peer.received);
         match peer.plan.ending {
             Ending::Reset(after) if acts > after => {
+                self.counts.count(Fault::PeerReset);
                 self.note(|| format!("peer {number} resets"));
                 self.reset(socket);
                 return self.leave(number, socket, true);
             }
             Ending::Close(after) if acts > after => {
+                self.counts.count(Fault::PeerClose);
                 self.note(|| format!("peer {number} closes"));
                 return self.leave(number, socket, true);
             }
             Ending::Lost(after, error) if acts > after => {
+                self.counts.count(Fault::PeerLost);
                 self.note(|| format!("peer {number} is lost"));
                 self.lose(socket, error);
                 return self.leave(number, socket, true);
@@ -206,6 +219,7 @@ impl Kernel {
             Ending::Silent(after) if acts > after => {
                 // Not even roused by what happens.
                 peer.due = Some(u64::MAX);
+                self.counts.count(Fault::PeerSilent);
                 return;
             }
             _ => {}
@@ -219,6 +233,10 @@ impl Kernel {
         let all_sent = peer.sent == peer.plan.total;
         if all_sent && !peer.ended && (peer.plan.ending == Ending::EndFirst || peer.saw_end) {
             peer.ended = true;
+            let half_closes = peer.plan.ending == Ending::EndFirst && !peer.saw_end;
+            if half_closes && !self.is_fair() {
+                self.counts.count(Fault::PeerHalfClose);
+            }
             self.note(|| format!("peer {number} ends its direction"));
             // One whose other end has gone has nobody to tell.
             let _ = self.shutdown_send(socket);
@@ -248,6 +266,7 @@ impl Kernel {
             Ok(socket) => {
                 self.note(|| format!("peer {number} connects to {to}"));
                 self.peers[number].socket = Some(socket);
+                self.note_pace(number);
                 self.peers[number].idle_acts = 0;
                 self.plan_peer(number);
             }

@@ -290,6 +290,7 @@ impl Kernel {
         for _ in 0..MULTISHOT_RETRIES {
             // The buffer comes first: want of one is told even if nothing is there.
             let Some(&buffer) = self.ring(id).buffers.front() else {
+                self.counts.incidents.no_buffers += 1;
                 return Outcome::Ends(-libc::ENOBUFS, 0);
             };
             let room = match receive.length {
