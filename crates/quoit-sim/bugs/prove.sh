@@ -11,6 +11,8 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cp -r "$root/crates" "$root/lab" "$root/Cargo.toml" "$root/Cargo.lock" "$work"
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$root/target}/proof"
+# Built many times and run for a short while.
+export CARGO_PROFILE_HUNT_LTO=off CARGO_PROFILE_HUNT_DEBUG=0 CARGO_PROFILE_HUNT_CODEGEN_UNITS=16 CARGO_INCREMENTAL=1
 (cd "$work" && cargo build -q --profile hunt --package quoit-sim)
 cp "$CARGO_TARGET_DIR/hunt/quoit-sim" "$work/clean"
 

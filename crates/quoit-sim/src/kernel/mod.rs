@@ -208,10 +208,11 @@ impl Kernel {
         self.counts.incidents.descriptors_reused = self.table.reused;
     }
 
-    /// Whoever is at the other end of an object may see less than was accepted for it.
-    pub(crate) fn excuse(&mut self, object: ObjectId) {
-        let peer = self.stream(object).and_then(|stream| stream.peer_number);
-        if let Some(peer) = peer {
+    /// Whoever is at the other end of a Unix socket that is given up may see less than was accepted for it: Unix
+    /// sockets have no reset.
+    pub(crate) fn excuse_unix(&mut self, object: ObjectId) {
+        let peer = self.stream(object).filter(|stream| stream.unix);
+        if let Some(peer) = peer.and_then(|stream| stream.peer_number) {
             self.peers[peer].excused = true;
         }
     }

@@ -95,7 +95,8 @@ pub struct Peer {
     /// It has reset, or closed with something unread: the rest may be lost.
     pub broke_off: bool,
     /// It may see an end before all that was accepted for it: the program has reset a Unix socket, which looks to its
-    /// peer like an end, has given up an attempt to connect that had succeeded, or had no memory for a transfer.
+    /// peer like an end, has given up an attempt to connect that had succeeded, or had no memory for a
+    /// transfer on a Unix socket.
     pub excused: bool,
     /// It does nothing more.
     pub gone: bool,

@@ -68,7 +68,7 @@ impl Kernel {
             return Err(libc::EEXIST);
         }
         if matches!(self.object(object).kind, Kind::Stream(_)) && self.strikes(Fault::TransferFails) {
-            self.excuse(object);
+            self.excuse_unix(object);
             return Err(*self.random.choose(&[libc::ENOMEM, libc::ENOSPC]));
         }
         self.poll_set(poll).items.push(Item {

@@ -164,7 +164,7 @@ impl Kernel {
     ) -> Result<usize, i32> {
         let by_program = self.is_programs(id);
         if by_program && self.strikes(Fault::TransferFails) {
-            self.excuse(id);
+            self.excuse_unix(id);
             return Err(libc::ENOMEM);
         }
         let empty = by_program && self.strikes(Fault::EmptyReceive);
@@ -262,7 +262,7 @@ impl Kernel {
         // Want of memory: told like want of room, and over some time later.
         let by_program = self.is_programs(id);
         if by_program && self.strikes(Fault::TransferFails) {
-            self.excuse(id);
+            self.excuse_unix(id);
             return Err(libc::ENOBUFS);
         }
         let full = by_program && self.strikes(Fault::FullSend);

@@ -3,6 +3,7 @@
 use std::os::fd::AsRawFd;
 
 use super::connection::{HeldBack, Phase, ReceiveSide, SendSide};
+use super::teardown::survives;
 use super::{Loop, Memory};
 use crate::engine::{Engine, Handle, Kind, Operation, Received};
 use crate::errno::Errno;
@@ -297,7 +298,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                 connection.receive_side = ReceiveSide::Ending;
                 if let Some(errno) = error {
                     let reason = connection.reason.unwrap_or(CloseReason::from_errno(errno));
-                    self.end(slot, reason, false);
+                    self.end(slot, reason, survives(errno));
                 } else if connection.reason.is_some() {
                     // Sending failed before; this is the rest of it.
                     self.end(slot, CloseReason::Reset, false);
@@ -311,7 +312,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                 connection.receive_side = ReceiveSide::Ended;
                 let reason = error.map_or(CloseReason::Local, CloseReason::from_errno);
                 if error.is_some() || connection.send_side == SendSide::Ended {
-                    self.end(slot, reason, false);
+                    self.end(slot, reason, error.is_some_and(survives));
                 }
             }
             Phase::Connecting | Phase::Ending => {}
