@@ -455,12 +455,13 @@ fn enter_with_thread(id: RingId, wait_for: u32, timeout: Option<u64>, flags: u32
         let thread = ring.thread.as_mut().expect("the caller has looked");
         thread.shown = count;
         let asleep = now > thread.awake_until;
+        let wakes_thread = asleep && count > 0;
         let waits_for_room = flags & abi::IORING_ENTER_SQ_WAIT != 0;
         if !enabled {
             kernel.fail(|| "a ring is entered before it is enabled".to_owned());
             return Err(libc::EBADFD);
         }
-        if !(asleep && count > 0) && wait_for == 0 && !waits_for_room && !overflowed {
+        if wait_for == 0 && !waits_for_room && !overflowed && !wakes_thread {
             kernel.interrupt(id);
             return Ok((count as u32, None));
         }
