@@ -240,7 +240,9 @@ pub(crate) fn a_slow_reader_is_bounded_and_holds_up_nobody(level: &Level) {
             driver.wait_flushed(other_id);
             assert_eq!(other.receive(100), pattern(round, 100));
         }
-        assert_eq!(driver.seen(id).writable, before, "nobody has read");
+        // Nobody has read; but the kernel may take later what it had room for all along. That makes room too.
+        let low_water = driver.quoit.config().low_water as usize;
+        assert!(driver.seen(id).writable == before || driver.quoit.queued(id) <= low_water);
 
         let reader = driver.beside(move || {
             let bytes = client.receive(expected.len());
@@ -249,7 +251,7 @@ pub(crate) fn a_slow_reader_is_bounded_and_holds_up_nobody(level: &Level) {
         driver.until("there is room again", |driver| {
             driver.seen(id).writable == before + 1
         });
-        assert!(driver.quoit.queued(id) <= driver.quoit.config().low_water as usize);
+        assert!(driver.quoit.queued(id) <= low_water);
         let (same, _client) = driver.join(reader);
         assert!(same, "other bytes arrive");
         driver.settle();
