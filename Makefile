@@ -2,8 +2,6 @@
 
 CARGO ?= cargo
 RELEASE := target/release
-# What measurements say that they were made from; `-dirty` if files were changed. Empty outside a repository.
-export QUOIT_COMMIT ?= $(shell git describe --always --dirty --abbrev=12 --exclude='*' 2>/dev/null)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test bench capi hunt hunt-proof loom asan fuzz lab lab-peers lab-peers-check toolchain

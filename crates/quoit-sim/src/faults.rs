@@ -1,6 +1,9 @@
 //! What a kernel may do to a program, and how often it does in one run.
 
+use std::cell::RefCell;
 use std::fmt;
+
+use quoit::Errno;
 
 use crate::random::Random;
 
@@ -70,6 +73,8 @@ faults! {
     NoDescriptors = "no-descriptors", 150;
     /// No descriptor is free in the system, or no memory (`ENFILE`, `ENOMEM`, `ENOBUFS`).
     NoMemory = "no-memory", 100;
+    /// No memory for a transfer, or for watching a socket (`ENOMEM`, `ENOBUFS`, `ENOSPC`): the connection ends.
+    TransferFails = "transfer-fails", 20;
     /// A queued connection is gone when it is accepted, or has a network error.
     AcceptAborted = "accept-aborted", 150;
     /// A wait ends, or an edge is told, for no reason.
@@ -192,32 +197,98 @@ impl Profile {
     }
 }
 
-/// How often each fault has struck.
+thread_local! {
+    static ANSWERS: RefCell<[u64; ERRORS]> = const { RefCell::new([0; ERRORS]) };
+}
+
+/// Error numbers that are counted: all that Linux has.
+const ERRORS: usize = 134;
+
+/// Counts an error that the program is answered.
+pub(crate) fn count_answer(code: i32) {
+    ANSWERS.with_borrow_mut(|answers| {
+        if let Some(answer) = usize::try_from(code).ok().and_then(|code| answers.get_mut(code)) {
+            *answer += 1;
+        }
+    });
+}
+
+/// What comes about without a fault of its own, from sizes, limits and what peers do.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Incidents {
+    /// Completions that found no room in the completion queue.
+    pub completion_overflows: u64,
+    /// Submissions that found no room in the submission queue.
+    pub submission_queue_full: u64,
+    /// Receives that found no provided buffer.
+    pub no_buffers: u64,
+    /// Descriptors that had been another's before.
+    pub descriptors_reused: u64,
+    /// Sends of which a socket had room for a part, or none.
+    pub full_sockets: u64,
+    /// Connections that were reset with something unread.
+    pub resets_by_unread_data: u64,
+    /// Things that other threads did: wakes, posted commands, returned leases.
+    pub other_threads: u64,
+}
+
+/// How often each fault has struck, and what else happened.
 #[derive(Clone, Debug)]
-pub struct FaultCounts([u64; Fault::ALL.len()]);
+pub struct FaultCounts {
+    faults: [u64; Fault::ALL.len()],
+    answers: [u64; ERRORS],
+    /// What came about by itself.
+    pub incidents: Incidents,
+}
 
 impl Default for FaultCounts {
     fn default() -> Self {
-        Self([0; Fault::ALL.len()])
+        Self {
+            faults: [0; Fault::ALL.len()],
+            answers: [0; ERRORS],
+            incidents: Incidents::default(),
+        }
     }
 }
 
 impl FaultCounts {
     /// Counts one.
     pub fn count(&mut self, fault: Fault) {
-        self.0[fault as usize] += 1;
+        self.faults[fault as usize] += 1;
+    }
+
+    /// Takes in the answers of the run that has just ended on this thread.
+    pub(crate) fn take_answers(&mut self) {
+        self.answers = ANSWERS.replace([0; ERRORS]);
     }
 
     /// Adds those of another run.
     pub fn add(&mut self, other: &Self) {
-        self.0
-            .iter_mut()
-            .zip(other.0)
-            .for_each(|(sum, more)| *sum += more);
+        let add = |sums: &mut [u64], more: &[u64]| {
+            sums.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
+        };
+        add(&mut self.faults, &other.faults);
+        add(&mut self.answers, &other.answers);
+        let (sum, more) = (&mut self.incidents, &other.incidents);
+        sum.completion_overflows += more.completion_overflows;
+        sum.submission_queue_full += more.submission_queue_full;
+        sum.no_buffers += more.no_buffers;
+        sum.descriptors_reused += more.descriptors_reused;
+        sum.full_sockets += more.full_sockets;
+        sum.resets_by_unread_data += more.resets_by_unread_data;
+        sum.other_threads += more.other_threads;
     }
 
-    /// Each with its count.
+    /// Each fault with its count.
     pub fn iter(&self) -> impl Iterator<Item = (Fault, u64)> {
-        Fault::ALL.iter().copied().zip(self.0)
+        Fault::ALL.iter().copied().zip(self.faults)
+    }
+
+    /// The errors that the program was answered, with their counts.
+    pub fn answers(&self) -> impl Iterator<Item = (Errno, u64)> {
+        let errors = self.answers.iter().enumerate();
+        errors
+            .filter(|&(_, &count)| count > 0)
+            .map(|(code, &count)| (Errno::new(code as i32), count))
     }
 }

@@ -1,6 +1,7 @@
 //! What the random handler does: on occasions of its own, and when something happens.
 
 use std::os::fd::OwnedFd;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -72,6 +73,39 @@ impl<E: Engine> World<E> {
             self.reference.begin(id, token, false, options.paused);
             let state = self.reference.find(id).expect("begun just now");
             state.peer = Some(peer);
+            if self.random.chance(200) {
+                let after = self.random.magnitude(5_000_000);
+                self.set_deadline(id, after);
+            }
+        }
+    }
+
+    fn set_deadline(&mut self, id: ConnectionId, after: u64) {
+        let now = with(|kernel| kernel.now());
+        if self
+            .quoit
+            .set_deadline(id, Some(Duration::from_nanos(after)))
+            .is_ok()
+            && let Some(state) = self.reference.find(id)
+        {
+            state.deadlines.push(now + after);
+        }
+    }
+
+    /// Gives one of the attempts to connect up, if there is any.
+    fn give_up_an_attempt(&mut self) {
+        let attempts = |world: &mut Self, id: &ConnectionId| {
+            world.reference.find(*id).is_some_and(|state| !state.established)
+        };
+        let place = self.random.below(8) as usize;
+        let open = self.reference.open().to_vec();
+        let attempt = open.into_iter().filter(|id| attempts(self, id)).nth(place);
+        if let Some(id) = attempt {
+            if self.random.chance(500) {
+                self.close(id);
+            } else {
+                self.abort(id);
+            }
         }
     }
 
@@ -107,6 +141,9 @@ impl<E: Engine> World<E> {
         if self.random.chance(60) {
             self.use_timers();
         }
+        if self.random.chance(40) {
+            self.give_up_an_attempt();
+        }
         if self.random.chance(60) {
             self.act_elsewhere();
         }
@@ -124,24 +161,25 @@ impl<E: Engine> World<E> {
         if self.random.chance(300) {
             // One that has fired is on its way.
             if self.quoit.cancel_named_timer(token) {
-                self.reference.timers.remove(&token);
+                self.reference.timers.remove(&token.0);
             }
             return;
         }
         let after = self.random.magnitude(20_000_000);
-        if !self.reference.timers.contains_key(&token)
+        if !self.reference.timers.contains_key(&token.0)
             && self
                 .quoit
                 .set_named_timer(Duration::from_nanos(after), token)
                 .is_ok()
         {
-            self.reference.timers.insert(token, now + after);
+            self.reference.timers.insert(token.0, now + after);
         }
     }
 
     /// Another thread wakes the loop, or posts a command.
     fn act_elsewhere(&mut self) {
         let remote = self.remote.clone();
+        let wake_owed = Rc::clone(&self.wake_owed);
         let after = self.random.magnitude(1_000_000);
         let open = self.reference.open();
         let id = (!open.is_empty()).then(|| *self.random.choose(open));
@@ -161,14 +199,17 @@ impl<E: Engine> World<E> {
         let job = Box::new(move || match command {
             // A full inbox gives it back, and that is that.
             Some(command) => drop(remote.post(command)),
-            None => remote.wake(),
+            None => {
+                wake_owed.set(true);
+                remote.wake();
+            }
         });
         with(|kernel| kernel.plan_job(after, job));
     }
 
     /// What to do with received bytes.
     pub(crate) fn handle(&mut self, kept: Kept) {
-        let style = self.styles[kept.peer].clone();
+        let style = self.styles[kept.peer];
         if self.random.chance(style.echo) {
             let copy = kept.data.to_vec();
             let token = if self.random.chance(500) {
@@ -203,7 +244,7 @@ impl<E: Engine> World<E> {
             return;
         }
         let Some(peer) = state.peer else { return };
-        let style = self.styles[peer].clone();
+        let style = self.styles[peer];
         if self.random.chance(style.talk) {
             for _ in 0..self.random.between(1, 3) {
                 self.talk(id, style.longest);
@@ -327,11 +368,8 @@ impl<E: Engine> World<E> {
             }
             0..=2 => self.resume(id),
             _ => {
-                let after = Duration::from_nanos(self.random.magnitude(50_000_000));
-                let now = with(|kernel| kernel.now());
-                if self.quoit.set_deadline(id, Some(after)).is_ok() {
-                    state.deadlines.push(now + after.as_nanos() as u64);
-                }
+                let after = self.random.magnitude(50_000_000);
+                self.set_deadline(id, after);
             }
         }
     }
@@ -340,7 +378,8 @@ impl<E: Engine> World<E> {
     fn command(&mut self, command: Command<'static>) {
         with(|kernel| kernel.note(|| format!("command {command:?}")));
         // A method does not overtake what waits in the batch.
-        if self.random.chance(500) || !self.batch.is_empty() {
+        let may_wait = !self.plan.one_by_one;
+        if may_wait && (self.random.chance(500) || !self.batch.is_empty()) {
             self.batch.push(command);
             return;
         }
@@ -430,8 +469,8 @@ impl<E: Engine> World<E> {
     }
 
     pub(crate) fn resume_all(&mut self) {
-        for id in self.reference.open().to_vec() {
-            self.resume(id);
+        for index in 0..self.reference.open().len() {
+            self.resume(self.reference.open()[index]);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quoit::{Accept, Address, Config, EngineKind, Feature, FeatureSet};
+use quoit::{Address, Config, EngineKind, Feature, FeatureSet};
 
 use crate::faults::{Fault, FaultSet, Profile};
 use crate::kernel::{Answer, Ending, PeerPlan};
@@ -44,7 +44,7 @@ impl Options {
 }
 
 /// How a handler treats one connection.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Style {
     /// Chances, out of 1,024, with each piece of data: that it is sent back, kept, or given to another thread.
     pub echo: u32,
@@ -73,6 +73,19 @@ pub struct Life {
     pub connect_at: Option<u32>,
 }
 
+/// What becomes of accepted connections: [`quoit::Accept`] without its handles.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Accepted {
+    /// They become connections.
+    Connections,
+    /// They become connections, paused at first.
+    Paused,
+    /// They are handed out as descriptors.
+    Descriptors,
+    /// They go to whichever loop has the fewest: this one, or one that has ended and takes none.
+    Spread,
+}
+
 /// One run.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -83,7 +96,7 @@ pub struct Plan {
     /// Let the probe find out instead of being told.
     pub probes: bool,
     /// Where to listen, with what becomes of connections, and the backlog.
-    pub listeners: Vec<(Address, Accept, u32)>,
+    pub listeners: Vec<(Address, Accepted, u32)>,
     /// The lives.
     pub lives: Vec<Life>,
     /// How likely faults are.
@@ -94,6 +107,8 @@ pub struct Plan {
     pub turns: u32,
     /// Room for events in a turn, at most.
     pub events: u64,
+    /// Events reach the handler one by one, as the drivers hand them out, and not all after the turn.
+    pub one_by_one: bool,
 }
 
 impl Plan {
@@ -104,11 +119,13 @@ impl Plan {
         let profile = Profile::draw(&mut random, options.without);
         let config = draw_config(&mut random);
         let features = draw_features(&mut random);
-        let probes = random.chance(60);
+        // It costs as much as some runs, and does the same each time.
+        let probes = random.chance(10);
         let listeners = draw_listeners(&mut random);
         let count = random.magnitude(MOST_LIVES);
         let turns = random.magnitude(400) as u32;
         let events = *random.choose(&[1, 3, 16, 64, 64]);
+        let one_by_one = random.chance(300);
         let descriptors = match random.below(6) {
             0 => 8 + random.magnitude(32) as usize,
             _ => 4096,
@@ -126,6 +143,7 @@ impl Plan {
             descriptors,
             turns: options.turns.map_or(turns, |most| turns.min(most)),
             events,
+            one_by_one,
         }
     }
 }
@@ -156,6 +174,9 @@ fn draw_config(random: &mut Random) -> Config {
         connect_timeout: Duration::from_nanos(1_000_000 + random.magnitude(5_000_000_000)),
         close_deadline: Duration::from_nanos(1_000_000 + random.magnitude(5_000_000_000)),
         register_pool: random.chance(200),
+        kernel_poll: random
+            .chance(150)
+            .then(|| Duration::from_millis(random.between(1, 50))),
         ..Config::default()
     }
 }
@@ -177,7 +198,7 @@ fn draw_features(random: &mut Random) -> FeatureSet {
     features.usable()
 }
 
-fn draw_listeners(random: &mut Random) -> Vec<(Address, Accept, u32)> {
+fn draw_listeners(random: &mut Random) -> Vec<(Address, Accepted, u32)> {
     let mut listeners = Vec::new();
     for number in 0..random.between(1, 3) {
         let address = if random.chance(650) {
@@ -185,10 +206,11 @@ fn draw_listeners(random: &mut Random) -> Vec<(Address, Accept, u32)> {
         } else {
             Address::UnixAbstract(format!("listener-{number}").into_bytes().into())
         };
-        let accept = match random.below(6) {
-            0 => Accept::Paused,
-            1 => Accept::Descriptors,
-            _ => Accept::Connections,
+        let accept = match random.below(8) {
+            0 => Accepted::Paused,
+            1 => Accepted::Descriptors,
+            2 => Accepted::Spread,
+            _ => Accepted::Connections,
         };
         listeners.push((address, accept, random.magnitude(64) as u32));
     }
@@ -200,7 +222,7 @@ fn draw_life(
     number: u64,
     turns: u32,
     profile: &Profile,
-    listeners: &[(Address, Accept, u32)],
+    listeners: &[(Address, Accepted, u32)],
 ) -> Life {
     let random = &mut Random::new(options.seed, 1000 + number);
     let style = Style {
@@ -265,6 +287,7 @@ fn draw_life(
                 random.magnitude(16_384)
             },
             pause: random.magnitude(if slow { 5_000_000 } else { 200_000 }),
+            slow,
             ending,
         },
         style,

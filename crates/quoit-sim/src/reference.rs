@@ -3,7 +3,7 @@
 //!
 //! A violation is a panic whose message says what came and why it must not.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -50,16 +50,33 @@ pub struct Connection {
     pub received: u64,
 }
 
+impl Connection {
+    /// Lent sends of which the acknowledgement is awaited.
+    #[must_use]
+    pub fn awaited(&self) -> usize {
+        self.lent.iter().filter(|lent| lent.token != Token::NONE).count()
+    }
+}
+
+/// The connections that have had one slot.
+#[derive(Debug, Default)]
+struct Occupants {
+    /// More than one if the end of the earlier ones has not been reported yet.
+    open: Vec<(ConnectionId, Box<Connection>)>,
+    /// The latest is the last.
+    closed: Vec<ConnectionId>,
+}
+
 /// What is known of a loop.
 #[derive(Debug, Default)]
 pub struct Reference {
-    open: HashMap<ConnectionId, Connection>,
+    /// By the loop's slots, which are dense.
+    slots: Vec<Occupants>,
     /// Those that are open, in the order in which they began.
     order: Vec<ConnectionId>,
-    closed: HashSet<ConnectionId>,
-    listeners_closed: HashSet<ListenerId>,
+    listeners_closed: BTreeSet<ListenerId>,
     /// Timers that are set: when they are due.
-    pub timers: HashMap<Token, u64>,
+    pub timers: BTreeMap<u64, u64>,
     draining: bool,
     /// `Drained` came.
     pub drained: bool,
@@ -83,6 +100,17 @@ fn reason_index(reason: CloseReason) -> usize {
     }
 }
 
+impl Occupants {
+    fn has_closed(&self, id: ConnectionId) -> bool {
+        self.closed.iter().rev().any(|&closed| closed == id)
+    }
+
+    fn find(&mut self, id: ConnectionId) -> Option<&mut Connection> {
+        let found = self.open.iter_mut().find(|(open, _)| *open == id)?;
+        Some(&mut found.1)
+    }
+}
+
 impl Reference {
     /// A connection's queue was found full.
     pub fn full(&mut self, id: ConnectionId) {
@@ -94,7 +122,13 @@ impl Reference {
 
     /// A connection begins.
     pub fn begin(&mut self, id: ConnectionId, token: Token, established: bool, paused: bool) {
-        assert!(!self.closed.contains(&id), "{id:?} is used again");
+        let index = id.slot().get() as usize;
+        if index >= self.slots.len() {
+            self.slots.resize_with(index + 1, Occupants::default);
+        }
+        let occupants = &mut self.slots[index];
+        assert!(!occupants.has_closed(id), "{id:?} is used again");
+        assert!(occupants.find(id).is_none(), "{id:?} begins twice");
         let connection = Connection {
             peer: None,
             token,
@@ -111,8 +145,8 @@ impl Reference {
             lent: VecDeque::new(),
             received: 0,
         };
+        occupants.open.push((id, Box::new(connection)));
         self.order.push(id);
-        assert!(self.open.insert(id, connection).is_none(), "{id:?} begins twice");
     }
 
     /// The open connections, oldest first.
@@ -123,13 +157,15 @@ impl Reference {
 
     /// One that is open.
     pub fn find(&mut self, id: ConnectionId) -> Option<&mut Connection> {
-        self.open.get_mut(&id)
+        self.slots.get_mut(id.slot().get() as usize)?.find(id)
     }
 
     fn state(&mut self, id: ConnectionId) -> &mut Connection {
-        assert!(!self.closed.contains(&id), "{id:?} has closed, and goes on");
-        self.open
-            .get_mut(&id)
+        let occupants = self.slots.get_mut(id.slot().get() as usize);
+        let occupants = occupants.unwrap_or_else(|| panic!("{id:?} has never begun"));
+        assert!(!occupants.has_closed(id), "{id:?} has closed, and goes on");
+        occupants
+            .find(id)
             .unwrap_or_else(|| panic!("{id:?} has never begun"))
     }
 
@@ -141,7 +177,7 @@ impl Reference {
     }
 
     /// Checks one event that came at `now`. Answers the connection, if it has just closed.
-    pub fn check(&mut self, event: &Event, now: u64) -> Option<Connection> {
+    pub fn check(&mut self, event: &Event, now: u64) -> Option<Box<Connection>> {
         let of_handler = matches!(event, Event::Timer { .. } | Event::Woken | Event::Refused { .. });
         assert!(
             !self.drained || of_handler,
@@ -207,10 +243,12 @@ impl Reference {
             } => {
                 let state = self.state(*connection);
                 assert_eq!(state.token, *token, "{event:?} has another's token");
-                self.closed.insert(*connection);
                 self.closed_by[reason_index(*reason)] += 1;
                 self.order.retain(|id| id != connection);
-                let state = self.open.remove(connection).expect("found just now");
+                let occupants = &mut self.slots[connection.slot().get() as usize];
+                occupants.closed.push(*connection);
+                let place = occupants.open.iter().position(|(id, _)| id == connection);
+                let (_, state) = occupants.open.swap_remove(place.expect("found just now"));
                 for lent in &state.lent {
                     let free = lent.free.load(Ordering::Relaxed);
                     assert!(
@@ -230,14 +268,14 @@ impl Reference {
             Event::Timer { token } => {
                 let due = self
                     .timers
-                    .remove(token)
+                    .remove(&token.0)
                     .expect("a timer fires only if it is set");
                 assert!(now >= due, "{event:?} came early");
             }
             Event::Draining => assert!(!std::mem::replace(&mut self.draining, true), "drains twice"),
             Event::Drained => {
                 assert!(
-                    self.draining && self.open.is_empty(),
+                    self.draining && self.order.is_empty(),
                     "drained with {:?} open",
                     self.order
                 );

@@ -1,6 +1,6 @@
 //! What the program prints of runs.
 
-use quoit_sim::faults::FaultCounts;
+use quoit_sim::faults::{FaultCounts, Incidents};
 use quoit_sim::plan::{Options, Plan};
 use quoit_sim::run::run;
 
@@ -47,9 +47,35 @@ fn command(options: &Options) -> String {
     command
 }
 
-/// Prints how often each fault struck.
+/// Prints how often each fault struck, what the program was answered, and what else came about.
 pub(crate) fn print_faults(counts: &FaultCounts) {
+    println!("faults:");
     for (fault, count) in counts.iter() {
-        println!("{:22} {count:>12}", fault.name());
+        println!("  {:32} {count:>14}", fault.name());
+    }
+    println!("errors answered:");
+    for (errno, count) in counts.answers() {
+        println!("  {:32} {count:>14}", errno.to_string());
+    }
+    println!("what came about besides:");
+    let Incidents {
+        completion_overflows,
+        submission_queue_full,
+        no_buffers,
+        descriptors_reused,
+        full_sockets,
+        resets_by_unread_data,
+        other_threads,
+    } = counts.incidents;
+    for (name, count) in [
+        ("completion queue overflows", completion_overflows),
+        ("submission queue full", submission_queue_full),
+        ("receives without a buffer", no_buffers),
+        ("descriptors used again", descriptors_reused),
+        ("sends to a full socket", full_sockets),
+        ("resets by unread data", resets_by_unread_data),
+        ("acts of other threads", other_threads),
+    ] {
+        println!("  {name:32} {count:>14}");
     }
 }

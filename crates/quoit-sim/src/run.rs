@@ -82,6 +82,7 @@ pub fn run(options: &Options) -> Outcome {
     });
     let (counts, trace) = kernel.map_or_else(Default::default, |mut kernel| {
         let trace = kernel.take_trace();
+        kernel.end_counting();
         (kernel.counts, trace)
     });
     Outcome {
@@ -96,7 +97,7 @@ fn make_uring(plan: &Plan, memory: &mut LoopMemory) -> UringEngine<SimRing, SimS
         submission_entries: plan.config.submission_queue,
         completion_entries: plan.config.completion_queue,
         buffer_entries: plan.config.buffer_ring as u16,
-        kernel_poll: None,
+        kernel_poll: plan.config.kernel_poll,
         register_pool: plan.config.register_pool,
     };
     let capabilities = if plan.probes {

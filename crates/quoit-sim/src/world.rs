@@ -1,20 +1,23 @@
 //! One run: a loop under test, a handler that does whatever the seed says, and the reference beside them.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::rc::Rc;
 use std::time::Duration;
 
 use quoit::engine::Engine;
+use quoit::engine::epoll::{EpollEngine, EpollSettings};
 use quoit::{
-    CloseReason, Command, ConnectionId, Counters, Event, Events, Lease, ListenOptions, ListenerId,
-    ListenerOptions, Loop, LoopIndex, LoopMemory, Refusal, Remote, Token,
+    Accept, CloseReason, Command, Config, ConnectionId, Counters, Delivery, Event, Events, Lease,
+    ListenOptions, ListenerId, ListenerOptions, Loop, LoopIndex, LoopMemory, Refusal, Remote, Token,
 };
 
-use crate::faces::SimSockets;
-use crate::kernel::with;
+use crate::faces::{SimEpoll, SimSockets};
+use crate::kernel::{do_jobs, with};
 use crate::pattern;
-use crate::plan::{Options, Plan, Style};
+use crate::plan::{Accepted, Options, Plan, Style};
 use crate::random::Random;
 use crate::reference::{Connection, Reference};
 
@@ -24,8 +27,8 @@ const PATIENCE: u64 = 8_000_000_000;
 const PATIENT_TURNS: u32 = 60_000;
 /// A turn that took longer has slept, in nanoseconds.
 const SLEEP: u64 = 100_000;
-/// Turns in a row without sleep and without an event, after which the loop spins.
-const IDLE_TURNS: u32 = 3000;
+/// Turns in a row that might have slept and did not, and brought no event and no byte, after which the loop spins.
+const IDLE_TURNS: u32 = 150;
 
 /// A lease that the handler keeps.
 pub(crate) struct Kept {
@@ -54,10 +57,14 @@ pub struct World<E: Engine> {
     /// Never dropped by unwinding: a loop that has failed must not be asked to end well.
     pub(crate) quoit: ManuallyDrop<Loop<E, SimSockets>>,
     pub(crate) remote: Remote,
+    /// Of a loop that has ended.
+    ended_loop: Remote,
+    /// Another thread has woken the loop, and it has not said so yet.
+    pub(crate) wake_owed: Rc<Cell<bool>>,
     pub(crate) reference: Reference,
     pub(crate) kept: VecDeque<Kept>,
     pub(crate) listeners: Vec<ListenerId>,
-    /// The lives that are lived, and those that are still to be connected from here: the turn and the peer.
+    /// Those that are still to be connected from here, the last first: the turn and the peer.
     connects: Vec<(u32, usize)>,
     /// The life that each peer is.
     pub(crate) styles: Vec<Style>,
@@ -65,11 +72,15 @@ pub struct World<E: Engine> {
     /// For the next turn.
     pub(crate) batch: Vec<Command<'static>>,
     events: Events,
+    /// Room for a turn's events, and for what they give reason to.
+    taken: Vec<Event>,
+    occasions: Vec<Occasion>,
     /// Everything is being closed.
     pub(crate) ending: bool,
     turns: u32,
     idle_turns: u32,
     last_time: u64,
+    last_bytes: u64,
 }
 
 /// Something for the handler to react to.
@@ -81,16 +92,47 @@ enum Occasion {
     Any(ConnectionId),
 }
 
+/// What must happen yet when nothing is in the way.
+enum Unsettled {
+    /// Jobs of other threads.
+    Jobs,
+    /// That a wake is told.
+    Wake,
+    /// That a timer fires, which is due since so many nanoseconds.
+    Timer(Token, u64),
+    /// That all arrives, of this connection and peer.
+    Connection(ConnectionId, usize),
+}
+
 /// Looks at how a connection ended.
 fn check_closed(id: ConnectionId, state: &Connection, reason: CloseReason) {
+    // A peer that was lost earlier may be found so only now, by an error that is a timeout too: the kernel's.
+    let broke_off = state
+        .peer
+        .is_some_and(|peer| with(|kernel| kernel.peers[peer].broke_off));
     assert!(
-        !state.closed_fairly || reason != CloseReason::Timeout,
+        !state.closed_fairly || reason != CloseReason::Timeout || broke_off,
         "{id:?} was closed with nothing in the way, and timed out"
     );
     // An attempt to connect that is given up may have succeeded already, and its peer sees the end of nothing.
     if let Some(peer) = state.peer.filter(|_| !state.established) {
         with(|kernel| kernel.peers[peer].excused = true);
     }
+}
+
+/// The handle of a loop that has ended, which outlives it and takes nothing.
+fn ended_loop() -> Remote {
+    let index = LoopIndex::new(1).expect("there can be two loops");
+    let config = Config {
+        receive_slots: 1,
+        receive_slot_size: 64,
+        send_chunks: 1,
+        ..Config::default()
+    };
+    let memory = LoopMemory::new(index, &config).expect("eventfds are to be had");
+    let engine = EpollEngine::<SimEpoll, _>::new(EpollSettings::default(), SimSockets)
+        .expect("instances are to be had");
+    Loop::with_engine(index, config, memory, engine, String::new(), SimSockets).remote()
 }
 
 /// What a run came to.
@@ -121,10 +163,13 @@ impl<E: Engine> World<E> {
             SimSockets,
         );
         let remote = quoit.remote();
+        let ended_loop = ended_loop();
         let mut world = Self {
             random: Random::new(options.seed, 3),
             quoit: ManuallyDrop::new(quoit),
             remote,
+            ended_loop,
+            wake_owed: Rc::default(),
             reference: Reference::default(),
             kept: VecDeque::new(),
             listeners: Vec::new(),
@@ -132,11 +177,14 @@ impl<E: Engine> World<E> {
             styles: Vec::new(),
             next_token: 1,
             batch: Vec::new(),
-            events: Events::with_capacity(1),
+            events: Events::with_capacity(64),
+            taken: Vec::new(),
+            occasions: Vec::new(),
             ending: false,
             turns: 0,
             idle_turns: 0,
             last_time: 0,
+            last_bytes: 0,
             plan,
         };
         world.listen();
@@ -145,7 +193,13 @@ impl<E: Engine> World<E> {
     }
 
     fn listen(&mut self) {
-        for (address, accept, backlog) in self.plan.listeners.clone() {
+        for (address, accepted, backlog) in self.plan.listeners.clone() {
+            let accept = match accepted {
+                Accepted::Connections => Accept::Connections,
+                Accepted::Paused => Accept::Paused,
+                Accepted::Descriptors => Accept::Descriptors,
+                Accepted::Spread => Accept::Spread([self.remote.clone(), self.ended_loop.clone()].into()),
+            };
             let options = ListenerOptions {
                 listen: ListenOptions {
                     backlog,
@@ -170,11 +224,12 @@ impl<E: Engine> World<E> {
             }
             let random = Random::new(options.seed, 5000 + number as u64);
             let peer = with(|kernel| kernel.add_peer(life.peer.clone(), random));
-            self.styles.push(life.style.clone());
+            self.styles.push(life.style);
             if let Some(turn) = life.connect_at {
                 self.connects.push((turn, peer));
             }
         }
+        self.connects.sort_unstable_by(|one, other| other.cmp(one));
     }
 
     /// Runs it all.
@@ -197,10 +252,10 @@ impl<E: Engine> World<E> {
     }
 
     fn connect_some(&mut self) {
-        let (now, turn): (Vec<_>, Vec<_>) =
-            self.connects.drain(..).partition(|&(turn, _)| turn <= self.turns);
-        self.connects = turn;
-        for (_, peer) in now {
+        while let Some(&(turn, peer)) = self.connects.last()
+            && turn <= self.turns
+        {
+            self.connects.pop();
             self.connect(peer);
         }
     }
@@ -208,8 +263,12 @@ impl<E: Engine> World<E> {
     /// One turn, and what the handler makes of its events.
     fn turn(&mut self, timeout: Option<Duration>) {
         self.turns += 1;
+        // Other threads also act while the loop is awake.
+        if self.random.chance(500) {
+            do_jobs();
+        }
         let room = self.random.magnitude(self.plan.events) as usize;
-        self.events = Events::with_capacity(room);
+        self.events.set_capacity(room);
         let batch = std::mem::take(&mut self.batch);
         let count = match self.quoit.turn(batch, &mut self.events, timeout) {
             Ok(count) => count,
@@ -219,31 +278,48 @@ impl<E: Engine> World<E> {
         if let Some(failure) = failure {
             panic!("{failure}");
         }
-        self.watch_for_spinning(count);
-        let mut events = std::mem::replace(&mut self.events, Events::with_capacity(1));
+        self.watch_for_spinning(count, timeout != Some(Duration::ZERO));
+        let mut taken = std::mem::take(&mut self.taken);
+        taken.extend(self.events.drain());
         // All of a turn's events are true at its end, so all are checked before anything is done about any.
-        let mut occasions = Vec::new();
-        for event in events.drain() {
-            self.take(event, &mut occasions);
+        let mut occasions = std::mem::take(&mut self.occasions);
+        if self.plan.one_by_one {
+            let mut delivery = Delivery::default();
+            for event in taken.drain(..) {
+                if let Some(event) = delivery.admit(&self.quoit, event) {
+                    self.take(event, &mut occasions);
+                    for occasion in occasions.drain(..) {
+                        self.react(occasion);
+                    }
+                }
+            }
+            delivery.end(&mut self.quoit);
+        } else {
+            for event in taken.drain(..) {
+                self.take(event, &mut occasions);
+            }
+            for occasion in occasions.drain(..) {
+                self.react(occasion);
+            }
         }
-        for occasion in occasions {
-            self.react(occasion);
-        }
+        self.taken = taken;
+        self.occasions = occasions;
         self.check_counters();
     }
 
-    fn watch_for_spinning(&mut self, events: usize) {
-        let now = with(|kernel| kernel.now());
+    fn watch_for_spinning(&mut self, events: usize, may_sleep: bool) {
+        let (now, bytes) = with(|kernel| (kernel.now(), kernel.taken + kernel.given));
         let slept = now - self.last_time > SLEEP;
+        let moved = std::mem::replace(&mut self.last_bytes, bytes) != bytes;
         self.last_time = now;
-        self.idle_turns = if events > 0 || slept {
+        self.idle_turns = if events > 0 || slept || moved {
             0
         } else {
-            self.idle_turns + 1
+            self.idle_turns + u32::from(may_sleep)
         };
         assert!(
             self.idle_turns < IDLE_TURNS,
-            "the loop spins: {IDLE_TURNS} turns without an event"
+            "the loop spins: {IDLE_TURNS} turns without an event or a byte"
         );
     }
 
@@ -260,6 +336,7 @@ impl<E: Engine> World<E> {
             }
             Event::Opened { connection, .. } => self.identify(*connection),
             Event::AcceptedDescriptor { .. } => self.reference.accepted += 1,
+            Event::Woken => self.wake_owed.set(false),
             _ => {}
         }
         let closed = self.reference.check(&event, now);
@@ -407,24 +484,28 @@ impl<E: Engine> World<E> {
             let time = with(|kernel| kernel.now()) - begin;
             assert!(
                 time < PATIENCE && turn < PATIENT_TURNS,
-                "no progress although nothing is in the way: {unsettled}"
+                "no progress although nothing is in the way: {}",
+                self.describe(unsettled)
             );
         }
     }
 
     /// Something that has not happened and must.
-    fn find_unsettled(&mut self) -> Option<String> {
+    fn find_unsettled(&mut self) -> Option<Unsettled> {
         let now = with(|kernel| kernel.now());
         if with(|kernel| kernel.has_jobs()) {
-            return Some("other threads have not done".to_owned());
+            return Some(Unsettled::Jobs);
         }
-        if let Some((token, due)) = self
+        if self.wake_owed.get() {
+            return Some(Unsettled::Wake);
+        }
+        if let Some((&token, &due)) = self
             .reference
             .timers
             .iter()
             .find(|&(_, &due)| due + 100_000_000 < now)
         {
-            return Some(format!("{token:?} is due since {} ns", now - due));
+            return Some(Unsettled::Timer(Token(token), now - due));
         }
         for index in 0..self.reference.open().len() {
             let id = self.reference.open()[index];
@@ -433,27 +514,44 @@ impl<E: Engine> World<E> {
                 continue;
             }
             let Some(peer) = state.peer else { continue };
-            let awaited = state.lent.iter().filter(|lent| lent.token != Token::NONE);
-            let (received, lent, owed) = (state.received, awaited.count(), state.writable_owed);
-            let unsettled = with(|kernel| {
+            let settled = with(|kernel| {
                 let peer = &kernel.peers[peer];
                 let lost = peer.gone || peer.broke_off || peer.saw_error.is_some();
                 let all_sent = peer.sent == peer.plan.total || peer.ended;
                 let all_received = peer.received == peer.expected.len() as u64;
-                let settled =
-                    lost || (all_sent && all_received && received == peer.sent && lent == 0 && !owed);
-                (!settled).then(|| {
-                    format!(
-                        "{id:?}: peer sent {} of {}, {received} delivered; {} of {} received; {lent} lent, writable owed: {owed}",
-                        peer.sent, peer.plan.total, peer.received, peer.expected.len()
-                    )
-                })
+                lost || (all_sent
+                    && all_received
+                    && state.received == peer.sent
+                    && state.awaited() == 0
+                    && !state.writable_owed)
             });
-            if unsettled.is_some() {
-                return unsettled;
+            if !settled {
+                return Some(Unsettled::Connection(id, peer));
             }
         }
         None
+    }
+
+    fn describe(&mut self, unsettled: Unsettled) -> String {
+        match unsettled {
+            Unsettled::Jobs => "other threads have not done".to_owned(),
+            Unsettled::Wake => "a wake was not told".to_owned(),
+            Unsettled::Timer(token, ago) => format!("{token:?} is due since {ago} ns"),
+            Unsettled::Connection(id, peer) => {
+                let state = self.reference.find(id).expect("found just now");
+                let (received, lent, owed) = (state.received, state.awaited(), state.writable_owed);
+                with(|kernel| {
+                    let peer = &kernel.peers[peer];
+                    format!(
+                        "{id:?}: peer sent {} of {}, {received} delivered; {} of {} received; {lent} lent, writable owed: {owed}",
+                        peer.sent,
+                        peer.plan.total,
+                        peer.received,
+                        peer.expected.len()
+                    )
+                })
+            }
+        }
     }
 
     /// Closes everything, and looks for what is left.
@@ -481,6 +579,13 @@ impl<E: Engine> World<E> {
         // The last closes are submitted, and told of one by one where the completion queue is tiny.
         for _ in 0..self.plan.lives.len() + 2 {
             self.turn(Some(Duration::ZERO));
+        }
+        // A kernel's thread takes them in its own time, and while the loop sleeps for certain.
+        let watches_wakes = u64::from(self.quoit.engine() == quoit::EngineKind::Uring);
+        for _ in 0..self.plan.lives.len() + 2 {
+            if self.quoit.counters().in_flight > watches_wakes {
+                self.turn(Some(Duration::from_millis(1)));
+            }
         }
         self.check_end()
     }
@@ -528,7 +633,7 @@ impl<E: Engine> World<E> {
         };
         self.kept.clear();
         drop(ManuallyDrop::into_inner(self.quoit));
-        drop(self.remote);
+        drop((self.remote, self.ended_loop));
         with(|kernel| {
             let left = kernel.left_over();
             assert!(left.is_empty(), "descriptors are left: {left:?}");

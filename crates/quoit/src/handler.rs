@@ -3,11 +3,13 @@
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
+use crate::engine::Engine;
 use crate::errno::Errno;
 use crate::event::{CloseReason, Event, Events, Refusal};
 use crate::event_loop::{Loop, TurnError};
 use crate::id::{ConnectionId, ListenerId, Token};
 use crate::pool::Lease;
+use crate::sys::SocketSys;
 
 /// Events that the driver takes in one turn.
 const EVENTS: usize = 1024;
@@ -108,21 +110,13 @@ impl Loop {
         timeout: Option<Duration>,
     ) -> Result<bool, TurnError> {
         let mut running = true;
-        let mut held_back = Vec::new();
+        let mut delivery = Delivery::default();
         self.turn([], events, timeout)?;
         for event in events.drain() {
-            if event.delivers_to().is_some_and(|id| self.is_given_up(id)) {
-                // Closed or aborted by an earlier call of this very turn.
+            let Some(event) = delivery.admit(self, event) else {
                 continue;
-            }
+            };
             match event {
-                Event::Data { connection, .. } | Event::EndOfStream { connection }
-                    if self.is_paused(connection) || holds(&held_back, connection) =>
-                {
-                    // Paused by an earlier call of this very turn; and once something is held back, so is all
-                    // that follows it, even if a later call resumes.
-                    held_back.push(event);
-                }
                 Event::Data { connection, data } => handler.on_data(self, connection, data),
                 Event::Accepted { listener, connection } => handler.on_accepted(self, connection, listener),
                 Event::AcceptedDescriptor { listener, descriptor } => {
@@ -159,17 +153,50 @@ impl Loop {
                 Event::Connecting { .. } => {}
             }
         }
-        if !held_back.is_empty() {
-            self.take_back(&mut held_back);
-        }
+        delivery.end(self);
         handler.on_turn_end(self);
         Ok(running)
     }
 }
 
-/// Whether one of these events is the connection's.
-fn holds(held_back: &[Event], id: ConnectionId) -> bool {
-    held_back.iter().any(|event| {
-        matches!(event, Event::Data { connection, .. } | Event::EndOfStream { connection } if *connection == id)
-    })
+/// The handing out of one turn's events one by one, each of which may make later ones unwanted: what drivers that call
+/// a handler have in common.
+#[derive(Debug, Default)]
+pub struct Delivery {
+    held_back: Vec<Event>,
+}
+
+impl Delivery {
+    /// Answers the event if it is still to be handed out, given what the handler has done since the turn.
+    pub fn admit<E: Engine, K: SocketSys>(&mut self, quoit: &Loop<E, K>, event: Event) -> Option<Event> {
+        if event.delivers_to().is_some_and(|id| quoit.is_given_up(id)) {
+            // Closed or aborted by an earlier call of this very turn.
+            return None;
+        }
+        match event {
+            Event::Data { connection, .. } | Event::EndOfStream { connection }
+                if quoit.is_paused(connection) || self.holds(connection) =>
+            {
+                // Paused by an earlier call of this very turn; and once something is held back, so is all
+                // that follows it, even if a later call resumes.
+                self.held_back.push(event);
+                None
+            }
+            event => Some(event),
+        }
+    }
+
+    /// All have been handed out: the loop takes back what a paused connection was not to have.
+    pub fn end<E: Engine, K: SocketSys>(mut self, quoit: &mut Loop<E, K>) {
+        if !self.held_back.is_empty() {
+            quoit.take_back(&mut self.held_back);
+        }
+    }
+
+    /// Whether something of the connection's is held back.
+    fn holds(&self, id: ConnectionId) -> bool {
+        self.held_back.iter().any(|event| {
+            matches!(event, Event::Data { connection, .. } | Event::EndOfStream { connection } if *connection == id)
+        })
+    }
 }

@@ -96,7 +96,7 @@ pub use event::{CloseReason, Event, Events, Refusal};
 pub use event_loop::{Accept, ListenerOptions, Loop, LoopMemory, TurnError};
 pub use features::{Feature, FeatureSet};
 pub use footprint::Footprint;
-pub use handler::Handler;
+pub use handler::{Delivery, Handler};
 pub use id::{ConnectionId, ListenerId, LoopIndex, Token};
 pub use listen::{ListenError, ListenOptions, ListenSocket};
 pub use pool::Lease;

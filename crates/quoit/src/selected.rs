@@ -87,6 +87,10 @@ impl Engine for AnyEngine {
         either!(self, engine => engine.receivable(pool))
     }
 
+    fn surely_receivable(&self, pool: &Pool) -> usize {
+        either!(self, engine => engine.surely_receivable(pool))
+    }
+
     fn accept_margin(&self) -> u32 {
         either!(self, engine => engine.accept_margin())
     }

@@ -1,38 +1,20 @@
 //! io_uring denied by a seccomp filter, as container runtimes do it: in children of this process, for a filter
-#![allow(clippy::unwrap_used, reason = "a test fails by it")]
 //! cannot be taken off again.
+#![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
 mod support;
 
-use std::collections::BTreeMap;
 use std::thread;
 
 use quoit::{Config, EngineChoice, EngineKind, Loop, LoopIndex, Runtime, RuntimeConfig};
 use quoit::{Listen, ListenerOptions, StartError};
-use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
-use support::{Echo, case, client, echo, engines, guard, listening, run_child, tcp};
+use support::{Echo, case, client, deny, echo, engines, guard, listening, run_child, tcp};
 
 const ALL: [i64; 3] = [
     libc::SYS_io_uring_setup,
     libc::SYS_io_uring_enter,
     libc::SYS_io_uring_register,
 ];
-
-/// From here on, these calls of this thread and of those that it starts fail with `errno`.
-fn deny(calls: &[i64], errno: i32) {
-    let filter = SeccompFilter::new(
-        calls
-            .iter()
-            .map(|&call| (call, Vec::new()))
-            .collect::<BTreeMap<_, _>>(),
-        SeccompAction::Allow,
-        SeccompAction::Errno(errno as u32),
-        std::env::consts::ARCH.try_into().unwrap(),
-    )
-    .unwrap();
-    let program: BpfProgram = filter.try_into().unwrap();
-    seccompiler::apply_filter(&program).unwrap();
-}
 
 /// With the filter on: `Auto` serves on epoll and says why, `Require` fails and says why.
 fn falls_back(words: &[&str]) {
@@ -101,7 +83,7 @@ fn in_child(test: &str, case_name: &str, child: impl FnOnce()) {
 #[test]
 fn all_calls_answer_eperm() {
     in_child("all_calls_answer_eperm", "eperm", || {
-        deny(&ALL, libc::EPERM);
+        deny(ALL, libc::EPERM);
         falls_back(&["io_uring_setup", "seccomp", "profile"]);
     });
 }
@@ -109,7 +91,7 @@ fn all_calls_answer_eperm() {
 #[test]
 fn all_calls_answer_enosys() {
     in_child("all_calls_answer_enosys", "enosys", || {
-        deny(&ALL, libc::ENOSYS);
+        deny(ALL, libc::ENOSYS);
         falls_back(&["io_uring_setup", "ENOSYS", "seccomp", "profile"]);
     });
 }
@@ -119,7 +101,7 @@ fn all_calls_answer_enosys() {
 fn registering_alone_is_denied() {
     in_child("registering_alone_is_denied", "register", || {
         if engines().contains(&EngineKind::Uring) {
-            deny(&ALL[2..], libc::EPERM);
+            deny([ALL[2]], libc::EPERM);
             falls_back(&["denied", "seccomp", "io_uring_register"]);
         }
     });
@@ -129,7 +111,7 @@ fn registering_alone_is_denied() {
 fn entering_alone_is_denied() {
     in_child("entering_alone_is_denied", "enter", || {
         if engines().contains(&EngineKind::Uring) {
-            deny(&ALL[1..2], libc::EPERM);
+            deny([ALL[1]], libc::EPERM);
             falls_back(&["denied", "seccomp", "io_uring_enter"]);
         }
     });

@@ -1,4 +1,5 @@
-//! Accepting when descriptors run out: in children of this process, whose limit is small.
+//! Accepting when descriptors run out, or fails for another reason that lasts: in children of this process, which have
+//! a small limit or a filter.
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
 mod support;
@@ -9,7 +10,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use quoit::{CloseReason, ConnectionId, EngineKind, Errno, Event, Events, ListenerId, Loop, Token};
-use support::{PATIENCE, case, client, config, end_of, engines, guard, listening, run_child};
+use seccompiler::{SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompRule};
+use support::{PATIENCE, case, client, config, deny, deny_if, end_of, engines, guard, listening, run_child};
 
 const CLIENTS: usize = 20;
 
@@ -203,6 +205,71 @@ fn accepting_goes_on_by_itself_when_others_close() {
         // Room is made elsewhere in the process, of which nobody tells the loop.
         drop(std::mem::take(&mut scene.hoard));
         scene.all_answered();
+    });
+}
+
+/// Whatever the reason, accepting that fails again and again is tried less and less often once nothing is left to be
+/// closed: five more pauses begin with one that has begun already, then take 20 ms, 40 ms and so on at least. Timers
+/// never come early.
+fn is_tried_without_a_spin(quoit: &mut Loop) {
+    let mut events = Events::with_capacity(256);
+    let mut turns = 0;
+    let mut turn = |quoit: &mut Loop| {
+        turns += 1;
+        assert!(turns <= 200, "it spins");
+        quoit.turn([], &mut events, None).unwrap();
+        for event in events.drain() {
+            assert!(!matches!(event, Event::ListenerClosed { .. }), "{event:?}");
+        }
+        quoit.counters()
+    };
+    let mut now = turn(quoit);
+    while now.connections > 0 || now.accept_paused_resources == 0 {
+        now = turn(quoit);
+    }
+    let before = now.accept_paused_resources;
+    let begin = Instant::now();
+    while now.accept_paused_resources < before + 5 {
+        now = turn(quoit);
+    }
+    assert!(begin.elapsed() >= Duration::from_millis(150));
+}
+
+#[test]
+fn accepting_that_is_forbidden_does_not_spin() {
+    in_children("accepting_that_is_forbidden_does_not_spin", |engine| {
+        let (mut quoit, address) = listening(config(engine));
+        let mut events = Events::with_capacity(1);
+        quoit.turn([], &mut events, Some(Duration::ZERO)).unwrap();
+        if engine == EngineKind::Epoll {
+            // As a security module does; what is queued stays there (`accept(2)`).
+            deny([libc::SYS_accept4], libc::EPERM);
+            let _client = client(address);
+            is_tried_without_a_spin(&mut quoit);
+        }
+    });
+}
+
+/// The user's limit on epoll registrations is used up (`epoll(7)`, `max_user_watches`). A loop registers its listener
+/// anew every now and then, and cannot.
+#[test]
+fn registrations_used_up_do_not_make_the_loop_spin() {
+    in_children("registrations_used_up_do_not_make_the_loop_spin", |engine| {
+        let (mut quoit, address) = listening(config(engine));
+        let mut events = Events::with_capacity(1);
+        quoit.turn([], &mut events, Some(Duration::ZERO)).unwrap();
+        if engine == EngineKind::Epoll {
+            let adds = SeccompCondition::new(
+                1,
+                SeccompCmpArgLen::Dword,
+                SeccompCmpOp::Eq,
+                libc::EPOLL_CTL_ADD as u64,
+            );
+            let rule = SeccompRule::new(vec![adds.unwrap()]).unwrap();
+            deny_if([(libc::SYS_epoll_ctl, vec![rule])], libc::ENOSPC);
+            let _clients: Vec<_> = (0..CLIENTS).map(|_| client(address)).collect();
+            is_tried_without_a_spin(&mut quoit);
+        }
     });
 }
 

@@ -7,6 +7,7 @@ use quoit::{Config, Feature, FeatureSet, Footprint, Loop, LoopIndex, StartError,
 use serde::Serialize;
 
 use super::hints::{self, Setting};
+use crate::descriptors::DescriptorLimit;
 
 /// The findings; the field names are those of the JSON object.
 #[derive(Debug, Serialize)]
@@ -112,7 +113,14 @@ impl Examination {
                 .iter()
                 .map(|&feature| FeatureFinding::of(feature, uring.as_ref().ok()))
                 .collect(),
-            settings: hints::settings(&facts, config, &footprint, loops_in_memlock),
+            settings: hints::settings(
+                &facts,
+                config,
+                &footprint,
+                loops_in_memlock,
+                // Where it cannot be tried, the hard limit is what is known.
+                DescriptorLimit::reachable().ok(),
+            ),
             kernel: facts.kernel_release,
             memory_a_loop: footprint.into(),
             loops_in_memlock,

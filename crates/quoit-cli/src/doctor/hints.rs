@@ -4,6 +4,9 @@ use quoit::host::{HostFacts, ResourceLimit, SeccompMode};
 use quoit::{Config, Footprint, ListenOptions};
 use serde::Serialize;
 
+use crate::descriptors::DescriptorLimit;
+use crate::serve;
+
 /// One setting.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Setting {
@@ -16,12 +19,14 @@ pub(super) struct Setting {
 /// The first kernel with all that makes the engine cheap (deferred task work).
 const GOOD_KERNEL: (u32, u32) = (6, 1);
 
-/// All settings that matter to a server with loops of `config`.
+/// All settings that matter to a server with loops of `config`. `reachable_descriptors` is how far this process can
+/// raise its limit of open descriptors.
 pub(super) fn settings(
     facts: &HostFacts,
     config: &Config,
     footprint: &Footprint,
     loops_in_memlock: Option<u64>,
+    reachable_descriptors: Option<u64>,
 ) -> Vec<Setting> {
     vec![
         kernel(facts),
@@ -29,7 +34,7 @@ pub(super) fn settings(
         seccomp(facts),
         capabilities(facts),
         locked_memory(facts, footprint, loops_in_memlock),
-        descriptors(facts, config),
+        descriptors(facts, config, reachable_descriptors),
         backlog(facts),
         Setting {
             name: "net.ipv4.tcp_congestion_control",
@@ -127,18 +132,29 @@ fn locked_memory(facts: &HostFacts, footprint: &Footprint, loops: Option<u64>) -
     }
 }
 
-fn descriptors(facts: &HostFacts, config: &Config) -> Setting {
-    let wanted = u64::from(config.connections);
-    let hard = facts.descriptors.and_then(|limit| limit.hard);
-    let hint = hard.filter(|hard| *hard < wanted).map(|hard| {
-        format!(
-            "a loop may have {wanted} connections, this process {hard} descriptors: raise the hard limit (`ulimit \
-             -Hn`; LimitNOFILE= under systemd; --ulimit nofile= under Docker)"
-        )
+fn descriptors(facts: &HostFacts, config: &Config, reachable: Option<u64>) -> Setting {
+    let connections = config.connections;
+    let needed = serve::descriptors_needed(connections, 1);
+    let soft = facts.descriptors.and_then(|limit| limit.soft);
+    let reachable = reachable.or(facts.descriptors.and_then(|limit| limit.hard));
+    let hint = soft.filter(|soft| *soft < needed).map(|_| match reachable {
+        Some(reachable) if reachable < needed => format!(
+            "`quoit serve` raises the soft limit to {reachable}, and can no further; a loop may have {connections} \
+             connections, which take {needed} descriptors: {}",
+            DescriptorLimit::remedy(needed)
+        ),
+        _ => format!(
+            "enough for now: `quoit serve` raises the soft limit to {needed}, for the {connections} connections that \
+             a loop may have; a program of your own has to raise it itself"
+        ),
     });
     Setting {
         name: "RLIMIT_NOFILE",
-        value: limit(facts.descriptors, |value| value.to_string()),
+        value: facts.descriptors.map_or_else(unknown, |limit| {
+            let one =
+                |value: Option<u64>| value.map_or_else(|| "unlimited".to_owned(), |value| value.to_string());
+            format!("soft {}, hard {}", one(limit.soft), one(limit.hard))
+        }),
         hint,
     }
 }
@@ -189,7 +205,7 @@ mod tests {
     fn hint(facts: &HostFacts, name: &str, loops: Option<u64>) -> Option<String> {
         let config = Config::default();
         let footprint = Footprint::of(&config, FeatureSet::ALL);
-        let settings = settings(facts, &config, &footprint, loops);
+        let settings = settings(facts, &config, &footprint, loops, Some(512));
         settings
             .into_iter()
             .find(|setting| setting.name == name)
@@ -204,7 +220,7 @@ mod tests {
             io_uring_disabled: Some(0),
             seccomp: Some(SeccompMode::Disabled),
             descriptors: Some(ResourceLimit {
-                soft: Some(1024),
+                soft: Some(65_536),
                 hard: Some(524_288),
             }),
             max_backlog: Some(4096),
@@ -216,6 +232,7 @@ mod tests {
                 &facts,
                 &Config::default(),
                 &Footprint::of(&Config::default(), FeatureSet::ALL),
+                None,
                 None,
             ) {
                 assert_eq!(setting.hint, None, "{setting:?}");
@@ -240,7 +257,12 @@ mod tests {
         for (name, loops, expected) in [
             ("kernel", None, "Linux 6.1"),
             ("kernel.io_uring_disabled", None, "0 allows it to all"),
-            ("RLIMIT_NOFILE", None, "this process 256 descriptors"),
+            (
+                "RLIMIT_NOFILE",
+                None,
+                "raises the soft limit to 512, and can no further; a loop may have 16384 connections, which take \
+                 16456 descriptors: raise the hard limit",
+            ),
             ("net.core.somaxconn", None, "net.core.somaxconn=4096"),
             ("RLIMIT_MEMLOCK", Some(0), "LimitMEMLOCK="),
             ("RLIMIT_MEMLOCK", Some(80), "room for 80 loops of 104 KiB"),
@@ -248,6 +270,30 @@ mod tests {
             let hint = hint(&facts, name, loops).unwrap_or_default();
             assert!(hint.contains(expected), "{name}: {hint}");
         }
+    }
+
+    #[test]
+    fn descriptors_are_judged_by_what_they_can_be_raised_to() {
+        let told = |soft, hard, reachable| {
+            let facts = HostFacts {
+                descriptors: Some(ResourceLimit {
+                    soft: Some(soft),
+                    hard: Some(hard),
+                }),
+                ..HostFacts::default()
+            };
+            let told = descriptors(&facts, &Config::default(), reachable);
+            (told.value, told.hint.unwrap_or_default())
+        };
+        let (value, hint) = told(1024, 524_288, None);
+        assert_eq!(value, "soft 1024, hard 524288");
+        assert!(hint.contains("raises the soft limit to 16456,"), "{hint}");
+        // Root passes the hard limit.
+        let (_, hint) = told(1024, 4096, Some(1 << 20));
+        assert!(hint.contains("raises the soft limit to 16456,"), "{hint}");
+        let (_, hint) = told(1024, 4096, Some(4096));
+        assert!(hint.contains("to 4096, and can no further"), "{hint}");
+        assert_eq!(told(20_000, 20_000, Some(20_000)).1, "");
     }
 
     #[test]

@@ -114,6 +114,7 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<()> {
             case,
             client: None,
             rate: None,
+            reading: None,
         }
     }
 

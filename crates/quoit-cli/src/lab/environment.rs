@@ -22,7 +22,7 @@ pub(crate) fn read() -> Environment {
             .duration_since(UNIX_EPOCH)
             .map_or(0, |time| time.as_secs()),
         quoit_version: env!("CARGO_PKG_VERSION").to_owned(),
-        // The Makefile sets it when it builds the program; empty where there is no repository.
+        // By the build script or the environment of the build; absent where there is no repository.
         commit: option_env!("QUOIT_COMMIT")
             .filter(|commit| !commit.is_empty())
             .map(str::to_owned),

@@ -49,13 +49,18 @@ pub(crate) fn get(address: SocketAddr, path: &str, mut body: impl FnMut(&[u8]) -
     }
 }
 
-fn read(stream: &mut TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
-    match stream.read(buffer)? {
-        0 => Err(io::Error::new(
-            io::ErrorKind::UnexpectedEof,
-            "the server closed before the answer's end",
-        )),
-        count => Ok(count),
+fn read(stream: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
+    loop {
+        return match stream.read(buffer) {
+            Ok(0) => Err(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                "the server closed before the answer's end",
+            )),
+            // With a time limit the kernel does not take the call up again after a signal (signal(7)), such as that
+            // of a server that has ended.
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            outcome => outcome,
+        };
     }
 }
 
@@ -118,6 +123,22 @@ mod tests {
         assert_eq!(answer.expect("it is whole"), (10, "0123456789".to_owned()));
         let empty = got(&["HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"]);
         assert_eq!(empty.expect("it is whole"), (0, String::new()));
+    }
+
+    #[test]
+    fn a_signal_does_not_end_the_reading() {
+        struct Interrupted(bool);
+        impl Read for Interrupted {
+            fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+                if std::mem::take(&mut self.0) {
+                    return Err(io::ErrorKind::Interrupted.into());
+                }
+                buffer[0] = b'x';
+                Ok(1)
+            }
+        }
+        let mut buffer = [0];
+        assert_eq!(read(&mut Interrupted(true), &mut buffer).expect("it goes on"), 1);
     }
 
     #[test]

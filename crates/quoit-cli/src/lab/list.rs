@@ -118,6 +118,7 @@ fn time(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::descriptors::DescriptorLimit;
 
     #[test]
     fn a_quick_run_with_all_servers_is_planned_for_two_minutes() {
@@ -147,6 +148,10 @@ mod tests {
     fn what_cannot_run_here_is_named_with_the_reason() {
         let machine = Machine {
             descriptors: 1 << 20,
+            descriptor_limit: DescriptorLimit {
+                soft: 1 << 20,
+                hard: 1 << 20,
+            },
             io_uring_denied: Some("io_uring is denied".to_owned()),
         };
         let mut values = Values::default();

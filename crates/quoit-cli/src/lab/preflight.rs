@@ -32,6 +32,8 @@ pub(crate) struct LeftOut {
 pub(crate) struct Machine {
     /// How far the limit of open descriptors can be raised, which servers and generators inherit.
     pub(crate) descriptors: u64,
+    /// What the limit is, and what this process may raise it to without a privilege.
+    pub(crate) descriptor_limit: DescriptorLimit,
     /// Why io_uring cannot be used, with the remedy.
     pub(crate) io_uring_denied: Option<String>,
 }
@@ -46,6 +48,8 @@ impl Machine {
         let denied = try_uring(&Config::default()).err();
         Ok(Self {
             descriptors: reachable.map_err(LabError::io("reading the limit of open descriptors"))?,
+            descriptor_limit: DescriptorLimit::read()
+                .map_err(LabError::io("reading the limit of open descriptors"))?,
             io_uring_denied: denied.map(|diagnosis| diagnosis.to_string()),
         })
     }
@@ -71,7 +75,10 @@ impl Machine {
         let needed = descriptors(case);
         (self.descriptors < needed).then(|| {
             format!(
-                "{connections} connections need {needed} descriptors at each end, but the hard limit is {}; {}",
+                "{connections} connections need {needed} descriptors at each end, but the limit (soft {}, hard {}) can \
+                 be raised to {} only; {}",
+                self.descriptor_limit.soft,
+                self.descriptor_limit.hard,
                 self.descriptors,
                 DescriptorLimit::remedy(needed)
             )
@@ -95,7 +102,9 @@ pub(crate) fn raise_descriptor_limit(experiment: &Experiment) -> Result<()> {
         DescriptorLimit::raise(needed).map_err(LabError::io("raising the limit of open descriptors"))?;
     if limit.soft < needed {
         return Err(LabError::new(format!(
-            "a limit of {needed} open descriptors is needed, but the hard limit is {}; {}",
+            "a limit of {needed} open descriptors is needed, but it could be raised to {} only (the hard limit is {}); \
+             {}",
+            limit.soft,
             limit.hard,
             DescriptorLimit::remedy(needed)
         )));
@@ -290,6 +299,10 @@ mod tests {
 
     const ENOUGH: Machine = Machine {
         descriptors: 1 << 20,
+        descriptor_limit: DescriptorLimit {
+            soft: 1024,
+            hard: 2000,
+        },
         io_uring_denied: None,
     };
 
@@ -388,7 +401,9 @@ mod tests {
             "{case}: {why}"
         );
         assert!(
-            why.contains("the hard limit is 2000; raise the hard limit (`ulimit -Hn 2156`"),
+            why.contains(
+                "(soft 1024, hard 2000) can be raised to 2000 only; raise the hard limit (`ulimit -Hn 2156`"
+            ),
             "{why}"
         );
     }

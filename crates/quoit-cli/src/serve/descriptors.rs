@@ -15,11 +15,16 @@ const FEW: u64 = 1024;
 /// number of connections that was not `given` only if the limit is low indeed, as then nobody counts on it.
 pub(super) fn prepare(config: &RuntimeConfig, given: bool) -> Option<String> {
     let connections = u64::from(config.config.connections) * u64::from(config.loops);
-    let needed = connections + u64::from(config.loops) * A_LOOP + SPARE;
+    let needed = needed(config.config.connections, config.loops);
     match DescriptorLimit::raise(needed) {
         Ok(limit) => warning(connections, needed, limit, given),
         Err(error) => Some(format!("cannot raise the limit on open descriptors: {error}")),
     }
+}
+
+/// Descriptors that a server needs whose loops have room for so many connections each.
+pub(crate) fn needed(connections: u32, loops: u16) -> u64 {
+    u64::from(loops) * (u64::from(connections) + A_LOOP) + SPARE
 }
 
 fn warning(connections: u64, needed: u64, limit: DescriptorLimit, given: bool) -> Option<String> {

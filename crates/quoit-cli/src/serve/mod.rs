@@ -15,6 +15,7 @@ mod sink;
 mod work;
 
 pub(crate) use arguments::ServeArguments;
+pub(crate) use descriptors::needed as descriptors_needed;
 
 use std::io::{self, Write};
 use std::process::ExitCode;

@@ -4,7 +4,10 @@
 //! wrong, nothing is stuck, and all descriptors are given back.
 //!
 //! Injected are only answers that the call may give in the state in which it is: an EAGAIN of a readable socket,
-//! say, would be a lie by which an edge-triggered server rightly waits.
+//! say, would be a lie by which an edge-triggered server rightly waits. So would be any failure of the send by which the
+//! handler of a signal tells the thread that waits for signals: it takes no time and cannot be interrupted, and the
+//! signal would be lost. It is made by the thread that gets the signal. The first sends nothing else, and no fault
+//! begins at a thread's first send, so the server is ended by a signal for its first thread.
 
 use std::path::Path;
 use std::process::Command;
@@ -75,8 +78,10 @@ const ENDING: &[Fault] = &[
     fault("epoll", "recvfrom", "error=ENOMEM", "9+97", Harm::Connection),
     // Once: what the peer still sends is delivered first, for as long as a graceful close may take.
     fault("epoll", SENDS, "error=ENOBUFS", "29", Harm::Connection),
-    fault("epoll", "epoll_ctl", "error=ENOMEM", "9+5", Harm::Connection),
-    fault("epoll", "epoll_ctl", "error=ENOSPC", "9+5", Harm::Connection),
+    // The wake and the listener are registered first. No removal is among these calls, which cannot fail so: the
+    // listener's comes after 16 connections, of which as many as there are clients may not be registered yet.
+    fault("epoll", "epoll_ctl", "error=ENOMEM", "4..12+4", Harm::Connection),
+    fault("epoll", "epoll_ctl", "error=ENOSPC", "4..12+4", Harm::Connection),
 ];
 
 /// The server under strace, which writes what it does to `log`. The server is this process's child, strace its
@@ -141,7 +146,7 @@ fn endured(test: &str, faults: &[Fault]) {
         let before = traffic::open_descriptors(&server);
         let broken = traffic::exchange(server.address(), fault.harm);
         traffic::wait_for_descriptors(&server, before);
-        server.terminate();
+        server.terminate_first_thread();
         server.ends_with(0);
         let injected = injections(&log);
         println!("{name}: {injected} faults, {broken} connections broke");
@@ -177,7 +182,6 @@ fn a_connections_error_ends_that_connection_alone() {
 }
 
 #[test]
-#[ignore = "an open fault: once in a while a run of this never ends; see docs/reliability.md"]
 fn http_is_whole_under_interruptions() {
     if !can_inject("http_is_whole_under_interruptions") {
         return;
@@ -211,7 +215,7 @@ fn http_is_whole_under_interruptions() {
                 assert!(client.response().body == *body, "{length} bytes echoed");
             });
         }
-        server.terminate();
+        server.terminate_first_thread();
         server.ends_with(0);
         assert!(injections(&log) > 0, "{}:{}", fault.calls, fault.tampering);
     }

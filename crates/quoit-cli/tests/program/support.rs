@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr as UnixAddress, UnixStream};
 use std::os::unix::process::CommandExt;
@@ -215,8 +216,39 @@ impl Server {
         assert_eq!(result, 0);
     }
 
+    /// As [`Server::terminate`], with a signal for its first thread: a process's own goes to any of its threads.
+    pub(crate) fn terminate_first_thread(&self) {
+        let process = self.child.id() as libc::pid_t;
+        // SAFETY: as in `terminate`; the first thread has the id of its process.
+        let result = unsafe { libc::syscall(libc::SYS_tgkill, process, process, libc::SIGTERM) };
+        assert_eq!(result, 0);
+    }
+
     /// Waits for its end, and answers how it ended and what is left of standard error.
+    #[track_caller]
     pub(crate) fn wait(&mut self) -> (ExitStatus, String) {
+        assert!(self.is_over_within(PATIENCE), "it does not end");
+        self.reap()
+    }
+
+    fn is_over_within(&self, limit: Duration) -> bool {
+        // SAFETY: no memory is passed; the child has not been waited for, so the id is still its own.
+        let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, self.child.id(), 0) } as i32;
+        assert!(descriptor >= 0, "{}", io::Error::last_os_error());
+        // SAFETY: the call has just made this descriptor, and nothing else knows of it.
+        let process = unsafe { OwnedFd::from_raw_fd(descriptor) };
+        let mut poll = libc::pollfd {
+            fd: process.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        // SAFETY: one entry, which the call may write.
+        let ready = unsafe { libc::poll(&raw mut poll, 1, limit.as_millis() as i32) };
+        assert!(ready >= 0, "{}", io::Error::last_os_error());
+        ready > 0
+    }
+
+    fn reap(&mut self) -> (ExitStatus, String) {
         let status = self.child.wait().expect("it can be waited for");
         if let Some(reader) = self.reader.take() {
             reader.join().expect("reading works");
@@ -267,13 +299,14 @@ impl Drop for Server {
     fn drop(&mut self) {
         // It may have ended.
         let _ = self.child.kill();
-        self.wait();
+        self.reap();
     }
 }
 
 pub(crate) fn connect(address: &str) -> TcpStream {
     let stream = TcpStream::connect(address).expect("it listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("it can be set");
+    stream.set_write_timeout(Some(PATIENCE)).expect("it can be set");
     stream.set_nodelay(true).expect("it can be set");
     stream
 }
@@ -288,6 +321,7 @@ pub(crate) fn connect_unix(address: &str) -> UnixStream {
         None => UnixStream::connect(name).expect("it listens"),
     };
     stream.set_read_timeout(Some(PATIENCE)).expect("it can be set");
+    stream.set_write_timeout(Some(PATIENCE)).expect("it can be set");
     stream
 }
 

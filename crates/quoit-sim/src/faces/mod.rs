@@ -8,6 +8,7 @@ use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
 use quoit::Errno;
 
+use crate::faults::count_answer;
 use crate::kernel::{FIRST_DESCRIPTOR, Kernel, ObjectId};
 
 pub use epoll::SimEpoll;
@@ -15,6 +16,7 @@ pub use ring::SimRing;
 pub use sockets::SimSockets;
 
 fn errno(code: i32) -> Errno {
+    count_answer(code);
     Errno::new(code)
 }
 

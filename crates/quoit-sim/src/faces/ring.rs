@@ -10,6 +10,7 @@ use quoit::engine::uring::sys::{
 };
 
 use super::{errno, owned};
+use crate::faults::count_answer;
 use crate::kernel::{OPERATIONS, RingId, enter, with};
 
 /// One simulated ring.
@@ -25,7 +26,8 @@ const KNOWN_FLAGS: u32 = abi::IORING_SETUP_R_DISABLED
     | abi::IORING_SETUP_NO_SQARRAY
     | abi::IORING_SETUP_DEFER_TASKRUN
     | abi::IORING_SETUP_COOP_TASKRUN
-    | abi::IORING_SETUP_TASKRUN_FLAG;
+    | abi::IORING_SETUP_TASKRUN_FLAG
+    | abi::IORING_SETUP_SQPOLL;
 
 /// What it says of itself.
 const FEATURES: u32 = abi::IORING_FEAT_SINGLE_MMAP
@@ -42,7 +44,14 @@ impl UringSys for SimRing {
             return Err(Errno::EINVAL);
         }
         let (submissions, completions) = (parameters.submission_entries, parameters.completion_entries);
-        let ring = with(|kernel| kernel.add_ring(parameters.flags, submissions, completions));
+        let ring = with(|kernel| {
+            kernel.add_ring(
+                parameters.flags,
+                submissions,
+                completions,
+                parameters.poll_idle_ms,
+            )
+        });
         let properties = RingProperties {
             features: FEATURES,
             submission_entries: submissions,
@@ -106,12 +115,15 @@ impl UringSys for SimRing {
     }
 
     fn unsubmitted(&self) -> u32 {
-        with(|kernel| kernel.ring(self.ring).unsubmitted())
+        with(|kernel| {
+            kernel.interrupt(self.ring);
+            kernel.ring(self.ring).unsubmitted()
+        })
     }
 
-    fn enter(&mut self, wait_for: u32, timeout: Option<Duration>, _flags: u32) -> Result<u32, Errno> {
+    fn enter(&mut self, wait_for: u32, timeout: Option<Duration>, flags: u32) -> Result<u32, Errno> {
         let timeout = timeout.map(|timeout| u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX / 2));
-        enter(self.ring, wait_for, timeout).map_err(errno)
+        enter(self.ring, wait_for, timeout, flags).map_err(errno)
     }
 
     fn has_completion(&self) -> bool {
@@ -127,6 +139,9 @@ impl UringSys for SimRing {
         })?;
         // SAFETY: a structure of integers, for which all zeroes is a valid value.
         let mut entry: CompletionEntry = unsafe { std::mem::zeroed() };
+        if completion.result < 0 && completion.flags & abi::IORING_CQE_F_NOTIF == 0 {
+            count_answer(-completion.result);
+        }
         entry.user_data = completion.user_data;
         entry.res = completion.result;
         entry.flags = completion.flags;

@@ -80,13 +80,13 @@ impl Kernel {
             && time <= self.now
         {
             self.agenda.entries.pop();
-            self.act(action);
+            self.act(action, time);
         }
     }
 
-    fn act(&mut self, action: Action) {
+    fn act(&mut self, action: Action, planned: u64) {
         match action {
-            Action::Peer(peer) => self.play(peer),
+            Action::Peer(peer) => self.play(peer, planned),
             Action::Arrive(object) => self.arrive(object),
             Action::Space(object) => self.tell_space(object),
             Action::Connected(object) => self.finish_connecting(object),
@@ -94,6 +94,7 @@ impl Kernel {
             Action::Nudge(ring, request) => self.nudge(ring, request),
             Action::Outside(number) => {
                 let job = self.jobs.remove(&number);
+                self.counts.incidents.other_threads += 1;
                 self.due_jobs.extend(job);
             }
         }

@@ -11,6 +11,11 @@ use super::peer::Answer;
 use super::stream::Stream;
 use crate::faults::Fault;
 
+/// More failures to accept than these within this time, in nanoseconds, are one too many: a loop waits 10 ms and
+/// more after each, unless it closes something meanwhile.
+const INSISTENCE: u32 = 24;
+const INSISTENCE_TIME: u64 = 500_000;
+
 impl Kernel {
     /// Why no descriptor can be made now, if that is so.
     pub(crate) fn descriptor_fault(&mut self) -> Option<i32> {
@@ -49,6 +54,8 @@ impl Kernel {
             address: Address::UnixUnnamed,
             backlog: 1,
             queue: VecDeque::new(),
+            insists: 0,
+            insists_since: 0,
         }));
         self.open(listener)
     }
@@ -95,6 +102,8 @@ impl Kernel {
                     address,
                     backlog: backlog as usize,
                     queue: VecDeque::new(),
+                    insists: 0,
+                    insists_since: 0,
                 });
                 Ok(())
             }
@@ -138,6 +147,7 @@ impl Kernel {
     pub(crate) fn accept(&mut self, id: ObjectId, nonblocking: bool) -> Result<i32, i32> {
         // The descriptor comes first: want of it is told even if nothing is queued.
         if let Some(error) = self.descriptor_fault() {
+            self.watch_for_insistence(id);
             return Err(error);
         }
         let aborted = self.strikes(Fault::AcceptAborted);
@@ -164,6 +174,27 @@ impl Kernel {
         self.open(object)
     }
 
+    /// Accepting again and again at once, without descriptors or memory, is spinning.
+    fn watch_for_insistence(&mut self, id: ObjectId) {
+        let now = self.now;
+        let Kind::Listener(listener) = &mut self.objects[id].kind else {
+            return;
+        };
+        if now - listener.insists_since > INSISTENCE_TIME {
+            (listener.insists_since, listener.insists) = (now, 0);
+        }
+        listener.insists += 1;
+        if listener.insists > INSISTENCE {
+            self.fail(|| {
+                format!(
+                    "the loop spins: accepting failed {INSISTENCE} times within {} us for want of descriptors \
+                     or memory, and goes on",
+                    INSISTENCE_TIME / 1000
+                )
+            });
+        }
+    }
+
     /// `connect(2)` without waiting.
     pub(crate) fn connect(&mut self, id: ObjectId, to: &Address) -> Result<(), i32> {
         match &self.objects[id].kind {
@@ -173,6 +204,9 @@ impl Kernel {
         }
         let answerer = self.peers.iter().position(|peer| peer.plan.address == *to);
         let answer = answerer.map_or(Answer::Refuse, |peer| self.peers[peer].plan.answer);
+        if answerer.is_some() && !matches!(answer, Answer::Accept { .. }) {
+            self.counts.count(Fault::ConnectFails);
+        }
         let local = self.some_port();
         let bound = match &mut self.objects[id].kind {
             Kind::Fresh { bound, .. } => bound.take(),

@@ -21,6 +21,8 @@ pub(crate) struct Table {
     entries: Vec<Option<ObjectId>>,
     used: usize,
     limit: usize,
+    /// Times that a descriptor was given that had been another's.
+    pub(super) reused: u64,
 }
 
 impl Table {
@@ -29,6 +31,7 @@ impl Table {
             entries: Vec::new(),
             used: 0,
             limit,
+            reused: 0,
         }
     }
 
@@ -56,6 +59,7 @@ impl Table {
 
     pub(super) fn insert(&mut self, object: ObjectId) -> c_int {
         let free = self.entries.iter().position(Option::is_none);
+        self.reused += u64::from(free.is_some());
         let index = free.unwrap_or_else(|| {
             self.entries.push(None);
             self.entries.len() - 1

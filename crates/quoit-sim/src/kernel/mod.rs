@@ -63,6 +63,8 @@ pub struct Kernel {
     exhausted_until: u64,
     /// Bytes that sockets of the program have taken.
     pub taken: u64,
+    /// Bytes that they have given, those that the program drops included.
+    pub given: u64,
     /// What struck so far.
     pub counts: FaultCounts,
     /// A wait without end, with nothing to happen that could end it.
@@ -142,6 +144,7 @@ impl Kernel {
             peers: Vec::new(),
             exhausted_until: 0,
             taken: 0,
+            given: 0,
             counts: FaultCounts::default(),
             stalled: false,
             failure: None,
@@ -196,6 +199,21 @@ impl Kernel {
     pub(crate) fn fail(&mut self, what: impl FnOnce() -> String) {
         if self.failure.is_none() {
             self.failure = Some(what());
+        }
+    }
+
+    /// Completes the counts of what struck.
+    pub(crate) fn end_counting(&mut self) {
+        self.counts.take_answers();
+        self.counts.incidents.descriptors_reused = self.table.reused;
+    }
+
+    /// Whoever is at the other end of a Unix socket that is given up may see less than was accepted for it: Unix
+    /// sockets have no reset.
+    pub(crate) fn excuse_unix(&mut self, object: ObjectId) {
+        let peer = self.stream(object).filter(|stream| stream.unix);
+        if let Some(peer) = peer.and_then(|stream| stream.peer_number) {
+            self.peers[peer].excused = true;
         }
     }
 

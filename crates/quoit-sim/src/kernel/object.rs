@@ -59,6 +59,9 @@ pub struct Listener {
     pub(crate) address: Address,
     pub(super) backlog: usize,
     pub(super) queue: VecDeque<ObjectId>,
+    /// Times that accepting failed for want of descriptors or memory, since this moment.
+    pub(super) insists: u32,
+    pub(super) insists_since: u64,
 }
 
 /// The events of `poll(2)` and `epoll_ctl(2)`; both use the same bits.
@@ -139,6 +142,15 @@ impl Kernel {
 
     /// Tells those that watch or wait that something happened.
     pub(super) fn wake(&mut self, id: ObjectId, happened: u32) {
+        if let Kind::Stream(stream) = &self.objects[id].kind
+            && stream.is_peers
+        {
+            // A peer neither polls nor submits: it looks by itself.
+            if let Some(peer) = stream.peer_number {
+                self.rouse_peer(peer);
+            }
+            return;
+        }
         for index in 0..self.objects[id].polls.len() {
             let poll = self.objects[id].polls[index];
             if let Some(poll) = &mut self.polls[poll] {

@@ -8,6 +8,7 @@ use quoit::Address;
 use super::Kernel;
 use super::agenda::Action;
 use super::object::{ObjectId, events};
+use crate::faults::Fault;
 use crate::pattern;
 use crate::random::Random;
 
@@ -66,6 +67,8 @@ pub struct PeerPlan {
     pub gulp: u64,
     /// Nanoseconds between two acts, at most.
     pub pause: u64,
+    /// It is meant to be slow: gulps and pauses were drawn accordingly.
+    pub slow: bool,
     /// How it ends.
     pub ending: Ending,
 }
@@ -92,13 +95,17 @@ pub struct Peer {
     /// It has reset, or closed with something unread: the rest may be lost.
     pub broke_off: bool,
     /// It may see an end before all that was accepted for it: the program has reset a Unix socket, which looks to its
-    /// peer like an end, or has given up an attempt to connect that had succeeded.
+    /// peer like an end, has given up an attempt to connect that had succeeded, or had no memory for a
+    /// transfer on a Unix socket.
     pub excused: bool,
     /// It does nothing more.
     pub gone: bool,
     acts: u32,
     /// Acts in a row in which nothing could be done.
     idle_acts: u32,
+    /// When its next act is due; what else the agenda has of it is out of date. `None`: it waits until something
+    /// happens to its socket.
+    due: Option<u64>,
     random: Random,
     number: usize,
 }
@@ -110,6 +117,7 @@ impl Kernel {
         if let Some(start) = plan.start {
             self.plan(start, Action::Peer(number));
         }
+        let due = plan.start.map(|start| self.now + start);
         self.peers.push(Peer {
             plan,
             socket: None,
@@ -124,6 +132,7 @@ impl Kernel {
             gone: false,
             acts: 0,
             idle_acts: 0,
+            due,
             random,
             number,
         });
@@ -133,8 +142,15 @@ impl Kernel {
     /// Somebody has connected to `peer`; `socket` is its end.
     pub(super) fn meet(&mut self, peer: usize, socket: ObjectId) {
         let previous = self.peers[peer].socket.replace(socket);
+        self.note_pace(peer);
         assert!(previous.is_none(), "each peer is connected to once");
         self.plan_peer(peer);
+    }
+
+    fn note_pace(&mut self, number: usize) {
+        if self.peers[number].plan.slow {
+            self.counts.count(Fault::PeerSlow);
+        }
     }
 
     fn plan_peer(&mut self, number: usize) {
@@ -143,7 +159,17 @@ impl Kernel {
         let most = if fair { 50_000 } else { peer.plan.pause };
         // Whoever has nothing to do looks less often.
         let after = (2000 + peer.random.magnitude(most)) << peer.idle_acts.min(if fair { 4 } else { 12 });
+        peer.due = Some(self.now + after);
         self.plan(after, Action::Peer(number));
+    }
+
+    /// Something happened to the socket of a peer, which may have waited for that.
+    pub(super) fn rouse_peer(&mut self, number: usize) {
+        let peer = &mut self.peers[number];
+        if peer.due.is_none() && !peer.gone && peer.socket.is_some() {
+            peer.idle_acts = 0;
+            self.plan_peer(number);
+        }
     }
 
     /// Everything becomes fair: a silent peer speaks, a slow one hurries.
@@ -159,11 +185,13 @@ impl Kernel {
         }
     }
 
-    /// One act of a peer.
-    pub(super) fn play(&mut self, number: usize) {
-        if self.peers[number].gone {
+    /// One act of a peer, if it is due.
+    pub(super) fn play(&mut self, number: usize, planned: u64) {
+        let peer = &mut self.peers[number];
+        if peer.gone || peer.due != Some(planned) {
             return;
         }
+        peer.due = None;
         let Some(socket) = self.peers[number].socket else {
             return self.play_connecting(number);
         };
@@ -173,20 +201,28 @@ impl Kernel {
         let before = (peer.sent, peer.received);
         match peer.plan.ending {
             Ending::Reset(after) if acts > after => {
+                self.counts.count(Fault::PeerReset);
                 self.note(|| format!("peer {number} resets"));
                 self.reset(socket);
                 return self.leave(number, socket, true);
             }
             Ending::Close(after) if acts > after => {
+                self.counts.count(Fault::PeerClose);
                 self.note(|| format!("peer {number} closes"));
                 return self.leave(number, socket, true);
             }
             Ending::Lost(after, error) if acts > after => {
+                self.counts.count(Fault::PeerLost);
                 self.note(|| format!("peer {number} is lost"));
                 self.lose(socket, error);
                 return self.leave(number, socket, true);
             }
-            Ending::Silent(after) if acts > after => return,
+            Ending::Silent(after) if acts > after => {
+                // Not even roused by what happens.
+                peer.due = Some(u64::MAX);
+                self.counts.count(Fault::PeerSilent);
+                return;
+            }
             _ => {}
         }
         self.play_receiving(number, socket);
@@ -198,6 +234,10 @@ impl Kernel {
         let all_sent = peer.sent == peer.plan.total;
         if all_sent && !peer.ended && (peer.plan.ending == Ending::EndFirst || peer.saw_end) {
             peer.ended = true;
+            let half_closes = peer.plan.ending == Ending::EndFirst && !peer.saw_end;
+            if half_closes && !self.is_fair() {
+                self.counts.count(Fault::PeerHalfClose);
+            }
             self.note(|| format!("peer {number} ends its direction"));
             // One whose other end has gone has nobody to tell.
             let _ = self.shutdown_send(socket);
@@ -208,7 +248,13 @@ impl Kernel {
         }
         let moved = (peer.sent, peer.received) != before;
         peer.idle_acts = if moved { 0 } else { peer.idle_acts + 1 };
-        self.plan_peer(number);
+        let acts_anyway = matches!(
+            peer.plan.ending,
+            Ending::Reset(_) | Ending::Close(_) | Ending::Lost(..) | Ending::Silent(_)
+        );
+        if moved || acts_anyway {
+            self.plan_peer(number);
+        }
     }
 
     fn play_connecting(&mut self, number: usize) {
@@ -221,6 +267,7 @@ impl Kernel {
             Ok(socket) => {
                 self.note(|| format!("peer {number} connects to {to}"));
                 self.peers[number].socket = Some(socket);
+                self.note_pace(number);
                 self.peers[number].idle_acts = 0;
                 self.plan_peer(number);
             }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::Kernel;
-use super::object::ObjectId;
+use super::object::{Kind, ObjectId};
 use crate::faults::Fault;
 
 /// One epoll instance.
@@ -66,6 +66,10 @@ impl Kernel {
     ) -> Result<(), i32> {
         if self.poll_set(poll).item(object).is_some() {
             return Err(libc::EEXIST);
+        }
+        if matches!(self.object(object).kind, Kind::Stream(_)) && self.strikes(Fault::TransferFails) {
+            self.excuse_unix(object);
+            return Err(*self.random.choose(&[libc::ENOMEM, libc::ENOSPC]));
         }
         self.poll_set(poll).items.push(Item {
             object,

@@ -163,6 +163,10 @@ impl Kernel {
         mut take: impl FnMut(&[u8]),
     ) -> Result<usize, i32> {
         let by_program = self.is_programs(id);
+        if by_program && self.strikes(Fault::TransferFails) {
+            self.excuse_unix(id);
+            return Err(libc::ENOMEM);
+        }
         let empty = by_program && self.strikes(Fault::EmptyReceive);
         let short = by_program && self.strikes(Fault::ShortReceive);
         let Kind::Stream(stream) = &mut self.objects[id].kind else {
@@ -201,6 +205,7 @@ impl Kernel {
         }
         stream.incoming.drain(..length);
         let other = stream.other;
+        self.given += if by_program { length as u64 } else { 0 };
         if let Some(other) = other {
             self.tell_space(other);
         }
@@ -256,6 +261,10 @@ impl Kernel {
     ) -> Result<usize, i32> {
         // Want of memory: told like want of room, and over some time later.
         let by_program = self.is_programs(id);
+        if by_program && self.strikes(Fault::TransferFails) {
+            self.excuse_unix(id);
+            return Err(libc::ENOBUFS);
+        }
         let full = by_program && self.strikes(Fault::FullSend);
         let short = by_program && self.strikes(Fault::ShortSend);
         let Kind::Stream(stream) = &mut self.objects[id].kind else {
@@ -298,6 +307,7 @@ impl Kernel {
         {
             stream.no_space = true;
         }
+        self.counts.incidents.full_sockets += u64::from(by_program && taken < wanted);
         if taken == 0 {
             return Err(libc::EAGAIN);
         }
@@ -442,6 +452,7 @@ impl Kernel {
                 other_stream.error = Some(libc::ECONNRESET);
             }
         }
+        self.counts.incidents.resets_by_unread_data += u64::from(unread);
         if !stream.unix && (unread || stream.reset_on_close) {
             self.send_reset(other);
             return;

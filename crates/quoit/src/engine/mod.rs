@@ -375,6 +375,13 @@ pub trait Engine {
     /// Slots that a receive armed now could fill: free ones, and those that the kernel holds for the taking.
     fn receivable(&self, pool: &Pool) -> usize;
 
+    /// Receives that find a slot for certain if they are armed now. Fewer than [`Engine::receivable`] where the
+    /// kernel may have used slots of which the engine has not taken the completions yet, or where it holds no more
+    /// than so many at a time.
+    fn surely_receivable(&self, pool: &Pool) -> usize {
+        self.receivable(pool)
+    }
+
     /// The connections that may arrive after accepting was told to stop, at most. `Accept` with a limit below
     /// this is exact.
     fn accept_margin(&self) -> u32;
@@ -389,4 +396,21 @@ pub trait Engine {
 
     /// The counts so far.
     fn counters(&self) -> EngineCounters;
+}
+
+/// Whether an error of accepting concerns one connection in the queue, which it has left, or the moment, and says
+/// nothing of the listener. Linux passes pending network errors of the new socket (`accept(2)`, "Error handling").
+pub(crate) fn is_of_one_accept(error: Errno) -> bool {
+    matches!(
+        error.code(),
+        libc::EINTR
+            | libc::ECONNABORTED
+            | libc::EPROTO
+            | libc::ENETDOWN
+            | libc::ENOPROTOOPT
+            | libc::EHOSTDOWN
+            | libc::ENONET
+            | libc::EHOSTUNREACH
+            | libc::ENETUNREACH
+    )
 }

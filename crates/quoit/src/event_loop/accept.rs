@@ -9,7 +9,7 @@ use super::connection::{Connection, Phase};
 use super::{Draining, Loop, TimerKey};
 use crate::address::Address;
 use crate::command::{AttachOptions, Command, StreamOptions};
-use crate::engine::{Engine, Handle, Kind, Operation};
+use crate::engine::{Engine, Handle, Kind, Operation, is_of_one_accept};
 use crate::errno::Errno;
 use crate::event::{Event, Refusal};
 use crate::id::{ConnectionId, ListenerId, Slot, Token};
@@ -18,7 +18,8 @@ use crate::remote::{PostError, Remote};
 use crate::sys::SocketSys;
 use crate::timers::TimerId;
 
-/// The first and the longest pause after accepting failed for want of descriptors or memory.
+/// The first and the longest pause after accepting failed for something that may last, such as a want of
+/// descriptors.
 const FIRST_RETRY: Duration = Duration::from_millis(10);
 const LAST_RETRY: Duration = Duration::from_secs(1);
 /// How often taking what is queued is tried again after a listener was stopped: about four seconds in all.
@@ -63,7 +64,7 @@ pub(super) struct Listener {
     error: Option<Errno>,
     /// Waits for a connection slot.
     waiting: bool,
-    /// Waits for descriptors or memory.
+    /// Waits for descriptors or memory, or whatever else accepting failed for.
     retry: Option<TimerId>,
     next_retry: Duration,
     /// Times in a row that taking what is queued was put off after it was stopped.
@@ -285,8 +286,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                 listener.next_retry = FIRST_RETRY;
                 self.take_accepted(slot, descriptor);
             }
-            Err(Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM | Errno::ENOBUFS) => self.put_off_accept(slot),
-            // What ends the listener itself; everything else concerns one connection, or is a cancel.
+            // What ends the listener itself.
             Err(errno)
                 if matches!(
                     errno.code(),
@@ -295,7 +295,11 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             {
                 fatal = Some(errno);
             }
-            Err(_) => {}
+            Err(Errno::ECANCELED | Errno::EAGAIN) => {}
+            Err(errno) if is_of_one_accept(errno) => {}
+            // Descriptors or memory are used up, or a limit, or accepting is forbidden: that lasts, and a loop
+            // that tried again at once would spin.
+            Err(_) => self.put_off_accept(slot),
         }
         if more {
             return;
@@ -545,7 +549,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                         self.take_accepted(slot, descriptor);
                     }
                 }
-                Err(Errno::ECONNABORTED | Errno::EINTR) => {}
+                Err(errno) if is_of_one_accept(errno) => {}
                 Err(errno @ (Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM | Errno::ENOBUFS)) => {
                     return Err(errno);
                 }

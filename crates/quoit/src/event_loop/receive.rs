@@ -3,6 +3,7 @@
 use std::os::fd::AsRawFd;
 
 use super::connection::{HeldBack, Phase, ReceiveSide, SendSide};
+use super::teardown::survives;
 use super::{Loop, Memory};
 use crate::engine::{Engine, Handle, Kind, Operation, Received};
 use crate::errno::Errno;
@@ -297,7 +298,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                 connection.receive_side = ReceiveSide::Ending;
                 if let Some(errno) = error {
                     let reason = connection.reason.unwrap_or(CloseReason::from_errno(errno));
-                    self.end(slot, reason, false);
+                    self.end(slot, reason, survives(errno));
                 } else if connection.reason.is_some() {
                     // Sending failed before; this is the rest of it.
                     self.end(slot, CloseReason::Reset, false);
@@ -311,7 +312,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                 connection.receive_side = ReceiveSide::Ended;
                 let reason = error.map_or(CloseReason::Local, CloseReason::from_errno);
                 if error.is_some() || connection.send_side == SendSide::Ended {
-                    self.end(slot, reason, false);
+                    self.end(slot, reason, error.is_some_and(survives));
                 }
             }
             Phase::Connecting | Phase::Ending => {}
@@ -351,14 +352,15 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         }
     }
 
-    /// Arms receives that waited for slots: first come, first served, no more than there are slots.
+    /// Arms receives that waited for slots: first come, first served, and no more than find one for certain. One
+    /// that found none after all would be the last again, and might always be, behind others that never wait long.
     pub(super) fn serve_starved(&mut self) {
         if self.starved.is_empty() {
             return;
         }
         let memory = self.memory.as_mut().expect("present until the loop is dropped");
-        let mut slots = self.engine.receivable(&memory.pool);
-        if slots > 0 {
+        let mut slots = self.engine.surely_receivable(&memory.pool);
+        if self.engine.receivable(&memory.pool) > 0 {
             self.pressure_reported = false;
         } else {
             // What came with the receives that are starved may have been taken in after they were.

@@ -4,6 +4,7 @@ use std::os::fd::AsRawFd;
 
 use super::Loop;
 use super::connection::{Phase, ReceiveSide, SendSide};
+use super::teardown::survives;
 use crate::command::{FileRange, Payload};
 use crate::engine::{Engine, Gather, Operation, SendMode};
 use crate::errno::Errno;
@@ -259,7 +260,10 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                     self.mark_dirty(slot);
                 }
             }
-            Err(errno) => self.fail_send(slot, CloseReason::from_errno(errno), false),
+            Err(errno) => {
+                let reset = survives(errno);
+                self.fail_send(slot, CloseReason::from_errno(errno), reset);
+            }
         }
         self.finish_if_quiet(slot);
     }

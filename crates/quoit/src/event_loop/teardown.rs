@@ -7,9 +7,26 @@ use std::time::Duration;
 use super::connection::{HeldBack, Phase, ReceiveSide, SendSide};
 use super::{Loop, TimerKey};
 use crate::engine::{Engine, Handle, Kind, Operation};
+use crate::errno::Errno;
 use crate::event::{CloseReason, Event, Refusal};
 use crate::id::{ConnectionId, Slot};
 use crate::sys::SocketSys;
+
+/// Whether a socket goes on after an error, as after want of memory. Then the connection is reset: closed in the
+/// ordinary way, its peer would take what was sent so far for all there is.
+pub(super) fn survives(errno: Errno) -> bool {
+    !matches!(
+        errno.code(),
+        libc::EPIPE
+            | libc::ECONNRESET
+            | libc::ECONNABORTED
+            | libc::ECONNREFUSED
+            | libc::ETIMEDOUT
+            | libc::EHOSTUNREACH
+            | libc::ENETUNREACH
+            | libc::ENOTCONN
+    )
+}
 
 impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// Ends the sending direction after all that is queued. When the peer's direction has ended too, the

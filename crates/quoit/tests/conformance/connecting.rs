@@ -20,6 +20,7 @@ macro_rules! connecting {
             refused
             timed_out
             given_up_by_close_and_abort
+            given_up_with_something_unreported
             by_command
             past_the_limit
             to_itself
@@ -158,6 +159,23 @@ pub(crate) fn given_up_by_close_and_abort(level: &Level) {
             }
         }
     });
+}
+
+pub(crate) fn given_up_with_something_unreported(level: &Level) {
+    let (_listener, _filler, address) = deaf_listener();
+    for abort in [true, false] {
+        drive(level, |driver| {
+            let id = driver.connect(&address, &ConnectOptions::default(), 6);
+            driver.deadline_unreported(id);
+            if abort {
+                driver.abort(id).unwrap();
+            } else {
+                driver.close(id, None).unwrap();
+            }
+            assert_eq!(driver.wait_closed(id), CloseReason::Local);
+            assert_eq!(driver.seen(id).deadlines, 0);
+        });
+    }
 }
 
 pub(crate) fn by_command(level: &Level) {

@@ -439,6 +439,25 @@ impl Driver {
         self.checker.deadline(id, at);
     }
 
+    /// Lets the connection's deadline come, and keeps it from being reported: behind refusals, for which the turns,
+    /// with room for one event each, have no room either.
+    pub(crate) fn deadline_unreported(&mut self, id: ConnectionId) {
+        let refused = || Command::Send {
+            connection: ConnectionId::from_bits(0),
+            payload: Payload::Copy(b"x"),
+            token: Token::NONE,
+        };
+        self.settle();
+        self.set_event_room(1);
+        self.set_deadline(id, Some(Duration::ZERO));
+        let before = self.quoit.counters().timers_fired;
+        self.until("its time has come", |driver| {
+            driver.turn_with([refused(), refused(), refused()], Duration::ZERO);
+            driver.quoit.counters().timers_fired > before
+        });
+        assert_eq!(self.seen(id).deadlines, 0);
+    }
+
     pub(crate) fn set_timer(&mut self, token: u64, after: Duration) {
         let at = Instant::now() + after;
         self.quoit.set_named_timer(after, Token(token)).unwrap();

@@ -21,6 +21,7 @@ macro_rules! ending {
             reset_by_the_peer
             abort_is_seen_as_a_reset
             abort_with_data_queued_and_received
+            close_and_abort_end_what_is_unreported
             close_sends_what_is_queued
             close_ends_deliveries
             close_after_the_peers_end
@@ -121,6 +122,24 @@ pub(crate) fn abort_with_data_queued_and_received(level: &Level) {
         client.expect_reset();
         assert!(queued.is_unique(), "after the close all lent memory is free");
     });
+}
+
+/// What has happened before the end and had no room in a turn yet is not reported after it.
+pub(crate) fn close_and_abort_end_what_is_unreported(level: &Level) {
+    for abort in [true, false] {
+        drive(level, |driver| {
+            let (client, id) = driver.new_pair();
+            driver.deadline_unreported(id);
+            if abort {
+                driver.abort(id).unwrap();
+            } else {
+                driver.close(id, None).unwrap();
+                drop(client);
+            }
+            assert_eq!(driver.wait_closed(id), CloseReason::Local);
+            assert_eq!(driver.seen(id).deadlines, 0);
+        });
+    }
 }
 
 pub(crate) fn close_sends_what_is_queued(level: &Level) {

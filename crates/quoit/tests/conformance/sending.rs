@@ -189,15 +189,15 @@ pub(crate) fn received_bytes_sent_on(level: &Level) {
     });
 }
 
-/// Sends until nothing more is taken, and answers how many bytes were.
-fn fill(driver: &mut Driver, id: ConnectionId) -> usize {
+/// Sends until nothing more is taken, and adds what was to `taken`.
+fn fill(driver: &mut Driver, id: ConnectionId, taken: &mut Vec<u8>) {
     let high_water = driver.quoit.config().high_water as usize;
-    let mut taken = 0;
     loop {
-        let refused_at = taken;
+        let refused_at = taken.len();
         loop {
-            match driver.send(id, &pattern(taken, 4000)[..], Token::NONE) {
-                Ok(()) => taken += 4000,
+            let piece = pattern(taken.len(), 4000);
+            match driver.send(id, &piece[..], Token::NONE) {
+                Ok(()) => taken.extend(piece),
                 Err(refusal) => {
                     assert_eq!(refusal, Refusal::Full);
                     break;
@@ -205,8 +205,8 @@ fn fill(driver: &mut Driver, id: ConnectionId) -> usize {
             }
             assert!(driver.quoit.queued(id) <= high_water);
         }
-        if taken == refused_at {
-            return taken;
+        if taken.len() == refused_at {
+            return;
         }
         driver.settle();
     }
@@ -215,34 +215,43 @@ fn fill(driver: &mut Driver, id: ConnectionId) -> usize {
 pub(crate) fn a_slow_reader_is_bounded_and_holds_up_nobody(level: &Level) {
     drive(level, |driver| {
         let (mut client, id) = driver.new_pair();
-        let taken = fill(driver, id);
-        // Lent memory may pass the mark once.
-        let mut expected = pattern(0, taken);
-        let below = !driver.quoit.is_full(id);
-        let last = b"more than fits".repeat(1000);
-        assert_eq!(driver.send(id, last.clone(), Token(1)).is_ok(), below);
-        if below {
-            expected.extend(last);
-        }
-        assert_eq!(
-            driver.send(id, Bytes::from_static(b"x"), Token(2)),
-            Err(Refusal::Full)
-        );
-        let before = driver.seen(id).writable;
-
         let (mut other, other_id) = driver.new_pair();
-        for round in 0..50 {
-            other.send(&pattern(round, 100));
-            driver.wait_received(other_id, (round + 1) * 100);
-            driver
-                .send(other_id, &pattern(round, 100)[..], Token::NONE)
-                .unwrap();
-            driver.wait_flushed(other_id);
-            assert_eq!(other.receive(100), pattern(round, 100));
-        }
-        // Nobody has read; but the kernel may take later what it had room for all along. That makes room too.
-        let low_water = driver.quoit.config().low_water as usize;
-        assert!(driver.seen(id).writable == before || driver.quoit.queued(id) <= low_water);
+        let mut expected = Vec::new();
+        let mut echoed = 0;
+        let before = loop {
+            fill(driver, id, &mut expected);
+            // Lent memory may pass the mark once.
+            let below = !driver.quoit.is_full(id);
+            let last = b"more than fits".repeat(1000);
+            assert_eq!(driver.send(id, last.clone(), Token(1)).is_ok(), below);
+            if below {
+                expected.extend(last);
+            }
+            assert_eq!(
+                driver.send(id, Bytes::from_static(b"x"), Token(2)),
+                Err(Refusal::Full)
+            );
+            let queued = driver.quoit.queued(id);
+            let before = driver.seen(id).writable;
+            for round in 0..50 {
+                other.send(&pattern(round, 100));
+                echoed += 100;
+                driver.wait_received(other_id, echoed);
+                driver
+                    .send(other_id, &pattern(round, 100)[..], Token::NONE)
+                    .unwrap();
+                driver.wait_flushed(other_id);
+                assert_eq!(other.receive(100), pattern(round, 100));
+            }
+            if driver.quoit.queued(id) == queued {
+                assert_eq!(driver.seen(id).writable, before, "nobody has read");
+                break before;
+            }
+            // The kernel had not taken all yet that its buffers hold: acknowledgements make room later, and the thread
+            // that takes submissions (`IORING_SETUP_SQPOLL`) may have been waiting for a processor. They hold so much
+            // and no more, so this ends.
+            assert!(driver.quoit.queued(id) < queued);
+        };
 
         let reader = driver.beside(move || {
             let bytes = client.receive(expected.len());
@@ -251,7 +260,7 @@ pub(crate) fn a_slow_reader_is_bounded_and_holds_up_nobody(level: &Level) {
         driver.until("there is room again", |driver| {
             driver.seen(id).writable == before + 1
         });
-        assert!(driver.quoit.queued(id) <= low_water);
+        assert!(driver.quoit.queued(id) <= driver.quoit.config().low_water as usize);
         let (same, _client) = driver.join(reader);
         assert!(same, "other bytes arrive");
         driver.settle();
@@ -303,7 +312,7 @@ pub(crate) fn the_loops_send_memory_used_up(level: &Level) {
         for abort in [false, true] {
             let (hog_client, hog) = driver.pair(&address);
             hog_client.set_receive_buffer(4096);
-            fill(driver, hog);
+            fill(driver, hog, &mut Vec::new());
             let (mut client, id) = driver.pair(&address);
             for _ in 0..3 {
                 assert_eq!(driver.send(id, b"x", Token::NONE), Err(Refusal::Full));

@@ -1,6 +1,7 @@
 //! What the fault tests share: engines, servers on a thread, plain clients, and children of their own process.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
+use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
@@ -10,6 +11,7 @@ use quoit::{
     Address, Config, ConnectionId, EngineChoice, EngineKind, Handler, Lease, ListenerOptions, Loop,
     LoopIndex, Token,
 };
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, SeccompRule};
 
 /// Nothing here takes this long on any machine; what does has hung.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -136,4 +138,22 @@ pub(crate) fn run_child(test: &str, case: &str) {
     for line in out.lines().filter(|line| line.starts_with("skipped")) {
         println!("{line}");
     }
+}
+
+/// From here on, these calls of this thread and of those that it starts fail with `errno`, for good: only in a child.
+pub(crate) fn deny(calls: impl IntoIterator<Item = i64>, errno: i32) {
+    deny_if(calls.into_iter().map(|call| (call, Vec::new())), errno);
+}
+
+/// As [`deny`], but only where one of the call's rules holds, or where it has none.
+pub(crate) fn deny_if(calls: impl IntoIterator<Item = (i64, Vec<SeccompRule>)>, errno: i32) {
+    let filter = SeccompFilter::new(
+        calls.into_iter().collect::<BTreeMap<_, _>>(),
+        SeccompAction::Allow,
+        SeccompAction::Errno(errno as u32),
+        std::env::consts::ARCH.try_into().unwrap(),
+    )
+    .unwrap();
+    let program: BpfProgram = filter.try_into().unwrap();
+    seccompiler::apply_filter(&program).unwrap();
 }

@@ -119,6 +119,12 @@ fn one_case(text: &mut String, results: &Results, case: &CaseResults) {
     for warning in view::warnings(case) {
         paragraph(text, &plain(&warning));
     }
+    let told = view::unsteadiness(case)
+        .into_iter()
+        .chain(view::reading_counters(case));
+    for told in told {
+        paragraph(text, &plain(&told));
+    }
 }
 
 fn claims(text: &mut String, results: &Results) {

@@ -3,6 +3,7 @@
 mod charts;
 mod html;
 mod markdown;
+mod steadiness;
 pub(super) mod view;
 
 use std::path::PathBuf;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::steadiness::{self, Steadiness};
 use crate::lab::pairs::{self, NoiseBand};
 use crate::lab::results::model::{
     CaseResults, Comparison, Control, Environment, Ratio, Results, ServerSummary, Verdict,
@@ -243,6 +244,45 @@ fn too_few_pairs(case: &CaseResults) -> Option<String> {
     })
 }
 
+/// One sentence on how steady the throughput of the servers was; `None` where no second was sampled.
+pub(crate) fn unsteadiness(case: &CaseResults) -> Option<String> {
+    let told = case.servers.iter().filter_map(|server| {
+        let steadiness = steadiness::of(case, &server.server)?;
+        let share = percent(steadiness.slowest / steadiness.median);
+        let deviation = or_none(server.rate_deviation, percent);
+        let different = steadiness
+            .differences()
+            .map_or_else(String::new, |words| format!("; in it {words}"));
+        Some(format!(
+            "{} {share} of its median one (deviation of all {}: {deviation}{different})",
+            server.server, steadiness.seconds
+        ))
+    });
+    let told: Vec<String> = told.collect();
+    (!told.is_empty()).then(|| format!("The slowest second had: {}.", told.join(", ")))
+}
+
+/// What it costs to read the counters of the servers of a case; `None` if none shows any.
+pub(crate) fn reading_counters(case: &CaseResults) -> Option<String> {
+    let told = case.servers.iter().filter_map(|server| {
+        let cost = server.counter_reading?;
+        let a_second = server.figures.server_cpu_ns_per_unit * server.figures.units_per_second;
+        let often = match steadiness::of(case, &server.server) {
+            Some(Steadiness { seconds, counted, .. }) => format!("read in {counted} of {seconds} seconds"),
+            None => "read at the bounds of the window only".to_owned(),
+        };
+        Some(format!(
+            "{} {} of its processor time ({:.2} % of what it uses in a second) and {} of the lab's, {often}",
+            server.server,
+            table::nanoseconds(cost.server_ns),
+            cost.server_ns / a_second.max(f64::MIN_POSITIVE) * 100.0,
+            table::nanoseconds(cost.observer_ns),
+        ))
+    });
+    let told: Vec<String> = told.collect();
+    (!told.is_empty()).then(|| format!("Reading a server's own counters once takes: {}.", told.join("; ")))
+}
+
 /// How many of a server's requests are left out of its percentiles, if it is worth a word.
 fn slips(server: &ServerSummary) -> Option<String> {
     let share = server
@@ -285,6 +325,11 @@ pub(crate) fn counters_per_unit(case: &CaseResults, server: &str) -> Option<BTre
         }
     }
     Some(counters)
+}
+
+/// `12.3 %` of a share from 0 to 1.
+pub(crate) fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
 }
 
 /// `8.6 MiB`; below zero for a difference in the noise.
@@ -364,7 +409,6 @@ pub(crate) fn finding(judged: &Judged<'_>) -> String {
 /// The machine and the program, as `(name, value)`.
 pub(crate) fn environment(environment: &Environment) -> Vec<(&'static str, String)> {
     let known = |value: &Option<String>| value.clone().unwrap_or_else(|| "unknown".to_owned());
-    let percent = |share: f64| format!("{:.1} %", share * 100.0);
     let versions: Vec<String> = environment
         .versions
         .iter()
@@ -556,6 +600,30 @@ mod tests {
         assert!((counters["enters"] - 0.136).abs() < 1e-9);
         assert!((counters["completions an enter"] - 2.0 / 0.136).abs() < 1e-6);
         assert_eq!(counters_per_unit(case, "tokio"), None);
+    }
+
+    #[test]
+    fn unsteadiness_and_what_reading_costs_are_said() {
+        let mut results = example::results();
+        let case = &mut results.cases[0];
+        let said = reading_counters(case).expect("our servers show counters");
+        assert!(
+            said.contains("quoit/uring 160.0 µs of its processor time (0.0")
+                && said.contains("90.0 µs of the lab"),
+            "{said}"
+        );
+        assert!(!said.contains("tokio"), "{said}");
+        let said = unsteadiness(case).expect("there are seconds");
+        assert!(
+            said.contains("tokio ") && said.contains("(deviation of all "),
+            "{said}"
+        );
+        for slice in &mut case.slices {
+            slice.samples.clear();
+        }
+        assert_eq!(unsteadiness(case), None);
+        let said = reading_counters(case).expect("our servers show counters");
+        assert!(said.contains("at the bounds of the window only"), "{said}");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::model::{
     CaseResults, Comparison, Control, EffortUsed, Environment, ExperimentInfo, Figures, Latency, LeftOut,
-    Placement, Ratio, Results, SCHEMA, Sample, ServerSummary, Slice, Verdict,
+    Placement, Ratio, ReadingCost, Results, SCHEMA, Sample, ServerSummary, Slice, Verdict,
 };
 
 /// The server that all others are compared with.
@@ -205,6 +205,10 @@ fn summary(server: &str, cost: f64, case: &str, offered: Option<f64>) -> ServerS
         .collect(),
         slowest_second_share: Some(0.82),
         rate_deviation: Some(0.06),
+        counter_reading: server.starts_with("quoit").then_some(ReadingCost {
+            server_ns: 160_000.0,
+            observer_ns: 90_000.0,
+        }),
         figures,
     }
 }
@@ -294,6 +298,19 @@ fn slice(
     offered: Option<f64>,
 ) -> Slice {
     let figures = figures(cost, offered, nuisance(case, number) * 0.02);
+    let counters = |units: f64| {
+        if !server.starts_with("quoit") {
+            return BTreeMap::new();
+        }
+        let enters = if server.contains("uring") { 0.136 } else { 0.03 };
+        BTreeMap::from([
+            ("enters".to_owned(), units * enters),
+            ("submissions".to_owned(), units * 1.01),
+            ("completions".to_owned(), units * 2.0),
+            ("turns".to_owned(), units * enters),
+            ("sends".to_owned(), units),
+        ])
+    };
     let samples = (1..=5_u32)
         .map(|second| {
             let shake = nuisance(case, number * 7 + u64::from(second)) * 0.08;
@@ -305,22 +322,11 @@ fn slice(
                 server_kernel_ns: units * figures.server_cpu_ns_per_unit * 0.78,
                 resident_bytes: figures.resident_bytes,
                 drops: 0,
-                counters: BTreeMap::new(),
+                counters: counters(units),
             }
         })
         .collect();
-    let counters = if server.starts_with("quoit") {
-        let enters = if server.contains("uring") { 0.136 } else { 0.03 };
-        BTreeMap::from([
-            ("enters".to_owned(), figures.units * enters),
-            ("submissions".to_owned(), figures.units * 1.01),
-            ("completions".to_owned(), figures.units * 2.0),
-            ("turns".to_owned(), figures.units * enters),
-            ("sends".to_owned(), figures.units),
-        ])
-    } else {
-        BTreeMap::new()
-    };
+    let counters = counters(figures.units);
     Slice {
         server: server.to_owned(),
         series: series.to_owned(),

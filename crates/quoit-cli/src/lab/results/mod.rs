@@ -15,6 +15,8 @@ use serde_json::Value;
 use super::error::{LabError, Result};
 use model::{Results, SCHEMA};
 
+/// The least share of a second that a sample has to cover to stand for one.
+pub(crate) const WHOLE_SECOND: f64 = 0.5;
 /// What to do about a file that cannot be used.
 const REMEDY: &str = "give a results.json that `quoit lab run` wrote";
 

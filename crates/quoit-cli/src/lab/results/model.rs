@@ -189,6 +189,17 @@ pub(crate) struct ServerSummary {
     pub(crate) slowest_second_share: Option<f64>,
     /// Standard deviation of the units a second over their mean.
     pub(crate) rate_deviation: Option<f64>,
+    /// What reading its counters costs, measured without load; `null` for a server that shows none.
+    pub(crate) counter_reading: Option<ReadingCost>,
+}
+
+/// What one reading of a server's counters costs.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ReadingCost {
+    /// Processor time of the server, which is part of its figures.
+    pub(crate) server_ns: f64,
+    /// Processor time of the lab.
+    pub(crate) observer_ns: f64,
 }
 
 /// One server, started anew, under load for one window.
@@ -275,7 +286,8 @@ pub(crate) struct Sample {
     pub(crate) resident_bytes: Option<u64>,
     /// Packets that the machine's sockets dropped (`TcpExtListenDrops`, `UdpRcvbufErrors` and the like).
     pub(crate) drops: u64,
-    /// What the server's own counters rose by, if they are read while it runs.
+    /// What the server's own counters rose by from the last reading to this; empty where they were not read at both
+    /// ends, because the server shows none or does so little that reading would change its figures.
     pub(crate) counters: BTreeMap<String, f64>,
 }
 

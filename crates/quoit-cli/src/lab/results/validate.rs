@@ -66,6 +66,14 @@ fn check_case(case: &CaseResults) -> Checked {
             ("system_calls_per_unit", server.system_calls_per_unit),
             ("slowest_second_share", server.slowest_second_share),
             ("rate_deviation", server.rate_deviation),
+            (
+                "counter_reading.server_ns",
+                server.counter_reading.map(|cost| cost.server_ns),
+            ),
+            (
+                "counter_reading.observer_ns",
+                server.counter_reading.map(|cost| cost.observer_ns),
+            ),
         ] {
             if let Some(value) = value {
                 at_least_zero(name, value).map_err(place)?;

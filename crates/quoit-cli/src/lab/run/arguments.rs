@@ -2,9 +2,11 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Args;
 
+use super::budget;
 use crate::lab::environment;
 use crate::lab::error::{LabError, Result};
 use crate::lab::experiment;
@@ -32,7 +34,8 @@ pub(crate) struct RunArguments {
     /// The experiment: a name that `quoit lab list` shows, or a file
     #[arg(value_name = "NAME|FILE")]
     experiment: String,
-    /// Less effort and fewer cases, as the file says: to see that everything works, not to judge by
+    /// Less effort and fewer cases, as the file says, and within two minutes: to see that everything works, not to judge
+    /// by. With --pairs, --most-pairs or --seconds it takes as long as these need
     #[arg(long)]
     quick: bool,
     /// Pairs that every comparison has at least
@@ -80,6 +83,8 @@ pub(crate) struct Chosen {
     /// The text of its file.
     pub(crate) file: String,
     pub(crate) quick: bool,
+    /// How long the run may take.
+    pub(crate) within: Option<Duration>,
 }
 
 impl RunArguments {
@@ -134,10 +139,12 @@ impl RunArguments {
             }
             experiment.placement = placement;
         }
+        let own_effort = self.pairs.is_some() || self.most_pairs.is_some() || self.seconds.is_some();
         Ok(Chosen {
             experiment,
             file,
             quick: self.quick,
+            within: (self.quick && !own_effort).then_some(budget::QUICK),
         })
     }
 
@@ -254,6 +261,16 @@ mod tests {
         let effort = chosen.experiment.effort;
         assert_eq!((effort.pairs, effort.most_pairs, effort.seconds), (50, 50, 0.5));
         assert_eq!(chosen.experiment.placement, PlacementKind::SplitCore);
+    }
+
+    #[test]
+    fn only_a_quick_run_as_the_file_has_it_keeps_to_its_time() {
+        let within = |arguments: &str| choose(arguments).expect("it can be chosen").within;
+        assert_eq!(within("plaintext --quick"), Some(budget::QUICK));
+        assert_eq!(within("plaintext"), None);
+        for own in ["--pairs 6", "--most-pairs 40", "--seconds 1"] {
+            assert_eq!(within(&format!("plaintext --quick {own}")), None);
+        }
     }
 
     #[test]

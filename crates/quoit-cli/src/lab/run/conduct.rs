@@ -1,20 +1,23 @@
 //! The course of a run: case by case, pair by pair.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::Halt;
+use super::budget::Budget;
 use super::journal::{Entry, Journal};
 use super::plan::Work;
 use super::progress::Progress;
 use super::record::{Record, Records};
 use super::schedule::{self, Series};
-use super::slice::{Job, Measured, Rig};
+use super::slice::{COUNT_SECONDS, Job, Measured, Rig};
 use super::{spoil, summary};
 use crate::lab::error::LabError;
 use crate::lab::experiment::model::Effort;
 use crate::lab::pairs::{self, Side};
-use crate::lab::results::model::Slice;
+use crate::lab::results::model::{LeftOut, Slice};
 
+/// What counting the system calls of a server takes beside its load, about.
+const COUNTING: Duration = Duration::from_millis(500);
 /// Slices from which the baseline's peak is taken, as their median.
 const PEAK_SLICES: usize = 3;
 
@@ -26,6 +29,9 @@ pub(crate) struct Conductor<'a> {
     pub(crate) journal: Journal,
     pub(crate) records: Records,
     pub(crate) progress: Progress,
+    pub(crate) budget: Budget,
+    /// What was left out for want of time.
+    pub(crate) left_out: Vec<LeftOut>,
 }
 
 type Outcome<T> = Result<T, Halt>;
@@ -42,14 +48,59 @@ impl Conductor<'_> {
             schedule::left(&record.standings(work, &self.effort), &self.effort)
         });
         self.progress.begin(left.sum());
-        for work in works {
+        for (index, work) in works.iter().enumerate() {
+            self.budget.case_begins(works.len() - index);
+            self.price_readings(work)?;
             self.find_peak(work)?;
             while let Some(turn) = self.turn(work) {
+                if !self.budget.allows(self.time_to_count(work)) {
+                    self.leave_pairs_out(work);
+                    break;
+                }
+                self.budget.step_begins();
                 self.pair(work, &work.series[turn])?;
+                self.budget.step_ends();
             }
             self.count_system_calls(work)?;
         }
         Ok(())
+    }
+
+    /// What counting the system calls of all servers of a case is thought to take.
+    fn time_to_count(&self, work: &Work<'_>) -> Duration {
+        if work.unit() == "connection" {
+            return Duration::ZERO;
+        }
+        let load = self.rig.warm_up + self.rig.seconds.min(COUNT_SECONDS);
+        (Duration::from_secs_f64(load) + COUNTING) * work.servers.len() as u32
+    }
+
+    /// Says which pairs of a case are not measured because the time is over.
+    fn leave_pairs_out(&mut self, work: &Work<'_>) {
+        let nothing = Record::default();
+        let record = self.records.of(work).unwrap_or(&nothing);
+        let standings = record.standings(work, &self.effort);
+        let missing: Vec<String> = work
+            .series
+            .iter()
+            .zip(standings)
+            .filter(|(_, standing)| standing.pairs < self.effort.pairs)
+            .map(|(series, standing)| format!("{} has {}", series.name(), standing.pairs))
+            .collect();
+        // A control that is only not as narrow as was aimed at says so itself.
+        if missing.is_empty() {
+            return;
+        }
+        let left_out = LeftOut {
+            what: format!("pairs of {}", work.name),
+            why: format!(
+                "the time of a quick run was over; of {} pairs {}",
+                self.effort.pairs,
+                missing.join(", ")
+            ),
+        };
+        self.progress.say(&format!("{}: {}", left_out.what, left_out.why));
+        self.left_out.push(left_out);
     }
 
     fn turn(&self, work: &Work<'_>) -> Option<usize> {
@@ -60,6 +111,33 @@ impl Conductor<'_> {
 
     fn peak(&self, work: &Work<'_>) -> Option<f64> {
         self.records.of(work)?.peak
+    }
+
+    /// Measures what it costs to read the counters of the servers of a case, once in a run for each.
+    fn price_readings(&mut self, work: &Work<'_>) -> Outcome<()> {
+        // Idle connections have no window in which anything is read.
+        if work.unit() == "connection" {
+            return Ok(());
+        }
+        for server in &work.servers {
+            if server.metrics.is_none() || self.records.readings.contains_key(&server.name) {
+                continue;
+            }
+            self.progress
+                .working_on(&work.name, &format!("reading the counters of {}", server.name), 0);
+            let cost = self.rig.cost_of_reading(Job {
+                server,
+                case: work.case,
+                client: work.client,
+                rate: None,
+                reading: None,
+            })?;
+            self.keep(Entry::Reading {
+                server: server.name.clone(),
+                cost,
+            })?;
+        }
+        Ok(())
     }
 
     /// Measures what the baseline reaches in a closed loop, if the rate of the case is a share of it.
@@ -92,7 +170,11 @@ impl Conductor<'_> {
                         case: &case,
                         client: work.client,
                         rate: None,
+                        reading: None,
                     })?;
+                    if let Some(nothing) = measured.nothing {
+                        return Err(LabError::new(nothing).into());
+                    }
                     rates.push(measured.slice.figures.units_per_second);
                 }
                 pairs::median(&mut rates)
@@ -157,10 +239,15 @@ impl Conductor<'_> {
             case: work.case,
             client: work.client,
             rate: work.rate(self.peak(work)),
+            reading: self.records.reading(server),
         };
         let mut times = 0;
         loop {
-            let Measured { mut slice, version } = self.rig.measure(job)?;
+            let Measured {
+                mut slice,
+                version,
+                nothing,
+            } = self.rig.measure(job)?;
             place(&mut slice);
             if let Some(version) = version
                 && self.records.versions.get(server) != Some(&version)
@@ -177,9 +264,9 @@ impl Conductor<'_> {
                 return Ok(());
             };
             if !spoil::may_repeat(times, spoiled, all().count() as u32) {
-                if slice.spoiled.is_some() {
+                if let Some(nothing) = nothing {
                     return Err(LabError::new(format!(
-                        "{server} in {} could not be measured, though tried {} times: {reason}",
+                        "{}, tried {} times: {nothing}",
                         work.name,
                         times + 1
                     ))
@@ -208,6 +295,13 @@ impl Conductor<'_> {
             if self.records.of(work).is_some_and(counted) {
                 continue;
             }
+            if !self.budget.allows(Duration::ZERO) {
+                self.left_out.push(LeftOut {
+                    what: format!("system calls of {} in {}", server.name, work.name),
+                    why: "the time of a quick run was over".to_owned(),
+                });
+                continue;
+            }
             self.progress
                 .working_on(&work.name, &format!("system calls of {}", server.name), 0);
             let counted = self.rig.count_system_calls(Job {
@@ -215,6 +309,7 @@ impl Conductor<'_> {
                 case: work.case,
                 client: work.client,
                 rate: work.rate(self.peak(work)),
+                reading: None,
             })?;
             self.keep(Entry::SystemCalls {
                 case: work.name.clone(),

@@ -117,7 +117,7 @@ impl Report {
             .map_err(|error| LabError::new(format!("the report of the load cannot be understood: {error}")))
     }
 
-    /// Units of work that were done; zero only of a failure.
+    /// Units of work that were done.
     pub(crate) fn units(&self) -> f64 {
         self.requests.unwrap_or(0.0)
     }
@@ -158,10 +158,12 @@ impl Report {
     /// Why the server failed in the generator's eyes, if it did: one that drops or garbles requests is fast, and
     /// its figures must not be shown.
     pub(crate) fn failure(&self) -> Option<String> {
+        let errors: u64 = self.errors.values().sum();
         let reason = match (&self.invalid, self.requests) {
+            // No reply in the window, and no error either: the machine's fault more often than the server's.
+            (_, Some(requests)) if requests <= 0.0 && errors == 0 && !self.interrupted => return None,
             (Some(reason), _) => reason.clone(),
-            (None, Some(requests)) if requests > 0.0 => return None,
-            (None, Some(_)) => "no reply was measured".to_owned(),
+            (None, Some(_)) => return None,
             (None, None) => "its report has no `requests`".to_owned(),
         };
         let first = self.first_error.as_ref();
@@ -399,9 +401,11 @@ mod tests {
         };
         let told = failure(r#"{"requests": 7, "invalid": "errors occurred", "first_error": "reset"}"#);
         assert_eq!(told.as_deref(), Some("errors occurred; the first: reset"));
+        let told = failure(r#"{"requests": 0, "invalid": "errors", "errors": {"timeouts": 1}}"#);
+        assert_eq!(told.as_deref(), Some("errors"));
         assert_eq!(
-            failure(r#"{"requests": 0}"#).as_deref(),
-            Some("no reply was measured")
+            failure(r#"{"requests": 0, "invalid": "no reply was measured"}"#),
+            None
         );
         assert!(failure("{}").is_some_and(|told| told.contains("`requests`")));
     }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::lab::error::{LabError, Result};
-use crate::lab::results::model::{Environment, SCHEMA, Slice};
+use crate::lab::results::model::{Environment, ReadingCost, SCHEMA, Slice};
 
 /// The diary's name in the folder of a run.
 pub(crate) const NAME: &str = "journal.jsonl";
@@ -42,6 +42,11 @@ pub(crate) enum Entry {
     },
     /// What a server says of its version.
     Version { server: String, version: String },
+    /// What reading a server's counters costs; `None` if it shows none.
+    Reading {
+        server: String,
+        cost: Option<ReadingCost>,
+    },
     /// System calls a unit, or why they were not counted.
     SystemCalls {
         case: String,

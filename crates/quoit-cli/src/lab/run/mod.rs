@@ -5,6 +5,7 @@
 //! that an [`interrupt`](mod@interrupt) costs at most a pair; a [`summary`] makes ratios and verdicts of it.
 
 mod arguments;
+mod budget;
 mod conduct;
 mod generator;
 mod idle;
@@ -17,6 +18,7 @@ mod output;
 mod plan;
 mod process_tree;
 mod progress;
+mod reading;
 mod record;
 mod schedule;
 mod setting;
@@ -36,6 +38,7 @@ pub(crate) use slice::{Job, Rig};
 pub(crate) use stream::{ReadArguments, run as read};
 
 use arguments::Chosen;
+use budget::Budget;
 use conduct::Conductor;
 use journal::{Entry, Journal};
 use output::Found;
@@ -75,7 +78,9 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
         experiment,
         file,
         quick,
+        within,
     } = arguments.choose()?;
+    let began = Instant::now();
     let interrupts = Interrupts::listen()?;
     let mut notes = Vec::new();
     // Before namespaces are made, which take it over.
@@ -89,7 +94,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
     } = preflight::check(experiment, &Machine::read()?, &programs.values())?;
     preflight::raise_descriptor_limit(&experiment)?;
     let (works, not_compared) = plan::works(&experiment);
-    let left_out: Vec<LeftOut> = left_out
+    let mut left_out: Vec<LeftOut> = left_out
         .into_iter()
         .map(|left| LeftOut {
             what: left.what,
@@ -121,7 +126,6 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
     // The lab runs where it disturbs least.
     placement::pin_thread(&site.observer_cores()?).map_err(LabError::io("placing the lab itself"))?;
 
-    let started = Instant::now();
     let mut conductor = Conductor {
         rig: Rig {
             programs: &programs,
@@ -135,11 +139,17 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
         journal,
         records,
         progress: progress::Progress::new(),
+        budget: Budget::new(within, began),
+        left_out: Vec::new(),
     };
     let halted = conductor.conduct(&works).err();
     let Conductor {
-        records, progress, ..
+        records,
+        progress,
+        left_out: not_measured,
+        ..
     } = conductor;
+    left_out.extend(not_measured);
     progress.finish();
     drop(congestion);
     notes.extend(environment.notes());
@@ -159,7 +169,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
             Halt::Failed(error) => error.to_string(),
         }),
         // Those of the part that was resumed, too.
-        seconds: records.seconds.max(started.elapsed().as_secs_f64()),
+        seconds: records.seconds.max(began.elapsed().as_secs_f64()),
     };
     let results = found.results();
     output::write(&out, &results, arguments.prints_json())?;

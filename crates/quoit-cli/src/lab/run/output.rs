@@ -105,7 +105,10 @@ impl Found<'_> {
             cases: self
                 .works
                 .iter()
-                .filter_map(|work| summary::of_case(work, records.of(work)?, &effort, &experiment.baseline))
+                .filter_map(|work| {
+                    let record = records.of(work)?;
+                    summary::of_case(work, record, &records.readings, &effort, &experiment.baseline)
+                })
                 .collect(),
             left_out: self.left_out,
             notes,

@@ -8,7 +8,7 @@ use super::schedule::Standing;
 use super::summary;
 use crate::lab::experiment::model::Effort;
 use crate::lab::pairs::{self, Side};
-use crate::lab::results::model::Slice;
+use crate::lab::results::model::{ReadingCost, Slice};
 
 /// What was measured of one case.
 #[derive(Clone, Debug, Default)]
@@ -31,6 +31,8 @@ pub(crate) struct Records {
     /// By the case without its pace.
     pub(crate) peaks: BTreeMap<String, f64>,
     pub(crate) versions: BTreeMap<String, String>,
+    /// What reading the counters costs, of each server that was asked; `None` if it shows none.
+    pub(crate) readings: BTreeMap<String, Option<ReadingCost>>,
     /// Wall-clock seconds of the finished pairs.
     pub(crate) seconds: f64,
 }
@@ -67,6 +69,9 @@ impl Records {
             Entry::Version { server, version } => {
                 self.versions.insert(server, version);
             }
+            Entry::Reading { server, cost } => {
+                self.readings.insert(server, cost);
+            }
             Entry::SystemCalls {
                 case,
                 server,
@@ -82,6 +87,11 @@ impl Records {
 
     pub(crate) fn of(&self, work: &Work<'_>) -> Option<&Record> {
         self.works.get(&work.name)
+    }
+
+    /// What reading the counters of a server costs, if that is known.
+    pub(crate) fn reading(&self, server: &str) -> Option<ReadingCost> {
+        self.readings.get(server).copied().flatten()
     }
 
     /// All slices of the run.

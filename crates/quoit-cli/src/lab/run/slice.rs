@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::generator::{Generator, Report, Window};
 use super::interrupt::Interrupts;
 use super::launch::{self, Launched};
+use super::reading::{self, Reader};
 use super::watch::{Look, Seen, Watch};
 use super::{Halt, idle, stream};
 use crate::clock::monotonic_now;
@@ -15,13 +16,17 @@ use crate::lab::experiment::model::{Case, ClientSpec, LoadSpec, ServerSpec, Work
 use crate::lab::placement::remote;
 use crate::lab::placement::site::Site;
 use crate::lab::programs::Programs;
-use crate::lab::results::model::{Figures, Slice};
+use crate::lab::results::model::{Figures, ReadingCost, Slice};
 
 /// How long a generator may take to open its connections, and to end after its window.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The longest window in which system calls are counted. Their number a unit does not depend on neighbours, so that
 /// one short run is enough.
-const COUNT_SECONDS: f64 = 1.0;
+pub(crate) const COUNT_SECONDS: f64 = 1.0;
+
+/// Why a slice has no figures.
+const NOT_SEEN: &str = "the lab did not come to run during the window";
+const NOTHING_DONE: &str = "no reply came during the window";
 
 /// What all slices of a run have in common.
 pub(crate) struct Rig<'a> {
@@ -43,6 +48,8 @@ pub(crate) struct Job<'a> {
     pub(crate) client: Option<&'a ClientSpec>,
     /// Offered requests a second; without, the loop is closed.
     pub(crate) rate: Option<f64>,
+    /// What reading its counters costs; without, they are read at the bounds of the window only.
+    pub(crate) reading: Option<ReadingCost>,
 }
 
 /// A slice, not yet part of a series, and what its server says of itself.
@@ -50,6 +57,8 @@ pub(crate) struct Job<'a> {
 pub(crate) struct Measured {
     pub(crate) slice: Slice,
     pub(crate) version: Option<String>,
+    /// Of a slice that has no figures: that, with the last output of the server.
+    pub(crate) nothing: Option<String>,
 }
 
 /// A load that is over.
@@ -80,9 +89,19 @@ impl Rig<'_> {
             }
         };
         let slice = blame(&mut launched, outcome)?;
+        let nothing = slice.spoiled.as_ref().map(|reason| {
+            let told = launched
+                .server
+                .failure(&format!("could not be measured: {reason}"));
+            told.to_string()
+        });
         let version = launched.server.ready().value("version").map(str::to_owned);
         launched.server.stop()?;
-        Ok(Measured { slice, version })
+        Ok(Measured {
+            slice,
+            version,
+            nothing,
+        })
     }
 
     /// System calls a unit, counted in a run of its own; the reason if this machine does not let us count.
@@ -92,7 +111,7 @@ impl Rig<'_> {
     pub(crate) fn count_system_calls(&self, job: Job<'_>) -> Outcome<Result<f64, String>> {
         let mut launched = self.launch(job)?;
         // Asked first: where it is not permitted, no load has to be made.
-        if let Err(reason) = Watch::new(&launched.server, None, self.site).count_system_calls() {
+        if let Err(reason) = Watch::new(&launched.server, None).count_system_calls() {
             return Ok(Err(reason));
         }
         let driven = self.drive(&launched, job, true, self.seconds.min(COUNT_SECONDS));
@@ -103,9 +122,27 @@ impl Rig<'_> {
             Some(seen.system_calls()? as f64 * scale)
         });
         let units = driven.report.units();
+        if units <= 0.0 {
+            return Ok(Err(NOTHING_DONE.to_owned()));
+        }
         Ok(counted
             .map(|calls| calls / units)
-            .ok_or_else(|| "the lab did not come to run during the window".to_owned()))
+            .ok_or_else(|| NOT_SEEN.to_owned()))
+    }
+
+    /// What reading the counters of a server costs, in a run of its own without load; `None` if it shows none.
+    ///
+    /// # Errors
+    /// As [`Rig::measure`].
+    pub(crate) fn cost_of_reading(&self, job: Job<'_>) -> Outcome<Option<ReadingCost>> {
+        let mut launched = self.launch(job)?;
+        let Some(address) = launched.metrics else {
+            return Ok(None);
+        };
+        let cost = reading::cost(&launched.server, address, self.site);
+        let cost = blame(&mut launched, cost.map_err(Halt::from))?;
+        launched.server.stop()?;
+        Ok(cost)
     }
 
     fn launch(&self, job: Job<'_>) -> Outcome<Launched> {
@@ -114,7 +151,10 @@ impl Rig<'_> {
 
     /// Puts a server under load and watches it.
     fn drive(&self, launched: &Launched, job: Job<'_>, counting: bool, seconds: f64) -> Outcome<Driven> {
-        let mut watch = Watch::new(&launched.server, launched.metrics, self.site);
+        // What answers for them makes system calls, too.
+        let metrics = launched.metrics.filter(|_| !counting);
+        let reader = metrics.map(|address| Reader::new(address, job.reading, self.site));
+        let mut watch = Watch::new(&launched.server, reader);
         if counting {
             watch
                 .count_system_calls()
@@ -194,7 +234,7 @@ impl Rig<'_> {
             let (generator, _folder) = self.start_client(launched, job, self.warm_up, true)?;
             accept(generator.finish(self.interrupts, until(self.warm_up))?)?;
         }
-        let first = watch.look_whole()?;
+        let first = watch.look_first()?;
         let (generator, _folder) = self.start_client(launched, job, seconds, false)?;
         let mut watch = watch.with_client(generator.process_id());
         let mut looks = vec![first];
@@ -258,9 +298,13 @@ impl Rig<'_> {
             (None, _) => None,
         };
         let (Some(seen), Some(scale)) = (seen, scale) else {
-            slice.spoiled = Some("the lab did not come to run during the window".to_owned());
+            slice.spoiled = Some(NOT_SEEN.to_owned());
             return Ok(slice);
         };
+        if units <= 0.0 {
+            slice.spoiled = Some(NOTHING_DONE.to_owned());
+            return Ok(slice);
+        }
         let server = seen.server();
         let client = seen.client();
         let generator_ns = report
@@ -284,11 +328,7 @@ impl Rig<'_> {
             major_faults: Some(server.major_faults),
             ..report.figures()
         };
-        slice.counters = seen
-            .counters()
-            .iter()
-            .map(|(name, value)| (name.to_owned(), value * scale))
-            .collect();
+        slice.counters = seen.counters(*window);
         // What generators use elsewhere is no time of these processors.
         let generator_here = generator_ns.filter(|_| self.site.is_local());
         let shares = seen.shares(server.cpu_ns + generator_here.unwrap_or(0.0));

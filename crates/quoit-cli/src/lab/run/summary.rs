@@ -1,21 +1,23 @@
 //! From slices to ratios, bands, verdicts and medians.
 
+use std::collections::BTreeMap;
+
 use super::latency;
 use super::plan::Work;
 use super::record::Record;
 use crate::lab::experiment::model::Effort;
 use crate::lab::pairs::{self, NoiseBand, SEED};
+use crate::lab::results::WHOLE_SECOND;
 use crate::lab::results::model::{
-    CaseResults, Comparison, Control, Figures, Latency, Ratio, Sample, ServerSummary, Slice, Verdict,
+    CaseResults, Comparison, Control, Figures, Latency, Ratio, ReadingCost, Sample, ServerSummary, Slice,
+    Verdict,
 };
-
-/// The least share of a second that a sample has to cover to stand for one.
-const WHOLE_SECOND: f64 = 0.5;
 
 /// Sums up a case; `None` if nothing was measured of it.
 pub(crate) fn of_case(
     work: &Work<'_>,
     record: &Record,
+    readings: &BTreeMap<String, Option<ReadingCost>>,
     effort: &Effort,
     baseline: &str,
 ) -> Option<CaseResults> {
@@ -53,7 +55,10 @@ pub(crate) fn of_case(
         servers: work
             .servers
             .iter()
-            .filter_map(|server| summary(record, &server.name))
+            .filter_map(|server| {
+                let reading = readings.get(&server.name).copied().flatten();
+                summary(record, &server.name, reading)
+            })
             .collect(),
         slices: record.slices.clone(),
     })
@@ -110,7 +115,7 @@ fn ratio(pairs: &[[&Slice; 2]], figure: impl Fn(&Figures) -> Option<f64>) -> Opt
     Ratio::of(&ratios, SEED)
 }
 
-fn summary(record: &Record, server: &str) -> Option<ServerSummary> {
+fn summary(record: &Record, server: &str, reading: Option<ReadingCost>) -> Option<ServerSummary> {
     let slices: Vec<&Slice> = record
         .slices
         .iter()
@@ -134,6 +139,7 @@ fn summary(record: &Record, server: &str) -> Option<ServerSummary> {
         latency_curve: latency::curve(slices.iter().filter_map(|slice| slice.histogram.as_deref())),
         slowest_second_share: slowest,
         rate_deviation: deviation,
+        counter_reading: reading,
     })
 }
 

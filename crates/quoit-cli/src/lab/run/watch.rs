@@ -1,9 +1,10 @@
 //! Looking at a server and at the machine while load is made: once at each bound of the window and once a second.
 //!
 //! The lab's own thread does it, and sleeps in between; a look takes a handful of files below /proc and two calls for
-//! each process of the server. What looking costs is measured and reported.
+//! each process of the server, and where the server shows counters and can bear it, one request for them. What looking
+//! costs is measured and reported.
 
-use std::net::SocketAddr;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::Halt;
@@ -11,11 +12,11 @@ use super::generator::{Generator, Window};
 use super::interrupt::{Interrupts, Woken};
 use super::machine::{self, ProcessorTimes};
 use super::process_tree::{ProcessTree, Usage};
+use super::reading::{Reader, Reading};
 use crate::clock::monotonic_now;
 use crate::lab::counters::Counters;
 use crate::lab::cpu;
 use crate::lab::error::{LabError, Result};
-use crate::lab::placement::site::Site;
 use crate::lab::results::model::Sample;
 use crate::lab::server::Server;
 use crate::lab::syscalls::SystemCallCounter;
@@ -28,10 +29,11 @@ const MARGIN: Duration = Duration::from_millis(5);
 
 /// What is looked at.
 pub(crate) struct Watch<'a> {
-    site: &'a Site,
     server: ProcessTree,
-    /// Where the server shows counters.
-    metrics: Option<SocketAddr>,
+    /// Of the server's own counters, if it shows any.
+    reader: Option<Reader<'a>>,
+    /// When was looked last, and the server's processor time by then.
+    before: Option<(Duration, f64)>,
     /// The client under test; our own generator states its CPU time itself.
     client: Option<ProcessTree>,
     system_calls: Option<Vec<SystemCallCounter>>,
@@ -47,18 +49,18 @@ pub(crate) struct Look {
     /// Since counting began.
     pub(crate) system_calls: Option<u64>,
     drops: u64,
-    /// Only at the bounds of the window.
-    counters: Option<Counters>,
+    /// At the bounds of the window, and in between where the server can bear it.
+    counters: Option<Reading>,
     processors: ProcessorTimes,
     observer_ns: f64,
 }
 
 impl<'a> Watch<'a> {
-    pub(crate) fn new(server: &Server, metrics: Option<SocketAddr>, site: &'a Site) -> Self {
+    pub(crate) fn new(server: &Server, reader: Option<Reader<'a>>) -> Self {
         Self {
-            site,
             server: ProcessTree::of(server.process_id()),
-            metrics,
+            reader,
+            before: None,
             client: None,
             system_calls: None,
         }
@@ -82,16 +84,40 @@ impl<'a> Watch<'a> {
         Ok(())
     }
 
-    /// A look at a bound of the window: everything.
-    pub(crate) fn look_whole(&mut self) -> Result<Look> {
+    /// The look at the beginning. The counters are read before the clocks, so that their reading is in no figure.
+    pub(crate) fn look_first(&mut self) -> Result<Look> {
         self.server.find_members();
-        let mut look = self.look(true)?;
-        // A server without counters is measured all the same. They are read last, so that all else is of one moment.
-        look.counters = self.metrics.and_then(|address| {
-            let read = || Counters::read(address).map_err(std::io::Error::other);
-            self.site.near_server(read).ok()
-        });
-        Ok(look)
+        let counters = self.read_counters();
+        let look = self.look(true)?;
+        Ok(Look { counters, ..look })
+    }
+
+    /// The look at the end, with the counters after the clocks.
+    fn look_last(&mut self) -> Result<Look> {
+        self.server.find_members();
+        let look = self.look(true)?;
+        let counters = self.read_counters();
+        Ok(Look { counters, ..look })
+    }
+
+    /// A look in between, with the counters only if their reading disappears in what the server did since the last
+    /// look.
+    fn look_between(&mut self) -> Result<Look> {
+        let before = self.before;
+        let look = self.look(false)?;
+        let bearable = self
+            .reader
+            .as_ref()
+            .zip(before)
+            .is_some_and(|(reader, (at, used))| {
+                reader.is_bearable(look.server.cpu_ns - used, look.at.saturating_sub(at))
+            });
+        let counters = if bearable { self.read_counters() } else { None };
+        Ok(Look { counters, ..look })
+    }
+
+    fn read_counters(&self) -> Option<Reading> {
+        self.reader.as_ref().and_then(Reader::read)
     }
 
     fn look(&mut self, whole: bool) -> Result<Look> {
@@ -102,9 +128,11 @@ impl<'a> Watch<'a> {
                 .sum::<std::io::Result<u64>>()
         });
         let at = monotonic_now();
+        let server = self.server.usage(whole)?;
+        self.before = Some((at, server.cpu_ns));
         Ok(Look {
             at,
-            server: self.server.usage(whole)?,
+            server,
             // It may have ended, and then what was seen last stands.
             client: self.client.as_mut().and_then(|client| {
                 client.find_members();
@@ -141,17 +169,17 @@ impl<'a> Watch<'a> {
             if generator.wait_until(interrupts, opens)? == Woken::Ended {
                 return Ok(looks);
             }
-            looks.push(self.look_whole()?);
+            looks.push(self.look_first()?);
         }
         let mut next = opens + PERIOD;
         loop {
             let until = next.min(last);
             let woken = generator.wait_until(interrupts, until)?;
             if woken == Woken::Ended || until == last {
-                looks.push(self.look_whole()?);
+                looks.push(self.look_last()?);
                 return Ok(looks);
             }
-            looks.push(self.look(false)?);
+            looks.push(self.look_between()?);
             // A look that comes late takes no other's place.
             while next <= monotonic_now() {
                 next += PERIOD;
@@ -191,23 +219,28 @@ impl<'a> Seen<'a> {
     /// What a figure that grew with the work, from the first look to the last, comes to over the whole window: the
     /// looks lie a little inside it. `None` if they do not lie in it at all.
     pub(crate) fn scale(&self, window: Window) -> Option<f64> {
-        let from = self.first.at.max(window.opens);
-        let to = self.last.at.min(window.closes);
-        let covered = to.checked_sub(from).filter(|covered| !covered.is_zero())?;
-        Some(window.seconds() / covered.as_secs_f64())
+        scale(self.first.at, self.last.at, window)
     }
 
     pub(crate) fn system_calls(&self) -> Option<u64> {
         Some(self.last.system_calls?.saturating_sub(self.first.system_calls?))
     }
 
-    /// What the server's own counters rose by.
-    pub(crate) fn counters(&self) -> Counters {
-        let mut sum = Counters::default();
-        if let (Some(before), Some(after)) = (&self.first.counters, &self.last.counters) {
-            sum.add_difference(before, after);
-        }
-        sum
+    /// What the server's own counters rose by: over the whole window if there is one, else from the first look to the
+    /// last.
+    pub(crate) fn counters(&self, window: Option<Window>) -> BTreeMap<String, f64> {
+        let (Some(before), Some(after)) = (&self.first.counters, &self.last.counters) else {
+            return BTreeMap::new();
+        };
+        // They are read at other moments than the clocks.
+        let scale = window.map_or(Some(1.0), |window| scale(before.at, after.at, window));
+        let Some(scale) = scale else {
+            return BTreeMap::new();
+        };
+        rise(before, after)
+            .into_iter()
+            .map(|(name, value)| (name, value * scale))
+            .collect()
     }
 
     /// Shares of the processors' time that were stolen, and that went to processes other than server and
@@ -246,11 +279,30 @@ impl<'a> Seen<'a> {
                 server_kernel_ns: used.cpu_ns * (1.0 - user),
                 resident_bytes: Some(after.server.resident_bytes),
                 drops: after.drops.saturating_sub(before.drops),
-                counters: Default::default(),
+                counters: match (&before.counters, &after.counters) {
+                    (Some(before), Some(after)) => rise(before, after),
+                    (None, _) | (_, None) => BTreeMap::new(),
+                },
             }
         };
         self.looks.windows(2).map(sample).collect()
     }
+}
+
+/// The window over the part of it that lies between two moments.
+fn scale(from: Duration, to: Duration, window: Window) -> Option<f64> {
+    let (from, to) = (from.max(window.opens), to.min(window.closes));
+    let covered = to.checked_sub(from).filter(|covered| !covered.is_zero())?;
+    Some(window.seconds() / covered.as_secs_f64())
+}
+
+/// What counters rose by between two readings.
+fn rise(before: &Reading, after: &Reading) -> BTreeMap<String, f64> {
+    let mut rise = Counters::default();
+    rise.add_difference(&before.counters, &after.counters);
+    rise.iter()
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
 }
 
 #[cfg(test)]
@@ -309,5 +361,34 @@ mod tests {
         assert_eq!((samples[0].drops, samples[1].drops), (1, 0));
         assert_eq!(samples[1].at_seconds, 1.995);
         assert!(seen.samples(WINDOW.opens, |_| None)[0].units.is_none());
+        assert!(samples.iter().all(|sample| sample.counters.is_empty()));
+    }
+
+    #[test]
+    fn counters_are_sampled_where_they_were_read() {
+        let read = |milliseconds: u64, sends: u32| Reading {
+            at: Duration::from_millis(milliseconds),
+            counters: Counters::parse(&format!("quoit_sends_total {sends}")),
+        };
+        let mut looks = [1000, 2000, 2500, 2900].map(|at| look(at, 0.0));
+        looks[0].counters = Some(read(1100, 10));
+        looks[1].counters = Some(read(2000, 40));
+        looks[3].counters = Some(read(2900, 100));
+        let seen = Seen::of(&looks).expect("there are looks");
+        let sends: Vec<Option<f64>> = seen
+            .samples(WINDOW.opens, |_| None)
+            .iter()
+            .map(|sample| sample.counters.get("sends").copied())
+            .collect();
+        assert_eq!(sends, [Some(30.0), None, None]);
+        let sends = |window| seen.counters(window)["sends"];
+        // 90 of them in 1.8 of the 2 seconds.
+        assert!((sends(Some(WINDOW)) - 100.0).abs() < 1e-9);
+        assert_eq!(sends(None), 90.0);
+        let later = Window {
+            opens: Duration::from_secs(3),
+            closes: Duration::from_secs(4),
+        };
+        assert!(seen.counters(Some(later)).is_empty());
     }
 }

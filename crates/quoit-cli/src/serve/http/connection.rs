@@ -322,28 +322,38 @@ impl HttpConnection {
         }
     }
 
-    #[inline]
+    /// Answers a request without a body at once, and begins to read the body of any other.
+    #[inline(always)]
     fn begin_request(
         &mut self,
-        request: &RequestHead<'_>,
+        request: &RequestHead,
         body_has_arrived: bool,
         output: &mut Vec<u8>,
         environment: &mut Environment,
     ) -> Result<(), Refusal> {
-        let route = Route::resolve(request.target, request.method)?;
         self.keep_alive = request.keep_alive;
         self.is_http_1_1 = request.is_http_1_1;
         self.head_only = request.method == Method::Head;
+        if request.framing == RequestFraming::Length(0) {
+            self.respond(request.route, output, environment);
+            return Ok(());
+        }
+        self.begin_body(request, body_has_arrived, output, environment)
+    }
 
+    fn begin_body(
+        &mut self,
+        request: &RequestHead,
+        body_has_arrived: bool,
+        output: &mut Vec<u8>,
+        environment: &mut Environment,
+    ) -> Result<(), Refusal> {
+        let route = request.route;
         let limit = match route {
             Route::Echo => environment.config.max_echo_body_bytes,
             _ => MAX_DISCARDED_BODY_BYTES,
         };
         let (delimiter, response) = match request.framing {
-            RequestFraming::Length(0) => {
-                self.respond(route, output, environment);
-                return Ok(());
-            }
             RequestFraming::Length(length) if length > limit => return Err(too_large()),
             RequestFraming::Length(length) => (
                 Delimiter::Length { remaining: length },
@@ -444,11 +454,39 @@ impl HttpConnection {
     }
 
     /// Answers a request that has been read, all of it.
+    #[inline(always)]
     fn respond(&mut self, route: Route, output: &mut Vec<u8>, environment: &mut Environment) {
         let persistence = self.persistence(environment);
+        if route == Route::Plaintext && persistence == Persistence::Persistent && !self.head_only {
+            // The one answer that is ready as it is.
+            output.extend_from_slice(environment.responder.plaintext());
+            self.state = State::Idle;
+        } else {
+            self.compose(route, persistence, output, environment);
+        }
+    }
+
+    /// Writes an answer that depends on more than the time.
+    fn compose(
+        &mut self,
+        route: Route,
+        persistence: Persistence,
+        output: &mut Vec<u8>,
+        environment: &mut Environment,
+    ) {
         let head_only = self.head_only;
         match route {
-            Route::Plaintext => environment.responder.plaintext(output, persistence, head_only),
+            Route::Plaintext => {
+                let responder = &environment.responder;
+                responder.write(
+                    output,
+                    Status::Ok,
+                    respond::PLAIN,
+                    respond::HELLO,
+                    persistence,
+                    head_only,
+                );
+            }
             Route::Json => {
                 let (responder, body) = environment.json();
                 responder.write(output, Status::Ok, respond::JSON, body, persistence, head_only);

@@ -89,7 +89,8 @@ pub(super) const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0
 pub(super) const JSON: &str = "application/json";
 pub(super) const OCTETS: &str = "application/octet-stream";
 
-const HELLO: &[u8] = b"Hello, World!";
+/// The body of `/plaintext`.
+pub(super) const HELLO: &[u8] = b"Hello, World!";
 
 /// Length of an IMF-fixdate, `Sun, 06 Nov 1994 08:49:37 GMT` (RFC 9110, section 5.6.7).
 const DATE_LENGTH: usize = 29;
@@ -157,13 +158,9 @@ impl Responder {
         self.second = second;
     }
 
-    /// Appends the response to `/plaintext`.
-    pub(super) fn plaintext(&self, output: &mut Vec<u8>, persistence: Persistence, head_only: bool) {
-        if persistence == Persistence::Persistent && !head_only {
-            output.extend_from_slice(&self.plaintext);
-        } else {
-            self.write(output, Status::Ok, PLAIN, HELLO, persistence, head_only);
-        }
+    /// The response to `/plaintext` with its body, on a connection that stays open.
+    pub(super) fn plaintext(&self) -> &[u8] {
+        &self.plaintext
     }
 
     /// Appends a response with its body, or as HEAD has it: the same head, with the length that the body
@@ -277,9 +274,8 @@ mod tests {
     fn the_date_follows_the_clock_in_every_response() {
         let mut responder = Responder::new(UNIX_EPOCH + Duration::from_secs(784_111_777));
         let dates = |responder: &Responder| {
-            let mut output = Vec::new();
-            responder.plaintext(&mut output, Persistence::Persistent, false);
-            responder.plaintext(&mut output, Persistence::Close, false);
+            let mut output = responder.plaintext().to_vec();
+            responder.write(&mut output, Status::Ok, PLAIN, HELLO, Persistence::Close, false);
             let text = String::from_utf8(output).unwrap();
             text.lines()
                 .filter_map(|line| line.strip_prefix("Date: "))
@@ -298,8 +294,7 @@ mod tests {
     #[test]
     fn the_prepared_response_is_the_written_one() {
         let responder = Responder::new(UNIX_EPOCH + Duration::from_secs(1_700_000_000));
-        let (mut prepared, mut written) = (Vec::new(), Vec::new());
-        responder.plaintext(&mut prepared, Persistence::Persistent, false);
+        let mut written = Vec::new();
         responder.write(
             &mut written,
             Status::Ok,
@@ -308,6 +303,6 @@ mod tests {
             Persistence::Persistent,
             false,
         );
-        assert_eq!(prepared, written);
+        assert_eq!(responder.plaintext(), written);
     }
 }

@@ -18,7 +18,8 @@ pub(super) enum Route {
 
 impl Route {
     /// The route whose path is fixed and is this one.
-    pub(super) fn named(path: &str) -> Option<Self> {
+    #[inline(always)]
+    fn named(path: &str) -> Option<Self> {
         Some(match path {
             "/plaintext" => Self::Plaintext,
             "/json" => Self::Json,
@@ -29,19 +30,36 @@ impl Route {
         })
     }
 
-    /// The route that a request names: 404 without one, 405 when it does not take the method.
-    pub(super) fn resolve(target: Target<'_>, method: Method) -> Result<Self, Refusal> {
-        let Target::Path(path) = target else {
+    /// The route that a request's target names: 400 or 414 when it is not a valid target, 404 without a route,
+    /// 405 when the route does not take the method.
+    #[inline(always)]
+    pub(super) fn resolve(target: &str, method: Method) -> Result<Self, Refusal> {
+        // What names a resource letter for letter needs no look at its letters.
+        match Self::named(target) {
+            Some(route) => route.taking(method),
+            None => Self::resolve_other(target, method),
+        }
+    }
+
+    /// As [`resolve`](Self::resolve), for targets that are more than the path of a named route.
+    fn resolve_other(target: &str, method: Method) -> Result<Self, Refusal> {
+        let Target::Path(path) = Target::parse(target, method)? else {
             return Err(not_allowed("GET, HEAD, POST"));
         };
         let numbered = || path.strip_prefix("/bytes/").and_then(byte_count).map(Self::Bytes);
-        let Some(route) = Self::named(path).or_else(numbered) else {
-            return Err(Refusal::new(Status::NotFound, "there is nothing at this path"));
-        };
-        match (route, method) {
-            (Self::Echo, Method::Post) => Ok(route),
+        match Self::named(path).or_else(numbered) {
+            Some(route) => route.taking(method),
+            None => Err(Refusal::new(Status::NotFound, "there is nothing at this path")),
+        }
+    }
+
+    /// This route, if it takes the method.
+    #[inline(always)]
+    fn taking(self, method: Method) -> Result<Self, Refusal> {
+        match (self, method) {
+            (Self::Echo, Method::Post) => Ok(self),
             (Self::Echo, _) => Err(not_allowed("POST")),
-            (_, Method::Get | Method::Head) => Ok(route),
+            (_, Method::Get | Method::Head) => Ok(self),
             (_, _) => Err(not_allowed("GET, HEAD")),
         }
     }

@@ -3,7 +3,6 @@
 use std::net::Ipv6Addr;
 
 use super::respond::{Refusal, Status};
-use super::routes::Route;
 use super::{MAX_TARGET_BYTES, head::Method};
 
 /// The longest DNS name (253 characters, RFC 1035, section 2.3.4) with a port.
@@ -27,10 +26,6 @@ impl<'a> Target<'a> {
                 Status::UriTooLong,
                 "the request target is longer than 8192 bytes",
             ));
-        }
-        // What names a resource letter for letter needs no look at its letters.
-        if Route::named(target).is_some() {
-            return Ok(Self::Path(target));
         }
         let bytes = target.as_bytes();
         let plain = |byte: &u8| PATH_BYTES[usize::from(*byte)];

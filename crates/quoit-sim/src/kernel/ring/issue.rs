@@ -119,23 +119,17 @@ impl Kernel {
             }
         }
         self.refer(object);
-        let ring = self.ring(id);
-        let number = ring.next_request;
-        ring.next_request += 1;
-        ring.requests.insert(
-            number,
-            Request {
-                user_data: entry.user_data,
-                object,
-                operation,
-                skips_success,
-                at_once: fields.flags & libc::MSG_DONTWAIT as u32 != 0
-                    && entry.opcode != Opcode::IORING_OP_POLL_ADD as u8
-                    && entry.opcode != Opcode::IORING_OP_ACCEPT as u8,
-                queued: false,
-                waits: false,
-            },
-        );
+        let number = self.ring(id).requests.insert(Request {
+            user_data: entry.user_data,
+            object,
+            operation,
+            skips_success,
+            at_once: fields.flags & libc::MSG_DONTWAIT as u32 != 0
+                && entry.opcode != Opcode::IORING_OP_POLL_ADD as u8
+                && entry.opcode != Opcode::IORING_OP_ACCEPT as u8,
+            queued: false,
+            waits: false,
+        });
         self.go_on(id, number);
     }
 

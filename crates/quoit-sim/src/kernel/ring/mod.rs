@@ -26,6 +26,66 @@ pub(crate) struct Completion {
     pub(crate) flags: u32,
 }
 
+/// Requests by their numbers, which are never used again within a run.
+#[derive(Default)]
+struct Requests {
+    /// The low bits of a number are the place here.
+    entries: Vec<Option<(u64, Request)>>,
+    free: Vec<usize>,
+    count: u64,
+}
+
+impl Requests {
+    const PLACE_BITS: u32 = 16;
+
+    fn insert(&mut self, request: Request) -> u64 {
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.entries.push(None);
+            self.entries.len() - 1
+        });
+        debug_assert!(place < 1 << Self::PLACE_BITS);
+        self.count += 1;
+        let number = self.count << Self::PLACE_BITS | place as u64;
+        self.entries[place] = Some((number, request));
+        number
+    }
+
+    fn place(number: u64) -> usize {
+        (number & ((1 << Self::PLACE_BITS) - 1)) as usize
+    }
+
+    fn get_mut(&mut self, number: u64) -> Option<&mut Request> {
+        match self.entries.get_mut(Self::place(number)) {
+            Some(Some((found, request))) if *found == number => Some(request),
+            _ => None,
+        }
+    }
+
+    /// Takes one out for a while: its number stays its own until [`Requests::free`] or [`Requests::put_back`].
+    fn take(&mut self, number: u64) -> Option<Request> {
+        self.get_mut(number)?;
+        self.entries[Self::place(number)]
+            .take()
+            .map(|(_, request)| request)
+    }
+
+    fn put_back(&mut self, number: u64, request: Request) {
+        self.entries[Self::place(number)] = Some((number, request));
+    }
+
+    /// The number of one that was taken out is over.
+    fn free(&mut self, number: u64) {
+        self.free.push(Self::place(number));
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (u64, &Request)> {
+        self.entries
+            .iter()
+            .flatten()
+            .map(|(number, request)| (*number, request))
+    }
+}
+
 /// One ring.
 pub struct Ring {
     flags: u32,
@@ -36,8 +96,8 @@ pub struct Ring {
     /// Completions that found no room.
     overflow: VecDeque<Completion>,
     pub(crate) enabled: bool,
-    requests: BTreeMap<u64, Request>,
-    next_request: u64,
+    requests: Requests,
+    next_notification: u64,
     /// Requests for which something happened, to be gone on with in the task's own time.
     woken: VecDeque<u64>,
     /// Completions that are to be posted then.
@@ -49,11 +109,27 @@ pub struct Ring {
     /// Provided buffers that are with the kernel, by id.
     provided: Vec<bool>,
     pub(crate) enters: u64,
+    /// The kernel's thread that takes the submissions.
+    thread: Option<PollThread>,
+    /// Completions that found no room, in all.
+    overflows: u64,
+    /// Submissions that found none.
+    refused: u64,
+}
+
+/// The thread of a ring with `IORING_SETUP_SQPOLL`.
+#[derive(Debug)]
+struct PollThread {
+    /// Nanoseconds without submissions after which it sleeps.
+    idle: u64,
+    awake_until: u64,
+    /// Submissions that it has been shown.
+    shown: usize,
 }
 
 impl std::fmt::Debug for Ring {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Ring({:?})", self.requests)
+        write!(f, "Ring({:?})", self.outstanding())
     }
 }
 
@@ -76,6 +152,7 @@ impl Ring {
 
     pub(crate) fn try_push(&mut self, entry: &SubmissionEntry) -> bool {
         if self.submissions.len() >= self.submission_entries as usize {
+            self.refused += 1;
             return false;
         }
         // SAFETY: a structure of integers, for which bytes are bytes.
@@ -107,6 +184,7 @@ impl Ring {
         if self.has_room() {
             self.completions.push_back(completion);
         } else {
+            self.overflows += 1;
             self.overflow.push_back(completion);
         }
     }
@@ -126,7 +204,7 @@ impl Ring {
 
     /// Requests that have not ended, and notifications that have not come.
     pub fn outstanding(&self) -> Vec<String> {
-        let requests = self.requests.values().map(|request| format!("{request:?}"));
+        let requests = self.requests.iter().map(|(_, request)| format!("{request:?}"));
         requests
             .chain(
                 self.notifications
@@ -144,7 +222,18 @@ impl Ring {
 
 impl Kernel {
     /// `io_uring_setup(2)`.
-    pub(crate) fn add_ring(&mut self, flags: u32, submissions: u32, completions: u32) -> RingId {
+    pub(crate) fn add_ring(
+        &mut self,
+        flags: u32,
+        submissions: u32,
+        completions: u32,
+        poll_idle_ms: u32,
+    ) -> RingId {
+        let thread = (flags & abi::IORING_SETUP_SQPOLL != 0).then(|| PollThread {
+            idle: u64::from(poll_idle_ms) * 1_000_000,
+            awake_until: 0,
+            shown: 0,
+        });
         self.rings.push(Some(Ring {
             flags,
             submission_entries: submissions,
@@ -153,8 +242,8 @@ impl Kernel {
             completions: VecDeque::new(),
             overflow: VecDeque::new(),
             enabled: flags & abi::IORING_SETUP_R_DISABLED == 0,
-            requests: BTreeMap::new(),
-            next_request: 0,
+            requests: Requests::default(),
+            next_notification: 0,
             woken: VecDeque::new(),
             late: VecDeque::new(),
             notifications: BTreeMap::new(),
@@ -163,6 +252,9 @@ impl Kernel {
             buffers: VecDeque::new(),
             provided: Vec::new(),
             enters: 0,
+            thread,
+            overflows: 0,
+            refused: 0,
         }));
         self.rings.len() - 1
     }
@@ -170,7 +262,9 @@ impl Kernel {
     /// The ring goes, and what is outstanding with it.
     pub(crate) fn remove_ring(&mut self, id: RingId) {
         let Some(ring) = self.rings[id].take() else { return };
-        for (number, request) in ring.requests {
+        self.counts.incidents.completion_overflows += ring.overflows;
+        self.counts.incidents.submission_queue_full += ring.refused;
+        for (number, request) in ring.requests.iter() {
             let object = request.object;
             self.objects[object]
                 .waiters
@@ -221,7 +315,7 @@ impl Kernel {
             }
         }
         for request in woken {
-            if let Some(request) = self.ring(id).requests.get_mut(&request) {
+            if let Some(request) = self.ring(id).requests.get_mut(request) {
                 request.queued = false;
             }
             self.go_on(id, request);
@@ -233,15 +327,52 @@ impl Kernel {
     pub(crate) fn cross(&mut self) {
         for id in 0..self.rings.len() {
             let Some(ring) = &self.rings[id] else { continue };
-            if ring.enabled && ring.has_work() && !ring.runs_when_entered() {
+            let by_thread = ring.thread.is_some();
+            if ring.enabled && ring.has_work() && !ring.runs_when_entered() && !by_thread {
                 self.run_work(id);
             }
         }
     }
 
-    /// An interrupt comes between two instructions of the program.
+    /// The kernel's thread of a ring that has one goes on: takes up to `most` of the submissions that it has been
+    /// shown, unless it sleeps, and runs work.
+    fn run_thread(&mut self, id: RingId, most: usize) {
+        let now = self.now;
+        let ring = self.ring(id);
+        let Some(thread) = &mut ring.thread else { return };
+        if thread.shown > 0 && now <= thread.awake_until {
+            thread.awake_until = now + thread.idle;
+            let count = most.min(thread.shown);
+            thread.shown -= count;
+            for _ in 0..count {
+                if let Some(entry) = self.ring(id).submissions.pop_front() {
+                    self.issue(id, &entry);
+                }
+            }
+        }
+        if self.ring(id).has_work() {
+            self.run_work(id);
+        }
+    }
+
+    /// The thread is awake for its time from now on.
+    fn rouse_thread(&mut self, id: RingId) {
+        let now = self.now;
+        if let Some(thread) = &mut self.ring(id).thread {
+            thread.awake_until = now + thread.idle;
+        }
+    }
+
+    /// An interrupt comes between two instructions of the program, or the kernel's thread goes on meanwhile.
     pub(crate) fn interrupt(&mut self, id: RingId) {
         let ring = self.ring(id);
+        if ring.thread.is_some() && ring.enabled {
+            if self.random.chance(300) {
+                let most = self.random.magnitude(64) as usize;
+                self.run_thread(id, most);
+            }
+            return;
+        }
         let may = ring.enabled && ring.has_work() && !ring.runs_when_entered() && !ring.runs_cooperatively();
         if may && self.random.chance(300) {
             self.run_work(id);
@@ -271,8 +402,11 @@ impl Kernel {
 }
 
 /// `io_uring_enter(2)` with `GETEVENTS`. A wait may let other threads act, so it does not hold the kernel all along.
-pub(crate) fn enter(id: RingId, wait_for: u32, timeout: Option<u64>) -> Result<u32, i32> {
+pub(crate) fn enter(id: RingId, wait_for: u32, timeout: Option<u64>, flags: u32) -> Result<u32, i32> {
     do_jobs();
+    if with(|kernel| kernel.ring(id).thread.is_some()) {
+        return enter_with_thread(id, wait_for, timeout, flags);
+    }
     let begun = with(|kernel| {
         kernel.pass();
         if !kernel.ring(id).enabled {
@@ -308,9 +442,61 @@ pub(crate) fn enter(id: RingId, wait_for: u32, timeout: Option<u64>) -> Result<u
     }
 }
 
+/// The same for a ring whose submissions a thread of the kernel's takes: it is shown them, and woken if it sleeps.
+/// Without anything to wait for there is no call at all while it is awake.
+fn enter_with_thread(id: RingId, wait_for: u32, timeout: Option<u64>, flags: u32) -> Result<u32, i32> {
+    let begun = with(|kernel| {
+        let now = kernel.now;
+        let ring = kernel.ring(id);
+        let enabled = ring.enabled;
+        let count = ring.submissions.len();
+        let overflowed = ring.has_overflowed();
+        let full = count >= ring.submission_entries as usize;
+        let thread = ring.thread.as_mut().expect("the caller has looked");
+        thread.shown = count;
+        let asleep = now > thread.awake_until;
+        let wakes_thread = asleep && count > 0;
+        let waits_for_room = flags & abi::IORING_ENTER_SQ_WAIT != 0;
+        if !enabled {
+            kernel.fail(|| "a ring is entered before it is enabled".to_owned());
+            return Err(libc::EBADFD);
+        }
+        if wait_for == 0 && !waits_for_room && !overflowed && !wakes_thread {
+            kernel.interrupt(id);
+            return Ok((count as u32, None));
+        }
+        kernel.pass();
+        let ring = kernel.ring(id);
+        ring.enters += 1;
+        ring.flush_overflow();
+        if asleep {
+            kernel.rouse_thread(id);
+        }
+        if waits_for_room && full {
+            let most = kernel.random.between(1, count as u64) as usize;
+            // However long it takes to be woken.
+            kernel.rouse_thread(id);
+            kernel.run_thread(id, most);
+        }
+        kernel.interrupt(id);
+        let end = timeout.map(|timeout| kernel.now() + timeout);
+        Ok((count as u32, Some(end)))
+    });
+    match begun? {
+        (count, Some(end)) if wait_for > 0 => {
+            let waited = wait(id, wait_for, end);
+            if count > 0 { Ok(count) } else { waited.map(|()| 0) }
+        }
+        (count, _) => Ok(count),
+    }
+}
+
 fn wait(id: RingId, wait_for: u32, end: Option<u64>) -> Result<(), i32> {
     loop {
         let step = with(|kernel| {
+            if kernel.ring(id).thread.is_some() {
+                kernel.run_thread(id, usize::MAX);
+            }
             kernel.ring(id).flush_overflow();
             if kernel.ring(id).completions.len() >= wait_for as usize {
                 return Ok(None);

@@ -105,7 +105,7 @@ impl Operation {
 impl Kernel {
     /// Something happened that a request waits for.
     pub(in crate::kernel) fn wake_request(&mut self, ring: RingId, number: u64, happened: u32) {
-        let Some(request) = self.ring(ring).requests.get_mut(&number) else {
+        let Some(request) = self.ring(ring).requests.get_mut(number) else {
             return;
         };
         if request.queued || happened & request.operation.interest() == 0 {
@@ -123,7 +123,7 @@ impl Kernel {
     /// A request that was delayed goes on.
     pub(in crate::kernel) fn nudge(&mut self, ring: RingId, number: u64) {
         if let Some(ring) = &mut self.rings[ring]
-            && ring.requests.contains_key(&number)
+            && ring.requests.get_mut(number).is_some()
         {
             ring.woken.push_back(number);
         }
@@ -131,7 +131,7 @@ impl Kernel {
 
     /// Takes a request as far as it goes now.
     pub(super) fn go_on(&mut self, id: RingId, number: u64) {
-        let Some(mut request) = self.ring(id).requests.remove(&number) else {
+        let Some(mut request) = self.ring(id).requests.take(number) else {
             return;
         };
         let object = request.object;
@@ -165,7 +165,7 @@ impl Kernel {
                 if !std::mem::replace(&mut request.waits, true) {
                     self.object(object).waiters.push((id, number));
                 }
-                self.ring(id).requests.insert(number, request);
+                self.ring(id).requests.put_back(number, request);
             }
             Outcome::Yields => {
                 request.queued = true;
@@ -173,7 +173,7 @@ impl Kernel {
                     self.object(object).waiters.push((id, number));
                 }
                 let ring = self.ring(id);
-                ring.requests.insert(number, request);
+                ring.requests.put_back(number, request);
                 ring.woken.push_back(number);
             }
             Outcome::Ends(result, flags) => {
@@ -209,6 +209,7 @@ impl Kernel {
     }
 
     fn forget_request(&mut self, id: RingId, number: u64, request: &Request) {
+        self.ring(id).requests.free(number);
         if request.waits {
             self.object(request.object)
                 .waiters
@@ -289,6 +290,7 @@ impl Kernel {
         for _ in 0..MULTISHOT_RETRIES {
             // The buffer comes first: want of one is told even if nothing is there.
             let Some(&buffer) = self.ring(id).buffers.front() else {
+                self.counts.incidents.no_buffers += 1;
                 return Outcome::Ends(-libc::ENOBUFS, 0);
             };
             let room = match receive.length {
@@ -381,7 +383,7 @@ impl Kernel {
             ring.requests
                 .iter()
                 .find(|(_, request)| request.user_data == target)
-                .map(|(&number, _)| number)
+                .map(|(number, _)| number)
         };
         if let Some(number) = find(self)
             && self.strikes(Fault::LateCancel)
@@ -389,7 +391,7 @@ impl Kernel {
             // What happened in the meantime comes first.
             let ring = self.ring(id);
             ring.woken.retain(|&woken| woken != number);
-            if let Some(request) = ring.requests.get_mut(&number) {
+            if let Some(request) = ring.requests.get_mut(number) {
                 request.queued = false;
             }
             self.go_on(id, number);
@@ -397,7 +399,7 @@ impl Kernel {
         let Some(number) = find(self) else {
             return -libc::ENOENT;
         };
-        let request = self.ring(id).requests.remove(&number).expect("found just now");
+        let request = self.ring(id).requests.take(number).expect("found just now");
         self.ring(id).woken.retain(|&woken| woken != number);
         self.forget_request(id, number, &request);
         let (result, flags) = match &request.operation {
@@ -446,8 +448,8 @@ impl Kernel {
             held.push((address, memory::read(address, length).to_vec()));
         }
         let ring = self.ring(id);
-        let number = ring.next_request;
-        ring.next_request += 1;
+        let number = ring.next_notification;
+        ring.next_notification += 1;
         ring.notifications.insert(
             number,
             Notification {

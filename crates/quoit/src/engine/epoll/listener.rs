@@ -20,7 +20,7 @@ use std::os::fd::RawFd;
 use super::record::Key;
 use super::sys::EpollSys;
 use super::{EpollEngine, bits};
-use crate::engine::Completion;
+use crate::engine::{Completion, is_of_one_accept};
 use crate::errno::Errno;
 use crate::id::Slot;
 use crate::sys::SocketSys;
@@ -28,23 +28,6 @@ use crate::sys::SocketSys;
 /// Connections that a loop accepts before the others are offered theirs first. Two calls each time, so about
 /// an eighth of a call a connection.
 const ACCEPTS_PER_REGISTRATION: u32 = 16;
-
-/// Errors of one connection in the queue, or of the moment, that say nothing of the listener. Linux passes
-/// pending network errors of the new socket (`accept(2)`, "Error handling").
-fn is_transient(error: Errno) -> bool {
-    matches!(
-        error.code(),
-        libc::EINTR
-            | libc::ECONNABORTED
-            | libc::EPROTO
-            | libc::ENETDOWN
-            | libc::ENOPROTOOPT
-            | libc::EHOSTDOWN
-            | libc::ENONET
-            | libc::EHOSTUNREACH
-            | libc::ENETUNREACH
-    )
-}
 
 impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
     pub(super) fn submit_accept(&mut self, slot: Slot, descriptor: RawFd, limit: u32) {
@@ -162,7 +145,7 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
                     listener.readable = false;
                     continue;
                 }
-                Err(error) if is_transient(error) => continue,
+                Err(error) if is_of_one_accept(error) => continue,
                 Err(error) => {
                     // The hint stays: what could not be accepted is still there for the next attempt.
                     listener.remaining = 0;

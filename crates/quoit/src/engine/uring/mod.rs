@@ -518,6 +518,20 @@ impl<S: UringSys, K: SocketSys> Engine for UringEngine<S, K> {
         pool.free() + self.buffers as usize
     }
 
+    fn surely_receivable(&self, pool: &Pool) -> usize {
+        if self.buffer_entries == 0 {
+            return pool.free();
+        }
+        // Put into the ring by the next wait, before anything is submitted.
+        let fresh = pool.free().min((self.buffer_entries - self.buffers) as usize);
+        if self.sys.has_completion() || self.sys.has_overflowed() {
+            // Those that were there may have been used by what has completed.
+            fresh
+        } else {
+            fresh + self.buffers as usize
+        }
+    }
+
     fn accept_margin(&self) -> u32 {
         self.accept_margin
     }

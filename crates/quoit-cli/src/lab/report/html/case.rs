@@ -7,6 +7,7 @@ use maud::{Markup, html};
 use super::{figure, legend};
 use crate::lab::error::Result;
 use crate::lab::report::charts::{self, colours};
+use crate::lab::report::steadiness;
 use crate::lab::report::view::{self, NONE, or_none};
 use crate::lab::results::model::{CaseResults, Results, ServerSummary, Verdict};
 use crate::lab::table;
@@ -61,6 +62,7 @@ pub(super) fn case(results: &Results, case: &CaseResults, names: &[&str], id: &s
                     slice_table(case),
                 ))
             }
+            (steadiness_table(case))
             @if let Some(chart) = cpu {
                 h3 { "CPU a " (case.unit) }
                 (figure(
@@ -89,6 +91,7 @@ pub(super) fn case(results: &Results, case: &CaseResults, names: &[&str], id: &s
                 ))
             }
             (explained(case))
+            @if let Some(told) = view::reading_counters(case) { p.quiet { (told) } }
         }
     })
 }
@@ -260,7 +263,7 @@ fn slice_table(case: &CaseResults) -> Markup {
         "taken by other processes".to_owned(),
         "thrown away".to_owned(),
     ];
-    let percent = |share: Option<f64>| or_none(share, |share| format!("{:.1} %", share * 100.0));
+    let percent = |share: Option<f64>| or_none(share, view::percent);
     let rows = case.slices.iter().enumerate().map(|(index, slice)| {
         let rates = charts::lines::rates(slice);
         let slowest = rates.iter().map(|(_, rate)| *rate).reduce(f64::min);
@@ -278,6 +281,48 @@ fn slice_table(case: &CaseResults) -> Markup {
         ]
     });
     scrolled("Slices", &titles, rows.collect())
+}
+
+/// The slowest second of every server beside its median one; nothing where no second was sampled.
+fn steadiness_table(case: &CaseResults) -> Markup {
+    let titles = [
+        "server".to_owned(),
+        format!("{}s in its slowest second", case.unit),
+        "in its median one".to_owned(),
+        "deviation".to_owned(),
+        "seconds".to_owned(),
+        format!("CPU a {} in the slowest: user, kernel", case.unit),
+        "in the median one".to_owned(),
+        "packets dropped in the slowest".to_owned(),
+        "what else was different in it".to_owned(),
+    ];
+    let both =
+        |[user, kernel]: [f64; 2]| format!("{}, {}", table::nanoseconds(user), table::nanoseconds(kernel));
+    let rows: Vec<Vec<Markup>> = view::servers(case)
+        .into_iter()
+        .filter_map(|server| {
+            let steadiness = steadiness::of(case, &server.server)?;
+            let share = view::percent(steadiness.slowest / steadiness.median);
+            let cells = [
+                server.server.clone(),
+                format!("{} ({share})", table::count(steadiness.slowest)),
+                table::count(steadiness.median),
+                or_none(server.rate_deviation, view::percent),
+                steadiness.seconds.to_string(),
+                both(steadiness.cpu_ns),
+                both(steadiness.usual_cpu_ns),
+                steadiness.drops.to_string(),
+                steadiness.differences().unwrap_or_else(|| NONE.to_owned()),
+            ];
+            Some(cells.into_iter().map(|cell| html! { (cell) }).collect())
+        })
+        .collect();
+    html! {
+        @if !rows.is_empty() {
+            h3 { "The slowest second" }
+            (scrolled("The slowest second of every server", &titles, rows))
+        }
+    }
 }
 
 fn cpu_table(case: &CaseResults) -> Markup {
@@ -324,7 +369,7 @@ fn explained(case: &CaseResults) -> Markup {
         .map(|server| view::counters_per_unit(case, &server.server))
         .collect();
     type Figure = fn(&ServerSummary) -> Option<String>;
-    let machine: [(&str, Figure); 7] = [
+    let machine: [(&str, Figure); 5] = [
         ("system calls", |server| {
             server.system_calls_per_unit.map(table::per_unit)
         }),
@@ -339,16 +384,6 @@ fn explained(case: &CaseResults) -> Markup {
         }),
         ("CPU a second when idle", |server| {
             server.figures.idle_cpu_ns_per_second.map(table::nanoseconds)
-        }),
-        ("slowest second, share of the median", |server| {
-            server
-                .slowest_second_share
-                .map(|share| format!("{:.0} %", share * 100.0))
-        }),
-        ("deviation of the throughput", |server| {
-            server
-                .rate_deviation
-                .map(|share| format!("{:.1} %", share * 100.0))
         }),
     ];
     let mut rows: Vec<Vec<Markup>> = Vec::new();

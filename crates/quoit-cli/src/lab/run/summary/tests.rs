@@ -68,7 +68,15 @@ fn results(record: &Record) -> CaseResults {
     let experiment = experiment();
     let (works, left_out) = plan::works(&experiment);
     assert!(left_out.is_empty(), "{left_out:?}");
-    of_case(&works[0], record, &EFFORT, &experiment.baseline).expect("there are slices")
+    let cost = ReadingCost {
+        server_ns: 150_000.0,
+        observer_ns: 90_000.0,
+    };
+    let readings = BTreeMap::from([
+        ("quoit-epoll".to_owned(), Some(cost)),
+        ("quoit-uring".to_owned(), None),
+    ]);
+    of_case(&works[0], record, &readings, &EFFORT, &experiment.baseline).expect("there are slices")
 }
 
 #[test]
@@ -79,6 +87,11 @@ fn ratios_are_pairwise_and_judged_by_the_band() {
             panic!("{results:?}")
         };
         assert_eq!((control.pairs, control.band, control.reached), (6, 1.0, true));
+        let [epoll, uring] = &results.servers[..] else {
+            panic!("{results:?}")
+        };
+        assert_eq!(epoll.counter_reading.map(|cost| cost.server_ns), Some(150_000.0));
+        assert_eq!(uring.counter_reading, None);
         let [comparison] = &results.comparisons[..] else {
             panic!("{results:?}")
         };

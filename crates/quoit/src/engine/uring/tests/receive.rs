@@ -42,6 +42,37 @@ fn an_idle_connection_holds_no_slot() {
 }
 
 #[test]
+fn a_slot_that_may_have_been_used_is_promised_to_nobody() {
+    for without in levels() {
+        let settings = UringSettings {
+            buffer_entries: 1,
+            ..SETTINGS
+        };
+        let mut fixture = Fixture::new(&settings, 8, without);
+        if !fixture.features.contains(Feature::BufferRing) {
+            // Slots are taken from the pool when data is there, by the engine itself.
+            assert_eq!(fixture.engine.surely_receivable(&fixture.pool), 8);
+            continue;
+        }
+        let (near, mut far) = UnixStream::pair().unwrap();
+        // The ring has room for one, however many are free.
+        assert_eq!(fixture.engine.surely_receivable(&fixture.pool), 1);
+        far.write_all(b"hello").unwrap();
+        fixture.receive(0, &near, BUDGET);
+        fixture.engine.wait(TURN, &mut fixture.pool).unwrap();
+        assert!(fixture.engine.sys.has_completion());
+        assert_eq!(fixture.engine.surely_receivable(&fixture.pool), 0);
+        let (bytes, _) = fixture.receive_bytes(0, &near, 5);
+        assert_eq!(bytes, b"hello");
+        while fixture.engine.sys.has_completion() {
+            fixture.poll();
+        }
+        assert_eq!(fixture.engine.surely_receivable(&fixture.pool), 1);
+        fixture.finish();
+    }
+}
+
+#[test]
 fn an_empty_pool_pauses_and_no_byte_is_lost() {
     for without in levels() {
         let settings = UringSettings {

@@ -1,4 +1,5 @@
-//! The real kernel, but for enters that fail in ways in which a healthy machine's do not.
+//! The real kernel, but for enters that fail in ways in which a healthy machine's do not, and notifications that
+//! come late.
 
 use super::send::single;
 use super::*;
@@ -9,13 +10,21 @@ use crate::engine::uring::sys::{CompletionEntry, ProbeSockets, ProvidedBuffer, R
 struct Reluctant {
     ring: Ring,
     failures: VecDeque<Errno>,
+    /// Whether notifications of zero-copy sends are kept back, and those that are.
+    withholds: bool,
+    withheld: VecDeque<CompletionEntry>,
 }
 
 impl UringSys for Reluctant {
     fn setup(parameters: &RingParameters) -> Result<(Self, RingProperties), Errno> {
         let (ring, properties) = Ring::setup(parameters)?;
-        let failures = VecDeque::new();
-        Ok((Self { ring, failures }, properties))
+        let reluctant = Self {
+            ring,
+            failures: VecDeque::new(),
+            withholds: false,
+            withheld: VecDeque::new(),
+        };
+        Ok((reluctant, properties))
     }
 
     fn probe_sockets() -> Result<ProbeSockets, Errno> {
@@ -66,11 +75,22 @@ impl UringSys for Reluctant {
     }
 
     fn has_completion(&self) -> bool {
-        self.ring.has_completion()
+        self.ring.has_completion() || (!self.withholds && !self.withheld.is_empty())
     }
 
     fn pop(&mut self) -> Option<CompletionEntry> {
-        self.ring.pop()
+        if !self.withholds
+            && let Some(late) = self.withheld.pop_front()
+        {
+            return Some(late);
+        }
+        loop {
+            let entry = self.ring.pop()?;
+            if !self.withholds || entry.flags & abi::IORING_CQE_F_NOTIF == 0 {
+                return Some(entry);
+            }
+            self.withheld.push_back(entry);
+        }
     }
 
     fn has_overflowed(&self) -> bool {
@@ -169,6 +189,42 @@ fn a_quiet_send_that_was_left_behind_ends_without_anything_else() {
             assert_eq!(&bytes, b"quiet");
             fixture.finish();
         }
+    }
+}
+
+/// A refused zero-copy send waits for its notification. Cancelling it finds nothing, and each further cancellation would
+/// do so too, without an end.
+#[test]
+fn a_refused_zero_copy_send_is_cancelled_once() {
+    for without in levels() {
+        let fixture = &mut Fixture::<Reluctant>::on(&SETTINGS, 8, without);
+        for refused in [true, false] {
+            let (near, _far) = UnixStream::pair().unwrap();
+            let slot = u32::from(refused);
+            fixture.engine.sys.withholds = true;
+            fixture.send(slot, &near, single(b"x"), true);
+            if refused {
+                fixture.poll();
+            }
+            fixture.cancel(slot, Kind::Send);
+            for _ in 0..3 {
+                fixture.poll();
+            }
+            if fixture.engine.sys.withheld.is_empty() {
+                // It was an ordinary send at this level, or one whose refusal came without a notification.
+                let _ = fixture.next_sent();
+                continue;
+            }
+            let submissions = fixture.engine.counters().submissions;
+            for _ in 0..10 {
+                fixture.poll();
+            }
+            assert_eq!(fixture.engine.counters().submissions, submissions, "it spins");
+            assert!(fixture.engine.may_sleep() && fixture.pending.is_empty());
+            fixture.engine.sys.withholds = false;
+            assert_eq!(fixture.next_sent().0, Err(Errno::ECANCELED));
+        }
+        fixture.finish();
     }
 }
 

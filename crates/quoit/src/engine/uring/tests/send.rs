@@ -128,6 +128,45 @@ fn a_cancelled_send_tells_what_was_sent() {
     });
 }
 
+/// A quiet send has ended once the kernel has taken it, and its success is known when all completions were taken. Those
+/// of its cancellation, which finds nothing, must not come again and again until then: more of them than the queue has
+/// room for would keep it full for ever.
+#[test]
+fn cancelled_quiet_sends_all_end() {
+    const SENDS: u32 = 100;
+    let settings = UringSettings {
+        submission_entries: 8,
+        completion_entries: 8,
+        ..SETTINGS
+    };
+    for without in levels() {
+        let fixture = &mut Fixture::<Ring>::on(&settings, 8, without);
+        let pairs: Vec<_> = (0..SENDS).map(|_| UnixStream::pair().unwrap()).collect();
+        for (slot, (near, _)) in pairs.iter().enumerate() {
+            fixture.send_as(slot as u32, near, single(b"quiet"), SendMode::Quiet);
+        }
+        for slot in 0..SENDS {
+            fixture.cancel(slot, Kind::Send);
+        }
+        for _ in 0..TURNS {
+            // Not a turn that waits: the last success is silent.
+            fixture.poll();
+            if fixture.pending.len() == pairs.len() {
+                break;
+            }
+        }
+        for _ in &pairs {
+            assert_eq!(fixture.next_sent().0, Ok(5));
+        }
+        if fixture.features.contains(Feature::AttemptedSend) {
+            let counters = fixture.engine.counters();
+            // One of them watches for wakes.
+            assert_eq!(counters.submissions, u64::from(SENDS) + 1, "none was cancelled");
+        }
+        fixture.finish();
+    }
+}
+
 #[test]
 fn sending_to_a_closed_peer_is_an_error_and_no_signal() {
     at_all_levels(|fixture| {

@@ -1,0 +1,147 @@
+package quoit
+
+import (
+	"math/bits"
+	"sync"
+)
+
+const (
+	// smallestBlock is the size of class 0; each class is twice the one before.
+	smallestBlock = 512
+	// regionSize is how much memory is taken at a time for blocks up to that size.
+	regionSize = 256 << 10
+	// spareLarge is how many bytes of free blocks above regionSize are kept for use again.
+	spareLarge = 4 << 20
+)
+
+// block is memory for bytes on their way out, which the library reads during a turn.
+type block struct {
+	memory []byte
+	length int
+	class  int
+	next   *block // in a list of free ones
+}
+
+func (b *block) bytes() []byte { return b.memory[:b.length] }
+
+func (b *block) room() int { return len(b.memory) - b.length }
+
+// blocks is a loop's memory for outgoing bytes. It lies outside of Go's heap where a library reads it, so that
+// commands may point to it. Any goroutine.
+type blocks struct {
+	mu      sync.Mutex
+	source  memorySource
+	free    [32]*block
+	regions [][]byte // to be given back at the end
+	spare   int      // bytes of free blocks above regionSize
+	used    int      // blocks that are out
+	closed  bool
+}
+
+// memorySource takes memory from the system and gives it back.
+type memorySource interface {
+	take(size int) []byte
+	give(memory []byte)
+}
+
+func class(size int) int {
+	return bits.Len(uint(max(size, smallestBlock)-1) / smallestBlock)
+}
+
+// get answers an empty block with room for at least size bytes.
+func (p *blocks) get(size int) *block {
+	class := class(size)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.used++
+	b := p.free[class]
+	if b == nil {
+		return p.make(class)
+	}
+	p.free[class] = b.next
+	b.next, b.length = nil, 0
+	if len(b.memory) > regionSize {
+		p.spare -= len(b.memory)
+	}
+	return b
+}
+
+// make cuts a region into blocks of the class and answers one, or takes a large block from the system.
+func (p *blocks) make(class int) *block {
+	size := smallestBlock << class
+	if size > regionSize {
+		return &block{memory: p.source.take(size), class: class}
+	}
+	region := p.source.take(regionSize)
+	p.regions = append(p.regions, region)
+	headers := make([]block, regionSize/size)
+	for index := range headers {
+		b := &headers[index]
+		b.memory, b.class = region[index*size:(index+1)*size:(index+1)*size], class
+		if index > 0 {
+			b.next = p.free[class]
+			p.free[class] = b
+		}
+	}
+	return &headers[0]
+}
+
+// put takes a block back.
+func (p *blocks) put(b *block) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.used--
+	if size := len(b.memory); size > regionSize {
+		if p.closed || p.spare+size > spareLarge {
+			p.source.give(b.memory)
+			b = nil
+		} else {
+			p.spare += size
+		}
+	}
+	if b != nil {
+		b.next = p.free[b.class]
+		p.free[b.class] = b
+	}
+	p.release()
+}
+
+// grow answers a block with the same bytes and room for at least size in all; b is taken back.
+func (p *blocks) grow(b *block, size int) *block {
+	larger := p.get(size)
+	larger.length = copy(larger.memory, b.bytes())
+	p.put(b)
+	return larger
+}
+
+// close gives everything back once the last block has returned.
+func (p *blocks) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	p.release()
+}
+
+func (p *blocks) release() {
+	if !p.closed || p.used > 0 {
+		return
+	}
+	for class, b := range p.free {
+		for ; b != nil; b = b.next {
+			if len(b.memory) > regionSize {
+				p.source.give(b.memory)
+			}
+		}
+		p.free[class] = nil
+	}
+	for _, region := range p.regions {
+		p.source.give(region)
+	}
+	p.regions, p.spare = nil, 0
+}
+
+// heap is a memorySource of Go's own memory, where no library reads it.
+type heap struct{}
+
+func (heap) take(size int) []byte { return make([]byte, size) }
+func (heap) give([]byte)          {}

@@ -1,0 +1,300 @@
+package quoit
+
+import (
+	"io"
+	"net"
+	"sync"
+	"time"
+)
+
+// Conn is a connection of a loop, as handlers see it.
+//
+// Methods marked "loop" may be called only on the connection's loop: in callbacks for any of its connections, and in
+// functions given to Run. All others may be called from any goroutine, at any time; after the connection is closed
+// they do nothing, and those that answer an error answer net.ErrClosed.
+type Conn struct {
+	home home
+	sink sink   // loop
+	id   uint64 // the library's; 0 before it is connecting and after it is gone. Under the lock, written on the loop
+	gone bool   // no more of its events follow
+
+	in      inbound // loop; empty once a net.Conn has taken over
+	context any     // loop
+
+	mu       sync.Mutex
+	out      outbound
+	requests requests
+	listed   bool // in the loop's list of connections with requests
+	state    connState
+	deadline time.Time
+	pause    bool  // receiving is to be paused
+	cause    error // why this end aborted it
+
+	local, remote net.Addr
+}
+
+type connState uint8
+
+const (
+	stateOpen   connState = iota
+	stateEnding           // its sending direction is ended, or will be after what is queued
+	stateClosing
+	stateClosed // no event follows but closed; or it has come
+)
+
+// requests are what a loop has to do for a connection.
+type requests uint8
+
+const (
+	requestFlush requests = 1 << iota
+	requestShutdown
+	requestClose
+	requestAbort
+	requestDeadline
+	requestPause // or to resume, as pause says
+	requestSettle
+)
+
+// home is the loop of a connection, as seen from any goroutine.
+type home interface {
+	// serve has the loop look at the connection's requests. It must not be called under the connection's lock.
+	serve(c *Conn)
+	// post runs f on the loop; false if that has ended.
+	post(f func()) bool
+	// here answers whether the calling thread is the loop's.
+	here() bool
+	// wokeSomebody notes that a goroutine was made ready, on the loop: it lets it run before it waits.
+	wokeSomebody()
+	number() int
+	settings() *config
+	memory() *blocks
+}
+
+// ask adds requests, and tells the loop if it does not know of the connection yet. The lock is held, and released.
+func (c *Conn) ask(requests requests) {
+	c.requests |= requests
+	tell := !c.listed
+	c.listed = true
+	c.mu.Unlock()
+	if tell {
+		c.home.serve(c)
+	}
+}
+
+// Read copies received bytes to p and consumes them. It never waits: with no bytes there it answers ErrNoData, or
+// io.EOF after the peer's end. Loop.
+func (c *Conn) Read(p []byte) (int, error) {
+	if len(c.in.unread) == 0 && len(p) > 0 {
+		if c.in.ended {
+			return 0, io.EOF
+		}
+		return 0, ErrNoData
+	}
+	n := copy(p, c.in.unread)
+	c.Discard(n)
+	return n, nil
+}
+
+// Peek answers a view of the next n received bytes, without consuming them. It is valid until the callback returns
+// and must not be changed. Where fewer are there it answers those, and ErrNoData. Loop.
+func (c *Conn) Peek(n int) ([]byte, error) {
+	if n > len(c.in.unread) {
+		return c.in.unread, ErrNoData
+	}
+	return c.in.unread[:n:n], nil
+}
+
+// Next is Peek and then Discard, if n bytes are there; otherwise nothing is consumed. Loop.
+func (c *Conn) Next(n int) ([]byte, error) {
+	view, err := c.Peek(n)
+	if err == nil {
+		c.Discard(n)
+	}
+	return view, err
+}
+
+// Discard consumes up to n received bytes, and answers how many. Loop.
+func (c *Conn) Discard(n int) int {
+	n = min(n, len(c.in.unread))
+	c.in.take(n)
+	if c.in.owner != nil {
+		// Memory is given back, and receiving goes on, after the callback: views are still in use.
+		c.mu.Lock()
+		c.ask(requestSettle)
+	}
+	return n
+}
+
+// Buffered is the number of received bytes that were not consumed. Loop.
+func (c *Conn) Buffered() int { return len(c.in.unread) }
+
+// WriteTo writes what is received and not consumed to w. It implements io.WriterTo. Loop.
+func (c *Conn) WriteTo(w io.Writer) (int64, error) {
+	n, err := w.Write(c.in.unread)
+	c.Discard(n)
+	return int64(n), err
+}
+
+// Write queues a copy of p, all of it or nothing. What is queued in one turn of the loop leaves together; writes of one
+// goroutine keep their order. Errors: ErrFull, ErrTooLarge, net.ErrClosed. It never waits.
+func (c *Conn) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	if err := c.writable(len(p)); err != nil {
+		c.mu.Unlock()
+		return 0, err
+	}
+	appendTo(&c.out, c.home.memory(), p)
+	c.ask(requestFlush)
+	return len(p), nil
+}
+
+// WriteString is Write without a conversion.
+func (c *Conn) WriteString(s string) (int, error) {
+	c.mu.Lock()
+	if err := c.writable(len(s)); err != nil {
+		c.mu.Unlock()
+		return 0, err
+	}
+	appendTo(&c.out, c.home.memory(), s)
+	c.ask(requestFlush)
+	return len(s), nil
+}
+
+// writable answers why n bytes cannot be queued now. The lock is held.
+func (c *Conn) writable(n int) error {
+	high := c.home.settings().highWater
+	switch {
+	case c.state != stateOpen:
+		return errClosed
+	case n > high:
+		return ErrTooLarge
+	case c.out.queued()+n > high:
+		c.out.refused = true
+		return ErrFull
+	}
+	return nil
+}
+
+// Queued is the number of bytes that were written and not yet taken by the library below.
+func (c *Conn) Queued() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.out.queued()
+}
+
+// CloseWrite ends the sending direction after what was written; bytes are still received.
+func (c *Conn) CloseWrite() error {
+	c.mu.Lock()
+	if c.state != stateOpen {
+		c.mu.Unlock()
+		return errClosed
+	}
+	c.state = stateEnding
+	c.ask(requestShutdown)
+	return nil
+}
+
+// Close ends the connection gracefully: what was written leaves first, and the peer's end is waited for, at most for
+// the time of WithCloseLimit. It does not wait itself. Nothing more is delivered but OnClose.
+func (c *Conn) Close() error {
+	c.mu.Lock()
+	if c.state >= stateClosing {
+		c.mu.Unlock()
+		return errClosed
+	}
+	c.state = stateClosing
+	c.ask(requestClose)
+	return nil
+}
+
+// Abort ends the connection now: what is queued is dropped, and the peer sees a reset. OnClose follows.
+func (c *Conn) Abort() error { return c.abort(nil) }
+
+// abort ends the connection now; cause is what OnClose is told.
+func (c *Conn) abort(cause error) error {
+	c.mu.Lock()
+	if c.state == stateClosed {
+		c.mu.Unlock()
+		return errClosed
+	}
+	if c.cause == nil {
+		c.cause = cause
+	}
+	c.state = stateClosed
+	c.out.drop(c.home.memory())
+	c.ask(requestAbort)
+	return nil
+}
+
+// IsClosed says whether Close or Abort was called, or the connection has ended.
+func (c *Conn) IsClosed() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state >= stateClosing
+}
+
+// SetDeadline sets when the connection is aborted, with os.ErrDeadlineExceeded for OnClose, unless the deadline is
+// moved before. The zero time clears it. It is exact to about a millisecond.
+func (c *Conn) SetDeadline(t time.Time) error {
+	c.mu.Lock()
+	if c.state >= stateClosing {
+		c.mu.Unlock()
+		return errClosed
+	}
+	c.deadline = t
+	c.ask(requestDeadline)
+	return nil
+}
+
+// Run runs f on the connection's loop, after the callback or the wait that is under way; net.ErrClosed if the loop has
+// ended. f runs also if the connection was closed meanwhile.
+func (c *Conn) Run(f func(c *Conn)) error {
+	ok := c.home.post(func() {
+		defer func() {
+			if recovered := recover(); recovered != nil {
+				reportPanic(c.home.settings(), c, recovered)
+			}
+		}()
+		f(c)
+	})
+	if !ok {
+		return errClosed
+	}
+	return nil
+}
+
+// Context is what SetContext was given. Loop.
+func (c *Conn) Context() any { return c.context }
+
+// SetContext keeps a value with the connection. Loop.
+func (c *Conn) SetContext(value any) { c.context = value }
+
+// Loop is the number of the connection's loop, as for OnTick: from 0.
+func (c *Conn) Loop() int { return c.home.number() }
+
+// LocalAddr is this end's address.
+func (c *Conn) LocalAddr() net.Addr { return c.local }
+
+// RemoteAddr is the peer's address.
+func (c *Conn) RemoteAddr() net.Addr { return c.remote }
+
+// balance pauses receiving where too much is kept, and resumes it where half was consumed. Loop.
+func (c *Conn) balance() {
+	limit := c.home.settings().inbound
+	kept := len(c.in.unread)
+	if !c.pause && kept >= limit {
+		c.setPause(true)
+	} else if c.pause && kept <= limit/2 {
+		c.setPause(false)
+	}
+}
+
+func (c *Conn) setPause(pause bool) {
+	c.mu.Lock()
+	if c.pause == pause {
+		c.mu.Unlock()
+		return
+	}
+	c.pause = pause
+	c.ask(requestPause)
+}

@@ -1,0 +1,171 @@
+package quoit
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strconv"
+)
+
+// Dialer makes connections on loops. Its DialContext fits http.Transport and the like. Its methods may be called from
+// any goroutine, but not in callbacks.
+type Dialer struct {
+	loops     *Loops
+	ownsLoops bool
+	std       *net.Dialer // instead, on EngineStd
+}
+
+// NewDialer makes a dialer. Options make its loops, one by default, which last until Close.
+func NewDialer(options ...Option) (*Dialer, error) {
+	config, err := newConfig(append([]Option{WithLoops(1)}, options...))
+	if err != nil {
+		return nil, err
+	}
+	loops, owns, err := config.group()
+	if err != nil {
+		return nil, err
+	}
+	d := &Dialer{loops: loops, ownsLoops: owns}
+	if loops.engine == EngineStd {
+		d.std = &net.Dialer{KeepAlive: config.keepAlive}
+	}
+	return d, nil
+}
+
+// Loops are the loops that it runs on.
+func (d *Dialer) Loops() *Loops { return d.loops }
+
+// Close ends the dialer's own loops, and aborts what is left of its connections.
+func (d *Dialer) Close() error {
+	if d.ownsLoops {
+		return d.loops.Close()
+	}
+	return nil
+}
+
+// Dial is DialContext without a limit but the library's, of 30 s an attempt.
+func (d *Dialer) Dial(network, address string) (net.Conn, error) {
+	return d.DialContext(context.Background(), network, address)
+}
+
+// DialContext connects to an address of network tcp, tcp4, tcp6 or unix. Of a host with several addresses it tries one
+// after the other, those of version 4 first. The context limits connecting only.
+func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	if d.std != nil {
+		return d.std.DialContext(ctx, network, address)
+	}
+	targets, err := dialTargets(ctx, network, address)
+	if err != nil {
+		return nil, &net.OpError{Op: "dial", Net: network, Err: err}
+	}
+	var last error
+	for _, target := range targets {
+		n, err := d.dial(ctx, network, target)
+		if err == nil {
+			return n, nil
+		}
+		last = &net.OpError{Op: "dial", Net: network, Addr: textAddr{network, target}, Err: err}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return nil, last
+}
+
+// textAddr is an address that was not reached.
+type textAddr struct{ network, text string }
+
+func (a textAddr) Network() string { return a.network }
+func (a textAddr) String() string  { return a.text }
+
+func dialTargets(ctx context.Context, network, address string) ([]string, error) {
+	switch network {
+	case "unix":
+		return []string{address}, nil
+	case "tcp", "tcp4", "tcp6":
+	default:
+		return nil, net.UnknownNetworkError(network)
+	}
+	host, service, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	port, err := net.DefaultResolver.LookupPort(ctx, network, service)
+	if err != nil {
+		return nil, err
+	}
+	if host == "" {
+		host = "localhost"
+	}
+	hosts, err := resolve(ctx, network, host)
+	if err != nil {
+		return nil, err
+	}
+	for index, host := range hosts {
+		hosts[index] = net.JoinHostPort(host, strconv.Itoa(port))
+	}
+	return hosts, nil
+}
+
+// dialling is one attempt.
+type dialling interface {
+	dial(c *Conn, network, address string) error
+}
+
+func (d *Dialer) dial(ctx context.Context, network, target string) (*NetConn, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	loop, err := d.loops.pick()
+	if err != nil {
+		return nil, err
+	}
+	if loop.here() {
+		return nil, ErrOnLoop
+	}
+	c := &Conn{home: loop}
+	n := newNetConn(c)
+	sink := &dialSink{netSink: netSink{n}, done: make(chan error, 1)}
+	c.sink = sink
+	on, can := loop.(dialling)
+	if !can {
+		return nil, fmt.Errorf("quoit: engine %v does not dial on its loops", d.loops.engine)
+	}
+	if err := on.dial(c, network, target); err != nil {
+		return nil, err
+	}
+	select {
+	case err := <-sink.done:
+		if err != nil {
+			return nil, err
+		}
+		return n, nil
+	case <-ctx.Done():
+		_ = c.Abort() // or it has come to an end meanwhile
+		return nil, ctx.Err()
+	}
+}
+
+// dialSink is a netSink that also reports how the attempt went.
+type dialSink struct {
+	netSink
+	done    chan error
+	reached bool
+}
+
+func (s *dialSink) opened(c *Conn) {
+	s.reached = true
+	s.done <- nil
+	c.home.wokeSomebody()
+}
+
+func (s *dialSink) closed(c *Conn, err error) {
+	if !s.reached {
+		if err == nil {
+			err = errClosed
+		}
+		s.done <- err
+		c.home.wokeSomebody()
+	}
+	s.netSink.closed(c, err)
+}

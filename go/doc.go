@@ -1,0 +1,31 @@
+// Package quoit serves TCP and Unix stream connections on event loops: on io_uring or epoll through libquoit where that
+// can be used, otherwise on package net. The API and its behaviour are the same.
+//
+// There are two ways in. A Handler is called on the loops, without a goroutine a connection:
+//
+//	type echo struct{ quoit.BaseHandler }
+//
+//	func (echo) OnData(c *quoit.Conn) { c.WriteTo(c) }
+//
+//	err := quoit.Serve(ctx, ":7000", echo{})
+//
+// And Listen and NewDialer give the net.Listener and net.Conn that existing programs take:
+//
+//	listener, err := quoit.Listen("tcp", ":8080")
+//	err = http.Serve(listener, handler)
+//
+// # Which engine runs
+//
+// EngineAuto takes io_uring where the kernel lets it, otherwise epoll, both in libquoit.so.0: the file that the
+// environment's QUOIT_LIBRARY names, or else that on the system's path. Where it is missing or of another version,
+// without cgo, off Linux, or with the tag quoit_std, EngineStd runs on package net. The reason is logged and answered by
+// Loops.EngineReason. The tag quoit_static links target/capi/lib/libquoit.a of a clone instead.
+//
+// # Threads
+//
+// Each loop of libquoit has a locked thread. It makes one call into the library a turn, in which everything that was
+// written since leaves, and what has arrived comes back; no memory of Go's is kept by the library. Callbacks run on
+// that thread and must not block. A loop that made goroutines ready lets them run before it waits. Of the loops of
+// one group one processor less than GOMAXPROCS may be kept by waits; the others wait in Go's own poller, so that timers,
+// goroutines and other descriptors are never held up, also with GOMAXPROCS=1.
+package quoit

@@ -1,0 +1,191 @@
+package quoit
+
+import (
+	"fmt"
+	"runtime/debug"
+	"time"
+)
+
+// Handler serves the connections of a Server. All methods for the connections of one loop run on that loop, one
+// after the other; those of different loops run at the same time. They must not block: while one runs, no other
+// connection of its loop is served. Embed BaseHandler to write only those that matter.
+//
+// For one connection: OnOpen first, then OnData and OnWritable in any order, OnClose exactly once, and last.
+type Handler interface {
+	// OnOpen is called when a connection is there.
+	OnOpen(c *Conn)
+
+	// OnData is called when bytes have arrived. Read, Peek, Next and Discard reach them together with what was left
+	// before; what is not consumed is kept for the next call. Views end with this call.
+	OnData(c *Conn)
+
+	// OnWritable is called when the queue has been full (a Write answered ErrFull) and is at its low-water mark.
+	OnWritable(c *Conn)
+
+	// OnClose is called when the connection is gone. err is nil if the two ends closed it in order; otherwise it says
+	// what happened: syscall.ECONNRESET, os.ErrDeadlineExceeded, ErrPanicked, ErrLimit or the kernel's error.
+	OnClose(c *Conn, err error)
+
+	// OnTick is called on each loop when it starts, and again after the time that it answers; 0 or less ends that.
+	OnTick(loop int) (next time.Duration)
+}
+
+// HalfCloser is a Handler that wants to know when a peer has ended its sending direction and may still receive.
+// Without it such a connection is closed, after what was written has left.
+type HalfCloser interface {
+	// OnEndOfStream is called once all that came before was delivered. The handler must Close the connection in
+	// the end.
+	OnEndOfStream(c *Conn)
+}
+
+// Drainer is a Handler that wants to end its connections itself when the server shuts down. Without it each is closed
+// as by Conn.Close.
+type Drainer interface {
+	// OnDrain is called once for each connection that is open when the server begins to shut down. The connection
+	// goes on until the handler or the peer closes it, or the context of Shutdown ends.
+	OnDrain(c *Conn)
+}
+
+// BaseHandler has all methods of a Handler, which do nothing, but that received bytes are discarded.
+type BaseHandler struct{}
+
+// OnOpen does nothing.
+func (BaseHandler) OnOpen(*Conn) {}
+
+// OnData discards what has arrived.
+func (BaseHandler) OnData(c *Conn) { c.Discard(c.Buffered()) }
+
+// OnWritable does nothing.
+func (BaseHandler) OnWritable(*Conn) {}
+
+// OnClose does nothing.
+func (BaseHandler) OnClose(*Conn, error) {}
+
+// OnTick ends the ticking.
+func (BaseHandler) OnTick(int) time.Duration { return 0 }
+
+// sink is what a loop reports a connection's events to. All methods are called on the loop.
+type sink interface {
+	opened(c *Conn)
+	// data must be done with the view when it returns.
+	data(c *Conn, view []byte)
+	ended(c *Conn)
+	writable(c *Conn)
+	deadline(c *Conn)
+	draining(c *Conn)
+	closed(c *Conn, err error)
+}
+
+// handlerSink calls a Handler.
+type handlerSink struct {
+	handler    Handler
+	halfCloser HalfCloser // or nil
+	drainer    Drainer    // or nil
+	config     *config
+	server     *Server
+}
+
+func newHandlerSink(handler Handler, server *Server) *handlerSink {
+	s := &handlerSink{handler: handler, config: server.config, server: server}
+	s.halfCloser, _ = handler.(HalfCloser)
+	s.drainer, _ = handler.(Drainer)
+	return s
+}
+
+func (s *handlerSink) opened(c *Conn) {
+	s.server.add(c)
+	defer s.guard(c)
+	s.handler.OnOpen(c)
+}
+
+func (s *handlerSink) data(c *Conn, view []byte) {
+	if c.IsClosed() {
+		return
+	}
+	c.in.offer(view)
+	defer s.afterData(c)
+	s.handler.OnData(c)
+}
+
+// afterData keeps what the handler left, also when it panicked.
+func (s *handlerSink) afterData(c *Conn) {
+	if recovered := recover(); recovered != nil {
+		c.in.drop()
+		s.panicked(c, recovered)
+		return
+	}
+	if c.sink != s {
+		return // handed over to a net.Conn, with what was left
+	}
+	c.in.settle()
+	c.balance()
+}
+
+func (s *handlerSink) ended(c *Conn) {
+	c.in.ended = true
+	if s.halfCloser == nil {
+		c.Close()
+		return
+	}
+	defer s.guard(c)
+	s.halfCloser.OnEndOfStream(c)
+}
+
+func (s *handlerSink) writable(c *Conn) {
+	defer s.guard(c)
+	s.handler.OnWritable(c)
+}
+
+func (s *handlerSink) deadline(c *Conn) { c.abort(errTimeout) }
+
+func (s *handlerSink) draining(c *Conn) {
+	if s.drainer == nil {
+		c.Close()
+		return
+	}
+	defer s.guard(c)
+	s.drainer.OnDrain(c)
+}
+
+func (s *handlerSink) closed(c *Conn, err error) {
+	s.server.remove(c)
+	defer func() {
+		if recovered := recover(); recovered != nil {
+			s.panicked(c, recovered)
+		}
+		c.in.drop()
+	}()
+	s.handler.OnClose(c, err)
+}
+
+// tick calls OnTick; a panic ends the ticking.
+func (s *handlerSink) tick(loop int) (next time.Duration) {
+	defer func() {
+		if recovered := recover(); recovered != nil {
+			s.panicked(nil, recovered)
+		}
+	}()
+	return s.handler.OnTick(loop)
+}
+
+func (s *handlerSink) guard(c *Conn) {
+	if recovered := recover(); recovered != nil {
+		s.panicked(c, recovered)
+	}
+}
+
+func (s *handlerSink) panicked(c *Conn, recovered any) { reportPanic(s.config, c, recovered) }
+
+// reportPanic logs a panic and aborts its connection, or lets it go on where the configuration says so.
+func reportPanic(config *config, c *Conn, recovered any) {
+	if config.crash {
+		panic(recovered)
+	}
+	peer := "none"
+	if c != nil {
+		peer = fmt.Sprint(c.RemoteAddr())
+		c.abort(ErrPanicked)
+	}
+	config.logger.Error("quoit: a handler panicked; its connection is aborted",
+		"panic", fmt.Sprint(recovered), "peer", peer, "stack", string(debug.Stack()))
+}

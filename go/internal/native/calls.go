@@ -1,0 +1,219 @@
+//go:build linux && cgo && !quoit_std && (amd64 || arm64)
+
+package native
+
+/*
+#cgo noescape shim_turn
+#cgo nocallback shim_turn
+#cgo noescape shim_addresses
+#cgo nocallback shim_addresses
+#cgo noescape shim_error_text
+#cgo nocallback shim_error_text
+#cgo noescape shim_park
+#cgo nocallback shim_park
+#cgo noescape shim_remote_wake
+#cgo nocallback shim_remote_wake
+#cgo noescape shim_remote_counters
+#cgo nocallback shim_remote_counters
+#include "shim.h"
+*/
+import "C"
+
+import (
+	"syscall"
+	"unsafe"
+)
+
+func errno(code int) syscall.Errno { return syscall.Errno(-code) }
+
+// Loop is quoit_loop. All its methods must be called on one thread.
+type Loop struct {
+	handle  *C.quoit_loop
+	scratch text // for what is asked on the loop's thread only
+	other   text
+}
+
+// Remote is quoit_remote; any thread.
+type Remote struct{ handle *C.quoit_remote }
+
+// Socket is quoit_socket.
+type Socket struct{ handle *C.quoit_socket }
+
+// DefaultConfig is quoit_config_default.
+func DefaultConfig() Config {
+	var config Config
+	// It fails only for a size that the library does not know, which Load has ruled out.
+	C.shim_config_default((*C.quoit_config)(unsafe.Pointer(&config)))
+	return config
+}
+
+// Probe is quoit_capabilities_probe: whether a loop so configured can run on io_uring, why not, and its features.
+func Probe(config *Config) (usable bool, reason string, features []Capability, err error) {
+	var text text
+	var found *C.quoit_capabilities
+	if code := C.shim_capabilities_probe((*C.quoit_config)(unsafe.Pointer(config)), &found, text.pointer()); code < 0 {
+		return false, "", nil, text.failure("quoit_capabilities_probe", code)
+	}
+	defer C.shim_capabilities_free(found)
+	C.shim_capabilities_reason(found, text.pointer(), C.SHIM_TEXT)
+	usable, reason = C.shim_capabilities_usable(found) == 1, text.String()
+	var feature C.quoit_capability
+	for index := C.uint32_t(0); C.shim_capabilities_get(found, index, &feature) == 0; index++ {
+		features = append(features, Capability{
+			Name:          C.GoString(feature.name),
+			About:         C.GoString(feature.about),
+			MinimumKernel: C.GoString(feature.minimum_kernel),
+			Reason:        C.GoString(feature.reason),
+			Bit:           uint64(feature.bit),
+			Usable:        feature.usable == 1,
+		})
+	}
+	return usable, reason, features, nil
+}
+
+// DescribeCounters says what the counters are, in their order.
+func DescribeCounters() []CounterInfo {
+	var all []CounterInfo
+	var info C.quoit_counter_info
+	first := C.uint32_t(unsafe.Offsetof(C.quoit_counters{}.turns))
+	for index := C.uint32_t(0); C.shim_counter_describe(index, &info) == 0; index++ {
+		place := int(info.offset-first) / 8
+		if place < countersInABI {
+			all = append(all, CounterInfo{
+				Name: C.GoString(info.name), About: C.GoString(info.about),
+				Gauge: info.kind == C.QUOIT_FIGURE_GAUGE, Index: place,
+			})
+		}
+	}
+	return all
+}
+
+// Bind is quoit_socket_bind. A backlog of 0 is the library's default.
+func Bind(address string, flags uint32, backlog int) (*Socket, error) {
+	var text text
+	socket := new(Socket)
+	data := (*C.char)(unsafe.Pointer(unsafe.StringData(address)))
+	code := C.shim_socket_bind(data, C.size_t(len(address)), C.uint32_t(flags), C.uint32_t(backlog), &socket.handle,
+		text.pointer())
+	if code < 0 {
+		return nil, text.failure("quoit_socket_bind", code)
+	}
+	return socket, nil
+}
+
+// Address is quoit_socket_address: where it listens, its port resolved.
+func (s *Socket) Address() string {
+	var text text
+	C.shim_socket_address(s.handle, text.pointer(), C.SHIM_TEXT)
+	return text.String()
+}
+
+// Close is quoit_socket_close.
+func (s *Socket) Close() {
+	C.shim_socket_close(s.handle)
+	s.handle = nil
+}
+
+// NewLoop is quoit_loop_create.
+func NewLoop(config *Config, index int) (*Loop, error) {
+	loop := new(Loop)
+	code := C.shim_loop_create((*C.quoit_config)(unsafe.Pointer(config)), C.uint32_t(index), &loop.handle,
+		loop.scratch.pointer())
+	if code < 0 {
+		return nil, loop.scratch.failure("quoit_loop_create", code)
+	}
+	return loop, nil
+}
+
+// Destroy is quoit_loop_destroy.
+func (l *Loop) Destroy() error {
+	if code := C.shim_loop_destroy(l.handle, l.scratch.pointer()); code < 0 {
+		return l.scratch.failure("quoit_loop_destroy", code)
+	}
+	l.handle = nil
+	return nil
+}
+
+// Turn is quoit_turn. Both slices must be native memory.
+func (l *Loop) Turn(commands []Command, events []Event, timeoutNS int64) (int, error) {
+	filled := C.shim_turn(l.handle, (*C.quoit_command)(unsafe.Pointer(unsafe.SliceData(commands))),
+		C.size_t(len(commands)), (*C.quoit_event)(unsafe.Pointer(unsafe.SliceData(events))), C.size_t(len(events)),
+		C.int64_t(timeoutNS))
+	if filled < 0 {
+		C.shim_error_text(l.scratch.pointer(), C.SHIM_TEXT)
+		return 0, l.scratch.failure("quoit_turn", filled)
+	}
+	return int(filled), nil
+}
+
+// Descriptor is quoit_fd.
+func (l *Loop) Descriptor() (int, error) {
+	descriptor := C.shim_fd(l.handle, l.scratch.pointer())
+	if descriptor < 0 {
+		return -1, l.scratch.failure("quoit_fd", descriptor)
+	}
+	return int(descriptor), nil
+}
+
+// Park is quoit_next_deadline for an edge-triggered poller of the descriptor: 0 for a turn first, math.MaxInt64 for no
+// end. Only edges after the call count.
+func (l *Loop) Park(descriptor int) int64 {
+	return int64(C.shim_park(l.handle, C.int(descriptor)))
+}
+
+// Engine is quoit_engine.
+func (l *Loop) Engine() int { return int(C.shim_engine(l.handle)) }
+
+// EngineReason is quoit_engine_reason.
+func (l *Loop) EngineReason() string {
+	C.shim_engine_reason(l.handle, l.scratch.pointer(), C.SHIM_TEXT)
+	return l.scratch.String()
+}
+
+// Listen is quoit_listen: accepts from the socket, which is the library's from now on. With remotes connections are
+// spread over their loops.
+func (l *Loop) Listen(socket *Socket, remotes []*Remote, stream StreamOptions) (ID, error) {
+	handles := make([]*C.quoit_remote, len(remotes))
+	for index, remote := range remotes {
+		handles[index] = remote.handle
+	}
+	var listener C.uint64_t
+	code := C.shim_listen(l.handle, socket.handle, unsafe.SliceData(handles), C.uint32_t(len(handles)),
+		(*C.quoit_stream_options)(unsafe.Pointer(&stream)), &listener, l.scratch.pointer())
+	socket.handle = nil
+	if code < 0 {
+		return 0, l.scratch.failure("quoit_listen", code)
+	}
+	return ID(listener), nil
+}
+
+// Addresses answers a connection's own and its peer's address as texts; empty where there is none.
+func (l *Loop) Addresses(connection ID) (local, peer string) {
+	C.shim_addresses(l.handle, C.uint64_t(connection), l.scratch.pointer(), l.other.pointer(), C.SHIM_TEXT)
+	return l.scratch.String(), l.other.String()
+}
+
+// Remote is quoit_loop_remote.
+func (l *Loop) Remote() (*Remote, error) {
+	remote := new(Remote)
+	if code := C.shim_loop_remote(l.handle, &remote.handle, l.scratch.pointer()); code < 0 {
+		return nil, l.scratch.failure("quoit_loop_remote", code)
+	}
+	return remote, nil
+}
+
+// Release is quoit_remote_release.
+func (r *Remote) Release() {
+	C.shim_remote_release(r.handle)
+	r.handle = nil
+}
+
+// Wake is quoit_remote_wake.
+func (r *Remote) Wake() { C.shim_remote_wake(r.handle) }
+
+// Counters is quoit_remote_counters: as the loop last published them.
+func (r *Remote) Counters() Counters {
+	var counters C.quoit_counters
+	C.shim_remote_counters(r.handle, &counters)
+	return *(*Counters)(unsafe.Pointer(&counters.turns))
+}

@@ -1,0 +1,470 @@
+/*
+ * quoit.h: the C ABI of Quoit, a network transport for Linux on io_uring and on epoll.
+ *
+ * docs/c-abi.md has a section for every call; docs/execution.md the rules of threads, ownership and lifetime in one
+ * place. In short:
+ *
+ * - A loop serves its connections on one thread: that of its first quoit_turn. Calls from another thread are refused
+ *   with -EPERM. What any thread may use is the loop's remote, sockets, and the calls on plain descriptors.
+ * - Errors are negative errno values; quoit_error_text has the text of the calling thread's last one.
+ * - Structures whose first field is `size` may grow at their end: set it to sizeof before the call. Commands and
+ *   events are 64 bytes for good. Reserved fields are zero.
+ * - Ids are 64 bits, never 0. One that names nothing any more is refused, never taken for another.
+ * - Texts that are passed have a length and no NUL; texts that come back end in NUL, are cut to the buffer, and
+ *   the call answers their whole length without the NUL, as snprintf does.
+ * - No call calls back, and nothing is thrown through one. A fault inside the library answers -ENOTRECOVERABLE,
+ *   and its loop can only be destroyed.
+ */
+#ifndef QUOIT_H
+#define QUOIT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if !defined(__linux__) || UINTPTR_MAX != UINT64_MAX
+#error "quoit.h describes libquoit for 64-bit Linux"
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The version of this ABI. A library of the same major and of this or a later minor version can be used. */
+#define QUOIT_ABI_MAJOR 1
+#define QUOIT_ABI_MINOR 0
+#define QUOIT_ABI_VERSION ((uint32_t)QUOIT_ABI_MAJOR << 16 | (uint32_t)QUOIT_ABI_MINOR)
+
+/* For fields of 32 bits that may be left unset. */
+#define QUOIT_UNSET UINT32_MAX
+
+/* Opaque. */
+typedef struct quoit_loop quoit_loop;
+typedef struct quoit_remote quoit_remote;
+typedef struct quoit_socket quoit_socket;
+typedef struct quoit_capabilities quoit_capabilities;
+
+/* Engines: quoit_config.engine, quoit_engine. */
+enum {
+    QUOIT_ENGINE_AUTO = 0,  /* io_uring where it is usable, otherwise epoll; quoit_engine_reason says why */
+    QUOIT_ENGINE_URING = 1, /* io_uring, or fail with the reason */
+    QUOIT_ENGINE_EPOLL = 2
+};
+
+/* Commands: quoit_command.kind. In brackets: the fields that are read beside `kind`. */
+enum {
+    /* [data, length, token, flags] Connect. `data` is a quoit_connect_options, `length` its size. Answered by
+     * CONNECTING, then OPENED, all with the token; or REFUSED; or CLOSED. Flag: PAUSED. */
+    QUOIT_COMMAND_CONNECT = 1,
+    /* [descriptor, target, token, flags] Make a connected stream socket a connection of this loop. The descriptor is
+     * the library's from now on, even if the command is refused. `target`: 0, or the listener to report it as
+     * ACCEPTED by, instead of as OPENED. Flag: PAUSED. */
+    QUOIT_COMMAND_ATTACH = 2,
+    /* [target, data, length, token, flags] Send bytes. They are copied during the call; with the flag BORROWED they
+     * are lent instead, and must stay unchanged until SENT with this or a later token, CLOSED, or REFUSED. Lent with
+     * token 0 only CLOSED tells. */
+    QUOIT_COMMAND_SEND = 3,
+    /* [target, lease, offset, length, token] Send `length` bytes of received data from `offset` on, without a copy.
+     * The lease is used up, even if the command is refused. */
+    QUOIT_COMMAND_SEND_LEASE = 4,
+    /* [target, descriptor, offset, length, token] Send a range of a file. The descriptor is the library's from now
+     * on, even if the command is refused. A file that is too short closes the connection with -ENODATA. */
+    QUOIT_COMMAND_SEND_FILE = 5,
+    /* [target] End the sending direction after all that is queued. */
+    QUOIT_COMMAND_SHUTDOWN = 6,
+    /* [target, time_ns] Close gracefully; reset when the time is over. Negative: quoit_config.close_deadline_ns. */
+    QUOIT_COMMAND_CLOSE = 7,
+    /* [target] Close now; the peer sees a reset. */
+    QUOIT_COMMAND_ABORT = 8,
+    /* [target] Deliver nothing until RESUME. */
+    QUOIT_COMMAND_PAUSE = 9,
+    /* [target] Deliver again. */
+    QUOIT_COMMAND_RESUME = 10,
+    /* [target, time_ns] Set or move the connection's deadline, from now; negative clears it. */
+    QUOIT_COMMAND_SET_DEADLINE = 11,
+    /* [token, time_ns] Set or move the timer that the token names, from now. */
+    QUOIT_COMMAND_SET_TIMER = 12,
+    /* [token] Clear the timer that the token names. */
+    QUOIT_COMMAND_CANCEL_TIMER = 13,
+    /* [target] Stop the listener `target`: LISTENER_CLOSED follows when what is queued was accepted. */
+    QUOIT_COMMAND_STOP_LISTENING = 14,
+    /* [time_ns] Stop all listeners, report DRAINING, abort what is left after the time, report DRAINED. */
+    QUOIT_COMMAND_DRAIN = 15,
+    /* [lease] Return received memory. */
+    QUOIT_COMMAND_RETURN_LEASE = 16
+};
+
+/* quoit_command.flags */
+enum {
+    QUOIT_FLAG_BORROWED = 1, /* SEND: the bytes are lent, not copied */
+    QUOIT_FLAG_PAUSED = 2    /* CONNECT, ATTACH: deliver nothing until RESUME */
+};
+
+/* Events: quoit_event.kind. In brackets: the fields that are set beside `kind`; all others are 0, and `descriptor`
+ * is -1. */
+enum {
+    /* [listener, connection] */
+    QUOIT_EVENT_ACCEPTED = 1,
+    /* [listener, descriptor] A connected socket that belongs to no loop yet; it is the caller's to attach or close. */
+    QUOIT_EVENT_ACCEPTED_DESCRIPTOR = 2,
+    /* [connection, token] CONNECT was taken; the id can be used to queue sends, or to close. */
+    QUOIT_EVENT_CONNECTING = 3,
+    /* [connection, token] */
+    QUOIT_EVENT_OPENED = 4,
+    /* [connection, data, length, lease] Bytes, at least one, readable until the lease is returned or sent. */
+    QUOIT_EVENT_DATA = 5,
+    /* [connection] The peer's FIN: no DATA follows. */
+    QUOIT_EVENT_END_OF_STREAM = 6,
+    /* [connection, token] All lent sends of the connection up to this token are done; their memory is free. */
+    QUOIT_EVENT_SENT = 7,
+    /* [connection] The queue had been full, and is at its low-water mark. */
+    QUOIT_EVENT_WRITABLE = 8,
+    /* [connection] Receiving waits for leases to be returned: the connection's, or with connection 0 the pool's. */
+    QUOIT_EVENT_PRESSURE = 9,
+    /* [connection] The time of SET_DEADLINE has come. */
+    QUOIT_EVENT_DEADLINE = 10,
+    /* [connection, token, reason, error] The last event of each connection. `reason` is one of QUOIT_CLOSED_*. */
+    QUOIT_EVENT_CLOSED = 11,
+    /* [listener, error] `error` is 0 if it was stopped. */
+    QUOIT_EVENT_LISTENER_CLOSED = 12,
+    /* [connection, token, reason, error] A command did nothing. `reason` is one of QUOIT_REFUSED_*. */
+    QUOIT_EVENT_REFUSED = 13,
+    /* [token] The time of SET_TIMER has come. */
+    QUOIT_EVENT_TIMER = 14,
+    /* quoit_remote_wake was called, once or more often. */
+    QUOIT_EVENT_WOKEN = 15,
+    QUOIT_EVENT_DRAINING = 16,
+    QUOIT_EVENT_DRAINED = 17
+};
+
+/* quoit_event.reason of QUOIT_EVENT_CLOSED */
+enum {
+    QUOIT_CLOSED_LOCAL = 1,   /* this end closed, aborted or ended its direction first */
+    QUOIT_CLOSED_PEER = 2,    /* the peer ended its direction first */
+    QUOIT_CLOSED_RESET = 3,   /* the peer reset it */
+    QUOIT_CLOSED_TIMEOUT = 4, /* a time was over: of connecting, of closing, or the kernel's */
+    QUOIT_CLOSED_LIMIT = 5,   /* quoit_config.close_at_lease_limit */
+    QUOIT_CLOSED_ERROR = 6    /* `error` says which */
+};
+
+/* quoit_event.reason of QUOIT_EVENT_REFUSED */
+enum {
+    QUOIT_REFUSED_STALE = 1,     /* the id or the lease names nothing (any more) on this loop */
+    QUOIT_REFUSED_FULL = 2,      /* the outbound queue is full; WRITABLE follows */
+    QUOIT_REFUSED_TOO_LARGE = 3, /* one copied send of more than the high-water mark */
+    QUOIT_REFUSED_CLOSING = 4,   /* the connection no longer sends */
+    QUOIT_REFUSED_LIMIT = 5,     /* connections, listeners or timers */
+    QUOIT_REFUSED_ERROR = 6      /* `error` says which; -EINVAL for a command that makes no sense */
+};
+
+/* What becomes of accepted connections: quoit_listen_options.accept. */
+enum {
+    QUOIT_ACCEPT_CONNECTIONS = 0, /* connections of this loop, which receive at once */
+    QUOIT_ACCEPT_PAUSED = 1,      /* connections of this loop, paused */
+    QUOIT_ACCEPT_DESCRIPTORS = 2, /* plain descriptors: QUOIT_EVENT_ACCEPTED_DESCRIPTOR */
+    QUOIT_ACCEPT_SPREAD = 3       /* handed to the loop of `remotes` that has the fewest connections */
+};
+
+/* quoit_bind_options.flags */
+enum {
+    QUOIT_BIND_REUSE_PORT = 1,     /* SO_REUSEPORT: a second server gets no error, and closing resets what is queued */
+    QUOIT_BIND_IPV6_ONLY = 2,      /* IPV6_V6ONLY */
+    QUOIT_BIND_UNLINK_EXISTING = 4 /* remove a Unix socket's file on which nobody listens */
+};
+
+/* quoit_counter_info.kind */
+enum {
+    QUOIT_FIGURE_COUNTER = 0, /* only grows */
+    QUOIT_FIGURE_GAUGE = 1    /* the present value */
+};
+
+/* One request to a loop: 64 bytes, for good. Fields that a kind does not read are ignored, but for `flags` and
+ * `reserved`, which must be 0. */
+typedef struct quoit_command {
+    uint16_t kind;      /* QUOIT_COMMAND_* */
+    uint16_t flags;     /* QUOIT_FLAG_* */
+    int32_t descriptor;
+    uint64_t target;    /* a connection or a listener */
+    uint64_t token;     /* the caller's; comes back with the outcome. 0: none is wanted where one can do without */
+    const void *data;
+    uint32_t length;    /* bytes */
+    uint32_t reserved;
+    uint64_t offset;    /* bytes */
+    uint64_t lease;
+    int64_t time_ns;
+} quoit_command;
+
+/* One thing that happened: 64 bytes, for good. */
+typedef struct quoit_event {
+    uint16_t kind;      /* QUOIT_EVENT_* */
+    uint16_t reason;    /* QUOIT_CLOSED_* or QUOIT_REFUSED_* */
+    int32_t error;      /* a negative errno, or 0 */
+    int32_t descriptor;
+    uint32_t length;    /* bytes at `data` */
+    uint64_t connection;
+    uint64_t listener;
+    uint64_t token;
+    const void *data;
+    uint64_t lease;
+    uint64_t reserved;
+} quoit_event;
+
+/* Options of a stream socket; those for TCP are ignored for Unix sockets. Part of others, so it cannot grow. */
+typedef struct quoit_stream_options {
+    uint32_t no_delay;       /* TCP_NODELAY, 0 or 1. Default 1 */
+    uint32_t receive_buffer; /* SO_RCVBUF in bytes. Default 0: the kernel sizes it */
+    uint32_t send_buffer;    /* SO_SNDBUF in bytes. Default 0: the kernel sizes it */
+    uint32_t keepalive_idle_s;     /* seconds before the first probe. Default 0: no keepalive */
+    uint32_t keepalive_interval_s; /* seconds between probes */
+    uint32_t keepalive_probes;     /* unanswered ones after which the connection is reset */
+    uint32_t reserved[2];
+} quoit_stream_options;
+
+/* The limits of one loop. quoit_config_default has the defaults; the core's `Config` documents each with its
+ * reason. */
+typedef struct quoit_config {
+    uint32_t size;
+    uint32_t engine;                /* QUOIT_ENGINE_*. Default AUTO */
+    uint64_t without;               /* bits of quoit_capability: features of io_uring not to use. Default none */
+    uint32_t connections;           /* at once, at most 2^20. Default 16,384 */
+    uint32_t listeners;             /* at once. Default 64 */
+    uint32_t timers;                /* at once. Default UNSET: two a connection and 1,024 more */
+    uint32_t receive_slots;         /* of the receive pool, at most 2^15. Default 1,024 */
+    uint32_t receive_slot_size;     /* bytes. Default 16 KiB */
+    uint32_t leases_per_connection; /* past which its receiving pauses. Default 64 */
+    uint32_t close_at_lease_limit;  /* 1: close there instead. Default 0 */
+    uint32_t high_water;            /* bytes queued past which sends are refused. Default 256 KiB */
+    uint32_t low_water;             /* bytes at which WRITABLE follows. Default 64 KiB */
+    uint32_t send_pieces;           /* queued on one connection. Default 16,384 */
+    uint32_t send_chunk_size;       /* bytes of a chunk for copied sends. Default 4 KiB */
+    uint32_t send_chunks;           /* Default 16,384 */
+    uint32_t zero_copy_threshold;   /* bytes from which sends are lent to the kernel. Default UNSET: never */
+    uint32_t submission_queue;      /* entries, a power of two. Default 512 */
+    uint32_t completion_queue;      /* entries, a power of two. Default 4,096 */
+    uint32_t buffer_ring;           /* slots that the kernel holds, a power of two. Default 256 */
+    uint32_t register_pool;         /* 1: register the pool's memory with the ring. Default 0 */
+    uint32_t completions_per_turn;  /* about. Default 1,024 */
+    uint32_t receives_per_turn;     /* for one connection, on epoll. Default 16 */
+    uint32_t inbox;                 /* commands posted and not yet taken. Default 4,096 */
+    int64_t kernel_poll_ns;         /* idle time of the kernel's polling thread. Default -1: none */
+    int64_t connect_timeout_ns;     /* Default 30 s */
+    int64_t close_deadline_ns;      /* Default 10 s */
+    int64_t ring_memory_patience_ns; /* how long making a ring is tried again on ENOMEM. Default 2 s */
+} quoit_config;
+
+/* For QUOIT_COMMAND_CONNECT. Addresses are text: 127.0.0.1:80, [::1]:80, unix:/run/app.sock, unix:@abstract. */
+typedef struct quoit_connect_options {
+    uint32_t size;
+    uint32_t address_length;
+    const char *address;
+    const char *local;     /* an address to bind to first */
+    uint32_t local_length; /* 0: none */
+    uint32_t reserved;
+    int64_t timeout_ns;    /* negative: quoit_config.connect_timeout_ns */
+    quoit_stream_options stream;
+} quoit_connect_options;
+
+/* For quoit_socket_bind. */
+typedef struct quoit_bind_options {
+    uint32_t size;
+    uint32_t flags;          /* QUOIT_BIND_*. Default 0 */
+    uint32_t backlog;        /* Default 4,096 */
+    uint32_t receive_buffer; /* SO_RCVBUF in bytes, inherited by connections. Default 0: the kernel sizes it */
+    uint32_t send_buffer;    /* SO_SNDBUF likewise */
+    uint32_t reserved;
+} quoit_bind_options;
+
+/* For quoit_listen. */
+typedef struct quoit_listen_options {
+    uint32_t size;
+    uint32_t accept;                     /* QUOIT_ACCEPT_*. Default CONNECTIONS */
+    const quoit_remote *const *remotes;  /* with SPREAD: of the loops to hand to; they stay the caller's */
+    uint32_t remote_count;
+    uint32_t reserved;
+    quoit_stream_options stream;         /* of accepted connections */
+} quoit_listen_options;
+
+/* A feature of io_uring. The texts live as long as the quoit_capabilities. */
+typedef struct quoit_capability {
+    uint32_t size;
+    uint32_t usable;            /* 0 or 1 */
+    uint64_t bit;               /* for quoit_config.without */
+    const char *name;
+    const char *about;          /* one line */
+    const char *minimum_kernel; /* the first mainline one, for messages */
+    const char *reason;         /* why it is not usable */
+} quoit_capability;
+
+/* What a counter is. The texts live for ever. */
+typedef struct quoit_counter_info {
+    uint32_t size;
+    uint32_t kind;   /* QUOIT_FIGURE_* */
+    uint32_t offset; /* in quoit_counters, in bytes; each is a uint64_t */
+    uint32_t reserved;
+    const char *name;
+    const char *about;
+} quoit_counter_info;
+
+/* A snapshot of a loop's counters, since it was made. quoit_counter_describe says what each is. */
+typedef struct quoit_counters {
+    uint32_t size;
+    uint32_t reserved;
+    uint64_t turns;
+    uint64_t enters;
+    uint64_t system_calls;
+    uint64_t submissions;
+    uint64_t completions;
+    uint64_t submission_queue_full;
+    uint64_t completion_queue_overflows;
+    uint64_t in_flight;
+    uint64_t connections;
+    uint64_t accepted;
+    uint64_t accept_arms;
+    uint64_t accept_paused_full;
+    uint64_t accept_paused_resources;
+    uint64_t connected;
+    uint64_t closed_local;
+    uint64_t closed_peer;
+    uint64_t closed_reset;
+    uint64_t closed_timeout;
+    uint64_t closed_limit;
+    uint64_t closed_error;
+    uint64_t received_bytes;
+    uint64_t received_pieces;
+    uint64_t receive_arms;
+    uint64_t receive_no_buffers;
+    uint64_t receive_overshoot;
+    uint64_t lease_cap_reached;
+    uint64_t pool_slots;
+    uint64_t pool_leased;
+    uint64_t pool_low_water;
+    uint64_t sends;
+    uint64_t send_pieces;
+    uint64_t sent_bytes;
+    uint64_t sends_coalesced;
+    uint64_t short_sends;
+    uint64_t sends_refused;
+    uint64_t queued_bytes;
+    uint64_t send_chunks_used;
+    uint64_t zero_copy_sends;
+    uint64_t zero_copy_copied;
+    uint64_t wake_writes;
+    uint64_t posted_commands;
+    uint64_t timers_fired;
+    uint64_t loop_lag_max_ns;
+    uint64_t surplus_events;
+} quoit_counters;
+
+/* ---- The library. Any thread. ---- */
+
+/* The ABI of the library, as QUOIT_ABI_VERSION. */
+uint32_t quoit_abi_version(void);
+/* 0 if a program made for the ABI `version` can use the library, or -EPROTONOSUPPORT. Call it first:
+ * quoit_abi_check(QUOIT_ABI_VERSION). */
+int quoit_abi_check(uint32_t version);
+/* The library's own version, such as "0.1.0". */
+const char *quoit_version(void);
+/* Sizes, offsets and values of all that is above, as in quoit-layout.txt: for bindings that do not read C. */
+const char *quoit_layout(void);
+/* The text of the calling thread's last failed call. */
+int quoit_error_text(char *buffer, size_t capacity);
+/* The counter numbered `index`, from 0; -ENOENT after the last. */
+int quoit_counter_describe(uint32_t index, quoit_counter_info *info);
+
+/* ---- Defaults. Any thread. Set `size` first. ---- */
+
+int quoit_config_default(quoit_config *config);
+int quoit_connect_options_default(quoit_connect_options *options);
+int quoit_bind_options_default(quoit_bind_options *options);
+int quoit_listen_options_default(quoit_listen_options *options);
+
+/* ---- What io_uring can do here. Any thread. ---- */
+
+/* Makes a ring as a loop with `config` (null: the defaults) would, and drops it. */
+int quoit_capabilities_probe(const quoit_config *config, quoit_capabilities **out);
+/* 1 if such a loop can run on io_uring, 0 if not. */
+int quoit_capabilities_usable(const quoit_capabilities *capabilities);
+/* What is missing and the remedy, in one line. */
+int quoit_capabilities_reason(const quoit_capabilities *capabilities, char *buffer, size_t capacity);
+/* The feature numbered `index`, from 0; -ENOENT after the last. */
+int quoit_capabilities_get(const quoit_capabilities *capabilities, uint32_t index, quoit_capability *capability);
+void quoit_capabilities_free(quoit_capabilities *capabilities);
+
+/* ---- Listening sockets. Any thread, one at a time for each socket. ---- */
+
+/* Makes one. `options` may be null. Port 0 is resolved. */
+int quoit_socket_bind(const char *address, size_t length, const quoit_bind_options *options, quoit_socket **out);
+/* Takes over a descriptor that listens; it is the library's from now on, even on failure. */
+int quoit_socket_adopt(int descriptor, quoit_socket **out);
+/* Those that a service manager passed (sd_listen_fds(3)): answers how many, and fills `out` if there is room for all
+ * of them. */
+int quoit_socket_inherited(quoit_socket **out, size_t capacity);
+/* The same socket once more, for another loop to accept from. */
+int quoit_socket_clone(const quoit_socket *socket, quoit_socket **out);
+/* The descriptor, which stays the socket's. */
+int quoit_socket_fd(const quoit_socket *socket);
+int quoit_socket_address(const quoit_socket *socket, char *buffer, size_t capacity);
+/* The name that the service manager gave it; empty without one. */
+int quoit_socket_name(const quoit_socket *socket, char *buffer, size_t capacity);
+void quoit_socket_close(quoit_socket *socket);
+
+/* ---- Plain descriptors, which stay the caller's. Any thread. ---- */
+
+int quoit_fd_local_address(int descriptor, char *buffer, size_t capacity);
+int quoit_fd_peer_address(int descriptor, char *buffer, size_t capacity);
+int quoit_fd_set_stream_options(int descriptor, const quoit_stream_options *options);
+
+/* ---- Loops. Any one thread before the first turn, then the thread of that. ---- */
+
+/* Makes a loop. `config` may be null. `index`, below 4,096, is what tells the ids of a process's loops apart. */
+int quoit_loop_create(const quoit_config *config, uint32_t index, quoit_loop **out);
+/* Destroys it, on its thread, or elsewhere once that thread has ended. Waits for what the kernel still does, up to
+ * five seconds. Connections end without events. */
+int quoit_loop_destroy(quoit_loop *loop);
+/* One turn: takes all commands, submits everything at once, waits until something happens or the time is over
+ * (negative: for ever, 0: not at all), and fills at most `capacity` events, 4,096 at a time. Answers how many. What
+ * found no room is kept, and the next turn does not wait. May answer 0 early. The first one makes the calling thread
+ * the loop's. */
+int quoit_turn(quoit_loop *loop, const quoit_command *commands, size_t count, quoit_event *events, size_t capacity,
+               int64_t timeout_ns);
+/* A descriptor that is readable when a parked loop has something to do, for a foreign poller, level-triggered. Do not
+ * read, write or close it. */
+int quoit_fd(quoit_loop *loop);
+/* Parks the loop for a wait on quoit_fd, and answers how long that may last in nanoseconds: 0: do not wait, make a
+ * turn of no time first; INT64_MAX: without end. */
+int64_t quoit_next_deadline(quoit_loop *loop);
+/* QUOIT_ENGINE_URING or QUOIT_ENGINE_EPOLL. */
+int quoit_engine(quoit_loop *loop);
+int quoit_engine_reason(quoit_loop *loop, char *buffer, size_t capacity);
+/* Accepts from a socket, which is the library's from now on, even on failure. `options` may be null. */
+int quoit_listen(quoit_loop *loop, quoit_socket *socket, const quoit_listen_options *options, uint64_t *listener);
+int quoit_listener_address(quoit_loop *loop, uint64_t listener, char *buffer, size_t capacity);
+int quoit_local_address(quoit_loop *loop, uint64_t connection, char *buffer, size_t capacity);
+int quoit_peer_address(quoit_loop *loop, uint64_t connection, char *buffer, size_t capacity);
+/* A connection's descriptor, for options; do not read, write or close it. */
+int quoit_connection_fd(quoit_loop *loop, uint64_t connection);
+/* The counters as of now. Set `size` first. */
+int quoit_loop_counters(quoit_loop *loop, quoit_counters *counters);
+
+/* ---- Remotes. Any thread, also after their loop was destroyed. ---- */
+
+/* The loop's remote, to be released. On the loop's thread. */
+int quoit_loop_remote(quoit_loop *loop, const quoit_remote **out);
+int quoit_remote_retain(const quoit_remote *remote);
+void quoit_remote_release(const quoit_remote *remote);
+/* Posts commands, in order, and answers how many; fewer if the inbox is full, and what the others name stays the
+ * caller's. -ESHUTDOWN if the loop is gone. Bytes to be copied are copied now; with a token, SENT follows. */
+int64_t quoit_remote_post(const quoit_remote *remote, const quoit_command *commands, size_t count);
+/* Makes the loop report WOKEN. */
+int quoit_remote_wake(const quoit_remote *remote);
+/* Returns leases, and answers how many; -ENOENT if some were none, and the others are returned. */
+int64_t quoit_remote_return_leases(const quoit_remote *remote, const uint64_t *leases, size_t count);
+/* The counters as the loop last published them: when it goes to sleep, and every 64 turns. Set `size` first. */
+int quoit_remote_counters(const quoit_remote *remote, quoit_counters *counters);
+/* Connections of the loop, a moment ago. */
+int quoit_remote_connections(const quoit_remote *remote);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,10 @@
+//go:build linux && cgo && quoit_static && !quoit_std && (amd64 || arm64)
+
+package native
+
+// #cgo CFLAGS: -DQUOIT_STATIC
+// #cgo LDFLAGS: ${SRCDIR}/../../../target/capi/lib/libquoit.a -lgcc_s -lpthread -ldl -lm
+import "C"
+
+// Static says whether libquoit.a was linked in, so that nothing is looked for at run time.
+const Static = true

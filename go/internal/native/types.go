@@ -1,0 +1,167 @@
+package native
+
+import "unsafe"
+
+// ID names a connection or a listener; never 0.
+type ID = uint64
+
+// Command is quoit_command. Its memory must be native, or hold no pointer to Go's memory.
+type Command struct {
+	Kind       uint16
+	Flags      uint16
+	Descriptor int32
+	Target     ID
+	Token      uint64
+	Data       unsafe.Pointer
+	Length     uint32
+	_          uint32
+	Offset     uint64
+	Lease      uint64
+	TimeNS     int64
+}
+
+// Event is quoit_event.
+type Event struct {
+	Kind       uint16
+	Reason     uint16
+	Error      int32
+	Descriptor int32
+	Length     uint32
+	Connection ID
+	Listener   ID
+	Token      uint64
+	Data       unsafe.Pointer
+	Lease      uint64
+	_          uint64
+}
+
+// StreamOptions is quoit_stream_options.
+type StreamOptions struct {
+	NoDelay            uint32
+	ReceiveBuffer      uint32
+	SendBuffer         uint32
+	KeepaliveIdleS     uint32
+	KeepaliveIntervalS uint32
+	KeepaliveProbes    uint32
+	_                  [2]uint32
+}
+
+// Config is quoit_config. Start from DefaultConfig.
+type Config struct {
+	Size                 uint32
+	Engine               uint32
+	Without              uint64
+	Connections          uint32
+	Listeners            uint32
+	Timers               uint32
+	ReceiveSlots         uint32
+	ReceiveSlotSize      uint32
+	LeasesPerConnection  uint32
+	CloseAtLeaseLimit    uint32
+	HighWater            uint32
+	LowWater             uint32
+	SendPieces           uint32
+	SendChunkSize        uint32
+	SendChunks           uint32
+	ZeroCopyThreshold    uint32
+	SubmissionQueue      uint32
+	CompletionQueue      uint32
+	BufferRing           uint32
+	RegisterPool         uint32
+	CompletionsPerTurn   uint32
+	ReceivesPerTurn      uint32
+	Inbox                uint32
+	KernelPollNS         int64
+	ConnectTimeoutNS     int64
+	CloseDeadlineNS      int64
+	RingMemoryPatienceNS int64
+}
+
+// ConnectOptions is quoit_connect_options: Command.Data of CommandConnect, in native memory.
+type ConnectOptions struct {
+	Size          uint32
+	AddressLength uint32
+	Address       unsafe.Pointer
+	Local         unsafe.Pointer
+	LocalLength   uint32
+	_             uint32
+	TimeoutNS     int64
+	Stream        StreamOptions
+}
+
+// What Command.Kind may be: QUOIT_COMMAND_*.
+const (
+	CommandConnect       = 1
+	CommandSend          = 3
+	CommandShutdown      = 6
+	CommandClose         = 7
+	CommandAbort         = 8
+	CommandPause         = 9
+	CommandResume        = 10
+	CommandSetDeadline   = 11
+	CommandSetTimer      = 12
+	CommandStopListening = 14
+	CommandReturnLease   = 16
+)
+
+// What Event.Kind may be: QUOIT_EVENT_*.
+const (
+	EventAccepted       = 1
+	EventConnecting     = 3
+	EventOpened         = 4
+	EventData           = 5
+	EventEndOfStream    = 6
+	EventWritable       = 8
+	EventDeadline       = 10
+	EventClosed         = 11
+	EventListenerClosed = 12
+	EventRefused        = 13
+	EventTimer          = 14
+)
+
+// What Event.Reason may be: QUOIT_CLOSED_* of EventClosed, QUOIT_REFUSED_* of EventRefused.
+const (
+	ClosedLocal   = 1
+	ClosedPeer    = 2
+	ClosedReset   = 3
+	ClosedTimeout = 4
+	ClosedLimit   = 5
+	ClosedError   = 6
+
+	RefusedFull  = 2
+	RefusedError = 6
+)
+
+// Engines: QUOIT_ENGINE_*.
+const (
+	EngineAuto  = 0
+	EngineURing = 1
+	EngineEpoll = 2
+)
+
+// BindReusePort is QUOIT_BIND_REUSE_PORT.
+const BindReusePort = 1
+
+// CounterInfo says what one counter is.
+type CounterInfo struct {
+	Name  string
+	About string
+	Gauge bool // the present value; otherwise it only grows
+	Index int  // into Counters
+}
+
+// Capability is one feature of io_uring.
+type Capability struct {
+	Name          string
+	About         string
+	MinimumKernel string
+	Reason        string // why it is not usable
+	Bit           uint64 // for Config.Without
+	Usable        bool
+}
+
+// Counters holds the values of quoit_counters, in the order of CounterInfo.Index.
+type Counters [countersInABI]uint64
+
+// countersInABI is how many values quoit_counters has in this package's header.
+const countersInABI = 44

@@ -1,0 +1,188 @@
+package quoit
+
+import (
+	"errors"
+	"net"
+	"sync"
+)
+
+// Listener is a net.Listener on loops. Its methods may be called from any goroutine.
+type Listener struct {
+	loops     *Loops
+	ownsLoops bool
+	listening *listening
+	std       net.Listener // instead, on EngineStd
+
+	mu     sync.Mutex
+	queue  []*NetConn // accepted by the loops
+	open   map[*NetConn]struct{}
+	closed bool
+	ready  chan struct{} // room for one: look at the queue
+}
+
+// Listen listens on an address of network tcp, tcp4, tcp6 or unix, as net.Listen does. Its connections are *NetConn;
+// on EngineStd those of package net. Options make its loops (one by default: connections are served by goroutines),
+// which last until the listener and all its connections are closed.
+func Listen(network, address string, options ...Option) (*Listener, error) {
+	config, err := newConfig(append([]Option{WithLoops(1)}, options...))
+	if err != nil {
+		return nil, err
+	}
+	loops, owns, err := config.group()
+	if err != nil {
+		return nil, err
+	}
+	l := &Listener{
+		loops: loops, ownsLoops: owns, open: make(map[*NetConn]struct{}), ready: make(chan struct{}, 1),
+	}
+	if err := l.listen(network, address, config); err != nil {
+		err = &net.OpError{Op: "listen", Net: network, Err: err}
+		if owns {
+			err = errors.Join(err, loops.Close())
+		}
+		return nil, err
+	}
+	return l, nil
+}
+
+func (l *Listener) listen(network, address string, config *config) (err error) {
+	if l.loops.engine == EngineStd {
+		l.std, err = net.Listen(network, address)
+		return err
+	}
+	bound, err := bindAddress(network, address)
+	if err != nil {
+		return err
+	}
+	l.listening, err = l.loops.listen(bound, config, l.accept)
+	return err
+}
+
+// accept takes a connection from a loop.
+func (l *Listener) accept(c *Conn) sink {
+	n := newNetConn(c)
+	l.mu.Lock()
+	l.open[n] = struct{}{}
+	l.queue = append(l.queue, n)
+	l.mu.Unlock()
+	signal(l.ready)
+	c.home.wokeSomebody()
+	return listenerSink{netSink{n}, l}
+}
+
+// listenerSink is a netSink whose listener is told of the end.
+type listenerSink struct {
+	netSink
+	listener *Listener
+}
+
+func (s listenerSink) closed(c *Conn, err error) {
+	s.netSink.closed(c, err)
+	s.listener.remove(s.n)
+}
+
+func (l *Listener) remove(n *NetConn) {
+	l.mu.Lock()
+	delete(l.open, n)
+	last := l.closed && len(l.open) == 0
+	l.mu.Unlock()
+	if last {
+		l.endLoops()
+	}
+}
+
+// endLoops ends the listener's own loops, from wherever it is called.
+func (l *Listener) endLoops() {
+	if l.ownsLoops {
+		go func() { _ = l.loops.Close() }() // fails only if it was called before
+	}
+}
+
+// Accept implements net.Listener.
+func (l *Listener) Accept() (net.Conn, error) {
+	if l.std != nil {
+		return l.std.Accept()
+	}
+	for {
+		l.mu.Lock()
+		if l.closed {
+			l.mu.Unlock()
+			signal(l.ready) // for the next who waits
+			return nil, l.opError("accept", errClosed)
+		}
+		if len(l.queue) > 0 {
+			n := l.queue[0]
+			l.queue[0] = nil
+			l.queue = l.queue[1:]
+			more := len(l.queue) > 0
+			l.mu.Unlock()
+			if more {
+				signal(l.ready)
+			}
+			return n, nil
+		}
+		l.mu.Unlock()
+		select {
+		case <-l.ready:
+		case <-l.listening.stopped:
+			l.mu.Lock()
+			closed := l.closed
+			l.mu.Unlock()
+			if !closed && l.listening.failure != nil {
+				return nil, l.opError("accept", l.listening.failure)
+			}
+			return nil, l.opError("accept", errClosed)
+		}
+	}
+}
+
+// Addr implements net.Listener.
+func (l *Listener) Addr() net.Addr {
+	if l.std != nil {
+		return l.std.Addr()
+	}
+	return l.listening.local
+}
+
+// Loops are the loops that it runs on.
+func (l *Listener) Loops() *Loops { return l.loops }
+
+// Close implements net.Listener: it stops accepting and aborts what was not fetched by Accept. Connections that were
+// stay open.
+func (l *Listener) Close() error {
+	if l.std != nil {
+		return l.std.Close()
+	}
+	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
+		return l.opError("close", errClosed)
+	}
+	l.closed = true
+	queue := l.queue
+	l.queue = nil
+	l.mu.Unlock()
+	signal(l.ready)
+	for _, n := range queue {
+		_ = n.Abort() // or it has ended by itself
+	}
+	l.listening.stop()
+	<-l.listening.stopped
+	l.mu.Lock()
+	// Some may have come while it stopped.
+	queue = l.queue
+	l.queue = nil
+	none := len(l.open) == 0
+	l.mu.Unlock()
+	for _, n := range queue {
+		_ = n.Abort() // likewise
+	}
+	if none {
+		l.endLoops()
+	}
+	return nil
+}
+
+func (l *Listener) opError(op string, err error) error {
+	return &net.OpError{Op: op, Net: networkOf(l.Addr()), Addr: l.Addr(), Err: err}
+}

@@ -1,0 +1,533 @@
+//go:build linux && cgo && !quoit_std && (amd64 || arm64)
+
+package quoit
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"github.com/quoit-io/quoit/go/internal/native"
+)
+
+const (
+	// turnEvents is the most that one turn reports. The library's turns handle about 64 completions.
+	turnEvents = 1024
+	// turnCommands is the most that one turn takes: the leases of all events, and what connections ask for.
+	turnCommands = 4 * turnEvents
+	// connectionCommands is the most that one connection asks for in a turn.
+	connectionCommands = 8
+)
+
+// Tokens say what a command was for; connects and timers have theirs above tokenFirst.
+const (
+	tokenSend = iota + 1
+	tokenOther
+	tokenFirst
+)
+
+// nativeLoop is a loop of libquoit on an operating system's thread of its own.
+type nativeLoop struct {
+	index   int
+	group   *Loops
+	library *native.Loop
+	remote  *native.Remote
+	pool    blocks
+	thread  int
+	gone    chan struct{} // closed when the thread has ended
+
+	mu     sync.Mutex
+	listed []*Conn  // those with requests
+	posted []func() // to be run
+	asleep bool     // in a turn that waits, or parked: who adds something must wake it
+	ended  bool     // takes nothing any more
+
+	// The loop's thread only.
+	poller      *poller // nil if it waits in its turns
+	connections map[native.ID]*Conn
+	dialling    map[uint64]*Conn  // by token
+	timers      map[uint64]func() // by token
+	token       uint64
+	room        []native.Command // native memory for commands
+	commands    []native.Command // those of the next turn; in room, but for a flood of them
+	events      []native.Event
+	flights     []*Conn  // sends of the turn under way
+	scratch     []*block // read by the turn under way
+	spareConns  []*Conn
+	spareFuncs  []func()
+	woken       bool // goroutines were made ready since the last yield
+	hurry       bool // the turn must not wait: something follows it
+	stopping    bool
+}
+
+// useLibrary makes the loops on libquoit: all of one engine.
+func (l *Loops) useLibrary() error {
+	if err := native.Load(); err != nil {
+		return &libraryError{err}
+	}
+	config, err := l.config.native()
+	if err != nil {
+		return err
+	}
+	for range 2 {
+		err = l.startNative(config)
+		if err == nil || config.Engine != native.EngineAuto || len(l.loops) == 0 {
+			return err
+		}
+		// The first loop runs on io_uring, but another cannot: all take epoll.
+		for _, loop := range l.loops {
+			loop.end()
+		}
+		l.loops = nil
+		config.Engine = native.EngineEpoll
+	}
+	return err
+}
+
+func (l *Loops) startNative(config native.Config) error {
+	for index := range l.config.loops {
+		loop := newNativeLoop(l, index)
+		ready := make(chan error)
+		go loop.run(config, ready)
+		if err := <-ready; err != nil {
+			return err
+		}
+		l.loops = append(l.loops, loop)
+		if index == 0 {
+			l.engine, l.reason = EngineURing, loop.library.EngineReason()
+			config.Engine = native.EngineURing
+			if loop.library.Engine() == native.EngineEpoll {
+				l.engine, config.Engine = EngineEpoll, native.EngineEpoll
+			}
+		}
+	}
+	return nil
+}
+
+// native is the configuration for the library.
+func (c *config) native() (native.Config, error) {
+	config := native.DefaultConfig()
+	switch c.engine {
+	case EngineURing:
+		config.Engine = native.EngineURing
+	case EngineEpoll:
+		config.Engine = native.EngineEpoll
+	}
+	if len(c.without) > 0 {
+		_, _, features, err := native.Probe(nil)
+		if err != nil {
+			return config, err
+		}
+		for _, name := range c.without {
+			bit, err := featureBit(features, name)
+			if err != nil {
+				return config, err
+			}
+			config.Without |= bit
+		}
+	}
+	if c.kernelPoll >= 0 {
+		config.KernelPollNS = c.kernelPoll.Nanoseconds()
+	}
+	config.Connections = uint32(c.connections)
+	config.ReceiveSlots, config.ReceiveSlotSize = uint32(c.receiveSlots), uint32(c.receiveSlotSize)
+	for config.BufferRing > config.ReceiveSlots {
+		config.BufferRing /= 2
+	}
+	// Slots are returned in the turn that brings them. The cap bounds what a turn can bring past the inbound limit.
+	config.LeasesPerConnection = 16
+	config.HighWater, config.LowWater = uint32(c.highWater), uint32(c.lowWater)
+	config.SendChunks = max(config.SendChunks, 2*uint32(c.highWater)/config.SendChunkSize)
+	config.CloseDeadlineNS = c.closeLimit.Nanoseconds()
+	return config, nil
+}
+
+func featureBit(features []native.Capability, name string) (uint64, error) {
+	names := make([]string, len(features))
+	for index, feature := range features {
+		if feature.Name == name {
+			return feature.Bit, nil
+		}
+		names[index] = feature.Name
+	}
+	return 0, fmt.Errorf("%q is no feature of io_uring that can be switched off; there are %v", name, names)
+}
+
+func newNativeLoop(group *Loops, index int) *nativeLoop {
+	return &nativeLoop{
+		index:       index,
+		group:       group,
+		pool:        blocks{source: mapped{}},
+		gone:        make(chan struct{}),
+		connections: make(map[native.ID]*Conn),
+		dialling:    make(map[uint64]*Conn),
+		timers:      make(map[uint64]func()),
+		token:       tokenFirst,
+	}
+}
+
+// mapped is a memorySource outside of Go's heap.
+type mapped struct{}
+
+func (mapped) take(size int) []byte {
+	memory, err := syscall.Mmap(-1, 0, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
+	if err != nil {
+		panic(fmt.Sprintf("quoit: no memory for bytes to be sent: mapping %d bytes: %v", size, err))
+	}
+	return memory
+}
+
+func (mapped) give(memory []byte) {
+	// It was mapped by take, so that unmapping cannot fail.
+	_ = syscall.Munmap(memory)
+}
+
+func mapSlice[T any](length int) []T {
+	var element T
+	memory := mapped{}.take(length * int(unsafe.Sizeof(element)))
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(memory))), length)
+}
+
+func unmapSlice[T any](slice []T) {
+	var element T
+	start := (*byte)(unsafe.Pointer(unsafe.SliceData(slice)))
+	mapped{}.give(unsafe.Slice(start, cap(slice)*int(unsafe.Sizeof(element))))
+}
+
+// The loops of a process are told apart in their ids.
+var loopNumbers = struct {
+	sync.Mutex
+	taken map[int]bool
+}{taken: make(map[int]bool)}
+
+func takeLoopNumber() (int, error) {
+	loopNumbers.Lock()
+	defer loopNumbers.Unlock()
+	for number := range maxLoops {
+		if !loopNumbers.taken[number] {
+			loopNumbers.taken[number] = true
+			return number, nil
+		}
+	}
+	return 0, fmt.Errorf("there are %d loops in this process already", maxLoops)
+}
+
+func giveLoopNumber(number int) {
+	loopNumbers.Lock()
+	defer loopNumbers.Unlock()
+	delete(loopNumbers.taken, number)
+}
+
+// run is the loop's thread.
+func (l *nativeLoop) run(config native.Config, ready chan<- error) {
+	// Never unlocked: the thread is the loop's, and ends with it.
+	runtime.LockOSThread()
+	l.thread = syscall.Gettid()
+	number, err := takeLoopNumber()
+	if err != nil {
+		ready <- err
+		return
+	}
+	defer giveLoopNumber(number)
+	if err := l.make(&config, number); err != nil {
+		ready <- err
+		return
+	}
+	ready <- nil
+	for !l.stopping {
+		if err := l.turn(); err != nil {
+			err = fmt.Errorf("quoit: loop %d has failed: %w", l.index, err)
+			l.group.config.logger.Error("quoit: a loop has failed and ends; its connections are lost", "error", err)
+			l.group.fail(err)
+			break
+		}
+	}
+	l.finish()
+	close(l.gone)
+}
+
+func (l *nativeLoop) make(config *native.Config, number int) error {
+	library, err := native.NewLoop(config, number)
+	if err != nil {
+		return err
+	}
+	remote, err := library.Remote()
+	if err == nil && parks(l.index) {
+		l.poller, err = newPoller(library)
+	}
+	if err != nil {
+		return errors.Join(err, library.Destroy())
+	}
+	l.library, l.remote = library, remote
+	l.room = mapSlice[native.Command](turnCommands)
+	l.commands = l.room[:0]
+	l.events = mapSlice[native.Event](turnEvents)
+	return nil
+}
+
+// turn takes in what is asked of the loop, makes one turn of the library's, and reports its events.
+func (l *nativeLoop) turn() error {
+	timeout := int64(-1)
+	if l.woken {
+		// What was made ready runs before the loop waits, also where there is no other processor for it: this
+		// goroutine would keep its own while it waits. What those goroutines ask for leaves in one turn.
+		l.woken = false
+		runtime.Gosched()
+	}
+	l.hurry = false
+	if l.gather() || l.hurry || !l.sleeps() {
+		timeout = 0
+	}
+	if timeout != 0 && l.poller != nil {
+		if err := l.park(); err != nil {
+			return err
+		}
+		timeout = 0
+	}
+	filled, err := l.library.Turn(l.commands, l.events, timeout)
+	l.awake()
+	l.commands = l.room[:0]
+	if err != nil {
+		return err
+	}
+	for index := range filled {
+		l.dispatch(&l.events[index])
+	}
+	if filled < len(l.events) {
+		// Only now has the turn told of everything that it refused.
+		l.settle()
+	}
+	return nil
+}
+
+// park waits in Go's poller, and gives the processor away meanwhile. What was gathered is given to the library first.
+func (l *nativeLoop) park() error {
+	if len(l.commands) > 0 {
+		l.awake()
+		return nil
+	}
+	return l.poller.wait(l.library)
+}
+
+// gather turns requests into commands; it answers whether some found no room.
+func (l *nativeLoop) gather() (more bool) {
+	for round := 0; round < 2; round++ {
+		l.mu.Lock()
+		listed, posted := l.listed, l.posted
+		l.listed, l.posted = l.spareConns, l.spareFuncs
+		l.mu.Unlock()
+		for _, f := range posted {
+			f()
+		}
+		clear(posted)
+		l.spareFuncs = posted[:0]
+		for index, c := range listed {
+			if len(l.commands)+connectionCommands > turnCommands-turnEvents {
+				l.mu.Lock()
+				l.listed = append(l.listed, listed[index:]...)
+				l.mu.Unlock()
+				more = true
+				break
+			}
+			l.ask(c)
+		}
+		clear(listed)
+		l.spareConns = listed[:0]
+		if more || len(posted) == 0 {
+			return more
+		}
+		// Functions may have asked for something, which is to leave in this turn.
+	}
+	return false
+}
+
+// sleeps announces that the loop is about to wait; false if there is something to do first.
+func (l *nativeLoop) sleeps() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.asleep = !l.stopping && len(l.listed) == 0 && len(l.posted) == 0
+	return l.asleep
+}
+
+func (l *nativeLoop) awake() {
+	l.mu.Lock()
+	l.asleep = false
+	l.mu.Unlock()
+}
+
+func (l *nativeLoop) push(command native.Command) { l.commands = append(l.commands, command) }
+
+// ask turns one connection's requests into commands.
+func (l *nativeLoop) ask(c *Conn) {
+	c.mu.Lock()
+	requests := c.requests
+	c.requests, c.listed = 0, false
+	id := c.id
+	if id == 0 {
+		// It is not connecting yet, or has closed.
+		if !c.gone {
+			c.requests = requests
+		}
+		c.mu.Unlock()
+		return
+	}
+	if requests&requestAbort != 0 {
+		l.push(native.Command{Kind: native.CommandAbort, Target: id, Token: tokenOther})
+		c.mu.Unlock()
+		return
+	}
+	if requests&requestPause != 0 {
+		kind := uint16(native.CommandResume)
+		if c.pause {
+			kind = native.CommandPause
+		}
+		l.push(native.Command{Kind: kind, Target: id, Token: tokenOther})
+	}
+	if requests&requestDeadline != 0 {
+		after := int64(-1)
+		if !c.deadline.IsZero() {
+			after = max(0, time.Until(c.deadline).Nanoseconds())
+		}
+		l.push(native.Command{Kind: native.CommandSetDeadline, Target: id, Token: tokenOther, TimeNS: after})
+	}
+	// A send of no more than this is taken after the library has said that it is writable.
+	if bytes := c.out.next(l.group.config.highWater - l.group.config.lowWater); bytes != nil {
+		l.push(native.Command{
+			Kind: native.CommandSend, Target: id, Token: tokenSend,
+			Data: unsafe.Pointer(unsafe.SliceData(bytes)), Length: uint32(len(bytes)),
+		})
+		l.flights = append(l.flights, c)
+	}
+	// What waits for the library to take those bytes must not wait for the turn.
+	l.hurry = l.hurry || c.out.flying > 0 && (c.out.queued() > c.out.flying || c.out.refused)
+	if ends := requests & (requestShutdown | requestClose); ends != 0 {
+		if !c.out.empty() {
+			// Only when the library has taken all bytes. settle lists the connection again.
+			c.requests |= ends
+			l.hurry = l.hurry || c.out.flying > 0
+		} else if ends&requestClose != 0 {
+			l.push(native.Command{Kind: native.CommandClose, Target: id, Token: tokenOther, TimeNS: -1})
+		} else {
+			l.push(native.Command{Kind: native.CommandShutdown, Target: id, Token: tokenOther})
+		}
+	}
+	c.mu.Unlock()
+	if requests&requestSettle != 0 {
+		c.in.settle()
+		c.balance()
+	}
+}
+
+// settle follows up the sends of a turn that has told everything.
+func (l *nativeLoop) settle() {
+	for _, b := range l.scratch {
+		l.pool.put(b)
+	}
+	l.scratch = l.scratch[:0]
+	flights := l.flights
+	for index, c := range flights {
+		flights[index] = nil
+		c.mu.Lock()
+		if c.out.flying > 0 {
+			c.out.taken(&l.pool)
+		}
+		if c.state == stateClosed {
+			c.out.drop(&l.pool)
+		}
+		again := !c.out.blocked && (!c.out.empty() || c.requests != 0) && !c.listed && c.id != 0
+		if again {
+			c.listed = true
+		}
+		room := c.out.refused && c.state == stateOpen && c.out.queued() <= l.group.config.lowWater
+		if room {
+			c.out.refused = false
+		}
+		c.mu.Unlock()
+		if again {
+			l.serve(c)
+		}
+		if room {
+			c.sink.writable(c)
+		}
+	}
+	l.flights = flights[:0]
+}
+
+// park or not: a loop that waits in a turn keeps one of Go's processors until the runtime takes it back, which lasts
+// up to 10 ms. One must stay for goroutines, timers and other descriptors; the loops past that wait in Go's poller.
+func parks(index int) bool { return index >= runtime.GOMAXPROCS(0)-1 }
+
+// poller waits for a parked loop.
+type poller struct {
+	file    *os.File
+	raw     syscall.RawConn
+	limited bool // a deadline is set
+}
+
+func newPoller(library *native.Loop) (*poller, error) {
+	descriptor, err := library.Descriptor()
+	if err != nil {
+		return nil, err
+	}
+	// The file closes what it is given, and the descriptor is the library's.
+	own, err := fcntl(descriptor, syscall.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("fcntl", err)
+	}
+	if err := syscall.SetNonblock(own, true); err != nil {
+		return nil, os.NewSyscallError("fcntl", err)
+	}
+	file := os.NewFile(uintptr(own), "quoit")
+	raw, err := file.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	return &poller{file: file, raw: raw}, nil
+}
+
+func fcntl(descriptor, command, argument int) (int, error) {
+	result, _, errno := syscall.Syscall(syscall.SYS_FCNTL, uintptr(descriptor), uintptr(command), uintptr(argument))
+	if errno != 0 {
+		return -1, errno
+	}
+	return int(result), nil
+}
+
+// wait parks the loop until the descriptor may be readable, its next timer is due, or it has something to do.
+func (p *poller) wait(library *native.Loop) error {
+	waited := false
+	if p.limited {
+		// One that has passed would end the next wait before it begins.
+		p.limited = false
+		if err := p.file.SetReadDeadline(time.Time{}); err != nil {
+			return err
+		}
+	}
+	err := p.raw.Read(func(descriptor uintptr) bool {
+		if waited {
+			return true
+		}
+		waited = true
+		// Go's poller is edge-triggered, and an edge counts only from here on, so the loop is parked here and not
+		// before.
+		limit := library.Park(int(descriptor))
+		if limit <= 0 {
+			return true
+		}
+		if limit == math.MaxInt64 {
+			return false
+		}
+		p.limited = true
+		return p.file.SetReadDeadline(time.Now().Add(time.Duration(limit))) != nil
+	})
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,485 @@
+//go:build linux && cgo && !quoit_std && (amd64 || arm64)
+
+package quoit
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"github.com/quoit-io/quoit/go/internal/native"
+)
+
+// dispatch reports one event.
+func (l *nativeLoop) dispatch(event *native.Event) {
+	switch event.Kind {
+	case native.EventData:
+		if c := l.connections[event.Connection]; c != nil {
+			c.sink.data(c, unsafe.Slice((*byte)(event.Data), event.Length))
+		}
+		l.push(native.Command{Kind: native.CommandReturnLease, Lease: event.Lease, Token: tokenOther})
+	case native.EventAccepted:
+		l.accepted(event.Listener, event.Connection)
+	case native.EventConnecting:
+		l.connecting(event.Token, event.Connection)
+	case native.EventOpened:
+		if c := l.connections[event.Connection]; c != nil {
+			delete(l.dialling, event.Token)
+			c.local, c.remote = l.addresses(event.Connection)
+			c.sink.opened(c)
+		}
+	case native.EventEndOfStream:
+		if c := l.connections[event.Connection]; c != nil && !c.IsClosed() {
+			c.sink.ended(c)
+		}
+	case native.EventWritable:
+		if c := l.connections[event.Connection]; c != nil {
+			c.mu.Lock()
+			c.out.blocked = false
+			c.ask(requestFlush)
+		}
+	case native.EventDeadline:
+		if c := l.connections[event.Connection]; c != nil {
+			l.deadline(c)
+		}
+	case native.EventClosed:
+		l.closed(event)
+	case native.EventListenerClosed:
+		l.listenerClosed(event)
+	case native.EventRefused:
+		l.refused(event)
+	case native.EventTimer:
+		if f := l.timers[event.Token]; f != nil {
+			delete(l.timers, event.Token)
+			f()
+		}
+	}
+}
+
+func (l *nativeLoop) accepted(listener, id native.ID) {
+	c := &Conn{home: l, id: id}
+	to := l.group.acceptor(listener)
+	if to == nil {
+		// It was closed, and what was on its way to another loop came later.
+		c.sink = discard{}
+		l.connections[id] = c
+		c.abort(nil)
+		return
+	}
+	c.local, c.remote = l.addresses(id)
+	c.sink = to.accept(c)
+	l.connections[id] = c
+	c.sink.opened(c)
+}
+
+// discard is the sink of connections that nobody wants.
+type discard struct{}
+
+func (discard) opened(*Conn)        {}
+func (discard) data(*Conn, []byte)  {}
+func (discard) ended(*Conn)         {}
+func (discard) writable(*Conn)      {}
+func (discard) deadline(*Conn)      {}
+func (discard) draining(*Conn)      {}
+func (discard) closed(*Conn, error) {}
+
+func (l *nativeLoop) connecting(token uint64, id native.ID) {
+	c := l.dialling[token]
+	if c == nil {
+		return
+	}
+	l.connections[id] = c
+	c.mu.Lock()
+	c.id = id
+	c.ask(0) // what was asked for meanwhile
+}
+
+func (l *nativeLoop) deadline(c *Conn) {
+	c.mu.Lock()
+	due := !c.deadline.IsZero() && !time.Now().Before(c.deadline)
+	c.mu.Unlock()
+	if due {
+		c.sink.deadline(c)
+	}
+}
+
+func (l *nativeLoop) closed(event *native.Event) {
+	c := l.connections[event.Connection]
+	if c == nil {
+		return
+	}
+	delete(l.connections, event.Connection)
+	delete(l.dialling, event.Token)
+	l.lost(c, closeError(event))
+}
+
+// lost reports the end of a connection.
+func (l *nativeLoop) lost(c *Conn, err error) {
+	c.mu.Lock()
+	c.state, c.id, c.gone = stateClosed, 0, true
+	c.out.drop(&l.pool)
+	if c.cause != nil {
+		err = c.cause
+	}
+	c.mu.Unlock()
+	c.sink.closed(c, err)
+}
+
+func closeError(event *native.Event) error {
+	switch event.Reason {
+	case native.ClosedLocal, native.ClosedPeer:
+		return nil
+	case native.ClosedReset:
+		return errReset
+	case native.ClosedTimeout:
+		return errTimeout
+	case native.ClosedLimit:
+		return ErrLimit
+	}
+	return syscall.Errno(-event.Error)
+}
+
+func (l *nativeLoop) listenerClosed(event *native.Event) {
+	to := l.group.acceptor(event.Listener)
+	if to == nil {
+		return
+	}
+	l.group.setAcceptor(event.Listener, nil)
+	if event.Error != 0 {
+		to.end(fmt.Errorf("accepting on %s: %w", to.address, syscall.Errno(-event.Error)))
+		return
+	}
+	to.end(nil)
+}
+
+func (l *nativeLoop) refused(event *native.Event) {
+	if c := l.dialling[event.Token]; c != nil {
+		delete(l.dialling, event.Token)
+		err := error(ErrLimit)
+		if event.Reason == native.RefusedError {
+			err = syscall.Errno(-event.Error)
+		}
+		l.lost(c, err)
+		return
+	}
+	c := l.connections[event.Connection]
+	if c == nil || event.Token != tokenSend {
+		return // it is closing already
+	}
+	c.mu.Lock()
+	c.out.turnedAway()
+	c.mu.Unlock()
+	if event.Reason != native.RefusedFull {
+		c.abort(nil)
+	}
+}
+
+// addresses asks for both addresses of a connection.
+func (l *nativeLoop) addresses(id native.ID) (local, remote net.Addr) {
+	one, other := l.library.Addresses(id)
+	return parseAddress(one), parseAddress(other)
+}
+
+// parseAddress makes an address of the library's text; an unnamed one of a text that is none.
+func parseAddress(text string) net.Addr {
+	if path, isUnix := strings.CutPrefix(text, "unix:"); isUnix {
+		return &net.UnixAddr{Name: path, Net: "unix"}
+	}
+	address, err := netip.ParseAddrPort(text)
+	if err != nil {
+		return &net.TCPAddr{}
+	}
+	return net.TCPAddrFromAddrPort(address)
+}
+
+// serve implements home.
+func (l *nativeLoop) serve(c *Conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ended {
+		return
+	}
+	l.listed = append(l.listed, c)
+	l.wake()
+}
+
+// post implements home.
+func (l *nativeLoop) post(f func()) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ended {
+		return false
+	}
+	l.posted = append(l.posted, f)
+	l.wake()
+	return true
+}
+
+// wake ends the loop's wait, if it waits. The lock is held: the remote is not released under a wake.
+func (l *nativeLoop) wake() {
+	if l.asleep {
+		l.asleep = false
+		l.remote.Wake()
+	}
+}
+
+func (l *nativeLoop) here() bool        { return l.thread == syscall.Gettid() }
+func (l *nativeLoop) number() int       { return l.index }
+func (l *nativeLoop) settings() *config { return l.group.config }
+func (l *nativeLoop) memory() *blocks   { return &l.pool }
+func (l *nativeLoop) wokeSomebody()     { l.woken = true }
+
+// call runs f on the loop and waits for it; false if the loop has ended. It must not be called on the loop.
+func (l *nativeLoop) call(f func()) bool {
+	done := make(chan struct{})
+	if !l.post(func() { defer close(done); f() }) {
+		return false
+	}
+	<-done
+	return true
+}
+
+func (l *nativeLoop) streamOptions(config *config) native.StreamOptions {
+	options := native.StreamOptions{}
+	if config.noDelay {
+		options.NoDelay = 1
+	}
+	if seconds := uint32((config.keepAlive + time.Second - 1) / time.Second); config.keepAlive > 0 {
+		options.KeepaliveIdleS, options.KeepaliveIntervalS, options.KeepaliveProbes = seconds, seconds, 9
+	}
+	return options
+}
+
+// listen implements backend: the first loop accepts, and each connection goes to the loop with the fewest; or each
+// loop accepts from a socket of its own.
+func (l *nativeLoop) listen(to *listening) error {
+	var flags uint32
+	if to.config.reusePort {
+		flags = native.BindReusePort
+	}
+	socket, err := native.Bind(to.address, flags, to.config.backlog)
+	if err != nil {
+		return err
+	}
+	bound := socket.Address()
+	to.local = parseAddress(bound)
+	acceptors := []*nativeLoop{l}
+	sockets := []*native.Socket{socket}
+	var remotes []*native.Remote
+	for _, other := range l.group.loops {
+		loop := other.(*nativeLoop)
+		if !to.config.reusePort {
+			remotes = append(remotes, loop.remote)
+		} else if loop != l {
+			socket, err := native.Bind(bound, flags, to.config.backlog)
+			if err != nil {
+				for _, socket := range sockets {
+					socket.Close()
+				}
+				return err
+			}
+			acceptors, sockets = append(acceptors, loop), append(sockets, socket)
+		}
+	}
+	if len(remotes) == 1 {
+		remotes = nil
+	}
+	parts := &listeningParts{whole: to}
+	to.stop = parts.stop
+	for index, loop := range acceptors {
+		if err := parts.add(loop, sockets[index], remotes); err != nil {
+			for _, socket := range sockets[index+1:] {
+				socket.Close()
+			}
+			parts.stop()
+			return err
+		}
+	}
+	return nil
+}
+
+// listeningParts are the listeners of an address: one, or one a loop.
+type listeningParts struct {
+	whole *listening
+	mu    sync.Mutex
+	open  int
+	stops []func()
+}
+
+func (p *listeningParts) add(loop *nativeLoop, socket *native.Socket, remotes []*native.Remote) error {
+	part := &listening{address: p.whole.address, accept: p.whole.accept, loop: loop.index, stopped: make(chan struct{})}
+	err := error(ErrShutdown)
+	var id native.ID
+	started := loop.call(func() {
+		id, err = loop.library.Listen(socket, remotes, loop.streamOptions(p.whole.config))
+		if err != nil {
+			return
+		}
+		part.stop = func() {
+			loop.post(func() {
+				loop.push(native.Command{Kind: native.CommandStopListening, Target: id, Token: tokenOther})
+			})
+		}
+		// It accepts from the next turn on, so that no connection comes before this.
+		loop.group.setAcceptor(id, part)
+	})
+	if err != nil {
+		if !started {
+			socket.Close()
+		}
+		return err
+	}
+	p.mu.Lock()
+	p.open++
+	p.stops = append(p.stops, part.stop)
+	p.mu.Unlock()
+	go func() {
+		<-part.stopped
+		p.mu.Lock()
+		p.open--
+		last := p.open == 0
+		p.mu.Unlock()
+		if last || part.failure != nil {
+			p.whole.end(part.failure)
+		}
+	}()
+	return nil
+}
+
+func (p *listeningParts) stop() {
+	p.mu.Lock()
+	stops := p.stops
+	p.stops = nil
+	p.mu.Unlock()
+	for _, stop := range stops {
+		stop()
+	}
+}
+
+// dial connects c, and reports to its sink: opened, or closed.
+func (l *nativeLoop) dial(c *Conn, network, address string) error {
+	if network == "unix" {
+		address = "unix:" + address
+	}
+	ok := l.post(func() {
+		l.token++
+		token := l.token
+		l.dialling[token] = c
+		size := int(unsafe.Sizeof(native.ConnectOptions{}))
+		b := l.pool.get(size + len(address))
+		l.scratch = append(l.scratch, b)
+		options := (*native.ConnectOptions)(unsafe.Pointer(unsafe.SliceData(b.memory)))
+		copy(b.memory[size:], address)
+		*options = native.ConnectOptions{
+			Size: uint32(size), AddressLength: uint32(len(address)), Address: unsafe.Pointer(&b.memory[size]),
+			TimeoutNS: -1, Stream: l.streamOptions(l.group.config),
+		}
+		l.push(native.Command{
+			Kind: native.CommandConnect, Token: token, Data: unsafe.Pointer(options), Length: uint32(size),
+		})
+	})
+	if !ok {
+		return ErrShutdown
+	}
+	return nil
+}
+
+// every implements backend.
+func (l *nativeLoop) every(f func() time.Duration) {
+	var step func()
+	step = func() {
+		if next := f(); next > 0 {
+			l.token++
+			l.timers[l.token] = step
+			l.push(native.Command{Kind: native.CommandSetTimer, Token: l.token, TimeNS: next.Nanoseconds()})
+		}
+	}
+	l.post(step)
+}
+
+// each implements backend.
+func (l *nativeLoop) each(f func(c *Conn)) {
+	l.call(func() {
+		for _, c := range l.connections {
+			f(c)
+		}
+	})
+}
+
+var describedCounters = sync.OnceValue(native.DescribeCounters)
+
+// counters implements backend.
+func (l *nativeLoop) counters() Counters {
+	l.mu.Lock()
+	if l.ended {
+		l.mu.Unlock()
+		return nil
+	}
+	values := l.remote.Counters()
+	l.mu.Unlock()
+	described := describedCounters()
+	all := make(Counters, len(described))
+	for index, info := range described {
+		all[index] = Counter{Name: info.Name, About: info.About, Gauge: info.Gauge, Value: values[info.Index]}
+	}
+	return all
+}
+
+// end implements backend.
+func (l *nativeLoop) end() {
+	l.post(func() { l.stopping = true })
+	<-l.gone
+}
+
+// finish ends everything that is left, on the loop's thread.
+func (l *nativeLoop) finish() {
+	l.mu.Lock()
+	l.ended, l.asleep = true, false
+	posted := l.posted
+	l.posted, l.listed = nil, nil
+	l.mu.Unlock()
+	for _, f := range posted {
+		f() // somebody may wait for it
+	}
+	l.settle()
+	for _, c := range l.connections {
+		l.lost(c, ErrShutdown)
+	}
+	for _, c := range l.dialling {
+		if !c.gone {
+			l.lost(c, ErrShutdown)
+		}
+	}
+	clear(l.connections)
+	clear(l.dialling)
+	l.group.mu.Lock()
+	var mine []*listening
+	for _, to := range l.group.accepts {
+		if to.loop == l.index {
+			mine = append(mine, to)
+		}
+	}
+	l.group.mu.Unlock()
+	for _, to := range mine {
+		to.end(ErrShutdown)
+	}
+	var closed error
+	if l.poller != nil {
+		closed = l.poller.file.Close()
+	}
+	if err := errors.Join(closed, l.library.Destroy()); err != nil {
+		l.group.config.logger.Error("quoit: a loop was not ended cleanly", "error", err)
+	}
+	l.mu.Lock()
+	l.remote.Release()
+	l.mu.Unlock()
+	l.pool.close()
+	unmapSlice(l.room)
+	unmapSlice(l.events)
+}

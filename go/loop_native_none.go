@@ -1,0 +1,14 @@
+//go:build !(linux && cgo && !quoit_std && (amd64 || arm64))
+
+package quoit
+
+import (
+	"errors"
+
+	"github.com/quoit-io/quoit/go/internal/native"
+)
+
+// useLibrary says why this build has no libquoit.
+func (l *Loops) useLibrary() error {
+	return &libraryError{errors.New(native.WhyNot)}
+}

@@ -1,0 +1,502 @@
+package quoit
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// stdLoop is a loop on package net: a goroutine reads each connection, and one more writes while something is queued.
+// What they report is reported one after the other, as on a loop of libquoit.
+type stdLoop struct {
+	index int
+	group *Loops
+	pool  blocks
+
+	turn sync.Mutex // held while a handler runs
+
+	mu          sync.Mutex
+	connections map[*Conn]*stdConn
+	posted      []func()
+	running     bool // a goroutine runs what was posted
+	ticks       map[*time.Timer]struct{}
+	ended       bool
+	accepted    uint64
+	idle        sync.Cond // signalled when the last connection has gone
+}
+
+func newStdLoop(group *Loops, index int) *stdLoop {
+	l := &stdLoop{
+		index: index, group: group, pool: blocks{source: heap{}},
+		connections: make(map[*Conn]*stdConn), ticks: make(map[*time.Timer]struct{}),
+	}
+	l.idle.L = &l.mu
+	return l
+}
+
+func (l *stdLoop) number() int       { return l.index }
+func (l *stdLoop) settings() *config { return l.group.config }
+func (l *stdLoop) memory() *blocks   { return &l.pool }
+func (l *stdLoop) here() bool        { return false } // a goroutine a connection may wait
+func (l *stdLoop) wokeSomebody()     {}
+
+func (l *stdLoop) find(c *Conn) *stdConn {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.connections[c]
+}
+
+func (l *stdLoop) serve(c *Conn) {
+	if s := l.find(c); s != nil {
+		s.serve()
+	}
+}
+
+func (l *stdLoop) post(f func()) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ended {
+		return false
+	}
+	l.posted = append(l.posted, f)
+	if !l.running {
+		l.running = true
+		go l.runPosted()
+	}
+	return true
+}
+
+func (l *stdLoop) runPosted() {
+	for {
+		l.mu.Lock()
+		if len(l.posted) == 0 {
+			l.running = false
+			l.mu.Unlock()
+			return
+		}
+		posted := l.posted
+		l.posted = nil
+		l.mu.Unlock()
+		l.turn.Lock()
+		for _, f := range posted {
+			f()
+		}
+		l.turn.Unlock()
+	}
+}
+
+func (l *stdLoop) every(f func() time.Duration) {
+	var timer *time.Timer
+	var step func()
+	step = func() {
+		next := f()
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		switch {
+		case next <= 0 || l.ended:
+			delete(l.ticks, timer)
+		case timer == nil:
+			timer = time.AfterFunc(next, func() { l.post(step) })
+			l.ticks[timer] = struct{}{}
+		default:
+			timer.Reset(next)
+		}
+	}
+	l.post(step)
+}
+
+func (l *stdLoop) each(f func(c *Conn)) {
+	l.turn.Lock()
+	defer l.turn.Unlock()
+	l.mu.Lock()
+	all := make([]*Conn, 0, len(l.connections))
+	for c := range l.connections {
+		all = append(all, c)
+	}
+	l.mu.Unlock()
+	for _, c := range all {
+		f(c)
+	}
+}
+
+func (l *stdLoop) counters() Counters {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return Counters{
+		{Name: "connections", About: "connections now", Gauge: true, Value: uint64(len(l.connections))},
+		{Name: "accepted", About: "connections accepted", Value: l.accepted},
+	}
+}
+
+func (l *stdLoop) end() {
+	l.mu.Lock()
+	l.ended = true
+	for timer := range l.ticks {
+		timer.Stop()
+	}
+	var left []*Conn
+	for c := range l.connections {
+		left = append(left, c)
+	}
+	l.mu.Unlock()
+	for _, c := range left {
+		_ = c.abort(ErrShutdown) // or it has ended by itself
+	}
+	l.mu.Lock()
+	for len(l.connections) > 0 {
+		l.idle.Wait()
+	}
+	l.mu.Unlock()
+	l.pool.close()
+}
+
+func (l *stdLoop) listen(to *listening) error {
+	network, address := splitServeAddress(to.address)
+	listener, err := net.Listen(network, address)
+	if err != nil {
+		return err
+	}
+	to.local = listener.Addr()
+	var stopping sync.Once
+	quit := make(chan struct{})
+	to.stop = func() {
+		stopping.Do(func() {
+			close(quit)
+			_ = listener.Close() // what it answers changes nothing
+		})
+	}
+	go l.accept(listener, to, quit)
+	l.group.addStd(to)
+	return nil
+}
+
+// addStd keeps a listener to be closed with the group.
+func (l *Loops) addStd(to *listening) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	id := uint64(len(l.accepts)) + 1
+	for l.accepts[id] != nil {
+		id++
+	}
+	l.accepts[id] = to
+	go func() {
+		<-to.stopped
+		l.setAcceptor(id, nil)
+	}()
+}
+
+func (l *stdLoop) accept(listener net.Listener, to *listening, quit <-chan struct{}) {
+	const first, last = 5 * time.Millisecond, time.Second
+	wait := first
+	for {
+		connection, err := listener.Accept()
+		if err == nil {
+			wait = first
+			l.group.fewest().adopt(connection, to)
+			continue
+		}
+		select {
+		case <-quit:
+			to.end(nil)
+			return
+		default:
+		}
+		if !errors.Is(err, syscall.EMFILE) && !errors.Is(err, syscall.ENFILE) && !errors.Is(err, syscall.ECONNABORTED) {
+			to.stop()
+			to.end(err)
+			return
+		}
+		// Descriptors come back when connections close.
+		timer := time.NewTimer(wait)
+		select {
+		case <-quit:
+		case <-timer.C:
+		}
+		timer.Stop()
+		wait = min(2*wait, last)
+	}
+}
+
+// fewest is the loop with the fewest connections.
+func (l *Loops) fewest() *stdLoop {
+	var best *stdLoop
+	least := 0
+	for _, loop := range l.loops {
+		loop := loop.(*stdLoop)
+		loop.mu.Lock()
+		count := len(loop.connections)
+		loop.mu.Unlock()
+		if best == nil || count < least {
+			best, least = loop, count
+		}
+	}
+	return best
+}
+
+// adopt makes an accepted connection one of the loop's.
+func (l *stdLoop) adopt(connection net.Conn, to *listening) {
+	if tcp, isTCP := connection.(*net.TCPConn); isTCP {
+		_ = tcp.SetNoDelay(to.config.noDelay) // a connection that has gone already tells when it is read
+		_ = tcp.SetKeepAliveConfig(net.KeepAliveConfig{
+			Enable: to.config.keepAlive > 0, Idle: to.config.keepAlive, Interval: to.config.keepAlive, Count: 9,
+		})
+	}
+	c := &Conn{home: l, local: connection.LocalAddr(), remote: connection.RemoteAddr()}
+	s := &stdConn{
+		loop: l, conn: c, net: connection,
+		resumed: make(chan struct{}, 1), closing: make(chan struct{}), dead: make(chan struct{}),
+	}
+	l.mu.Lock()
+	if l.ended || len(l.connections) >= l.group.config.connections {
+		l.mu.Unlock()
+		s.reset()
+		return
+	}
+	l.accepted++
+	l.connections[c] = s
+	l.mu.Unlock()
+	c.sink = to.accept(c)
+	go s.read()
+}
+
+// stdConn is a connection of package net under a Conn.
+type stdConn struct {
+	loop    *stdLoop
+	conn    *Conn
+	net     net.Conn
+	resumed chan struct{} // told when receiving goes on
+	closing chan struct{} // closed when this end's direction has ended and Close was called
+	dead    chan struct{} // closed when it is aborted, or has failed
+	dying   sync.Once
+	ending  sync.Once
+
+	// Under the connection's lock.
+	writing bool // a goroutine writes
+	timer   *time.Timer
+	ours    bool // this end's direction has ended
+	theirs  bool // the peer's has
+}
+
+// report calls the sink, as on a loop.
+func (s *stdConn) report(f func(to sink)) {
+	s.loop.turn.Lock()
+	to := s.conn.sink
+	if _, isHandler := to.(*handlerSink); !isHandler {
+		// It locks for itself, and those that it serves may wait.
+		s.loop.turn.Unlock()
+		f(to)
+		return
+	}
+	defer s.loop.turn.Unlock()
+	f(to)
+}
+
+// serve does what does not wait, and leaves the rest to a goroutine.
+func (s *stdConn) serve() {
+	c := s.conn
+	c.mu.Lock()
+	requests := c.requests
+	c.requests &= requestFlush | requestShutdown | requestClose
+	c.listed = false
+	if requests&requestDeadline != 0 {
+		s.setTimer(c.deadline)
+	}
+	if requests&requestPause != 0 && !c.pause {
+		select {
+		case s.resumed <- struct{}{}:
+		default:
+		}
+	}
+	start := c.requests != 0 && !s.writing && requests&requestAbort == 0
+	if start {
+		s.writing = true
+	}
+	c.mu.Unlock()
+	if requests&requestAbort != 0 {
+		s.reset()
+	}
+	if start {
+		go s.write()
+	}
+	if requests&requestSettle != 0 {
+		s.loop.post(func() { c.in.settle(); c.balance() })
+	}
+}
+
+// setTimer moves the deadline. The lock is held.
+func (s *stdConn) setTimer(deadline time.Time) {
+	if s.timer != nil {
+		s.timer.Stop()
+		s.timer = nil
+	}
+	if deadline.IsZero() || s.conn.gone {
+		return
+	}
+	s.timer = time.AfterFunc(time.Until(deadline), func() {
+		s.conn.mu.Lock()
+		due := s.conn.deadline.Equal(deadline) && !s.conn.gone
+		s.conn.mu.Unlock()
+		if due {
+			s.report(func(to sink) { to.deadline(s.conn) })
+		}
+	})
+}
+
+// reset closes now, with a reset for the peer.
+func (s *stdConn) reset() {
+	s.dying.Do(func() {
+		if tcp, isTCP := s.net.(*net.TCPConn); isTCP {
+			_ = tcp.SetLinger(0) // fails only where there is nothing left to reset
+		}
+		_ = s.net.Close()
+		close(s.dead)
+	})
+}
+
+// write sends what is queued, and then ends the direction if that was asked for.
+func (s *stdConn) write() {
+	c := s.conn
+	for {
+		c.mu.Lock()
+		bytes := c.out.next(64 << 10)
+		if bytes == nil {
+			requests := c.requests
+			c.requests = 0
+			if requests&(requestShutdown|requestClose) == 0 {
+				s.writing = false
+				c.mu.Unlock()
+				return
+			}
+			c.mu.Unlock()
+			s.end(requests&requestClose != 0)
+			continue
+		}
+		c.mu.Unlock()
+		_, err := s.net.Write(bytes)
+		c.mu.Lock()
+		c.out.taken(&s.loop.pool)
+		if err != nil && c.state != stateClosed {
+			c.state = stateClosed
+			if c.cause == nil {
+				c.cause = failure(err)
+			}
+		}
+		if c.state == stateClosed {
+			c.out.drop(&s.loop.pool)
+		}
+		room := c.out.refused && c.state == stateOpen && c.out.queued() <= s.loop.group.config.lowWater
+		if room {
+			c.out.refused = false
+		}
+		c.mu.Unlock()
+		if err != nil {
+			s.reset()
+		}
+		if room {
+			s.report(func(to sink) { to.writable(c) })
+		}
+	}
+}
+
+// end ends this end's direction, and for a close has the reader wait for the peer's.
+func (s *stdConn) end(closes bool) {
+	if half, can := s.net.(interface{ CloseWrite() error }); can {
+		_ = half.CloseWrite() // fails if the peer has gone, which the reader sees
+	}
+	if closes {
+		_ = s.net.SetReadDeadline(time.Now().Add(s.loop.group.config.closeLimit))
+	}
+	s.conn.mu.Lock()
+	s.ours = true
+	both := s.theirs
+	s.conn.mu.Unlock()
+	if closes || both {
+		s.ending.Do(func() { close(s.closing) })
+	}
+}
+
+// read is the connection's goroutine.
+func (s *stdConn) read() {
+	c := s.conn
+	s.report(func(to sink) { to.opened(c) })
+	err := s.receive()
+	if err == io.EOF {
+		err = nil
+		c.mu.Lock()
+		s.theirs = true
+		if s.ours {
+			s.ending.Do(func() { close(s.closing) })
+		}
+		c.mu.Unlock()
+		if !c.IsClosed() {
+			s.report(func(to sink) { to.ended(c) })
+		}
+		select {
+		case <-s.closing:
+		case <-s.dead:
+		}
+	}
+	s.dying.Do(func() { _ = s.net.Close(); close(s.dead) })
+	c.mu.Lock()
+	c.state, c.gone = stateClosed, true
+	s.setTimer(time.Time{})
+	c.out.drop(&s.loop.pool)
+	if c.cause != nil {
+		err = c.cause
+	} else if errors.Is(err, net.ErrClosed) {
+		err = nil
+	}
+	c.mu.Unlock()
+	s.report(func(to sink) { to.closed(c, failure(err)) })
+	s.loop.mu.Lock()
+	delete(s.loop.connections, c)
+	s.loop.idle.Broadcast()
+	s.loop.mu.Unlock()
+}
+
+// receive reports what arrives until there is no more, and answers why.
+func (s *stdConn) receive() error {
+	c := s.conn
+	buffer := make([]byte, min(s.loop.group.config.receiveSlotSize, 16<<10))
+	for {
+		c.mu.Lock()
+		wait := c.pause && c.state < stateClosing
+		c.mu.Unlock()
+		if wait {
+			select {
+			case <-s.resumed:
+			case <-s.closing:
+			case <-s.dead:
+			}
+			continue
+		}
+		n, err := s.net.Read(buffer)
+		if n > 0 && !c.IsClosed() {
+			s.report(func(to sink) { to.data(c, buffer[:n]) })
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// failure makes an error of package net the one that a loop of libquoit would report.
+func failure(err error) error {
+	var errno syscall.Errno
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return errTimeout
+	case errors.As(err, &errno):
+		if errno == syscall.EPIPE {
+			return errReset
+		}
+		return errno
+	}
+	return err
+}

@@ -1,0 +1,422 @@
+package quoit
+
+import (
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"time"
+)
+
+// NetConn is a net.Conn on a loop: what Listener.Accept and Dialer.Dial answer where libquoit runs, and what
+// Conn.Detach makes. Its methods may be called from any goroutine, at the same time.
+//
+// Read and Write copy: no memory of the caller's is used after they return. Write returns when its bytes are queued,
+// at most as many as WithWaterMarks says, and Close lets them leave first, at most for the time of WithCloseLimit; both
+// as with a kernel's socket buffer, but the queue ends with the loops. On the thread of its own loop a call that would
+// have to wait answers ErrOnLoop.
+type NetConn struct {
+	conn    *Conn
+	network string
+
+	// One reader and one writer wait at a time; the others queue up here.
+	reading sync.Mutex
+	writing sync.Mutex
+
+	mu      sync.Mutex
+	in      inbound
+	into    []byte // of the reader that waits; filled by the loop
+	filled  int
+	waits   bool // a reader waits
+	lacks   bool // a writer waits
+	closed  bool // by this end
+	lost    bool // by the other end, or the network
+	failure error
+
+	readable chan struct{} // room for one; tells the reader to look
+	writable chan struct{} // likewise, the writer
+
+	readLimit  limit
+	writeLimit limit
+}
+
+// limit is a deadline.
+type limit struct {
+	at     time.Time
+	passed bool
+	timer  *time.Timer
+}
+
+// newNetConn makes the connection a net.Conn. On the loop, or before the loop knows c.
+func newNetConn(c *Conn) *NetConn {
+	return &NetConn{
+		conn:     c,
+		readable: make(chan struct{}, 1),
+		writable: make(chan struct{}, 1),
+	}
+}
+
+var _ interface {
+	net.Conn
+	io.ReaderFrom
+	CloseWrite() error
+} = (*NetConn)(nil)
+
+func signal(to chan struct{}) {
+	select {
+	case to <- struct{}{}:
+	default:
+	}
+}
+
+// netSink reports to a NetConn.
+type netSink struct{ n *NetConn }
+
+func (s netSink) opened(*Conn) {}
+
+func (s netSink) data(c *Conn, view []byte) {
+	n := s.n
+	n.mu.Lock()
+	if n.closed {
+		n.mu.Unlock()
+		return
+	}
+	if n.into != nil && len(n.in.unread) == 0 {
+		n.filled = copy(n.into, view)
+		n.into = nil
+		view = view[n.filled:]
+	}
+	if len(view) > 0 {
+		n.in.keep(view)
+	}
+	if len(n.in.unread) >= c.home.settings().inbound {
+		c.setPause(true)
+	}
+	wake := n.waits
+	n.waits = false
+	n.mu.Unlock()
+	if wake {
+		signal(n.readable)
+		c.home.wokeSomebody()
+	}
+}
+
+func (s netSink) ended(c *Conn) {
+	s.n.mu.Lock()
+	s.n.in.ended = true
+	s.n.mu.Unlock()
+	s.n.tellAll(c)
+}
+
+func (s netSink) writable(c *Conn) {
+	signal(s.n.writable)
+	c.home.wokeSomebody()
+}
+
+func (s netSink) deadline(*Conn) {}
+
+func (s netSink) draining(c *Conn) { _ = c.Close() }
+
+func (s netSink) closed(c *Conn, err error) {
+	n := s.n
+	n.mu.Lock()
+	n.lost = true
+	if n.failure == nil {
+		n.failure = err
+	}
+	stop(&n.readLimit)
+	stop(&n.writeLimit)
+	if n.closed {
+		n.in.drop()
+	}
+	n.mu.Unlock()
+	n.tellAll(c)
+}
+
+func (n *NetConn) tellAll(c *Conn) {
+	signal(n.readable)
+	signal(n.writable)
+	c.home.wokeSomebody()
+}
+
+// Read implements net.Conn.
+func (n *NetConn) Read(p []byte) (int, error) {
+	n.reading.Lock()
+	defer n.reading.Unlock()
+	for {
+		count, wait, err := n.tryRead(p)
+		if !wait {
+			if err != nil && err != io.EOF {
+				err = n.opError("read", err)
+			}
+			return count, err
+		}
+		if n.conn.home.here() {
+			n.mu.Lock()
+			n.into, n.waits = nil, false
+			n.mu.Unlock()
+			return 0, n.opError("read", ErrOnLoop)
+		}
+		<-n.readable
+	}
+}
+
+// tryRead answers what is there, or that the reader must wait.
+func (n *NetConn) tryRead(p []byte) (count int, wait bool, err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if count = n.filled; count > 0 {
+		// The loop has filled the memory. That counts, whatever else has happened since.
+		n.filled = 0
+		return count, false, nil
+	}
+	n.into, n.waits = nil, false
+	switch {
+	case n.closed:
+		return 0, false, errClosed
+	case n.readLimit.expired():
+		return 0, false, errTimeout
+	case len(p) == 0:
+		return 0, false, nil
+	case len(n.in.unread) > 0:
+		count = copy(p, n.in.unread)
+		n.in.take(count)
+		n.in.settle()
+		if left := len(n.in.unread); left <= n.conn.home.settings().inbound/2 {
+			n.resume()
+		}
+		return count, false, nil
+	case n.failure != nil:
+		return 0, false, n.failure
+	case n.in.ended || n.lost:
+		return 0, false, io.EOF
+	}
+	n.into, n.waits = p, true
+	return 0, true, nil
+}
+
+// resume lets the loop receive again. The lock is held, and is the outer one of the two.
+func (n *NetConn) resume() { n.conn.setPause(false) }
+
+// Write implements net.Conn.
+func (n *NetConn) Write(p []byte) (int, error) {
+	n.writing.Lock()
+	defer n.writing.Unlock()
+	written := 0
+	for {
+		count, err := n.tryWrite(p[written:])
+		written += count
+		if err != nil {
+			return written, n.opError("write", err)
+		}
+		if written == len(p) {
+			return written, nil
+		}
+		if n.conn.home.here() {
+			return written, n.opError("write", ErrOnLoop)
+		}
+		<-n.writable
+	}
+}
+
+// tryWrite queues as much as there is room for. Where that is not all, the writable channel tells of more.
+func (n *NetConn) tryWrite(p []byte) (int, error) {
+	n.mu.Lock()
+	closed, expired, failure, lost := n.closed, n.writeLimit.expired(), n.failure, n.lost
+	n.mu.Unlock()
+	switch {
+	case closed:
+		return 0, errClosed
+	case expired:
+		return 0, errTimeout
+	case failure != nil:
+		return 0, failure
+	}
+	c := n.conn
+	c.mu.Lock()
+	if c.state != stateOpen {
+		c.mu.Unlock()
+		if lost {
+			return 0, errReset
+		}
+		return 0, errShutdownWrite
+	}
+	count := min(len(p), c.home.settings().highWater-c.out.queued())
+	c.out.refused = c.out.refused || count < len(p)
+	if count == 0 {
+		c.mu.Unlock()
+		return 0, nil
+	}
+	appendTo(&c.out, c.home.memory(), p[:count])
+	c.ask(requestFlush)
+	return count, nil
+}
+
+// ReadFrom implements io.ReaderFrom: it writes what r has in parts that fill the memory that io.Copy would take, but
+// asks w for no buffer of its own.
+func (n *NetConn) ReadFrom(r io.Reader) (int64, error) {
+	buffer := keptPool.Get().(*kept)
+	defer buffer.release()
+	// Without the method, or io.CopyBuffer would call it again.
+	return io.CopyBuffer(struct{ io.Writer }{n}, struct{ io.Reader }{r}, buffer.bytes[:keptSize])
+}
+
+// Close implements net.Conn: it does not wait. What was written leaves first.
+func (n *NetConn) Close() error {
+	n.mu.Lock()
+	if n.closed {
+		n.mu.Unlock()
+		return n.opError("close", errClosed)
+	}
+	n.closed = true
+	stop(&n.readLimit)
+	stop(&n.writeLimit)
+	n.in.drop()
+	n.mu.Unlock()
+	_ = n.conn.Close() // or it has ended by itself
+	signal(n.readable)
+	signal(n.writable)
+	return nil
+}
+
+// CloseWrite ends the sending direction after what was written, as net.TCPConn's does.
+func (n *NetConn) CloseWrite() error {
+	if err := n.conn.CloseWrite(); err != nil {
+		return n.opError("close", err)
+	}
+	signal(n.writable)
+	return nil
+}
+
+// Abort closes with a reset: nothing that is queued leaves.
+func (n *NetConn) Abort() error {
+	n.mu.Lock()
+	closed := n.closed
+	n.closed = true
+	n.in.drop()
+	n.mu.Unlock()
+	err := n.conn.Abort()
+	signal(n.readable)
+	signal(n.writable)
+	if closed || err != nil {
+		return n.opError("close", errClosed)
+	}
+	return nil
+}
+
+// LocalAddr implements net.Conn.
+func (n *NetConn) LocalAddr() net.Addr { return n.conn.LocalAddr() }
+
+// RemoteAddr implements net.Conn.
+func (n *NetConn) RemoteAddr() net.Addr { return n.conn.RemoteAddr() }
+
+// SetDeadline implements net.Conn.
+func (n *NetConn) SetDeadline(t time.Time) error {
+	if err := n.SetReadDeadline(t); err != nil {
+		return err
+	}
+	return n.SetWriteDeadline(t)
+}
+
+// SetReadDeadline implements net.Conn. A time in the past wakes a reader.
+func (n *NetConn) SetReadDeadline(t time.Time) error { return n.setLimit(&n.readLimit, n.readable, t) }
+
+// SetWriteDeadline implements net.Conn. A time in the past wakes a writer.
+func (n *NetConn) SetWriteDeadline(t time.Time) error {
+	return n.setLimit(&n.writeLimit, n.writable, t)
+}
+
+func (n *NetConn) setLimit(of *limit, waiter chan struct{}, t time.Time) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed {
+		return n.opError("set", errClosed)
+	}
+	of.at, of.passed = t, false
+	if t.IsZero() {
+		stop(of)
+		return nil
+	}
+	after := time.Until(t)
+	if after <= 0 {
+		stop(of)
+		of.passed = true
+		signal(waiter)
+		return nil
+	}
+	if of.timer == nil {
+		of.timer = time.AfterFunc(after, func() {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			// It may have been moved while this was on its way.
+			if of.at.IsZero() || of.passed {
+				return
+			}
+			if left := time.Until(of.at); left > 0 {
+				of.timer.Reset(left)
+				return
+			}
+			of.passed = true
+			signal(waiter)
+		})
+	} else {
+		of.timer.Reset(after)
+	}
+	return nil
+}
+
+// expired is whether the deadline has passed, also where its timer has not fired yet.
+func (l *limit) expired() bool { return l.passed }
+
+func stop(l *limit) {
+	if l.timer != nil {
+		l.timer.Stop()
+	}
+	l.at = time.Time{}
+}
+
+// errShutdownWrite is that of a write after CloseWrite.
+var errShutdownWrite = errors.New("quoit: the sending direction was closed by CloseWrite")
+
+func (n *NetConn) opError(op string, err error) error {
+	return &net.OpError{
+		Op: op, Net: networkOf(n.conn.local), Source: n.conn.local, Addr: n.conn.remote, Err: err,
+	}
+}
+
+func networkOf(address net.Addr) string {
+	if address == nil {
+		return "tcp"
+	}
+	return address.Network()
+}
+
+// Detach makes the connection a net.Conn, with the bytes that have arrived and were not consumed: no callback of the
+// handler follows, but for Shutdown of its server, which closes it. Its Read and Write may then be called on other
+// goroutines. Loop.
+func (c *Conn) Detach() (*NetConn, error) {
+	if c.IsClosed() {
+		return nil, errClosed
+	}
+	n := newNetConn(c)
+	c.in.settle()
+	n.in, c.in = c.in, inbound{}
+	n.in.ended = c.in.ended
+	if from, isHandler := c.sink.(*handlerSink); isHandler {
+		c.sink = detached{netSink{n}, from.server}
+	} else {
+		c.sink = netSink{n}
+	}
+	return n, nil
+}
+
+// detached is a netSink that keeps being counted by a server.
+type detached struct {
+	netSink
+	server *Server
+}
+
+func (s detached) closed(c *Conn, err error) {
+	s.server.remove(c)
+	s.netSink.closed(c, err)
+}
