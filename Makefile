@@ -4,7 +4,7 @@ CARGO ?= cargo
 RELEASE := target/release
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench capi hunt hunt-proof loom lab lab-peers lab-peers-check toolchain
+.PHONY: help demo test bench capi hunt hunt-proof loom asan fuzz lab lab-peers lab-peers-check toolchain
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -80,3 +80,14 @@ hunt-proof: toolchain ## Show that the simulator finds bugs: build it with each 
 
 loom: toolchain ## Try every order in which the threads of the core can meet, with loom; a minute, most of it building
 	RUSTFLAGS="--cfg loom" $(CARGO) test --package quoit --lib --target-dir target/loom sync::
+
+# The stable compiler has the sanitizer and its runtime; RUSTC_BOOTSTRAP=1 lets it use them.
+ASAN := RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=address -Cforce-frame-pointers=yes" \
+	LSAN_OPTIONS=suppressions=$(CURDIR)/crates/quoit/tests/leaks-on-purpose:print_suppressions=0
+HOST = $(shell rustc -vV | sed -n 's/^host: //p')
+
+asan: toolchain ## Run the core's tests, both engines' conformance suite among them, under AddressSanitizer
+	$(ASAN) $(CARGO) test --package quoit --lib --tests --target $(HOST) --target-dir target/asan --no-fail-fast
+
+fuzz: toolchain ## Give the decoders of untrusted bytes whatever a fuzzer invents, each for SECONDS (default 60)
+	@fuzz/run
