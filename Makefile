@@ -4,7 +4,7 @@ CARGO ?= cargo
 RELEASE := target/release
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench capi hunt hunt-proof loom asan fuzz lab lab-peers lab-peers-check toolchain
+.PHONY: help demo test bench capi go hunt hunt-proof loom asan fuzz lab lab-peers lab-peers-check toolchain
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,6 +30,8 @@ test: toolchain ## Format check, lints, documentation, all tests
 	$(CARGO) clippy --workspace --all-targets --profile test -- --deny warnings
 	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --package quoit --no-deps
 	$(CARGO) test --workspace
+	@if command -v $(GO) >/dev/null; then $(MAKE) --no-print-directory go; \
+	else echo "make: go was not found; the Go module is not tested (https://go.dev/dl, 1.25 or newer)" >&2; fi
 
 bench: toolchain ## Measure both engines against minimal hand-written servers; takes an hour or two
 	@$(CARGO) build --release --package quoit-cli --package floor-epoll --package floor-uring
@@ -50,6 +52,23 @@ capi: toolchain ## Build the C library into target/capi: include, lib (shared an
 	@ln -s libquoit.so.0 $(CAPI)/lib/libquoit.so
 	@sed 's/@VERSION@/$(VERSION)/' crates/quoit-capi/quoit.pc.in > $(CAPI)/pkgconfig/quoit.pc
 	@echo "built $(CAPI); use it with PKG_CONFIG_PATH=$(CURDIR)/$(CAPI)/pkgconfig"
+
+GO ?= go
+# Modules below go/, each tested by itself; those that have dependencies are apart from the one that users import.
+GO_MODULES = $(patsubst %/go.mod,%,$(shell find go -name go.mod))
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+go: capi ## Build libquoit, and lint and test the Go module: with it, with the race detector, linked, and without it
+	@command -v $(GO) >/dev/null || { \
+		echo "make: go was not found; install Go 1.25 or newer (https://go.dev/dl) and try again" >&2; exit 1; }
+	@unformatted=$$(gofmt -l go); test -z "$$unformatted" || { echo "make: run gofmt -w on: $$unformatted" >&2; exit 1; }
+	@set -e; export QUOIT_LIBRARY=$(CURDIR)/$(CAPI)/lib/libquoit.so; for module in $(GO_MODULES); do \
+		echo "go: $$module"; (cd $$module && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./... \
+			&& $(GO) test ./... && $(GO) test -race ./...); done
+	@set -e; cd go; for build in "-tags quoit_static" "-tags quoit_std"; do \
+		echo "go: $$build"; $(GO) vet $$build ./...; $(GO) test $$build ./...; done
+	@echo "go: CGO_ENABLED=0"; cd go && CGO_ENABLED=0 $(GO) vet ./... && CGO_ENABLED=0 $(GO) test ./...
+	@echo "go: other systems"; cd go && GOOS=darwin CGO_ENABLED=0 $(GO) vet ./... && GOOS=windows CGO_ENABLED=0 $(GO) vet ./...
 
 lab: toolchain lab-peers ## Run every experiment quickly and make one page of the results; about half an hour
 	@$(CARGO) build --release --package quoit-cli --package floor-epoll --package floor-uring

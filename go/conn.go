@@ -175,6 +175,13 @@ func (c *Conn) writable(n int) error {
 	return nil
 }
 
+// waitsForRoom is whether a write was refused and OnWritable has not come.
+func (c *Conn) waitsForRoom() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.out.refused && c.state == stateOpen
+}
+
 // Queued is the number of bytes that were written and not yet taken by the library below.
 func (c *Conn) Queued() int {
 	c.mu.Lock()

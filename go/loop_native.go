@@ -40,6 +40,8 @@ type nativeLoop struct {
 	remote  *native.Remote
 	pool    blocks
 	thread  int
+	engine  Engine
+	reason  string
 	gone    chan struct{} // closed when the thread has ended
 
 	mu     sync.Mutex
@@ -76,15 +78,18 @@ func (l *Loops) useLibrary() error {
 		return err
 	}
 	for range 2 {
-		err = l.startNative(config)
-		if err == nil || config.Engine != native.EngineAuto || len(l.loops) == 0 {
-			return err
+		if err = l.startNative(config); err == nil {
+			return nil
 		}
-		// The first loop runs on io_uring, but another cannot: all take epoll.
+		first := len(l.loops) == 0
 		for _, loop := range l.loops {
 			loop.end()
 		}
 		l.loops = nil
+		if config.Engine != native.EngineAuto || first {
+			return err
+		}
+		// The first loop runs on io_uring, but another cannot: all take epoll.
 		config.Engine = native.EngineEpoll
 	}
 	return err
@@ -100,10 +105,10 @@ func (l *Loops) startNative(config native.Config) error {
 		}
 		l.loops = append(l.loops, loop)
 		if index == 0 {
-			l.engine, l.reason = EngineURing, loop.library.EngineReason()
+			l.engine, l.reason = loop.engine, loop.reason
 			config.Engine = native.EngineURing
-			if loop.library.Engine() == native.EngineEpoll {
-				l.engine, config.Engine = EngineEpoll, native.EngineEpoll
+			if loop.engine == EngineEpoll {
+				config.Engine = native.EngineEpoll
 			}
 		}
 	}
@@ -265,6 +270,10 @@ func (l *nativeLoop) make(config *native.Config, number int) error {
 		return errors.Join(err, library.Destroy())
 	}
 	l.library, l.remote = library, remote
+	l.engine, l.reason = EngineURing, library.EngineReason()
+	if library.Engine() == native.EngineEpoll {
+		l.engine = EngineEpoll
+	}
 	l.room = mapSlice[native.Command](turnCommands)
 	l.commands = l.room[:0]
 	l.events = mapSlice[native.Event](turnEvents)
