@@ -109,4 +109,4 @@ asan: toolchain ## Run the core's tests, both engines' conformance suite among t
 	$(ASAN) $(CARGO) test --package quoit --lib --tests --target $(HOST) --target-dir target/asan --no-fail-fast
 
 fuzz: toolchain ## Give the decoders of untrusted bytes whatever a fuzzer invents, each for SECONDS (default 60)
-	@fuzz/run
+	@fuzz/run $(or $(SECONDS),60)
