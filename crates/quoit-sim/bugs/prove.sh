@@ -17,7 +17,7 @@ export CARGO_PROFILE_HUNT_LTO=off CARGO_PROFILE_HUNT_DEBUG=0 CARGO_PROFILE_HUNT_
 cp "$CARGO_TARGET_DIR/hunt/quoit-sim" "$work/clean"
 
 missed=0
-printf '%-34s %-8s %s\n' bug seeds 'how it showed'
+printf '%-34s %-7s %-8s %s\n' bug engine seeds 'how it showed'
 [ $# -gt 0 ] || set -- $(cd "$bugs" && ls -- *.patch | sed 's/[.]patch$//')
 for name in "$@"; do
     patch=$bugs/$name.patch
@@ -30,12 +30,12 @@ for name in "$@"; do
     seed=$(echo "$found" | sed -n 's/^seed \([0-9]*\) .*/\1/p')
     engine=$(echo "$found" | sed -n 's/^seed [0-9]* on \([a-z]*\) .*/\1/p')
     if [ -n "$found" ] && ! "$work/clean" run --from "$seed" --seeds 1 --engine "$engine" >/dev/null 2>&1; then
-        printf '%-34s %-8s %s\n' "$name" - "not found: seed $seed on $engine fails without it too"
+        printf '%-34s %-7s %-8s %s\n' "$name" - - "not found: seed $seed on $engine fails without it too"
         missed=1
     elif [ -n "$found" ]; then
-        printf '%-34s %-8s %s\n' "$name" "$((seed + 1))" "$(echo "$found" | sed 's/^[^:]*: //' | cut -c1-90)"
+        printf '%-34s %-7s %-8s %s\n' "$name" "$engine" "$((seed + 1))" "$(echo "$found" | sed 's/^[^:]*: //' | cut -c1-90)"
     else
-        printf '%-34s %-8s %s\n' "$name" - "not found in $seconds s"
+        printf '%-34s %-7s %-8s %s\n' "$name" - - "not found in $seconds s"
         missed=1
     fi
 done
