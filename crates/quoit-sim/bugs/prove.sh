@@ -10,6 +10,8 @@ root=$(cd "$bugs/../../.." && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cp -r "$root/crates" "$root/lab" "$root/Cargo.toml" "$root/Cargo.lock" "$work"
+# Whoever works on the sources meanwhile does not change what is proven.
+cp -r "$work/crates/quoit" "$work/quoit"
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$root/target}/proof"
 # Built many times and run for a short while.
 export CARGO_PROFILE_HUNT_LTO=off CARGO_PROFILE_HUNT_DEBUG=0 CARGO_PROFILE_HUNT_CODEGEN_UNITS=16 CARGO_INCREMENTAL=1
@@ -23,7 +25,7 @@ for name in "$@"; do
     patch=$bugs/$name.patch
     # Copied anew, so that no bug stays for the next.
     rm -rf "$work/crates/quoit"
-    cp -r "$root/crates/quoit" "$work/crates/quoit"
+    cp -r "$work/quoit" "$work/crates/quoit"
     (cd "$work" && patch -s -p1 <"$patch" && find crates/quoit/src -newer Cargo.lock -name '*.rs' -exec touch {} +)
     (cd "$work" && cargo build -q --profile hunt --package quoit-sim)
     found=$(timeout "$seconds" "$CARGO_TARGET_DIR/hunt/quoit-sim" run --seeds 0 2>/dev/null | grep -m1 failed || true)

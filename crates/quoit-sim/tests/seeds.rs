@@ -5,7 +5,7 @@ use quoit_sim::plan::Options;
 use quoit_sim::run::{catch_panics, run};
 
 /// Seeds of each engine: some seconds' worth.
-const SEEDS: u64 = 1500;
+const SEEDS: u64 = 6000;
 
 fn check(seed: u64, engine: EngineKind) {
     if let Err(message) = run(&Options::new(seed, engine)).result {
