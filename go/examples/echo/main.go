@@ -15,17 +15,10 @@ type echo struct{ quoit.BaseHandler }
 
 // OnData writes back as much as the outbound queue has room for. The rest stays where it is: receiving pauses when it
 // grows, and OnWritable goes on.
-func (echo) OnData(c *quoit.Conn) {
-	for c.Buffered() > 0 {
-		view, _ := c.Peek(min(c.Buffered(), 16<<10))
-		if _, err := c.Write(view); err != nil {
-			return
-		}
-		c.Discard(len(view))
-	}
-}
+func (echo) OnData(c *quoit.Conn) { c.WriteTo(c) }
 
-func (e echo) OnWritable(c *quoit.Conn) { e.OnData(c) }
+// OnWritable goes on.
+func (echo) OnWritable(c *quoit.Conn) { c.WriteTo(c) }
 
 func serve(ctx context.Context, address string, ready func(net.Addr)) error {
 	server, err := quoit.Start(address, echo{})
