@@ -65,6 +65,7 @@ type nativeLoop struct {
 	spareFuncs  []func()
 	woken       bool // goroutines were made ready since the last yield
 	hurry       bool // the turn must not wait: something follows it
+	full        bool // the last turn had no room for more events, so sends are not settled
 	stopping    bool
 }
 
@@ -290,7 +291,7 @@ func (l *nativeLoop) turn() error {
 		runtime.Gosched()
 	}
 	l.hurry = false
-	if l.gather() || l.hurry || !l.sleeps() {
+	if l.gather() || l.hurry || l.full || !l.sleeps() {
 		timeout = 0
 	}
 	if timeout != 0 && l.poller != nil {
@@ -308,8 +309,9 @@ func (l *nativeLoop) turn() error {
 	for index := range filled {
 		l.dispatch(&l.events[index])
 	}
-	if filled < len(l.events) {
-		// Only now has the turn told of everything that it refused.
+	// A turn that filled all the room may not have told of everything that it refused.
+	l.full = filled == len(l.events)
+	if !l.full {
 		l.settle()
 	}
 	return nil
