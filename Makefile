@@ -4,7 +4,7 @@ CARGO ?= cargo
 RELEASE := target/release
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench capi hunt hunt-proof loom lab lab-peers lab-peers-check toolchain
+.PHONY: help demo test bench capi go hunt hunt-proof loom asan fuzz lab lab-peers lab-peers-check toolchain
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,6 +30,8 @@ test: toolchain ## Format check, lints, documentation, all tests
 	$(CARGO) clippy --workspace --all-targets --profile test -- --deny warnings
 	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --package quoit --no-deps
 	$(CARGO) test --workspace
+	@if command -v $(GO) >/dev/null; then $(MAKE) --no-print-directory go; \
+	else echo "make: go was not found; the Go module is not tested (https://go.dev/dl, 1.25 or newer)" >&2; fi
 
 bench: toolchain ## Measure both engines against minimal hand-written servers; takes an hour or two
 	@$(CARGO) build --release --package quoit-cli --package floor-epoll --package floor-uring
@@ -50,6 +52,27 @@ capi: toolchain ## Build the C library into target/capi: include, lib (shared an
 	@ln -s libquoit.so.0 $(CAPI)/lib/libquoit.so
 	@sed 's/@VERSION@/$(VERSION)/' crates/quoit-capi/quoit.pc.in > $(CAPI)/pkgconfig/quoit.pc
 	@echo "built $(CAPI); use it with PKG_CONFIG_PATH=$(CURDIR)/$(CAPI)/pkgconfig"
+
+GO ?= go
+# Modules below go/, each tested by itself; those that have dependencies are apart from the one that users import.
+GO_MODULES = $(patsubst %/go.mod,%,$(shell find go -name go.mod))
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GO_TOOLS := $(CURDIR)/target/go-tools
+
+go: capi ## Build libquoit, and lint and test the Go module: with it, with the race detector, linked, and without it
+	@command -v $(GO) >/dev/null || { \
+		echo "make: go was not found; install Go 1.25 or newer (https://go.dev/dl) and try again" >&2; exit 1; }
+	@unformatted=$$(gofmt -l go); test -z "$$unformatted" || { echo "make: run gofmt -w on: $$unformatted" >&2; exit 1; }
+	@GOBIN=$(GO_TOOLS) $(GO) install $(STATICCHECK) || \
+		echo "make: staticcheck could not be fetched; the Go sources are linted by go vet alone" >&2
+	@set -e; export QUOIT_LIBRARY=$(CURDIR)/$(CAPI)/lib/libquoit.so; for module in $(GO_MODULES); do \
+		echo "go: $$module"; cd $(CURDIR)/$$module; $(GO) vet ./...; \
+		if test -x $(GO_TOOLS)/staticcheck; then $(GO_TOOLS)/staticcheck ./...; fi; \
+		$(GO) test ./...; $(GO) test -race ./...; done
+	@set -e; cd go; for build in "-tags=quoit_static" "-tags=quoit_std"; do \
+		echo "go: $$build"; $(GO) vet $$build ./...; $(GO) test $$build ./...; done
+	@set -e; cd go; export CGO_ENABLED=0; echo "go: CGO_ENABLED=0"; $(GO) vet ./...; $(GO) test ./...; \
+		for system in darwin windows; do echo "go: GOOS=$$system"; GOOS=$$system $(GO) vet ./...; done
 
 lab: toolchain lab-peers ## Run every experiment quickly and make one page of the results; about half an hour
 	@$(CARGO) build --release --package quoit-cli --package floor-epoll --package floor-uring
@@ -80,3 +103,14 @@ hunt-proof: toolchain ## Show that the simulator finds bugs: build it with each 
 
 loom: toolchain ## Try every order in which the threads of the core can meet, with loom; a minute, most of it building
 	RUSTFLAGS="--cfg loom" $(CARGO) test --package quoit --lib --target-dir target/loom sync::
+
+# The stable compiler has the sanitizer and its runtime; RUSTC_BOOTSTRAP=1 lets it use them.
+ASAN := RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=address -Cforce-frame-pointers=yes" \
+	LSAN_OPTIONS=suppressions=$(CURDIR)/crates/quoit/tests/leaks-on-purpose:print_suppressions=0
+HOST = $(shell rustc -vV | sed -n 's/^host: //p')
+
+asan: toolchain ## Run the core's tests, both engines' conformance suite among them, under AddressSanitizer
+	$(ASAN) $(CARGO) test --package quoit --lib --tests --target $(HOST) --target-dir target/asan --no-fail-fast
+
+fuzz: toolchain ## Give the decoders of untrusted bytes whatever a fuzzer invents, each for SECONDS (default 60)
+	@fuzz/run $(or $(SECONDS),60)

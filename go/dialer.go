@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 )
 
@@ -51,7 +52,7 @@ func (d *Dialer) Dial(network, address string) (net.Conn, error) {
 // DialContext connects to an address of network tcp, tcp4, tcp6 or unix. Of a host with several addresses it tries one
 // after the other, those of version 4 first. The context limits connecting only.
 func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
-	if d.std != nil {
+	if d.std != nil && slices.Contains([]string{"tcp", "tcp4", "tcp6", "unix"}, network) {
 		return d.std.DialContext(ctx, network, address)
 	}
 	targets, err := dialTargets(ctx, network, address)

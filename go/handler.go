@@ -31,7 +31,8 @@ type Handler interface {
 }
 
 // HalfCloser is a Handler that wants to know when a peer has ended its sending direction and may still receive.
-// Without it such a connection is closed, after what was written has left.
+// Without it such a connection is closed, after what was written has left; a handler whose Write was refused is called
+// by OnWritable first.
 type HalfCloser interface {
 	// OnEndOfStream is called once all that came before was delivered. The handler must Close the connection in
 	// the end.
@@ -124,23 +125,33 @@ func (s *handlerSink) afterData(c *Conn) {
 func (s *handlerSink) ended(c *Conn) {
 	c.in.ended = true
 	if s.halfCloser == nil {
-		c.Close()
+		s.closeEnded(c)
 		return
 	}
 	defer s.guard(c)
 	s.halfCloser.OnEndOfStream(c)
 }
 
+// closeEnded closes a connection that the peer has ended, unless the handler waits for room to write the rest.
+func (s *handlerSink) closeEnded(c *Conn) {
+	if !c.waitsForRoom() {
+		_ = c.Close() // or the handler has
+	}
+}
+
 func (s *handlerSink) writable(c *Conn) {
 	defer s.guard(c)
 	s.handler.OnWritable(c)
+	if c.in.ended && s.halfCloser == nil {
+		s.closeEnded(c)
+	}
 }
 
 func (s *handlerSink) deadline(c *Conn) { c.abort(errTimeout) }
 
 func (s *handlerSink) draining(c *Conn) {
 	if s.drainer == nil {
-		c.Close()
+		_ = c.Close() // or it is closing already
 		return
 	}
 	defer s.guard(c)

@@ -12,3 +12,5 @@ import (
 func (l *Loops) useLibrary() error {
 	return &libraryError{errors.New(native.WhyNot)}
 }
+
+func diagnose() Diagnosis { return Diagnosis{Engine: EngineStd, Reason: native.WhyNot} }

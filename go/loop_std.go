@@ -389,16 +389,24 @@ func (s *stdConn) write() {
 			c.out.drop(&s.loop.pool)
 		}
 		room := c.out.refused && c.state == stateOpen && c.out.queued() <= s.loop.group.config.lowWater
-		if room {
-			c.out.refused = false
-		}
 		c.mu.Unlock()
 		if err != nil {
 			s.reset()
 		}
 		if room {
-			s.report(func(to sink) { to.writable(c) })
+			s.report(s.tellRoom)
 		}
+	}
+}
+
+// tellRoom tells who waits for room, once.
+func (s *stdConn) tellRoom(to sink) {
+	s.conn.mu.Lock()
+	waits := s.conn.out.refused
+	s.conn.out.refused = false
+	s.conn.mu.Unlock()
+	if waits {
+		to.writable(s.conn)
 	}
 }
 

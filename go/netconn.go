@@ -16,8 +16,7 @@ import (
 // as with a kernel's socket buffer, but the queue ends with the loops. On the thread of its own loop a call that would
 // have to wait answers ErrOnLoop.
 type NetConn struct {
-	conn    *Conn
-	network string
+	conn *Conn
 
 	// One reader and one writer wait at a time; the others queue up here.
 	reading sync.Mutex
@@ -28,7 +27,6 @@ type NetConn struct {
 	into    []byte // of the reader that waits; filled by the loop
 	filled  int
 	waits   bool // a reader waits
-	lacks   bool // a writer waits
 	closed  bool // by this end
 	lost    bool // by the other end, or the network
 	failure error

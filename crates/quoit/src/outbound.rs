@@ -158,6 +158,17 @@ impl Outbound {
         reason = "operations take them boxed: the kernel reads them in place"
     )]
     pub(crate) fn next_batch(&self, chunks: &Chunks, spare: &mut Vec<Box<Gather>>) -> Option<Batch> {
+        // Nearly always there is one small answer.
+        if let Some((chunk, start, end)) = self.only_copy() {
+            return Some(Batch::Memory {
+                message: Message::Single {
+                    address: chunks.address(chunk, start),
+                    length: end - start,
+                },
+                bytes: (end - start) as usize,
+                quiet: !self.is_held(),
+            });
+        }
         let mut first: Option<(*const u8, usize)> = None;
         let mut gather: Option<Box<Gather>> = None;
         let mut bytes = 0;
@@ -228,12 +239,34 @@ impl Outbound {
         })
     }
 
+    /// All that is queued, if that is one chunk with something in it.
+    #[inline]
+    fn only_copy(&self) -> Option<(&Chunk, u32, u32)> {
+        match self.segments.front() {
+            Some(Segment::Copied { chunk, start, end }) if self.segments.len() == 1 && start < end => {
+                Some((chunk, *start, *end))
+            }
+            _ => None,
+        }
+    }
+
     /// Takes `bytes` that were sent from the front, with empty segments behind them. Answers the token of the
     /// last lent segment that is acknowledged by this. With `held`, segments are kept until
     /// [`Outbound::released`], and acknowledged then.
     pub(crate) fn sent(&mut self, mut bytes: u64, held: bool, chunks: &mut Chunks) -> Token {
         let mut acknowledged = Token::NONE;
         let keep = held || self.is_held();
+        // Nearly always all there was is sent.
+        if !keep
+            && let Some((_, start, end)) = self.only_copy()
+            && u64::from(end - start) == bytes
+            && let Some(segment) = self.segments.pop_front()
+        {
+            self.queued -= bytes as usize;
+            segment.free(chunks, &mut acknowledged);
+            self.shrink();
+            return acknowledged;
+        }
         let mut kept = Vec::new();
         while let Some(segment) = self.segments.front_mut() {
             let length = segment.remaining();

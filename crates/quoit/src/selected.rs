@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use crate::config::{Config, ConfigError, EngineChoice};
 use crate::engine::epoll::{Epoll, EpollEngine, EpollSettings};
 use crate::engine::uring::{Capabilities, Ring, SetupError, UringEngine, UringSettings, probe};
-use crate::engine::{Completion, Engine, EngineCounters, EngineKind, Operation};
+use crate::engine::{Completion, Engine, EngineCounters, EngineKind, Message, Operation};
 use crate::errno::Errno;
 use crate::event_loop::{Loop, LoopMemory};
 use crate::host::{self, Diagnosis, HostFacts};
-use crate::id::LoopIndex;
+use crate::id::{LoopIndex, Slot};
 use crate::pool::Pool;
 use crate::sys::{Linux, Time};
 
@@ -57,6 +57,16 @@ impl Engine for AnyEngine {
     #[inline]
     fn submit(&mut self, operation: Operation, pool: &mut Pool) {
         either!(self, engine => engine.submit(operation, pool));
+    }
+
+    #[inline]
+    fn send_at_once(
+        &mut self,
+        connection: Slot,
+        descriptor: RawFd,
+        message: &mut Message,
+    ) -> Option<Result<usize, Errno>> {
+        either!(self, engine => engine.send_at_once(connection, descriptor, message))
     }
 
     #[inline]

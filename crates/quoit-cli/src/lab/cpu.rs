@@ -100,6 +100,29 @@ mod tests {
     }
 
     #[test]
+    fn threads_that_have_ended_are_counted() {
+        fn own_time_ns() -> u64 {
+            let mut time = libc::timespec {
+                tv_sec: 0,
+                tv_nsec: 0,
+            };
+            // SAFETY: the pointer is valid for the write.
+            let result = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+            assert_eq!(result, 0);
+            time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+        }
+        let process = std::process::id();
+        let before = cpu_time_ns(process).expect("our own clock is readable");
+        let burn = || {
+            while own_time_ns() < 20_000_000 {}
+            own_time_ns()
+        };
+        let used = std::thread::spawn(burn).join().expect("it does not panic");
+        let after = cpu_time_ns(process).expect("our own clock is readable");
+        assert!(after - before >= used, "{after} - {before} < {used}");
+    }
+
+    #[test]
     fn an_absent_process_is_an_error() {
         // Above the kernel's PID_MAX_LIMIT, so that no process can have it.
         let absent = 1 << 23;

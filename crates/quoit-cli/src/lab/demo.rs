@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
+use super::console;
 use super::environment;
 use super::error::{LabError, Result};
 use super::experiment::model::{
@@ -172,11 +173,10 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<()> {
     if arguments.json {
         let json = serde_json::to_string_pretty(&demo)
             .map_err(|error| LabError::new(format!("writing the figures as JSON: {error}")))?;
-        println!("{json}");
+        console::print(&(json + "\n"))
     } else {
-        demo.print();
+        console::print(&demo.text())
     }
-    Ok(())
 }
 
 fn failure(halt: Halt) -> LabError {
@@ -241,6 +241,7 @@ fn server(engine: &str) -> ServerSpec {
         against: None,
         io_uring: engine == "uring",
         in_quick: true,
+        asked_for: false,
         expects: vec![format!("engine={engine}"), "loops=1".to_owned()],
         metrics: Some(Metrics::Served),
         not_in: Vec::new(),
@@ -298,10 +299,11 @@ impl Contestant {
 }
 
 impl Demo {
-    fn print(&self) {
-        println!(
+    /// What people read.
+    fn text(&self) -> String {
+        let mut text = format!(
             "GET {PATH} over {} connections, one request under way on each, server on core(s) {:?},\n\
-             load on core(s) {:?}; CPU time, system calls and context switches are those of one request",
+             load on core(s) {:?}; CPU time, system calls and context switches are those of one request\n",
             self.connections, self.server_cores, self.generator_cores
         );
         let mut figures = table::table(&[
@@ -329,16 +331,16 @@ impl Demo {
                     .map_or_else(|| "-".to_owned(), table::per_unit),
             ]);
         }
-        println!("{figures}");
+        text += &format!("{figures}\n");
         if let [uring, epoll] = &self.engines[..] {
-            println!(
-                "uring uses {:.3} times the CPU of epoll for a request.",
+            text += &format!(
+                "uring uses {:.3} times the CPU of epoll for a request.\n",
                 uring.server_cpu_ns_per_request / epoll.server_cpu_ns_per_request
             );
         }
-        self.print_counters();
+        text += &self.counters();
         for (engine, reason) in &self.unavailable {
-            println!("{engine} is not shown: {reason}");
+            text += &format!("{engine} is not shown: {reason}\n");
         }
         let uncounted = self
             .engines
@@ -348,17 +350,18 @@ impl Demo {
                 SystemCalls::Counted(_) => None,
             });
         if let Some(reason) = uncounted {
-            println!("System calls were not counted: {reason}");
+            text += &format!("System calls were not counted: {reason}\n");
         }
-        println!("{}", self.environment.summary());
+        text += &format!("{}\n", self.environment.summary());
         for note in self.environment.notes() {
-            println!("Note: {note}.");
+            text += &format!("Note: {note}.\n");
         }
-        println!("A first impression from {PAIRS} pairs; `quoit lab run` measures.");
+        text += &format!("A first impression from {PAIRS} pairs; `quoit lab run` measures.\n");
+        text
     }
 
     /// A second table: what the engines counted themselves, a request.
-    fn print_counters(&self) {
+    fn counters(&self) -> String {
         let mut names: Vec<&String> = self
             .engines
             .iter()
@@ -369,7 +372,7 @@ impl Demo {
         names.sort();
         names.dedup();
         if names.is_empty() {
-            return;
+            return String::new();
         }
         let mut header = vec!["counter, a request"];
         header.extend(self.engines.iter().map(|engine| engine.engine));
@@ -402,6 +405,6 @@ impl Demo {
                 counters.add_row(std::iter::once(title.to_owned()).chain(cells).collect::<Vec<_>>());
             }
         }
-        println!("{counters}");
+        format!("{counters}\n")
     }
 }

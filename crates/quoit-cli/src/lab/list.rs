@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::console;
 use super::error::Result;
 use super::experiment;
 use super::experiment::model::{Effort, Experiment, LoadSpec, Workload};
@@ -19,11 +20,10 @@ const SECONDS_A_MEBIBYTE: f64 = 0.0005;
 /// Prints all experiments.
 ///
 /// # Errors
-/// One of them has a mistake, or this machine cannot be looked at.
+/// One of them has a mistake, this machine cannot be looked at, or standard output cannot be written to.
 pub(crate) fn run() -> Result<()> {
     let values = Programs::find(None)?.values();
-    print!("{}", describe(&experiment::list()?, &Machine::read()?, &values));
-    Ok(())
+    console::print(&describe(&experiment::list()?, &Machine::read()?, &values))
 }
 
 fn describe(experiments: &[Experiment], machine: &Machine, values: &Values) -> String {

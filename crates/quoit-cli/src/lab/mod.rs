@@ -7,6 +7,7 @@
 
 mod child;
 mod compare;
+mod console;
 mod counters;
 mod cpu;
 mod demo;
@@ -71,7 +72,7 @@ pub(crate) fn run(arguments: LabArguments) -> ExitCode {
     match outcome {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("quoit lab: {error}");
+            console::say(format_args!("quoit lab: {error}"));
             if error.is_usage() {
                 ExitCode::from(2)
             } else {

@@ -10,7 +10,7 @@ use std::path::Path;
 use quoit::{Config, try_uring};
 
 use super::error::{LabError, Result};
-use super::experiment::model::{Case, Experiment, PlacementKind, ServerSpec};
+use super::experiment::model::{Case, Experiment, PlacementKind, ServerSpec, Workload};
 use super::experiment::template::{self, Values};
 use super::placement::site::Site;
 use crate::descriptors::DescriptorLimit;
@@ -70,7 +70,14 @@ impl Machine {
     }
 
     /// Why a case cannot run here, and what to do.
-    fn obstacle_of_case(&self, case: &Case) -> Option<String> {
+    fn obstacle_of_case(&self, case: &Case, placement: PlacementKind) -> Option<String> {
+        if placement == PlacementKind::Remote && !matches!(case.workload, Workload::Load(_)) {
+            return Some(
+                "the placement remote starts `quoit load` elsewhere, and the lab makes this load itself; take \
+                 same-core, split-core or veth"
+                    .to_owned(),
+            );
+        }
         let connections = case.workload.connections();
         let needed = descriptors(case);
         (self.descriptors < needed).then(|| {
@@ -149,8 +156,14 @@ pub(crate) fn leave_out(
 ) -> Result<(Experiment, Vec<LeftOut>)> {
     let mut left_out = Vec::new();
     let stated = experiment.servers.len();
+    let asked_for = |experiment: &Experiment| -> Vec<String> {
+        let servers = experiment.servers.iter().filter(|server| server.asked_for);
+        servers.map(|server| server.name.clone()).collect()
+    };
+    let asked = asked_for(&experiment);
+    let placement = experiment.placement;
     experiment.cases.retain(|case| {
-        let why = machine.obstacle_of_case(case);
+        let why = machine.obstacle_of_case(case, placement);
         keep(&mut left_out, &case.name, why)
     });
     experiment.servers.retain(|server| {
@@ -178,12 +191,13 @@ pub(crate) fn leave_out(
     }
     let had_clients = !experiment.clients.is_empty();
     experiment.clients.retain(|client| {
-        let missing = missing_program(&client.command, &client.needs, values);
-        keep(
-            &mut left_out,
-            &client.name,
-            missing.map(|missing| advise(&missing, &client.remedy)),
-        )
+        let why = if placement == PlacementKind::Remote {
+            Some("a client under test runs on this machine; take same-core, split-core or veth".to_owned())
+        } else {
+            let missing = missing_program(&client.command, &client.needs, values);
+            missing.map(|missing| advise(&missing, &client.remedy))
+        };
+        keep(&mut left_out, &client.name, why)
     });
     if experiment.placement == PlacementKind::Remote {
         for command in &experiment.generators {
@@ -204,6 +218,8 @@ pub(crate) fn leave_out(
         Some("the baseline cannot run here")
     } else if experiment.servers.len() == 1 && stated > 1 {
         Some("nothing is left to be compared with the baseline")
+    } else if asked_for(&experiment) != asked {
+        Some("not every server that the command line names can run here")
     } else if had_clients && experiment.clients.is_empty() {
         Some("no client can run here")
     } else {
@@ -259,16 +275,25 @@ fn bind(host: IpAddr, port: u16) -> io::Result<()> {
 /// The first of the programs and files that a command needs and that is not there, in words. A word with a
 /// placeholder that is not known yet cannot be checked.
 fn missing_program(command: &[String], needs: &[String], values: &Values) -> Option<String> {
-    let program = command.first().into_iter();
-    let named = needs.iter().chain(program);
-    let mut expanded = named.filter_map(|word| template::expand_word(word, values).ok());
-    expanded.find(|name| !is_there(name)).map(|name| {
-        if name.contains('/') {
-            format!("there is no {name}")
-        } else {
-            format!("there is no program `{name}` in PATH")
-        }
-    })
+    let expand = |word: &String| template::expand_word(word, values).ok();
+    let missing = needs.iter().filter_map(expand).find(|name| !is_there(name));
+    if let Some(name) = missing {
+        return Some(absence(&name));
+    }
+    let program = command.first().and_then(expand)?;
+    if !is_there(&program) {
+        return Some(absence(&program));
+    }
+    let is_startable = !program.contains('/') || is_program(Path::new(&program));
+    (!is_startable).then(|| format!("{program} is not executable"))
+}
+
+fn absence(name: &str) -> String {
+    if name.contains('/') {
+        format!("there is no {name}")
+    } else {
+        format!("there is no program `{name}` in PATH")
+    }
 }
 
 /// A path has to be there; a name has to be a program in PATH.
@@ -276,12 +301,12 @@ fn is_there(name: &str) -> bool {
     if name.contains('/') {
         return Path::new(name).exists();
     }
-    let is_program = |path: &Path| {
-        fs::metadata(path)
-            .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
-    };
     let folders = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&folders).any(|folder| is_program(&folder.join(name)))
+}
+
+fn is_program(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
 }
 
 fn advise(why: &str, remedy: &str) -> String {
@@ -352,6 +377,10 @@ mod tests {
             needs = ["no-such-program-of-quoit"]
             remedy = "install it"
             [[server]]
+            name = "text"
+            command = "/proc/self/status {listen}"
+            remedy = "make it executable"
+            [[server]]
             name = "variable"
             command_from = "QUOIT_TEST_NOT_SET"
             remedy = "set it"
@@ -371,6 +400,7 @@ mod tests {
                 "program",
                 "there is no program `no-such-program-of-quoit` in PATH; install it",
             ),
+            pair("text", "/proc/self/status is not executable; make it executable"),
             pair(
                 "variable",
                 "the environment variable QUOIT_TEST_NOT_SET is not set; set it",
@@ -435,6 +465,42 @@ mod tests {
             text.contains("nothing is left to be compared with the baseline\n  other: there is no"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn what_the_command_line_names_is_not_left_out_silently() {
+        let servers = "[[server]]\nname = \"other\"\ncommand = \"cat {listen}\"\n[[server]]\nname = \"mine\"\n\
+                       command = \"/nowhere/mine {listen}\"\n";
+        let mut experiment = experiment(2, servers);
+        left_out(experiment.clone(), &ENOUGH);
+        for server in &mut experiment.servers {
+            server.asked_for = server.name == "mine";
+        }
+        let error = check(experiment, &ENOUGH, &values("sh")).expect_err("it was asked for");
+        let text = error.to_string();
+        assert!(
+            text.contains("the command line names can run here\n  mine: there is no /nowhere/mine"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_made_elsewhere_is_left_out() {
+        for name in ["idle", "bulk"] {
+            let (experiment, _) = find(name).expect("it is built in");
+            let remote = Experiment {
+                placement: PlacementKind::Remote,
+                generators: vec![vec!["cat".to_owned(), "{generator}".to_owned()]],
+                host: Some("192.0.2.1".parse().expect("an address")),
+                ..experiment
+            };
+            let error = leave_out(remote, &ENOUGH, &values("sh")).expect_err("no case remains");
+            let text = error.to_string();
+            assert!(
+                text.contains("no case can run here") && text.contains("the lab makes this load itself"),
+                "{text}"
+            );
+        }
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! `quoit lab run`: what it measures, and what it does when something goes wrong.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::thread;
 
 use serde_json::Value;
@@ -389,8 +389,7 @@ fn an_interrupted_run_goes_on_where_it_was() {
             None => panic!("it ended early: {said:?}"),
         }
     }
-    // SAFETY: no memory is passed; the child has not been waited for, so the id is still its own.
-    assert_eq!(unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGINT) }, 0);
+    signal(&child, libc::SIGINT);
     let rest: Vec<String> = lines.map(Result::unwrap).collect();
     assert_eq!(child.wait().unwrap().code(), Some(1), "{rest:?}");
     assert!(
@@ -417,6 +416,85 @@ fn an_interrupted_run_goes_on_where_it_was() {
     // What is complete is only written anew.
     let same = lab.measured("--resume");
     assert_eq!(slices(&same), slices(&results));
+}
+
+/// A run that has said that it begins, started by a shell's `script` as `$@`.
+fn begun(lab: &Lab, script: &str) -> (Child, Lines<BufReader<ChildStderr>>) {
+    let run = lab.command("");
+    let mut command = Command::new("sh");
+    command.args(["-c", script, "sh"]).arg(run.get_program());
+    command
+        .args(run.get_args())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let first = lines.next().unwrap().unwrap();
+    assert!(first.contains("pairs at least"), "{first}");
+    (child, lines)
+}
+
+fn signal(child: &Child, signal: libc::c_int) {
+    // SAFETY: no memory is passed; the child has not been waited for, so the id is still its own.
+    assert_eq!(unsafe { libc::kill(child.id() as libc::pid_t, signal) }, 0);
+}
+
+#[test]
+fn the_end_of_the_terminal_is_an_interrupt_unless_it_is_ignored() {
+    // It never gets ready.
+    let base = script("base", "echo {listen}; exec tail -f /dev/null");
+    let lab = Lab::new(&(ECHO.to_owned() + &base + &server("other")));
+    let (mut child, lines) = begun(&lab, "exec \"$@\"");
+    // As of a terminal that has gone: nothing that is said from now on can be written.
+    drop(lines);
+    signal(&child, libc::SIGHUP);
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    assert_eq!(lab.results()["incomplete"], "interrupted");
+
+    let lab = Lab::new(&(ECHO.to_owned() + &base + &server("other")));
+    let (mut child, _lines) = begun(&lab, "trap '' HUP; exec \"$@\"");
+    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    let has = |mask: &str, signal: libc::c_int| {
+        let line = status.lines().find_map(|line| line.strip_prefix(mask)).unwrap();
+        u64::from_str_radix(line.trim(), 16).unwrap() & 1 << (signal - 1) != 0
+    };
+    assert!(
+        has("SigIgn:", libc::SIGHUP) && has("SigCgt:", libc::SIGTERM),
+        "{status}"
+    );
+    signal(&child, libc::SIGTERM);
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+}
+
+#[test]
+fn figures_that_cannot_be_printed_are_written_all_the_same() {
+    let full = || fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let lab = Lab::new(&(ECHO.to_owned() + &server("base")));
+    let run = lab.command("--pairs 1 --most-pairs 1");
+    for mut command in [run, quoit("lab list")] {
+        let output = command.stdout(full()).stderr(Stdio::piped()).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{text}");
+        let last = text.lines().last().unwrap();
+        assert!(
+            last.starts_with("quoit lab: cannot write to standard output: No space left"),
+            "{text}"
+        );
+    }
+    assert_eq!(lab.results()["incomplete"], Value::Null);
+    assert!(lab.path("out/report.html").exists());
+}
+
+#[test]
+fn a_server_of_ones_own_that_is_missing_ends_the_run_before_it_begins() {
+    let lab = Lab::new(&(ECHO.to_owned() + &server("base") + &server("other")));
+    let mut command = lab.command("");
+    command.args(["--server", "mine=/nowhere/mine {listen}"]);
+    let output = output(command);
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("\n  mine: there is no /nowhere/mine"), "{text}");
+    assert!(!lab.path("out").exists(), "nothing was measured");
 }
 
 #[test]

@@ -192,6 +192,16 @@ pub enum Message {
     Gathered(Box<Gather>),
 }
 
+impl Message {
+    /// The list of its pieces, to be used again.
+    pub(crate) fn into_gather(self) -> Option<Box<Gather>> {
+        match self {
+            Self::Single { .. } => None,
+            Self::Gathered(gather) => Some(gather),
+        }
+    }
+}
+
 // SAFETY: a message only names memory; that it stays valid until the send has ended, on whatever thread the loop
 // runs, is the contract of `Operation`.
 unsafe impl Send for Message {}
@@ -218,6 +228,11 @@ impl Gather {
             pieces: Vec::new(),
             header,
         })
+    }
+
+    /// The bytes of all pieces.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.pieces.iter().map(|piece| piece.iov_len as u64).sum()
     }
 
     /// Points the header at the pieces and returns its address, valid until the pieces change or move.
@@ -344,6 +359,19 @@ pub trait Engine {
 
     /// Takes one operation. Never refuses: a full submission queue is flushed first.
     fn submit(&mut self, operation: Operation, pool: &mut Pool);
+
+    /// Sends at once, where that is a call which ends by itself: [`Operation::Send`] on a connection that has no
+    /// send outstanding, with its outcome as the answer in place of a completion. `None`: nothing was sent, and the
+    /// operation is to be submitted.
+    fn send_at_once(
+        &mut self,
+        connection: Slot,
+        descriptor: RawFd,
+        message: &mut Message,
+    ) -> Option<Result<usize, Errno>> {
+        let _ = (connection, descriptor, message);
+        None
+    }
 
     /// Whether [`Engine::wait`] may sleep: false while completions are at hand without asking the kernel.
     fn may_sleep(&self) -> bool;

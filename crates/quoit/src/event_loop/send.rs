@@ -176,10 +176,15 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             .next_batch(&memory.chunks, &mut self.spare_gathers)
         {
             Some(Batch::Memory {
-                message,
+                mut message,
                 bytes,
                 quiet,
             }) => {
+                if let Some(result) = self.engine.send_at_once(slot, descriptor, &mut message) {
+                    connection.sending = true;
+                    self.on_sent(slot, result, message.into_gather(), false);
+                    return;
+                }
                 let threshold = self.config.zero_copy_threshold;
                 let zero_copy =
                     connection.zero_copy && threshold.is_some_and(|least| bytes >= least as usize);

@@ -11,6 +11,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
+use super::console;
 use super::error::{LabError, Result};
 use super::results;
 use changes::{Changes, changes};
@@ -37,7 +38,7 @@ pub(crate) struct CompareArguments {
 /// Compares and prints.
 ///
 /// # Errors
-/// A file holds no results of a run, or the two have nothing in common.
+/// A file holds no results of a run, the two have nothing in common, or standard output cannot be written to.
 pub(crate) fn run(arguments: &CompareArguments) -> Result<ExitCode> {
     let (old, new) = (results::read(&arguments.old)?, results::read(&arguments.new)?);
     let changes: Changes = changes(&old, &new).map_err(|problem| {
@@ -50,9 +51,9 @@ pub(crate) fn run(arguments: &CompareArguments) -> Result<ExitCode> {
     if arguments.json {
         let json = serde_json::to_string_pretty(&changes)
             .map_err(|error| LabError::new(format!("writing the changes as JSON: {error}")))?;
-        println!("{json}");
+        console::print(&(json + "\n"))?;
     } else {
-        print!("{}", print::text(&changes));
+        console::print(&print::text(&changes))?;
     }
     Ok(if changes.worse > 0 {
         ExitCode::from(WORSE)

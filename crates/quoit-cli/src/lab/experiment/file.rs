@@ -475,6 +475,7 @@ fn read_server(section: &Section<'_>) -> Option<StatedServer> {
             against: section.field("against").and_then(|field| field.name()),
             io_uring: flag("io_uring", false),
             in_quick: flag("quick", true),
+            asked_for: false,
             expects: texts("expects"),
             not_in: texts("not_in"),
             command,

@@ -118,6 +118,8 @@ pub(crate) struct ServerSpec {
     pub(crate) io_uring: bool,
     /// Whether it takes part with `--quick`.
     pub(crate) in_quick: bool,
+    /// Whether the command line names it: without what was asked for nothing is measured.
+    pub(crate) asked_for: bool,
     /// What its ready line has to say, such as `engine=uring`: a server that fell back is not what was asked for.
     pub(crate) expects: Vec<String>,
     /// Where its counters are read, as Prometheus text: `/metrics` of its own address, or `{metrics}`, a port

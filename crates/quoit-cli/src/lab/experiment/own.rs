@@ -35,7 +35,7 @@ pub(crate) fn with_servers(
             }
         };
         let server = own(&name, command)
-            .map_err(|message| LabError::new(format!("--server '{stated}': the command {message}")))?;
+            .map_err(|message| LabError::new(format!("--server '{stated}': the command: {message}")))?;
         match experiment.servers.iter_mut().find(|other| other.name == name) {
             Some(other) => *other = server,
             None => experiment.servers.push(server),
@@ -75,13 +75,13 @@ fn own(name: &str, command: &str) -> std::result::Result<ServerSpec, String> {
     for word in &command {
         let names = template::check(word, template::SERVER_NAMES)?;
         if names.contains(&"metrics") {
-            return Err("has {metrics}, which only a server of a file can have".to_owned());
+            return Err("it has {metrics}, which only a server of a file can have".to_owned());
         }
         told |= names.contains(&"listen") || names.contains(&"port");
     }
     if !told {
         return Err(
-            "has to say with {listen} (HOST:PORT) or {port} where to listen, because every measurement starts it \
+            "it has to say with {listen} (HOST:PORT) or {port} where to listen, because every measurement starts it \
              anew; a server with a fixed port is described in a file (docs/experiments.md)"
                 .to_owned(),
         );
@@ -96,6 +96,7 @@ fn own(name: &str, command: &str) -> std::result::Result<ServerSpec, String> {
         against: None,
         io_uring: false,
         in_quick: true,
+        asked_for: true,
         expects: Vec::new(),
         metrics: None,
         not_in: Vec::new(),

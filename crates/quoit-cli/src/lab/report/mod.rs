@@ -10,6 +10,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::console;
 use super::error::Result;
 use super::results;
 
@@ -33,17 +34,17 @@ pub(crate) struct ReportArguments {
 /// Writes or prints the report.
 ///
 /// # Errors
-/// A file holds no results of a run, or the page cannot be written.
+/// A file holds no results of a run, or the page or standard output cannot be written.
 pub(crate) fn run(arguments: &ReportArguments) -> Result<()> {
     let read = |path: &PathBuf| results::read(path);
     let runs = arguments.files.iter().map(read).collect::<Result<Vec<_>>>()?;
     if let Some(path) = &arguments.html {
         results::replace(path, page(&runs)?.as_bytes())?;
-        eprintln!("wrote {}", path.display());
+        console::say(format_args!("wrote {}", path.display()));
     }
     if arguments.markdown || arguments.html.is_none() {
         let reports: Vec<String> = runs.iter().map(markdown).collect();
-        print!("{}", reports.join("\n"));
+        console::print(&reports.join("\n"))?;
     }
     Ok(())
 }

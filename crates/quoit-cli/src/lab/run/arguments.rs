@@ -165,6 +165,7 @@ impl RunArguments {
         for server in &mut experiment.servers {
             // Who names a server wants it in a quick run too.
             server.in_quick |= kept.contains(&server.name);
+            server.asked_for |= self.only.contains(&server.name);
         }
         experiment.servers.retain(|server| kept.contains(&server.name));
         Ok(())

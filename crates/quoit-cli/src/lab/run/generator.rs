@@ -163,6 +163,8 @@ impl Report {
             // No reply in the window, and no error either: the machine's fault more often than the server's.
             (_, Some(requests)) if requests <= 0.0 && errors == 0 && !self.interrupted => return None,
             (Some(reason), _) => reason.clone(),
+            // A client under test may count errors and know no `invalid`.
+            (None, Some(_)) if errors > 0 => format!("{errors} error(s)"),
             (None, Some(_)) => return None,
             (None, None) => "its report has no `requests`".to_owned(),
         };
@@ -407,6 +409,8 @@ mod tests {
             failure(r#"{"requests": 0, "invalid": "no reply was measured"}"#),
             None
         );
+        let told = failure(r#"{"requests": 7, "errors": {"reset": 2, "timeouts": 1}}"#);
+        assert_eq!(told.as_deref(), Some("3 error(s)"));
         assert!(failure("{}").is_some_and(|told| told.contains("`requests`")));
     }
 

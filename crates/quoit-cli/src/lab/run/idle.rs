@@ -145,7 +145,7 @@ fn sources(site: &Site) -> Result<Vec<Ipv4Addr>> {
         .collect();
     if sources.is_empty() {
         return Err(LabError::new(
-            "idle connections are opened by the lab itself, which has no address of its own in this placement; use              same-core, split-core or veth",
+            "idle connections are opened by the lab itself, which has no address of its own in this placement; use same-core, split-core or veth",
         ));
     }
     Ok(sources)

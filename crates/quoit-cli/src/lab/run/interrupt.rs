@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::{SigId, low_level};
 
 use crate::clock::monotonic_now;
@@ -31,7 +31,8 @@ pub(crate) enum Woken {
 }
 
 impl Interrupts {
-    /// Takes SIGINT and SIGTERM for as long as the value lives.
+    /// Takes SIGINT and SIGTERM for as long as the value lives, and SIGHUP, the end of the terminal, unless it is ignored
+    /// (nohup(1)).
     ///
     /// # Errors
     /// No pair of sockets can be made, or a signal cannot be handled.
@@ -41,7 +42,10 @@ impl Interrupts {
             arrived,
             registered: Vec::new(),
         };
-        for signal in [SIGINT, SIGTERM] {
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            if signal == SIGHUP && is_ignored(signal)? {
+                continue;
+            }
             let registered = sender
                 .try_clone()
                 .and_then(|sender| low_level::pipe::register(signal, sender))
@@ -93,6 +97,19 @@ impl Interrupts {
                 return Ok(Woken::Time);
             }
         }
+    }
+}
+
+/// Whether this process was started so that it ignores a signal.
+fn is_ignored(signal: libc::c_int) -> Result<bool> {
+    // SAFETY: sigaction is plain data, for which all zeroes is valid; the call only writes to it.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        if libc::sigaction(signal, std::ptr::null(), &mut action) != 0 {
+            let error = io::Error::last_os_error();
+            return Err(LabError::io(format!("looking at signal {signal}"))(error));
+        }
+        Ok(action.sa_sigaction == libc::SIG_IGN)
     }
 }
 

@@ -45,6 +45,7 @@ use output::Found;
 use record::Records;
 use setting::Setting;
 
+use super::console;
 use super::environment;
 use super::error::{LabError, Result};
 use super::experiment::model::Experiment;
@@ -103,7 +104,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
         .chain(not_compared)
         .collect();
     for left in &left_out {
-        eprintln!("quoit lab: {} is left out: {}", left.what, left.why);
+        console::say(format_args!("quoit lab: {} is left out: {}", left.what, left.why));
     }
     if works.is_empty() {
         return Err(LabError::new("nothing is left to be measured"));
@@ -176,14 +177,14 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
     Ok(match halted {
         None => ExitCode::SUCCESS,
         Some(Halt::Interrupted) => {
-            eprintln!(
+            console::say(format_args!(
                 "quoit lab: interrupted; what was measured is kept, and the same command with --out {} --resume goes on",
                 out.display()
-            );
+            ));
             ExitCode::FAILURE
         }
         Some(Halt::Failed(error)) => {
-            eprintln!("quoit lab: {error}");
+            console::say(format_args!("quoit lab: {error}"));
             ExitCode::FAILURE
         }
     })

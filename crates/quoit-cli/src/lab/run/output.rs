@@ -6,6 +6,7 @@ use std::slice;
 use super::plan::Work;
 use super::record::Records;
 use super::summary;
+use crate::lab::console;
 use crate::lab::error::{LabError, Result};
 use crate::lab::experiment::model::Experiment;
 use crate::lab::placement::site::Site;
@@ -117,23 +118,21 @@ impl Found<'_> {
     }
 }
 
-/// Writes the results and the page into the folder of the run, and prints them.
+/// Writes the results and the page into the folder of the run, and then prints the results.
 ///
 /// # Errors
-/// The folder cannot be written to.
+/// The folder or standard output cannot be written to.
 pub(crate) fn write(folder: &Path, results: &Results, as_json: bool) -> Result<()> {
-    let raw = folder.join(RESULTS);
+    let (raw, page) = (folder.join(RESULTS), folder.join(PAGE));
     results::write(&raw, results)?;
+    results::replace(&page, report::page(slice::from_ref(results))?.as_bytes())?;
+    console::say(format_args!("raw results: {}", raw.display()));
+    console::say(format_args!("page:        {}", page.display()));
     if as_json {
         let json = serde_json::to_string_pretty(results)
             .map_err(|error| LabError::new(format!("writing the results as JSON: {error}")))?;
-        println!("{json}");
+        console::print(&(json + "\n"))
     } else {
-        print!("{}", report::markdown(results));
+        console::print(&report::markdown(results))
     }
-    let page = folder.join(PAGE);
-    results::replace(&page, report::page(slice::from_ref(results))?.as_bytes())?;
-    eprintln!("raw results: {}", raw.display());
-    eprintln!("page:        {}", page.display());
-    Ok(())
 }

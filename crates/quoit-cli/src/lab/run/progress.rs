@@ -4,6 +4,8 @@ use std::io::IsTerminal;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::lab::console;
+
 /// Drawn between slices only: while one runs, the lab sleeps.
 pub(crate) struct Progress {
     /// Without a terminal there is none.
@@ -29,7 +31,7 @@ impl Progress {
     pub(crate) fn begin(&self, pairs: u32) {
         match &self.bar {
             Some(bar) => bar.set_length(pairs.into()),
-            None => eprintln!("{pairs} pairs at least"),
+            None => console::say(format_args!("{pairs} pairs at least")),
         }
     }
 
@@ -55,7 +57,7 @@ impl Progress {
     pub(crate) fn pair_done(&self, case: &str, series: &str, pair: u32, told: &str) {
         match &self.bar {
             Some(bar) => bar.inc(1),
-            None => eprintln!("{case}: {series}: pair {}: {told}", pair + 1),
+            None => console::say(format_args!("{case}: {series}: pair {}: {told}", pair + 1)),
         }
     }
 
@@ -63,7 +65,7 @@ impl Progress {
     pub(crate) fn say(&self, line: &str) {
         match &self.bar {
             Some(bar) => bar.println(line),
-            None => eprintln!("{line}"),
+            None => console::say(line),
         }
     }
 

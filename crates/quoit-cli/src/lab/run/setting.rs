@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::lab::console;
+
 /// The congestion control that a run wants: bbr's pacing timers distort loopback.
 pub(crate) const CUBIC: &str = "cubic";
 /// Where it is set. Network namespaces made later begin with it.
@@ -56,11 +58,11 @@ impl Setting {
 impl Drop for Setting {
     fn drop(&mut self) {
         if let Err(error) = fs::write(&self.path, &self.before) {
-            eprintln!(
+            console::say(format_args!(
                 "quoit lab: {} could not be put back to {}: {error}",
                 self.path.display(),
                 self.before
-            );
+            ));
         }
     }
 }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde_json::json;
 
+use crate::lab::console;
 use crate::lab::error::{LabError, Result};
 use crate::lab::http;
 
@@ -70,6 +71,5 @@ pub(crate) fn run(arguments: &ReadArguments) -> Result<()> {
     )))?;
     let elapsed = started.elapsed().as_secs_f64();
     let report = json!({ "requests": read as f64 / f64::from(1 << 20), "elapsed_seconds": elapsed });
-    println!("{report}");
-    Ok(())
+    console::print(&format!("{report}\n"))
 }

@@ -274,9 +274,8 @@ mod tests {
     fn the_date_follows_the_clock_in_every_response() {
         let mut responder = Responder::new(UNIX_EPOCH + Duration::from_secs(784_111_777));
         let dates = |responder: &Responder| {
-            let mut output = Vec::new();
-            responder.plaintext(&mut output, Persistence::Persistent, false);
-            responder.plaintext(&mut output, Persistence::Close, false);
+            let mut output = responder.plaintext().to_vec();
+            responder.write(&mut output, Status::Ok, PLAIN, HELLO, Persistence::Close, false);
             let text = String::from_utf8(output).unwrap();
             text.lines()
                 .filter_map(|line| line.strip_prefix("Date: "))
@@ -295,8 +294,7 @@ mod tests {
     #[test]
     fn the_prepared_response_is_the_written_one() {
         let responder = Responder::new(UNIX_EPOCH + Duration::from_secs(1_700_000_000));
-        let (mut prepared, mut written) = (Vec::new(), Vec::new());
-        responder.plaintext(&mut prepared, Persistence::Persistent, false);
+        let mut written = Vec::new();
         responder.write(
             &mut written,
             Status::Ok,
@@ -305,6 +303,6 @@ mod tests {
             Persistence::Persistent,
             false,
         );
-        assert_eq!(prepared, written);
+        assert_eq!(responder.plaintext(), written);
     }
 }

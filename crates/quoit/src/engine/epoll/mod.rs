@@ -2,7 +2,7 @@
 //!
 //! - **One registration a socket.** Connections are registered once, edge-triggered, for everything; listeners
 //!   once for each stretch of time in which they accept. No `EPOLL_CTL_MOD` is ever made.
-//! - **Inline first.** A send is tried when it is submitted. Receiving and accepting are tried as soon as
+//! - **Inline first.** A send is tried before it is submitted, and what it sent is known without a completion. Receiving and accepting are tried as soon as
 //!   nothing says that they would find nothing: each record keeps what the last edge told (its hints) until it
 //!   has been used up, so an operation submitted later than its edge is not lost, and none is tried in vain.
 //! - **A short read saves a call.** On TCP a read of less than was asked for has emptied the socket
@@ -15,10 +15,10 @@
 //!
 //! # When the kernel is asked
 //!
-//! A turn with completions at hand (such as those of inline sends) need not sleep, so asking for events would
-//! often find none: the call is left out, but never twice in a row. In the usual pattern, receive in one turn
-//! and send in the next, this makes one call for every batch of requests instead of two; and a socket that is
-//! always ready delays the events of the others by one turn at most.
+//! A turn with completions at hand need not sleep, so asking for events would often find none: the call is left
+//! out, but never twice in a row, so that a socket that is always ready delays the events of the others by one
+//! turn at most. Sends that end at once leave no completion ([`Engine::send_at_once`]), so the usual pattern,
+//! receive in one turn and send in the next, makes one call for every batch of requests.
 
 use std::collections::VecDeque;
 use std::os::fd::{OwnedFd, RawFd};
@@ -26,8 +26,9 @@ use std::time::Duration;
 
 use self::record::{Connection, Key, Listener, Outgoing, Table};
 use self::sys::{EpollSys, ReadyEvent};
-use super::{Completion, Engine, EngineCounters, EngineKind, Handle, Kind, Operation, Received};
+use super::{Completion, Engine, EngineCounters, EngineKind, Handle, Kind, Message, Operation, Received};
 use crate::errno::Errno;
+use crate::id::Slot;
 use crate::pool::Pool;
 use crate::sys::{SocketSys, Time};
 
@@ -258,6 +259,15 @@ impl<P: EpollSys, K: SocketSys> Engine for EpollEngine<P, K> {
             Operation::Cancel { handle, kind } => self.cancel(handle, kind),
             Operation::Close { handle, descriptor } => self.close(handle, descriptor),
         }
+    }
+
+    fn send_at_once(
+        &mut self,
+        connection: Slot,
+        descriptor: RawFd,
+        message: &mut Message,
+    ) -> Option<Result<usize, Errno>> {
+        self.send_message_at_once(connection, descriptor, message)
     }
 
     fn may_sleep(&self) -> bool {

@@ -88,7 +88,7 @@ impl Outgoing {
         match self {
             Self::Nothing => 0,
             Self::Single { length, .. } => u64::from(*length),
-            Self::Gathered(gather) => gather.pieces.iter().map(|piece| piece.iov_len as u64).sum(),
+            Self::Gathered(gather) => gather.bytes(),
             Self::File { length, .. } => *length,
         }
     }

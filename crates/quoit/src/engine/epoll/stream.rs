@@ -6,7 +6,7 @@ use super::record::{Key, Outgoing};
 use super::sys::EpollSys;
 use super::{EpollEngine, bits};
 use crate::address::SocketAddress;
-use crate::engine::{Completion, Received};
+use crate::engine::{Completion, EngineCounters, Message, Received};
 use crate::errno::Errno;
 use crate::id::Slot;
 use crate::pool::Pool;
@@ -252,6 +252,46 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
         }
     }
 
+    /// Sends, if nothing waits to be sent on the connection and its socket is not known to be full.
+    pub(super) fn send_message_at_once(
+        &mut self,
+        slot: Slot,
+        descriptor: RawFd,
+        message: &mut Message,
+    ) -> Option<Result<usize, Errno>> {
+        let connection = self.connections.get(slot);
+        debug_assert!(
+            !connection.outgoing.is_something(),
+            "one send a connection at a time"
+        );
+        if !connection.writable {
+            return None;
+        }
+        self.counters.system_calls += 1;
+        let (result, wanted, pieces) = match message {
+            Message::Single { address, length } => {
+                let result = self.kernel.send(descriptor, *address, *length as usize);
+                (result, u64::from(*length), 1)
+            }
+            Message::Gathered(gather) => {
+                let result = self.kernel.send_message(descriptor, gather.seal());
+                (result, gather.bytes(), gather.pieces.len() as u64)
+            }
+        };
+        let result = judge(
+            &mut self.counters,
+            &mut connection.writable,
+            wanted,
+            false,
+            result,
+        )?;
+        self.counters.submissions += 1;
+        self.counters.completions += 1;
+        self.counters.sends += 1;
+        self.counters.send_pieces += pieces;
+        Some(result)
+    }
+
     /// Tries the outstanding send, if the socket is not known to be full. Answers how it ended; `None` if it
     /// goes on or there is none.
     fn send(&mut self, slot: Slot) -> Option<Completion> {
@@ -270,23 +310,14 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
             }
         };
         self.counters.system_calls += 1;
-        match result {
-            Err(Errno::EAGAIN) => {
-                connection.writable = false;
-                return None;
-            }
-            Err(Errno::EINTR) => return None,
-            Ok(taken) => {
-                self.counters.send_bytes += taken as u64;
-                if (taken as u64) < wanted {
-                    self.counters.short_sends += 1;
-                    // Less than all means that the socket is full, and that an edge will say when it is not.
-                    // A file may have ended as well, or come in parts: then nothing but EAGAIN promises an edge.
-                    connection.writable = matches!(connection.outgoing, Outgoing::File { .. });
-                }
-            }
-            Err(_) => {}
-        }
+        let from_file = matches!(connection.outgoing, Outgoing::File { .. });
+        let result = judge(
+            &mut self.counters,
+            &mut connection.writable,
+            wanted,
+            from_file,
+            result,
+        )?;
         Some(Completion::Sent {
             connection: slot,
             result,
@@ -294,4 +325,33 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
             held: false,
         })
     }
+}
+
+/// What an attempt to send `wanted` bytes says of the socket. Answers how the send ended; `None` if nothing was sent.
+#[inline]
+fn judge(
+    counters: &mut EngineCounters,
+    writable: &mut bool,
+    wanted: u64,
+    from_file: bool,
+    result: Result<usize, Errno>,
+) -> Option<Result<usize, Errno>> {
+    match result {
+        Err(Errno::EAGAIN) => {
+            *writable = false;
+            return None;
+        }
+        Err(Errno::EINTR) => return None,
+        Ok(taken) => {
+            counters.send_bytes += taken as u64;
+            if (taken as u64) < wanted {
+                counters.short_sends += 1;
+                // Less than all means that the socket is full, and that an edge will say when it is not.
+                // A file may have ended as well, or come in parts: then nothing but EAGAIN promises an edge.
+                *writable = from_file;
+            }
+        }
+        Err(_) => {}
+    }
+    Some(result)
 }
