@@ -128,11 +128,19 @@ func (c *Conn) Discard(n int) int {
 // Buffered is the number of received bytes that were not consumed. Loop.
 func (c *Conn) Buffered() int { return len(c.in.unread) }
 
-// WriteTo writes what is received and not consumed to w. It implements io.WriterTo. Loop.
+// WriteTo writes what is received and not consumed to w, in parts, and consumes what w takes. With another Conn, or
+// the same, that ends with ErrFull where there is no room for the rest: call it again in OnWritable. It implements
+// io.WriterTo. Loop.
 func (c *Conn) WriteTo(w io.Writer) (int64, error) {
-	n, err := w.Write(c.in.unread)
-	c.Discard(n)
-	return int64(n), err
+	total := int64(0)
+	for len(c.in.unread) > 0 {
+		n, err := w.Write(c.in.unread[:min(len(c.in.unread), keptSize)])
+		total += int64(c.Discard(n))
+		if err != nil {
+			return total, err
+		}
+	}
+	return total, nil
 }
 
 // Write queues a copy of p, all of it or nothing. What is queued in one turn of the loop leaves together; writes of one

@@ -5,7 +5,8 @@
 //
 //	type echo struct{ quoit.BaseHandler }
 //
-//	func (echo) OnData(c *quoit.Conn) { c.WriteTo(c) }
+//	func (echo) OnData(c *quoit.Conn)     { c.WriteTo(c) }
+//	func (echo) OnWritable(c *quoit.Conn) { c.WriteTo(c) } // what a slow peer left no room for
 //
 //	err := quoit.Serve(ctx, ":7000", echo{})
 //
@@ -25,7 +26,7 @@
 //
 // Each loop of libquoit has a locked thread. It makes one call into the library a turn, in which everything that was
 // written since leaves, and what has arrived comes back; no memory of Go's is kept by the library. Callbacks run on
-// that thread and must not block. A loop that made goroutines ready lets them run before it waits. Of the loops of
-// one group one processor less than GOMAXPROCS may be kept by waits; the others wait in Go's own poller, so that timers,
-// goroutines and other descriptors are never held up, also with GOMAXPROCS=1.
+// that thread and must not block. A loop that made goroutines ready lets them run before it waits. The waits of a
+// process's loops keep at most GOMAXPROCS - 1 of Go's processors; further loops wait in Go's own poller, so that
+// timers, goroutines and other descriptors are not held up, also with GOMAXPROCS=1.
 package quoit

@@ -81,15 +81,7 @@ func (h *handler) OnTick(loop int) time.Duration {
 
 // echoes writes back what arrives, as far as there is room, and the rest when there is.
 func echoes() *handler {
-	echo := func(c *quoit.Conn) {
-		for c.Buffered() > 0 {
-			view, _ := c.Peek(min(c.Buffered(), 16<<10))
-			if _, err := c.Write(view); err != nil {
-				return
-			}
-			c.Discard(len(view))
-		}
-	}
+	echo := func(c *quoit.Conn) { c.WriteTo(c) }
 	return &handler{data: echo, writable: echo}
 }
 

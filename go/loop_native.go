@@ -65,6 +65,7 @@ type nativeLoop struct {
 	spareFuncs  []func()
 	woken       bool // goroutines were made ready since the last yield
 	hurry       bool // the turn must not wait: something follows it
+	full        bool // the last turn had no room for more events, so sends are not settled
 	stopping    bool
 }
 
@@ -205,7 +206,7 @@ func unmapSlice[T any](slice []T) {
 	mapped{}.give(unsafe.Slice(start, cap(slice)*int(unsafe.Sizeof(element))))
 }
 
-// The loops of a process are told apart in their ids.
+// loopNumbers are those of a process's loops, which tell them apart in their ids.
 var loopNumbers = struct {
 	sync.Mutex
 	taken map[int]bool
@@ -263,7 +264,7 @@ func (l *nativeLoop) make(config *native.Config, number int) error {
 		return err
 	}
 	remote, err := library.Remote()
-	if err == nil && parks(l.index) {
+	if err == nil && parks(number) {
 		l.poller, err = newPoller(library)
 	}
 	if err != nil {
@@ -290,7 +291,7 @@ func (l *nativeLoop) turn() error {
 		runtime.Gosched()
 	}
 	l.hurry = false
-	if l.gather() || l.hurry || !l.sleeps() {
+	if l.gather() || l.hurry || l.full || !l.sleeps() {
 		timeout = 0
 	}
 	if timeout != 0 && l.poller != nil {
@@ -308,8 +309,9 @@ func (l *nativeLoop) turn() error {
 	for index := range filled {
 		l.dispatch(&l.events[index])
 	}
-	if filled < len(l.events) {
-		// Only now has the turn told of everything that it refused.
+	// A turn that filled all the room may not have told of everything that it refused.
+	l.full = filled == len(l.events)
+	if !l.full {
 		l.settle()
 	}
 	return nil
@@ -321,7 +323,7 @@ func (l *nativeLoop) park() error {
 		l.awake()
 		return nil
 	}
-	return l.poller.wait(l.library)
+	return l.poller.wait()
 }
 
 // gather turns requests into commands; it answers whether some found no room.
@@ -468,14 +470,18 @@ func (l *nativeLoop) settle() {
 	l.flights = flights[:0]
 }
 
-// park or not: a loop that waits in a turn keeps one of Go's processors until the runtime takes it back, which lasts
-// up to 10 ms. One must stay for goroutines, timers and other descriptors; the loops past that wait in Go's poller.
-func parks(index int) bool { return index >= runtime.GOMAXPROCS(0)-1 }
+// parks answers whether the loop of that number waits in Go's poller. One that waits in a turn keeps one of Go's
+// processors until the runtime takes it back, which lasts up to 10 ms. Over all loops of the process, whose numbers
+// are the smallest that are free, one processor stays for goroutines, timers and other descriptors.
+func parks(number int) bool { return number >= runtime.GOMAXPROCS(0)-1 }
 
 // poller waits for a parked loop.
 type poller struct {
+	library *native.Loop
 	file    *os.File
 	raw     syscall.RawConn
+	look    func(descriptor uintptr) bool // p.ready, made once
+	waited  bool
 	limited bool // a deadline is set
 }
 
@@ -497,7 +503,9 @@ func newPoller(library *native.Loop) (*poller, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &poller{file: file, raw: raw}, nil
+	p := &poller{library: library, file: file, raw: raw}
+	p.look = p.ready
+	return p, nil
 }
 
 func fcntl(descriptor, command, argument int) (int, error) {
@@ -509,8 +517,7 @@ func fcntl(descriptor, command, argument int) (int, error) {
 }
 
 // wait parks the loop until the descriptor may be readable, its next timer is due, or it has something to do.
-func (p *poller) wait(library *native.Loop) error {
-	waited := false
+func (p *poller) wait() error {
 	if p.limited {
 		// One that has passed would end the next wait before it begins.
 		p.limited = false
@@ -518,25 +525,28 @@ func (p *poller) wait(library *native.Loop) error {
 			return err
 		}
 	}
-	err := p.raw.Read(func(descriptor uintptr) bool {
-		if waited {
-			return true
-		}
-		waited = true
-		// Go's poller is edge-triggered, and an edge counts only from here on, so the loop is parked here and not
-		// before.
-		limit := library.Park(int(descriptor))
-		if limit <= 0 {
-			return true
-		}
-		if limit == math.MaxInt64 {
-			return false
-		}
-		p.limited = true
-		return p.file.SetReadDeadline(time.Now().Add(time.Duration(limit))) != nil
-	})
+	p.waited = false
+	err := p.raw.Read(p.look)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return nil
 	}
 	return err
+}
+
+// ready parks the loop when it is first called in a wait, and answers whether the wait is over.
+func (p *poller) ready(descriptor uintptr) bool {
+	if p.waited {
+		return true
+	}
+	p.waited = true
+	// Go's poller is edge-triggered, and an edge counts only from here on, so the loop is parked here and not before.
+	limit := p.library.Park(int(descriptor))
+	if limit <= 0 {
+		return true // something is to be done first; or it fails, as the next turn will
+	}
+	if limit == math.MaxInt64 {
+		return false
+	}
+	p.limited = true
+	return p.file.SetReadDeadline(time.Now().Add(time.Duration(limit))) != nil
 }

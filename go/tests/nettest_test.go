@@ -2,6 +2,7 @@
 package tests
 
 import (
+	"log/slog"
 	"net"
 	"testing"
 
@@ -22,7 +23,8 @@ func pipe(engine quoit.Engine, network string) nettest.MakePipe {
 			}
 			address = path
 		}
-		loops, err := quoit.NewLoops(quoit.WithEngine(engine), quoit.WithLoops(2))
+		loops, err := quoit.NewLoops(quoit.WithEngine(engine), quoit.WithLoops(2),
+			quoit.WithLogger(slog.New(slog.DiscardHandler)))
 		if err != nil {
 			return nil, nil, nil, err
 		}

@@ -242,7 +242,7 @@ typedef struct quoit_config {
     uint32_t completion_queue;      /* entries, a power of two. Default 4,096 */
     uint32_t buffer_ring;           /* slots that the kernel holds, a power of two. Default 256 */
     uint32_t register_pool;         /* 1: register the pool's memory with the ring. Default 0 */
-    uint32_t completions_per_turn;  /* about. Default 1,024 */
+    uint32_t completions_per_turn;  /* about. Default 64 */
     uint32_t receives_per_turn;     /* for one connection, on epoll. Default 16 */
     uint32_t inbox;                 /* commands posted and not yet taken. Default 4,096 */
     int64_t kernel_poll_ns;         /* idle time of the kernel's polling thread. Default -1: none */

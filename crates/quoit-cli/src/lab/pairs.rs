@@ -91,10 +91,10 @@ impl NoiseBand {
 
 impl Verdict {
     /// What a ratio of costs, A over B, says about A: a win or a loss lies outside the control's band with its whole
-    /// interval. Fewer than [`LEAST_PAIRS`], of the comparison or of the control, are a tie.
+    /// interval. Fewer than [`LEAST_PAIRS`], of the comparison or of the control, say nothing.
     pub(crate) fn of(cost: Ratio, pairs: u32, noise: NoiseBand) -> Self {
         if pairs.min(noise.pairs) < LEAST_PAIRS {
-            Self::Tie
+            Self::Unjudged
         } else if cost.low > noise.factor {
             Self::Loss
         } else if cost.high < 1.0 / noise.factor {
@@ -209,15 +209,18 @@ mod tests {
         let even = Ratio::of(&[1.0], SEED).expect("a ratio is given");
         let verdict =
             |pairs, of_control| Verdict::of(far_off, pairs, NoiseBand::of_control(even, of_control));
-        assert_eq!(verdict(LEAST_PAIRS - 1, LEAST_PAIRS), Verdict::Tie);
-        assert_eq!(verdict(LEAST_PAIRS, LEAST_PAIRS - 1), Verdict::Tie);
+        assert_eq!(verdict(LEAST_PAIRS - 1, LEAST_PAIRS), Verdict::Unjudged);
+        assert_eq!(verdict(LEAST_PAIRS, LEAST_PAIRS - 1), Verdict::Unjudged);
         assert_eq!(verdict(LEAST_PAIRS, LEAST_PAIRS), Verdict::Loss);
     }
 
     #[test]
     fn losses_sort_first() {
-        let mut verdicts = [Verdict::Win, Verdict::Loss, Verdict::Tie];
+        let mut verdicts = [Verdict::Unjudged, Verdict::Win, Verdict::Loss, Verdict::Tie];
         verdicts.sort();
-        assert_eq!(verdicts, [Verdict::Loss, Verdict::Tie, Verdict::Win]);
+        assert_eq!(
+            verdicts,
+            [Verdict::Loss, Verdict::Tie, Verdict::Win, Verdict::Unjudged]
+        );
     }
 }

@@ -2,13 +2,15 @@
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
+use std::net::{IpAddr, SocketAddr};
 
 use super::error::{LabError, Result};
 
 /// TCP_ESTABLISHED of include/net/tcp_states.h, as proc_pid_net(5) prints it.
 const ESTABLISHED: &str = "01";
 
-/// Established TCP connections to a port that the server has accepted, in the network namespace of `process`.
+/// Established TCP connections to an address that the server has accepted, in the network namespace of `process`. An
+/// address of no host, such as `0.0.0.0`, stands for every one of its family.
 ///
 /// The kernel establishes a connection before the server takes it, so a client's success says nothing. In the table it
 /// has no inode until then (include/net/sock.h, `sock_i_ino`). Descriptors tell less: a server opens and closes others
@@ -16,36 +18,48 @@ const ESTABLISHED: &str = "01";
 ///
 /// # Errors
 /// The table cannot be read, for example because the process has ended.
-pub(crate) fn accepted_connections(process: u32, port: u16) -> Result<u64> {
-    let mut accepted = 0;
-    for table in ["tcp", "tcp6"] {
-        let path = format!("/proc/{process}/net/{table}");
-        let count = match File::open(&path) {
-            // A kernel without IPv6.
-            Err(error) if table == "tcp6" && error.kind() == io::ErrorKind::NotFound => Ok(0),
-            file => file.and_then(|file| count(BufReader::new(file), port)),
-        };
-        accepted += count.map_err(LabError::io(format!("reading {path}")))?;
-    }
-    Ok(accepted)
+pub(crate) fn accepted_connections(process: u32, server: SocketAddr) -> Result<u64> {
+    let table = if server.is_ipv4() { "tcp" } else { "tcp6" };
+    let path = format!("/proc/{process}/net/{table}");
+    let count = File::open(&path).and_then(|file| count(BufReader::new(file), server));
+    count.map_err(LabError::io(format!("reading {path}")))
 }
 
-fn count(table: impl BufRead, port: u16) -> io::Result<u64> {
+fn count(table: impl BufRead, server: SocketAddr) -> io::Result<u64> {
+    let (host, port) = (host_in_table(server.ip()), server.port());
     let mut accepted = 0;
     for line in table.lines() {
-        accepted += u64::from(is_accepted(&line?, port));
+        accepted += u64::from(is_accepted(&line?, host.as_deref(), port));
     }
     Ok(accepted)
 }
 
-/// `sl local_address rem_address st tx:rx tr:when retrnsmt uid timeout inode ...`; addresses end with `:PORT`, in hex.
-fn is_accepted(line: &str, port: u16) -> bool {
+/// An address as the table has it: words of the machine's byte order in hex (`proc_pid_net(5)`). `None` for any.
+fn host_in_table(host: IpAddr) -> Option<String> {
+    let bytes = match host {
+        _ if host.is_unspecified() => return None,
+        IpAddr::V4(host) => host.octets().to_vec(),
+        IpAddr::V6(host) => host.octets().to_vec(),
+    };
+    let (words, _) = bytes.as_chunks::<4>();
+    Some(
+        words
+            .iter()
+            .map(|word| format!("{:08X}", u32::from_ne_bytes(*word)))
+            .collect(),
+    )
+}
+
+/// `sl local_address rem_address st tx:rx tr:when retrnsmt uid timeout inode ...`; addresses are `HOST:PORT`, in hex.
+/// The port alone would not do: a client's may be the same, from another address.
+fn is_accepted(line: &str, host: Option<&str>, port: u16) -> bool {
     let mut fields = line.split_ascii_whitespace();
-    let local = fields.nth(1).and_then(|address| address.rsplit(':').next());
+    let local = fields.nth(1).and_then(|address| address.rsplit_once(':'));
     let state = fields.nth(1);
     let inode = fields.nth(5);
-    local.is_some_and(|local| u16::from_str_radix(local, 16) == Ok(port))
-        && state == Some(ESTABLISHED)
+    local.is_some_and(|(at, number)| {
+        host.is_none_or(|host| at == host) && u16::from_str_radix(number, 16) == Ok(port)
+    }) && state == Some(ESTABLISHED)
         && inode.is_some_and(|inode| inode != "0")
 }
 
@@ -61,7 +75,7 @@ mod tests {
             let listener = TcpListener::bind((host, 0)).expect("a port is free");
             let address = listener.local_addr().expect("it is bound");
             let accepted =
-                || accepted_connections(std::process::id(), address.port()).expect("the table is readable");
+                || accepted_connections(std::process::id(), address).expect("the table is readable");
             let connect = || TcpStream::connect(address).expect("it is listening");
             let clients = [connect(), connect(), connect()];
             assert_eq!(accepted(), 0);
@@ -76,9 +90,20 @@ mod tests {
     }
 
     #[test]
+    fn the_same_port_of_another_address_is_somebody_elses() {
+        let line = |local: &str| format!("  0: {local}:1F90 0100007F:C350 01 00000000:00000000 00:00000000 00000000  1000        0 4711 1");
+        let host = host_in_table("127.0.0.1".parse().expect("an address"));
+        let here = if cfg!(target_endian = "little") { "0100007F" } else { "7F000001" };
+        assert!(is_accepted(&line(here), host.as_deref(), 8080));
+        assert!(!is_accepted(&line("0200007F"), host.as_deref(), 8080));
+        assert!(!is_accepted(&line(here), host.as_deref(), 8081));
+        assert!(is_accepted(&line("0200007F"), None, 8080));
+    }
+
+    #[test]
     fn a_table_that_cannot_be_read_is_named() {
         // Above the kernel's PID_MAX_LIMIT, so that no process can have it.
-        let error = accepted_connections(1 << 23, 80).expect_err("there is no such process");
+        let error = accepted_connections(1 << 23, "127.0.0.1:80".parse().expect("an address")).expect_err("there is no such process");
         assert!(error.to_string().contains("/proc/8388608/net/tcp"), "{error}");
     }
 }

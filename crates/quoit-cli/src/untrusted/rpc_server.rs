@@ -7,9 +7,9 @@ use crate::serve::rpc::{Environment, Next, RpcConnection};
 /// Streams at once on a connection, so few that the limit is met.
 const MAX_STREAMS: usize = 4;
 /// Bytes that a transport takes at a time.
-const ROOM: usize = 1024;
+const ROOM: usize = 500;
 /// Bytes answered after which a client is known: streams may be endless.
-const ENOUGH: usize = 64 * 1024;
+const ENOUGH: usize = 8 * 1024;
 /// Nanoseconds between two pieces: a batch of the fastest stream.
 const STEP: u64 = 1_000_000;
 

@@ -197,9 +197,15 @@ impl Kernel {
 
     /// `connect(2)` without waiting.
     pub(crate) fn connect(&mut self, id: ObjectId, to: &Address) -> Result<(), i32> {
-        match &self.objects[id].kind {
+        match &mut self.objects[id].kind {
             Kind::Fresh { unix, .. } if *unix == to.is_unix() => {}
             Kind::Fresh { .. } => return Err(libc::EAFNOSUPPORT),
+            Kind::Stream(stream) if stream.connecting => return Err(libc::EALREADY),
+            // The first call after an attempt that succeeded meanwhile tells of that.
+            Kind::Stream(stream) if stream.unconfirmed => {
+                stream.unconfirmed = false;
+                return Ok(());
+            }
             _ => return Err(libc::EISCONN),
         }
         let answerer = self.peers.iter().position(|peer| peer.plan.address == *to);
@@ -215,6 +221,12 @@ impl Kernel {
         if let Some(bound) = &bound {
             self.bound.retain(|(address, _)| address != bound);
         }
+        let listens = self
+            .bound_to(to)
+            .is_some_and(|bound| matches!(self.objects[bound].kind, Kind::Listener(_)));
+        if to.is_unix() && listens {
+            return self.join_queue(id, to, Address::UnixUnnamed);
+        }
         if to.is_unix() {
             return match (answer, answerer) {
                 (Answer::Accept { .. }, Some(peer)) => {
@@ -229,6 +241,7 @@ impl Kernel {
         stream.connecting = true;
         self.objects[id].kind = Kind::Stream(Box::new(stream));
         let after = match answer {
+            _ if listens => Some(1000),
             Answer::Accept { after } | Answer::Lose { after, .. } => Some(after),
             Answer::Refuse => Some(self.random.magnitude(1_000_000)),
             Answer::Never => None,
@@ -239,18 +252,45 @@ impl Kernel {
         Err(libc::EINPROGRESS)
     }
 
-    /// Makes `id` one end, and lets `peer` play the other.
-    fn establish(&mut self, id: ObjectId, to: &Address, local: Address, peer: usize) {
-        let [near, far] = self.connect_pair(to.is_unix(), local, to.clone(), Some(peer));
+    /// Makes `id` one end of a new connection, and answers the other.
+    fn make_end(&mut self, id: ObjectId, to: &Address, local: Address, peer: Option<usize>) -> ObjectId {
+        let [near, far] = self.connect_pair(to.is_unix(), local, to.clone(), peer);
         // The new socket's state moves into the object that the program knows.
         let kind = std::mem::replace(&mut self.objects[near].kind, Kind::Released);
         self.objects[near].references = 0;
         self.objects[id].kind = kind;
         if let Some(stream) = self.stream(far) {
             stream.other = Some(id);
+        }
+        if let Some(stream) = self.stream(id) {
+            stream.unconfirmed = !stream.unix;
+        }
+        far
+    }
+
+    /// Makes `id` one end, and lets `peer` play the other.
+    fn establish(&mut self, id: ObjectId, to: &Address, local: Address, peer: usize) {
+        let far = self.make_end(id, to, local, Some(peer));
+        if let Some(stream) = self.stream(far) {
             stream.is_peers = true;
         }
         self.meet(peer, far);
+    }
+
+    /// Makes `id` one end, and queues the other at a listener of the program's own.
+    fn join_queue(&mut self, id: ObjectId, to: &Address, local: Address) -> Result<(), i32> {
+        let listener = self.bound_to(to).ok_or(libc::ECONNREFUSED)?;
+        match &self.objects[listener].kind {
+            Kind::Listener(found) if found.queue.len() > found.backlog => return Err(libc::EAGAIN),
+            Kind::Listener(_) => {}
+            _ => return Err(libc::ECONNREFUSED),
+        }
+        let far = self.make_end(id, to, local, None);
+        if let Kind::Listener(listener) = &mut self.objects[listener].kind {
+            listener.queue.push_back(far);
+        }
+        self.wake(listener, events::IN);
+        Ok(())
     }
 
     /// The attempt of `id` ends.
@@ -267,7 +307,12 @@ impl Kernel {
                 self.wake(id, events::OUT);
             }
             Some((Answer::Lose { error, .. }, _)) => self.refuse(id, error),
-            _ => self.refuse(id, libc::ECONNREFUSED),
+            _ => match self.join_queue(id, &to, local) {
+                Ok(()) => self.wake(id, events::OUT),
+                // TCP's attempt is made again, later.
+                Err(libc::EAGAIN) => self.plan(1_000_000_000, Action::Connected(id)),
+                Err(error) => self.refuse(id, error),
+            },
         }
     }
 

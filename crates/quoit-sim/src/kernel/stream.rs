@@ -24,6 +24,8 @@ pub struct Stream {
     pub(super) peer_number: Option<usize>,
     /// The attempt to connect is under way.
     pub(super) connecting: bool,
+    /// It has succeeded, and no `connect(2)` has said so.
+    pub(super) unconfirmed: bool,
     /// Received, or on the way.
     pub(super) incoming: VecDeque<u8>,
     /// Bytes at the end of those that have not arrived yet.
@@ -60,6 +62,7 @@ impl Stream {
             is_peers: false,
             peer_number: None,
             connecting: false,
+            unconfirmed: false,
             incoming: VecDeque::new(),
             on_the_way: 0,
             capacity,
@@ -79,6 +82,11 @@ impl Stream {
 
     pub(super) fn available(&self) -> usize {
         self.incoming.len() - self.on_the_way
+    }
+
+    /// Nothing is there to be received, not even an end.
+    pub(super) fn is_drained(&self) -> bool {
+        self.available() == 0 && !self.has_end() && !self.receive_shut && self.error.is_none()
     }
 
     fn has_end(&self) -> bool {
@@ -448,7 +456,8 @@ impl Kernel {
         let unread = !stream.incoming.is_empty();
         if let Some(other_stream) = self.stream(other) {
             other_stream.other = None;
-            if stream.unix && unread && other_stream.error.is_none() {
+            let resets = unread || stream.reset_on_close;
+            if stream.unix && resets && other_stream.error.is_none() {
                 other_stream.error = Some(libc::ECONNRESET);
             }
         }

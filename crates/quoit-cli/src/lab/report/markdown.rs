@@ -89,7 +89,7 @@ fn one_case(text: &mut String, results: &Results, case: &CaseResults) {
         let head = [
             plain(&comparison.server),
             plain(&comparison.against),
-            if judged.verdict == Verdict::Tie {
+            if matches!(judged.verdict, Verdict::Tie | Verdict::Unjudged) {
                 word.to_owned()
             } else {
                 format!("**{word}**")

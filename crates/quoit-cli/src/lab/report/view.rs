@@ -24,14 +24,14 @@ pub(crate) struct Judged<'a> {
     pub(crate) verdict: Verdict,
 }
 
-/// What a comparison of a case says, as [`Verdict::of`] has it; without a control there is neither win nor loss.
+/// What a comparison of a case says, as [`Verdict::of`] has it; without a control there is none.
 fn verdict(case: &CaseResults, comparison: &Comparison) -> Verdict {
     match (comparison.band, control_of(case, comparison)) {
         (Some(factor), Some(control)) => {
             let pairs = control.pairs;
             Verdict::of(comparison.cost, comparison.pairs, NoiseBand { factor, pairs })
         }
-        _ => Verdict::Tie,
+        _ => Verdict::Unjudged,
     }
 }
 
@@ -58,6 +58,7 @@ impl Judged<'_> {
             Verdict::Loss => Verdict::Win,
             Verdict::Tie => Verdict::Tie,
             Verdict::Win => Verdict::Loss,
+            Verdict::Unjudged => Verdict::Unjudged,
         }
     }
 
@@ -92,7 +93,7 @@ pub(crate) fn all_judged(results: &Results) -> Vec<Judged<'_>> {
     all
 }
 
-/// Losses, ties, wins; of each the clearest first.
+/// Losses, ties, wins, and what was not judged; of each the clearest first.
 fn sort(judged: &mut [Judged<'_>]) {
     let distance = |judged: &Judged<'_>| judged.comparison.cost.median.ln().abs();
     judged.sort_by(|a, b| {
@@ -111,13 +112,18 @@ pub(crate) fn tally(judged: &[Judged<'_>]) -> String {
     };
     let words =
         |count: usize, one: &str, many: &str| format!("{count} {}", if count == 1 { one } else { many });
-    format!(
-        "{}: {}, {}, {}.",
+    let mut tally = format!(
+        "{}: {}, {}, {}",
         words(judged.len(), "comparison", "comparisons"),
         words(count(Verdict::Loss), "loss", "losses"),
         words(count(Verdict::Tie), "tie", "ties"),
         words(count(Verdict::Win), "win", "wins"),
-    )
+    );
+    match count(Verdict::Unjudged) {
+        0 => {}
+        unjudged => tally += &format!(", {unjudged} not judged"),
+    }
+    tally + "."
 }
 
 /// The verdict in a table.
@@ -126,6 +132,7 @@ pub(crate) fn verdict_word(verdict: Verdict) -> &'static str {
         Verdict::Loss => "LOSS",
         Verdict::Tie => "tie",
         Verdict::Win => "win",
+        Verdict::Unjudged => "not judged",
     }
 }
 
@@ -236,7 +243,7 @@ fn too_few_pairs(case: &CaseResults) -> Option<String> {
         .collect();
     (!named.is_empty()).then(|| {
         format!(
-            "Too few pairs to judge, so a tie whatever the ratio: a verdict needs {} of the comparison and of its \
+            "Too few pairs to judge, whatever the ratio: a verdict needs {} of the comparison and of its \
              control; {}.",
             pairs::LEAST_PAIRS,
             named.join(", ")
@@ -526,12 +533,12 @@ mod tests {
             all_judged(&results)[0].verdict
         };
         assert_eq!(judged(&results, Some(1.03)), Verdict::Tie);
-        assert_eq!(judged(&results, None), Verdict::Tie);
+        assert_eq!(judged(&results, None), Verdict::Unjudged);
         assert_eq!(judged(&results, Some(1.01)), Verdict::Win);
     }
 
     #[test]
-    fn too_few_pairs_are_a_tie_and_a_note() {
+    fn too_few_pairs_are_not_judged_and_noted() {
         let example = example::results();
         assert_eq!(example.cases[0].comparisons[0].verdict, Verdict::Loss);
         assert_eq!(too_few_pairs(&example.cases[0]), None);
@@ -543,13 +550,13 @@ mod tests {
         };
         let (verdict, note) = judge(&|case| case.comparisons[0].pairs = few);
         let server = &example.cases[0].comparisons[0].server;
-        assert_eq!(verdict, Verdict::Tie);
+        assert_eq!(verdict, Verdict::Unjudged);
         assert!(
             note.contains("Too few pairs to judge") && note.contains(&format!("{server} has {few}.")),
             "{note}"
         );
         let (verdict, note) = judge(&|case| case.controls[0].pairs = few);
-        assert_eq!(verdict, Verdict::Tie);
+        assert_eq!(verdict, Verdict::Unjudged);
         assert!(
             note.contains(&format!("control of quoit/epoll has {few}.")),
             "{note}"

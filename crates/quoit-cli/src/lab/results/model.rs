@@ -173,6 +173,8 @@ pub(crate) enum Verdict {
     Tie,
     /// The server costs less, beyond the noise.
     Win,
+    /// There are too few pairs, of the comparison or of its control, or there is no control.
+    Unjudged,
 }
 
 /// A server's medians over its slices.

@@ -43,8 +43,8 @@ pub(crate) fn measure(
     let sources = sources(site)?;
     let first = open(address, &sources, 1, site, interrupts)?;
     let accepted = |least: u64, patience| {
-        let (process, port) = (server.process_id(), server.address().port());
-        accepted_within(process, port, least, patience, interrupts)
+        let (process, address) = (server.process_id(), server.address());
+        accepted_within(process, address, least, patience, interrupts)
     };
     // With the first.
     let all = u64::from(connections) + 1;
@@ -115,17 +115,17 @@ fn wait(interrupts: &Interrupts, time: Duration) -> std::result::Result<(), Halt
     }
 }
 
-/// Connections to a port that a server has accepted: looks until there are `least`, or the patience is over.
+/// Connections to an address that a server has accepted: looks until there are `least`, or the patience is over.
 fn accepted_within(
     process: u32,
-    port: u16,
+    server: SocketAddr,
     least: u64,
     patience: Duration,
     interrupts: &Interrupts,
 ) -> std::result::Result<u64, Halt> {
     let until = monotonic_now() + patience;
     loop {
-        let accepted = sockets::accepted_connections(process, port)?;
+        let accepted = sockets::accepted_connections(process, server)?;
         if accepted >= least || monotonic_now() >= until {
             return Ok(accepted);
         }
@@ -259,7 +259,7 @@ mod tests {
         let first = listener.accept().expect("one is waiting");
         let interrupts = Interrupts::listen().expect("signals can be handled");
         let accepted = |patience| {
-            accepted_within(std::process::id(), address.port(), 3, patience, &interrupts)
+            accepted_within(std::process::id(), address, 3, patience, &interrupts)
                 .expect("the table is readable")
         };
         assert_eq!(accepted(Duration::ZERO), 1);

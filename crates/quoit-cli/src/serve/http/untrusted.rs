@@ -9,7 +9,7 @@ use super::{Environment, HttpConfig, HttpConnection, MAX_HEAD_BYTES, Next, Phase
 use crate::untrusted::cuttings;
 
 /// Bytes answered after which a client is known: `/bytes/N` can go on for ever.
-const ENOUGH: usize = 64 * 1024;
+const ENOUGH: usize = 4 * 1024;
 
 /// What is read at once is what the long way reads, wherever a scan was interrupted and whatever host was judged
 /// before.
@@ -93,7 +93,7 @@ pub fn http_server(bytes: &[u8]) {
     let expected = serve(&whole, ENOUGH);
     assert!(expected.is_empty() || expected.starts_with(b"HTTP/1.1 "));
     for pieces in others {
-        for limit in [1000, ENOUGH] {
+        for limit in [100, ENOUGH] {
             let answers = serve(&pieces, limit);
             let common = answers.len().min(expected.len()).min(ENOUGH);
             assert!(

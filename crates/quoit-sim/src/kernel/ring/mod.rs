@@ -111,6 +111,9 @@ pub struct Ring {
     pub(crate) enters: u64,
     /// The kernel's thread that takes the submissions.
     thread: Option<PollThread>,
+    /// A multishot receive that has emptied its socket waits, without looking for a buffer first: kernels that learn
+    /// from each receive what is left (`msg_inq`) do, others look once more.
+    pub(super) stops_when_empty: bool,
     /// Completions that found no room, in all.
     overflows: u64,
     /// Submissions that found none.
@@ -234,7 +237,9 @@ impl Kernel {
             awake_until: 0,
             shown: 0,
         });
+        let stops_when_empty = self.random.chance(512);
         self.rings.push(Some(Ring {
+            stops_when_empty,
             flags,
             submission_entries: submissions,
             completion_entries: completions,

@@ -323,6 +323,10 @@ impl Kernel {
                 return Outcome::Ends(result, flags);
             }
             self.post_more(id, user_data, result, flags);
+            let is_empty = self.stream(object).is_some_and(|stream| stream.is_drained());
+            if is_empty && self.ring(id).stops_when_empty {
+                return Outcome::Waits;
+            }
         }
         Outcome::Yields
     }

@@ -229,7 +229,7 @@ fn comparison(
             ],
             colour.rgb().filled(),
         )),
-        Verdict::Tie => area.draw(&Circle::new(centre, radius, line)),
+        Verdict::Tie | Verdict::Unjudged => area.draw(&Circle::new(centre, radius, line)),
         Verdict::Win => area.draw(&Circle::new(centre, radius, colour.rgb().filled())),
     }
 }
@@ -237,7 +237,7 @@ fn comparison(
 fn look(verdict: Verdict) -> (Colour, &'static str) {
     let colour = match verdict {
         Verdict::Loss => LOSS,
-        Verdict::Tie => TIE,
+        Verdict::Tie | Verdict::Unjudged => TIE,
         Verdict::Win => WIN,
     };
     (colour, view::verdict_word(verdict))

@@ -188,7 +188,7 @@ fn comparisons(case: &CaseResults) -> Markup {
 fn verdict_class(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Loss => "loss",
-        Verdict::Tie => "tie",
+        Verdict::Tie | Verdict::Unjudged => "tie",
         Verdict::Win => "win",
     }
 }

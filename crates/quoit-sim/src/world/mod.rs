@@ -1,5 +1,7 @@
 //! One run: a loop under test, a handler that does whatever the seed says, and the reference beside them.
 
+mod end;
+
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::mem::ManuallyDrop;
@@ -21,10 +23,6 @@ use crate::plan::{Accepted, Options, Plan, Style};
 use crate::random::Random;
 use crate::reference::{Connection, Reference};
 
-/// The time in which everything must have come to its end once nothing goes wrong any more, in nanoseconds.
-const PATIENCE: u64 = 8_000_000_000;
-/// The turns that this may take.
-const PATIENT_TURNS: u32 = 60_000;
 /// A turn that took longer has slept, in nanoseconds.
 const SLEEP: u64 = 100_000;
 /// Turns in a row that might have slept and did not, and brought no event and no byte, after which the loop spins.
@@ -90,18 +88,6 @@ enum Occasion {
     Descriptor(OwnedFd),
     Pressure,
     Any(ConnectionId),
-}
-
-/// What must happen yet when nothing is in the way.
-enum Unsettled {
-    /// Jobs of other threads.
-    Jobs,
-    /// That a wake is told.
-    Wake,
-    /// That a timer fires, which is due since so many nanoseconds.
-    Timer(Token, u64),
-    /// That all arrives, of this connection and peer.
-    Connection(ConnectionId, usize),
 }
 
 /// Looks at how a connection ended.
@@ -466,179 +452,5 @@ impl<E: Engine> World<E> {
         }
         let queued: usize = self.quoit.connection_ids().map(|id| self.quoit.queued(id)).sum();
         assert_eq!(counters.queued_bytes, queued as u64, "bytes queued for sending");
-    }
-
-    /// Nothing goes wrong any more: all that can be delivered must be.
-    fn settle(&mut self) {
-        with(|kernel| {
-            kernel.become_fair();
-            kernel.table.set_room(4096);
-        });
-        let begin = with(|kernel| kernel.now());
-        for turn in 0.. {
-            self.release_all();
-            self.resume_all();
-            self.turn(Some(Duration::from_millis(100)));
-            let unsettled = self.find_unsettled();
-            let Some(unsettled) = unsettled else { break };
-            let time = with(|kernel| kernel.now()) - begin;
-            assert!(
-                time < PATIENCE && turn < PATIENT_TURNS,
-                "no progress although nothing is in the way: {}",
-                self.describe(unsettled)
-            );
-        }
-    }
-
-    /// Something that has not happened and must.
-    fn find_unsettled(&mut self) -> Option<Unsettled> {
-        let now = with(|kernel| kernel.now());
-        if with(|kernel| kernel.has_jobs()) {
-            return Some(Unsettled::Jobs);
-        }
-        if self.wake_owed.get() {
-            return Some(Unsettled::Wake);
-        }
-        if let Some((&token, &due)) = self
-            .reference
-            .timers
-            .iter()
-            .find(|&(_, &due)| due + 100_000_000 < now)
-        {
-            return Some(Unsettled::Timer(Token(token), now - due));
-        }
-        for index in 0..self.reference.open().len() {
-            let id = self.reference.open()[index];
-            let state = self.reference.find(id)?;
-            if !state.established || state.closing || state.may_be_closing {
-                continue;
-            }
-            let Some(peer) = state.peer else { continue };
-            let settled = with(|kernel| {
-                let peer = &kernel.peers[peer];
-                let lost = peer.gone || peer.broke_off || peer.saw_error.is_some();
-                let all_sent = peer.sent == peer.plan.total || peer.ended;
-                let all_received = peer.received == peer.expected.len() as u64;
-                lost || (all_sent
-                    && all_received
-                    && state.received == peer.sent
-                    && state.awaited() == 0
-                    && !state.writable_owed)
-            });
-            if !settled {
-                return Some(Unsettled::Connection(id, peer));
-            }
-        }
-        None
-    }
-
-    fn describe(&mut self, unsettled: Unsettled) -> String {
-        match unsettled {
-            Unsettled::Jobs => "other threads have not done".to_owned(),
-            Unsettled::Wake => "a wake was not told".to_owned(),
-            Unsettled::Timer(token, ago) => format!("{token:?} is due since {ago} ns"),
-            Unsettled::Connection(id, peer) => {
-                let state = self.reference.find(id).expect("found just now");
-                let (received, lent, owed) = (state.received, state.awaited(), state.writable_owed);
-                with(|kernel| {
-                    let peer = &kernel.peers[peer];
-                    format!(
-                        "{id:?}: peer sent {} of {}, {received} delivered; {} of {} received; {lent} lent, writable owed: {owed}",
-                        peer.sent,
-                        peer.plan.total,
-                        peer.received,
-                        peer.expected.len()
-                    )
-                })
-            }
-        }
-    }
-
-    /// Closes everything, and looks for what is left.
-    fn end(mut self) -> Summary {
-        let begin = with(|kernel| kernel.now());
-        self.ending = true;
-        self.quoit.drain(Duration::from_secs(3600));
-        for turn in 0.. {
-            for id in self.reference.open().to_vec() {
-                self.close_fairly(id);
-            }
-            self.release_all();
-            self.turn(Some(Duration::from_millis(100)));
-            if self.reference.drained {
-                break;
-            }
-            let time = with(|kernel| kernel.now()) - begin;
-            assert!(
-                time < PATIENCE && turn < PATIENT_TURNS,
-                "the loop does not drain: {} connections and {} listeners are open",
-                self.quoit.connections(),
-                self.quoit.listeners().count()
-            );
-        }
-        // The last closes are submitted, and told of one by one where the completion queue is tiny.
-        for _ in 0..self.plan.lives.len() + 2 {
-            self.turn(Some(Duration::ZERO));
-        }
-        // A kernel's thread takes them in its own time, and while the loop sleeps for certain.
-        let watches_wakes = u64::from(self.quoit.engine() == quoit::EngineKind::Uring);
-        for _ in 0..self.plan.lives.len() + 2 {
-            if self.quoit.counters().in_flight > watches_wakes {
-                self.turn(Some(Duration::from_millis(1)));
-            }
-        }
-        self.check_end()
-    }
-
-    fn check_end(mut self) -> Summary {
-        let counters = self.quoit.counters();
-        assert_eq!(counters.connections, 0);
-        assert_eq!(counters.pool_leased, 0, "leases are left");
-        assert_eq!(counters.queued_bytes, 0, "bytes are left in queues");
-        assert_eq!(counters.send_chunks_used, 0, "send memory is left");
-        let reference = &self.reference;
-        assert_eq!(counters.accepted, reference.accepted, "connections accepted");
-        assert_eq!(
-            counters.sent_bytes,
-            with(|kernel| kernel.taken),
-            "bytes that sockets took"
-        );
-        assert!(counters.received_bytes >= reference.delivered);
-        let is_ring = self.quoit.engine() == quoit::EngineKind::Uring;
-        let watches_wakes = u64::from(is_ring);
-        assert_eq!(counters.in_flight, watches_wakes, "operations are left");
-        with(|kernel| {
-            for ring in kernel.rings.iter().flatten() {
-                assert!(
-                    ring.outstanding().len() <= 1,
-                    "left in the ring: {:?}",
-                    ring.outstanding()
-                );
-            }
-            for peer in &kernel.peers {
-                let complete = peer.received == peer.expected.len() as u64;
-                assert!(
-                    !peer.saw_end || complete || peer.excused || peer.broke_off,
-                    "a peer saw the end after {} bytes, of {} that were accepted for it",
-                    peer.received,
-                    peer.expected.len()
-                );
-            }
-        });
-        let summary = Summary {
-            turns: u64::from(self.turns),
-            lives: reference.closed_by.iter().sum(),
-            bytes: counters.sent_bytes + counters.received_bytes,
-            time: with(|kernel| kernel.now()),
-        };
-        self.kept.clear();
-        drop(ManuallyDrop::into_inner(self.quoit));
-        drop((self.remote, self.ended_loop));
-        with(|kernel| {
-            let left = kernel.left_over();
-            assert!(left.is_empty(), "descriptors are left: {left:?}");
-            assert_eq!(kernel.failure, None);
-        });
-        summary
     }
 }

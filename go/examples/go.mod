@@ -1,0 +1,27 @@
+module github.com/quoit-io/quoit/go/examples
+
+go 1.26.0
+
+require (
+	github.com/go-chi/chi/v5 v5.5.0
+	github.com/quoit-io/quoit/go v0.0.0
+	github.com/quoit-io/quoit/go/fasthttp v0.0.0
+	github.com/valyala/fasthttp v1.73.0
+	google.golang.org/grpc v1.85.0
+)
+
+require (
+	github.com/andybalholm/brotli v1.2.2 // indirect
+	github.com/klauspost/compress v1.19.1 // indirect
+	github.com/valyala/bytebufferpool v1.0.0 // indirect
+	golang.org/x/net v0.60.0 // indirect
+	golang.org/x/sys v0.48.0 // indirect
+	golang.org/x/text v0.42.0 // indirect
+	google.golang.org/genproto/googleapis/rpc v0.0.0-20260817212433-ac3dfec99bb1 // indirect
+	google.golang.org/protobuf v1.36.12 // indirect
+)
+
+replace (
+	github.com/quoit-io/quoit/go => ../
+	github.com/quoit-io/quoit/go/fasthttp => ../fasthttp
+)

@@ -1,0 +1,193 @@
+package fasthttp_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	quoit "github.com/quoit-io/quoit/go"
+	loop "github.com/quoit-io/quoit/go/fasthttp"
+	"github.com/valyala/fasthttp"
+)
+
+func routes(ctx *fasthttp.RequestCtx) {
+	switch string(ctx.Path()) {
+	case "/where":
+		// Only a connection that can be read from is a goroutine's.
+		if _, over := ctx.Conn().(*quoit.NetConn); over {
+			ctx.WriteString("goroutine")
+		} else {
+			ctx.WriteString("loop")
+		}
+	case "/echo":
+		ctx.SetContentType("text/x-echo")
+		ctx.Response.Header.Set("X-Remote", ctx.RemoteAddr().String())
+		ctx.Write(ctx.PostBody())
+	case "/large":
+		ctx.Write(make([]byte, 3<<20))
+	case "/stream":
+		ctx.SetBodyStreamWriter(func(w *bufio.Writer) {
+			for range 100 {
+				w.WriteString("piece")
+				w.Flush()
+			}
+		})
+	case "/hijack":
+		ctx.Hijack(func(c net.Conn) { c.Write([]byte("mine")) })
+		ctx.SetStatusCode(fasthttp.StatusSwitchingProtocols)
+	default:
+		ctx.NotFound()
+	}
+}
+
+func start(t *testing.T, engine quoit.Engine, options ...loop.Option) net.Addr {
+	t.Helper()
+	server, err := quoit.Start("127.0.0.1:0", loop.New(routes, options...), quoit.WithEngine(engine), quoit.WithLoops(1),
+		quoit.WithLogger(slog.New(slog.DiscardHandler)))
+	if err != nil {
+		t.Skip(err)
+	}
+	t.Cleanup(func() {
+		over, cancel := context.WithCancel(context.Background())
+		cancel()
+		server.Shutdown(over)
+	})
+	return server.Addr()
+}
+
+func onEngines(t *testing.T, test func(t *testing.T, engine quoit.Engine)) {
+	for _, engine := range []quoit.Engine{quoit.EngineURing, quoit.EngineEpoll, quoit.EngineStd} {
+		t.Run(engine.String(), func(t *testing.T) { test(t, engine) })
+	}
+}
+
+type client struct {
+	net.Conn
+	reader *bufio.Reader
+}
+
+func dial(t *testing.T, address net.Addr) client {
+	t.Helper()
+	connection, err := net.Dial("tcp", address.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { connection.Close() })
+	connection.SetDeadline(time.Now().Add(20 * time.Second))
+	return client{connection, bufio.NewReader(connection)}
+}
+
+func (c client) answer(t *testing.T, method string) (*http.Response, string) {
+	t.Helper()
+	response, err := http.ReadResponse(c.reader, &http.Request{Method: method})
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response, string(body)
+}
+
+const where = "GET /where HTTP/1.1\r\nHost: x\r\n\r\n"
+
+func TestWhereRequestsAreServed(t *testing.T) {
+	onEngines(t, func(t *testing.T, engine quoit.Engine) {
+		address := start(t, engine, loop.Blocking(func(r *fasthttp.Request) bool {
+			return string(r.URI().QueryString()) == "slow"
+		}))
+		for request, want := range map[string]string{
+			where: "loop",
+			"POST /where HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc":                                  "loop",
+			"GET /where?slow HTTP/1.1\r\nHost: x\r\n\r\n":                                                      "goroutine",
+			"POST /where HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n":         "goroutine",
+			"GET /where HTTP/1.0\r\n\r\n":                                                                      "goroutine",
+			"POST /where HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n" + strings.Repeat("x", 100_000): "goroutine",
+		} {
+			c := dial(t, address)
+			io.WriteString(c, where+request)
+			if _, body := c.answer(t, "GET"); body != "loop" {
+				t.Errorf("%.60q: the one before was served on a %s", request, body)
+			}
+			if response, body := c.answer(t, "GET"); body != want {
+				t.Errorf("%.60q: %s, not %s (%s)", request, body, want, response.Status)
+			}
+		}
+	})
+}
+
+func TestPipelinedResponsesKeepTheirOrder(t *testing.T) {
+	onEngines(t, func(t *testing.T, engine quoit.Engine) {
+		c := dial(t, start(t, engine))
+		var requests bytes.Buffer
+		for number := range 500 {
+			text := fmt.Sprint(number)
+			fmt.Fprintf(&requests, "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(text), text)
+		}
+		go c.Write(requests.Bytes())
+		for number := range 500 {
+			response, body := c.answer(t, "POST")
+			if body != fmt.Sprint(number) || response.Header.Get("X-Remote") != c.LocalAddr().String() {
+				t.Fatalf("%d: %q, %v", number, body, response.Header)
+			}
+		}
+	})
+}
+
+func TestWhatLeavesTheLoop(t *testing.T) {
+	onEngines(t, func(t *testing.T, engine quoit.Engine) {
+		address := start(t, engine)
+		c := dial(t, address)
+		io.WriteString(c, "GET /large HTTP/1.1\r\nHost: x\r\n\r\n"+where)
+		if _, body := c.answer(t, "GET"); len(body) != 3<<20 {
+			t.Error(len(body))
+		}
+		if _, body := c.answer(t, "GET"); body != "goroutine" {
+			t.Error(body)
+		}
+		c = dial(t, address)
+		io.WriteString(c, "GET /stream HTTP/1.1\r\nHost: x\r\n\r\n"+where)
+		if _, body := c.answer(t, "GET"); body != strings.Repeat("piece", 100) {
+			t.Error(len(body))
+		}
+		if _, body := c.answer(t, "GET"); body != "goroutine" {
+			t.Error(body)
+		}
+		c = dial(t, address)
+		io.WriteString(c, "GET /hijack HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: mine\r\n\r\n")
+		c.answer(t, "GET")
+		if rest, err := io.ReadAll(c.reader); string(rest) != "mine" || err != nil {
+			t.Errorf("%q, %v", rest, err)
+		}
+		c = dial(t, address)
+		io.WriteString(c, "GET /hijack HTTP/1.1\r\nHost: x\r\n\r\n")
+		if _, err := c.reader.ReadByte(); err == nil {
+			t.Error("a hijack on the loop is answered")
+		}
+	})
+}
+
+func TestHeadAndClose(t *testing.T) {
+	onEngines(t, func(t *testing.T, engine quoit.Engine) {
+		c := dial(t, start(t, engine))
+		io.WriteString(c, "HEAD /where HTTP/1.1\r\nHost: x\r\n\r\n"+"GET /missing HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+		if response, _ := c.answer(t, "HEAD"); response.ContentLength != 4 || response.Header.Get("Server") != "fasthttp" {
+			t.Error(response.ContentLength, response.Header)
+		}
+		if response, _ := c.answer(t, "GET"); response.StatusCode != 404 || !response.Close {
+			t.Error(response.Status, response.Header)
+		}
+		if _, err := c.reader.ReadByte(); err != io.EOF {
+			t.Error(err)
+		}
+	})
+}

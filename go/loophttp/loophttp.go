@@ -1,0 +1,298 @@
+// Package loophttp runs a net/http Handler on quoit's event loops, without a goroutine a connection.
+//
+//	server, err := quoit.Start(":8080", loophttp.New(mux))
+//
+// It is for handlers that do not block: while one runs, no other connection of its loop is served. A request is read
+// by net/http's own parser once it is completely there, and all responses of a turn leave together. Whatever else a
+// connection brings (a chunked or large body, Expect, an upgrade, HTTP/1.0 or 2, anything malformed) moves it, with
+// the bytes already read, to an http.Server over a net.Conn of quoit, where everything works as usual and may block.
+// Blocking chooses more requests for that.
+//
+// On the loop a response is buffered until the handler returns: Flush answers http.ErrNotSupported by way of
+// http.ResponseController, and Hijack gives a connection whose calls answer quoit.ErrOnLoop rather than wait until the
+// handler has returned.
+package loophttp
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+
+	quoit "github.com/quoit-io/quoit/go"
+	"github.com/quoit-io/quoit/go/internal/frame"
+)
+
+// Option changes one default of New.
+type Option func(*Handler)
+
+// Blocking says which requests are not for the loop: the connection of one for which it answers true moves to a
+// goroutine, and stays there. It is called on the loop, with a body that is completely there.
+func Blocking(blocks func(r *http.Request) bool) Option {
+	return func(h *Handler) { h.blocks = blocks }
+}
+
+// RequestLimit sets the most bytes, head and body, of a request that is served on the loop. It must be below
+// quoit.WithInboundLimit, whose default is 64 KiB. Default: 32 KiB.
+func RequestLimit(bytes int) Option { return func(h *Handler) { h.limit = bytes } }
+
+// WithServer sets the http.Server for connections that leave the loops: its limits, timeouts, logger and so on. Its
+// Handler is set by New. Default: one without limits of time.
+func WithServer(server *http.Server) Option { return func(h *Handler) { h.server = server } }
+
+// Handler is a quoit.Handler.
+type Handler struct {
+	quoit.BaseHandler
+	handler http.Handler
+	server  *http.Server
+	blocks  func(r *http.Request) bool
+	limit   int
+	serving sync.Once
+	moved   *handedOver
+}
+
+// New makes a quoit.Handler of a net/http one.
+func New(handler http.Handler, options ...Option) *Handler {
+	h := &Handler{handler: handler, limit: 32 << 10, moved: newHandedOver()}
+	for _, option := range options {
+		option(h)
+	}
+	if h.server == nil {
+		h.server = &http.Server{}
+	}
+	h.server.Handler = handler
+	return h
+}
+
+// state is what a connection has between its requests; it is kept with the connection.
+type state struct {
+	remote string
+	need   int // bytes of the request that is not complete; 0 if that is not known
+}
+
+// work is what serving one request takes. A loop needs one; several loops share the pool.
+type work struct {
+	source  bytes.Reader
+	reader  *bufio.Reader
+	writer  responseWriter
+	content bytes.Buffer
+}
+
+var works = sync.Pool{New: func() any {
+	return &work{reader: bufio.NewReaderSize(nil, 4<<10), writer: responseWriter{header: make(http.Header)}}
+}}
+
+// OnOpen implements quoit.Handler.
+func (h *Handler) OnOpen(c *quoit.Conn) { c.SetContext(&state{remote: c.RemoteAddr().String()}) }
+
+// OnData implements quoit.Handler: it serves all requests that are completely there.
+func (h *Handler) OnData(c *quoit.Conn) {
+	known := c.Context().(*state)
+	if c.Buffered() < known.need {
+		return
+	}
+	known.need = 0
+	for c.Buffered() > 0 && !c.IsClosed() {
+		view, _ := c.Peek(c.Buffered())
+		verdict, whole := frame.Scan(view, h.limit)
+		if verdict == frame.More {
+			known.need = whole
+			return
+		}
+		if verdict == frame.Move || !h.serve(c, known, view[:whole]) {
+			h.move(c, nil)
+			return
+		}
+		if known.need < 0 {
+			return // it has left the loop while it was served
+		}
+	}
+}
+
+// OnDrain implements quoit.Drainer: a connection between two requests has nothing to wait for.
+func (h *Handler) OnDrain(c *quoit.Conn) {
+	_ = c.Close() // or it is closing already
+}
+
+// serve serves one request; false, and nothing is consumed, if the connection must move first.
+func (h *Handler) serve(c *quoit.Conn, known *state, raw []byte) bool {
+	w := works.Get().(*work)
+	defer works.Put(w)
+	w.source.Reset(raw)
+	w.reader.Reset(&w.source)
+	request, err := http.ReadRequest(w.reader)
+	if err != nil || h.blocks != nil && h.blocks(request) {
+		return false
+	}
+	if h.blocks != nil && request.Body != http.NoBody {
+		// It may have been read.
+		w.source.Reset(raw)
+		w.reader.Reset(&w.source)
+		if request, err = http.ReadRequest(w.reader); err != nil {
+			return false
+		}
+	}
+	request.RemoteAddr = known.remote
+	request = request.WithContext(context.WithValue(context.Background(), http.LocalAddrContextKey, c.LocalAddr()))
+	w.content.Reset()
+	response := &w.writer
+	response.begin(h, c, known, request, &w.content, len(raw))
+	if !h.call(response, request) {
+		_ = c.Abort() // or it has ended
+		return true
+	}
+	if known.need < 0 {
+		return true // hijacked
+	}
+	c.Discard(len(raw))
+	closes := response.finish()
+	_, err = c.Write(response.out)
+	switch {
+	case errors.Is(err, quoit.ErrFull), errors.Is(err, quoit.ErrTooLarge):
+		// The rest waits for the peer, which is a goroutine's business.
+		known.need = -1
+		h.moveAfter(c, append([]byte(nil), response.out...), closes)
+	case closes:
+		_ = c.Close() // or the peer has gone
+	}
+	return true
+}
+
+// call runs the handler; false if it has panicked with http.ErrAbortHandler, which is no fault. Other panics are the
+// loop's to report.
+func (h *Handler) call(w *responseWriter, r *http.Request) (done bool) {
+	defer func() {
+		if done {
+			return
+		}
+		if recovered := recover(); recovered != nil && recovered != http.ErrAbortHandler {
+			panic(recovered)
+		}
+	}()
+	h.handler.ServeHTTP(w, r)
+	return true
+}
+
+// Close closes the connections that have left the loops, and their http.Server. Shut the quoit.Server down first.
+func (h *Handler) Close() error { return h.server.Close() }
+
+// move hands the connection to the http.Server, after what is still to be written.
+func (h *Handler) move(c *quoit.Conn, first []byte) {
+	n, err := c.Detach()
+	if err != nil {
+		return // it has closed meanwhile
+	}
+	h.serving.Do(func() { go h.server.Serve(h.moved) })
+	h.moved.take(n, first)
+}
+
+func (h *Handler) moveAfter(c *quoit.Conn, first []byte, closes bool) {
+	if !closes {
+		h.move(c, first)
+		return
+	}
+	n, err := c.Detach()
+	if err != nil {
+		return
+	}
+	go func() {
+		_, _ = n.Write(first) // the peer may have gone
+		_ = n.Close()
+	}()
+}
+
+// handedOver is the listener of the http.Server: it accepts what the loops hand over.
+type handedOver struct {
+	mu     sync.Mutex
+	queue  []net.Conn
+	ready  chan struct{}
+	closed chan struct{}
+	once   sync.Once
+}
+
+func newHandedOver() *handedOver {
+	return &handedOver{ready: make(chan struct{}, 1), closed: make(chan struct{})}
+}
+
+// take queues a connection; it does not wait.
+func (l *handedOver) take(n *quoit.NetConn, first []byte) {
+	connection := net.Conn(n)
+	if len(first) > 0 {
+		connection = &withRest{NetConn: n, rest: first}
+	}
+	l.mu.Lock()
+	l.queue = append(l.queue, connection)
+	l.mu.Unlock()
+	select {
+	case l.ready <- struct{}{}:
+	default:
+	}
+}
+
+// withRest writes what was left from the loop before anything is read or written.
+type withRest struct {
+	*quoit.NetConn
+	once sync.Once
+	rest []byte
+	err  error
+}
+
+func (w *withRest) flush() error {
+	w.once.Do(func() {
+		_, w.err = w.NetConn.Write(w.rest)
+		w.rest = nil
+	})
+	return w.err
+}
+
+func (w *withRest) Read(p []byte) (int, error) {
+	if err := w.flush(); err != nil {
+		return 0, err
+	}
+	return w.NetConn.Read(p)
+}
+
+func (w *withRest) Write(p []byte) (int, error) {
+	if err := w.flush(); err != nil {
+		return 0, err
+	}
+	return w.NetConn.Write(p)
+}
+
+func (w *withRest) ReadFrom(r io.Reader) (int64, error) {
+	if err := w.flush(); err != nil {
+		return 0, err
+	}
+	return w.NetConn.ReadFrom(r)
+}
+
+func (l *handedOver) Accept() (net.Conn, error) {
+	for {
+		l.mu.Lock()
+		if len(l.queue) > 0 {
+			connection := l.queue[0]
+			l.queue[0] = nil
+			l.queue = l.queue[1:]
+			l.mu.Unlock()
+			return connection, nil
+		}
+		l.mu.Unlock()
+		select {
+		case <-l.ready:
+		case <-l.closed:
+			return nil, net.ErrClosed
+		}
+	}
+}
+
+func (l *handedOver) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return nil
+}
+
+// Addr is that of no socket: connections come from loops.
+func (l *handedOver) Addr() net.Addr { return &net.UnixAddr{Name: "quoit", Net: "loop"} }
