@@ -91,9 +91,17 @@ mod tests {
 
     #[test]
     fn the_same_port_of_another_address_is_somebody_elses() {
-        let line = |local: &str| format!("  0: {local}:1F90 0100007F:C350 01 00000000:00000000 00:00000000 00000000  1000        0 4711 1");
+        let line = |local: &str| {
+            format!(
+                "  0: {local}:1F90 0100007F:C350 01 00000000:00000000 00:00000000 00000000  1000        0 4711 1"
+            )
+        };
         let host = host_in_table("127.0.0.1".parse().expect("an address"));
-        let here = if cfg!(target_endian = "little") { "0100007F" } else { "7F000001" };
+        let here = if cfg!(target_endian = "little") {
+            "0100007F"
+        } else {
+            "7F000001"
+        };
         assert!(is_accepted(&line(here), host.as_deref(), 8080));
         assert!(!is_accepted(&line("0200007F"), host.as_deref(), 8080));
         assert!(!is_accepted(&line(here), host.as_deref(), 8081));
@@ -103,7 +111,8 @@ mod tests {
     #[test]
     fn a_table_that_cannot_be_read_is_named() {
         // Above the kernel's PID_MAX_LIMIT, so that no process can have it.
-        let error = accepted_connections(1 << 23, "127.0.0.1:80".parse().expect("an address")).expect_err("there is no such process");
+        let error = accepted_connections(1 << 23, "127.0.0.1:80".parse().expect("an address"))
+            .expect_err("there is no such process");
         assert!(error.to_string().contains("/proc/8388608/net/tcp"), "{error}");
     }
 }
