@@ -4,7 +4,7 @@ CARGO ?= cargo
 RELEASE := target/release
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench capi go hunt hunt-proof loom asan fuzz lab lab-peers lab-peers-check toolchain
+.PHONY: help demo test bench capi go hunt hunt-proof soak loom asan fuzz lab lab-peers lab-peers-check toolchain
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -97,6 +97,9 @@ lab-peers-check: toolchain lab-peers ## Lint the rivals' sources and check that 
 hunt: toolchain ## Run the loop on the simulated kernel, seed after seed, until a fault is found or you stop it
 	@$(CARGO) build --profile hunt --package quoit-sim
 	@target/hunt/quoit-sim run --seeds 0 --from $${FROM:-0}
+
+soak: toolchain ## Serve under peers of every kind for MINUTES=n (5), and check bytes, memory and descriptors; SEED=n repeats
+	@$(CARGO) test --package quoit-cli --test soak -- --ignored --nocapture
 
 hunt-proof: toolchain ## Show that the simulator finds bugs: build it with each of a list, and count the seeds it takes
 	@crates/quoit-sim/bugs/prove.sh

@@ -8,8 +8,8 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr as UnixAddress, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
-use std::sync::OnceLock;
 use std::sync::mpsc::{self, Receiver};
+use std::sync::{Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -139,7 +139,8 @@ impl Ready {
 pub(crate) struct Server {
     child: Child,
     pub(crate) ready: Vec<Ready>,
-    messages: Receiver<String>,
+    /// Behind a lock, so that threads can share the server.
+    messages: Mutex<Receiver<String>>,
     reader: Option<JoinHandle<()>>,
 }
 
@@ -182,7 +183,7 @@ impl Server {
         let mut server = Self {
             child,
             ready: Vec::new(),
-            messages,
+            messages: Mutex::new(messages),
             reader: Some(reader),
         };
         let mut lines = BufReader::new(server.child.stdout.take().expect("piped")).lines();
@@ -203,7 +204,8 @@ impl Server {
     #[track_caller]
     pub(crate) fn message(&self, prefix: &str) -> String {
         loop {
-            let line = self.messages.recv_timeout(PATIENCE).expect("it says so");
+            let messages = self.messages.lock().expect("nobody panics with it");
+            let line = messages.recv_timeout(PATIENCE).expect("it says so");
             if let Some(rest) = line.strip_prefix(prefix) {
                 return rest.to_owned();
             }
@@ -253,7 +255,8 @@ impl Server {
         if let Some(reader) = self.reader.take() {
             reader.join().expect("reading works");
         }
-        (status, self.messages.try_iter().collect::<Vec<_>>().join("\n"))
+        let messages = self.messages.get_mut().expect("nobody panics with it");
+        (status, messages.try_iter().collect::<Vec<_>>().join("\n"))
     }
 
     /// Tells it to end, which it does with this code.

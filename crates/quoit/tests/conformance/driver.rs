@@ -247,12 +247,24 @@ impl Driver {
         self.checker.is_open(connection)
     }
 
+    /// All bytes of the loop, both ways.
+    fn bytes_moved(&self) -> u64 {
+        let counters = self.quoit.counters();
+        counters.sent_bytes + counters.received_bytes
+    }
+
     /// Turns until `condition` holds.
     pub(crate) fn until(&mut self, what: &str, mut condition: impl FnMut(&mut Self) -> bool) {
-        let started = Instant::now();
+        let mut moved = self.bytes_moved();
+        let mut since = Instant::now();
         while !condition(self) {
+            if self.bytes_moved() != moved {
+                // Slow is not stuck: gibibytes take their time on a machine that has other work.
+                moved = self.bytes_moved();
+                since = Instant::now();
+            }
             assert!(
-                started.elapsed() < PATIENCE,
+                since.elapsed() < PATIENCE,
                 "still waiting: {what}\n{:?}\n{:?}",
                 self.seen
                     .iter()
