@@ -260,14 +260,15 @@ fn upload(target: &Target, random: &mut Random, tally: &Tally) {
 /// A process that calls by rpc and checks every message, or is killed in the middle of that.
 fn calls(target: &Target, kill: bool, random: &mut Random, tally: &Tally) {
     let connections = 1 + random.below(8);
-    let (pipeline, size) = (1 + random.below(16), random.length() % 5_000);
+    // A message has a header of 24 bytes.
+    let (streams, size) = (1 + random.below(16), 24 + random.length() % 5_000);
     let requests = if kill {
         u32::MAX.into()
     } else {
         8 * (1 + random.below(200))
     };
     let mut command = quoit(&format!(
-        "load rpc --connect {} --warmup 0 --connections {connections} --pipeline {pipeline} --size {size} \
+        "load rpc --connect {} --warmup 0 --connections {connections} --streams {streams} --size {size} \
          --requests {requests} --json",
         target.address()
     ));

@@ -123,7 +123,7 @@ impl Target {
             }
         }
         self.descriptors_settled(self.descriptors);
-        self.resident_kib.push(self.server.status_kib("VmRSS:"));
+        self.resident_kib.push(self.server.status_kib("VmRSS"));
     }
 
     /// Ends it in an orderly way, with a peer connected that has its answers and one that has said nothing.
