@@ -94,7 +94,8 @@ lab-peers-check: toolchain lab-peers ## Lint the rivals' sources and check that 
 		cd lab/peers/go && test -z "$$(gofmt -l .)" && go vet -tags poll_opt ./...
 	$(CARGO) test --package quoit-cli --test program rivals -- --nocapture
 
-hunt: toolchain ## Run the loop on the simulated kernel, seed after seed, until a fault is found or you stop it
+hunt: toolchain ## Fuzz each decoder for a few seconds, then run the loop on the simulated kernel until a fault is found or you stop it
+	@$(MAKE) --no-print-directory fuzz SECONDS=$${FUZZ_SECONDS:-5}
 	@$(CARGO) build --profile hunt --package quoit-sim
 	@target/hunt/quoit-sim run --seeds 0 --from $${FROM:-0}
 
