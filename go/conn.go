@@ -145,7 +145,12 @@ func (c *Conn) WriteTo(w io.Writer) (int64, error) {
 
 // Write queues a copy of p, all of it or nothing. What is queued in one turn of the loop leaves together; writes of one
 // goroutine keep their order. Errors: ErrFull, ErrTooLarge, net.ErrClosed. It never waits.
-func (c *Conn) Write(p []byte) (int, error) {
+func (c *Conn) Write(p []byte) (int, error) { return queue(c, p) }
+
+// WriteString is Write without a conversion.
+func (c *Conn) WriteString(s string) (int, error) { return queue(c, s) }
+
+func queue[T []byte | string](c *Conn, p T) (int, error) {
 	c.mu.Lock()
 	if err := c.writable(len(p)); err != nil {
 		c.mu.Unlock()
@@ -154,18 +159,6 @@ func (c *Conn) Write(p []byte) (int, error) {
 	appendTo(&c.out, c.home.memory(), p)
 	c.ask(requestFlush)
 	return len(p), nil
-}
-
-// WriteString is Write without a conversion.
-func (c *Conn) WriteString(s string) (int, error) {
-	c.mu.Lock()
-	if err := c.writable(len(s)); err != nil {
-		c.mu.Unlock()
-		return 0, err
-	}
-	appendTo(&c.out, c.home.memory(), s)
-	c.ask(requestFlush)
-	return len(s), nil
 }
 
 // writable answers why n bytes cannot be queued now. The lock is held.
