@@ -3,6 +3,7 @@
 use std::ffi::{c_char, c_int};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
+use quoit::address::SocketAddress;
 use quoit::sys::{Linux, SocketSys};
 use quoit::{Address, Errno, ListenSocket, listen};
 
@@ -196,6 +197,22 @@ fn borrow<'a>(descriptor: RawFd) -> Result<BorrowedFd<'a>, Failure> {
     Ok(unsafe { BorrowedFd::borrow_raw(descriptor) })
 }
 
+/// Writes the address that the kernel answered when asked for it by `what`.
+///
+/// # Safety
+/// As for [`write_text`].
+unsafe fn write_found(
+    found: Result<SocketAddress, Errno>,
+    what: &str,
+    buffer: *mut c_char,
+    capacity: usize,
+) -> Result<c_int, Failure> {
+    let address = found.map_err(|errno| Failure::system(what, errno))?;
+    let address = Address::try_from(&address).map_err(Failure::invalid)?;
+    // SAFETY: promised by the caller.
+    unsafe { write_text(&address.to_string(), buffer, capacity) }
+}
+
 /// The own address of a descriptor's socket.
 ///
 /// # Safety
@@ -207,12 +224,9 @@ pub(super) unsafe extern "C" fn quoit_fd_local_address(
     capacity: usize,
 ) -> c_int {
     answer_int(|| {
-        let address = Linux
-            .local_address(borrow(descriptor)?)
-            .map_err(|errno| Failure::system("reading the socket's address", errno))?;
-        let address = Address::try_from(&address).map_err(Failure::invalid)?;
+        let found = Linux.local_address(borrow(descriptor)?);
         // SAFETY: promised by the caller.
-        unsafe { write_text(&address.to_string(), buffer, capacity) }
+        unsafe { write_found(found, "reading the socket's address", buffer, capacity) }
     })
 }
 
@@ -227,12 +241,16 @@ pub(super) unsafe extern "C" fn quoit_fd_peer_address(
     capacity: usize,
 ) -> c_int {
     answer_int(|| {
-        let address = Linux
-            .peer_address(borrow(descriptor)?)
-            .map_err(|errno| Failure::system("reading the address of the socket's peer", errno))?;
-        let address = Address::try_from(&address).map_err(Failure::invalid)?;
+        let found = Linux.peer_address(borrow(descriptor)?);
         // SAFETY: promised by the caller.
-        unsafe { write_text(&address.to_string(), buffer, capacity) }
+        unsafe {
+            write_found(
+                found,
+                "reading the address of the socket's peer",
+                buffer,
+                capacity,
+            )
+        }
     })
 }
 
