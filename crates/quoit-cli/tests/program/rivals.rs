@@ -30,6 +30,21 @@ const RIVALS: &[Rival] = &[
     rival("net", "net", &["echo"], true),
     rival("fasthttp", "fasthttp", &["http"], true),
     rival("nethttp", "nethttp", &["http"], false),
+    rival(
+        "quoit-go --way event --engine epoll",
+        "epoll",
+        &["echo", "http"],
+        true,
+    ),
+    rival(
+        "quoit-go --way event --engine uring",
+        "uring",
+        &["echo", "http"],
+        true,
+    ),
+    rival("quoit-go --way fasthttp --engine epoll", "epoll", &["http"], true),
+    rival("quoit-go --way nethttp --engine epoll", "epoll", &["http"], false),
+    rival("quoit-go --way listener --engine epoll", "epoll", &["http"], false),
     Rival {
         any_port: false,
         ..rival("nginx", "nginx", &["http"], false)
@@ -62,8 +77,8 @@ impl Rival {
             println!("{name} is not built (make lab-peers) and left out");
             return None;
         }
-        if self.engine == "monoio" && !engines().contains(&"uring") {
-            println!("monoio is left out, for io_uring is denied");
+        if ["monoio", "uring"].contains(&self.engine) && !engines().contains(&"uring") {
+            println!("{} is left out, for io_uring is denied", self.command);
             return None;
         }
         Some(program)
