@@ -13,6 +13,17 @@ fn wrong_usage_exits_2_and_names_what_is_wrong() {
         ("serve http --listen 127.0.0.1:99999", "99999"),
         ("serve http --without warp-drive", "warp-drive"),
         ("serve http --warp 9", "--warp"),
+        (
+            "serve http --loop 9",
+            "found; a similar argument exists: '--loops'",
+        ),
+        ("serve echo --drain", "--drain"),
+        ("load http", "--connect"),
+        (
+            "load echo --connect 127.0.0.1:9 --requests 9 --seconds 1",
+            "--requests",
+        ),
+        ("lab run", "<NAME|FILE>"),
         ("serve http --loops 0", "--loops"),
         ("serve http --zero-copy 0", "0 is not in 1..=1073741824"),
         ("serve http --zero-copy 1073741825", "1..=1073741824"),
@@ -26,6 +37,8 @@ fn wrong_usage_exits_2_and_names_what_is_wrong() {
         assert_eq!(output.status.code(), Some(2), "{arguments}: {text}");
         assert!(text.contains(expected), "{arguments}: {text}");
         assert!(output.stdout.is_empty());
+        let is_help = expected == "Usage";
+        assert_eq!(text.lines().count() == 1, !is_help, "{arguments}: {text}");
     }
     let output = run("serve http --without warp-drive");
     assert!(String::from_utf8_lossy(&output.stderr).contains("defer-taskrun"));
