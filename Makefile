@@ -1,7 +1,9 @@
 # The only commands a newcomer needs. Each does its own set-up on a machine with the toolchains.
 
 CARGO ?= cargo
-RELEASE := target/release
+# Where cargo builds.
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+RELEASE := $(TARGET)/release
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test bench capi go hunt hunt-proof soak loom asan fuzz lab lab-peers lab-peers-check toolchain
@@ -85,7 +87,7 @@ lab: toolchain lab-peers ## Run every experiment quickly and make one page of th
 	test -z "$$failed" || { echo "make: not measured to the end:$$failed" >&2; exit 1; }
 
 lab-peers: capi ## Build the rivals of the lab into target/peers; what cannot be built is named and left out
-	@lab/peers/build target/peers
+	@lab/peers/build $(TARGET)/peers
 
 lab-peers-check: toolchain lab-peers ## Lint the rivals' sources and check that each answers as Quoit does
 	cd lab/peers/rust/rivals && $(CARGO) fmt --all --check
@@ -97,7 +99,7 @@ lab-peers-check: toolchain lab-peers ## Lint the rivals' sources and check that 
 hunt: toolchain ## Fuzz each decoder for a few seconds, then run the loop on the simulated kernel until a fault is found or you stop it
 	@$(MAKE) --no-print-directory fuzz SECONDS=$${FUZZ_SECONDS:-5}
 	@$(CARGO) build --profile hunt --package quoit-sim
-	@target/hunt/quoit-sim run --seeds 0 --from $${FROM:-0}
+	@$(TARGET)/hunt/quoit-sim run --seeds 0 --from $${FROM:-0}
 
 soak: toolchain ## Serve under peers of every kind for MINUTES=n (5), and check bytes, memory and descriptors; SEED=n repeats
 	@$(CARGO) test --package quoit-cli --test soak -- --ignored --nocapture

@@ -20,6 +20,8 @@ use self::values::{
 use super::rpc::RpcArguments;
 use super::sizes::LARGEST;
 use super::{Arrivals, Length, Offered, Plan, Sizes, SlowReaders, Target, Workload};
+use crate::console::say;
+use crate::usage;
 
 pub(super) use self::values::parse_positive_seconds;
 
@@ -323,17 +325,7 @@ pub(crate) fn check(words: &[String]) -> Result<(), String> {
         load: LoadArguments,
     }
 
-    let parsed = Line::try_parse_from(words).map_err(|error| {
-        let text = error.to_string();
-        // What follows an empty line is advice for a terminal.
-        let lines: Vec<&str> = text
-            .lines()
-            .take_while(|line| !line.is_empty())
-            .map(str::trim)
-            .collect();
-        let line = lines.join(" ");
-        line.strip_prefix("error: ").map(str::to_owned).unwrap_or(line)
-    })?;
+    let parsed = Line::try_parse_from(words).map_err(|error| usage::one_line(&error))?;
     parsed.load.protocol.plan().map(drop)
 }
 
@@ -342,15 +334,15 @@ pub(crate) fn command<Program: CommandFactory>(arguments: &LoadArguments) -> Exi
     let common = arguments.protocol.common();
     let plan = match arguments.protocol.plan() {
         Ok(plan) => plan,
-        Err(message) => Program::command()
-            .error(ErrorKind::ValueValidation, message)
-            .exit(),
+        Err(message) => {
+            return usage::refuse(&Program::command().error(ErrorKind::ValueValidation, message));
+        }
     };
     match output::execute(&plan, common) {
         Ok(report) if report.invalid.is_none() => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
         Err(error) => {
-            eprintln!("quoit load: {error}");
+            say(format_args!("quoit load: {error}"));
             ExitCode::FAILURE
         }
     }
