@@ -18,11 +18,8 @@ use crate::sys::{Linux, Time};
 /// Between two attempts to make a ring for which there was no memory.
 const MEMORY_RETRY: Duration = Duration::from_millis(20);
 
-/// The engine that was chosen, on the real kernel.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "there is one a loop, and boxing it would cost a step an operation"
-)]
+/// The engine that was chosen, on the real kernel. There is one a loop, and boxing the larger would cost a step an
+/// operation.
 pub enum AnyEngine {
     /// io_uring.
     Uring(UringEngine<Ring, Linux>),

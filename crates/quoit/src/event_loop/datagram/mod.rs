@@ -81,10 +81,6 @@ pub(super) struct State {
     queue: Queue,
     sending: bool,
     /// The batch that is not in flight.
-    #[expect(
-        clippy::box_collection,
-        reason = "operations take it boxed: the kernel reads it in place"
-    )]
     spare: Option<Box<DatagramBatch>>,
     dirty: bool,
     wants_writable: bool,
