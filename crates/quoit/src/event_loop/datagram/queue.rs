@@ -324,7 +324,9 @@ impl Queue {
             entry.finished = entry.done == entry.length;
         }
         while self.entries.front().is_some_and(|entry| entry.finished) {
-            let Some(entry) = self.entries.pop_front() else { break };
+            let Some(entry) = self.entries.pop_front() else {
+                break;
+            };
             self.free(&entry);
             ended(Outcome {
                 token: entry.token,
