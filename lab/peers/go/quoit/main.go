@@ -19,6 +19,7 @@ import (
 	quoit "github.com/quoit-io/quoit/go"
 	loopfasthttp "github.com/quoit-io/quoit/go/fasthttp"
 	"github.com/quoit-io/quoit/go/loophttp"
+	"github.com/valyala/fasthttp"
 
 	"quoit-lab/peers/internal/handlers"
 	"quoit-lab/peers/internal/peer"
@@ -52,7 +53,7 @@ func main() {
 func handler(way string, arguments peer.Arguments) quoit.Handler {
 	switch {
 	case way == "fasthttp":
-		return loopfasthttp.New(handlers.FastHTTP)
+		return loopfasthttp.New(handlers.FastHTTP, loopfasthttp.WithServer(&fasthttp.Server{Name: "quoit"}))
 	case way == "nethttp":
 		return loophttp.New(http.HandlerFunc(handlers.NetHTTP))
 	case arguments.Service == "echo":
