@@ -55,6 +55,8 @@ final class Abi {
 
     static final int ACCEPT_DESCRIPTORS = 2;
 
+    static final int FIGURE_GAUGE = 1;
+
     private Abi() {}
 
     /** Offsets in {@code quoit_command}. */
@@ -172,7 +174,7 @@ final class Abi {
     /** Offsets in {@code quoit_counters}. */
     static final class Counters {
         static final int STRUCT_SIZE = 360;
-        static final int QUEUED_BYTES = 296;
+        static final int QUEUED_BYTES = 288;
 
         private Counters() {}
     }

@@ -77,6 +77,16 @@ abstract class AbstractQuoitStreamChannel extends AbstractQuoitChannel implement
         return metrics;
     }
 
+    /**
+     * What this channel has done.
+     *
+     * @return a snapshot; any thread may ask
+     */
+    public final QuoitChannelSnapshot snapshot() {
+        ChannelOutboundBuffer buffer = unsafe().outboundBuffer();
+        return metrics.snapshot(buffer == null ? 0 : buffer.totalPendingWriteBytes());
+    }
+
     final long connection() {
         return connection;
     }
@@ -165,6 +175,10 @@ abstract class AbstractQuoitStreamChannel extends AbstractQuoitChannel implement
             }
         }
         inbound.opened();
+        if (outputShutdown) {
+            // It was before there was anything to tell.
+            shutdownNative();
+        }
         flushMore();
     }
 
@@ -325,15 +339,22 @@ abstract class AbstractQuoitStreamChannel extends AbstractQuoitChannel implement
 
     @Override
     protected void doShutdownOutput() throws Exception {
+        if (!active) {
+            throw new NotYetConnectedException();
+        }
         outputShutdown = true;
         outbound.end();
         if (connection != 0) {
-            outbound.afterCopies(() -> {
-                if (connection != 0) {
-                    handler().commands().simple(Abi.COMMAND_SHUTDOWN, connection);
-                }
-            });
+            shutdownNative();
         }
+    }
+
+    private void shutdownNative() {
+        outbound.afterCopies(() -> {
+            if (connection != 0) {
+                handler().commands().simple(Abi.COMMAND_SHUTDOWN, connection);
+            }
+        });
     }
 
     @Override

@@ -1,6 +1,6 @@
 package io.quoit.netty;
 
-/** What one channel has done; written by its loop, readable by any thread a moment later. */
+/** What one channel has done; written by its loop, and read by any thread a moment later. */
 final class ChannelCounters {
     private long receivedBytes;
     private long receivedPieces;
@@ -17,5 +17,10 @@ final class ChannelCounters {
         writtenBytes += bytes;
         writtenPieces += pieces;
         writes++;
+    }
+
+    QuoitChannelSnapshot snapshot(long pendingBytes) {
+        return new QuoitChannelSnapshot(
+                receivedBytes, receivedPieces, writtenBytes, writtenPieces, writes, pendingBytes);
     }
 }

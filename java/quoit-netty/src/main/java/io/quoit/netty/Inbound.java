@@ -230,14 +230,17 @@ final class Inbound {
         channel.pipeline().fireChannelRead(bytes);
     }
 
-    /** As a transport does that reads into the buffers of the channel's allocator. */
+    /**
+     * As a transport does that reads into the buffers of the channel's allocator: one run of reads, as long as the
+     * allocator's handle wants. What is left waits for the next.
+     */
     private void deliverInPieces(ByteBuf bytes) {
         var handle = channel.unsafe().recvBufAllocHandle();
         ChannelPipeline pipeline = channel.pipeline();
         boolean before = delivering;
         delivering = true;
         try {
-            while (bytes.isReadable() && channel.isOpen() && wanted()) {
+            do {
                 ByteBuf piece = handle.allocate(channel.alloc());
                 int length = Math.min(piece.writableBytes(), bytes.readableBytes());
                 handle.attemptedBytesRead(piece.writableBytes());
@@ -246,25 +249,21 @@ final class Inbound {
                 handle.incMessagesRead(1);
                 readPending = false;
                 pipeline.fireChannelRead(piece);
-                if (bytes.isReadable() && !handle.continueReading()) {
-                    finishRead();
-                    incomplete = true;
-                    channel.unsafe().recvBufAllocHandle().reset(channel.config());
-                }
-            }
+            } while (bytes.isReadable() && channel.isOpen() && handle.continueReading());
         } finally {
             delivering = before;
         }
         if (!bytes.isReadable() || !channel.isOpen()) {
             bytes.release();
-        } else {
-            if (held == null) {
-                held = new ArrayDeque<>(4);
-            }
-            held.addFirst(bytes);
-            pause();
+            return;
         }
-        if (!delivering && holds() && wanted()) {
+        if (held == null) {
+            held = new ArrayDeque<>(4);
+        }
+        held.addFirst(bytes);
+        pause();
+        complete();
+        if (wanted()) {
             askDelivery();
         }
     }

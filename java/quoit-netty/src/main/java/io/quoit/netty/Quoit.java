@@ -5,6 +5,7 @@ import io.netty.channel.socket.nio.NioServerSocketChannel;
 import io.netty.channel.socket.nio.NioSocketChannel;
 import io.netty.util.internal.logging.InternalLogger;
 import io.netty.util.internal.logging.InternalLoggerFactory;
+import java.util.List;
 
 /**
  * Quoit's transport for Netty: whether it can be used here, why not, and what a bootstrap needs of it.
@@ -74,6 +75,16 @@ public final class Quoit {
         }
         return new QuoitTransport(
                 "quoit", QuoitIoHandler.newFactory(config), QuoitSocketChannel.class, QuoitServerSocketChannel.class);
+    }
+
+    /**
+     * The figures of all loops that run in this process. Any thread may ask; a loop publishes its figures when it goes to
+     * sleep, and every 64 turns while it does not.
+     *
+     * @return a snapshot a loop
+     */
+    public static List<QuoitLoopSnapshot> loops() {
+        return Metrics.snapshots();
     }
 
     /**

@@ -90,7 +90,7 @@ public final class QuoitIoHandler implements IoHandler {
         remote = new Remote(library, out.getLong(0));
         commands = new CommandBatch(library, STAGING_BYTES);
         leases = new LeasePool(library, remote, commands, config);
-        metrics = new Metrics(library, remote, leases, engine(), library.engineReason(loop));
+        metrics = new Metrics(library, remote, leases, index, engine(), library.engineReason(loop));
         events = ByteBuffer.allocateDirect(EVENTS * Event.SIZE).order(ByteOrder.nativeOrder());
         eventsAddress = library.address(events);
         if (config.engine() == QuoitEngine.AUTO && engine() == QuoitEngine.EPOLL) {
