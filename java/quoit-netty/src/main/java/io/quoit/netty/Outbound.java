@@ -249,11 +249,7 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
                 return false;
             }
             if (length > 0) {
-                ByteBuffer staging = channel.handler().commands().staging();
-                int at = staged + stagedLength + walkedBytes;
-                staging.limit(at + length).position(at);
-                bytes.getBytes(bytes.readerIndex(), staging);
-                staging.clear();
+                stage(bytes, length);
             }
             walkedBytes += length;
             walked++;
@@ -268,6 +264,20 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
             lend(bytes);
         }
         return true;
+    }
+
+    private void stage(ByteBuf bytes, int length) {
+        ByteBuffer staging = channel.handler().commands().staging();
+        int at = staged + stagedLength + walkedBytes;
+        if (bytes.nioBufferCount() == 1) {
+            // The buffer's own view: any other would be made for this.
+            ByteBuffer source = bytes.internalNioBuffer(bytes.readerIndex(), length);
+            staging.put(at, source, source.position(), length);
+        } else {
+            staging.limit(at + length).position(at);
+            bytes.getBytes(bytes.readerIndex(), staging);
+            staging.clear();
+        }
     }
 
     private void lend(ByteBuf bytes) {

@@ -12,18 +12,15 @@ import io.netty.testsuite.transport.socket.SocketConditionalWritabilityTest;
 import io.netty.testsuite.transport.socket.SocketConnectTest;
 import io.netty.testsuite.transport.socket.SocketDataReadInitialStateTest;
 import io.netty.testsuite.transport.socket.SocketEchoTest;
-import io.netty.testsuite.transport.socket.SocketExceptionHandlingTest;
 import io.netty.testsuite.transport.socket.SocketFileRegionTest;
 import io.netty.testsuite.transport.socket.SocketFixedLengthEchoTest;
 import io.netty.testsuite.transport.socket.SocketGatheringWriteTest;
 import io.netty.testsuite.transport.socket.SocketHalfClosedTest;
 import io.netty.testsuite.transport.socket.SocketMultipleConnectTest;
 import io.netty.testsuite.transport.socket.SocketObjectEchoTest;
-import io.netty.testsuite.transport.socket.SocketReadPendingTest;
 import io.netty.testsuite.transport.socket.SocketRstTest;
 import io.netty.testsuite.transport.socket.SocketSpdyEchoTest;
 import io.netty.testsuite.transport.socket.SocketStringEchoTest;
-import io.netty.testsuite.transport.socket.TrafficShapingHandlerTest;
 import java.util.List;
 import org.junit.jupiter.api.Disabled;
 import org.junit.jupiter.api.Nested;
@@ -105,14 +102,6 @@ class NettySocketSuiteTest {
     }
 
     @Nested
-    class ExceptionHandling extends SocketExceptionHandlingTest {
-        @Override
-        protected List<BootstrapComboFactory<ServerBootstrap, Bootstrap>> newFactories() {
-            return UnderTest.pairs();
-        }
-    }
-
-    @Nested
     class FileRegion extends SocketFileRegionTest {
         @Override
         protected List<BootstrapComboFactory<ServerBootstrap, Bootstrap>> newFactories() {
@@ -170,14 +159,6 @@ class NettySocketSuiteTest {
     }
 
     @Nested
-    class ReadPending extends SocketReadPendingTest {
-        @Override
-        protected List<BootstrapComboFactory<ServerBootstrap, Bootstrap>> newFactories() {
-            return UnderTest.pairs();
-        }
-    }
-
-    @Nested
     class Rst extends SocketRstTest {
         @Override
         protected List<BootstrapComboFactory<ServerBootstrap, Bootstrap>> newFactories() {
@@ -195,14 +176,6 @@ class NettySocketSuiteTest {
 
     @Nested
     class StringEcho extends SocketStringEchoTest {
-        @Override
-        protected List<BootstrapComboFactory<ServerBootstrap, Bootstrap>> newFactories() {
-            return UnderTest.pairs();
-        }
-    }
-
-    @Nested
-    class TrafficShapingHandler extends TrafficShapingHandlerTest {
         @Override
         protected List<BootstrapComboFactory<ServerBootstrap, Bootstrap>> newFactories() {
             return UnderTest.pairs();

@@ -27,6 +27,8 @@ class ReceiveTest {
     private final Peers.Keeper keeper = new Peers.Keeper();
     private final Peers.Accepted accepted = new Peers.Accepted(channel -> channel.pipeline().addLast(keeper));
 
+    private Channel server;
+
     @AfterEach
     void end() throws Exception {
         group.shutdownGracefully(0, 1, TimeUnit.SECONDS).sync();
@@ -43,12 +45,10 @@ class ReceiveTest {
                 .channel();
     }
 
-    /** The figure of the group's only loop, as of now. */
+    /** Slots that pipelines of the group's only loop hold, as of now. */
     private long slotsInPipelines() throws Exception {
-        return group.submit(() -> Quoit.loops().stream()
-                        .mapToLong(loop -> loop.value("pipeline_slots"))
-                        .sum())
-                .get();
+        AbstractQuoitServerChannel channel = (AbstractQuoitServerChannel) server;
+        return group.submit(() -> channel.handler().metrics().snapshot().value("pipeline_slots")).get();
     }
 
     /** Collects messages until there are so many bytes; the caller releases the result. */
@@ -68,7 +68,7 @@ class ReceiveTest {
 
     @Test
     void receivedBytesAreTheLoopsOwnMemoryAndAreUsedAgain() throws Exception {
-        Channel server = serve(true);
+        server = serve(true);
         try (Socket client = Peers.connect(server)) {
             client.getOutputStream().write(1);
             ByteBuf first = keeper.message();
@@ -88,7 +88,7 @@ class ReceiveTest {
     @Test
     void aHandlerThatKeepsEverythingGetsCopiesAndNoByteIsLost() throws Exception {
         byte[] sent = Peers.bytes(4 << 20);
-        Channel server = serve(true);
+        server = serve(true);
         try (Socket client = Peers.connect(server)) {
             client.getOutputStream().write(sent);
             CompositeByteBuf all = collect(sent.length);
@@ -105,7 +105,7 @@ class ReceiveTest {
     @Test
     void buffersOutliveTheirLoopAndAreReleasedElsewhere() throws Exception {
         byte[] sent = Peers.bytes(100);
-        Channel server = serve(true);
+        server = serve(true);
         try (Socket client = Peers.connect(server)) {
             client.getOutputStream().write(sent);
             CompositeByteBuf all = collect(sent.length);
@@ -120,7 +120,7 @@ class ReceiveTest {
 
     @Test
     void buffersMayBeReleasedByAnyThreadWhileTheLoopRuns() throws Exception {
-        Channel server = serve(true);
+        server = serve(true);
         byte[] piece = Peers.bytes(64);
         try (Socket client = Peers.connect(server)) {
             // More than the pool has slots, one after the other.
@@ -139,7 +139,7 @@ class ReceiveTest {
 
     @Test
     void withoutAutoReadNothingComesAndThePeerIsHeldBack() throws Exception {
-        Channel server = serve(false);
+        server = serve(false);
         int length = 32 << 20;
         byte[] sent = Peers.bytes(length);
         try (Socket client = Peers.connect(server)) {
@@ -177,7 +177,7 @@ class ReceiveTest {
 
     @Test
     void theEndOfTheStreamComesAfterWhatWasHeldBack() throws Exception {
-        Channel server = serve(false);
+        server = serve(false);
         byte[] sent = Peers.bytes(3000);
         Channel channel;
         try (Socket client = Peers.connect(server)) {
@@ -195,7 +195,7 @@ class ReceiveTest {
 
     @Test
     void anAllocatorThatTheUserNamesIsUsed() throws Exception {
-        Channel server = new ServerBootstrap()
+        server = new ServerBootstrap()
                 .group(group)
                 .channel(QuoitServerSocketChannel.class)
                 .childOption(ChannelOption.RECVBUF_ALLOCATOR, new FixedRecvByteBufAllocator(7))
@@ -221,7 +221,7 @@ class ReceiveTest {
 
     @Test
     void aServerWithoutAutoReadLeavesConnectionsInTheKernelsQueue() throws Exception {
-        Channel server = new ServerBootstrap()
+        server = new ServerBootstrap()
                 .group(group)
                 .channel(QuoitServerSocketChannel.class)
                 .option(ChannelOption.AUTO_READ, false)

@@ -35,7 +35,7 @@ final class UnderTest {
         if (!SMALL) {
             return config;
         }
-        return config.withReceivePool(16, 512)
+        return config.withReceivePool(16, 1024)
                 .withBufferRing(8)
                 .withLeasesPerConnection(4)
                 .withOutboundWaterMarks(1024, 4096)
