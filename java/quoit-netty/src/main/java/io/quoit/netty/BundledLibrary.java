@@ -26,7 +26,7 @@ final class BundledLibrary {
         return "META-INF/native/libquoit_linux_" + name + ".so";
     }
 
-    /** Puts the library into a file that is deleted as soon as it is loaded, or at the end. */
+    /** Puts the library into a file of its own, which is the caller's to delete. */
     static Path extract() throws IOException {
         String resource = resource();
         try (InputStream in = BundledLibrary.class.getClassLoader().getResourceAsStream(resource)) {
@@ -45,7 +45,6 @@ final class BundledLibrary {
                 throw new UnsupportedOperationException("the library cannot be put into " + folder + " (" + failure
                         + "): let the system property " + FOLDER_PROPERTY + " name a folder that can be written", failure);
             }
-            file.toFile().deleteOnExit();
             Files.copy(in, file, java.nio.file.StandardCopyOption.REPLACE_EXISTING);
             return file;
         }

@@ -21,6 +21,7 @@ final class NativeLoader {
     private static final String ADVICE = "; install the libquoit that belongs to this jar's version";
 
     private static Path file;
+    private static boolean extracted;
 
     private NativeLoader() {}
 
@@ -76,6 +77,11 @@ final class NativeLoader {
                     .newInstance();
         } catch (ReflectiveOperationException | LinkageError failure) {
             throw explained(failure);
+        } finally {
+            if (extracted) {
+                // Loaded or not, nobody needs the name any more.
+                Files.deleteIfExists(file);
+            }
         }
         check(library);
         return library;
@@ -89,6 +95,7 @@ final class NativeLoader {
             by = "the environment's " + FILE_VARIABLE;
         }
         if (named == null || named.isEmpty()) {
+            extracted = true;
             return BundledLibrary.extract();
         }
         Path path = Path.of(named).toAbsolutePath();

@@ -10,6 +10,7 @@ import io.netty.testsuite.transport.socket.SocketSslSessionReuseTest;
 import io.netty.testsuite.transport.socket.SocketStartTlsTest;
 import java.util.List;
 import org.junit.jupiter.api.Nested;
+import org.junit.jupiter.api.Tag;
 
 /** Netty's own tests of TLS, on this transport and paired with NIO. */
 class NettyTlsSuiteTest {
@@ -21,6 +22,8 @@ class NettyTlsSuiteTest {
         }
     }
 
+    /** A thousand combinations, which take a minute. */
+    @Tag("slow")
     @Nested
     class SslEcho extends SocketSslEchoTest {
         @Override
