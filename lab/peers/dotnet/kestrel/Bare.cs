@@ -49,8 +49,8 @@ internal sealed class Bare : IHttpApplication<IFeatureCollection>
 
     public Task ProcessRequestAsync(IFeatureCollection context)
     {
-        var request = (IHttpRequestFeature)context;
-        var response = (IHttpResponseFeature)context;
+        var request = context.GetRequiredFeature<IHttpRequestFeature>();
+        var response = context.GetRequiredFeature<IHttpResponseFeature>();
         return request.Path switch
         {
             "/plaintext" => Answer(context, response, "text/plain", Answers.PlaintextBytes),
@@ -64,7 +64,7 @@ internal sealed class Bare : IHttpApplication<IFeatureCollection>
         response.Headers.Server = "quoit";
         response.Headers.ContentType = contentType;
         response.Headers.ContentLength = body.Length;
-        var writer = ((IHttpResponseBodyFeature)context).Writer;
+        var writer = context.GetRequiredFeature<IHttpResponseBodyFeature>().Writer;
         writer.Write(body);
         return Task.CompletedTask;
     }
