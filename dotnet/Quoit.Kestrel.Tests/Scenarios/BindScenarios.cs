@@ -27,7 +27,7 @@ public class BindScenarios
     {
         await using var server = await TestServer.StartAsync(transport, kestrel => kestrel.Listen(IPAddress.Any, 0), Hello);
         Assert.NotEqual(0, server.Port);
-        Assert.EndsWith("hello", await GetAsync(server.EndPoint), StringComparison.Ordinal);
+        Assert.Contains("hello", await GetAsync(server.EndPoint), StringComparison.Ordinal);
     }
 
     [Theory]
@@ -37,8 +37,8 @@ public class BindScenarios
         await using var server = await TestServer.StartAsync(
             transport, kestrel => kestrel.ListenAnyIP(0),
             application => application.MapGet("/", static context => context.Response.WriteAsync($"{context.Connection.RemoteIpAddress} {context.Connection.LocalIpAddress}")));
-        Assert.EndsWith("::ffff:127.0.0.1 ::ffff:127.0.0.1", await GetAsync(server.EndPoint), StringComparison.Ordinal);
-        Assert.EndsWith("::1 ::1", await GetAsync(new IPEndPoint(IPAddress.IPv6Loopback, server.Port)), StringComparison.Ordinal);
+        Assert.Contains("::ffff:127.0.0.1 ::ffff:127.0.0.1", await GetAsync(server.EndPoint), StringComparison.Ordinal);
+        Assert.Contains("::1 ::1", await GetAsync(new IPEndPoint(IPAddress.IPv6Loopback, server.Port)), StringComparison.Ordinal);
     }
 
     [Theory]
@@ -46,7 +46,7 @@ public class BindScenarios
     public async Task Loopback_of_version_6(Transport transport)
     {
         await using var server = await TestServer.StartAsync(transport, kestrel => kestrel.Listen(IPAddress.IPv6Loopback, 0), Hello);
-        Assert.EndsWith("hello", await GetAsync(new IPEndPoint(IPAddress.IPv6Loopback, server.Port)), StringComparison.Ordinal);
+        Assert.Contains("hello", await GetAsync(new IPEndPoint(IPAddress.IPv6Loopback, server.Port)), StringComparison.Ordinal);
     }
 
     [Theory]
@@ -55,8 +55,8 @@ public class BindScenarios
     {
         var port = FreePort();
         await using var server = await TestServer.StartAsync(transport, kestrel => kestrel.ListenLocalhost(port), Hello);
-        Assert.EndsWith("hello", await GetAsync(new IPEndPoint(IPAddress.Loopback, port)), StringComparison.Ordinal);
-        Assert.EndsWith("hello", await GetAsync(new IPEndPoint(IPAddress.IPv6Loopback, port)), StringComparison.Ordinal);
+        Assert.Contains("hello", await GetAsync(new IPEndPoint(IPAddress.Loopback, port)), StringComparison.Ordinal);
+        Assert.Contains("hello", await GetAsync(new IPEndPoint(IPAddress.IPv6Loopback, port)), StringComparison.Ordinal);
     }
 
     [Theory]
@@ -68,7 +68,7 @@ public class BindScenarios
         await using (await TestServer.StartAsync(transport, kestrel => kestrel.ListenUnixSocket(path), Hello))
         {
             Assert.True(File.Exists(path));
-            Assert.EndsWith("hello", await GetAsync(new UnixDomainSocketEndPoint(path)), StringComparison.Ordinal);
+            Assert.Contains("hello", await GetAsync(new UnixDomainSocketEndPoint(path)), StringComparison.Ordinal);
         }
         Assert.False(File.Exists(path));
     }
@@ -109,7 +109,7 @@ public class BindScenarios
         var name = $"\0quoit-{Guid.NewGuid():N}";
         await using var server = await TestServer.StartAsync(
             transport, kestrel => kestrel.Listen(new UnixDomainSocketEndPoint(name)), Hello);
-        Assert.EndsWith("hello", await GetAsync(new UnixDomainSocketEndPoint(name)), StringComparison.Ordinal);
+        Assert.Contains("hello", await GetAsync(new UnixDomainSocketEndPoint(name)), StringComparison.Ordinal);
     }
 
     [Theory]
@@ -123,7 +123,7 @@ public class BindScenarios
         var handle = (ulong)socket.SafeHandle.DangerousGetHandle();
         socket.SafeHandle.SetHandleAsInvalid();
         await using var server = await TestServer.StartAsync(transport, kestrel => kestrel.ListenHandle(handle), Hello);
-        Assert.EndsWith("hello", await GetAsync(bound), StringComparison.Ordinal);
+        Assert.Contains("hello", await GetAsync(bound), StringComparison.Ordinal);
     }
 
     [Theory]
@@ -161,7 +161,7 @@ public class BindScenarios
                     var answer = await GetAsync(new IPEndPoint(IPAddress.Loopback, port));
                     if (answer.Length > 0)
                     {
-                        Assert.EndsWith("hello", answer, StringComparison.Ordinal);
+                        Assert.Contains("hello", answer, StringComparison.Ordinal);
                         Interlocked.Increment(ref answered);
                     }
                 }
@@ -196,7 +196,7 @@ public class BindScenarios
         });
         for (var round = 0; round < 20; round++)
         {
-            Assert.EndsWith("hello", await GetAsync(server.EndPoint), StringComparison.Ordinal);
+            Assert.Contains("hello", await GetAsync(server.EndPoint), StringComparison.Ordinal);
         }
     }
 

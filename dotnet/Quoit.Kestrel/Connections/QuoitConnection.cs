@@ -17,6 +17,8 @@ internal sealed partial class QuoitConnection : ConnectionContext
 
     private static readonly Action<object?> s_abort = static state => ((QuoitConnection)state!).AbortOnLoop();
 
+    private static readonly Action<object?> s_tellClosed = static state => ((QuoitConnection)state!).CancelClosed();
+
     private readonly Loop _loop;
     private readonly ulong _id;
     private readonly CancellationTokenSource _closedSource = new();
@@ -106,22 +108,22 @@ internal sealed partial class QuoitConnection : ConnectionContext
         await base.DisposeAsync();
     }
 
-    /// <summary>Tells the application, on the thread pool, that no more will come. Once.</summary>
-    private void TellClosed() => ThreadPool.UnsafeQueueUserWorkItem(
-        static connection =>
+    /// <summary>Tells the application, on the thread pool, that no more will come. Once, and behind what it is to read:
+    /// it must not take an end in order for an abort.</summary>
+    private void TellClosed() => _loop.Workers.Schedule(s_tellClosed, this);
+
+    private void CancelClosed()
+    {
+        try
         {
-            try
-            {
-                connection._closedSource.Cancel();
-            }
-            catch (Exception failure)
-            {
-                connection._loop.Group.Log.ClosedCallbackFailed(connection.ConnectionId, failure);
-            }
-            connection._closedTold.TrySetResult();
-        },
-        this,
-        preferLocal: false);
+            _closedSource.Cancel();
+        }
+        catch (AggregateException failure)
+        {
+            _loop.Group.Log.ClosedCallbackFailed(ConnectionId, failure);
+        }
+        _closedTold.TrySetResult();
+    }
 
     private sealed class DuplexPipe(PipeReader input, PipeWriter output) : IDuplexPipe
     {

@@ -59,14 +59,15 @@ internal sealed class Bare : IHttpApplication<IFeatureCollection>
         };
     }
 
-    private static Task Answer(IFeatureCollection context, IHttpResponseFeature response, string contentType, byte[] body)
+    private static async Task Answer(IFeatureCollection context, IHttpResponseFeature response, string contentType, byte[] body)
     {
         response.Headers.Server = "quoit";
         response.Headers.ContentType = contentType;
         response.Headers.ContentLength = body.Length;
-        var writer = context.GetRequiredFeature<IHttpResponseBodyFeature>().Writer;
-        writer.Write(body);
-        return Task.CompletedTask;
+        var stream = context.GetRequiredFeature<IHttpResponseBodyFeature>();
+        // Once the head is begun, the body is written behind it without a copy in between. Neither waits here.
+        await stream.StartAsync();
+        stream.Writer.Write(body);
     }
 
     private static Task NotFound(IHttpResponseFeature response)
