@@ -51,8 +51,8 @@ public class ClientScenarios
     [MemberData(nameof(Quoit))]
     public async Task A_request_that_is_cancelled_gives_its_connection_up(Transport transport)
     {
-        var aborted = new TaskCompletionSource();
-        var begun = new TaskCompletionSource();
+        var aborted = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
+        var begun = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
         await using var server = await TestServer.HttpAsync(transport, application => application.MapGet("/", async context =>
         {
             using var registration = context.RequestAborted.Register(() => aborted.TrySetResult());

@@ -97,7 +97,7 @@ public class ConnectionScenarios
     public async Task ConnectionClosed_is_told_of_a_fin_off_the_loop(Transport transport)
     {
         var told = new TaskCompletionSource<string?>();
-        var finish = new TaskCompletionSource();
+        var finish = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
         await using var server = await TestServer.RawAsync(transport, async connection =>
         {
             using var registration = connection.ConnectionClosed.Register(() => told.TrySetResult(Thread.CurrentThread.Name));
@@ -117,8 +117,8 @@ public class ConnectionScenarios
     public async Task A_reset_by_the_client_fails_the_read_and_is_told(Transport transport)
     {
         var failure = new TaskCompletionSource<Exception>();
-        var closed = new TaskCompletionSource();
-        var started = new TaskCompletionSource();
+        var closed = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
+        var started = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
         await using var server = await TestServer.RawAsync(transport, async connection =>
         {
             using var registration = connection.ConnectionClosed.Register(() => closed.TrySetResult());
@@ -149,7 +149,7 @@ public class ConnectionScenarios
     public async Task An_abort_by_the_server_is_a_reset_to_the_client(Transport transport)
     {
         var failure = new TaskCompletionSource<Exception>();
-        var closed = new TaskCompletionSource();
+        var closed = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
         await using var server = await TestServer.RawAsync(transport, async connection =>
         {
             using var registration = connection.ConnectionClosed.Register(() => closed.TrySetResult());
@@ -181,7 +181,7 @@ public class ConnectionScenarios
     [MemberData(nameof(All))]
     public async Task An_abort_while_much_is_being_sent_ends_the_flush(Transport transport)
     {
-        var ended = new TaskCompletionSource();
+        var ended = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
         await using var server = await TestServer.RawAsync(transport, async connection =>
         {
             var writing = Task.Run(async () =>
@@ -258,7 +258,7 @@ public class ConnectionScenarios
     public async Task A_client_waits_for_a_server_that_does_not_read(Transport transport)
     {
         const int Size = 40_000_000;
-        var go = new TaskCompletionSource();
+        var go = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
         var received = new TaskCompletionSource<long>();
         await using var server = await TestServer.RawAsync(transport, async connection =>
         {

@@ -141,8 +141,8 @@ public class HttpScenarios
     public async Task A_client_that_resets_in_the_middle_of_its_body(Transport transport)
     {
         var failure = new TaskCompletionSource<Exception>();
-        var aborted = new TaskCompletionSource();
-        var begun = new TaskCompletionSource();
+        var aborted = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
+        var begun = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
         await using var server = await TestServer.HttpAsync(transport, application => application.MapPost("/", async context =>
         {
             using var registration = context.RequestAborted.Register(() => aborted.TrySetResult());
@@ -171,7 +171,7 @@ public class HttpScenarios
     [MemberData(nameof(All))]
     public async Task A_client_that_goes_in_the_middle_of_the_answer(Transport transport)
     {
-        var aborted = new TaskCompletionSource();
+        var aborted = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
         await using var server = await TestServer.HttpAsync(transport, application => application.MapGet("/", async context =>
         {
             using var registration = context.RequestAborted.Register(() => aborted.TrySetResult());
@@ -221,8 +221,8 @@ public class HttpScenarios
     [MemberData(nameof(All))]
     public async Task Requests_in_flight_end_before_the_server_does(Transport transport)
     {
-        var begun = new TaskCompletionSource();
-        var go = new TaskCompletionSource();
+        var begun = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
+        var go = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
         var server = await TestServer.HttpAsync(transport, application => application.MapGet("/", async context =>
         {
             begun.TrySetResult();
@@ -255,6 +255,32 @@ public class HttpScenarios
         Assert.Contains("to the end", await client.ReceiveTextToEndAsync(), StringComparison.Ordinal);
         await stopping.Soon();
         await server.DisposeAsync();
+    }
+
+    [Theory]
+    [MemberData(nameof(All))]
+    public async Task A_server_that_is_dropped_with_a_request_in_flight(Transport transport)
+    {
+        var begun = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
+        var server = await TestServer.HttpAsync(transport, application => application.MapGet("/", async context =>
+        {
+            begun.TrySetResult();
+            await Task.Delay(Timeout.Infinite, context.RequestAborted);
+        }));
+        using var client = await Client.ConnectAsync(server.EndPoint);
+        await client.SendAsync("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+        await begun.Task.Soon();
+        var port = server.Port;
+        await server.DropAsync().AsTask().Soon();
+        try
+        {
+            Assert.Empty(await client.ReceiveToEndAsync());
+        }
+        catch (SocketException failure)
+        {
+            Assert.Equal(SocketError.ConnectionReset, failure.SocketErrorCode);
+        }
+        await using var next = await TestServer.HttpAsync(transport, Map, port: port);
     }
 
     [Theory]

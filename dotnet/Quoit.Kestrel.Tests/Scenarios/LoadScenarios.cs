@@ -120,7 +120,7 @@ public class LoadScenarios
             return; // Where handlers run on the loop, this is what the option warns of.
         }
         using var released = new ManualResetEventSlim();
-        var waiting = new TaskCompletionSource();
+        var waiting = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
         await using var server = await TestServer.HttpAsync(
             transport,
             application =>
@@ -150,7 +150,7 @@ public class LoadScenarios
     [MemberData(nameof(Engines))]
     public async Task A_loop_that_is_blocked_is_reported_with_the_count(Transport transport)
     {
-        var go = new TaskCompletionSource();
+        var go = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
         await using var server = await TestServer.HttpAsync(
             transport with { Inline = true },
             application => application.MapGet("/", () =>

@@ -131,7 +131,7 @@ public sealed class ProtocolScenarios : IDisposable
     {
         const int Streams = 100;
         var arrived = 0;
-        var go = new TaskCompletionSource();
+        var go = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
         var connections = new System.Collections.Concurrent.ConcurrentDictionary<string, bool>();
         await using var server = await TestServer.HttpAsync(
             transport,
@@ -228,8 +228,8 @@ public sealed class ProtocolScenarios : IDisposable
     [MemberData(nameof(All))]
     public async Task Http2_in_flight_ends_before_the_server_does(Transport transport)
     {
-        var begun = new TaskCompletionSource();
-        var go = new TaskCompletionSource();
+        var begun = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
+        var go = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
         var server = await TestServer.HttpAsync(
             transport,
             application => application.MapGet("/", async context =>

@@ -81,6 +81,9 @@ public sealed class TestServer : IAsyncDisposable
         return new TestServer(application, pools, log);
     }
 
+    /// <summary>Ends it without stopping it first, as a program does that is left by an exception.</summary>
+    public ValueTask DropAsync() => _application.DisposeAsync();
+
     public Task StopAsync() => _application.StopAsync();
 
     public async ValueTask DisposeAsync()

@@ -113,9 +113,11 @@ internal sealed class QuoitConnectionListener : IConnectionListener
         {
             PartClosed(0, null);
         }
-        await _stopped.Task.WaitAsync(cancellationToken).ConfigureAwait(false);
+        // Kestrel, when it is disposed without having been stopped, unbinds with a token that is cancelled already; as
+        // with sockets, that is no reason to leave the address bound. This waits for a turn of each loop.
+        await _stopped.Task.ConfigureAwait(false);
         // What was on its way from the loop that accepts to another arrives in that one's next turn.
-        await _group.TurnAllAsync().WaitAsync(cancellationToken).ConfigureAwait(false);
+        await _group.TurnAllAsync().ConfigureAwait(false);
         _group.Forget(this);
         _accepted.Writer.TryComplete();
     }
