@@ -41,6 +41,9 @@ internal sealed partial class QuoitConnection
     private int _copyLength;
     private Queue<(ulong Token, byte[] Bytes)>? _rescued;
     private bool _sendingFailed;
+    private bool _fencing;
+    private bool _abortPutOff;
+    private bool _closed;
 
     private async Task SendAsync()
     {
@@ -193,11 +196,14 @@ internal sealed partial class QuoitConnection
         }
         if (_copied > 0)
         {
+            _fencing = true;
             Fence();
             await SentAsync(_lastToken);
+            _fencing = false;
         }
         if (!_gone && !_sendingFailed)
         {
+            _closed = true;
             _loop.Group.Log.ConnectionWriteFin(this);
             _loop.Close(_id);
         }
@@ -228,6 +234,23 @@ internal sealed partial class QuoitConnection
         {
             ResumeSending();
         }
+        else if (_abortPutOff)
+        {
+            AbortOnLoop();
+        }
+    }
+
+    /// <summary>Gives a connection whose last bytes the library has one turn more: most often they are sent by then, and
+    /// it is closed in order.</summary>
+    private bool PutOffAbort()
+    {
+        if (!_fencing || _abortPutOff)
+        {
+            return false;
+        }
+        _abortPutOff = true;
+        _loop.NotifyAfterTurn(this);
+        return true;
     }
 
     /// <summary>The library has no room for a copy, or no longer sends on the connection.</summary>

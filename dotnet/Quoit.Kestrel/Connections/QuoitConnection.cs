@@ -71,7 +71,9 @@ internal sealed partial class QuoitConnection : ConnectionContext
 
     private void AbortOnLoop()
     {
-        if (!_gone)
+        // As with sockets, what was closed in order is not reset any more: Kestrel aborts at the peer's end, also when the
+        // application has just finished.
+        if (!_gone && !_closed && !PutOffAbort())
         {
             _loop.Group.Log.ConnectionWriteRst(this, _shutdownReason?.Message);
             _loop.Abort(_id);
