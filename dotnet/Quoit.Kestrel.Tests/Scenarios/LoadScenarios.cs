@@ -3,6 +3,8 @@ using System.Net.Sockets;
 using Microsoft.AspNetCore.Builder;
 using Microsoft.AspNetCore.Connections;
 using Microsoft.AspNetCore.Http;
+using Microsoft.Extensions.DependencyInjection;
+using Microsoft.Extensions.Diagnostics.HealthChecks;
 using Quoit.Kestrel.Loops;
 using Quoit.Kestrel.Tests.Support;
 
@@ -150,23 +152,25 @@ public class LoadScenarios
     [MemberData(nameof(Engines))]
     public async Task A_loop_that_is_blocked_is_reported_with_the_count(Transport transport)
     {
-        var go = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
+        using var go = new ManualResetEventSlim();
         await using var server = await TestServer.HttpAsync(
-            transport with { Inline = true },
-            application => application.MapGet("/", () =>
+            transport, static application => application.MapGet("/", static () => "at last"),
+            options: options =>
             {
-                Assert.True(go.Task.Wait(Wait.Limit));
-                return "at last";
-            }),
-            options: options => options.BlockedLoopLimit = TimeSpan.FromMilliseconds(50));
+                options.Loops = 1;
+                options.BlockedLoopLimit = TimeSpan.FromMilliseconds(50);
+            },
+            services: static services => services.AddHealthChecks().AddQuoit());
+        // As a handler does that blocks where the application runs on the loop.
+        server.Loops!.Loops[0].Schedule(_ => Assert.True(go.Wait(Wait.Limit)), null);
         using var client = await Client.ConnectAsync(server.EndPoint);
-        // The first request of a connection runs on the thread pool, the next on the loop.
-        await client.SendAsync("GET /none HTTP/1.1\r\nHost: x\r\n\r\n");
-        await client.ReceiveUntilAsync("\r\n\r\n");
         await client.SendAsync("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
         await Wait.Until(() => server.Loops!.Blocked > 0, () => "nothing is reported");
-        go.SetResult();
+        var checks = server.Services.GetRequiredService<HealthCheckService>();
+        Assert.Equal(HealthStatus.Degraded, (await checks.CheckHealthAsync()).Status);
+        go.Set();
         Assert.Contains("at last", await client.ReceiveTextToEndAsync(), StringComparison.Ordinal);
+        Assert.Equal(HealthStatus.Healthy, (await checks.CheckHealthAsync()).Status);
         var line = Assert.Single(server.Log.Lines, line => line.Id.Name == "LoopBlocked");
         Assert.Contains("found 1 time(s)", line.Text, StringComparison.Ordinal);
         Assert.Equal(1, server.Loops!.Blocked);

@@ -42,7 +42,7 @@ internal sealed partial class QuoitConnection
     private Queue<(ulong Token, byte[] Bytes)>? _rescued;
     private bool _sendingFailed;
     private bool _fencing;
-    private bool _abortPutOff;
+    private bool _closeAsked;
     private bool _closed;
 
     private async Task SendAsync()
@@ -55,6 +55,10 @@ internal sealed partial class QuoitConnection
                 var result = await _toSend.ReadAsync();
                 if (_gone || result.IsCanceled)
                 {
+                    if (_closeAsked && !_gone)
+                    {
+                        await CloseAsync();
+                    }
                     break;
                 }
                 var buffer = result.Buffer;
@@ -129,7 +133,7 @@ internal sealed partial class QuoitConnection
             {
                 _lent[index].Dispose();
             }
-            if (_gone || _sendingFailed)
+            if (_gone || _sendingFailed || _closed)
             {
                 return false;
             }
@@ -209,6 +213,20 @@ internal sealed partial class QuoitConnection
         }
     }
 
+    /// <summary>Closes the connection in order, before the application has completed its end.</summary>
+    private void CloseOnLoop()
+    {
+        if (_awaitedToken != 0 && !_fencing)
+        {
+            // What is lent is sent before the end, or given up at the deadline.
+            _closed = true;
+            _loop.Close(_id);
+            return;
+        }
+        _closeAsked = true;
+        _toSend.CancelPendingRead();
+    }
+
     /// <summary>Lends no bytes, which is answered when all before them are sent.</summary>
     private unsafe void Fence() => _loop.SendLent(_id, _copyStart, 0, ++_lastToken);
 
@@ -234,23 +252,6 @@ internal sealed partial class QuoitConnection
         {
             ResumeSending();
         }
-        else if (_abortPutOff)
-        {
-            AbortOnLoop();
-        }
-    }
-
-    /// <summary>Gives a connection whose last bytes the library has one turn more: most often they are sent by then, and
-    /// it is closed in order.</summary>
-    private bool PutOffAbort()
-    {
-        if (!_fencing || _abortPutOff)
-        {
-            return false;
-        }
-        _abortPutOff = true;
-        _loop.NotifyAfterTurn(this);
-        return true;
     }
 
     /// <summary>The library has no room for a copy, or no longer sends on the connection.</summary>

@@ -63,7 +63,9 @@ internal sealed partial class QuoitConnection : ConnectionContext
     /// <summary>Begins to send what the application writes. On the loop's thread.</summary>
     public void Start() => _sending = SendAsync();
 
-    public override void Abort(ConnectionAbortedException abortReason)
+    /// <summary>Resets the connection. Without a reason, as Kestrel calls it when the peer has ended in order, it is
+    /// closed in order too, without what the application has not flushed yet.</summary>
+    public override void Abort(ConnectionAbortedException? abortReason)
     {
         Interlocked.CompareExchange(ref _shutdownReason, abortReason, null);
         _loop.Schedule(s_abort, this);
@@ -71,13 +73,18 @@ internal sealed partial class QuoitConnection : ConnectionContext
 
     private void AbortOnLoop()
     {
-        // As with sockets, what was closed in order is not reset any more: Kestrel aborts at the peer's end, also when the
-        // application has just finished.
-        if (!_gone && !_closed && !PutOffAbort())
+        // As with sockets, what was closed in order is not reset any more.
+        if (_gone || _closed)
         {
-            _loop.Group.Log.ConnectionWriteRst(this, _shutdownReason?.Message);
-            _loop.Abort(_id);
+            return;
         }
+        if (_shutdownReason is null)
+        {
+            CloseOnLoop();
+            return;
+        }
+        _loop.Group.Log.ConnectionWriteRst(this, _shutdownReason.Message);
+        _loop.Abort(_id);
     }
 
     /// <summary>The last event: the library knows the connection no more, and all memory that it was lent is free.</summary>
