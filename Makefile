@@ -100,14 +100,14 @@ lab: toolchain lab-peers ## Run every experiment quickly and make one page of th
 	$(RELEASE)/quoit lab report $$folder/*/results.json --html $$folder/report.html; \
 	test -z "$$failed" || { echo "make: not measured to the end:$$failed" >&2; exit 1; }
 
-lab-peers: ## Build the rivals of the lab into target/peers; what cannot be built is named and left out
+lab-peers: capi ## Build the rivals of the lab into target/peers; what cannot be built is named and left out
 	@lab/peers/build target/peers
 
 lab-peers-check: toolchain lab-peers ## Lint the rivals' sources and check that each answers as Quoit does
 	cd lab/peers/rust/rivals && $(CARGO) fmt --all --check
 	cd lab/peers/rust/rivals && $(CARGO) clippy --release --locked --all-targets --target-dir ../../../../target/rivals -- --deny warnings
 	@command -v go >/dev/null || { echo "make: go was not found; the Go sources are not linted" >&2; exit 0; } && \
-		cd lab/peers/go && test -z "$$(gofmt -l .)" && go vet -tags poll_opt ./...
+		cd lab/peers/go && test -z "$$(gofmt -l .)" && go vet -tags "poll_opt quoit_static" ./...
 	$(CARGO) test --package quoit-cli --test program rivals -- --nocapture
 
 hunt: toolchain ## Fuzz each decoder for a few seconds, then run the loop on the simulated kernel until a fault is found or you stop it

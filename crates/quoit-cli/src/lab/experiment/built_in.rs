@@ -50,6 +50,7 @@ pub(super) const EXPERIMENTS: &[File] = files![
     "floor",
     "features",
     "loops",
+    "spread",
 ];
 
 /// The servers that experiments take by name.

@@ -169,7 +169,12 @@ impl HttpConnection {
                         next: Next::NeedOutput,
                     };
                 }
-                State::Idle => consumed += self.begin_head(rest, output, environment),
+                State::Idle => {
+                    consumed += match self.begin_whole_heads(rest, output, output_limit, environment) {
+                        0 => self.begin_head(rest, output, environment),
+                        begun => begun,
+                    };
+                }
                 State::Head => consumed += self.continue_head(rest, output, environment),
                 State::Body(body) => consumed += self.read_body(body, rest, output, room, environment),
             }
@@ -218,22 +223,60 @@ impl HttpConnection {
         }
     }
 
-    /// Reads a head that begins `input`, straight from there if all of it has arrived.
-    #[inline]
+    /// Serves the requests that begin `input` as long as their heads have arrived whole and are good, and as long as
+    /// there is room. Answers how many bytes it has used: none if that is not so of the first.
+    ///
+    /// Apart from all else, so that what a pipelined request costs is what stands here.
+    #[inline(never)]
+    fn begin_whole_heads(
+        &mut self,
+        input: &[u8],
+        output: &mut Vec<u8>,
+        output_limit: usize,
+        environment: &mut Environment,
+    ) -> usize {
+        let mut consumed = 0;
+        while matches!(self.state, State::Idle) && output.len() < output_limit {
+            let rest = &input[consumed..];
+            let window = &rest[..rest.len().min(MAX_HEAD_BYTES)];
+            let Some((request, length)) = head::parse_at_once(window, &mut environment.judged_host) else {
+                break;
+            };
+            consumed += length;
+            if request.is_plaintext() && !environment.is_draining() {
+                debug_assert!(self.keep_alive, "an idle connection is one that goes on");
+                // The one answer that is ready as it is.
+                output.extend_from_slice(environment.responder.plaintext());
+            } else {
+                self.begin_whole_head(&request, consumed < input.len(), output, environment);
+            }
+        }
+        self.skipped_empty_line &= consumed == 0;
+        consumed
+    }
+
+    /// Serves a request whose head was good, as far as it goes without the body.
+    #[inline(never)]
+    fn begin_whole_head(
+        &mut self,
+        request: &RequestHead,
+        body_has_arrived: bool,
+        output: &mut Vec<u8>,
+        environment: &mut Environment,
+    ) {
+        if let Err(refusal) = self.begin_request(request, body_has_arrived, output, environment) {
+            self.head_only = request.method == Method::Head;
+            self.refuse(refusal, output, environment);
+        }
+    }
+
+    /// Reads what begins `input`: part of a head, or one that needs a closer look.
     fn begin_head(&mut self, input: &[u8], output: &mut Vec<u8>, environment: &mut Environment) -> usize {
         if let [b'\r', b'\n', ..] = input {
             self.empty_line(output, environment);
             return 2;
         }
         let window = &input[..input.len().min(MAX_HEAD_BYTES)];
-        if let Some((request, length)) = head::parse_at_once(window, &mut environment.judged_host) {
-            self.skipped_empty_line = false;
-            if let Err(refusal) = self.begin_request(&request, input.len() > length, output, environment) {
-                self.head_only = request.method == Method::Head;
-                self.refuse(refusal, output, environment);
-            }
-            return length;
-        }
         match head::scan(window, 0) {
             Scan::Complete(length) => {
                 self.whole_head(&window[..length], input.len() > length, output, environment);
@@ -323,7 +366,6 @@ impl HttpConnection {
     }
 
     /// Answers a request without a body at once, and begins to read the body of any other.
-    #[inline(always)]
     fn begin_request(
         &mut self,
         request: &RequestHead,
@@ -454,26 +496,8 @@ impl HttpConnection {
     }
 
     /// Answers a request that has been read, all of it.
-    #[inline(always)]
     fn respond(&mut self, route: Route, output: &mut Vec<u8>, environment: &mut Environment) {
         let persistence = self.persistence(environment);
-        if route == Route::Plaintext && persistence == Persistence::Persistent && !self.head_only {
-            // The one answer that is ready as it is.
-            output.extend_from_slice(environment.responder.plaintext());
-            self.state = State::Idle;
-        } else {
-            self.compose(route, persistence, output, environment);
-        }
-    }
-
-    /// Writes an answer that depends on more than the time.
-    fn compose(
-        &mut self,
-        route: Route,
-        persistence: Persistence,
-        output: &mut Vec<u8>,
-        environment: &mut Environment,
-    ) {
         let head_only = self.head_only;
         match route {
             Route::Plaintext => {

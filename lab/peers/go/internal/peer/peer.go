@@ -34,12 +34,17 @@ type Arguments struct {
 	Listen *net.TCPAddr
 	// Loops is the number of threads that run Go code at once.
 	Loops int
+	// WriteEach asks for one write a response, instead of one for all that is at hand.
+	WriteEach bool
 }
 
+// WithWrites lets the command line say --writes each or --writes batch, which is the default.
+const WithWrites = "--writes"
+
 // Run parses the command line, applies the runtime's settings and serves until serve returns; it does not
-// return itself. Exit status: 0 if serve returns nil, 1 if it fails, 2 for wrong usage.
-func Run(name string, services []string, serve func(Arguments) error) {
-	arguments, err := parse(name, services, os.Args[1:])
+// return itself. The options that not all have are further. Exit status: 0 if serve returns nil, 1 if it fails, 2 for wrong usage.
+func Run(name string, services []string, serve func(Arguments) error, further ...string) {
+	arguments, err := parse(name, services, os.Args[1:], further)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
 		os.Exit(2)
@@ -55,8 +60,12 @@ func Run(name string, services []string, serve func(Arguments) error) {
 	os.Exit(0)
 }
 
-func parse(name string, services []string, words []string) (Arguments, error) {
-	usage := fmt.Errorf("usage: %s %s [--listen HOST:PORT] [--loops N]", name, strings.Join(services, "|"))
+func parse(name string, services, words, further []string) (Arguments, error) {
+	text := fmt.Sprintf("usage: %s %s [--listen HOST:PORT] [--loops N]", name, strings.Join(services, "|"))
+	if slices.Contains(further, WithWrites) {
+		text += " [--writes each|batch]"
+	}
+	usage := errors.New(text)
 	arguments := Arguments{Listen: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}, Loops: 1}
 	if len(words)%2 == 0 || !slices.Contains(services, words[0]) {
 		return arguments, usage
@@ -64,17 +73,19 @@ func parse(name string, services []string, words []string) (Arguments, error) {
 	arguments.Service = words[0]
 	for option := range slices.Chunk(words[1:], 2) {
 		var err error
-		switch option[0] {
-		case "--listen":
+		switch {
+		case option[0] == "--listen":
 			arguments.Listen, err = net.ResolveTCPAddr("tcp", option[1])
 			if err != nil || arguments.Listen.IP == nil {
 				return arguments, fmt.Errorf("--listen takes HOST:PORT, and %q is none", option[1])
 			}
-		case "--loops":
+		case option[0] == "--loops":
 			arguments.Loops, err = strconv.Atoi(option[1])
 			if err != nil || arguments.Loops < 1 || arguments.Loops > 1024 {
 				return arguments, fmt.Errorf("--loops takes 1 to 1024, and not %q", option[1])
 			}
+		case option[0] == WithWrites && slices.Contains(further, WithWrites) && (option[1] == "each" || option[1] == "batch"):
+			arguments.WriteEach = option[1] == "each"
 		default:
 			return arguments, usage
 		}
