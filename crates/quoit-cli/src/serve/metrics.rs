@@ -15,10 +15,10 @@ use quoit::{
     Address, Config, Counters, EngineChoice, EngineKind, Listen, ListenOptions, ListenerOptions, LoopIndex,
     Remote, Runtime, RuntimeConfig, StartError,
 };
+use quoit_yardstick::Work;
 
 use super::http_server::{HttpServer, Timeouts};
 use super::rpc_figures::RpcFigures;
-use super::work::Work;
 
 /// The loops to be asked, known once they run.
 #[derive(Debug, Default)]

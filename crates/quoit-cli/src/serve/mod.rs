@@ -12,7 +12,6 @@ mod rpc_figures;
 mod rpc_server;
 mod signals;
 mod sink;
-mod work;
 
 pub(crate) use arguments::ServeArguments;
 pub(crate) use descriptors::needed as descriptors_needed;
@@ -22,6 +21,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use quoit::{Runtime, StartError};
+use quoit_yardstick::Work;
 
 use arguments::Protocol;
 use echo::Echo;
@@ -30,7 +30,6 @@ use metrics::Published;
 use rpc_server::RpcServer;
 use signals::Ending;
 use sink::Sink;
-use work::Work;
 
 /// Runs `quoit serve`: until a signal, then drains.
 pub(crate) fn command(arguments: &ServeArguments) -> ExitCode {
