@@ -37,7 +37,17 @@ struct Sender {
     sent: Option<u64>,
 }
 
-/// Keeps the account of one run: the first whose datagram comes. A sender has 128 KiB of memory in it.
+/// A datagram of the run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Entry {
+    /// What it begins with.
+    pub header: Header,
+    /// Whether it is a data datagram that had not come before.
+    pub new: bool,
+}
+
+/// Keeps the account of one run: the first whose datagram comes, unless it is named. A sender has 128 KiB of memory in
+/// it.
 #[derive(Debug, Clone, Default)]
 pub struct Account {
     run: Option<u64>,
@@ -48,8 +58,21 @@ pub struct Account {
 }
 
 impl Account {
-    /// Counts a datagram. `whole` says whether its end was there. Answers its header if it belongs to the run.
-    pub fn take(&mut self, datagram: &[u8], whole: bool) -> Option<Header> {
+    /// That of a run which is known already, with so many senders.
+    #[must_use]
+    pub fn of(run: u64, senders: u16) -> Self {
+        let mut account = Self::default();
+        account.begin(run, senders);
+        account
+    }
+
+    fn begin(&mut self, run: u64, senders: u16) {
+        self.run = Some(run);
+        self.senders.resize_with(usize::from(senders), || None);
+    }
+
+    /// Counts a datagram. `whole` says whether its end was there. `None` if it does not belong to the run.
+    pub fn take(&mut self, datagram: &[u8], whole: bool) -> Option<Entry> {
         let header = match Header::decode(datagram) {
             Ok(header) if self.belongs(&header) => header,
             _ => {
@@ -63,12 +86,13 @@ impl Account {
             totals.shutdowns += 1;
             self.shutdowns_begun = self.shutdowns_begun.max(u64::from(header.shutdown) + 1);
             sender.sent = Some(header.sequence);
-            return Some(header);
+            return Some(Entry { header, new: false });
         }
         totals.taken += 1;
         totals.bytes += datagram.len() as u64;
         totals.truncated += u64::from(!whole);
-        match sender.window.note(header.sequence) {
+        let arrival = sender.window.note(header.sequence);
+        match arrival {
             Arrival::Next => totals.distinct += 1,
             Arrival::Late => {
                 totals.distinct += 1;
@@ -77,15 +101,15 @@ impl Account {
             Arrival::Again => totals.duplicates += 1,
             Arrival::Forgotten => totals.forgotten += 1,
         }
-        Some(header)
+        let new = matches!(arrival, Arrival::Next | Arrival::Late);
+        Some(Entry { header, new })
     }
 
     fn belongs(&mut self, header: &Header) -> bool {
         match self.run {
             Some(run) => run == header.run && self.senders.len() == usize::from(header.senders),
             None => {
-                self.run = Some(header.run);
-                self.senders.resize_with(usize::from(header.senders), || None);
+                self.begin(header.run, header.senders);
                 true
             }
         }

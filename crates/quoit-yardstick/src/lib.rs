@@ -13,7 +13,7 @@ mod sink;
 mod window;
 mod work;
 
-pub use account::{Account, Totals};
+pub use account::{Account, Entry, Totals};
 pub use header::{Header, Kind, MOST_SENDERS, Malformed};
 pub use kernel::{ProcessTimes, SocketMemory, peak_memory};
 pub use sink::{Sink, SinkReport, SocketReport, Taken};

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use super::account::{Account, Totals};
+use super::account::{Account, Entry, Totals};
 use super::header::Kind;
 use super::kernel::{ProcessTimes, SocketMemory, peak_memory};
 use super::work::Work;
@@ -101,7 +101,7 @@ impl Sink {
 
     /// Takes one datagram.
     pub fn take(&mut self, datagram: &[u8], whole: bool) -> Taken {
-        let Some(header) = self.account.take(datagram, whole) else {
+        let Some(Entry { header, .. }) = self.account.take(datagram, whole) else {
             return Taken::Counted;
         };
         match header.kind {
