@@ -47,6 +47,8 @@ pub(super) const EXPERIMENTS: &[File] = files![
     "churn",
     "idle",
     "bulk",
+    "rio",
+    "rio-gro",
     "floor",
     "features",
     "loops",
