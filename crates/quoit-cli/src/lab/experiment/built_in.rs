@@ -104,6 +104,7 @@ mod tests {
             ("quoit", "quoit"),
             ("listen", "127.0.0.1:0"),
             ("metrics", "127.0.0.1:0"),
+            ("work", "0"),
         ] {
             values.set(name, value);
         }
