@@ -10,6 +10,8 @@ use std::sync::Mutex;
 use quoit::sys::Linux;
 use quoit::{Address, DatagramOptions, DatagramSocket, DatagramSocketId, Loop, LoopIndex, Steering, Token};
 
+use crate::console::say;
+
 pub(super) use arguments::DatagramArguments;
 pub(super) use echo::UdpEcho;
 pub(super) use figures::DatagramFigures;
@@ -66,7 +68,7 @@ impl Sockets {
             let address = socket.address().clone();
             quoit
                 .open_datagram(socket, Token::NONE)
-                .map_err(|error| eprintln!("quoit serve: {address} is not served: {error}"))
+                .map_err(|error| say(format_args!("quoit serve: {address} is not served: {error}")))
                 .ok()
         });
         open.collect()
