@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::config::{Config, ConfigError, EngineChoice};
 use crate::engine::epoll::{Epoll, EpollEngine, EpollSettings};
 use crate::engine::uring::{Capabilities, Ring, SetupError, UringEngine, UringSettings, probe};
-use crate::engine::{Completion, Engine, EngineCounters, EngineKind, Message, Operation};
+use crate::engine::{Completion, Engine, EngineCounters, EngineKind, Message, Operation, ProvidedBuffer};
 use crate::errno::Errno;
 use crate::event_loop::{Loop, LoopMemory};
 use crate::host::{self, Diagnosis, HostFacts};
@@ -18,11 +18,8 @@ use crate::sys::{Linux, Time};
 /// Between two attempts to make a ring for which there was no memory.
 const MEMORY_RETRY: Duration = Duration::from_millis(20);
 
-/// The engine that was chosen, on the real kernel.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "there is one a loop, and boxing it would cost a step an operation"
-)]
+/// The engine that was chosen, on the real kernel. There is one a loop, and boxing the larger would cost a step an
+/// operation.
 pub enum AnyEngine {
     /// io_uring.
     Uring(UringEngine<Ring, Linux>),
@@ -67,6 +64,20 @@ impl Engine for AnyEngine {
         message: &mut Message,
     ) -> Option<Result<usize, Errno>> {
         either!(self, engine => engine.send_at_once(connection, descriptor, message))
+    }
+
+    fn open_datagrams(
+        &mut self,
+        socket: Slot,
+        descriptor: RawFd,
+        control: u32,
+        buffers: u16,
+    ) -> Result<(), Errno> {
+        either!(self, engine => engine.open_datagrams(socket, descriptor, control, buffers))
+    }
+
+    fn provide_datagram_buffers(&mut self, socket: Slot, buffers: &mut dyn Iterator<Item = ProvidedBuffer>) {
+        either!(self, engine => engine.provide_datagram_buffers(socket, buffers));
     }
 
     #[inline]
