@@ -11,6 +11,7 @@ internal sealed unsafe partial class Loop
     private WorkList _own = new();
     private WorkList _running = new();
     private bool _asleep;
+    private volatile bool _wakePutOff;
     private bool _closed;
     private bool _released;
 
@@ -37,13 +38,43 @@ internal sealed unsafe partial class Loop
                 return false;
             }
             _posted.Add(new WorkItem(action, state));
-            if (_asleep)
+            if (!_asleep)
             {
-                _asleep = false;
-                _ = NativeMethods.RemoteWake(_remote);
+                return true;
             }
+            if (Workers.HasItems)
+            {
+                // What the workers are about to do will be posted as well. They wake the loop for all of it.
+                _wakePutOff = true;
+                return true;
+            }
+            Wake();
         }
         return true;
+    }
+
+    /// <summary>Wakes the loop for what was posted while the workers had more to do.</summary>
+    public void WakeIfPutOff()
+    {
+        if (!_wakePutOff)
+        {
+            return;
+        }
+        lock (_gate)
+        {
+            if (_asleep && _wakePutOff && !_closed)
+            {
+                Wake();
+            }
+            _wakePutOff = false;
+        }
+    }
+
+    private void Wake()
+    {
+        _asleep = false;
+        _wakePutOff = false;
+        _ = NativeMethods.RemoteWake(_remote);
     }
 
     /// <summary>Runs what was scheduled, in as many rounds as let answers to it leave in the same turn; answers

@@ -43,7 +43,7 @@ internal sealed unsafe partial class Loop : PipeScheduler
         _remote = remote;
         Index = index;
         Pool = group.CreatePool();
-        Workers = new WorkerQueue();
+        Workers = new WorkerQueue(WakeIfPutOff);
         var options = group.Options;
         _spinTicks = (long)(options.SpinBudget.TotalSeconds * Stopwatch.Frequency);
         _pinned = options.PinLoops;

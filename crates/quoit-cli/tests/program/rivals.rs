@@ -30,6 +30,10 @@ const RIVALS: &[Rival] = &[
     rival("net", "net", &["echo"], true),
     rival("fasthttp", "fasthttp", &["http"], true),
     rival("nethttp", "nethttp", &["http"], false),
+    rival("kestrel --transport sockets", "kestrel-sockets", &["http"], false),
+    rival("kestrel --transport sockets-inline", "kestrel-sockets-inline", &["http"], false),
+    rival("kestrel --transport quoit-uring", "kestrel-quoit-uring", &["http"], false),
+    rival("kestrel --transport quoit-epoll-inline --app bare", "kestrel-quoit-epoll-inline", &["http"], false),
     Rival {
         any_port: false,
         ..rival("nginx", "nginx", &["http"], false)
@@ -62,8 +66,8 @@ impl Rival {
             println!("{name} is not built (make lab-peers) and left out");
             return None;
         }
-        if self.engine == "monoio" && !engines().contains(&"uring") {
-            println!("monoio is left out, for io_uring is denied");
+        if ["monoio", "kestrel-quoit-uring"].contains(&self.engine) && !engines().contains(&"uring") {
+            println!("{} is left out, for io_uring is denied", self.engine);
             return None;
         }
         Some(program)
