@@ -10,7 +10,8 @@ internal sealed unsafe partial class Loop
     private WorkList _taken = new();
     private WorkList _own = new();
     private WorkList _running = new();
-    private bool _asleep;
+    private volatile bool _asleep;
+    private volatile bool _anyPosted;
     private volatile bool _wakePutOff;
     private bool _closed;
     private bool _released;
@@ -38,17 +39,21 @@ internal sealed unsafe partial class Loop
                 return false;
             }
             _posted.Add(new WorkItem(action, state));
+            _anyPosted = true;
+            // The loop says that it falls asleep and then looks for what was posted; this is the other order.
+            Interlocked.MemoryBarrier();
             if (!_asleep)
             {
                 return true;
             }
-            if (Workers.HasItems)
+            // What the workers are about to do will be posted as well, and they wake the loop for all of it: before they
+            // run the last item, so that this is said before looking for one.
+            _wakePutOff = true;
+            Interlocked.MemoryBarrier();
+            if (!Workers.HasItems)
             {
-                // What the workers are about to do will be posted as well. They wake the loop for all of it.
-                _wakePutOff = true;
-                return true;
+                Wake();
             }
-            Wake();
         }
         return true;
     }
@@ -82,12 +87,16 @@ internal sealed unsafe partial class Loop
     private bool RunScheduled()
     {
         RunOwn();
-        lock (_gate)
+        if (_anyPosted)
         {
-            (_posted, _taken) = (_taken, _posted);
+            lock (_gate)
+            {
+                (_posted, _taken) = (_taken, _posted);
+                _anyPosted = false;
+            }
+            _taken.RunAll();
+            RunOwn();
         }
-        _taken.RunAll();
-        RunOwn();
         return _own.Count > 0;
     }
 
@@ -100,19 +109,17 @@ internal sealed unsafe partial class Loop
     /// <summary>Announces that the loop is about to wait; false if there is something to do first.</summary>
     private bool FallAsleep()
     {
-        lock (_gate)
-        {
-            return _asleep = _posted.Count == 0;
-        }
-    }
-
-    private void WakeUp()
-    {
-        lock (_gate)
+        _asleep = true;
+        Interlocked.MemoryBarrier();
+        if (_anyPosted)
         {
             _asleep = false;
         }
+        return _asleep;
     }
+
+    // Somebody may have done it already; a wake that comes too late ends the next wait early.
+    private void WakeUp() => _asleep = false;
 
     private void EndScheduling()
     {
