@@ -129,8 +129,10 @@ internal sealed unsafe partial class Loop
         }
         // Somebody may wait for what these do; they find the loop's connections ended.
         _posted.RunAll();
-        RunOwn();
-        RunOwn();
+        while (_own.Count > 0)
+        {
+            RunOwn();
+        }
         lock (_gate)
         {
             _released = true;
