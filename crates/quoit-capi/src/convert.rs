@@ -407,6 +407,8 @@ pub(crate) fn config(config: &Config) -> Result<quoit::Config, Failure> {
         connect_timeout: time(config.connect_timeout_ns, "connect_timeout_ns")?,
         close_deadline: time(config.close_deadline_ns, "close_deadline_ns")?,
         ring_memory_patience: time(config.ring_memory_patience_ns, "ring_memory_patience_ns")?,
+        // What this ABI has no fields for.
+        ..quoit::Config::default()
     })
 }
 

@@ -9,9 +9,10 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::address::Address;
+use crate::datagram::{DatagramSend, DatagramSocket, MulticastGroup};
 use crate::errno::Errno;
 use crate::event::Refusal;
-use crate::id::{ConnectionId, ListenerId, Token};
+use crate::id::{ConnectionId, DatagramSocketId, ListenerId, Token};
 use crate::pool::Lease;
 use crate::sys::{SocketOption, SocketSys};
 
@@ -106,6 +107,45 @@ pub enum Command<'a> {
     StopListening {
         /// The listener.
         listener: ListenerId,
+    },
+    /// Open a datagram socket on this loop.
+    OpenDatagram {
+        /// The socket; boxed, as it is large and rare.
+        socket: Box<DatagramSocket>,
+        /// Comes back with `DatagramOpened` and `DatagramClosed`.
+        token: Token,
+    },
+    /// Send datagrams, in order as far as the kernel keeps one.
+    SendDatagrams {
+        /// The socket.
+        socket: DatagramSocketId,
+        /// The datagrams, each with its token.
+        datagrams: Vec<DatagramSend<'a>>,
+    },
+    /// Deliver no datagrams until `ResumeDatagrams`.
+    PauseDatagrams {
+        /// The socket.
+        socket: DatagramSocketId,
+    },
+    /// Deliver datagrams again.
+    ResumeDatagrams {
+        /// The socket.
+        socket: DatagramSocketId,
+    },
+    /// Join or leave a multicast group.
+    SetMembership {
+        /// The socket.
+        socket: DatagramSocketId,
+        /// The group.
+        group: MulticastGroup,
+        /// Join, or leave.
+        member: bool,
+    },
+    /// Close a datagram socket: receive nothing more, send what is queued within
+    /// [`Config::close_deadline`](crate::Config::close_deadline), close.
+    CloseDatagram {
+        /// The socket.
+        socket: DatagramSocketId,
     },
     /// Stop all listeners, tell the handler to finish, and abort what is left after this time.
     Drain {

@@ -19,7 +19,26 @@ pub enum EngineChoice {
     Require(EngineKind),
 }
 
+/// How a loop waits until something happens. What it does then is the same.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum WaitMode {
+    /// Sleep in the kernel. A busy loop does not come to sleep; an idle one costs nothing.
+    #[default]
+    Block,
+    /// Look again and again for so long, then sleep: saves the wake-up, some microseconds, where the next event
+    /// usually comes within that time, for a processor that is busy meanwhile.
+    Spin(Duration),
+    /// Look again and again, and never sleep: a processor for this loop alone. A time limit of a turn still ends it.
+    Poll,
+}
+
 /// The configuration of one loop. Start from [`Config::default`] and change what must differ.
+///
+/// Memory for all of it is reserved when the loop is made, and touched as it is used. Where the kernel does not reserve
+/// it, as under a low `RLIMIT_AS`, the process ends as it does when an allocation fails: [`Footprint::reserved`] tells
+/// how much it is.
+///
+/// [`Footprint::reserved`]: crate::Footprint::reserved
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Which engine to run. Default: [`EngineChoice::Auto`].
@@ -31,6 +50,9 @@ pub struct Config {
     pub connections: u32,
     /// Listeners at once. Default 64.
     pub listeners: u32,
+    /// Datagram sockets at once, at most 1,024. Their receive memory is their own
+    /// ([`DatagramOptions::slots`](crate::DatagramOptions::slots)). Default 64.
+    pub datagram_sockets: u32,
     /// Timers that the handler may have set at once, its deadlines for connections included. The loop's own (limits of
     /// attempts and closes, retries, draining) do not count, and can always be set. Default: two a connection and
     /// 1,024 more.
@@ -72,8 +94,8 @@ pub struct Config {
     pub submission_queue: u32,
     /// Entries of the completion queue. Default 4,096: connections that complete between two turns, twice.
     pub completion_queue: u32,
-    /// Slots that lie in the kernel's buffer ring, ready to be received into; a power of two, at most the
-    /// pool's slots. Default 256. The smaller, the fewer caches lines are in turn.
+    /// Slots that may lie in the kernel's buffer ring, ready to be received into; a power of two, at most 32,768. More
+    /// than the pool has are never used. Default 256. The smaller, the fewer cache lines are in turn.
     pub buffer_ring: u32,
     /// Let a kernel thread poll the submission queue (`IORING_SETUP_SQPOLL`), and sleep after this idle time.
     /// Default `None`. It saves the submitting system calls at the price of up to a whole processor a loop, and
@@ -83,6 +105,8 @@ pub struct Config {
     /// charged against `RLIMIT_MEMLOCK`.
     pub register_pool: bool,
 
+    /// How the loop waits. Default: [`WaitMode::Block`].
+    pub wait: WaitMode,
     /// Completions handled in one turn, about. Default 64: what a turn receives is handled and answered at its end,
     /// and with few enough connections all of that is still in the processor's caches by then. With 1,024, a thousand
     /// busy connections cost the epoll engine 1.7 times as much (`docs/performance.md`). More come in the next turn,
@@ -109,6 +133,7 @@ impl Default for Config {
             without: FeatureSet::default(),
             connections: 16_384,
             listeners: 64,
+            datagram_sockets: 64,
             timers: None,
             receive_slots: 1024,
             receive_slot_size: 16 * 1024,
@@ -125,6 +150,7 @@ impl Default for Config {
             buffer_ring: 256,
             kernel_poll: None,
             register_pool: false,
+            wait: WaitMode::Block,
             completions_per_turn: 64,
             receives_per_turn: 16,
             inbox: 4096,
@@ -157,9 +183,9 @@ impl Config {
     }
 
     /// The loop's own timers at once, at most: one for the limit of each connection, one for each listener's retry,
-    /// and that of draining.
+    /// one of each kind for each datagram socket, and that of draining.
     pub(crate) fn own_timers(&self) -> u32 {
-        self.connections + self.listeners + 1
+        self.connections + self.listeners + 2 * self.datagram_sockets + 1
     }
 
     /// Checks every field against its range.
@@ -179,6 +205,7 @@ impl Config {
                 "listeners",
                 "from 1 to 65,536",
             ),
+            (self.datagram_sockets <= 1024, "datagram_sockets", "at most 1,024"),
             (
                 self.timers.is_none_or(|timers| timers <= 1 << 24),
                 "timers",

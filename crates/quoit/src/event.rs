@@ -16,7 +16,21 @@
 //! - No `Data` follows `EndOfStream`, and neither comes after the turn that carries a `Pause` out, until
 //!   `Resume`.
 //! - `Writable` comes once after the queue was full: a send was refused, or the high-water mark was reached.
-//! - After a graceful close was asked for, only `Sent` and `Closed` follow.
+//! - After a graceful close or an abort was asked for, only `Sent` and `Closed` follow.
+//!
+//! For one datagram socket:
+//!
+//! | first | then, in any order | last |
+//! |---|---|---|
+//! | `DatagramOpened` | `Datagrams`* `DatagramSent`* `DatagramError`* `DatagramWritable`* `DatagramPressure`* | `DatagramClosed` |
+//!
+//! - Exactly one `DatagramClosed` a socket, always its last event. After it the id is stale, and all memory that was
+//!   lent for sending is free.
+//! - No `Datagrams` comes after the turn that carries a pause out, until the socket is resumed.
+//! - `DatagramWritable` comes once after the queue was full, as `Writable` does.
+//! - No error ends a socket but one of the descriptor itself, which `DatagramClosed` then names.
+//! - After a close was asked for, only `DatagramSent`, `DatagramError` of what was still queued, and `DatagramClosed`
+//!   follow.
 //!
 //! # What answers a command
 //!
@@ -31,14 +45,20 @@
 //! | `SetTimer` | `Timer` | `Refused` |
 //! | `CancelTimer` | silent; no `Timer` follows | silent: it had fired or never been set |
 //! | `StopListening` | `ListenerClosed` | `Refused` |
+//! | `OpenDatagram` | `DatagramOpened` | `DatagramRefused` |
+//! | `SendDatagrams`, each with [`Token::NONE`] | silent | `DatagramRefused`, `DatagramError`, or `DatagramClosed` |
+//! | `SendDatagrams`, each with a token | `DatagramSent` | `DatagramRefused`, `DatagramSent` with the error, or `DatagramClosed` |
+//! | `PauseDatagrams`, `ResumeDatagrams`, `SetMembership` | silent | `DatagramRefused` |
+//! | `CloseDatagram` | `DatagramClosed` | `DatagramRefused` |
 //! | `Drain` | `Draining`, in the end `Drained` | |
 //! | `Refuse` | | `Refused`, always |
 //! | returning a lease | silent | |
 
 use std::os::fd::OwnedFd;
 
+use crate::datagram::Datagrams;
 use crate::errno::Errno;
-use crate::id::{ConnectionId, ListenerId, Token};
+use crate::id::{ConnectionId, DatagramSocketId, ListenerId, Token};
 use crate::pool::Lease;
 
 /// One thing that happened. The module's page says what may follow what.
@@ -139,6 +159,65 @@ pub enum Event {
         /// Why.
         refusal: Refusal,
     },
+    /// A datagram socket is open.
+    DatagramOpened {
+        /// The socket.
+        socket: DatagramSocketId,
+        /// That of the command or call.
+        token: Token,
+    },
+    /// A datagram was received, or several that the kernel had joined.
+    Datagrams {
+        /// The socket.
+        socket: DatagramSocketId,
+        /// The datagrams.
+        datagrams: Datagrams,
+    },
+    /// What became of a datagram that was sent with a token. Memory that was lent for it is free.
+    DatagramSent {
+        /// The socket.
+        socket: DatagramSocketId,
+        /// The datagram's.
+        token: Token,
+        /// Its bytes, which the kernel has taken; or the first error. With segments, those before it may have left.
+        result: Result<u32, Errno>,
+    },
+    /// Something went wrong on a datagram socket, which goes on.
+    DatagramError {
+        /// The socket.
+        socket: DatagramSocketId,
+        /// What.
+        error: DatagramError,
+    },
+    /// The socket's queue was full, and a send was refused for it or it was lent past the mark; now there is room again.
+    DatagramWritable {
+        /// The socket.
+        socket: DatagramSocketId,
+    },
+    /// The handler holds all of the socket's slots: receiving waits until some are returned, and the kernel drops what
+    /// its own memory cannot hold.
+    DatagramPressure {
+        /// The socket.
+        socket: DatagramSocketId,
+    },
+    /// A datagram socket is gone.
+    DatagramClosed {
+        /// The socket, whose id is stale from now on.
+        socket: DatagramSocketId,
+        /// That of its opening.
+        token: Token,
+        /// What ended it; `None` if it was closed.
+        error: Option<Errno>,
+    },
+    /// A command of a batch, or a posted one, that concerns a datagram socket was refused and did nothing.
+    DatagramRefused {
+        /// The command's, or the datagram's.
+        token: Token,
+        /// The socket that it named, if any.
+        socket: Option<DatagramSocketId>,
+        /// Why.
+        refusal: Refusal,
+    },
     /// The time set by `SetTimer` has come.
     Timer {
         /// The command's.
@@ -153,7 +232,7 @@ pub enum Event {
 }
 
 impl Event {
-    /// The connection, of an event that no longer comes once a graceful close was asked for.
+    /// The connection, of an event that no longer comes once a graceful close or an abort was asked for.
     pub(crate) fn delivers_to(&self) -> Option<ConnectionId> {
         match self {
             Self::Data { connection, .. }
@@ -165,6 +244,51 @@ impl Event {
         }
     }
 }
+
+/// What went wrong on a datagram socket.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum DatagramError {
+    /// The network's answer to an earlier datagram, such as `ECONNREFUSED`: nobody is at the peer's port. Only
+    /// connected sockets are told.
+    Network(Errno),
+    /// A datagram was too large to be sent in one piece (`EMSGSIZE`): for its protocol, or for the path if it must not
+    /// be cut.
+    TooLarge {
+        /// Its bytes.
+        size: u32,
+    },
+    /// A datagram could not be sent.
+    Send {
+        /// Why.
+        errno: Errno,
+        /// Its bytes.
+        size: u32,
+    },
+    /// A datagram came with more control messages than there was room for, and was dropped: where joined ones begin
+    /// would not be known. Somebody has set an option on the socket that brings more.
+    ControlTruncated,
+    /// Receiving failed for something that may pass, as for want of memory; it is tried again.
+    Receive(Errno),
+}
+
+impl std::fmt::Display for DatagramError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Network(errno) => write!(f, "an earlier datagram did not arrive: {errno}"),
+            Self::TooLarge { size } => {
+                write!(f, "a datagram of {size} bytes is too large to be sent in one piece; send less at once")
+            }
+            Self::Send { errno, size } => write!(f, "sending a datagram of {size} bytes failed: {errno}"),
+            Self::ControlTruncated => f.write_str(
+                "a datagram's control messages were cut, and it was dropped; set no options on the socket that add any",
+            ),
+            Self::Receive(errno) => write!(f, "receiving failed, and is tried again: {errno}"),
+        }
+    }
+}
+
+impl std::error::Error for DatagramError {}
 
 /// Why a connection closed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -220,9 +344,9 @@ pub enum Refusal {
     Full,
     /// More bytes in one copied send than the high-water mark: split it, or lend the memory.
     TooLarge,
-    /// The connection is closing, or its sending direction has ended.
+    /// The connection or socket is closing, or its sending direction has ended.
     Closing,
-    /// A limit of the configuration: connections, listeners or timers.
+    /// A limit of the configuration: connections, listeners, datagram sockets or timers.
     Limit,
     /// The kernel's error.
     Error(Errno),

@@ -3,11 +3,12 @@
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
+use crate::datagram::{Datagram, Datagrams};
 use crate::engine::Engine;
 use crate::errno::Errno;
-use crate::event::{CloseReason, Event, Events, Refusal};
+use crate::event::{CloseReason, DatagramError, Event, Events, Refusal};
 use crate::event_loop::{Loop, TurnError};
-use crate::id::{ConnectionId, ListenerId, Token};
+use crate::id::{ConnectionId, DatagramSocketId, ListenerId, Token};
 use crate::pool::Lease;
 use crate::sys::SocketSys;
 
@@ -19,7 +20,7 @@ const EVENTS: usize = 1024;
 /// [`Loop::turn`]. Everything that they queue leaves after the turn's last call, each connection's in one piece; what
 /// is all that a connection has to send can leave at once, by [`Loop::try_send`].
 ///
-/// Only [`Handler::on_data`] must be written.
+/// Only [`Handler::on_data`] must be written, and by a server of datagrams [`Handler::on_datagram`].
 #[expect(unused_variables, reason = "the defaults ignore most of what they are told")]
 pub trait Handler {
     /// A listener has a new connection.
@@ -74,6 +75,59 @@ pub trait Handler {
         quoit: &mut Loop,
         token: Token,
         connection: Option<ConnectionId>,
+        refusal: Refusal,
+    ) {
+    }
+
+    /// A datagram socket is open.
+    fn on_datagram_opened(&mut self, quoit: &mut Loop, socket: DatagramSocketId, token: Token) {}
+
+    /// A datagram was received. Its bytes are valid during the call.
+    fn on_datagram(&mut self, quoit: &mut Loop, socket: DatagramSocketId, datagram: Datagram<'_>) {}
+
+    /// A buffer with a datagram was received, or with several that the kernel had joined. Default: each is handed to
+    /// [`Handler::on_datagram`]. Those who keep the memory, or send it on, write this one instead.
+    fn on_datagrams(&mut self, quoit: &mut Loop, socket: DatagramSocketId, datagrams: Datagrams) {
+        for datagram in &datagrams {
+            self.on_datagram(quoit, socket, datagram);
+        }
+    }
+
+    /// What became of a datagram that was sent with a token.
+    fn on_datagram_sent(
+        &mut self,
+        quoit: &mut Loop,
+        socket: DatagramSocketId,
+        token: Token,
+        result: Result<u32, Errno>,
+    ) {
+    }
+
+    /// Something went wrong on a datagram socket, which goes on.
+    fn on_datagram_error(&mut self, quoit: &mut Loop, socket: DatagramSocketId, error: DatagramError) {}
+
+    /// The socket's queue was full before; now there is room again.
+    fn on_datagram_writable(&mut self, quoit: &mut Loop, socket: DatagramSocketId) {}
+
+    /// All of the socket's slots are held by the handler: receiving waits for them.
+    fn on_datagram_pressure(&mut self, quoit: &mut Loop, socket: DatagramSocketId) {}
+
+    /// A datagram socket is gone, and its id stale.
+    fn on_datagram_closed(
+        &mut self,
+        quoit: &mut Loop,
+        socket: DatagramSocketId,
+        token: Token,
+        error: Option<Errno>,
+    ) {
+    }
+
+    /// A posted command that concerns a datagram socket was refused.
+    fn on_datagram_refused(
+        &mut self,
+        quoit: &mut Loop,
+        token: Token,
+        socket: Option<DatagramSocketId>,
         refusal: Refusal,
     ) {
     }
@@ -148,6 +202,28 @@ impl Loop {
                 } => {
                     handler.on_refused(self, token, connection, refusal);
                 }
+                Event::Datagrams { socket, datagrams } => handler.on_datagrams(self, socket, datagrams),
+                Event::DatagramSent {
+                    socket,
+                    token,
+                    result,
+                } => {
+                    handler.on_datagram_sent(self, socket, token, result);
+                }
+                Event::DatagramError { socket, error } => handler.on_datagram_error(self, socket, error),
+                Event::DatagramWritable { socket } => handler.on_datagram_writable(self, socket),
+                Event::DatagramPressure { socket } => handler.on_datagram_pressure(self, socket),
+                Event::DatagramOpened { socket, token } => handler.on_datagram_opened(self, socket, token),
+                Event::DatagramClosed { socket, token, error } => {
+                    handler.on_datagram_closed(self, socket, token, error);
+                }
+                Event::DatagramRefused {
+                    token,
+                    socket,
+                    refusal,
+                } => {
+                    handler.on_datagram_refused(self, token, socket, refusal);
+                }
                 Event::Draining => handler.on_draining(self),
                 Event::Drained => running = false,
                 // The id came with the event `Opened` or is known to who connects by a method.
@@ -183,6 +259,13 @@ impl Delivery {
                 self.held_back.push(event);
                 None
             }
+            Event::Datagrams { socket, .. } if quoit.is_closing_datagram(socket) => None,
+            Event::Datagrams { socket, .. }
+                if quoit.is_datagram_paused(socket) || self.holds_datagrams(socket) =>
+            {
+                self.held_back.push(event);
+                None
+            }
             event => Some(event),
         }
     }
@@ -199,5 +282,11 @@ impl Delivery {
         self.held_back.iter().any(|event| {
             matches!(event, Event::Data { connection, .. } | Event::EndOfStream { connection } if *connection == id)
         })
+    }
+
+    fn holds_datagrams(&self, id: DatagramSocketId) -> bool {
+        self.held_back
+            .iter()
+            .any(|event| matches!(event, Event::Datagrams { socket, .. } if *socket == id))
     }
 }

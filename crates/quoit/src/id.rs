@@ -1,8 +1,8 @@
 //! Identities: every one names its loop, its slot and the generation of that slot.
 //!
-//! A slot is used again after its connection or listener has closed, with the next generation, so an id kept
-//! too long names nothing and is refused; it never names somebody else. A slot whose generations are used up
-//! (2^32 of them) is retired.
+//! A slot is used again after its connection, listener or datagram socket has closed, with the next generation, so
+//! an id kept too long names nothing and is refused; it never names somebody else. A slot whose generations are
+//! used up (2^32 of them) is retired.
 
 use std::fmt;
 
@@ -36,7 +36,7 @@ impl LoopIndex {
     }
 }
 
-/// The place of a connection or listener in its loop's table; below [`MAX_SLOTS`].
+/// The place of a connection, listener or datagram socket in its loop's table; below [`MAX_SLOTS`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Slot(u32);
 
@@ -133,6 +133,10 @@ identity!(
 identity!(
     /// A listening socket.
     ListenerId
+);
+identity!(
+    /// A datagram socket.
+    DatagramSocketId
 );
 
 /// A value of the caller's that comes back with the outcome of a command.

@@ -60,6 +60,7 @@ mod chunks;
 pub mod command;
 mod config;
 pub mod counters;
+pub mod datagram;
 pub mod engine;
 mod errno;
 pub mod event;
@@ -88,16 +89,20 @@ pub use affinity::{available_cpus, pin_current_thread};
 pub use command::{
     AttachOptions, Command, ConnectOptions, FileRange, Keepalive, Payload, RawBytes, StreamOptions,
 };
-pub use config::{Config, ConfigError, EngineChoice};
+pub use config::{Config, ConfigError, EngineChoice, WaitMode};
 pub use counters::Counters;
+pub use datagram::{
+    Datagram, DatagramCounters, DatagramOptions, DatagramSend, DatagramSocket, DatagramSocketError,
+    Datagrams, Ecn, Gro, MulticastGroup, Steering,
+};
 pub use engine::EngineKind;
 pub use errno::Errno;
-pub use event::{CloseReason, Event, Events, Refusal};
+pub use event::{CloseReason, DatagramError, Event, Events, Refusal};
 pub use event_loop::{Accept, ListenerOptions, Loop, LoopMemory, TurnError};
 pub use features::{Feature, FeatureSet};
 pub use footprint::Footprint;
 pub use handler::{Delivery, Handler};
-pub use id::{ConnectionId, ListenerId, LoopIndex, Token};
+pub use id::{ConnectionId, DatagramSocketId, ListenerId, LoopIndex, Token};
 pub use listen::{ListenError, ListenOptions, ListenSocket};
 pub use pool::Lease;
 pub use remote::{PostError, Remote};

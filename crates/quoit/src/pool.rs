@@ -208,6 +208,14 @@ impl Pool {
         self.shared.address(u32::from(slot.get())).as_ptr()
     }
 
+    /// The first `length` bytes of a slot that was taken and filled, to be read and changed before it is leased.
+    pub(crate) fn filled(&mut self, slot: PoolSlot, length: u32) -> &mut [u8] {
+        assert!(length <= self.shared.slot_size);
+        // SAFETY: within the slot, whose bytes are initialised (zeroed at first, then received). It is this loop's, as
+        // `address` checks, and the kernel is done with it; the borrow keeps it from being leased meanwhile.
+        unsafe { std::slice::from_raw_parts_mut(self.address(slot), length as usize) }
+    }
+
     /// Leases out the first `length` bytes of a slot that was taken and filled.
     pub(crate) fn lease(&mut self, slot: PoolSlot, length: u32) -> Lease {
         assert_eq!(
@@ -288,6 +296,14 @@ impl Lease {
     #[must_use]
     pub fn slot(&self) -> PoolSlot {
         PoolSlot(self.slot as u16)
+    }
+
+    /// The first `length` bytes of the slot, whatever was left out of the lease.
+    pub(crate) fn slot_start(&self, length: usize) -> &[u8] {
+        assert!(length <= self.shared.slot_size as usize);
+        let address = self.shared.address(self.slot);
+        // SAFETY: within the slot, whose bytes are initialised and written by nobody while the lease exists.
+        unsafe { std::slice::from_raw_parts(address.as_ptr(), length) }
     }
 
     /// Leaves out the first `count` bytes, so that what remains can be handled or sent on.

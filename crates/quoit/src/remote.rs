@@ -64,6 +64,10 @@ impl Inbox {
         self.wake.end_sleep()
     }
 
+    pub(crate) fn is_notified(&self) -> bool {
+        self.wake.is_notified()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.commands.is_empty()
     }

@@ -83,6 +83,11 @@ impl Wake {
         self.state.swap(RUNNING, Ordering::SeqCst) == NOTIFIED
     }
 
+    /// Whether there was a wake since the last [`Wake::end_sleep`]: for a loop that waits awake.
+    pub(crate) fn is_notified(&self) -> bool {
+        self.state.load(Ordering::SeqCst) == NOTIFIED
+    }
+
     /// How often the eventfd was written: the wakes that cost a system call.
     pub(crate) fn writes(&self) -> u64 {
         self.writes.load(Ordering::Relaxed)

@@ -5,6 +5,7 @@ mod open_loop;
 mod output;
 mod servers;
 mod shapes;
+mod udp;
 
 use std::net::TcpListener;
 use std::os::linux::net::SocketAddrExt;

@@ -166,6 +166,15 @@ impl EpollSys for SimEpoll {
             kernel.send(object, pieces, length)
         })
     }
+
+    // There are no datagram sockets here (`SimSockets::datagram_socket`).
+    fn receive_messages(&mut self, _socket: RawFd, _messages: &mut [libc::mmsghdr]) -> Result<usize, Errno> {
+        Err(Errno::EOPNOTSUPP)
+    }
+
+    fn send_messages(&mut self, _socket: RawFd, _messages: &mut [libc::mmsghdr]) -> Result<usize, Errno> {
+        Err(Errno::EOPNOTSUPP)
+    }
 }
 
 impl Drop for SimEpoll {

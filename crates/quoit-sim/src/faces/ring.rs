@@ -95,6 +95,11 @@ impl UringSys for SimRing {
         Ok(())
     }
 
+    // Only datagram sockets come and go with their rings, and there are none here.
+    fn unregister_buffer_ring(&mut self, _group: u16) -> Result<(), Errno> {
+        Err(Errno::EOPNOTSUPP)
+    }
+
     fn provide_buffer(&mut self, _group: u16, buffer: ProvidedBuffer) {
         with(|kernel| kernel.ring(self.ring).stage_buffer(buffer));
     }

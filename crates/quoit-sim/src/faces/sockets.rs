@@ -3,7 +3,7 @@
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use quoit::address::SocketAddress;
-use quoit::sys::{SocketOption, SocketSys, Time};
+use quoit::sys::{DatagramFamily, DatagramOption, SocketOption, SocketSys, Time};
 use quoit::{Address, Errno};
 
 use super::{errno, object, owned};
@@ -45,6 +45,23 @@ impl SocketSys for SimSockets {
     fn stream_socket(&self, address: &SocketAddress) -> Result<OwnedFd, Errno> {
         let unix = read_address(address)?.is_unix();
         with(|kernel| kernel.socket(unix)).map(owned).map_err(errno)
+    }
+
+    // There are no datagram sockets here: none can be made, so nothing else is ever asked of one.
+    fn datagram_socket(&self, _address: &SocketAddress) -> Result<OwnedFd, Errno> {
+        Err(Errno::EOPNOTSUPP)
+    }
+
+    fn datagram_family(&self, _socket: BorrowedFd<'_>) -> Result<DatagramFamily, Errno> {
+        Err(Errno::EOPNOTSUPP)
+    }
+
+    fn set_datagram_option(&self, _socket: BorrowedFd<'_>, _option: DatagramOption) -> Result<(), Errno> {
+        Err(Errno::EOPNOTSUPP)
+    }
+
+    fn datagram_drops(&self, _socket: BorrowedFd<'_>) -> Result<u32, Errno> {
+        Err(Errno::EOPNOTSUPP)
     }
 
     fn bind(&self, socket: BorrowedFd<'_>, address: &SocketAddress) -> Result<(), Errno> {

@@ -180,6 +180,15 @@ impl SocketAddress {
         Ok(address)
     }
 
+    /// An address that the kernel has written to other memory. What is longer than any address is cut.
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Self {
+        let bytes = &bytes[..bytes.len().min(STORAGE_SIZE)];
+        let mut address = Self::empty();
+        address.put(0, bytes);
+        address.length = bytes.len();
+        address
+    }
+
     /// The address and its length in bytes as system calls take them. The pointer is valid while this value
     /// stays in place and is not changed.
     #[must_use]

@@ -9,8 +9,8 @@
 //!
 //! - An operation belongs to a [`Handle`]. For each handle at most one operation of each [`Kind`] is
 //!   outstanding; the loop never submits a second one before the terminal completion of the first.
-//! - `Accept`, `Connect`, `Receive` and `Send` / `SendFile` each get any number of completions that say
-//!   `more`, then exactly one terminal one.
+//! - `Accept`, `Connect`, `Receive`, `Send` / `SendFile`, `ReceiveDatagrams` and `SendDatagrams` each get any number
+//!   of completions that say `more`, then exactly one terminal one.
 //! - `Cancel` and `Close` are silent. A cancelled operation still ends with its own terminal completion: with
 //!   what it had achieved, or with [`Received::Stopped`] / `ECANCELED`.
 //! - Memory that an operation names stays valid and in place until its terminal completion, and for a
@@ -69,6 +69,8 @@ pub enum Handle {
     Connection(Slot),
     /// A listener, by its slot in the loop's table.
     Listener(Slot),
+    /// A datagram socket, by its slot in the loop's table.
+    Datagram(Slot),
 }
 
 /// The kinds of operation that can be cancelled.
@@ -78,9 +80,9 @@ pub enum Kind {
     Accept,
     /// Connecting.
     Connect,
-    /// Receiving.
+    /// Receiving, a stream or datagrams.
     Receive,
-    /// Sending, from memory or from a file.
+    /// Sending, from memory or from a file, or datagrams.
     Send,
 }
 
@@ -149,6 +151,23 @@ pub enum Operation {
         offset: u64,
         /// Bytes wanted at most; at least 1.
         length: u64,
+    },
+    /// Receive datagrams into the buffers [provided](Engine::provide_datagram_buffers) to the socket, until it is
+    /// cancelled, there is none left, or the kernel ends it.
+    ReceiveDatagrams {
+        /// The socket, [opened](Engine::open_datagrams).
+        socket: Slot,
+    },
+    /// Send datagrams, in order as far as the socket takes them at once.
+    SendDatagrams {
+        /// The socket, [opened](Engine::open_datagrams).
+        socket: Slot,
+        /// The datagrams, at least one.
+        batch: Box<DatagramBatch>,
+        /// Whether to wait for room. If not, a send that would have to fails with `EAGAIN`.
+        waits: bool,
+        /// Whether they must leave in order even where the socket has no room for a while.
+        ordered: bool,
     },
     /// Ask that an outstanding operation end. Without one outstanding this does nothing.
     Cancel {
@@ -249,6 +268,44 @@ impl fmt::Debug for Gather {
     }
 }
 
+/// A buffer for the engine, or the kernel, to receive into.
+#[derive(Clone, Copy, Debug)]
+pub struct ProvidedBuffer {
+    /// Where it begins.
+    pub address: *mut u8,
+    /// Its length in bytes.
+    pub length: u32,
+    /// The id that completions name it by.
+    pub id: u16,
+}
+
+// SAFETY: it only names memory; that it stays valid as long as the engine may write there is the contract of whoever
+// provides it.
+unsafe impl Send for ProvidedBuffer {}
+
+/// Datagrams that are sent with one operation. Boxed, so that they stay in place while the kernel reads them; handed
+/// back with the completion to be used again.
+#[derive(Default)]
+pub struct DatagramBatch {
+    /// What `sendmmsg(2)` takes: for each, whereto, the bytes and the control messages. All that they point to stays
+    /// valid and in place until the completion.
+    pub messages: Vec<libc::mmsghdr>,
+    /// The bytes of each, which its header points to.
+    pub payloads: Vec<libc::iovec>,
+    /// Filled by the engine: for each, the bytes that left, or why none.
+    pub results: Vec<Option<Result<u32, Errno>>>,
+}
+
+// SAFETY: a batch only names memory; that it stays valid until the send has ended, on whatever thread the loop runs,
+// is the contract of `Operation`.
+unsafe impl Send for DatagramBatch {}
+
+impl fmt::Debug for DatagramBatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "DatagramBatch({} messages)", self.messages.len())
+    }
+}
+
 /// What became of an operation.
 #[derive(Debug)]
 pub enum Completion {
@@ -298,8 +355,42 @@ pub enum Completion {
         /// Whether the kernel copied after all (`IORING_NOTIF_USAGE_ZC_COPIED`).
         copied: bool,
     },
+    /// A datagram was received, or receiving them ended.
+    DatagramReceived {
+        /// The socket.
+        socket: Slot,
+        /// What.
+        received: DatagramReceived,
+        /// Whether the operation goes on; only with [`DatagramReceived::Filled`].
+        more: bool,
+    },
+    /// Datagrams were sent, or not. Always terminal.
+    DatagramsSent {
+        /// The socket.
+        socket: Slot,
+        /// The operation's, with the results.
+        batch: Box<DatagramBatch>,
+    },
     /// The loop's eventfd was written.
     Woken,
+}
+
+/// The outcome of receiving datagrams.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DatagramReceived {
+    /// A buffer was used, which now belongs to the loop: it is laid out as `datagram/view.rs` says.
+    Filled {
+        /// Its id.
+        buffer: u16,
+        /// Bytes in it, the headers included; 0 if the kernel took it for nothing.
+        length: u32,
+    },
+    /// No buffer was left. The datagrams stay in the socket.
+    NoBuffers,
+    /// Ended without news: cancelled, or the kernel gave up.
+    Stopped,
+    /// It failed; the socket goes on.
+    Error(Errno),
 }
 
 /// The outcome of receiving.
@@ -371,6 +462,28 @@ pub trait Engine {
     ) -> Option<Result<usize, Errno>> {
         let _ = (connection, descriptor, message);
         None
+    }
+
+    /// Prepares for datagrams on a socket: for `buffers` receive buffers at most, in each of which `control` bytes are
+    /// for control messages. Lasts until [`Operation::Close`].
+    ///
+    /// # Errors
+    /// The kernel's, for want of memory; `EOPNOTSUPP` of engines that have no datagrams.
+    fn open_datagrams(
+        &mut self,
+        socket: Slot,
+        descriptor: RawFd,
+        control: u32,
+        buffers: u16,
+    ) -> Result<(), Errno> {
+        let _ = (socket, descriptor, control, buffers);
+        Err(Errno::EOPNOTSUPP)
+    }
+
+    /// Gives buffers to an open socket, no more at once than it was opened with. They are the engine's, and perhaps the
+    /// kernel's, until a completion names them or the socket is closed.
+    fn provide_datagram_buffers(&mut self, socket: Slot, buffers: &mut dyn Iterator<Item = ProvidedBuffer>) {
+        let _ = (socket, buffers);
     }
 
     /// Whether [`Engine::wait`] may sleep: false while completions are at hand without asking the kernel.

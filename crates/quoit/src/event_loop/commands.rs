@@ -69,6 +69,12 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                 token,
                 refusal,
             } => (token, connection, Err(refusal)),
+            Command::OpenDatagram { .. }
+            | Command::SendDatagrams { .. }
+            | Command::PauseDatagrams { .. }
+            | Command::ResumeDatagrams { .. }
+            | Command::SetMembership { .. }
+            | Command::CloseDatagram { .. } => return self.execute_datagram(command),
         };
         if let Err(refusal) = result {
             self.events.push_back(Event::Refused {

@@ -1,15 +1,17 @@
 //! The loop: all connection logic, above whichever engine moves the bytes.
 //!
 //! [`Loop`] holds what is common; each file beside this adds one concern: `commands` what may be asked,
-//! `accept` listeners, `receive` and `send` the two directions, `teardown` how connections end, `turn` the turn,
-//! `park` waiting elsewhere.
+//! `accept` listeners, `receive` and `send` the two directions, `teardown` how connections end, `datagram` datagram
+//! sockets, `turn` the turn, `spin` waiting awake, `park` waiting elsewhere.
 
 mod accept;
 mod commands;
 mod connection;
+mod datagram;
 mod park;
 mod receive;
 mod send;
+mod spin;
 mod table;
 mod teardown;
 mod turn;
@@ -25,7 +27,7 @@ use crate::config::Config;
 use crate::counters::Counters;
 use crate::engine::{Completion, Engine, EngineKind, Gather, Handle, Kind, Operation};
 use crate::event::{CloseReason, Event};
-use crate::id::{ConnectionId, ListenerId, LoopIndex, Slot, Token};
+use crate::id::{ConnectionId, DatagramSocketId, ListenerId, LoopIndex, Slot, Token};
 use crate::listen::ListenSocket;
 use crate::pool::Pool;
 use crate::remote::{Inbox, Remote};
@@ -82,6 +84,10 @@ enum TimerKey {
     Accept(ListenerId),
     /// The handler's timer.
     Timer(Token),
+    /// The limit of a datagram socket's close.
+    DatagramLimit(DatagramSocketId),
+    /// Receiving on a datagram socket is tried again.
+    DatagramRetry(DatagramSocketId),
     /// Draining has taken long enough.
     Drain,
 }
@@ -119,6 +125,9 @@ pub struct Loop<E: Engine = AnyEngine, K: SocketSys = Linux> {
 
     connections: Table<Connection>,
     listeners: Table<accept::Listener>,
+    datagrams: Table<datagram::State>,
+    /// Datagram sockets with something to send.
+    dirty_datagrams: Vec<Slot>,
     /// Accepted sockets for which attached connections had taken the slots meanwhile.
     surplus_accepted: VecDeque<(ListenerId, std::os::fd::OwnedFd)>,
     timers: Wheel<TimerKey>,
@@ -223,6 +232,8 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             waited_until: None,
             connections: Table::new(config.connections),
             listeners: Table::new(config.listeners),
+            datagrams: Table::new(config.datagram_sockets),
+            dirty_datagrams: Vec::with_capacity(config.datagram_sockets as usize),
             surplus_accepted: VecDeque::new(),
             timers: Wheel::new(config.timer_limit() + config.own_timers()),
             handlers_timers: 0,
@@ -456,8 +467,11 @@ impl<E: Engine, K: SocketSys> Drop for Loop<E, K> {
             connections
                 .values_mut()
                 .for_each(|connection| drop(connection.descriptor.take()));
+            let mut datagrams = std::mem::replace(&mut self.datagrams, Table::new(0));
+            datagrams.values_mut().for_each(datagram::State::close_descriptor);
             std::mem::forget(memory);
             std::mem::forget(connections);
+            std::mem::forget(datagrams);
             std::mem::forget(std::mem::take(&mut self.completions));
         }
     }

@@ -216,10 +216,14 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             .is_some_and(|state| state.paused)
     }
 
-    /// Takes back events of paused connections that were reported and not handled, in the order in which they
+    /// Takes back events of paused connections and datagram sockets that were reported and not handled, in the order in which they
     /// were reported: for drivers, so that nothing reaches a handler after its pause. Other events are dropped.
     pub(crate) fn take_back(&mut self, events: &mut Vec<Event>) {
         for event in events.drain(..).rev() {
+            if let Event::Datagrams { socket, datagrams } = event {
+                self.take_back_datagrams(socket, datagrams);
+                continue;
+            }
             let (Event::Data { connection, .. } | Event::EndOfStream { connection }) = &event else {
                 continue;
             };

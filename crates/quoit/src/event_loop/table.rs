@@ -36,6 +36,11 @@ impl<T> Table<T> {
         self.used
     }
 
+    /// The slots that were ever taken are those below.
+    pub(super) fn slot_count(&self) -> u32 {
+        self.entries.len() as u32
+    }
+
     /// Slots that can be taken.
     pub(super) fn room(&self) -> u32 {
         self.limit - self.used - self.retired

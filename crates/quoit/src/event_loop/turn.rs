@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::{Draining, Loop, TimerKey};
 use crate::command::Command;
+use crate::config::WaitMode;
 use crate::counters::PUBLISH_TURNS;
 use crate::engine::{Completion, Engine};
 use crate::errno::Errno;
@@ -65,9 +66,17 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         self.collect_leases();
         self.serve_starved();
         self.flush_dirty();
+        if self.datagrams.len() > 0 {
+            self.tend_datagrams();
+        }
 
         let started = self.system.now();
-        let timeout = self.sleep_time(timeout, started, false);
+        let (timeout, now) = if self.config.wait == WaitMode::Block || timeout == Some(Duration::ZERO) {
+            (timeout, started)
+        } else {
+            self.spin(timeout, started)?
+        };
+        let timeout = self.sleep_time(timeout, now, false);
         if timeout != Some(Duration::ZERO) || self.counters.turns.is_multiple_of(PUBLISH_TURNS) {
             self.memory().remote.publish(self.counters());
         }
@@ -133,6 +142,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             || !self.events.is_empty()
             || self.more_completions
             || !self.dirty.is_empty()
+            || !self.dirty_datagrams.is_empty()
             || !self.engine.may_sleep();
         if busy || timeout == Some(Duration::ZERO) {
             return Some(Duration::ZERO);
@@ -143,6 +153,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             (Some(timeout), Some(next)) => Some(timeout.min(next.since(now))),
         };
         let wants_leases = !self.starved.is_empty() || self.capped > 0;
+        if self.datagrams.len() > 0 && self.wants_datagram_leases() {
+            return Some(Duration::ZERO);
+        }
         let memory = self.memory.as_mut().expect("present until the loop is dropped");
         memory.pool.want(wants_leases);
         let announce = if by_notifier {
@@ -196,6 +209,12 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                     more,
                 } => self.on_accepted(listener, result, more),
                 Completion::Connected { connection, result } => self.on_connected(connection, result),
+                Completion::DatagramReceived {
+                    socket,
+                    received,
+                    more,
+                } => self.on_datagram_received(socket, received, more),
+                Completion::DatagramsSent { socket, batch } => self.on_datagrams_sent(socket, batch),
                 Completion::Woken => {}
             }
         }
@@ -233,6 +252,8 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                     self.named_timers.remove(&token);
                     self.events.push_back(Event::Timer { token });
                 }
+                TimerKey::DatagramLimit(socket) => self.on_datagram_limit(socket),
+                TimerKey::DatagramRetry(socket) => self.on_datagram_retry(socket),
                 TimerKey::Drain => self.draining = Draining::Overdue,
             }
         }
@@ -291,9 +312,15 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             // In every turn: listeners that are being stopped may still have brought some.
             self.abort_all();
             self.finish_stopped_listeners();
+            self.abort_datagrams();
         }
         let left = self.connections.len() + self.listeners.len();
         if left == 0 && self.surplus_accepted.is_empty() {
+            if self.datagrams.len() > 0 {
+                // Last: what is being finished may need them.
+                self.close_datagrams();
+                return;
+            }
             self.draining = Draining::Done;
             self.events.push_back(Event::Drained);
         }

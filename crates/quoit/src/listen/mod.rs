@@ -161,7 +161,7 @@ fn identity(metadata: &fs::Metadata) -> Identity {
 
 impl SocketFile {
     /// The file that was just bound at `path`.
-    fn of(path: &Path) -> io::Result<Self> {
+    pub(crate) fn of(path: &Path) -> io::Result<Self> {
         Ok(Self {
             identity: identity(&fs::symlink_metadata(path)?),
             // The working directory may have changed when this is dropped.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use libc::{c_int, socklen_t};
 
-use super::{SocketOption, SocketSys, Time};
+use super::{DatagramFamily, DatagramOption, SocketOption, SocketSys, Time};
 use crate::address::SocketAddress;
 use crate::errno::Errno;
 
@@ -43,6 +43,21 @@ fn set_integer(socket: BorrowedFd<'_>, level: c_int, option: c_int, value: c_int
             option,
             (&raw const value).cast(),
             size_of::<c_int>() as socklen_t,
+        )
+    })
+    .map(drop)
+}
+
+/// Sets an option whose value is a structure.
+fn set_structure<T>(socket: BorrowedFd<'_>, level: c_int, option: c_int, value: &T) -> Result<(), Errno> {
+    // SAFETY: the value outlives the call, and its length says how far it goes.
+    Errno::check(unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            option,
+            ptr::from_ref(value).cast(),
+            size_of::<T>() as socklen_t,
         )
     })
     .map(drop)
@@ -162,6 +177,23 @@ impl SocketSys for Linux {
     fn stream_socket(&self, address: &SocketAddress) -> Result<OwnedFd, Errno> {
         // SAFETY: socket(2) takes no pointers.
         owned(unsafe { libc::socket(address.family(), libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) })
+    }
+
+    fn datagram_socket(&self, address: &SocketAddress) -> Result<OwnedFd, Errno> {
+        // SAFETY: socket(2) takes no pointers.
+        owned(unsafe { libc::socket(address.family(), libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) })
+    }
+
+    fn datagram_family(&self, socket: BorrowedFd<'_>) -> Result<DatagramFamily, Errno> {
+        datagram::family(socket)
+    }
+
+    fn set_datagram_option(&self, socket: BorrowedFd<'_>, option: DatagramOption) -> Result<(), Errno> {
+        datagram::set_option(socket, option)
+    }
+
+    fn datagram_drops(&self, socket: BorrowedFd<'_>) -> Result<u32, Errno> {
+        datagram::drops(socket)
     }
 
     fn bind(&self, socket: BorrowedFd<'_>, address: &SocketAddress) -> Result<(), Errno> {
@@ -292,5 +324,6 @@ impl SocketSys for Linux {
     }
 }
 
+mod datagram;
 #[cfg(test)]
 mod tests;

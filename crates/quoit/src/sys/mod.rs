@@ -4,6 +4,7 @@
 //! Here are the calls that both engines share: sockets, their options and addresses, and the clock. What only
 //! one engine needs is in [`crate::engine::uring::sys`] and [`crate::engine::epoll::sys`].
 
+use std::net::IpAddr;
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::time::Duration;
 
@@ -77,6 +78,70 @@ pub enum SocketOption {
     Ipv6Only(bool),
 }
 
+/// The family of a datagram socket.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum DatagramFamily {
+    /// IPv4.
+    V4,
+    /// IPv6, or both.
+    V6,
+    /// Unix-domain.
+    Unix,
+}
+
+/// One option of datagram sockets with its value. `v6` is the socket's family.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DatagramOption {
+    /// `SO_RXQ_OVFL`: tell with each datagram how many were dropped, once any were.
+    CountDrops,
+    /// `SO_TIMESTAMPNS`.
+    Timestamps,
+    /// `UDP_GRO`.
+    Gro,
+    /// `IP_RECVTOS`, and on IPv6 sockets `IPV6_RECVTCLASS` too: mapped addresses get the former.
+    Ecn {
+        /// IPv6.
+        v6: bool,
+    },
+    /// `IP_PKTINFO` or `IPV6_RECVPKTINFO`.
+    LocalAddress {
+        /// IPv6.
+        v6: bool,
+    },
+    /// `SO_BROADCAST`.
+    Broadcast,
+    /// `SO_RCVBUFFORCE`, in bytes.
+    ForceReceiveBuffer(u32),
+    /// `IP_MULTICAST_LOOP` or `IPV6_MULTICAST_LOOP`.
+    MulticastLoop {
+        /// IPv6.
+        v6: bool,
+        /// Whether this host's members get what this socket sends.
+        on: bool,
+    },
+    /// `IP_MULTICAST_TTL` or `IPV6_MULTICAST_HOPS`.
+    MulticastHops {
+        /// IPv6.
+        v6: bool,
+        /// Routers to pass, and one.
+        hops: u8,
+    },
+    /// `IP_ADD_MEMBERSHIP`, `IPV6_ADD_MEMBERSHIP` and their opposites.
+    Membership {
+        /// The group.
+        group: IpAddr,
+        /// The interface by number; 0: the kernel chooses.
+        interface: u32,
+        /// Join, or leave.
+        member: bool,
+    },
+    /// `SO_ATTACH_REUSEPORT_CBPF` with a program that answers the processor's number modulo the count.
+    SteerByCpu {
+        /// Sockets of the group.
+        sockets: u16,
+    },
+}
+
 /// The calls on sockets that both engines and the loop make, and the clock.
 ///
 /// Every descriptor made here is CLOEXEC. All calls are made from the loop's thread, except those that set up
@@ -90,6 +155,31 @@ pub trait SocketSys {
     /// # Errors
     /// Those of `socket(2)`.
     fn stream_socket(&self, address: &SocketAddress) -> Result<OwnedFd, Errno>;
+
+    /// A datagram socket of `address`'s family (`socket(2)`), in blocking mode.
+    ///
+    /// # Errors
+    /// Those of `socket(2)`.
+    fn datagram_socket(&self, address: &SocketAddress) -> Result<OwnedFd, Errno>;
+
+    /// The family of a datagram socket.
+    ///
+    /// # Errors
+    /// `ENOTSOCK` for what is no socket, `EPROTOTYPE` for what is no datagram socket, `EAFNOSUPPORT` for other
+    /// families.
+    fn datagram_family(&self, socket: BorrowedFd<'_>) -> Result<DatagramFamily, Errno>;
+
+    /// Sets an option of datagram sockets (`setsockopt(2)`).
+    ///
+    /// # Errors
+    /// Those of `setsockopt(2)`; `ENOPROTOOPT` where the kernel or the family does not have it.
+    fn set_datagram_option(&self, socket: BorrowedFd<'_>, option: DatagramOption) -> Result<(), Errno>;
+
+    /// Datagrams that the kernel dropped for want of room in the socket's memory, modulo 2^32 (`SO_MEMINFO`).
+    ///
+    /// # Errors
+    /// Those of `getsockopt(2)`; `ENOPROTOOPT` before kernel 4.12.
+    fn datagram_drops(&self, socket: BorrowedFd<'_>) -> Result<u32, Errno>;
 
     /// `bind(2)`.
     ///

@@ -18,7 +18,7 @@ import (
 )
 
 func main() {
-	peer.Run("gnet", []string{"echo", "http"}, serve, peer.WithWrites)
+	peer.Run("gnet", []string{"echo", "http"}, serve, peer.Writes)
 }
 
 func serve(arguments peer.Arguments) error {
@@ -106,7 +106,7 @@ func (h *http) OnTraffic(connection gnet.Conn) gnet.Action {
 		output = new([]byte)
 	}
 	defer h.outputs.Put(output)
-	if h.arguments.WriteEach {
+	if h.arguments.Choices[peer.Writes.Name] == "each" {
 		return h.answerEach(connection, received, output)
 	}
 	used, written := peer.Answer(received, (*output)[:0])

@@ -14,55 +14,53 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
-	"slices"
 	"sync"
 
 	quoit "github.com/quoit-io/quoit/go"
 	loopfasthttp "github.com/quoit-io/quoit/go/fasthttp"
 	"github.com/quoit-io/quoit/go/loophttp"
+	"github.com/valyala/fasthttp"
 
 	"quoit-lab/peers/internal/handlers"
 	"quoit-lab/peers/internal/peer"
 )
 
+var (
+	way    = peer.Choice{Name: "--way", Words: []string{"event", "fasthttp", "nethttp", "listener"}}
+	engine = peer.Choice{Name: "--engine", Words: []string{"auto", "uring", "epoll", "std"}}
+)
+
 func main() {
-	const usage = "quoit: usage: quoit event|fasthttp|nethttp|listener uring|epoll echo|http [OPTIONS]"
-	if len(os.Args) < 3 {
-		fmt.Fprintln(os.Stderr, usage)
-		os.Exit(2)
-	}
-	way := os.Args[1]
-	engine, err := quoit.ParseEngine(os.Args[2])
-	services := map[string][]string{
-		"event": {"echo", "http"}, "fasthttp": {"http"}, "nethttp": {"http"}, "listener": {"http"},
-	}[way]
-	if err != nil || services == nil {
-		fmt.Fprintln(os.Stderr, usage)
-		os.Exit(2)
-	}
-	os.Args = slices.Delete(os.Args, 1, 3)
-	peer.Run("quoit", services, func(arguments peer.Arguments) error {
+	peer.Run("quoit-go", []string{"echo", "http"}, func(arguments peer.Arguments) error {
+		engine, err := quoit.ParseEngine(arguments.Choices[engine.Name])
+		if err != nil {
+			return err
+		}
 		// Room for the lab's idle connections in one loop.
 		options := []quoit.Option{quoit.WithEngine(engine), quoit.WithLoops(arguments.Loops), quoit.WithConnections(20480)}
-		if way == "listener" {
+		way := arguments.Choices[way.Name]
+		switch {
+		case way != "event" && arguments.Service == "echo":
+			return fmt.Errorf("only --way event echoes, and not %q", way)
+		case way == "listener":
 			return listen(arguments, options)
+		default:
+			return serve(arguments, handler(way, arguments), options)
 		}
-		return serve(arguments, handler(way, arguments), options)
-	}, peer.WithWrites)
+	}, way, engine, peer.Writes)
 }
 
 func handler(way string, arguments peer.Arguments) quoit.Handler {
 	switch {
 	case way == "fasthttp":
-		return loopfasthttp.New(handlers.FastHTTP)
+		return loopfasthttp.New(handlers.FastHTTP, loopfasthttp.WithServer(&fasthttp.Server{Name: "quoit"}))
 	case way == "nethttp":
 		return loophttp.New(http.HandlerFunc(handlers.NetHTTP))
 	case arguments.Service == "echo":
 		return echo{}
 	default:
 		peer.StartResponses()
-		return &events{writeEach: arguments.WriteEach}
+		return &events{writeEach: arguments.Choices[peer.Writes.Name] == "each"}
 	}
 }
 

@@ -219,6 +219,37 @@ impl EpollSys for Epoll {
         // SAFETY: the caller vouches for the header and all that it points to.
         Errno::check_size(unsafe { libc::sendmsg(socket, header, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) })
     }
+
+    fn receive_messages(&mut self, socket: RawFd, messages: &mut [libc::mmsghdr]) -> Result<usize, Errno> {
+        // By number, as above.
+        // SAFETY: as many headers as the slice has, and the caller vouches for all that they point to; the null pointer
+        // asks for no time limit.
+        let count = unsafe {
+            libc::syscall(
+                libc::SYS_recvmmsg,
+                socket,
+                messages.as_mut_ptr(),
+                messages.len(),
+                libc::MSG_DONTWAIT,
+                ptr::null_mut::<libc::timespec>(),
+            )
+        };
+        Errno::check_size(count as isize)
+    }
+
+    fn send_messages(&mut self, socket: RawFd, messages: &mut [libc::mmsghdr]) -> Result<usize, Errno> {
+        // SAFETY: as many headers as the slice has, and the caller vouches for all that they point to.
+        let count = unsafe {
+            libc::syscall(
+                libc::SYS_sendmmsg,
+                socket,
+                messages.as_mut_ptr(),
+                messages.len(),
+                libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
+            )
+        };
+        Errno::check_size(count as isize)
+    }
 }
 
 #[cfg(test)]

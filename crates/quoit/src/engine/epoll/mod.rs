@@ -24,14 +24,19 @@ use std::collections::VecDeque;
 use std::os::fd::{OwnedFd, RawFd};
 use std::time::Duration;
 
-use self::record::{Connection, Key, Listener, Outgoing, Table};
+use self::datagram::Scratch;
+use self::record::{Connection, DatagramSocket, Key, Listener, Outgoing, Table};
 use self::sys::{EpollSys, ReadyEvent};
-use super::{Completion, Engine, EngineCounters, EngineKind, Handle, Kind, Message, Operation, Received};
+use super::{
+    Completion, DatagramReceived, Engine, EngineCounters, EngineKind, Handle, Kind, Message, Operation,
+    ProvidedBuffer, Received,
+};
 use crate::errno::Errno;
 use crate::id::Slot;
 use crate::pool::Pool;
 use crate::sys::{SocketSys, Time};
 
+mod datagram;
 mod linux;
 mod listener;
 mod record;
@@ -62,6 +67,8 @@ pub struct EpollSettings {
     pub receives_per_turn: u32,
     /// Connections accepted for one listener in one turn, at least 1. Default 64.
     pub accepts_per_turn: u32,
+    /// Datagrams taken from one socket in one turn, at least 1. Default 64.
+    pub datagrams_per_turn: u32,
 }
 
 impl Default for EpollSettings {
@@ -72,6 +79,7 @@ impl Default for EpollSettings {
             events: 512,
             receives_per_turn: 16,
             accepts_per_turn: 64,
+            datagrams_per_turn: 64,
         }
     }
 }
@@ -84,6 +92,8 @@ pub struct EpollEngine<P, K> {
     settings: EpollSettings,
     connections: Table<Connection>,
     listeners: Table<Listener>,
+    datagrams: Table<DatagramSocket>,
+    scratch: Scratch,
     /// Sockets with an operation that can go on, oldest first.
     runnable: VecDeque<Key>,
     /// How many of those belong to this turn.
@@ -110,6 +120,8 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
             system,
             connections: Table::with_capacity(settings.connections),
             listeners: Table::with_capacity(settings.listeners),
+            datagrams: Table::with_capacity(0),
+            scratch: Scratch::default(),
             runnable: VecDeque::with_capacity(slots),
             share: 0,
             ready: VecDeque::with_capacity(slots),
@@ -127,10 +139,12 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
         let key = Key::from_bits(event.u64);
         if key == Key::WAKE {
             self.ready.push_back(Completion::Woken);
+        } else if key.is_connection() {
+            self.note_connection(key, event.events);
         } else if key.is_listener() {
             self.note_listener(key);
         } else {
-            self.note_connection(key, event.events);
+            self.note_datagram(key, event.events);
         }
     }
 
@@ -176,7 +190,18 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
                     held: false,
                 })
             }
-            (Handle::Listener(_), _) | (Handle::Connection(_), Kind::Accept) => None,
+            (Handle::Datagram(slot), Kind::Receive) => {
+                let socket = self.datagrams.get(slot);
+                std::mem::take(&mut socket.receiving).then_some(Completion::DatagramReceived {
+                    socket: slot,
+                    received: DatagramReceived::Stopped,
+                    more: false,
+                })
+            }
+            (Handle::Datagram(slot), Kind::Send) => self.cancel_datagrams(slot),
+            (Handle::Listener(_), _)
+            | (Handle::Datagram(_), Kind::Accept | Kind::Connect)
+            | (Handle::Connection(_), Kind::Accept) => None,
         };
         self.ready.extend(ended);
     }
@@ -191,6 +216,7 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
                 connection.forget();
             }
             Handle::Listener(slot) => self.forget_listener(slot),
+            Handle::Datagram(slot) => self.datagrams.get(slot).forget(),
         }
         self.counters.system_calls += 1;
         self.kernel.close(descriptor);
@@ -200,8 +226,10 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
 /// Whether nothing more comes of the operation.
 fn is_terminal(completion: &Completion) -> bool {
     match completion {
-        Completion::Accepted { more, .. } | Completion::Received { more, .. } => !more,
-        Completion::Connected { .. } | Completion::Sent { .. } => true,
+        Completion::Accepted { more, .. }
+        | Completion::Received { more, .. }
+        | Completion::DatagramReceived { more, .. } => !more,
+        Completion::Connected { .. } | Completion::Sent { .. } | Completion::DatagramsSent { .. } => true,
         Completion::Released { .. } | Completion::Woken => false,
     }
 }
@@ -256,6 +284,14 @@ impl<P: EpollSys, K: SocketSys> Engine for EpollEngine<P, K> {
                 offset,
                 length,
             } => self.submit_send(connection, descriptor, Outgoing::File { file, offset, length }),
+            Operation::ReceiveDatagrams { socket } => self.start_datagrams(socket),
+            // In order anyway.
+            Operation::SendDatagrams {
+                socket,
+                batch,
+                waits,
+                ordered: _,
+            } => self.submit_datagrams(socket, batch, waits),
             Operation::Cancel { handle, kind } => self.cancel(handle, kind),
             Operation::Close { handle, descriptor } => self.close(handle, descriptor),
         }
@@ -268,6 +304,20 @@ impl<P: EpollSys, K: SocketSys> Engine for EpollEngine<P, K> {
         message: &mut Message,
     ) -> Option<Result<usize, Errno>> {
         self.send_message_at_once(connection, descriptor, message)
+    }
+
+    fn open_datagrams(
+        &mut self,
+        socket: Slot,
+        descriptor: RawFd,
+        control: u32,
+        buffers: u16,
+    ) -> Result<(), Errno> {
+        self.prepare_datagrams(socket, descriptor, control, buffers)
+    }
+
+    fn provide_datagram_buffers(&mut self, socket: Slot, buffers: &mut dyn Iterator<Item = ProvidedBuffer>) {
+        self.datagrams.get(socket).buffers.extend(buffers);
     }
 
     fn may_sleep(&self) -> bool {
@@ -307,10 +357,12 @@ impl<P: EpollSys, K: SocketSys> Engine for EpollEngine<P, K> {
             let Some(key) = self.runnable.pop_front() else {
                 unreachable!("a turn's share is taken from the list and from nowhere else");
             };
-            if key.is_listener() {
+            if key.is_connection() {
+                self.run_connection(key, pool, completions);
+            } else if key.is_listener() {
                 self.run_listener(key, completions);
             } else {
-                self.run_connection(key, pool, completions);
+                self.run_datagram(key, completions);
             }
         }
         let reaped = &completions[start..];
@@ -339,6 +391,11 @@ impl<P: EpollSys, K: SocketSys> Engine for EpollEngine<P, K> {
         for slot in self.connections.slots() {
             for kind in [Kind::Connect, Kind::Receive, Kind::Send] {
                 self.cancel(Handle::Connection(slot), kind);
+            }
+        }
+        for slot in self.datagrams.slots() {
+            for kind in [Kind::Receive, Kind::Send] {
+                self.cancel(Handle::Datagram(slot), kind);
             }
         }
         true

@@ -2,7 +2,7 @@
 
 use std::os::fd::RawFd;
 
-use crate::engine::{Gather, Message};
+use crate::engine::{DatagramBatch, Gather, Message, ProvidedBuffer};
 use crate::id::Slot;
 
 /// Names one use of one slot: in the value registered with epoll, and in the engine's own lists.
@@ -14,6 +14,7 @@ use crate::id::Slot;
 pub(super) struct Key(u64);
 
 const LISTENER: u64 = 1 << 31;
+const DATAGRAM: u64 = 1 << 30;
 
 impl Key {
     /// The loop's eventfd. No slot has this key: slots have 20 bits, so some of the low half are always 0.
@@ -35,12 +36,20 @@ impl Key {
         self.0
     }
 
+    pub(super) const fn datagram(slot: Slot, sequence: u32) -> Self {
+        Self((sequence as u64) << 32 | DATAGRAM | slot.get() as u64)
+    }
+
+    pub(super) const fn is_connection(self) -> bool {
+        self.0 & (LISTENER | DATAGRAM) == 0
+    }
+
     pub(super) const fn is_listener(self) -> bool {
         self.0 & LISTENER != 0
     }
 
     pub(super) const fn slot(self) -> Slot {
-        Slot::new((self.0 & (LISTENER - 1)) as u32)
+        Slot::new((self.0 & (DATAGRAM - 1)) as u32)
     }
 
     pub(super) const fn sequence(self) -> u32 {
@@ -208,6 +217,47 @@ impl Listener {
     }
 }
 
+/// A datagram socket.
+#[derive(Debug, Default)]
+pub(super) struct DatagramSocket {
+    pub(super) descriptor: RawFd,
+    pub(super) sequence: u32,
+    /// In the list of what can go on.
+    pub(super) listed: bool,
+    /// A receive may find something.
+    pub(super) readable: bool,
+    /// A send may find room: the socket was not found full since the last edge.
+    pub(super) writable: bool,
+    /// An error is in the socket: fewer datagrams than were asked for do not mean that nothing is left.
+    pub(super) read_on: bool,
+    /// A receive is outstanding.
+    pub(super) receiving: bool,
+    /// Bytes for control messages in each buffer.
+    pub(super) control: u32,
+    /// To be received into, last in, first out.
+    pub(super) buffers: Vec<ProvidedBuffer>,
+    /// The outstanding send, and how far it has come.
+    pub(super) batch: Option<Box<DatagramBatch>>,
+    pub(super) sent: usize,
+    /// Whether the send waits for room.
+    pub(super) waits: bool,
+}
+
+impl DatagramSocket {
+    /// Ends this use of the slot.
+    pub(super) fn forget(&mut self) {
+        *self = Self {
+            sequence: self.sequence.wrapping_add(1),
+            ..Self::default()
+        };
+    }
+
+    /// Whether an operation is outstanding that can go on without an edge.
+    pub(super) fn can_go_on(&self) -> bool {
+        (self.receiving && self.readable) || (self.batch.is_some() && self.writable)
+    }
+}
+
 /// Records by slot. Room is set aside at the start; what is never used is never touched.
 #[derive(Debug)]
 pub(super) struct Table<T>(Vec<T>);
@@ -242,6 +292,7 @@ mod tests {
         let keys = [
             Key::connection(last, u32::MAX),
             Key::listener(last, u32::MAX),
+            Key::datagram(last, u32::MAX),
             Key::connection(Slot::new(0), u32::MAX),
             Key::connection(last, 0),
             Key::WAKE,
@@ -250,14 +301,13 @@ mod tests {
             assert_eq!(Key::from_bits(key.to_bits()), *key);
             assert!(!keys[..index].contains(key));
         }
-        assert_eq!(
-            (keys[0].slot(), keys[0].sequence(), keys[0].is_listener()),
-            (last, u32::MAX, false)
-        );
-        assert_eq!(
-            (keys[1].slot(), keys[1].sequence(), keys[1].is_listener()),
-            (last, u32::MAX, true)
-        );
+        for key in &keys[..3] {
+            assert_eq!((key.slot(), key.sequence()), (last, u32::MAX));
+        }
+        let kinds = keys[..3]
+            .iter()
+            .map(|key| (key.is_connection(), key.is_listener()));
+        assert!(kinds.eq([(true, false), (false, true), (false, false)]));
     }
 
     #[test]

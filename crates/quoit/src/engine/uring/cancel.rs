@@ -22,8 +22,12 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
             (Handle::Connection(slot), Kind::Connect) => (Tag::Connect, slot),
             (Handle::Connection(slot), Kind::Receive) => (Tag::Receive, slot),
             (Handle::Connection(slot), Kind::Send) => (Tag::Send, slot),
+            (Handle::Datagram(slot), Kind::Receive) => (Tag::DatagramReceive, slot),
+            (Handle::Datagram(slot), Kind::Send) => return self.cancel_datagrams(slot, pool),
             // No such operation is ever outstanding.
-            (Handle::Connection(_), Kind::Accept) | (Handle::Listener(_), _) => return,
+            (Handle::Connection(_), Kind::Accept)
+            | (Handle::Datagram(_), Kind::Accept | Kind::Connect)
+            | (Handle::Listener(_), _) => return,
         };
         match self.outstanding(tag, slot) {
             Some((_, true)) | None => (),
@@ -59,6 +63,9 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
             let data = UserData::new(Tag::Accept, slot, 0);
             return listener.accepting.then_some((data, &mut listener.cancelled));
         }
+        if tag == Tag::DatagramReceive {
+            return self.datagrams.find(slot)?.outstanding_receive(slot);
+        }
         let connection = self.connections.find(slot)?;
         let (outstanding, data, cancelled) = match tag {
             Tag::Connect => (
@@ -76,7 +83,9 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
                 send_data(slot, &connection.send),
                 &mut connection.send.cancelled,
             ),
-            Tag::Wake | Tag::Accept | Tag::Cancel | Tag::Close => return None,
+            Tag::Wake | Tag::Accept | Tag::Cancel | Tag::Close | Tag::DatagramReceive | Tag::DatagramSend => {
+                return None;
+            }
         };
         outstanding.then_some((data, cancelled))
     }
@@ -104,6 +113,11 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         }
         for slot in self.listeners.slots() {
             self.cancel(Handle::Listener(slot), Kind::Accept, pool);
+        }
+        for slot in self.datagrams.slots() {
+            for kind in [Kind::Receive, Kind::Send] {
+                self.cancel(Handle::Datagram(slot), kind, pool);
+            }
         }
         if self.watching {
             self.push_cancel(UserData::wake(), pool);

@@ -98,6 +98,52 @@ pub(super) fn receive(socket: RawFd, address: *mut u8, length: u32, user_data: U
     entry
 }
 
+/// Receives datagrams into buffers of `group`, many times. The header says how much room each part of a buffer has.
+pub(super) fn receive_datagrams(
+    socket: RawFd,
+    header: *const libc::msghdr,
+    group: u16,
+    user_data: UserData,
+) -> SubmissionEntry {
+    let mut entry = receive_datagram(socket, header, user_data);
+    entry.ioprio = abi::IORING_RECV_MULTISHOT as u16;
+    entry.flags = BUFFER_SELECT;
+    entry.__bindgen_anon_4.buf_group = group;
+    entry
+}
+
+/// Receives one datagram to where the header says, which with all that it names stays in place until the completion.
+pub(super) fn receive_datagram(
+    socket: RawFd,
+    header: *const libc::msghdr,
+    user_data: UserData,
+) -> SubmissionEntry {
+    let mut entry = entry(Opcode::IORING_OP_RECVMSG, socket, user_data);
+    set_address(&mut entry, header.expose_provenance() as u64);
+    entry.len = 1;
+    entry
+}
+
+/// Sends one datagram, which with all that the header names stays in place until the completion.
+pub(super) fn send_datagram(
+    socket: RawFd,
+    header: *const libc::msghdr,
+    waits: bool,
+    user_data: UserData,
+) -> SubmissionEntry {
+    let mut entry = entry(Opcode::IORING_OP_SENDMSG, socket, user_data);
+    set_address(&mut entry, header.expose_provenance() as u64);
+    entry.len = 1;
+    let dont_wait = if waits { 0 } else { libc::MSG_DONTWAIT };
+    entry.__bindgen_anon_3.msg_flags = (libc::MSG_NOSIGNAL | dont_wait) as u32;
+    entry
+}
+
+/// Puts off the entry behind this one until this has succeeded, and cancels it if this fails.
+pub(super) fn link_to_next(entry: &mut SubmissionEntry) {
+    entry.flags |= flag(abi::io_uring_sqe_flags_bit::IOSQE_IO_LINK_BIT);
+}
+
 /// Waits once for one of `events` (`poll(2)`).
 pub(super) fn poll(descriptor: RawFd, events: i16, user_data: UserData) -> SubmissionEntry {
     let mut entry = entry(Opcode::IORING_OP_POLL_ADD, descriptor, user_data);

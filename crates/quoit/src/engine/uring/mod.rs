@@ -10,12 +10,13 @@ use std::time::Duration;
 
 use linux_raw_sys::io_uring as abi;
 
+use self::datagram::{DatagramSocket, SendManner};
 use self::receive::ReceiveMode;
 use self::setup::{During, setup_flags};
 use self::state::{Connection, Listener, Table};
 use self::sys::{CompletionEntry, RingParameters, STREAM_GROUP, SubmissionEntry, UringSys};
 use self::user_data::{Tag, UserData};
-use super::{Completion, Engine, EngineCounters, EngineKind, Handle, Operation, Received};
+use super::{Completion, Engine, EngineCounters, EngineKind, Handle, Operation, ProvidedBuffer, Received};
 use crate::errno::Errno;
 use crate::features::{Feature, FeatureSet};
 use crate::id::Slot;
@@ -24,6 +25,7 @@ use crate::sys::{SocketSys, Time};
 
 mod cancel;
 mod connect;
+mod datagram;
 mod entry;
 mod mapping;
 mod probe;
@@ -55,6 +57,7 @@ pub struct UringEngine<S: UringSys, K: SocketSys> {
     system: K,
     connections: Table<Connection>,
     listeners: Table<Listener>,
+    datagrams: Table<DatagramSocket>,
     /// Completions that came about without the ring.
     ready: VecDeque<Completion>,
     /// Entries that found no room in the submission queue although it was flushed; they go first.
@@ -62,6 +65,8 @@ pub struct UringEngine<S: UringSys, K: SocketSys> {
     /// Closes that the kernel has not taken yet: the number of the submission, and the descriptor, which is the
     /// kernel's from then on.
     closing: Vec<(u64, OwnedFd)>,
+    /// Room in the submission queue.
+    submission_entries: usize,
     /// Buffers in the kernel's buffer ring, and how many shall be there.
     buffers: u32,
     buffer_entries: u32,
@@ -148,9 +153,11 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
             system,
             connections: Table::new(),
             listeners: Table::new(),
+            datagrams: Table::new(),
             ready: VecDeque::with_capacity(128),
             spilled: VecDeque::new(),
             closing: Vec::new(),
+            submission_entries: properties.submission_entries as usize,
             buffers: 0,
             buffer_entries,
             receive_mode: ReceiveMode::of(features),
@@ -309,8 +316,11 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
             Tag::Accept => self.accepted(data.slot(), result, flags, pool, completions),
             Tag::Connect => self.connected(data.slot(), result, completions),
             Tag::Wake => self.woken(result, more, pool, completions),
+            Tag::Cancel if data.target() == Tag::DatagramSend => self.datagram_cancelled(data, result, pool),
             Tag::Cancel => self.cancelled(data, result, pool),
             Tag::Close => debug_assert!(result <= 0, "a close answers no number"),
+            Tag::DatagramReceive => self.datagram_received(data.slot(), result, flags, pool, completions),
+            Tag::DatagramSend => self.datagram_sent(data.slot(), data.detail(), result, pool, completions),
         }
     }
 
@@ -334,6 +344,13 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
                     );
                 }
                 // At once, not with the next submission: its address is free when its end is reported.
+                drop(descriptor);
+                self.direct_calls += 1;
+                return;
+            }
+            Handle::Datagram(slot) => {
+                self.forget_datagrams(slot);
+                // At once, as above.
                 drop(descriptor);
                 self.direct_calls += 1;
                 return;
@@ -423,9 +440,30 @@ impl<S: UringSys, K: SocketSys> Engine for UringEngine<S, K> {
                 offset,
                 length,
             } => self.start_send_file(connection, descriptor, file, offset, length, pool),
+            Operation::ReceiveDatagrams { socket } => self.start_datagrams(socket, pool),
+            Operation::SendDatagrams {
+                socket,
+                batch,
+                waits,
+                ordered,
+            } => self.send_datagrams(socket, batch, SendManner { waits, ordered }, pool),
             Operation::Cancel { handle, kind } => self.cancel(handle, kind, pool),
             Operation::Close { handle, descriptor } => self.close(handle, descriptor, pool),
         }
+    }
+
+    fn open_datagrams(
+        &mut self,
+        socket: Slot,
+        descriptor: RawFd,
+        control: u32,
+        buffers: u16,
+    ) -> Result<(), Errno> {
+        self.prepare_datagrams(socket, descriptor, control, buffers)
+    }
+
+    fn provide_datagram_buffers(&mut self, socket: Slot, buffers: &mut dyn Iterator<Item = ProvidedBuffer>) {
+        self.take_datagram_buffers(socket, buffers);
     }
 
     #[inline]
@@ -596,6 +634,7 @@ impl<S: UringSys, K: SocketSys> Drop for UringEngine<S, K> {
             // The kernel may yet read and write there: better leaked than used by two.
             std::mem::forget(self.wake_counter.take());
             std::mem::forget(std::mem::replace(&mut self.connections, Table::new()));
+            std::mem::forget(std::mem::replace(&mut self.datagrams, Table::new()));
         }
         if self.kernel_polls {
             // The kernel's thread takes them at any moment until the ring is gone: better leaked than closed

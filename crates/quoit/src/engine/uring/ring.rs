@@ -393,6 +393,17 @@ impl UringSys for Ring {
         Ok(())
     }
 
+    fn unregister_buffer_ring(&mut self, group: u16) -> Result<(), Errno> {
+        // SAFETY: a structure of integers, for which all zeroes is a valid value.
+        let mut registration: abi::io_uring_buf_reg = unsafe { std::mem::zeroed() };
+        registration.bgid = group;
+        let operation = abi::io_uring_register_op::IORING_UNREGISTER_PBUF_RING;
+        self.register(operation, &raw mut registration, 1)?;
+        // Only now is the memory of the kernel's no longer.
+        self.buffer_rings[usize::from(group)] = None;
+        Ok(())
+    }
+
     #[inline]
     fn provide_buffer(&mut self, group: u16, buffer: ProvidedBuffer) {
         self.buffer_ring(group).provide(buffer);

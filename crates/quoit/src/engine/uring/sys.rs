@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use linux_raw_sys::io_uring::{io_uring_cqe, io_uring_sqe};
 
+pub use crate::engine::ProvidedBuffer;
 use crate::errno::Errno;
 
 /// One submission queue entry, exactly as the kernel reads it.
@@ -39,18 +40,7 @@ pub struct RingProperties {
     pub completion_entries: u32,
 }
 
-/// A buffer handed to the kernel's buffer ring.
-#[derive(Clone, Copy, Debug)]
-pub struct ProvidedBuffer {
-    /// Where it begins.
-    pub address: *mut u8,
-    /// Its length in bytes.
-    pub length: u32,
-    /// The id that completions name it by.
-    pub id: u16,
-}
-
-/// The only buffer group that the engine registers for stream sockets.
+/// The only buffer group that the engine registers for stream sockets. Those of datagram sockets follow it.
 pub const STREAM_GROUP: u16 = 0;
 
 /// Sockets for the probe to try operations on, of whatever kind costs least (Unix-domain ones on Linux).
@@ -114,6 +104,12 @@ pub trait UringSys: Sized {
     /// # Errors
     /// Those of `IORING_REGISTER_PBUF_RING`.
     fn register_buffer_ring(&mut self, group: u16, entries: u16) -> Result<(), Errno>;
+
+    /// Takes a buffer ring away from the kernel, with the buffers in it. Nothing that uses it may be outstanding.
+    ///
+    /// # Errors
+    /// Those of `IORING_UNREGISTER_PBUF_RING`.
+    fn unregister_buffer_ring(&mut self, group: u16) -> Result<(), Errno>;
 
     /// Puts a buffer into the buffer ring; the kernel sees it after [`UringSys::publish_buffers`]. The caller
     /// keeps count and never puts more than the ring has room for.

@@ -13,9 +13,11 @@ pub(super) enum Tag {
     Send,
     Cancel,
     Close,
+    DatagramReceive,
+    DatagramSend,
 }
 
-const TAGS: [Tag; 7] = [
+const TAGS: [Tag; 9] = [
     Tag::Wake,
     Tag::Accept,
     Tag::Connect,
@@ -23,15 +25,18 @@ const TAGS: [Tag; 7] = [
     Tag::Send,
     Tag::Cancel,
     Tag::Close,
+    Tag::DatagramReceive,
+    Tag::DatagramSend,
 ];
 
 const TAG_SHIFT: u32 = 24;
 const DETAIL_SHIFT: u32 = 32;
 
-/// A submission's user data: its kind, the slot of the connection or listener that it belongs to, and a detail.
+/// A submission's user data: its kind, the slot of the connection, listener or datagram socket that it belongs to, and a detail.
 ///
 /// From bit 0 on: 20 bits of slot, at bit 24 the kind, at bit 32 the detail. The detail of a send is its
-/// zero-copy sequence, that of a cancellation the kind of its target.
+/// zero-copy sequence, that of a datagram its number in the batch, and that of a cancellation the kind of its target
+/// in the low eight bits, with the low 24 of its detail above them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct UserData(u64);
 
@@ -48,7 +53,7 @@ impl UserData {
 
     /// The user data for cancelling what has this one.
     pub(super) const fn cancellation(self) -> Self {
-        Self::new(Tag::Cancel, self.slot(), self.tag() as u32)
+        Self::new(Tag::Cancel, self.slot(), self.detail() << 8 | self.tag() as u32)
     }
 
     #[inline]
@@ -82,7 +87,12 @@ impl UserData {
 
     /// The kind of a cancellation's target.
     pub(super) const fn target(self) -> Tag {
-        TAGS[self.detail() as usize]
+        TAGS[self.detail() as u8 as usize]
+    }
+
+    /// The low 24 bits of the detail of a cancellation's target.
+    pub(super) const fn target_detail(self) -> u32 {
+        self.detail() >> 8
     }
 }
 
@@ -101,6 +111,7 @@ mod tests {
             let cancellation = data.cancellation();
             prop_assert_eq!(cancellation.tag(), Tag::Cancel);
             prop_assert_eq!((cancellation.target(), cancellation.slot()), (data.tag(), data.slot()));
+            prop_assert_eq!(cancellation.target_detail(), detail & ((1 << 24) - 1));
         }
     }
 }

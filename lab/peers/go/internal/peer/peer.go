@@ -34,17 +34,23 @@ type Arguments struct {
 	Listen *net.TCPAddr
 	// Loops is the number of threads that run Go code at once.
 	Loops int
-	// WriteEach asks for one write a response, instead of one for all that is at hand.
-	WriteEach bool
+	// Choices is what was said of the options that only this rival has, or their defaults.
+	Choices map[string]string
 }
 
-// WithWrites lets the command line say --writes each or --writes batch, which is the default.
-const WithWrites = "--writes"
+// Choice is an option that takes one of several words, of which the first is the default.
+type Choice struct {
+	Name  string
+	Words []string
+}
+
+// Writes is how a rival writes that could do both: once for all that is at hand, or for each response.
+var Writes = Choice{Name: "--writes", Words: []string{"batch", "each"}}
 
 // Run parses the command line, applies the runtime's settings and serves until serve returns; it does not
-// return itself. The options that not all have are further. Exit status: 0 if serve returns nil, 1 if it fails, 2 for wrong usage.
-func Run(name string, services []string, serve func(Arguments) error, further ...string) {
-	arguments, err := parse(name, services, os.Args[1:], further)
+// return itself. Its own options are the choices. Exit status: 0 if serve returns nil, 1 if it fails, 2 for wrong usage.
+func Run(name string, services []string, serve func(Arguments) error, choices ...Choice) {
+	arguments, err := parse(name, services, os.Args[1:], choices)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
 		os.Exit(2)
@@ -60,34 +66,41 @@ func Run(name string, services []string, serve func(Arguments) error, further ..
 	os.Exit(0)
 }
 
-func parse(name string, services, words, further []string) (Arguments, error) {
+func parse(name string, services, words []string, choices []Choice) (Arguments, error) {
 	text := fmt.Sprintf("usage: %s %s [--listen HOST:PORT] [--loops N]", name, strings.Join(services, "|"))
-	if slices.Contains(further, WithWrites) {
-		text += " [--writes each|batch]"
+	for _, choice := range choices {
+		text += fmt.Sprintf(" [%s %s]", choice.Name, strings.Join(choice.Words, "|"))
 	}
 	usage := errors.New(text)
-	arguments := Arguments{Listen: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}, Loops: 1}
+	arguments := Arguments{Listen: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}, Loops: 1, Choices: map[string]string{}}
+	for _, choice := range choices {
+		arguments.Choices[choice.Name] = choice.Words[0]
+	}
 	if len(words)%2 == 0 || !slices.Contains(services, words[0]) {
 		return arguments, usage
 	}
 	arguments.Service = words[0]
 	for option := range slices.Chunk(words[1:], 2) {
 		var err error
-		switch {
-		case option[0] == "--listen":
+		switch option[0] {
+		case "--listen":
 			arguments.Listen, err = net.ResolveTCPAddr("tcp", option[1])
 			if err != nil || arguments.Listen.IP == nil {
 				return arguments, fmt.Errorf("--listen takes HOST:PORT, and %q is none", option[1])
 			}
-		case option[0] == "--loops":
+		case "--loops":
 			arguments.Loops, err = strconv.Atoi(option[1])
 			if err != nil || arguments.Loops < 1 || arguments.Loops > 1024 {
 				return arguments, fmt.Errorf("--loops takes 1 to 1024, and not %q", option[1])
 			}
-		case option[0] == WithWrites && slices.Contains(further, WithWrites) && (option[1] == "each" || option[1] == "batch"):
-			arguments.WriteEach = option[1] == "each"
 		default:
-			return arguments, usage
+			taken := slices.ContainsFunc(choices, func(choice Choice) bool {
+				return choice.Name == option[0] && slices.Contains(choice.Words, option[1])
+			})
+			if !taken {
+				return arguments, usage
+			}
+			arguments.Choices[option[0]] = option[1]
 		}
 	}
 	return arguments, nil

@@ -76,6 +76,14 @@ impl EpollSys for Failing {
         fail(&mut self.send)?;
         self.real.send_message(socket, header)
     }
+
+    fn receive_messages(&mut self, socket: RawFd, messages: &mut [libc::mmsghdr]) -> Result<usize, Errno> {
+        self.real.receive_messages(socket, messages)
+    }
+
+    fn send_messages(&mut self, socket: RawFd, messages: &mut [libc::mmsghdr]) -> Result<usize, Errno> {
+        self.real.send_messages(socket, messages)
+    }
 }
 
 fn bench() -> Bench<Failing> {

@@ -47,6 +47,10 @@ impl UringSys for Reluctant {
         self.ring.register_buffer_ring(group, entries)
     }
 
+    fn unregister_buffer_ring(&mut self, group: u16) -> Result<(), Errno> {
+        self.ring.unregister_buffer_ring(group)
+    }
+
     fn provide_buffer(&mut self, group: u16, buffer: ProvidedBuffer) {
         self.ring.provide_buffer(group, buffer);
     }

@@ -1,0 +1,28 @@
+//! Datagram sockets: what they are made of, what they deliver, what they are given to send.
+//!
+//! A loop opens one with [`Loop::bind_datagram`](crate::Loop::bind_datagram) or
+//! [`Loop::open_datagram`](crate::Loop::open_datagram); [`crate::event`] has the table of what follows what, and
+//! `docs/datagrams.md` the contract as a whole.
+
+mod control;
+mod counters;
+mod options;
+mod send;
+mod socket;
+mod view;
+
+pub use counters::DatagramCounters;
+pub use options::{DatagramOptions, Gro, MulticastGroup, Steering};
+pub use send::{DatagramSend, Ecn};
+pub use socket::{DatagramSocket, DatagramSocketError, DatagramStep};
+pub use view::{Datagram, Datagrams, Segments};
+
+pub(crate) use control::{Control, UDP_GRO, parse, space};
+pub(crate) use socket::{destination, is_v6};
+pub(crate) use view::{CONTROL_OFFSET, Head, Meta, NAME_OFFSET, NAME_ROOM, count};
+
+/// The largest payload of a UDP datagram over IPv4: 65,535 less the headers of IP and UDP (RFC 768, RFC 791).
+pub const MAX_UDP_PAYLOAD: u32 = 65_507;
+
+/// The segments that one send may be cut into (`UDP_MAX_SEGMENTS` of the kernels before 6.9; later ones take 128).
+pub(crate) const MAX_SEGMENTS: u32 = 64;

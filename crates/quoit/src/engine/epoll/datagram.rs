@@ -1,0 +1,263 @@
+//! Datagrams: many with each `recvmmsg(2)` and `sendmmsg(2)`.
+
+use std::os::fd::RawFd;
+
+use super::record::{DatagramSocket, Key};
+use super::sys::EpollSys;
+use super::{EpollEngine, bits};
+use crate::datagram::{CONTROL_OFFSET, Head, NAME_OFFSET, NAME_ROOM};
+use crate::engine::{Completion, DatagramBatch, DatagramReceived};
+use crate::errno::Errno;
+use crate::id::Slot;
+use crate::sys::SocketSys;
+
+/// What datagram sockets are registered for: everything, once.
+const WATCHED: u32 = bits(libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLET);
+/// The events with which a receive may find something, be it an error.
+const READABLE: u32 = bits(libc::EPOLLIN | libc::EPOLLHUP | libc::EPOLLERR);
+/// The events with which fewer datagrams than were asked for do not mean that nothing is left: errors may come behind
+/// them, with the same edge.
+const READ_ON: u32 = bits(libc::EPOLLHUP | libc::EPOLLERR);
+/// The events with which a send may find room, or an error.
+const WRITABLE: u32 = bits(libc::EPOLLOUT | libc::EPOLLHUP | libc::EPOLLERR);
+/// Datagrams taken with one call: what others use too, and no more than a turn's share.
+const BATCH: usize = 32;
+
+/// The headers of one call.
+#[derive(Default)]
+pub(super) struct Scratch {
+    messages: Vec<libc::mmsghdr>,
+    payloads: Vec<libc::iovec>,
+}
+
+// SAFETY: what they point to is read and written during a call only, for which they are made anew.
+unsafe impl Send for Scratch {}
+
+impl std::fmt::Debug for Scratch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Scratch({} messages)", self.messages.len())
+    }
+}
+
+impl Scratch {
+    /// Makes room, once.
+    fn prepare(&mut self) {
+        if self.messages.is_empty() {
+            // SAFETY: structures of integers and pointers, for which all zeroes is a valid value.
+            let (message, payload) = unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
+            self.messages = vec![message; BATCH];
+            self.payloads = vec![payload; BATCH];
+        }
+    }
+
+    /// Headers for receiving into the last `count` of the socket's buffers, the last one first.
+    fn aim(&mut self, socket: &DatagramSocket, count: usize) -> &mut [libc::mmsghdr] {
+        let head = CONTROL_OFFSET + socket.control;
+        let places = self.messages.iter_mut().zip(&mut self.payloads);
+        for ((message, payload), buffer) in places.zip(socket.buffers.iter().rev()).take(count) {
+            let at = |offset: u32| buffer.address.wrapping_add(offset as usize).cast();
+            payload.iov_base = at(head);
+            payload.iov_len = (buffer.length - head) as usize;
+            let header = &mut message.msg_hdr;
+            header.msg_name = at(NAME_OFFSET);
+            header.msg_namelen = NAME_ROOM;
+            header.msg_iov = payload;
+            header.msg_iovlen = 1;
+            header.msg_control = at(CONTROL_OFFSET);
+            header.msg_controllen = socket.control as usize;
+            header.msg_flags = 0;
+        }
+        &mut self.messages[..count]
+    }
+}
+
+impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
+    pub(super) fn prepare_datagrams(
+        &mut self,
+        slot: Slot,
+        descriptor: RawFd,
+        control: u32,
+        buffers: u16,
+    ) -> Result<(), Errno> {
+        self.scratch.prepare();
+        let socket = self.datagrams.get(slot);
+        socket.descriptor = descriptor;
+        socket.control = control;
+        socket.buffers.reserve(buffers.into());
+        // What it is ready for now comes as an event of the next poll.
+        socket.writable = true;
+        self.counters.system_calls += 1;
+        let key = Key::datagram(slot, socket.sequence);
+        let result = self.kernel.add(descriptor, WATCHED, key.to_bits());
+        if result.is_err() {
+            socket.forget();
+        }
+        result
+    }
+
+    pub(super) fn note_datagram(&mut self, key: Key, events: u32) {
+        let socket = self.datagrams.get(key.slot());
+        if socket.sequence != key.sequence() {
+            return;
+        }
+        socket.readable |= events & READABLE != 0;
+        socket.read_on |= events & READ_ON != 0;
+        socket.writable |= events & WRITABLE != 0;
+        self.list_datagram(key.slot());
+    }
+
+    /// Puts the socket into the list of what can go on, if it can.
+    fn list_datagram(&mut self, slot: Slot) {
+        let socket = self.datagrams.get(slot);
+        if socket.can_go_on() && !std::mem::replace(&mut socket.listed, true) {
+            self.runnable.push_back(Key::datagram(slot, socket.sequence));
+        }
+    }
+
+    pub(super) fn run_datagram(&mut self, key: Key, completions: &mut Vec<Completion>) {
+        let slot = key.slot();
+        let socket = self.datagrams.get(slot);
+        if socket.sequence != key.sequence() {
+            return;
+        }
+        socket.listed = false;
+        self.receive_datagrams(slot, completions);
+        completions.extend(self.send_datagrams(slot));
+        self.list_datagram(slot);
+    }
+
+    pub(super) fn start_datagrams(&mut self, slot: Slot) {
+        let socket = self.datagrams.get(slot);
+        debug_assert!(!socket.receiving, "one receive a socket at a time");
+        socket.receiving = true;
+        self.list_datagram(slot);
+    }
+
+    /// Receives until the socket is empty, this turn's share used up, or no buffer left.
+    fn receive_datagrams(&mut self, slot: Slot, completions: &mut Vec<Completion>) {
+        let socket = self.datagrams.get(slot);
+        let mut share = self.settings.datagrams_per_turn.max(1) as usize;
+        while socket.receiving && socket.readable && share > 0 {
+            let wanted = BATCH.min(share).min(socket.buffers.len());
+            if wanted == 0 {
+                socket.receiving = false;
+                completions.push(ended(slot, DatagramReceived::NoBuffers));
+                return;
+            }
+            self.counters.system_calls += 1;
+            let messages = self.scratch.aim(socket, wanted);
+            let count = match self.kernel.receive_messages(socket.descriptor, messages) {
+                Ok(count) => count,
+                Err(Errno::EINTR) => continue,
+                Err(Errno::EAGAIN) => {
+                    socket.readable = false;
+                    socket.read_on = false;
+                    return;
+                }
+                Err(error) => {
+                    socket.receiving = false;
+                    completions.push(ended(slot, DatagramReceived::Error(error)));
+                    return;
+                }
+            };
+            share -= count;
+            // Fewer than were asked for: the socket was found empty, or with an error behind them.
+            socket.readable = count == wanted || socket.read_on;
+            let head = CONTROL_OFFSET + socket.control;
+            for message in &messages[..count] {
+                let buffer = socket.buffers.pop().expect("each message had a buffer");
+                let header = Head {
+                    name: message.msg_hdr.msg_namelen,
+                    control: message.msg_hdr.msg_controllen as u32,
+                    payload: message.msg_len,
+                    flags: message.msg_hdr.msg_flags as u32,
+                };
+                let bytes = header.to_bytes();
+                // SAFETY: the buffer is the engine's until the completion is handed over, and longer than any head.
+                unsafe {
+                    buffer
+                        .address
+                        .copy_from_nonoverlapping(bytes.as_ptr(), bytes.len())
+                };
+                completions.push(Completion::DatagramReceived {
+                    socket: slot,
+                    received: DatagramReceived::Filled {
+                        buffer: buffer.id,
+                        length: head + message.msg_len,
+                    },
+                    more: true,
+                });
+            }
+        }
+    }
+
+    pub(super) fn submit_datagrams(&mut self, slot: Slot, mut batch: Box<DatagramBatch>, waits: bool) {
+        let socket = self.datagrams.get(slot);
+        debug_assert!(socket.batch.is_none(), "one send a socket at a time");
+        debug_assert!(!batch.messages.is_empty());
+        let count = batch.messages.len();
+        batch.results.clear();
+        batch.results.resize(count, None);
+        socket.batch = Some(batch);
+        socket.sent = 0;
+        socket.waits = waits;
+        if let Some(completion) = self.send_datagrams(slot) {
+            self.ready.push_back(completion);
+        } else {
+            self.list_datagram(slot);
+        }
+    }
+
+    /// Sends what is left of the outstanding batch, if the socket is not known to be full. Answers how it ended; `None`
+    /// if it goes on or there is none.
+    fn send_datagrams(&mut self, slot: Slot) -> Option<Completion> {
+        let socket = self.datagrams.get(slot);
+        let batch = socket.batch.as_mut()?;
+        let DatagramBatch {
+            messages, results, ..
+        } = &mut **batch;
+        while socket.writable && socket.sent < messages.len() {
+            self.counters.system_calls += 1;
+            match self
+                .kernel
+                .send_messages(socket.descriptor, &mut messages[socket.sent..])
+            {
+                Ok(count) => {
+                    let range = socket.sent..socket.sent + count;
+                    for (result, message) in results[range.clone()].iter_mut().zip(&messages[range]) {
+                        *result = Some(Ok(message.msg_len));
+                    }
+                    socket.sent += count;
+                }
+                Err(Errno::EINTR) => {}
+                Err(Errno::EAGAIN) if socket.waits => socket.writable = false,
+                Err(error) => {
+                    results[socket.sent] = Some(Err(error));
+                    socket.sent += 1;
+                }
+            }
+        }
+        if socket.sent < messages.len() {
+            return None;
+        }
+        let batch = socket.batch.take()?;
+        Some(Completion::DatagramsSent { socket: slot, batch })
+    }
+
+    /// Ends the outstanding batch with what it has achieved.
+    pub(super) fn cancel_datagrams(&mut self, slot: Slot) -> Option<Completion> {
+        let mut batch = self.datagrams.get(slot).batch.take()?;
+        for result in &mut batch.results {
+            result.get_or_insert(Err(Errno::ECANCELED));
+        }
+        Some(Completion::DatagramsSent { socket: slot, batch })
+    }
+}
+
+fn ended(socket: Slot, received: DatagramReceived) -> Completion {
+    Completion::DatagramReceived {
+        socket,
+        received,
+        more: false,
+    }
+}

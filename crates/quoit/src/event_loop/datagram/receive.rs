@@ -1,0 +1,337 @@
+//! Receiving datagrams: arming, delivery, pausing, want of slots.
+
+use std::time::Duration;
+
+use super::{Phase, State};
+use crate::datagram::{CONTROL_OFFSET, Datagrams, Head, Meta, count, parse};
+use crate::engine::{DatagramReceived, Engine, Handle, Kind, Operation, ProvidedBuffer};
+use crate::errno::Errno;
+use crate::event::{DatagramError, Event, Refusal};
+use crate::event_loop::{Loop, TimerKey};
+use crate::id::{DatagramSocketId, Slot};
+use crate::pool::PoolSlot;
+use crate::sys::SocketSys;
+
+/// Before receiving is tried again for which something was wanting.
+const RETRY: Duration = Duration::from_millis(10);
+
+impl State {
+    /// Takes note of the kernel's count of drops, which goes round. Older news than known are told by going back.
+    pub(super) fn note_drops(&mut self, drops: u32) {
+        let more = newer(self.drops_seen.unwrap_or_default(), drops);
+        if more > 0 {
+            self.counters.kernel_drops += u64::from(more);
+            self.drops_seen = Some(drops);
+        }
+    }
+
+    /// Reads what the kernel wrote to a slot, and makes a view of it. `None`: its control messages were cut.
+    fn take_in(&mut self, slot: PoolSlot, length: u32) -> Option<Datagrams> {
+        let payload = length - self.head;
+        let bytes = self.pool.filled(slot, self.head);
+        let head = Head::read(bytes);
+        let place = &mut bytes[CONTROL_OFFSET as usize..];
+        let written = (head.control as usize).min(place.len());
+        let received = parse(&place[..written]);
+        let flags = head.flags as i32;
+        let meta = Meta {
+            received,
+            truncated: flags & libc::MSG_TRUNC != 0,
+            raw: self.raw,
+        };
+        meta.write(place);
+        if let Some(drops) = received.drops {
+            self.note_drops(drops);
+        }
+        if flags & libc::MSG_CTRUNC != 0 {
+            self.counters.control_truncated += 1;
+            self.pool.give_back(slot);
+            return None;
+        }
+        self.counters.received += count(payload as usize, received.segment_size, false) as u64;
+        self.counters.received_bytes += u64::from(payload);
+        self.counters.received_buffers += 1;
+        self.counters.truncated += u64::from(meta.truncated);
+        let mut lease = self.pool.lease(slot, length);
+        lease.advance(self.head as usize);
+        Some(Datagrams::new(lease))
+    }
+
+    fn note_batch(&mut self, turn: u64) {
+        if self.batch_turn != turn {
+            self.batch_turn = turn;
+            self.batch_size = 0;
+            self.counters.receive_batches += 1;
+        }
+        self.batch_size += 1;
+        self.counters.largest_batch = self.counters.largest_batch.max(self.batch_size);
+    }
+}
+
+impl<E: Engine, K: SocketSys> Loop<E, K> {
+    /// Takes returned leases in, and gives the engine all free slots.
+    pub(super) fn provide_datagram_slots(&mut self, slot: Slot) {
+        let Some((state, _)) = self.datagrams.at(slot) else {
+            return;
+        };
+        if state.pool.has_returns() {
+            state.pool.collect(|_| ());
+            state.pressure_reported = false;
+        }
+        if state.pool.free() == 0 || state.phase != Phase::Open {
+            return;
+        }
+        let State {
+            pool,
+            provided,
+            room: length,
+            ..
+        } = state;
+        let length = *length;
+        let mut buffers = std::iter::from_fn(|| {
+            let slot = pool.take()?;
+            *provided += 1;
+            Some(ProvidedBuffer {
+                address: pool.address(slot),
+                length,
+                id: slot.get(),
+            })
+        });
+        self.engine.provide_datagram_buffers(slot, &mut buffers);
+    }
+
+    /// Arms receiving if the socket may receive now, whatever ended it before: a datagram of no bytes, want of slots, a
+    /// full completion queue, a pause, an error. Every turn does this before it waits. One that had no slots left is armed again when a quarter of them is
+    /// back, or with `any` as soon as one is; never without one, so that it does not go round for nothing.
+    pub(super) fn arm_datagrams(&mut self, slot: Slot, any: bool) {
+        let Some((state, generation)) = self.datagrams.at(slot) else {
+            return;
+        };
+        if state.phase != Phase::Open || state.paused || state.receiving || state.retry.is_some() {
+            return;
+        }
+        if state.provided == 0 {
+            let id = DatagramSocketId::new(self.index, slot, generation);
+            self.starve_datagrams(id);
+            return;
+        }
+        if state.starved && !any && state.provided < state.pool.slots().div_ceil(4) {
+            return;
+        }
+        state.starved = false;
+        state.receiving = true;
+        state.receive_cancelled = false;
+        state.counters.arms += 1;
+        self.submit(Operation::ReceiveDatagrams { socket: slot });
+    }
+
+    /// There is no slot to receive into: waits for some.
+    fn starve_datagrams(&mut self, id: DatagramSocketId) {
+        let Ok(state) = self.find_datagram(id) else {
+            return;
+        };
+        if !std::mem::replace(&mut state.starved, true) {
+            state.counters.pauses += 1;
+        }
+        if state.pool.leased() == state.pool.slots() && !std::mem::replace(&mut state.pressure_reported, true)
+        {
+            self.events.push_back(Event::DatagramPressure { socket: id });
+        }
+    }
+
+    pub(super) fn cancel_datagram_receive(&mut self, slot: Slot) {
+        let Some((state, _)) = self.datagrams.at(slot) else {
+            return;
+        };
+        if state.receiving && !state.receive_cancelled {
+            state.receive_cancelled = true;
+            self.cancel(Handle::Datagram(slot), Kind::Receive);
+        }
+    }
+
+    pub(in crate::event_loop) fn on_datagram_received(
+        &mut self,
+        slot: Slot,
+        received: DatagramReceived,
+        more: bool,
+    ) {
+        let (state, generation) = self
+            .datagrams
+            .at(slot)
+            .expect("a slot with an operation in flight is in use");
+        let id = DatagramSocketId::new(self.index, slot, generation);
+        debug_assert!(state.receiving);
+        if !more {
+            state.receiving = false;
+            state.receive_cancelled = false;
+        }
+        match received {
+            DatagramReceived::Filled { buffer, length } => {
+                state.provided -= 1;
+                let pool_slot = PoolSlot::new(buffer);
+                if state.phase != Phase::Open || length < state.head {
+                    state.pool.give_back(pool_slot);
+                } else {
+                    state.note_batch(self.counters.turns);
+                    match state.take_in(pool_slot, length) {
+                        Some(datagrams) if state.paused => state.held_back.push_back(datagrams),
+                        Some(datagrams) => self.events.push_back(Event::Datagrams {
+                            socket: id,
+                            datagrams,
+                        }),
+                        None => self.events.push_back(Event::DatagramError {
+                            socket: id,
+                            error: DatagramError::ControlTruncated,
+                        }),
+                    }
+                }
+            }
+            DatagramReceived::NoBuffers => self.starve_datagrams(id),
+            DatagramReceived::Stopped => {}
+            DatagramReceived::Error(errno) => self.on_datagram_failure(id, errno),
+        }
+        if !more {
+            self.finish_datagram_if_quiet(slot);
+        }
+    }
+
+    fn on_datagram_failure(&mut self, id: DatagramSocketId, errno: Errno) {
+        let Ok(state) = self.find_datagram(id) else {
+            return;
+        };
+        if state.phase != Phase::Open {
+            return;
+        }
+        state.counters.receive_errors += 1;
+        let error = match Failure::of(errno) {
+            Failure::Network => DatagramError::Network(errno),
+            Failure::Socket => {
+                self.end_datagram(id.slot(), Some(errno));
+                return;
+            }
+            Failure::Moment => {
+                let retry = self.set_timer(RETRY, TimerKey::DatagramRetry(id));
+                if let Ok(state) = self.find_datagram(id) {
+                    state.retry = retry;
+                }
+                DatagramError::Receive(errno)
+            }
+        };
+        self.events.push_back(Event::DatagramError { socket: id, error });
+    }
+
+    pub(in crate::event_loop) fn on_datagram_retry(&mut self, id: DatagramSocketId) {
+        if let Ok(state) = self.find_datagram(id) {
+            state.retry = None;
+        }
+    }
+
+    /// Delivers no datagrams of a socket until [`Loop::resume_datagrams`]: not what is in flight either, which is kept.
+    /// What comes meanwhile waits in the kernel, as far as its memory reaches.
+    ///
+    /// # Errors
+    /// [`Refusal::Stale`].
+    pub fn pause_datagrams(&mut self, socket: DatagramSocketId) -> Result<(), Refusal> {
+        let state = self.find_datagram(socket)?;
+        if std::mem::replace(&mut state.paused, true) {
+            return Ok(());
+        }
+        self.cancel_datagram_receive(socket.slot());
+        // What is queued and not reported is taken back.
+        let of_this = |event: &Event| matches!(event, Event::Datagrams { socket: one, .. } if *one == socket);
+        if self.events.iter().any(of_this) {
+            let (back, rest) = std::mem::take(&mut self.events).into_iter().partition(of_this);
+            self.events = rest;
+            self.take_back(&mut Vec::from(back));
+        }
+        Ok(())
+    }
+
+    /// Delivers again, what was kept first.
+    ///
+    /// # Errors
+    /// [`Refusal::Stale`].
+    pub fn resume_datagrams(&mut self, socket: DatagramSocketId) -> Result<(), Refusal> {
+        let state = self.find_datagram(socket)?;
+        state.paused = false;
+        let mut held_back = std::mem::take(&mut state.held_back);
+        self.events.extend(
+            held_back
+                .drain(..)
+                .map(|datagrams| Event::Datagrams { socket, datagrams }),
+        );
+        self.find_datagram(socket)?.held_back = held_back;
+        Ok(())
+    }
+
+    /// Whether receiving is paused; false for a stale id.
+    #[must_use]
+    pub fn is_datagram_paused(&self, socket: DatagramSocketId) -> bool {
+        self.look_up_datagram(socket).is_some_and(|state| state.paused)
+    }
+
+    /// Takes back what was reported and not handled; see [`Loop::take_back`].
+    pub(in crate::event_loop) fn take_back_datagrams(
+        &mut self,
+        socket: DatagramSocketId,
+        datagrams: Datagrams,
+    ) {
+        let Ok(state) = self.find_datagram(socket) else {
+            return;
+        };
+        if state.phase != Phase::Open {
+            return;
+        }
+        if state.paused {
+            state.held_back.push_front(datagrams);
+        } else {
+            // Resumed meanwhile: everything of this socket that is queued came later.
+            self.events.push_front(Event::Datagrams { socket, datagrams });
+        }
+    }
+}
+
+/// How many drops there were since `seen` of them, of a count modulo 2^32; none if `drops` is the older one.
+fn newer(seen: u32, drops: u32) -> u32 {
+    let more = drops.wrapping_sub(seen);
+    if more <= u32::MAX / 2 { more } else { 0 }
+}
+
+/// What a failure of receiving concerns.
+enum Failure {
+    /// Something that was sent before.
+    Network,
+    /// This moment: it is tried again.
+    Moment,
+    /// The socket itself.
+    Socket,
+}
+
+impl Failure {
+    fn of(errno: Errno) -> Self {
+        match errno.code() {
+            libc::ENOMEM | libc::ENOBUFS => Self::Moment,
+            libc::EBADF | libc::ENOTSOCK | libc::EINVAL | libc::EFAULT | libc::EOPNOTSUPP => Self::Socket,
+            // Whatever ICMP says, and the filters and routes of this host.
+            _ => Self::Network,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    /// The kernel's count goes round, is told late, and starts anywhere.
+    #[test]
+    fn drops_are_counted_past_the_end_of_the_kernels_count() {
+        let mut seen = u32::MAX - 1;
+        let mut total = 0;
+        for (drops, expected) in [(u32::MAX, 1), (u32::MAX - 1, 1), (2, 4), (2, 4), (1, 4), (5, 7)] {
+            let more = super::newer(seen, drops);
+            total += u64::from(more);
+            if more > 0 {
+                seen = drops;
+            }
+            assert_eq!(total, expected, "{drops}");
+        }
+    }
+}

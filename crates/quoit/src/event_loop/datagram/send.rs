@@ -1,0 +1,197 @@
+//! Sending datagrams: queueing, one batch in flight, outcomes, water marks.
+
+use super::queue::{Outcome, Send};
+use super::{Phase, State};
+use crate::command::Payload;
+use crate::datagram::{Control, DatagramSend, destination, is_v6};
+use crate::engine::{DatagramBatch, Engine, Operation};
+use crate::errno::Errno;
+use crate::event::{DatagramError, Event, Refusal};
+use crate::event_loop::Loop;
+use crate::id::{DatagramSocketId, Slot, Token};
+use crate::sys::{DatagramFamily, SocketSys};
+
+impl<E: Engine, K: SocketSys> Loop<E, K> {
+    /// Queues a datagram, or several of one size to one peer. All that is queued for a socket by the next turn leaves
+    /// together, in order as far as the kernel keeps one.
+    ///
+    /// Copied bytes are taken before this returns. Lent memory stays in use until [`Event::DatagramSent`] with the
+    /// datagram's token, or [`Event::DatagramClosed`].
+    ///
+    /// # Errors
+    /// - [`Refusal::Full`]: a copied send would take the queue past its high-water mark, or a lent one finds it there, or
+    ///   as many are queued as may be. [`Event::DatagramWritable`] follows.
+    /// - [`Refusal::TooLarge`]: a copied send larger than the high-water mark.
+    /// - [`Refusal::Closing`], [`Refusal::Stale`].
+    /// - [`Refusal::Error`]: `EDESTADDRREQ` without an address on a socket without a peer, `EINVAL` for an address
+    ///   that has no form for the kernel or segments of no size.
+    pub fn send_datagram(
+        &mut self,
+        socket: DatagramSocketId,
+        datagram: DatagramSend<'_>,
+    ) -> Result<(), Refusal> {
+        let state = self.find_datagram(socket)?;
+        if state.phase != Phase::Open {
+            return Err(Refusal::Closing);
+        }
+        let length = datagram.payload.len();
+        if matches!(datagram.payload, Payload::Copy(_)) && !state.queue.can_copy(length) {
+            return Err(Refusal::TooLarge);
+        }
+        let send = state.prepare(datagram)?;
+        if !state.queue.push(send) {
+            state.wants_writable = true;
+            state.counters.sends_refused += 1;
+            return Err(Refusal::Full);
+        }
+        state.wants_writable |= state.queue.is_full();
+        self.mark_datagram_dirty(socket.slot());
+        Ok(())
+    }
+
+    /// Bytes queued for sending on a datagram socket; 0 for a stale id.
+    #[must_use]
+    pub fn queued_datagrams(&self, socket: DatagramSocketId) -> usize {
+        self.look_up_datagram(socket)
+            .map_or(0, |state| state.queue.queued())
+    }
+
+    /// Whether a datagram socket's queue takes no more now: then [`Event::DatagramWritable`] follows when it has drained.
+    /// False for a stale id.
+    #[must_use]
+    pub fn is_datagram_full(&self, socket: DatagramSocketId) -> bool {
+        self.look_up_datagram(socket)
+            .is_some_and(|state| state.queue.is_full())
+    }
+
+    fn mark_datagram_dirty(&mut self, slot: Slot) {
+        if let Some((state, _)) = self.datagrams.at(slot)
+            && !std::mem::replace(&mut state.dirty, true)
+        {
+            self.dirty_datagrams.push(slot);
+        }
+    }
+
+    /// Submits what is queued, if nothing is in flight.
+    pub(super) fn flush_datagrams(&mut self, slot: Slot) {
+        let Some((state, _)) = self.datagrams.at(slot) else {
+            return;
+        };
+        if state.sending || state.phase == Phase::Ending || state.queue.is_empty() {
+            return;
+        }
+        let mut batch = state.spare.take().expect("the only batch is not in flight");
+        state.queue.fill(&mut batch);
+        state.sending = true;
+        state.counters.send_batches += 1;
+        // The socket of a peer that nobody connected to says nothing when it has room again.
+        let waits = state.family != DatagramFamily::Unix || state.connected;
+        // Unix sockets keep an order, and their users count on it.
+        let ordered = state.family == DatagramFamily::Unix;
+        self.submit(Operation::SendDatagrams {
+            socket: slot,
+            batch,
+            waits,
+            ordered,
+        });
+    }
+
+    pub(in crate::event_loop) fn on_datagrams_sent(&mut self, slot: Slot, batch: Box<DatagramBatch>) {
+        let index = self.index;
+        let (state, generation) = self
+            .datagrams
+            .at(slot)
+            .expect("a slot with an operation in flight is in use");
+        let id = DatagramSocketId::new(index, slot, generation);
+        debug_assert!(state.sending);
+        state.sending = false;
+        let ending = state.phase == Phase::Ending;
+        let events = &mut self.events;
+        let mut errors = 0;
+        let tally = state.queue.settle(&batch, |outcome| {
+            errors += u64::from(outcome.error.is_some());
+            // What an end has cut short is told by that.
+            if !(ending && outcome.error == Some(Errno::ECANCELED)) {
+                events.extend(report(id, outcome));
+            }
+        });
+        state.spare = Some(batch);
+        let counters = &mut state.counters;
+        counters.send_errors += errors;
+        counters.sent += tally.datagrams;
+        counters.sent_bytes += tally.bytes;
+        counters.sends += tally.messages;
+        counters.segmentation_refused += tally.uncut;
+        if state.phase == Phase::Open && state.wants_writable && state.queue.has_drained() {
+            state.wants_writable = false;
+            self.events.push_back(Event::DatagramWritable { socket: id });
+        }
+        let (empty, phase) = (state.queue.is_empty(), state.phase);
+        if !empty {
+            self.mark_datagram_dirty(slot);
+        } else if phase == Phase::Draining {
+            self.end_datagram(slot, None);
+        }
+        self.finish_datagram_if_quiet(slot);
+    }
+}
+
+impl State {
+    /// What the kernel is to be told of a send.
+    fn prepare<'a>(&self, datagram: DatagramSend<'a>) -> Result<Send<'a>, Refusal> {
+        if datagram.segment_size == Some(0) {
+            return Err(Errno::EINVAL.into());
+        }
+        let to = match &datagram.to {
+            Some(to) => Some(destination(self.family, to).map_err(|_| Errno::EINVAL)?),
+            None if self.connected => None,
+            None => return Err(Errno::new(libc::EDESTADDRREQ).into()),
+        };
+        let mut control = Control::NONE;
+        if self.family != DatagramFamily::Unix {
+            let v6 = self.family == DatagramFamily::V6;
+            if datagram.source.is_some() || datagram.interface.is_some() {
+                control.set_source(v6, datagram.source, datagram.interface.unwrap_or_default());
+            }
+            if let Some(ecn) = datagram.ecn {
+                // Mapped addresses are IPv4's.
+                let goes_v6 = v6 && datagram.to.as_ref().map_or(self.peer_v6, is_v6);
+                control.set_ecn(goes_v6, ecn);
+            }
+            if let Some(size) = datagram.segment_size {
+                control.set_segment_size(size);
+            }
+        }
+        Ok(Send {
+            to,
+            control,
+            payload: datagram.payload,
+            step: datagram.segment_size,
+            token: datagram.token,
+        })
+    }
+}
+
+/// The event that tells of a send's end, if one does.
+fn report(socket: DatagramSocketId, outcome: Outcome) -> Option<Event> {
+    let Outcome {
+        token,
+        length: size,
+        error,
+    } = outcome;
+    if token != Token::NONE {
+        let result = error.map_or(Ok(size), Err);
+        return Some(Event::DatagramSent {
+            socket,
+            token,
+            result,
+        });
+    }
+    let error = match error? {
+        Errno::EMSGSIZE => DatagramError::TooLarge { size },
+        // An answer to an earlier one, of which this is told in place of its own sending.
+        errno @ Errno::ECONNREFUSED => DatagramError::Network(errno),
+        errno => DatagramError::Send { errno, size },
+    };
+    Some(Event::DatagramError { socket, error })
+}
