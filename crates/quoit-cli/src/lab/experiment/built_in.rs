@@ -53,6 +53,7 @@ pub(super) const EXPERIMENTS: &[File] = files![
     "features",
     "loops",
     "spread",
+    "kestrel",
 ];
 
 /// The servers that experiments take by name.
