@@ -290,7 +290,7 @@ mod tests {
         }
         let sentence = view::all_judged(&results)[0].sentence();
         assert!(
-            sentence.contains("has to be sent 0.800 ") && sentence.ends_with("to handle one datagram"),
+            sentence.contains("takes 0.800 ") && sentence.ends_with("for each datagram that it handles"),
             "{sentence}"
         );
     }
