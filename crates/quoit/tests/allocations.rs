@@ -1,4 +1,4 @@
-//! After warm-up, a request costs no heap allocation on the loop's thread.
+//! After warm-up, neither a request nor a datagram costs a heap allocation on the loop's thread.
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
 #[path = "support/counting.rs"]
@@ -6,11 +6,14 @@ mod counting;
 mod support;
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::thread;
 
-use quoit::{EngineKind, Events};
-use support::{Echo, client, config, engines, guard, listening};
+use quoit::{
+    ConnectionId, DatagramOptions, DatagramSend, DatagramSocketId, Datagrams, EngineKind, Events, Gro,
+    Handler, Lease, Loop, LoopIndex, Token,
+};
+use support::{Echo, PATIENCE, client, config, engines, guard, listening, tcp};
 
 #[global_allocator]
 static ALLOCATOR: counting::Counting = counting::Counting;
@@ -102,6 +105,100 @@ fn a_request_allocates_nothing() {
                 counted <= growth,
                 "{engine}, copies {copies}: {counted} for pipelined requests"
             );
+        }
+    }
+}
+
+/// Sends datagrams back, by copy one by one, or from where they lie.
+struct EchoDatagrams {
+    copies: bool,
+}
+
+impl Handler for EchoDatagrams {
+    fn on_data(&mut self, _: &mut Loop, _: ConnectionId, _: Lease) {
+        panic!("there are no connections");
+    }
+
+    fn on_datagrams(&mut self, quoit: &mut Loop, socket: DatagramSocketId, datagrams: Datagrams) {
+        if self.copies {
+            for datagram in &datagrams {
+                let mut answer = DatagramSend::new(datagram.peer(), datagram.bytes());
+                answer.source = datagram.local_address();
+                quoit.send_datagram(socket, answer).unwrap();
+            }
+            return;
+        }
+        let first = datagrams.first();
+        let (peer, local, size) = (first.peer(), first.local_address(), first.segment_size());
+        let mut answer = DatagramSend::new(peer, datagrams);
+        answer.source = local;
+        answer.segment_size = size;
+        quoit.send_datagram(socket, answer).unwrap();
+    }
+}
+
+/// Allocations of the loop's thread while it answers 20,000 datagrams, after a warm-up.
+fn datagram_allocations(engine: EngineKind, copies: bool) -> u64 {
+    const BURST: u64 = 16;
+    const WARM_UP: u64 = 300;
+    const MEASURED: u64 = 1250;
+    let (address, addresses) = std::sync::mpsc::channel::<SocketAddr>();
+    thread::scope(|scope| {
+        let server = scope.spawn(move || {
+            let mut quoit = Loop::new(LoopIndex::default(), config(engine)).unwrap();
+            let options = DatagramOptions {
+                gro: Gro::Transparent,
+                receive_local_address: true,
+                receive_ecn: true,
+                ..DatagramOptions::default()
+            };
+            let socket = quoit
+                .bind_datagram(&"127.0.0.1:0".parse().unwrap(), &options, Token::NONE)
+                .unwrap();
+            address
+                .send(tcp(quoit.datagram_address(socket).unwrap()))
+                .unwrap();
+            let mut handler = EchoDatagrams { copies };
+            let mut events = Events::with_capacity(1024);
+            let mut serve_until = |count: u64| {
+                while quoit.datagram_counters(socket).unwrap().sent < count {
+                    quoit.run_turn(&mut handler, &mut events, Some(PATIENCE)).unwrap();
+                }
+                counting::allocated().count
+            };
+            let before = serve_until(WARM_UP * BURST);
+            serve_until((WARM_UP + MEASURED) * BURST) - before
+        });
+        let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+        client.connect(addresses.recv().unwrap()).unwrap();
+        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        for round in 0..WARM_UP + MEASURED {
+            for _ in 0..BURST {
+                client.send(&[round as u8; 200]).unwrap();
+            }
+            let mut answer = [0; 300];
+            for _ in 0..BURST {
+                // A thread beside which a ring is taken down may be interrupted (`support::end_of`).
+                let length = loop {
+                    match client.recv(&mut answer) {
+                        Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                        result => break result.unwrap(),
+                    }
+                };
+                assert_eq!(answer[..length], [round as u8; 200]);
+            }
+        }
+        server.join().unwrap()
+    })
+}
+
+#[test]
+fn a_datagram_allocates_nothing() {
+    guard(120);
+    for engine in engines() {
+        for copies in [false, true] {
+            let counted = datagram_allocations(engine, copies);
+            assert_eq!(counted, 0, "{engine}, copies {copies}");
         }
     }
 }

@@ -4,12 +4,12 @@
 mod support;
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use support::{client, echo, end_of, guard};
+use support::{PATIENCE, client, echo, end_of, guard};
 
 /// A running example; ended with this value.
 struct Example {
@@ -59,6 +59,30 @@ impl Drop for Example {
         let _ = self.child.wait();
         if !thread::panicking() {
             assert_eq!(ended_itself, None, "the example ended by itself");
+        }
+    }
+}
+
+#[test]
+fn udp_echo_echoes() {
+    guard(120);
+    let example = Example::start("udp_echo", &[]);
+    let clients: Vec<_> = (0..5)
+        .map(|_| {
+            let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+            client.connect(example.address).unwrap();
+            client.set_read_timeout(Some(PATIENCE)).unwrap();
+            client
+        })
+        .collect();
+    for round in 0..20usize {
+        for client in &clients {
+            client.send(&vec![round as u8; round * 700]).unwrap();
+        }
+        for client in &clients {
+            let mut answer = vec![0; 65_536];
+            let length = client.recv(&mut answer).unwrap();
+            assert_eq!(answer[..length], vec![round as u8; round * 700]);
         }
     }
 }

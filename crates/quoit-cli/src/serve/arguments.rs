@@ -162,7 +162,7 @@ struct Common {
     without: FeatureSet,
     /// Lend sends of at least this many bytes to the kernel instead of copying them, where the engine can
     #[arg(long, global = true, value_name = "BYTES",
-          value_parser = RangedU64ValueParser::<u32>::new().range(1..))]
+          value_parser = RangedU64ValueParser::<u32>::new().range(1..=1 << 30))]
     zero_copy: Option<u32>,
     /// Register the receive pool with the ring, for zero-copy sends of received bytes
     #[arg(long, global = true)]

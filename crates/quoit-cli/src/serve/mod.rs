@@ -24,6 +24,7 @@ use std::sync::Arc;
 use quoit::{Address, EngineKind, Runtime, StartError};
 use quoit_yardstick::{SinkReport, Work};
 
+use crate::console::say;
 use arguments::Protocol;
 use datagrams::{SinkRun, Sockets, UdpEcho, UdpSink};
 use echo::Echo;
@@ -38,7 +39,7 @@ pub(crate) fn command(arguments: &ServeArguments) -> ExitCode {
     match serve(arguments) {
         Ok(code) => code,
         Err(message) => {
-            eprintln!("quoit serve: {message}");
+            say(format_args!("quoit serve: {message}"));
             ExitCode::FAILURE
         }
     }
@@ -57,7 +58,7 @@ fn serve(arguments: &ServeArguments) -> Result<ExitCode, String> {
     let work = Work::of(arguments.work());
     let config = arguments.runtime_config()?;
     if let Some(warning) = descriptors::prepare(&config, arguments.connections_were_given()) {
-        eprintln!("quoit serve: warning: {warning}");
+        say(format_args!("quoit serve: warning: {warning}"));
     }
     let loops = config.loops;
     let published = Arc::new(match protocol {
@@ -94,17 +95,23 @@ fn serve(arguments: &ServeArguments) -> Result<ExitCode, String> {
     };
     // Before the ready lines: whoever waits for those finds the rest said.
     if let Some(metrics) = &metrics {
-        eprintln!("metrics on {}", metrics.addresses()[0]);
+        say(format_args!("metrics on {}", metrics.addresses()[0]));
     }
     if arguments.lets_engine_be_chosen() {
-        eprintln!("engine {}: {}", runtime.engine(), runtime.engine_reason());
+        say(format_args!(
+            "engine {}: {}",
+            runtime.engine(),
+            runtime.engine_reason()
+        ));
     }
     let engine = runtime.engine();
     let addresses = sockets
         .as_ref()
         .map_or(runtime.addresses(), |sockets| sockets.addresses());
     if let Err(error) = print_ready(addresses, engine, loops) {
-        eprintln!("quoit serve: the ready line cannot be written to standard output: {error}");
+        say(format_args!(
+            "quoit serve: the ready line cannot be written to standard output: {error}"
+        ));
     }
 
     let drainer = runtime.drainer();
@@ -117,7 +124,7 @@ fn serve(arguments: &ServeArguments) -> Result<ExitCode, String> {
     let code = match signals::wait_for_end(runtime, signals, drain) {
         Ending::Drained => ExitCode::SUCCESS,
         Ending::Forced => {
-            eprintln!("quoit serve: a second signal ended draining early");
+            say("quoit serve: a second signal ended draining early");
             ExitCode::FAILURE
         }
         Ending::Failed(error) => return Err(error.to_string()),

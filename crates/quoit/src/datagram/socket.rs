@@ -19,6 +19,8 @@ pub struct DatagramSocket {
     descriptor: OwnedFd,
     family: DatagramFamily,
     address: Address,
+    /// What it is connected to, by these options or before.
+    peer: Option<Address>,
     options: DatagramOptions,
     file: Option<SocketFile>,
 }
@@ -94,10 +96,15 @@ impl DatagramSocket {
             }
         };
         set_up(system, socket, family, &address, options)?;
+        let peer = system
+            .peer_address(socket)
+            .ok()
+            .map(|peer| Address::try_from(&peer).unwrap_or(Address::UnixUnnamed));
         Ok(Self {
             descriptor,
             family,
             address,
+            peer,
             options: options.clone(),
             file: None,
         })
@@ -143,6 +150,12 @@ impl DatagramSocket {
     #[must_use]
     pub const fn options(&self) -> &DatagramOptions {
         &self.options
+    }
+
+    /// The only peer, if it is connected to one.
+    #[must_use]
+    pub const fn peer(&self) -> Option<&Address> {
+        self.peer.as_ref()
     }
 
     pub(crate) const fn family(&self) -> DatagramFamily {

@@ -390,7 +390,7 @@ mod tests {
             let step_by = (!raw && step > 0).then_some(step as usize);
             let segments: Vec<_> = Segments { rest: Some(whole), step: step_by }.collect();
             prop_assert_eq!(segments.len(), count(length, step, raw));
-            prop_assert_eq!(segments.iter().map(|one| one.bytes()).collect::<Vec<_>>().concat(), payload);
+            prop_assert_eq!(&segments.iter().map(|one| one.bytes()).collect::<Vec<_>>().concat(), &payload);
             if let Some(step) = step_by {
                 let (last, whole) = segments.split_last().unwrap();
                 prop_assert!(whole.iter().all(|one| one.len() == step) && last.len() <= step);

@@ -166,6 +166,8 @@ pub enum Operation {
         batch: Box<DatagramBatch>,
         /// Whether to wait for room. If not, a send that would have to fails with `EAGAIN`.
         waits: bool,
+        /// Whether they must leave in order even where the socket has no room for a while.
+        ordered: bool,
     },
     /// Ask that an outstanding operation end. Without one outstanding this does nothing.
     Cancel {

@@ -52,6 +52,7 @@ pub(super) const EXPERIMENTS: &[File] = files![
     "floor",
     "features",
     "loops",
+    "spread",
 ];
 
 /// The servers that experiments take by name.

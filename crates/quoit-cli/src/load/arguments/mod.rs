@@ -21,6 +21,8 @@ use super::rpc::RpcArguments;
 use super::sizes::LARGEST;
 use super::udp::{self, UdpArguments};
 use super::{Arrivals, Length, Offered, Plan, Sizes, SlowReaders, Target, Workload};
+use crate::console::say;
+use crate::usage;
 
 pub(super) use self::output::{progress_bar, stop_on_interrupt};
 pub(super) use self::values::{SourceRange, parse_positive_seconds, parse_rate, parse_source};
@@ -335,17 +337,7 @@ pub(crate) fn check(words: &[String]) -> Result<(), String> {
         load: LoadArguments,
     }
 
-    let parsed = Line::try_parse_from(words).map_err(|error| {
-        let text = error.to_string();
-        // What follows an empty line is advice for a terminal.
-        let lines: Vec<&str> = text
-            .lines()
-            .take_while(|line| !line.is_empty())
-            .map(str::trim)
-            .collect();
-        let line = lines.join(" ");
-        line.strip_prefix("error: ").map(str::to_owned).unwrap_or(line)
-    })?;
+    let parsed = Line::try_parse_from(words).map_err(|error| usage::one_line(&error))?;
     match parsed.load.protocol {
         ProtocolArguments::Stream(stream) => stream.plan().map(drop),
         ProtocolArguments::Udp(udp) => udp.plan().map(drop),
@@ -354,26 +346,23 @@ pub(crate) fn check(words: &[String]) -> Result<(), String> {
 
 /// Runs `quoit load`. `Program` is the program's whole command line, for messages on wrong usage.
 pub(crate) fn command<Program: CommandFactory>(arguments: &LoadArguments) -> ExitCode {
-    let refuse = |message: String| -> ! {
-        Program::command()
-            .error(ErrorKind::ValueValidation, message)
-            .exit()
-    };
+    let refuse =
+        |message: String| usage::refuse(&Program::command().error(ErrorKind::ValueValidation, message));
     let invalid = match &arguments.protocol {
-        ProtocolArguments::Stream(stream) => {
-            let plan = stream.plan().unwrap_or_else(|message| refuse(message));
-            output::execute(&plan, stream.common()).map(|report| report.invalid)
-        }
-        ProtocolArguments::Udp(udp) => {
-            let plan = udp.plan().unwrap_or_else(|message| refuse(message));
-            udp::execute(&plan, udp).map(|report| report.invalid)
-        }
+        ProtocolArguments::Stream(stream) => match stream.plan() {
+            Ok(plan) => output::execute(&plan, stream.common()).map(|report| report.invalid),
+            Err(message) => return refuse(message),
+        },
+        ProtocolArguments::Udp(udp) => match udp.plan() {
+            Ok(plan) => udp::execute(&plan, udp).map(|report| report.invalid),
+            Err(message) => return refuse(message),
+        },
     };
     match invalid {
         Ok(None) => ExitCode::SUCCESS,
         Ok(Some(_)) => ExitCode::FAILURE,
         Err(error) => {
-            eprintln!("quoit load: {error}");
+            say(format_args!("quoit load: {error}"));
             ExitCode::FAILURE
         }
     }

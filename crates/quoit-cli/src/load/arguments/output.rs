@@ -12,6 +12,7 @@ use signal_hook::flag;
 use super::super::{Findings, LoadError, LogFile, Plan, Progress, Report, run};
 use super::CommonArguments;
 use crate::clock::monotonic_now;
+use crate::console::say;
 
 /// Makes the run and prints its report.
 ///
@@ -27,7 +28,7 @@ pub(super) fn execute(plan: &Plan, common: &CommonArguments) -> Result<Report, L
             opens_in,
             lasts: Some(lasts),
         } if common.announce => announce(opens_in, lasts),
-        Progress::Interval(interval) if lines => bar.suspend(|| eprintln!("{}", interval.to_line())),
+        Progress::Interval(interval) if lines => bar.suspend(|| say(format_args!("{}", interval.to_line()))),
         progress => show(&bar, progress),
     });
     bar.finish_and_clear();
@@ -75,12 +76,12 @@ pub(in crate::load) fn progress_bar(wanted: bool) -> Result<ProgressBar, LoadErr
 /// Tells when the window will be, on the clock that other processes of the machine share.
 fn announce(opens_in: Duration, lasts: Duration) {
     let opens = monotonic_now() + opens_in;
-    eprintln!(
+    say(format_args!(
         "window opens_ns={} lasts_ns={} in_ns={}",
         opens.as_nanos(),
         lasts.as_nanos(),
         opens_in.as_nanos()
-    );
+    ));
 }
 
 fn show(bar: &ProgressBar, progress: Progress) {

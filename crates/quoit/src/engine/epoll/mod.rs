@@ -285,7 +285,13 @@ impl<P: EpollSys, K: SocketSys> Engine for EpollEngine<P, K> {
                 length,
             } => self.submit_send(connection, descriptor, Outgoing::File { file, offset, length }),
             Operation::ReceiveDatagrams { socket } => self.start_datagrams(socket),
-            Operation::SendDatagrams { socket, batch, waits } => self.submit_datagrams(socket, batch, waits),
+            // In order anyway.
+            Operation::SendDatagrams {
+                socket,
+                batch,
+                waits,
+                ordered: _,
+            } => self.submit_datagrams(socket, batch, waits),
             Operation::Cancel { handle, kind } => self.cancel(handle, kind),
             Operation::Close { handle, descriptor } => self.close(handle, descriptor),
         }

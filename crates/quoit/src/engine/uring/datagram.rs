@@ -46,6 +46,13 @@ impl Header {
     }
 }
 
+/// How a batch is sent: as [`Operation::SendDatagrams`](crate::engine::Operation::SendDatagrams) says.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct SendManner {
+    pub(super) waits: bool,
+    pub(super) ordered: bool,
+}
+
 /// What the engine keeps of a datagram socket.
 #[derive(Default)]
 pub(super) struct DatagramSocket {
@@ -58,9 +65,12 @@ pub(super) struct DatagramSocket {
     /// The number of its ring of provided buffers; without one the buffers are kept below.
     group: Option<u16>,
     buffers: Vec<ProvidedBuffer>,
-    /// What is being sent, and how many of it have not completed.
+    /// What is being sent, and how many of what was submitted have not completed.
     batch: Option<Box<DatagramBatch>>,
     unsent: usize,
+    /// Those from here on have not been submitted.
+    submitted: usize,
+    manner: SendManner,
     send_cancelled: bool,
 }
 
@@ -70,7 +80,12 @@ impl DatagramSocket {
         (!matches!(self.stage, Stage::Idle)).then_some((receive_data(slot), &mut self.cancelled))
     }
 
+    /// Whether this datagram of the batch was submitted and has not completed.
     fn is_pending(&self, number: usize) -> bool {
+        number < self.submitted && self.has_no_result(number)
+    }
+
+    fn has_no_result(&self, number: usize) -> bool {
         self.batch
             .as_ref()
             .and_then(|batch| batch.results.get(number))
@@ -245,26 +260,53 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         &mut self,
         socket: Slot,
         mut batch: Box<DatagramBatch>,
-        waits: bool,
+        manner: SendManner,
         pool: &mut Pool,
     ) {
         let state = self.datagrams.get(socket);
         debug_assert!(state.batch.is_none(), "one send a socket");
         debug_assert!(!batch.messages.is_empty());
-        let count = batch.messages.len();
         batch.results.clear();
-        batch.results.resize(count, None);
-        state.unsent = count;
-        state.send_cancelled = false;
-        let descriptor = state.descriptor;
-        let messages = batch.messages.as_ptr();
+        batch.results.resize(batch.messages.len(), None);
         state.batch = Some(batch);
-        for number in 0..count {
-            // The field's address, computed without reading: the messages do not move while the box is kept.
-            let header = messages.wrapping_add(number).cast::<libc::msghdr>();
-            let entry = entry::send_datagram(descriptor, header, waits, send_data(socket, number));
-            self.push(entry, pool);
+        state.manner = manner;
+        state.send_cancelled = false;
+        self.push_datagrams(socket, pool);
+    }
+
+    /// Submits what has no result of a batch. Those that must leave in order are linked, so that none overtakes one
+    /// that waits, and no more at once than the submission queue holds, as no link reaches past its end.
+    fn push_datagrams(&mut self, socket: Slot, pool: &mut Pool) {
+        let state = self.datagrams.get(socket);
+        let Some(batch) = &state.batch else { return };
+        let ordered = state.manner.ordered;
+        let wanted = batch.results.iter().filter(|result| result.is_none()).count();
+        if ordered && self.sys.unsubmitted() as usize + wanted > self.submission_entries {
+            self.flush(pool);
         }
+        let room = self.submission_entries - (self.sys.unsubmitted() as usize).min(self.submission_entries);
+        let state = self.datagrams.get(socket);
+        let Some(batch) = &state.batch else { return };
+        let mut left = if ordered { wanted.min(room.max(1)) } else { wanted };
+        let count = batch.results.len();
+        // The headers' addresses, computed without reading: the messages do not move while the box is kept.
+        let messages = batch.messages.as_ptr();
+        let (descriptor, waits) = (state.descriptor, state.manner.waits);
+        state.unsent = left;
+        let mut number = 0;
+        while number < count && left > 0 {
+            if self.datagrams.get(socket).has_no_result(number) {
+                left -= 1;
+                let header = messages.wrapping_add(number).cast::<libc::msghdr>();
+                let mut entry = entry::send_datagram(descriptor, header, waits, send_data(socket, number));
+                if ordered && left > 0 {
+                    entry::link_to_next(&mut entry);
+                }
+                self.push(entry, pool);
+            }
+            number += 1;
+        }
+        self.datagrams.get(socket).submitted = number;
     }
 
     pub(super) fn datagram_sent(
@@ -272,15 +314,28 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         socket: Slot,
         number: u32,
         result: i32,
+        pool: &mut Pool,
         completions: &mut Vec<Completion>,
     ) {
         let state = self.datagrams.get(socket);
         let batch = state.batch.as_mut().expect("a completion belongs to a batch");
         batch.results[number as usize] = Some(u32::try_from(result).map_err(|_| Errno::new(-result)));
         state.unsent -= 1;
-        if state.unsent == 0
-            && let Some(batch) = state.batch.take()
-        {
+        if state.unsent > 0 {
+            return;
+        }
+        if state.manner.ordered && !state.send_cancelled {
+            // Behind a failure the linked ones were cancelled: they are tried by themselves.
+            for result in &mut batch.results {
+                if *result == Some(Err(Errno::ECANCELED)) {
+                    *result = None;
+                }
+            }
+            if batch.results.iter().any(Option::is_none) {
+                return self.push_datagrams(socket, pool);
+            }
+        }
+        if let Some(batch) = state.batch.take() {
             completions.push(Completion::DatagramsSent { socket, batch });
         }
     }

@@ -139,6 +139,11 @@ pub(super) fn send_datagram(
     entry
 }
 
+/// Puts off the entry behind this one until this has succeeded, and cancels it if this fails.
+pub(super) fn link_to_next(entry: &mut SubmissionEntry) {
+    entry.flags |= flag(abi::io_uring_sqe_flags_bit::IOSQE_IO_LINK_BIT);
+}
+
 /// Waits once for one of `events` (`poll(2)`).
 pub(super) fn poll(descriptor: RawFd, events: i16, user_data: UserData) -> SubmissionEntry {
     let mut entry = entry(Opcode::IORING_OP_POLL_ADD, descriptor, user_data);

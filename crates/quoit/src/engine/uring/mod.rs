@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use linux_raw_sys::io_uring as abi;
 
-use self::datagram::DatagramSocket;
+use self::datagram::{DatagramSocket, SendManner};
 use self::receive::ReceiveMode;
 use self::setup::{During, setup_flags};
 use self::state::{Connection, Listener, Table};
@@ -65,6 +65,8 @@ pub struct UringEngine<S: UringSys, K: SocketSys> {
     /// Closes that the kernel has not taken yet: the number of the submission, and the descriptor, which is the
     /// kernel's from then on.
     closing: Vec<(u64, OwnedFd)>,
+    /// Room in the submission queue.
+    submission_entries: usize,
     /// Buffers in the kernel's buffer ring, and how many shall be there.
     buffers: u32,
     buffer_entries: u32,
@@ -155,6 +157,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
             ready: VecDeque::with_capacity(128),
             spilled: VecDeque::new(),
             closing: Vec::new(),
+            submission_entries: properties.submission_entries as usize,
             buffers: 0,
             buffer_entries,
             receive_mode: ReceiveMode::of(features),
@@ -317,7 +320,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
             Tag::Cancel => self.cancelled(data, result, pool),
             Tag::Close => debug_assert!(result <= 0, "a close answers no number"),
             Tag::DatagramReceive => self.datagram_received(data.slot(), result, flags, pool, completions),
-            Tag::DatagramSend => self.datagram_sent(data.slot(), data.detail(), result, completions),
+            Tag::DatagramSend => self.datagram_sent(data.slot(), data.detail(), result, pool, completions),
         }
     }
 
@@ -438,9 +441,12 @@ impl<S: UringSys, K: SocketSys> Engine for UringEngine<S, K> {
                 length,
             } => self.start_send_file(connection, descriptor, file, offset, length, pool),
             Operation::ReceiveDatagrams { socket } => self.start_datagrams(socket, pool),
-            Operation::SendDatagrams { socket, batch, waits } => {
-                self.send_datagrams(socket, batch, waits, pool)
-            }
+            Operation::SendDatagrams {
+                socket,
+                batch,
+                waits,
+                ordered,
+            } => self.send_datagrams(socket, batch, SendManner { waits, ordered }, pool),
             Operation::Cancel { handle, kind } => self.cancel(handle, kind, pool),
             Operation::Close { handle, descriptor } => self.close(handle, descriptor, pool),
         }

@@ -59,6 +59,8 @@ pub(super) struct State {
     pool: Pool,
     /// Bytes before the payload in each slot.
     head: u32,
+    /// Bytes of a slot that are received into.
+    room: u32,
     raw: bool,
     /// Slots that the engine holds to receive into.
     provided: u32,
@@ -79,10 +81,6 @@ pub(super) struct State {
     queue: Queue,
     sending: bool,
     /// The batch that is not in flight.
-    #[expect(
-        clippy::box_collection,
-        reason = "operations take it boxed: the kernel reads it in place"
-    )]
     spare: Option<Box<DatagramBatch>>,
     dirty: bool,
     wants_writable: bool,
@@ -162,6 +160,8 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let drops_seen = self.system.datagram_drops(socket.as_fd()).ok();
         self.counters.system_calls += 2;
         let family = socket.family();
+        let connected = socket.peer().is_some();
+        let peer_v6 = socket.peer().is_some_and(is_v6);
         let (descriptor, options, file) = socket.into_parts();
         let control = control_room(family, &options);
         let head = CONTROL_OFFSET + control;
@@ -181,8 +181,8 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             file,
             family,
             address: address.clone(),
-            connected: options.peer.is_some(),
-            peer_v6: options.peer.as_ref().is_some_and(is_v6),
+            connected,
+            peer_v6,
             token,
             phase: Phase::Open,
             error: None,
@@ -190,6 +190,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             // Aligned, so that no two slots share a line of the caches.
             pool: Pool::new(options.slots, (head + payload).next_multiple_of(64), wake),
             head,
+            room: head + payload,
             raw: options.gro == Gro::Raw,
             provided: 0,
             receiving: false,
@@ -222,8 +223,6 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         }
         let id = DatagramSocketId::new(self.index, slot, generation);
         self.events.push_back(Event::DatagramOpened { socket: id, token });
-        self.provide_datagram_slots(slot);
-        self.arm_datagrams(slot, true);
         Ok(id)
     }
 

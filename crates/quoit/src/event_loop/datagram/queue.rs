@@ -323,7 +323,10 @@ impl Queue {
             entry.done += part.length;
             entry.finished = entry.done == entry.length;
         }
-        while let Some(entry) = self.entries.pop_front_if(|entry| entry.finished) {
+        while self.entries.front().is_some_and(|entry| entry.finished) {
+            let Some(entry) = self.entries.pop_front() else {
+                break;
+            };
             self.free(&entry);
             ended(Outcome {
                 token: entry.token,

@@ -81,8 +81,13 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         if state.pool.free() == 0 || state.phase != Phase::Open {
             return;
         }
-        let State { pool, provided, .. } = state;
-        let length = pool.slot_size();
+        let State {
+            pool,
+            provided,
+            room: length,
+            ..
+        } = state;
+        let length = *length;
         let mut buffers = std::iter::from_fn(|| {
             let slot = pool.take()?;
             *provided += 1;
@@ -95,7 +100,8 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         self.engine.provide_datagram_buffers(slot, &mut buffers);
     }
 
-    /// Arms receiving if the socket may receive now. One that had no slots left is armed again when a quarter of them is
+    /// Arms receiving if the socket may receive now, whatever ended it before: a datagram of no bytes, want of slots, a
+    /// full completion queue, a pause, an error. Every turn does this before it waits. One that had no slots left is armed again when a quarter of them is
     /// back, or with `any` as soon as one is; never without one, so that it does not go round for nothing.
     pub(super) fn arm_datagrams(&mut self, slot: Slot, any: bool) {
         let Some((state, generation)) = self.datagrams.at(slot) else {
@@ -185,7 +191,6 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             DatagramReceived::Error(errno) => self.on_datagram_failure(id, errno),
         }
         if !more {
-            self.arm_datagrams(slot, false);
             self.finish_datagram_if_quiet(slot);
         }
     }
@@ -218,7 +223,6 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     pub(in crate::event_loop) fn on_datagram_retry(&mut self, id: DatagramSocketId) {
         if let Ok(state) = self.find_datagram(id) {
             state.retry = None;
-            self.arm_datagrams(id.slot(), true);
         }
     }
 
@@ -257,7 +261,6 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                 .map(|datagrams| Event::Datagrams { socket, datagrams }),
         );
         self.find_datagram(socket)?.held_back = held_back;
-        self.arm_datagrams(socket.slot(), true);
         Ok(())
     }
 

@@ -86,10 +86,13 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         state.counters.send_batches += 1;
         // The socket of a peer that nobody connected to says nothing when it has room again.
         let waits = state.family != DatagramFamily::Unix || state.connected;
+        // Unix sockets keep an order, and their users count on it.
+        let ordered = state.family == DatagramFamily::Unix;
         self.submit(Operation::SendDatagrams {
             socket: slot,
             batch,
             waits,
+            ordered,
         });
     }
 

@@ -1,0 +1,464 @@
+//! Datagram sockets beside each other and of other kinds: one port for several, groups, broadcast, Unix; and the loop
+//! around them.
+
+use std::net::IpAddr;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixDatagram;
+use std::time::Duration;
+
+use quoit::{
+    Address, DatagramError, DatagramOptions, DatagramSend, DatagramSocket, DatagramSocketError, Errno,
+    MulticastGroup, Refusal, Steering, Token, WaitMode,
+};
+
+use crate::datagram_bench::{bench, bench_with, client, loopback_interface, numbered, receive};
+use crate::levels::{Level, skipped};
+use crate::sockets::PATIENCE;
+
+macro_rules! datagram_sockets {
+    ($level:ident) => {
+        tests! { $level, datagram_sockets:
+            several_on_one_port_get_all
+            each_processor_has_its_socket
+            a_group_is_joined_and_left
+            broadcasting_must_be_allowed
+            unix_sockets_by_path_and_name
+            a_full_unix_peer_loses_and_is_told
+            a_flooded_socket_starves_no_other
+            what_the_kernel_drops_is_counted
+            errors_say_what_to_do
+            draining_closes_them
+            every_way_of_waiting_works
+            a_parked_loop_is_told
+        }
+    };
+}
+
+pub(crate) fn several_on_one_port_get_all(level: &Level) {
+    bench(level, |bench| {
+        let address = "127.0.0.1:0".parse().unwrap();
+        let options = DatagramOptions::default();
+        let group =
+            DatagramSocket::bind_group(&quoit::sys::Linux, &address, &options, 3, Steering::Hash).unwrap();
+        let at = group[0].address().clone();
+        assert!(group.iter().all(|socket| *socket.address() == at));
+        for socket in group {
+            bench.quoit.open_datagram(socket, Token(1)).unwrap();
+        }
+        let Address::Tcp(at) = at else {
+            panic!("no UDP socket")
+        };
+        let clients: Vec<_> = (0..10).map(|_| client("127.0.0.1:0")).collect();
+        for number in 0..5 {
+            for client in &clients {
+                client.send_to(&[number], at).unwrap();
+            }
+        }
+        bench.wait_received(50);
+        for client in &clients {
+            let peer = client.local_addr().unwrap().into();
+            let of_this: Vec<_> = bench.got.iter().filter(|got| got.peer == peer).collect();
+            // Always the same socket, so in order.
+            assert!(of_this.iter().all(|got| got.socket == of_this[0].socket));
+            assert!(of_this.iter().flat_map(|got| &got.bytes).eq(&[0, 1, 2, 3, 4]));
+        }
+    });
+}
+
+pub(crate) fn each_processor_has_its_socket(level: &Level) {
+    bench(level, |bench| {
+        let address = "127.0.0.1:0".parse().unwrap();
+        let options = DatagramOptions::default();
+        let group =
+            DatagramSocket::bind_group(&quoit::sys::Linux, &address, &options, 2, Steering::Cpu).unwrap();
+        let Address::Tcp(at) = group[0].address().clone() else {
+            panic!("no UDP socket")
+        };
+        let sockets: Vec<_> = group
+            .into_iter()
+            .map(|socket| bench.quoit.open_datagram(socket, Token(1)).unwrap())
+            .collect();
+        for cpu in quoit::available_cpus() {
+            bench.got.clear();
+            // The loopback device hands a packet over on the processor that sent it.
+            std::thread::spawn(move || {
+                quoit::pin_current_thread(cpu).unwrap();
+                let client = client("127.0.0.1:0");
+                for number in 0..20 {
+                    client.send_to(&[number], at).unwrap();
+                }
+            })
+            .join()
+            .unwrap();
+            bench.wait_received(20);
+            let expected = sockets[cpu % 2];
+            assert!(
+                bench.got.iter().all(|got| got.socket == expected),
+                "processor {cpu}"
+            );
+        }
+    });
+}
+
+pub(crate) fn a_group_is_joined_and_left(level: &Level) {
+    bench(level, |bench| {
+        let group: IpAddr = "239.192.7.7".parse().unwrap();
+        let member = MulticastGroup {
+            group,
+            interface: loopback_interface(),
+        };
+        let options = DatagramOptions {
+            groups: vec![member],
+            receive_local_address: true,
+            multicast_loop: Some(true),
+            multicast_hops: Some(1),
+            ..DatagramOptions::default()
+        };
+        let socket = bench.bind("0.0.0.0:0", &options);
+        let Address::Tcp(at) = bench.address(socket) else {
+            panic!("no UDP socket")
+        };
+        let sender = bench.bind("127.0.0.1:0", &DatagramOptions::default());
+        let to_group = || {
+            let mut datagram = DatagramSend::new((group, at.port()).into_address(), b"to all");
+            datagram.interface = Some(member.interface);
+            datagram
+        };
+        bench.send(sender, to_group()).unwrap();
+        bench.wait_received(1);
+        assert_eq!((bench.got[0].socket, bench.got[0].local), (socket, Some(group)));
+
+        bench.quoit.leave_multicast(socket, member).unwrap();
+        let again = bench.quoit.leave_multicast(socket, member);
+        assert_eq!(again, Err(Refusal::Error(Errno::new(libc::EADDRNOTAVAIL))));
+        bench.send(sender, to_group()).unwrap();
+        bench.settle();
+        assert_eq!(bench.got.len(), 1);
+        bench.quoit.join_multicast(socket, member).unwrap();
+        bench.send(sender, to_group()).unwrap();
+        bench.wait_received(2);
+
+        let no_group = MulticastGroup {
+            group: "127.0.0.1".parse().unwrap(),
+            interface: 0,
+        };
+        let refused = bench.quoit.join_multicast(socket, no_group);
+        assert_eq!(refused, Err(Refusal::Error(Errno::EINVAL)));
+        let options = DatagramOptions {
+            groups: vec![no_group],
+            ..DatagramOptions::default()
+        };
+        let error = bench
+            .quoit
+            .bind_datagram(&"127.0.0.1:0".parse().unwrap(), &options, Token::NONE)
+            .unwrap_err();
+        let message = error.to_string();
+        assert!(
+            message.contains("joining the group 127.0.0.1") && message.contains("it is no multicast group")
+        );
+    });
+}
+
+/// An address from its two parts.
+trait IntoAddress {
+    fn into_address(self) -> Address;
+}
+
+impl IntoAddress for (IpAddr, u16) {
+    fn into_address(self) -> Address {
+        std::net::SocketAddr::from(self).into()
+    }
+}
+
+pub(crate) fn broadcasting_must_be_allowed(level: &Level) {
+    bench(level, |bench| {
+        let receiver = bench.bind("0.0.0.0:0", &DatagramOptions::default());
+        let Address::Tcp(at) = bench.address(receiver) else {
+            panic!("no UDP socket")
+        };
+        let to = || DatagramSend::new(([127, 255, 255, 255].into(), at.port()).into_address(), b"all");
+        let plain = bench.bind("127.0.0.1:0", &DatagramOptions::default());
+        bench.send(plain, to()).unwrap();
+        bench.until("it is told", |bench| !bench.errors.is_empty());
+        let expected = DatagramError::Send {
+            errno: Errno::EACCES,
+            size: 3,
+        };
+        assert_eq!(bench.errors, [(plain, expected)]);
+        let options = DatagramOptions {
+            broadcast: true,
+            ..DatagramOptions::default()
+        };
+        let allowed = bench.bind("127.0.0.1:0", &options);
+        bench.send(allowed, to()).unwrap();
+        bench.wait_received(1);
+    });
+}
+
+pub(crate) fn unix_sockets_by_path_and_name(level: &Level) {
+    bench(level, |bench| {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("server");
+        let name = format!("unix:@quoit-datagrams-{:p}-{}", &directory, std::process::id());
+        let options = DatagramOptions {
+            receive_timestamps: true,
+            // Not had by Unix sockets, and ignored.
+            receive_ecn: true,
+            receive_local_address: true,
+            gro: quoit::Gro::Transparent,
+            ..DatagramOptions::default()
+        };
+        for address in [Address::UnixPath(path.clone()), name.parse().unwrap()] {
+            let socket = bench.bind_at(&address, &options);
+            assert_eq!(bench.address(socket), address);
+            let client_at = directory.path().join(format!("client{}", bench.opened.len()));
+            let named = bench.bind_at(&Address::UnixPath(client_at.clone()), &DatagramOptions::default());
+            let unnamed = bench.bind_at(&Address::UnixUnnamed, &DatagramOptions::default());
+            bench.got.clear();
+            for (number, sender) in [named, unnamed, named].into_iter().enumerate() {
+                let bytes = numbered(number, 3000 * number);
+                bench
+                    .send(sender, DatagramSend::new(address.clone(), bytes))
+                    .unwrap();
+                bench.wait_received(number + 1);
+            }
+            let peers: Vec<_> = bench.got.iter().map(|got| got.peer.clone()).collect();
+            let client_at = Address::UnixPath(client_at);
+            assert_eq!(
+                peers,
+                [client_at.clone(), Address::UnixUnnamed, client_at.clone()]
+            );
+            assert!(bench.got[2].bytes == numbered(2, 6000) && bench.got[0].timestamp.is_some());
+            let mut answer = DatagramSend::new(client_at, b"answers");
+            answer.segment_size = Some(4);
+            bench.send(socket, answer).unwrap();
+            bench.wait_received(5);
+            assert_eq!(bench.payloads()[3..], [&b"answ"[..], b"ers"]);
+            bench.close(socket);
+            bench.until("it closes", |bench| bench.closed.contains_key(&socket));
+            assert!(!path.exists(), "the file of a socket that is gone");
+        }
+        assert_eq!(bench.errors, []);
+    });
+}
+
+pub(crate) fn a_full_unix_peer_loses_and_is_told(level: &Level) {
+    bench(level, |bench| {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("slow");
+        let slow = UnixDatagram::bind(&path).unwrap();
+        let socket = bench.bind_at(&Address::UnixUnnamed, &DatagramOptions::default());
+        let to = Address::UnixPath(path);
+        // Whatever `net.unix.max_dgram_qlen` says within reason.
+        while bench.errors.is_empty() && bench.counters(socket).sent < 10_000 {
+            bench.send(socket, DatagramSend::new(to.clone(), b"x")).unwrap();
+            bench.settle();
+        }
+        let expected = DatagramError::Send {
+            errno: Errno::EAGAIN,
+            size: 1,
+        };
+        assert_eq!(bench.errors, [(socket, expected)]);
+        slow.recv(&mut [0]).unwrap();
+        bench.send(socket, DatagramSend::new(to, b"x")).unwrap();
+        bench.settle();
+        assert_eq!(bench.errors.len(), 1);
+    });
+}
+
+/// Neither the turn's work nor the memory of one socket is another's.
+pub(crate) fn a_flooded_socket_starves_no_other(level: &Level) {
+    bench(level, |bench| {
+        let options = DatagramOptions {
+            slots: 512,
+            ..DatagramOptions::default()
+        };
+        let flooded = bench.bind("127.0.0.1:0", &options);
+        let quiet = bench.bind("127.0.0.1:0", &options);
+        let flood = bench.client(flooded);
+        let question = bench.client(quiet);
+        for _ in 0..250 {
+            flood.send(b"flood").unwrap();
+        }
+        question.send(b"question").unwrap();
+        let here =
+            |bench: &crate::datagram_bench::Bench| bench.got.iter().position(|got| got.socket == quiet);
+        bench.until("the question arrives", |bench| here(bench).is_some());
+        // Few of the other's shares of a turn (64): of epoll's reads, or of io_uring's tries for one socket.
+        let before = here(bench).unwrap();
+        assert!(before <= 192, "{before} of the flood came first");
+        bench.wait_received(251);
+
+        // With all of the flooded one's slots held, the quiet one still receives.
+        let tight = DatagramOptions {
+            slots: 2,
+            ..DatagramOptions::default()
+        };
+        let flooded = bench.bind("127.0.0.1:0", &tight);
+        bench.holds = true;
+        let flood = bench.client(flooded);
+        for _ in 0..10 {
+            flood.send(b"flood").unwrap();
+        }
+        bench.wait_received(253);
+        for _ in 0..5 {
+            let before = bench.got.len();
+            question.send(b"question").unwrap();
+            bench.wait_received(before + 1);
+        }
+        assert_eq!(bench.counters(flooded).received, 2);
+    });
+}
+
+pub(crate) fn what_the_kernel_drops_is_counted(level: &Level) {
+    bench(level, |bench| {
+        let options = DatagramOptions {
+            receive_buffer: Some(4096),
+            paused: true,
+            ..DatagramOptions::default()
+        };
+        let socket = bench.bind("127.0.0.1:0", &options);
+        let client = bench.client(socket);
+        for _ in 0..1000 {
+            client.send(&[1; 100]).unwrap();
+        }
+        // Nothing is received, and still it is known.
+        let dropped = bench.counters(socket).kernel_drops;
+        assert!((900..1000).contains(&dropped), "{dropped}");
+        bench.resume(socket);
+        bench.settle();
+        client.send(&[1; 100]).unwrap();
+        bench.wait_received(1001 - dropped as usize);
+        bench.settle();
+        let counters = bench.counters(socket);
+        assert_eq!(
+            (counters.received + counters.kernel_drops, counters.kernel_drops),
+            (1001, dropped)
+        );
+    });
+}
+
+pub(crate) fn errors_say_what_to_do(level: &Level) {
+    bench_with(
+        level,
+        |config| config.datagram_sockets = 1,
+        |bench| {
+            let socket = bench.bind("127.0.0.1:0", &DatagramOptions::default());
+            let address = bench.address(socket);
+            let mut bind = |address: &Address, options: &DatagramOptions| {
+                bench
+                    .quoit
+                    .bind_datagram(address, options, Token::NONE)
+                    .unwrap_err()
+                    .to_string()
+            };
+            let taken = bind(&address, &DatagramOptions::default());
+            assert!(
+                taken.contains(&address.to_string()) && taken.contains("choose another port"),
+                "{taken}"
+            );
+            let free = "127.0.0.1:0".parse().unwrap();
+            let limit = bind(&free, &DatagramOptions::default());
+            assert!(limit.contains("raise `datagram_sockets`"), "{limit}");
+            let options = DatagramOptions {
+                max_datagram: 70_000,
+                ..DatagramOptions::default()
+            };
+            let fault = bind(&free, &options);
+            assert_eq!(fault, "datagram socket: `max_datagram` must be from 1 to 65,507");
+            let stream: OwnedFd = std::net::TcpListener::bind("127.0.0.1:0").unwrap().into();
+            let adopted = DatagramSocket::adopt(&quoit::sys::Linux, stream, &DatagramOptions::default());
+            let error = adopted.unwrap_err();
+            assert_eq!(error.errno(), Some(Errno::new(libc::EPROTOTYPE)));
+            assert!(matches!(error, DatagramSocketError::System { .. }));
+        },
+    );
+}
+
+pub(crate) fn draining_closes_them(level: &Level) {
+    for within in [PATIENCE, Duration::ZERO] {
+        bench(level, |bench| {
+            let socket = bench.bind("127.0.0.1:0", &DatagramOptions::default());
+            let client = client("127.0.0.1:0");
+            let to: Address = client.local_addr().unwrap().into();
+            if !within.is_zero() {
+                bench.send(socket, DatagramSend::new(to, b"last")).unwrap();
+            }
+            bench.quoit.drain(within);
+            bench.until("it has drained", |bench| bench.drained);
+            assert!(bench.closed.contains_key(&socket));
+            if !within.is_zero() {
+                assert_eq!(receive(&client), b"last");
+            }
+        });
+    }
+}
+
+pub(crate) fn every_way_of_waiting_works(level: &Level) {
+    for wait in [
+        WaitMode::Block,
+        WaitMode::Spin(Duration::from_micros(50)),
+        WaitMode::Spin(PATIENCE),
+        WaitMode::Poll,
+    ] {
+        let tune = |config: &mut quoit::Config| config.wait = wait;
+        bench_with(level, tune, |bench| {
+            let socket = bench.bind("127.0.0.1:0", &DatagramOptions::default());
+            let client = bench.client(socket);
+            for number in 0..20 {
+                let other = client.try_clone().unwrap();
+                let sender = std::thread::spawn(move || other.send(&numbered(number, 10)).unwrap());
+                while bench.got.len() == number {
+                    let begun = std::time::Instant::now();
+                    bench.turn(PATIENCE);
+                    assert!(begun.elapsed() < PATIENCE, "nothing ended the wait: {wait:?}");
+                }
+                sender.join().unwrap();
+            }
+            // A turn's time ends it, as do timers, wakes and returned slots.
+            bench.turn(Duration::from_millis(1));
+            bench
+                .quoit
+                .set_named_timer(Duration::from_millis(1), Token(1))
+                .unwrap();
+            while bench.timers == 0 {
+                bench.turn(PATIENCE);
+            }
+            let remote = bench.quoit.remote();
+            let waker = std::thread::spawn(move || remote.wake());
+            while bench.turn(PATIENCE) == 0 {}
+            waker.join().unwrap();
+        });
+    }
+}
+
+pub(crate) fn a_parked_loop_is_told(level: &Level) {
+    bench(level, |bench| {
+        let socket = bench.bind("127.0.0.1:0", &DatagramOptions::default());
+        let client = bench.client(socket);
+        for number in 0..10 {
+            let limit = loop {
+                bench.turn(Duration::ZERO);
+                let limit = match bench.quoit.park() {
+                    Ok(limit) => limit,
+                    Err(error) => return skipped("parking", &error.to_string()),
+                };
+                if limit != Some(Duration::ZERO) {
+                    break limit;
+                }
+            };
+            assert_eq!(limit, None);
+            client.send(&numbered(number, 10)).unwrap();
+            let mut poll = libc::pollfd {
+                fd: bench.quoit.poll_descriptor().unwrap().as_raw_fd(),
+                events: libc::POLLIN,
+                revents: 0,
+            };
+            // SAFETY: one live pollfd, and its count says so.
+            assert_eq!(unsafe { libc::poll(&raw mut poll, 1, 30_000) }, 1);
+            while bench.got.len() == number {
+                bench.turn(Duration::ZERO);
+            }
+        }
+    });
+}
