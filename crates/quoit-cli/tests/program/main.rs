@@ -9,6 +9,7 @@ mod faults;
 mod http;
 mod http_limits;
 mod lab;
+mod lab_datagrams;
 mod lab_remote;
 mod lab_run;
 mod large;

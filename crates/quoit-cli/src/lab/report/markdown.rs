@@ -285,10 +285,14 @@ mod tests {
             "| server | sent | handled | share |",
             "| quoit/uring | 1,000,000 | 800,000 | 80.0 % |",
             "207.0 KiB of 208.0 KiB | 128.0 KiB |",
-            "has to be sent",
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }
+        let sentence = view::all_judged(&results)[0].sentence();
+        assert!(
+            sentence.contains("takes 0.800 ") && sentence.ends_with("for each datagram that it handles"),
+            "{sentence}"
+        );
     }
 
     #[test]

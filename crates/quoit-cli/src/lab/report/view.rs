@@ -72,7 +72,7 @@ impl Judged<'_> {
         match self.case.judge {
             Judge::Handled => {
                 format!(
-                    "{server} has to be sent {ratio} times as much as {against} to handle one {}",
+                    "{server} takes {ratio} times as long as {against} for each {} that it handles",
                     self.case.unit
                 )
             }

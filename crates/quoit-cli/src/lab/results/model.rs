@@ -131,7 +131,8 @@ pub(crate) enum Judge {
     Cpu,
     /// Its memory for a connection.
     Memory,
-    /// Datagrams that have to be sent for it to handle one: 1 if none is lost.
+    /// The time that passes for each datagram that it handles. Where all are offered the same, the ratio is that of the
+    /// shares handled.
     Handled,
 }
 

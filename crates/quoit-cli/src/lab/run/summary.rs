@@ -103,7 +103,7 @@ pub(crate) fn cost(figures: &Figures, judge: Judge) -> Option<f64> {
         Judge::Cpu => Some(figures.server_cpu_ns_per_unit),
         // Less than a byte a connection is no memory that one could compare.
         Judge::Memory => figures.bytes_per_connection.map(|bytes| bytes.max(1.0)),
-        Judge::Handled => figures.datagrams.map(|datagrams| datagrams.handled_share.recip()),
+        Judge::Handled => Some(figures.units_per_second.recip()),
     }
 }
 

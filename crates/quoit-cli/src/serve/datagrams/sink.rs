@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use quoit::{ConnectionId, DatagramSocketId, Datagrams, EngineKind, Handler, Lease, Loop, Token};
-use quoit_yardstick::{Sink, SinkReport, Taken, Work};
+use quoit_yardstick::{Sink, SinkReport, Work};
 
 use super::{DatagramArguments, DatagramFigures, Sockets};
 
@@ -154,11 +154,11 @@ impl Handler for UdpSink {
         }
         let whole = datagrams.whole();
         let segment = whole.segment_size().map(usize::from);
-        let taken = self.sink.take_message(&whole, segment, !whole.is_truncated());
+        self.sink.take_message(&whole, segment, !whole.is_truncated());
         drop(datagrams);
         let shutdowns = self.sink.account().totals().shutdowns;
-        // The first of each sender matters to the others; a copy for each that follows would be too much.
-        if taken == Taken::Last || shutdowns > self.told {
+        // What this loop has of the run is told with each shutdown: another may know of the senders that are missing.
+        if shutdowns > self.told {
             self.told = shutdowns;
             self.tell(quoit);
         }
