@@ -174,13 +174,13 @@ class WriteTest {
     @Test
     void smallFlushesToAPeerThatReadsLateArriveInOrder() throws Exception {
         int piece = 1000;
-        byte[] bytes = Peers.bytes(2000 * piece);
+        byte[] bytes = Peers.bytes(1000 * piece);
         try (Socket client = new Socket()) {
-            client.setReceiveBufferSize(8 << 10);
+            client.setReceiveBufferSize(64 << 10);
             client.setSoTimeout(Peers.PATIENCE_SECONDS * 1000);
             client.connect(server.localAddress());
             Channel channel = accepted.next();
-            channel.config().setOption(ChannelOption.SO_SNDBUF, 16 << 10);
+            channel.config().setOption(ChannelOption.SO_SNDBUF, 64 << 10);
             for (int at = 0; at < bytes.length; at += piece) {
                 ByteBuf message = channel.alloc().directBuffer().writeBytes(bytes, at, piece);
                 boolean last = at + piece == bytes.length;

@@ -20,8 +20,8 @@ import io.vertx.core.transport.Transport;
 /**
  * Quoit as Vert.x's transport: {@code Vertx.builder().withTransport(new QuoitVertxTransport()).build()}.
  *
- * <p>There are no datagrams yet, which Vert.x's own name resolver needs: connect to addresses, or run with
- * {@code -Dvertx.disableDnsResolver=true}.
+ * <p>There are no datagrams yet, which Vert.x's own name resolver needs: run with
+ * {@code -Dvertx.disableDnsResolver=true}, so that Java resolves names. Without it closing Vert.x waits for that resolver.
  */
 public final class QuoitVertxTransport implements Transport {
     private final Implementation implementation;
@@ -97,7 +97,7 @@ public final class QuoitVertxTransport implements Transport {
 
         @Override
         public DatagramChannel datagramChannel() {
-            throw new UnsupportedOperationException("Quoit's transport has no datagrams yet: connect to addresses, or run "
+            throw new UnsupportedOperationException("Quoit's transport has no datagrams yet: run "
                     + "with -Dvertx.disableDnsResolver=true so that Java resolves names");
         }
 
