@@ -1,6 +1,7 @@
 package io.quoit.netty;
 
 import io.netty.channel.Channel;
+import io.netty.channel.ChannelException;
 import io.netty.channel.ChannelMetadata;
 import io.netty.channel.ChannelOutboundBuffer;
 import io.netty.channel.ChannelPromise;
@@ -147,7 +148,15 @@ abstract class AbstractQuoitServerChannel extends AbstractQuoitChannel implement
         }
         unsafe().recvBufAllocHandle().incMessagesRead(1);
         readPending = false;
-        pipeline().fireChannelRead(child(accepted));
+        Channel child;
+        try {
+            child = child(accepted);
+        } catch (ChannelException gone) {
+            Descriptors.close(accepted);
+            pipeline().fireExceptionCaught(gone);
+            return;
+        }
+        pipeline().fireChannelRead(child);
     }
 
     private void complete() {

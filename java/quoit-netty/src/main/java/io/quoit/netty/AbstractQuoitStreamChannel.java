@@ -3,6 +3,7 @@ package io.quoit.netty;
 import io.netty.buffer.ByteBuf;
 import io.netty.buffer.ByteBufUtil;
 import io.netty.channel.Channel;
+import io.netty.channel.ChannelException;
 import io.netty.channel.ChannelFuture;
 import io.netty.channel.ChannelOutboundBuffer;
 import io.netty.channel.ChannelPromise;
@@ -48,6 +49,7 @@ abstract class AbstractQuoitStreamChannel extends AbstractQuoitChannel implement
     private volatile boolean inputShutdown;
     private volatile boolean outputShutdown;
     private boolean inputEndReported;
+    private boolean abortAsked;
 
     AbstractQuoitStreamChannel(Channel parent, int accepted, SocketAddress localAddress, SocketAddress remoteAddress) {
         super(parent);
@@ -186,7 +188,13 @@ abstract class AbstractQuoitStreamChannel extends AbstractQuoitChannel implement
         ChannelPromise promise = connectPromise;
         connectPromise = null;
         int opened = handler().descriptor(connection);
-        applyOptions(opened);
+        try {
+            applyOptions(opened);
+        } catch (ChannelException refused) {
+            promise.tryFailure(refused);
+            unsafe().close(unsafe().voidPromise());
+            return;
+        }
         descriptor = opened;
         local = Descriptors.localAddress(opened);
         remote = requestedRemote;
@@ -255,9 +263,6 @@ abstract class AbstractQuoitStreamChannel extends AbstractQuoitChannel implement
 
     /** The peer has ended its direction, and all that it sent was read. */
     final void inputEnded() {
-        if (inputShutdown && !config().isAllowHalfClosure()) {
-            return;
-        }
         if (!inputShutdown) {
             if (!config().isAllowHalfClosure()) {
                 unsafe().close(unsafe().voidPromise());
@@ -318,6 +323,21 @@ abstract class AbstractQuoitStreamChannel extends AbstractQuoitChannel implement
                 handler().commands().close(connection, nanos);
             }
         });
+    }
+
+    /** Gives up a graceful end that cannot even begin, when the time of one is over. */
+    final void abortLater() {
+        if (!abortAsked) {
+            abortAsked = true;
+            eventLoop().schedule(
+                    () -> {
+                        if (connection != 0) {
+                            handler().commands().simple(Abi.COMMAND_ABORT, connection);
+                        }
+                    },
+                    handler().config().closeDeadlineNanos(),
+                    TimeUnit.NANOSECONDS);
+        }
     }
 
     // ---- half-close ----

@@ -7,7 +7,6 @@ import io.netty.util.ReferenceCountUtil;
 import java.io.IOException;
 import java.net.SocketException;
 import java.nio.ByteBuffer;
-import java.nio.channels.WritableByteChannel;
 import java.util.ArrayList;
 
 /**
@@ -27,7 +26,6 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
     /** The token of all copied sends. */
     static final long COPY_TOKEN = Long.MIN_VALUE;
 
-    private static final int FILE_CHUNK_BYTES = 256 << 10;
     /** Lent pieces in flight; the library takes 16,384, and sends 1,024 at once. */
     private static final int PIECES = 4096;
 
@@ -315,47 +313,11 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
 
     /** Lends the next part of a file, read into memory. */
     private void lendFile(FileRegion region) throws IOException {
-        long left = region.count() - region.transferred();
-        ByteBuf room = channel.alloc().directBuffer((int) Math.min(left, FILE_CHUNK_BYTES));
-        chunk = room;
-        while (room.isWritable() && region.transferred() < region.count()) {
-            long before = region.transferred();
-            long read = region.transferTo(new Chunk(room), before);
-            if (read <= 0) {
-                channel.validate(region, before);
-                break;
-            }
-        }
-        if (!room.isReadable()) {
-            chunk = null;
-            room.release();
-            throw new IOException("a file region gave no bytes at " + region.transferred() + " of " + region.count());
-        }
+        chunk = FileChunk.read(channel, region);
         walkedPieces = 0;
-        lend(room);
+        lend(chunk);
         flies();
-        channel.metrics().wrote(room.readableBytes(), 1);
-    }
-
-    /** Takes a file region's bytes, as many as there is room for. */
-    private record Chunk(ByteBuf room) implements WritableByteChannel {
-        @Override
-        public int write(ByteBuffer source) {
-            int length = Math.min(source.remaining(), room.writableBytes());
-            int limit = source.limit();
-            source.limit(source.position() + length);
-            room.writeBytes(source);
-            source.limit(limit);
-            return length;
-        }
-
-        @Override
-        public boolean isOpen() {
-            return true;
-        }
-
-        @Override
-        public void close() {}
+        channel.metrics().wrote(chunk.readableBytes(), 1);
     }
 
     // ---- what the loop reports ----
@@ -480,11 +442,17 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
             }
             return;
         }
-        if (refused == null && afterwards != null) {
-            Runnable task = afterwards;
-            afterwards = null;
-            task.run();
-        } else if (more && !blocked) {
+        if (afterwards != null) {
+            if (refused == null) {
+                Runnable task = afterwards;
+                afterwards = null;
+                task.run();
+            } else {
+                // The peer must make room before the direction can end: not for ever.
+                channel.abortLater();
+            }
+        }
+        if (more && !blocked) {
             more = false;
             goOn();
         }
@@ -495,49 +463,7 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
         if (chunk != null) {
             lent = gone;
         } else if (!ended) {
-            lent = new Pieces(token, gone).start();
-        }
-    }
-
-    /** Finds where the piece with a token begins. */
-    private final class Pieces implements ChannelOutboundBuffer.MessageProcessor {
-        private final long token;
-        private long end;
-        private long start;
-
-        Pieces(long token, long from) {
-            this.token = token;
-            this.end = from;
-            this.start = from;
-        }
-
-        long start() {
-            try {
-                buffer.forEachFlushedMessage(this);
-            } catch (Exception impossible) {
-                throw new IllegalStateException("walking over messages throws nothing", impossible);
-            }
-            return start;
-        }
-
-        @Override
-        public boolean processMessage(Object message) {
-            ByteBuf bytes = (ByteBuf) message;
-            if (!bytes.hasMemoryAddress() && bytes.nioBufferCount() > 1) {
-                for (ByteBuffer part : bytes.nioBuffers(bytes.readerIndex(), bytes.readableBytes())) {
-                    if (!advance(part.remaining())) {
-                        return false;
-                    }
-                }
-                return true;
-            }
-            return advance(bytes.readableBytes());
-        }
-
-        private boolean advance(int length) {
-            start = end;
-            end += length;
-            return end < token;
+            lent = PieceFinder.start(buffer, token, gone);
         }
     }
 

@@ -270,10 +270,16 @@ public final class QuoitIoHandler implements IoHandler {
             case Abi.EVENT_CLOSED -> {
                 AbstractQuoitStreamChannel channel = connections.remove(id);
                 pending.remove(token);
+                if (channel == null) {
+                    return 0;
+                }
                 channel.ended(events.getShort(at + Event.REASON), events.getInt(at + Event.ERROR));
             }
             case Abi.EVENT_LISTENER_CLOSED -> {
                 AbstractQuoitServerChannel channel = listeners.remove(events.getLong(at + Event.LISTENER));
+                if (channel == null) {
+                    return 0;
+                }
                 channel.ended(events.getInt(at + Event.ERROR));
             }
             case Abi.EVENT_REFUSED -> {

@@ -292,6 +292,10 @@ public final class QuoitIoHandlerConfig {
         return values.highWater;
     }
 
+    long closeDeadlineNanos() {
+        return values.closeDeadlineNanos;
+    }
+
     int copyThreshold() {
         return values.copyThreshold;
     }

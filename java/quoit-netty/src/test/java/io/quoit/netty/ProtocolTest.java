@@ -19,6 +19,7 @@ import io.netty.handler.codec.http.HttpVersion;
 import io.netty.handler.codec.http.websocketx.BinaryWebSocketFrame;
 import io.netty.handler.codec.http.websocketx.TextWebSocketFrame;
 import io.netty.handler.codec.http.websocketx.WebSocketFrame;
+import io.netty.handler.codec.http.websocketx.WebSocketFrameAggregator;
 import io.netty.handler.codec.http.websocketx.WebSocketServerProtocolHandler;
 import io.netty.handler.codec.http2.DefaultHttp2Connection;
 import io.netty.handler.codec.http2.HttpToHttp2ConnectionHandlerBuilder;
@@ -195,6 +196,8 @@ class ProtocolTest {
                         new HttpServerCodec(),
                         new HttpObjectAggregator(MOST_BYTES),
                         new WebSocketServerProtocolHandler("/", null, false, MOST_BYTES),
+                        // The JDK's client sends long messages in several frames.
+                        new WebSocketFrameAggregator(MOST_BYTES),
                         new SimpleChannelInboundHandler<WebSocketFrame>() {
                             @Override
                             protected void channelRead0(ChannelHandlerContext context, WebSocketFrame frame) {
@@ -207,7 +210,9 @@ class ProtocolTest {
                         }));
         StringBuilder received = new StringBuilder();
         CompletableFuture<String> whole = new CompletableFuture<>();
-        try (HttpClient client = HttpClient.newHttpClient()) {
+        CompletableFuture<Integer> closed = new CompletableFuture<>();
+        HttpClient client = HttpClient.newHttpClient();
+        try {
             WebSocket socket = client.newWebSocketBuilder()
                     .buildAsync(URI.create("ws://127.0.0.1:" + port + "/"), new WebSocket.Listener() {
                         @Override
@@ -219,12 +224,21 @@ class ProtocolTest {
                             from.request(1);
                             return null;
                         }
+
+                        @Override
+                        public CompletionStage<?> onClose(WebSocket from, int code, String reason) {
+                            closed.complete(code);
+                            return null;
+                        }
                     })
                     .get(Peers.PATIENCE_SECONDS, TimeUnit.SECONDS);
             String message = "a message in many slots ".repeat(10_000);
             socket.sendText(message, true).get(Peers.PATIENCE_SECONDS, TimeUnit.SECONDS);
             assertEquals(message, whole.get(Peers.PATIENCE_SECONDS, TimeUnit.SECONDS));
             socket.sendClose(WebSocket.NORMAL_CLOSURE, "").get(Peers.PATIENCE_SECONDS, TimeUnit.SECONDS);
+            assertEquals(WebSocket.NORMAL_CLOSURE, closed.get(Peers.PATIENCE_SECONDS, TimeUnit.SECONDS));
+        } finally {
+            client.shutdownNow();
         }
     }
 }

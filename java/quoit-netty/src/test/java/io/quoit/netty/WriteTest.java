@@ -170,6 +170,34 @@ class WriteTest {
         }
     }
 
+    /** Copied sends are refused once the native queue is full: what was promised to be sent waits, and the close for it. */
+    @Test
+    void smallFlushesToAPeerThatReadsLateArriveInOrder() throws Exception {
+        int piece = 1000;
+        byte[] bytes = Peers.bytes(1000 * piece);
+        try (Socket client = new Socket()) {
+            client.setReceiveBufferSize(64 << 10);
+            client.setSoTimeout(Peers.PATIENCE_SECONDS * 1000);
+            client.connect(server.localAddress());
+            Channel channel = accepted.next();
+            channel.config().setOption(ChannelOption.SO_SNDBUF, 64 << 10);
+            for (int at = 0; at < bytes.length; at += piece) {
+                ByteBuf message = channel.alloc().directBuffer().writeBytes(bytes, at, piece);
+                boolean last = at + piece == bytes.length;
+                // A run of the loop each, so that nothing is gathered.
+                group.submit(() -> {
+                            ChannelFuture write = channel.writeAndFlush(message);
+                            if (last) {
+                                write.addListener(ChannelFutureListener.CLOSE);
+                            }
+                        })
+                        .sync();
+            }
+            assertArrayEquals(bytes, Peers.read(client, bytes.length));
+            assertEquals(-1, client.getInputStream().read());
+        }
+    }
+
     @Test
     void closeAfterAWriteLosesNothing() throws Exception {
         for (int length : new int[] {1, 1000, 100_000, 3 << 20}) {
