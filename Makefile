@@ -1,10 +1,13 @@
 # The only commands a newcomer needs. Each does its own set-up on a machine with the toolchains.
 
 CARGO ?= cargo
-RELEASE := target/release
+# Where cargo builds.
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+RELEASE := $(TARGET)/release
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench capi go hunt hunt-proof soak loom asan fuzz lab lab-peers lab-peers-check toolchain
+.PHONY: help demo test bench capi go java java-suite dotnet hunt hunt-proof soak loom asan fuzz lab lab-peers \
+	lab-peers-check toolchain
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,6 +35,11 @@ test: toolchain ## Format check, lints, documentation, all tests
 	$(CARGO) test --workspace
 	@if command -v $(GO) >/dev/null; then $(MAKE) --no-print-directory go; \
 	else echo "make: go was not found; the Go module is not tested (https://go.dev/dl, 1.25 or newer)" >&2; fi
+	@if command -v $(MAVEN) >/dev/null && java/jdk >/dev/null; then $(MAKE) --no-print-directory java; \
+	else echo "make: Maven or a JDK 25 was not found; the Netty transport is not tested" >&2; fi
+	@if command -v $(DOTNET) >/dev/null; then $(MAKE) --no-print-directory dotnet; \
+	elif test -n "$${CI:-}"; then echo "make: dotnet was not found; $(DOTNET_REMEDY)" >&2; exit 1; \
+	else echo "make: dotnet was not found; the Kestrel transport is not tested ($(DOTNET_REMEDY))" >&2; fi
 
 bench: toolchain ## Measure both engines against minimal hand-written servers; takes an hour or two
 	@$(CARGO) build --release --package quoit-cli --package floor-epoll --package floor-uring
@@ -74,8 +82,35 @@ go: capi ## Build libquoit, and lint and test the Go module: with it, with the r
 	@set -e; cd go; export CGO_ENABLED=0; echo "go: CGO_ENABLED=0"; $(GO) vet ./...; $(GO) test ./...; \
 		for system in darwin windows; do echo "go: GOOS=$$system"; GOOS=$$system $(GO) vet ./...; done
 
+MAVEN ?= mvn
+JAVA_BUILD = JAVA_HOME=$$(java/jdk) QUOIT_LIBRARY=$(CURDIR)/$(CAPI)/lib/libquoit.so \
+	$(MAVEN) --quiet --batch-mode --no-transfer-progress --file java/pom.xml
+
+java: capi ## Build libquoit, and build and test the Netty transport with it, on both engines; a few minutes
+	@java/jdk >/dev/null
+	@command -v $(MAVEN) >/dev/null || { \
+		echo "make: mvn was not found; install Maven 3.8 or newer (https://maven.apache.org) and try again" >&2; exit 1; }
+	$(JAVA_BUILD) verify
+
+java-suite: capi ## Test the Netty transport with all of Netty's own tests, also with limits that are always short
+	@java/jdk >/dev/null
+	$(JAVA_BUILD) verify -Psuite
+
+DOTNET ?= dotnet
+DOTNET_REMEDY := install the .NET SDK 10 or newer, https://dotnet.microsoft.com/download
+# A folder or feed of packages to use in place of the configured ones.
+DOTNET_SOURCE = $(if $(DOTNET_NUGET_OFFLINE),--source "$(DOTNET_NUGET_OFFLINE)")
+
+dotnet: capi ## Build libquoit, and lint and test the Kestrel transport, its samples and its package
+	@command -v $(DOTNET) >/dev/null || { echo "make: dotnet was not found; $(DOTNET_REMEDY)" >&2; exit 1; }
+	$(DOTNET) restore dotnet/Quoit.slnx --nologo --verbosity quiet $(DOTNET_SOURCE)
+	$(DOTNET) format dotnet/Quoit.slnx --no-restore --verify-no-changes
+	$(DOTNET) build dotnet/Quoit.slnx --no-restore --nologo --verbosity quiet
+	QUOIT_LIBRARY=$(CURDIR)/$(CAPI)/lib/libquoit.so $(DOTNET) test dotnet/Quoit.slnx --no-build --nologo \
+		--results-directory target/dotnet/results
+
 lab: toolchain lab-peers ## Run every experiment quickly and make one page of the results; about half an hour
-	@$(CARGO) build --release --package quoit-cli --package floor-epoll --package floor-uring
+	@$(CARGO) build --release --package quoit-cli --package floor-epoll --package floor-uring --package lab-sinks
 	@folder=quoit-lab-results/quick-$$(date -u +%Y%m%dT%H%M%SZ); failed=; \
 	for file in lab/experiments/*.toml; do \
 		name=$$(basename $$file .toml); \
@@ -84,20 +119,20 @@ lab: toolchain lab-peers ## Run every experiment quickly and make one page of th
 	$(RELEASE)/quoit lab report $$folder/*/results.json --html $$folder/report.html; \
 	test -z "$$failed" || { echo "make: not measured to the end:$$failed" >&2; exit 1; }
 
-lab-peers: ## Build the rivals of the lab into target/peers; what cannot be built is named and left out
-	@lab/peers/build target/peers
+lab-peers: capi ## Build the rivals of the lab into target/peers; what cannot be built is named and left out
+	@lab/peers/build $(TARGET)/peers
 
 lab-peers-check: toolchain lab-peers ## Lint the rivals' sources and check that each answers as Quoit does
 	cd lab/peers/rust/rivals && $(CARGO) fmt --all --check
 	cd lab/peers/rust/rivals && $(CARGO) clippy --release --locked --all-targets --target-dir ../../../../target/rivals -- --deny warnings
 	@command -v go >/dev/null || { echo "make: go was not found; the Go sources are not linted" >&2; exit 0; } && \
-		cd lab/peers/go && test -z "$$(gofmt -l .)" && go vet -tags poll_opt ./...
+		cd lab/peers/go && test -z "$$(gofmt -l .)" && go vet -tags "poll_opt quoit_static" ./...
 	$(CARGO) test --package quoit-cli --test program rivals -- --nocapture
 
 hunt: toolchain ## Fuzz each decoder for a few seconds, then run the loop on the simulated kernel until a fault is found or you stop it
 	@$(MAKE) --no-print-directory fuzz SECONDS=$${FUZZ_SECONDS:-5}
 	@$(CARGO) build --profile hunt --package quoit-sim
-	@target/hunt/quoit-sim run --seeds 0 --from $${FROM:-0}
+	@$(TARGET)/hunt/quoit-sim run --seeds 0 --from $${FROM:-0}
 
 soak: toolchain ## Serve under peers of every kind for MINUTES=n (5), and check bytes, memory and descriptors; SEED=n repeats
 	@$(CARGO) test --package quoit-cli --test soak -- --ignored --nocapture

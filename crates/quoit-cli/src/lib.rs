@@ -3,6 +3,7 @@
 //! A library only so that the fuzz targets reach its decoders; the program is [`main`].
 
 mod clock;
+mod console;
 mod descriptors;
 mod doctor;
 mod lab;
@@ -11,6 +12,7 @@ mod rpc;
 mod serve;
 #[cfg(any(test, fuzzing))]
 pub mod untrusted;
+mod usage;
 
 use std::process::ExitCode;
 
@@ -36,7 +38,11 @@ enum Command {
 /// Does what the command line says, and answers with the exit code of the program.
 #[must_use]
 pub fn main() -> ExitCode {
-    match Arguments::parse().command {
+    let command = match Arguments::try_parse() {
+        Ok(arguments) => arguments.command,
+        Err(error) => return usage::refuse(&error),
+    };
+    match command {
         Command::Doctor(arguments) => doctor::command(&arguments),
         Command::Serve(arguments) => serve::command(&arguments),
         Command::Load(arguments) => load::command::<Arguments>(&arguments),

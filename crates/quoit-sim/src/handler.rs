@@ -265,7 +265,8 @@ impl<E: Engine> World<E> {
             Token::NONE
         };
         match self.random.below(8) {
-            0..=3 => self.send(id, Payload::Copy(bytes), bytes, Token::NONE, None),
+            0 => self.try_send(id, bytes),
+            1..=3 => self.send(id, Payload::Copy(bytes), bytes, Token::NONE, None),
             4..=6 => {
                 let free = Arc::new(AtomicBool::new(false));
                 let memory = Memory {
@@ -289,6 +290,17 @@ impl<E: Engine> World<E> {
     ) {
         let result = self.quoit.send(id, payload, token);
         self.after_send(id, result, bytes, token, free);
+    }
+
+    /// Sends at once what the kernel takes, and queues the rest.
+    fn try_send(&mut self, id: ConnectionId, bytes: &[u8]) {
+        let result = self.quoit.try_send(id, bytes);
+        let taken = result.unwrap_or(0);
+        self.after_send(id, result.map(|_| ()), &bytes[..taken], Token::NONE, None);
+        if result.is_ok() && taken < bytes.len() {
+            let rest = &bytes[taken..];
+            self.send(id, Payload::Copy(rest), rest, Token::NONE, None);
+        }
     }
 
     fn send_file(&mut self, id: ConnectionId, stream: u64, bytes: &[u8], token: Token) {

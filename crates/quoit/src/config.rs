@@ -33,6 +33,12 @@ pub enum WaitMode {
 }
 
 /// The configuration of one loop. Start from [`Config::default`] and change what must differ.
+///
+/// Memory for all of it is reserved when the loop is made, and touched as it is used. Where the kernel does not reserve
+/// it, as under a low `RLIMIT_AS`, the process ends as it does when an allocation fails: [`Footprint::reserved`] tells
+/// how much it is.
+///
+/// [`Footprint::reserved`]: crate::Footprint::reserved
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Which engine to run. Default: [`EngineChoice::Auto`].
@@ -88,8 +94,8 @@ pub struct Config {
     pub submission_queue: u32,
     /// Entries of the completion queue. Default 4,096: connections that complete between two turns, twice.
     pub completion_queue: u32,
-    /// Slots that lie in the kernel's buffer ring, ready to be received into; a power of two, at most the
-    /// pool's slots. Default 256. The smaller, the fewer caches lines are in turn.
+    /// Slots that may lie in the kernel's buffer ring, ready to be received into; a power of two, at most 32,768. More
+    /// than the pool has are never used. Default 256. The smaller, the fewer cache lines are in turn.
     pub buffer_ring: u32,
     /// Let a kernel thread poll the submission queue (`IORING_SETUP_SQPOLL`), and sleep after this idle time.
     /// Default `None`. It saves the submitting system calls at the price of up to a whole processor a loop, and

@@ -16,7 +16,7 @@
 //! - No `Data` follows `EndOfStream`, and neither comes after the turn that carries a `Pause` out, until
 //!   `Resume`.
 //! - `Writable` comes once after the queue was full: a send was refused, or the high-water mark was reached.
-//! - After a graceful close was asked for, only `Sent` and `Closed` follow.
+//! - After a graceful close or an abort was asked for, only `Sent` and `Closed` follow.
 //!
 //! For one datagram socket:
 //!
@@ -232,7 +232,7 @@ pub enum Event {
 }
 
 impl Event {
-    /// The connection, of an event that no longer comes once a graceful close was asked for.
+    /// The connection, of an event that no longer comes once a graceful close or an abort was asked for.
     pub(crate) fn delivers_to(&self) -> Option<ConnectionId> {
         match self {
             Self::Data { connection, .. }

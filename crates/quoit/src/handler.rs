@@ -17,7 +17,8 @@ const EVENTS: usize = 1024;
 
 /// What a server does when something happens. All methods are called on the loop's thread, one at a time, in
 /// the order of [`crate::event`]'s table; none may block. They may call any method of the loop but
-/// [`Loop::turn`]. Everything that they send leaves after the turn's last call, each connection's in one piece.
+/// [`Loop::turn`]. Everything that they queue leaves after the turn's last call, each connection's in one piece; what
+/// is all that a connection has to send can leave at once, by [`Loop::try_send`].
 ///
 /// Only [`Handler::on_data`] must be written, and by a server of datagrams [`Handler::on_datagram`].
 #[expect(unused_variables, reason = "the defaults ignore most of what they are told")]

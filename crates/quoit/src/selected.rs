@@ -157,9 +157,29 @@ impl fmt::Display for StartError {
         match self {
             Self::Config(error) => error.fmt(f),
             Self::Engine { engine, reason } => write!(f, "engine {engine} is not usable: {reason}"),
-            Self::Kernel { doing, errno } => write!(f, "{doing} failed: {errno}"),
+            Self::Kernel { doing, errno } => {
+                write!(f, "{doing} failed: {errno}")?;
+                remedy(*errno).map_or(Ok(()), |remedy| write!(f, "; {remedy}"))
+            }
             Self::Listen(error) => error.fmt(f),
         }
+    }
+}
+
+/// What to do where a loop, or its thread, could not be made.
+fn remedy(errno: Errno) -> Option<&'static str> {
+    match errno {
+        Errno::EMFILE => Some(
+            "raise this process's limit on descriptors (`ulimit -n`, LimitNOFILE= under systemd, --ulimit nofile= for \
+             a container), or run fewer loops",
+        ),
+        Errno::ENFILE => Some("raise the system's limit on open files, the sysctl fs.file-max"),
+        Errno::EAGAIN => Some(
+            "raise the limit on threads (`ulimit -u`, TasksMax= under systemd, --pids-limit for a container), or run \
+             fewer loops",
+        ),
+        Errno::ENOMEM => Some("give this process or its control group more memory, or run fewer loops"),
+        _ => None,
     }
 }
 

@@ -1,4 +1,4 @@
-//! Several loops that end together.
+//! Several loops: where their threads run, and how they end together.
 
 #![allow(clippy::unwrap_used, reason = "a failure of a test may panic anywhere in it")]
 
@@ -40,6 +40,45 @@ fn start() -> (Runtime, TcpStream) {
         panic!("a TCP address was asked for");
     };
     (runtime, TcpStream::connect(address).unwrap())
+}
+
+/// What each loop's thread finds out about itself.
+fn threads(pin: bool, batch: bool) -> Vec<(Vec<usize>, i32)> {
+    let (found, threads) = std::sync::mpsc::channel();
+    let config = RuntimeConfig {
+        loops: 3,
+        pin,
+        batch,
+        config: Config {
+            engine: EngineChoice::Require(EngineKind::Epoll),
+            ..Config::default()
+        },
+        ..RuntimeConfig::default()
+    };
+    let runtime = Runtime::start(config, move |quoit| {
+        // SAFETY: 0 is the calling thread; no memory is passed.
+        let policy = unsafe { libc::sched_getscheduler(0) };
+        let about = (quoit::available_cpus(), policy);
+        found.send((quoit.index().get(), about)).unwrap();
+        Fragile
+    })
+    .unwrap();
+    let mut threads: Vec<_> = threads.iter().take(3).collect();
+    drop(runtime);
+    threads.sort_unstable();
+    threads.into_iter().map(|(_, about)| about).collect()
+}
+
+#[test]
+fn threads_run_where_and_how_they_were_told_to() {
+    let cpus = quoit::available_cpus();
+    for (index, (pinned, policy)) in threads(true, true).into_iter().enumerate() {
+        assert_eq!(pinned, [cpus[index % cpus.len()]]);
+        assert_eq!(policy, libc::SCHED_BATCH);
+    }
+    // SAFETY: 0 is the calling thread; no memory is passed.
+    let policy = unsafe { libc::sched_getscheduler(0) };
+    assert_eq!(threads(false, false), vec![(cpus, policy); 3]);
 }
 
 #[test]

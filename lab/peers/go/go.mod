@@ -4,6 +4,8 @@ go 1.25.0
 
 require (
 	github.com/panjf2000/gnet/v2 v2.10.0
+	github.com/quoit-io/quoit/go v0.0.0
+	github.com/quoit-io/quoit/go/fasthttp v0.0.0
 	github.com/valyala/fasthttp v1.73.0
 	golang.org/x/sys v0.47.0
 )
@@ -17,4 +19,9 @@ require (
 	go.uber.org/zap v1.28.0 // indirect
 	golang.org/x/sync v0.11.0 // indirect
 	gopkg.in/natefinch/lumberjack.v2 v2.2.1 // indirect
+)
+
+replace (
+	github.com/quoit-io/quoit/go => ../../../go
+	github.com/quoit-io/quoit/go/fasthttp => ../../../go/fasthttp
 )

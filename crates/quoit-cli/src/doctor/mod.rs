@@ -12,6 +12,7 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum};
 use quoit::Config;
 
+use crate::console::say;
 use examination::Examination;
 
 const ABOUT_RESULT: &str = "\
@@ -72,7 +73,7 @@ pub(crate) fn command(arguments: &DoctorArguments) -> ExitCode {
     let examination = match Examination::make(config) {
         Ok(examination) => examination,
         Err(error) => {
-            eprintln!("quoit doctor: no engine is usable: {error}");
+            say(format_args!("quoit doctor: no engine is usable: {error}"));
             return ExitCode::FAILURE;
         }
     };
@@ -80,7 +81,9 @@ pub(crate) fn command(arguments: &DoctorArguments) -> ExitCode {
         match serde_json::to_string_pretty(&examination) {
             Ok(json) => json,
             Err(error) => {
-                eprintln!("quoit doctor: cannot write the findings as JSON: {error}");
+                say(format_args!(
+                    "quoit doctor: cannot write the findings as JSON: {error}"
+                ));
                 return ExitCode::FAILURE;
             }
         }
@@ -88,7 +91,9 @@ pub(crate) fn command(arguments: &DoctorArguments) -> ExitCode {
         text::write(&examination)
     };
     if let Err(error) = writeln!(io::stdout().lock(), "{text}") {
-        eprintln!("quoit doctor: cannot write to standard output: {error}");
+        say(format_args!(
+            "quoit doctor: cannot write to standard output: {error}"
+        ));
         return ExitCode::FAILURE;
     }
     match arguments.require {

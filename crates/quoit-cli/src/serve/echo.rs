@@ -1,8 +1,7 @@
 //! `serve echo`: sends back what it receives.
 
 use quoit::{ConnectionId, Handler, Lease, Loop, Token};
-
-use super::work::Work;
+use quoit_yardstick::Work;
 
 /// The handler.
 #[derive(Debug)]
@@ -17,9 +16,15 @@ impl Echo {
 }
 
 impl Handler for Echo {
-    fn on_data(&mut self, quoit: &mut Loop, connection: ConnectionId, data: Lease) {
+    fn on_data(&mut self, quoit: &mut Loop, connection: ConnectionId, mut data: Lease) {
         self.work.burn();
-        // A refusal means that the connection is closing: nobody waits for this echo.
+        match quoit.try_send(connection, &data) {
+            Ok(taken) if taken == data.len() => return,
+            Ok(taken) => data.advance(taken),
+            // The connection is closing: nobody waits for this echo.
+            Err(_) => return,
+        }
+        // As above.
         let _ = quoit.send(connection, data, Token::NONE);
         if quoit.is_full(connection) {
             let _ = quoit.pause(connection);

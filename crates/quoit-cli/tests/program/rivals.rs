@@ -30,10 +30,79 @@ const RIVALS: &[Rival] = &[
     rival("net", "net", &["echo"], true),
     rival("fasthttp", "fasthttp", &["http"], true),
     rival("nethttp", "nethttp", &["http"], false),
+    rival("kestrel --transport sockets", "kestrel-sockets", &["http"], false),
+    rival(
+        "kestrel --transport sockets-inline",
+        "kestrel-sockets-inline",
+        &["http"],
+        false,
+    ),
+    rival(
+        "kestrel --transport quoit-uring",
+        "kestrel-quoit-uring",
+        &["http"],
+        false,
+    ),
+    rival(
+        "kestrel --transport quoit-epoll-inline --app bare",
+        "kestrel-quoit-epoll-inline",
+        &["http"],
+        false,
+    ),
+    rival(
+        "quoit-go --way event --engine epoll",
+        "epoll",
+        &["echo", "http"],
+        true,
+    ),
+    rival(
+        "quoit-go --way event --engine uring",
+        "uring",
+        &["echo", "http"],
+        true,
+    ),
+    rival("quoit-go --way fasthttp --engine epoll", "epoll", &["http"], true),
+    rival("quoit-go --way nethttp --engine epoll", "epoll", &["http"], false),
+    rival(
+        "quoit-go --way listener --engine epoll",
+        "epoll",
+        &["http"],
+        false,
+    ),
+    rival("netty --engine nio", "netty-nio", &["echo", "http"], true),
+    rival("netty --engine epoll", "netty-epoll", &["echo", "http"], true),
+    rival("netty --engine uring", "netty-uring", &["echo", "http"], true),
+    rival(
+        "netty --engine uring-rings",
+        "netty-uring-rings",
+        &["echo", "http"],
+        true,
+    ),
+    rival(
+        "netty --engine quoit-uring",
+        "netty-quoit-uring",
+        &["echo", "http"],
+        true,
+    ),
+    rival(
+        "netty --engine quoit-epoll",
+        "netty-quoit-epoll",
+        &["echo", "http"],
+        true,
+    ),
     Rival {
         any_port: false,
         ..rival("nginx", "nginx", &["http"], false)
     },
+];
+
+const NEEDS_URING: &[&str] = &[
+    "uring",
+    "monoio",
+    "netty-uring",
+    "netty-uring-rings",
+    "netty-quoit-uring",
+    "kestrel-quoit-uring",
 ];
 
 const fn rival(
@@ -62,8 +131,8 @@ impl Rival {
             println!("{name} is not built (make lab-peers) and left out");
             return None;
         }
-        if self.engine == "monoio" && !engines().contains(&"uring") {
-            println!("monoio is left out, for io_uring is denied");
+        if NEEDS_URING.contains(&self.engine) && !engines().contains(&"uring") {
+            println!("{} is left out, for io_uring is denied", self.engine);
             return None;
         }
         Some(program)

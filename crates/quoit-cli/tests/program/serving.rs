@@ -156,6 +156,24 @@ fn sockets_of_a_service_manager_are_served() {
 }
 
 #[test]
+fn messages_that_nobody_can_have_end_nothing() {
+    for arguments in [
+        "--engine epoll --metrics 127.0.0.1:0",
+        "--connections 1000000",
+        "",
+    ] {
+        let mut command = Command::new("/bin/sh");
+        command
+            .args(["-c", "exec \"$0\" serve echo --listen 127.0.0.1:0 $1 2>/dev/full"])
+            .args([env!("CARGO_BIN_EXE_quoit"), arguments]);
+        let mut server = Server::start_command(command, 1);
+        echoes(&mut connect(server.address()));
+        server.terminate();
+        server.ends_with(0);
+    }
+}
+
+#[test]
 fn metrics_are_served_beside_any_protocol() {
     for engine in engines() {
         let server = Server::on(engine, "echo --metrics 127.0.0.1:0");

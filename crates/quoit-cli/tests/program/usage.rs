@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 
-use crate::support::{Server, deny_io_uring, error_line, limit_descriptors, output, quoit, run};
+use crate::support::{Server, deny_io_uring, engines, error_line, limit_descriptors, output, quoit, run};
 
 #[test]
 fn wrong_usage_exits_2_and_names_what_is_wrong() {
@@ -13,7 +13,20 @@ fn wrong_usage_exits_2_and_names_what_is_wrong() {
         ("serve http --listen 127.0.0.1:99999", "99999"),
         ("serve http --without warp-drive", "warp-drive"),
         ("serve http --warp 9", "--warp"),
+        (
+            "serve http --loop 9",
+            "found; a similar argument exists: '--loops'",
+        ),
+        ("serve echo --drain", "--drain"),
+        ("load http", "--connect"),
+        (
+            "load echo --connect 127.0.0.1:9 --requests 9 --seconds 1",
+            "--requests",
+        ),
+        ("lab run", "<NAME|FILE>"),
         ("serve http --loops 0", "--loops"),
+        ("serve http --zero-copy 0", "0 is not in 1..=1073741824"),
+        ("serve http --zero-copy 1073741825", "1..=1073741824"),
         ("serve http --engine kqueue", "kqueue"),
         ("serve gopher", "gopher"),
         ("serve", "Usage"),
@@ -24,6 +37,8 @@ fn wrong_usage_exits_2_and_names_what_is_wrong() {
         assert_eq!(output.status.code(), Some(2), "{arguments}: {text}");
         assert!(text.contains(expected), "{arguments}: {text}");
         assert!(output.stdout.is_empty());
+        let is_help = expected == "Usage";
+        assert_eq!(text.lines().count() == 1, !is_help, "{arguments}: {text}");
     }
     let output = run("serve http --without warp-drive");
     assert!(String::from_utf8_lossy(&output.stderr).contains("defer-taskrun"));
@@ -143,5 +158,23 @@ fn descriptors_are_raised_as_far_as_asked_and_possible() {
             "{warning}"
         );
         assert_eq!(limits(&too_few), (300, 300));
+    }
+}
+
+#[test]
+fn too_few_descriptors_for_a_loop_are_named_with_a_remedy() {
+    for engine in engines() {
+        let mut command = quoit(&format!(
+            "serve echo --engine {engine} --loops 4 --listen 127.0.0.1:0"
+        ));
+        limit_descriptors(&mut command, 6, 6);
+        let output = output(command);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let text = String::from_utf8_lossy(&output.stderr);
+        let line = text.lines().last().unwrap();
+        assert!(
+            line.starts_with("quoit serve: ") && line.contains("ulimit -n") && line.contains("LimitNOFILE="),
+            "{line}"
+        );
     }
 }

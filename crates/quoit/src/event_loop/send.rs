@@ -6,7 +6,7 @@ use super::Loop;
 use super::connection::{Phase, ReceiveSide, SendSide};
 use super::teardown::survives;
 use crate::command::{FileRange, Payload};
-use crate::engine::{Engine, Gather, Operation, SendMode};
+use crate::engine::{Engine, Gather, Message, Operation, SendMode};
 use crate::errno::Errno;
 use crate::event::{CloseReason, Event, Refusal};
 use crate::id::{ConnectionId, Slot, Token};
@@ -84,6 +84,43 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         self.counters.sends_coalesced += u64::from(queued_before);
         self.mark_dirty(connection.slot());
         Ok(())
+    }
+
+    /// Gives the kernel as much of `bytes` as it takes at once, and answers how much that is. Nothing is kept: queue
+    /// the rest with [`Loop::send`].
+    ///
+    /// Answers 0 where a call that ends by itself cannot send now: on the io_uring engine, whose sends leave with the
+    /// turn; behind something that is queued; while the attempt to connect is under way; and if the socket is full.
+    /// On the epoll engine it spares the copy and the account of a queued send, at the price of a system call for
+    /// itself: of use for what is all that the connection has to send in this turn.
+    ///
+    /// # Errors
+    /// [`Refusal::Closing`], also if it is this send that finds the connection broken; [`Refusal::Stale`].
+    pub fn try_send(&mut self, connection: ConnectionId, bytes: &[u8]) -> Result<usize, Refusal> {
+        let slot = connection.slot();
+        let state = self.sender(connection)?;
+        if bytes.is_empty() || state.phase != Phase::Open || state.sending || !state.outbound.is_empty() {
+            return Ok(0);
+        }
+        let descriptor = state
+            .descriptor
+            .as_ref()
+            .expect("present until closed")
+            .as_raw_fd();
+        let mut message = Message::Single {
+            address: bytes.as_ptr(),
+            // What is past that is for the next call: the kernel takes no more at once either (`write(2)`).
+            length: u32::try_from(bytes.len()).unwrap_or(u32::MAX),
+        };
+        match self.engine.send_at_once(slot, descriptor, &mut message) {
+            None => Ok(0),
+            Some(Ok(taken)) => Ok(taken),
+            Some(Err(errno)) => {
+                self.fail_send(slot, CloseReason::from_errno(errno), survives(errno));
+                self.finish_if_quiet(slot);
+                Err(Refusal::Closing)
+            }
+        }
     }
 
     /// Queues a file's range, in order with other sends. It counts as one piece and no bytes towards the limits.

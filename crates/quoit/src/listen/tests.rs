@@ -56,6 +56,48 @@ fn port_zero_becomes_the_chosen_one() {
     assert!(error.to_string().contains("ss -ltnp"), "{error}");
 }
 
+/// How many connections may wait on a listening TCP socket (`sk_max_ack_backlog`, which `tcp_get_info` of the kernel
+/// gives here).
+fn backlog(socket: &ListenSocket) -> u32 {
+    // SAFETY: a structure of integers, for which zeroes are values.
+    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+    let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
+    // SAFETY: the structure and its length are live and writable for the time of the call.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            (&raw mut info).cast(),
+            &raw mut length,
+        )
+    };
+    assert_eq!(result, 0);
+    info.tcpi_sacked
+}
+
+#[test]
+fn the_backlog_is_what_was_asked_for() {
+    let most: u32 = fs::read_to_string("/proc/sys/net/core/somaxconn")
+        .unwrap()
+        .trim()
+        .parse()
+        .unwrap();
+    for (asked, options) in [
+        (
+            7,
+            ListenOptions {
+                backlog: 7,
+                ..ListenOptions::default()
+            },
+        ),
+        (4096, ListenOptions::default()),
+    ] {
+        let socket = listen(&tcp("127.0.0.1:0"), &options).unwrap();
+        assert_eq!(backlog(&socket), asked.min(most));
+    }
+}
+
 #[test]
 fn options_reach_the_socket() {
     let options = ListenOptions {

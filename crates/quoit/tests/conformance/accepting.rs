@@ -2,16 +2,20 @@
 
 use std::time::Duration;
 
-use quoit::{Accept, Address, CloseReason, ListenOptions, ListenerOptions, Refusal, Token};
+use quoit::{
+    Accept, Address, CloseReason, ConnectOptions, Keepalive, ListenOptions, ListenerOptions, Refusal,
+    StreamOptions, Token,
+};
 
 use crate::driver::{Driver, drive, drive_with};
 use crate::levels::{Level, skipped};
-use crate::sockets::{Client, pattern};
+use crate::sockets::{Client, option, pattern};
 
 macro_rules! accepting {
     ($level:ident) => {
         tests! { $level, accepting:
             every_family
+            options_of_both_ends
             a_second_server_gets_an_error
             stopped_while_connections_are_queued
             stopped_with_all_slots_taken
@@ -80,6 +84,55 @@ pub(crate) fn every_family(level: &Level) {
         let (_, bound) = driver.listen_on(&"[::]:0".parse().unwrap(), &only_v6);
         let refused = std::net::TcpStream::connect(to_v4(&bound).to_string());
         assert!(refused.is_err());
+    });
+}
+
+/// Accepted and outgoing sockets have the options that were asked for, and otherwise the documented ones.
+pub(crate) fn options_of_both_ends(level: &Level) {
+    drive(level, |driver| {
+        let asked = StreamOptions {
+            no_delay: false,
+            keepalive: Some(Keepalive {
+                idle: Duration::from_secs(77),
+                interval: Duration::from_secs(5),
+                probes: 3,
+            }),
+            receive_buffer: Some(30_000),
+            send_buffer: Some(40_000),
+        };
+        let default_values = vec![
+            (libc::IPPROTO_TCP, libc::TCP_NODELAY, 1),
+            (libc::SOL_SOCKET, libc::SO_KEEPALIVE, 0),
+        ];
+        let asked_values = vec![
+            (libc::IPPROTO_TCP, libc::TCP_NODELAY, 0),
+            (libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1),
+            (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, 77),
+            (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, 5),
+            (libc::IPPROTO_TCP, libc::TCP_KEEPCNT, 3),
+            // The kernel doubles both (`socket(7)`).
+            (libc::SOL_SOCKET, libc::SO_RCVBUF, 60_000),
+            (libc::SOL_SOCKET, libc::SO_SNDBUF, 80_000),
+        ];
+        for (stream, values) in [(StreamOptions::default(), default_values), (asked, asked_values)] {
+            let options = ListenerOptions {
+                stream: stream.clone(),
+                ..ListenerOptions::default()
+            };
+            let (_, address) = driver.listen_on(&crate::driver::loopback(), &options);
+            let options = ConnectOptions {
+                socket: stream,
+                ..ConnectOptions::default()
+            };
+            let connected = driver.connect(&address, &options, 1);
+            let accepted = driver.accept();
+            for id in [connected, accepted] {
+                let socket = driver.quoit.descriptor(id).unwrap();
+                for (kind, name, value) in &values {
+                    assert_eq!(option(socket, *kind, *name), *value, "{id:?}: option {name}");
+                }
+            }
+        }
     });
 }
 

@@ -12,6 +12,7 @@ struct State {
     established: bool,
     end_of_stream: bool,
     paused: bool,
+    /// A graceful close or an abort was asked for.
     closing: bool,
     writable_owed: bool,
     deadline: Option<Instant>,
@@ -86,7 +87,7 @@ impl Checker {
     fn receiving(&mut self, id: ConnectionId, what: &str) -> &mut State {
         let state = self.state(id);
         assert!(state.established, "{what} of {id:?} before it is established");
-        assert!(!state.closing, "{what} of {id:?} after a graceful close");
+        assert!(!state.closing, "{what} of {id:?} after a close or an abort");
         state
     }
 
@@ -149,7 +150,7 @@ impl Checker {
             }
             Event::Writable { connection } => {
                 let state = self.state(*connection);
-                assert!(!state.closing, "{event:?} after a graceful close");
+                assert!(!state.closing, "{event:?} after a close or an abort");
                 assert!(
                     std::mem::take(&mut state.writable_owed),
                     "{event:?} was owed by nothing"
@@ -162,7 +163,7 @@ impl Checker {
             }
             Event::Deadline { connection } => {
                 let state = self.state(*connection);
-                assert!(!state.closing, "{event:?} after a graceful close");
+                assert!(!state.closing, "{event:?} after a close or an abort");
                 let at = state
                     .deadline
                     .take()

@@ -442,7 +442,11 @@ impl Driver {
     }
 
     pub(crate) fn abort(&mut self, id: ConnectionId) -> Result<(), Refusal> {
-        self.quoit.abort(id)
+        let result = self.quoit.abort(id);
+        if result.is_ok() {
+            self.checker.closing(id);
+        }
+        result
     }
 
     pub(crate) fn set_deadline(&mut self, id: ConnectionId, after: Option<Duration>) {
@@ -513,7 +517,7 @@ impl Driver {
         self.until("all connections and listeners end", |driver| {
             for id in driver.checker.open() {
                 // One that is ending already is as good.
-                let _ = driver.quoit.abort(id);
+                let _ = driver.abort(id);
             }
             driver.quoit.connections() == 0
                 && driver.quoit.listeners().count() == 0

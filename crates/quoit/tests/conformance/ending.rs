@@ -23,7 +23,7 @@ macro_rules! ending {
             abort_with_data_queued_and_received
             close_and_abort_end_what_is_unreported
             close_sends_what_is_queued
-            close_ends_deliveries
+            close_and_abort_end_deliveries
             close_after_the_peers_end
             a_graceful_close_has_a_deadline
             a_killed_peer
@@ -159,24 +159,34 @@ pub(crate) fn close_sends_what_is_queued(level: &Level) {
     });
 }
 
-/// With room for one event a turn much is waiting to be reported when the close is asked for; the checker sees
+/// With room for one event a turn much is waiting to be reported when the end is asked for; the checker sees
 /// that none of it is.
-pub(crate) fn close_ends_deliveries(level: &Level) {
-    drive(level, |driver| {
-        let (mut client, id) = driver.new_pair();
-        driver.set_event_room(1);
-        client.send(&pattern(0, 100_000));
-        client.shutdown();
-        driver.wait_received(id, 1);
-        driver.close(id, None).unwrap();
-        // The peer's end may have been taken in already.
-        let reason = driver.wait_closed(id);
-        assert!(
-            matches!(reason, CloseReason::Local | CloseReason::PeerClosed),
-            "{reason}"
-        );
-        client.expect_end();
-    });
+pub(crate) fn close_and_abort_end_deliveries(level: &Level) {
+    for abort in [true, false] {
+        drive(level, |driver| {
+            let (mut client, id) = driver.new_pair();
+            driver.set_event_room(1);
+            client.send(&pattern(0, 100_000));
+            client.shutdown();
+            driver.wait_received(id, 1);
+            if abort {
+                driver.abort(id).unwrap();
+            } else {
+                driver.close(id, None).unwrap();
+            }
+            // The peer's end may have been taken in already.
+            let reason = driver.wait_closed(id);
+            assert!(
+                matches!(reason, CloseReason::Local | CloseReason::PeerClosed),
+                "{reason}"
+            );
+            if abort {
+                client.expect_reset();
+            } else {
+                client.expect_end();
+            }
+        });
+    }
 }
 
 pub(crate) fn close_after_the_peers_end(level: &Level) {

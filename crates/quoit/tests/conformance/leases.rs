@@ -218,8 +218,8 @@ pub(crate) fn a_graceful_close_at_the_cap(level: &Level) {
 pub(crate) fn a_graceful_close_with_the_pool_leased_out(level: &Level) {
     let tune = |config: &mut Config| {
         small_slots(config);
+        // Fewer than the buffer ring has room for.
         config.receive_slots = 4;
-        config.buffer_ring = 4;
     };
     drive_with(level, tune, |driver| {
         driver.on_data = OnData::Hold;

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use quoit::{CloseReason, Token};
+use quoit::{Address, AttachOptions, CloseReason, Command, ConnectOptions, FileRange, Refusal, Token};
 
-use crate::driver::{Driver, OnData, drive};
+use crate::driver::{Driver, OnData, drive, drive_with};
 use crate::levels::{Level, alone};
 use crate::sockets::Client;
 
@@ -12,6 +12,7 @@ macro_rules! resources {
     ($level:ident) => {
         tests! { $level, resources:
             nothing_is_left_of_thousands_of_connections
+            nothing_is_left_of_refused_commands
             accepting_out_of_descriptors
             stopping_out_of_descriptors
             nothing_is_left_of_many_loops
@@ -67,6 +68,71 @@ pub(crate) fn nothing_is_left_of_thousands_of_connections(level: &Level) {
                 0
             );
         });
+    });
+}
+
+/// A refusal closes the descriptor that came with the command: whoever gave it away has none to close any more.
+pub(crate) fn nothing_is_left_of_refused_commands(level: &Level) {
+    alone(|| {
+        drive_with(
+            level,
+            |config| config.connections = 1,
+            |driver| {
+                let (_client, id) = driver.new_pair();
+                driver.settle();
+                driver.shutdown(id).unwrap();
+                let listening = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+                let address = Address::from(listening.local_addr().unwrap());
+                let attach = |descriptor, token| Command::Attach {
+                    descriptor,
+                    options: AttachOptions::default(),
+                    token: Token(token),
+                };
+                let send_file = |connection, token| Command::SendFile {
+                    connection,
+                    range: FileRange {
+                        file: tempfile::tempfile().unwrap(),
+                        offset: 0,
+                        length: 0,
+                    },
+                    token: Token(token),
+                };
+                let stale = quoit::ConnectionId::from_bits(0);
+                let commands = || {
+                    let connect = Command::Connect {
+                        address: address.clone(),
+                        options: Box::new(ConnectOptions::default()),
+                        token: Token(1),
+                    };
+                    [
+                        connect,
+                        attach(Client::tcp_pair().1, 2),
+                        attach(tempfile::tempfile().unwrap().into(), 3),
+                        attach(listening.try_clone().unwrap().into(), 4),
+                        send_file(stale, 5),
+                        send_file(id, 6),
+                    ]
+                };
+                let before = open_descriptors();
+                driver.turn_with(commands(), Duration::ZERO);
+                driver.until("all are refused", |driver| driver.refusals.len() == 6);
+                assert_eq!(open_descriptors(), before);
+                let remote = driver.quoit.remote();
+                for command in commands() {
+                    remote.post(command).unwrap();
+                }
+                driver.until("all are refused again", |driver| driver.refusals.len() == 12);
+                assert_eq!(open_descriptors(), before);
+                let (first, second) = driver.refusals.split_at(6);
+                assert_eq!(first, second);
+                assert_eq!(
+                    first[..2],
+                    [1, 2].map(|token| (Token(token), None, Refusal::Limit))
+                );
+                assert_eq!(first[4], (Token(5), Some(stale), Refusal::Stale));
+                assert_eq!(first[5], (Token(6), Some(id), Refusal::Closing));
+            },
+        );
     });
 }
 

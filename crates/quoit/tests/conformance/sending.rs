@@ -24,6 +24,9 @@ macro_rules! sending {
             sends_of_no_bytes
             copied_and_lent_in_order
             received_bytes_sent_on
+            at_once_what_the_kernel_takes
+            at_once_behind_nothing_alone
+            at_once_to_a_peer_that_is_gone
             a_slow_reader_is_bounded_and_holds_up_nobody
             too_large_to_be_copied
             the_loops_send_memory_used_up
@@ -210,6 +213,77 @@ fn fill(driver: &mut Driver, id: ConnectionId, taken: &mut Vec<u8>) {
         }
         driver.settle();
     }
+}
+
+pub(crate) fn at_once_what_the_kernel_takes(level: &Level) {
+    drive(level, |driver| {
+        let (mut client, id) = driver.new_pair();
+        let piece = pattern(3, 50_000);
+        let mut sent = Vec::new();
+        // More than the buffers of both sockets hold: some call finds that not all fits.
+        let rest = loop {
+            let taken = driver.quoit.try_send(id, &piece).unwrap();
+            sent.extend_from_slice(&piece[..taken]);
+            if taken < piece.len() {
+                break &piece[taken..];
+            }
+        };
+        assert_eq!(
+            sent.is_empty(),
+            level.is_uring(),
+            "sends of the ring leave with the turn"
+        );
+        assert_eq!(driver.quoit.try_send(id, rest), Ok(0), "the socket is full");
+        assert_eq!(driver.quoit.queued(id), 0, "nothing is kept");
+        assert_eq!(driver.quoit.try_send(id, b""), Ok(0));
+        driver.send(id, rest, Token::NONE).unwrap();
+        sent.extend_from_slice(rest);
+        let length = sent.len();
+        let reader = driver.beside(move || (client.receive(length), client));
+        let (received, _client) = driver.join(reader);
+        assert!(received == sent, "other bytes arrive");
+        driver.wait_flushed(id);
+        assert_eq!(driver.quoit.counters().sent_bytes, length as u64);
+    });
+}
+
+pub(crate) fn at_once_behind_nothing_alone(level: &Level) {
+    drive(level, |driver| {
+        let (mut client, id) = driver.new_pair();
+        driver.send(id, b"first", Token::NONE).unwrap();
+        assert_eq!(driver.quoit.try_send(id, b"second"), Ok(0));
+        driver.wait_flushed(id);
+        let taken = driver.quoit.try_send(id, b"second").unwrap();
+        driver.send(id, &b"second"[taken..], Token::NONE).unwrap();
+        driver.wait_flushed(id);
+        assert_eq!(client.receive(11), b"firstsecond");
+        driver.close(id, None).unwrap();
+        assert_eq!(driver.quoit.try_send(id, b"third"), Err(Refusal::Closing));
+        let reader = driver.beside(move || client.expect_end());
+        driver.wait_closed(id);
+        driver.join(reader);
+        assert_eq!(driver.quoit.try_send(id, b"third"), Err(Refusal::Stale));
+    });
+}
+
+pub(crate) fn at_once_to_a_peer_that_is_gone(level: &Level) {
+    drive(level, |driver| {
+        let (client, id) = driver.new_pair();
+        // Paused, so that it is the send which finds the reset.
+        driver.pause(id).unwrap();
+        driver.settle();
+        client.reset();
+        let mut found = driver.quoit.try_send(id, b"into the void");
+        if found == Ok(0) {
+            assert!(level.is_uring());
+            found = driver.send(id, b"into the void", Token::NONE).map(|()| 0);
+            assert_eq!(found, Ok(0));
+        } else {
+            assert_eq!(found, Err(Refusal::Closing));
+            assert_eq!(driver.quoit.try_send(id, b"again"), Err(Refusal::Stale));
+        }
+        assert_eq!(driver.wait_closed(id), CloseReason::Reset);
+    });
 }
 
 pub(crate) fn a_slow_reader_is_bounded_and_holds_up_nobody(level: &Level) {

@@ -165,6 +165,24 @@ pub(crate) fn set_option<T>(socket: BorrowedFd<'_>, level: i32, option: i32, val
     assert_eq!(result, 0, "{}", io::Error::last_os_error());
 }
 
+/// An option whose value is an `int`.
+pub(crate) fn option(socket: BorrowedFd<'_>, level: i32, option: i32) -> i32 {
+    let mut value = -1_i32;
+    let mut length = size_of::<i32>() as libc::socklen_t;
+    // SAFETY: the value and its length are live and writable for the time of the call.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            level,
+            option,
+            (&raw mut value).cast(),
+            &raw mut length,
+        )
+    };
+    assert_eq!(result, 0, "{}", io::Error::last_os_error());
+    value
+}
+
 /// Bytes that tell where they belong: a different one at every position of any short distance.
 pub(crate) fn pattern(start: usize, length: usize) -> Vec<u8> {
     (start..start + length)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"quoit-lab/peers/internal/handlers"
 	"quoit-lab/peers/internal/peer"
 )
 
@@ -17,28 +18,11 @@ func main() {
 	peer.Run("fasthttp", []string{"http"}, func(arguments peer.Arguments) error {
 		server := &fasthttp.Server{
 			Name:                          "quoit",
-			Handler:                       handle,
+			Handler:                       handlers.FastHTTP,
 			DisableHeaderNamesNormalizing: true,
 		}
 		return peer.Accept(arguments, "fasthttp", "github.com/valyala/fasthttp", func(listener net.Listener) error {
 			return server.Serve(listener)
 		})
 	})
-}
-
-func handle(context *fasthttp.RequestCtx) {
-	if !context.IsGet() {
-		context.SetStatusCode(fasthttp.StatusMethodNotAllowed)
-		return
-	}
-	switch string(context.Path()) {
-	case "/plaintext":
-		context.SetContentType("text/plain")
-		context.SetBodyString(peer.Plaintext)
-	case "/json":
-		context.SetContentType("application/json")
-		context.SetBody(peer.JSON())
-	default:
-		context.SetStatusCode(fasthttp.StatusNotFound)
-	}
 }

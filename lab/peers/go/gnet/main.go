@@ -18,7 +18,7 @@ import (
 )
 
 func main() {
-	peer.Run("gnet", []string{"echo", "http"}, serve)
+	peer.Run("gnet", []string{"echo", "http"}, serve, peer.Writes)
 }
 
 func serve(arguments peer.Arguments) error {
@@ -95,7 +95,7 @@ type http struct {
 	outputs sync.Pool
 }
 
-// OnTraffic answers a pipelined batch with one write.
+// OnTraffic answers a pipelined batch, with one write or with one for each response.
 func (h *http) OnTraffic(connection gnet.Conn) gnet.Action {
 	received, err := connection.Peek(-1)
 	if err != nil {
@@ -106,6 +106,9 @@ func (h *http) OnTraffic(connection gnet.Conn) gnet.Action {
 		output = new([]byte)
 	}
 	defer h.outputs.Put(output)
+	if h.arguments.Choices[peer.Writes.Name] == "each" {
+		return h.answerEach(connection, received, output)
+	}
 	used, written := peer.Answer(received, (*output)[:0])
 	*output = written
 	if used == 0 {
@@ -116,6 +119,28 @@ func (h *http) OnTraffic(connection gnet.Conn) gnet.Action {
 		return gnet.Close
 	}
 	if _, err := connection.Write(written); err != nil {
+		return gnet.Close
+	}
+	return gnet.None
+}
+
+func (h *http) answerEach(connection gnet.Conn, received []byte, output *[]byte) gnet.Action {
+	used := 0
+	for {
+		length, written := peer.AnswerOne(received[used:], (*output)[:0])
+		*output = written
+		if length == 0 {
+			break
+		}
+		used += length
+		if _, err := connection.Write(written); err != nil {
+			return gnet.Close
+		}
+	}
+	if used == 0 {
+		return gnet.None
+	}
+	if _, err := connection.Discard(used); err != nil {
 		return gnet.Close
 	}
 	return gnet.None

@@ -12,26 +12,23 @@ use signal_hook::flag;
 use super::super::{Findings, LoadError, LogFile, Plan, Progress, Report, run};
 use super::CommonArguments;
 use crate::clock::monotonic_now;
+use crate::console::say;
 
 /// Makes the run and prints its report.
 ///
 /// # Errors
 /// The run could not be made, or its findings not be written.
 pub(super) fn execute(plan: &Plan, common: &CommonArguments) -> Result<Report, LoadError> {
-    let stop = Arc::new(AtomicBool::new(false));
-    // The second interrupt ends the program at once; registered first, it sees the flag of the first one.
-    flag::register_conditional_shutdown(SIGINT, 130, stop.clone())
-        .and_then(|_| flag::register(SIGINT, stop.clone()))
-        .map_err(|error| LoadError::new(format!("cannot handle SIGINT: {error}")))?;
+    let stop = stop_on_interrupt()?;
     let mut log = common.hdr.as_deref().map(LogFile::create).transpose()?;
-    let bar = progress_bar(common)?;
+    let bar = progress_bar(!common.no_progress)?;
     let lines = common.interval.is_some();
     let findings = run(plan, &stop, &mut |progress| match progress {
         Progress::Scheduled {
             opens_in,
             lasts: Some(lasts),
         } if common.announce => announce(opens_in, lasts),
-        Progress::Interval(interval) if lines => bar.suspend(|| eprintln!("{}", interval.to_line())),
+        Progress::Interval(interval) if lines => bar.suspend(|| say(format_args!("{}", interval.to_line()))),
         progress => show(&bar, progress),
     });
     bar.finish_and_clear();
@@ -55,8 +52,19 @@ fn print(report: &Report, json: bool) -> io::Result<()> {
     output.flush()
 }
 
-fn progress_bar(common: &CommonArguments) -> Result<ProgressBar, LoadError> {
-    if common.no_progress || !io::stderr().is_terminal() {
+/// A flag that an interrupt sets; a second one ends the program at once.
+pub(in crate::load) fn stop_on_interrupt() -> Result<Arc<AtomicBool>, LoadError> {
+    let stop = Arc::new(AtomicBool::new(false));
+    // Registered first, it sees the flag of the first one.
+    flag::register_conditional_shutdown(SIGINT, 130, stop.clone())
+        .and_then(|_| flag::register(SIGINT, stop.clone()))
+        .map_err(|error| LoadError::new(format!("cannot handle SIGINT: {error}")))?;
+    Ok(stop)
+}
+
+/// A bar of 1,000 steps, which shows on a terminal alone, and only if it is wanted.
+pub(in crate::load) fn progress_bar(wanted: bool) -> Result<ProgressBar, LoadError> {
+    if !wanted || !io::stderr().is_terminal() {
         return Ok(ProgressBar::hidden());
     }
     let style = ProgressStyle::with_template("[{bar:40}] {percent:>3}% {msg}")
@@ -68,12 +76,12 @@ fn progress_bar(common: &CommonArguments) -> Result<ProgressBar, LoadError> {
 /// Tells when the window will be, on the clock that other processes of the machine share.
 fn announce(opens_in: Duration, lasts: Duration) {
     let opens = monotonic_now() + opens_in;
-    eprintln!(
+    say(format_args!(
         "window opens_ns={} lasts_ns={} in_ns={}",
         opens.as_nanos(),
         lasts.as_nanos(),
         opens_in.as_nanos()
-    );
+    ));
 }
 
 fn show(bar: &ProgressBar, progress: Progress) {

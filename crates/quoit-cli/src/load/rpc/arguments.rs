@@ -32,11 +32,11 @@ pub(crate) struct RpcArguments {
     direction: Direction,
     /// Messages that the server may send ahead on a stream; granted again when half are used
     /// [default: 1024]
-    #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<u32>::new().range(1..))]
+    #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<u32>::new().range(1..=u64::from(u32::MAX)))]
     credit: Option<u32>,
     /// Let the server push this many messages of a stream at a time
     #[arg(long, value_name = "B", requires = "every",
-          value_parser = RangedU64ValueParser::<u32>::new().range(1..))]
+          value_parser = RangedU64ValueParser::<u32>::new().range(1..=u64::from(u32::MAX)))]
     push: Option<u32>,
     /// Time between two pushes
     #[arg(long, value_name = "SECONDS", requires = "push", value_parser = parse_positive_seconds)]

@@ -2,12 +2,15 @@
 
 use std::mem;
 
-use super::body::{ChunkDecoder, ChunkEvent};
 use super::environment::Environment;
 use super::head::{self, Method, RequestFraming, RequestHead, Scan};
 use super::respond::{self, Persistence, Refusal, ResponseFraming, Status};
 use super::routes::Route;
-use super::{MAX_DISCARDED_BODY_BYTES, MAX_HEAD_BYTES, pattern};
+use super::{MAX_HEAD_BYTES, pattern};
+
+mod request_body;
+
+use request_body::Body;
 
 /// What became of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,35 +62,6 @@ enum State {
         end: u64,
     },
     Closed,
-}
-
-/// A request's body while it is read.
-#[derive(Clone, Copy)]
-struct Body {
-    delimiter: Delimiter,
-    purpose: Purpose,
-}
-
-#[derive(Clone, Copy)]
-enum Delimiter {
-    Length {
-        remaining: u64,
-    },
-    Chunked {
-        decoder: ChunkDecoder,
-        /// Bytes that the chunks begun so far may yet add up to, by the limit on the body.
-        allowance: u64,
-    },
-}
-
-/// What is done with a body.
-#[derive(Clone, Copy)]
-enum Purpose {
-    /// It is echoed. The response's head is written when the body's first byte is known to be good, so that
-    /// a body that is refused at once gets its status.
-    Echo { response: ResponseFraming, begun: bool },
-    /// It is discarded, then the route answers.
-    Discard { route: Route },
 }
 
 /// One connection's state. Small, and without heap memory but while a head has arrived in part; that
@@ -169,7 +143,12 @@ impl HttpConnection {
                         next: Next::NeedOutput,
                     };
                 }
-                State::Idle => consumed += self.begin_head(rest, output, environment),
+                State::Idle => {
+                    consumed += match self.begin_whole_heads(rest, output, output_limit, environment) {
+                        0 => self.begin_head(rest, output, environment),
+                        begun => begun,
+                    };
+                }
                 State::Head => consumed += self.continue_head(rest, output, environment),
                 State::Body(body) => consumed += self.read_body(body, rest, output, room, environment),
             }
@@ -218,22 +197,60 @@ impl HttpConnection {
         }
     }
 
-    /// Reads a head that begins `input`, straight from there if all of it has arrived.
-    #[inline]
+    /// Serves the requests that begin `input` as long as their heads have arrived whole and are good, and as long as
+    /// there is room. Answers how many bytes it has used: none if that is not so of the first.
+    ///
+    /// Apart from all else, so that what a pipelined request costs is what stands here.
+    #[inline(never)]
+    fn begin_whole_heads(
+        &mut self,
+        input: &[u8],
+        output: &mut Vec<u8>,
+        output_limit: usize,
+        environment: &mut Environment,
+    ) -> usize {
+        let mut consumed = 0;
+        while matches!(self.state, State::Idle) && output.len() < output_limit {
+            let rest = &input[consumed..];
+            let window = &rest[..rest.len().min(MAX_HEAD_BYTES)];
+            let Some((request, length)) = head::parse_at_once(window, &mut environment.judged_host) else {
+                break;
+            };
+            consumed += length;
+            if request.is_plaintext() && !environment.is_draining() {
+                debug_assert!(self.keep_alive, "an idle connection is one that goes on");
+                // The one answer that is ready as it is.
+                output.extend_from_slice(environment.responder.plaintext());
+            } else {
+                self.begin_whole_head(&request, consumed < input.len(), output, environment);
+            }
+        }
+        self.skipped_empty_line &= consumed == 0;
+        consumed
+    }
+
+    /// Serves a request whose head was good, as far as it goes without the body.
+    #[inline(never)]
+    fn begin_whole_head(
+        &mut self,
+        request: &RequestHead,
+        body_has_arrived: bool,
+        output: &mut Vec<u8>,
+        environment: &mut Environment,
+    ) {
+        if let Err(refusal) = self.begin_request(request, body_has_arrived, output, environment) {
+            self.head_only = request.method == Method::Head;
+            self.refuse(refusal, output, environment);
+        }
+    }
+
+    /// Reads what begins `input`: part of a head, or one that needs a closer look.
     fn begin_head(&mut self, input: &[u8], output: &mut Vec<u8>, environment: &mut Environment) -> usize {
         if let [b'\r', b'\n', ..] = input {
             self.empty_line(output, environment);
             return 2;
         }
         let window = &input[..input.len().min(MAX_HEAD_BYTES)];
-        if let Some((request, length)) = head::parse_at_once(window, &mut environment.judged_host) {
-            self.skipped_empty_line = false;
-            if let Err(refusal) = self.begin_request(&request, input.len() > length, output, environment) {
-                self.head_only = request.method == Method::Head;
-                self.refuse(refusal, output, environment);
-            }
-            return length;
-        }
         match head::scan(window, 0) {
             Scan::Complete(length) => {
                 self.whole_head(&window[..length], input.len() > length, output, environment);
@@ -323,7 +340,6 @@ impl HttpConnection {
     }
 
     /// Answers a request without a body at once, and begins to read the body of any other.
-    #[inline(always)]
     fn begin_request(
         &mut self,
         request: &RequestHead,
@@ -341,139 +357,9 @@ impl HttpConnection {
         self.begin_body(request, body_has_arrived, output, environment)
     }
 
-    fn begin_body(
-        &mut self,
-        request: &RequestHead,
-        body_has_arrived: bool,
-        output: &mut Vec<u8>,
-        environment: &mut Environment,
-    ) -> Result<(), Refusal> {
-        let route = request.route;
-        let limit = match route {
-            Route::Echo => environment.config.max_echo_body_bytes,
-            _ => MAX_DISCARDED_BODY_BYTES,
-        };
-        let (delimiter, response) = match request.framing {
-            RequestFraming::Length(length) if length > limit => return Err(too_large()),
-            RequestFraming::Length(length) => (
-                Delimiter::Length { remaining: length },
-                ResponseFraming::Length(length),
-            ),
-            RequestFraming::Chunked => (
-                Delimiter::Chunked {
-                    decoder: ChunkDecoder::new(),
-                    allowance: limit,
-                },
-                ResponseFraming::Chunked,
-            ),
-        };
-        let purpose = match route {
-            Route::Echo => {
-                if request.expects_continue && !body_has_arrived {
-                    output.extend_from_slice(respond::CONTINUE);
-                }
-                Purpose::Echo {
-                    response,
-                    begun: false,
-                }
-            }
-            _ if request.expects_continue => {
-                // Nobody wants the body. A client that waits will not send it after this answer, one that
-                // does not will: only a close keeps the two sides of one mind.
-                self.keep_alive = false;
-                self.respond(route, output, environment);
-                return Ok(());
-            }
-            _ => Purpose::Discard { route },
-        };
-        self.state = State::Body(Body { delimiter, purpose });
-        Ok(())
-    }
-
-    /// Reads as much of the body as there is and as `room` has place for, which is not zero.
-    fn read_body(
-        &mut self,
-        mut body: Body,
-        input: &[u8],
-        output: &mut Vec<u8>,
-        room: usize,
-        environment: &mut Environment,
-    ) -> usize {
-        let data_limit = match body.purpose {
-            Purpose::Echo { .. } => room,
-            Purpose::Discard { .. } => usize::MAX,
-        };
-        let (consumed, event) = match &mut body.delimiter {
-            Delimiter::Length { remaining } => {
-                let left = usize::try_from(*remaining).unwrap_or(usize::MAX);
-                let count = left.min(input.len()).min(data_limit);
-                *remaining -= count as u64;
-                (count, ChunkEvent::Data(count))
-            }
-            Delimiter::Chunked { decoder, allowance } => {
-                let decoded = decoder.next(input, data_limit).and_then(|(consumed, event)| {
-                    if let ChunkEvent::Begin(size) = event {
-                        *allowance = allowance.checked_sub(size).ok_or(too_large())?;
-                    }
-                    Ok((consumed, event))
-                });
-                match decoded {
-                    Ok(decoded) => decoded,
-                    Err(refusal) => {
-                        self.refuse(refusal, output, environment);
-                        return input.len();
-                    }
-                }
-            }
-        };
-        let complete = match body.delimiter {
-            Delimiter::Length { remaining } => remaining == 0,
-            Delimiter::Chunked { .. } => event == ChunkEvent::Complete,
-        };
-        if let Purpose::Echo { response, begun } = &mut body.purpose {
-            if !*begun && event != ChunkEvent::NeedInput {
-                *begun = true;
-                let persistence = self.persistence(environment);
-                environment.responder.write_head(
-                    output,
-                    Status::Ok,
-                    respond::OCTETS,
-                    *response,
-                    persistence,
-                    None,
-                );
-            }
-            echo(event, *response, &input[..consumed], output);
-        }
-        match body.purpose {
-            _ if !complete => self.state = State::Body(body),
-            Purpose::Echo { .. } => self.finish(environment),
-            Purpose::Discard { route } => self.respond(route, output, environment),
-        }
-        consumed
-    }
-
     /// Answers a request that has been read, all of it.
-    #[inline(always)]
     fn respond(&mut self, route: Route, output: &mut Vec<u8>, environment: &mut Environment) {
         let persistence = self.persistence(environment);
-        if route == Route::Plaintext && persistence == Persistence::Persistent && !self.head_only {
-            // The one answer that is ready as it is.
-            output.extend_from_slice(environment.responder.plaintext());
-            self.state = State::Idle;
-        } else {
-            self.compose(route, persistence, output, environment);
-        }
-    }
-
-    /// Writes an answer that depends on more than the time.
-    fn compose(
-        &mut self,
-        route: Route,
-        persistence: Persistence,
-        output: &mut Vec<u8>,
-        environment: &mut Environment,
-    ) {
         let head_only = self.head_only;
         match route {
             Route::Plaintext => {
@@ -569,12 +455,9 @@ impl HttpConnection {
     /// the client that it is not whole.
     fn refuse(&mut self, refusal: Refusal, output: &mut Vec<u8>, environment: &mut Environment) {
         let begun = match self.state {
-            State::Body(Body {
-                purpose: Purpose::Echo { begun, .. },
-                ..
-            }) => begun,
+            State::Body(body) => body.is_answered(),
             State::Streaming { .. } | State::Closed => true,
-            State::Idle | State::Head | State::Body(_) => false,
+            State::Idle | State::Head => false,
         };
         if !begun {
             environment.responder.refuse(output, refusal, self.head_only);
@@ -598,31 +481,6 @@ impl HttpConnection {
     }
 }
 
-/// Appends the echo of a piece of a body. Chunks are echoed as they came, so that nothing has to be kept
-/// to fill one and the bytes do not depend on how the input was cut.
-fn echo(event: ChunkEvent, framing: ResponseFraming, consumed: &[u8], output: &mut Vec<u8>) {
-    match event {
-        ChunkEvent::NeedInput => {}
-        ChunkEvent::Begin(size) => {
-            respond::append_number::<16>(output, size);
-            output.extend_from_slice(b"\r\n");
-        }
-        ChunkEvent::Data(count) => output.extend_from_slice(&consumed[consumed.len() - count..]),
-        ChunkEvent::End => output.extend_from_slice(b"\r\n"),
-        ChunkEvent::Complete if framing == ResponseFraming::Chunked => {
-            output.extend_from_slice(b"0\r\n\r\n");
-        }
-        ChunkEvent::Complete => {}
-    }
-}
-
 fn is_head_request(head: &[u8]) -> bool {
     head.starts_with(b"HEAD ")
-}
-
-fn too_large() -> Refusal {
-    Refusal::new(
-        Status::ContentTooLarge,
-        "the request body is larger than this path takes",
-    )
 }

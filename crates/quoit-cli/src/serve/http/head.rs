@@ -141,9 +141,22 @@ pub(super) struct RequestHead {
     pub(super) expects_continue: bool,
 }
 
+impl RequestHead {
+    /// Whether it asks for `/plaintext` and the connection is to go on as HTTP/1.1 does: then the answer depends on
+    /// the time alone.
+    #[inline(always)]
+    pub(super) fn is_plaintext(&self) -> bool {
+        self.route == Route::Plaintext
+            && self.method != Method::Head
+            && self.framing == RequestFraming::Length(0)
+            && self.is_http_1_1
+            && self.keep_alive
+    }
+}
+
 /// Reads the head that begins `bytes` in one pass, if it is there whole and nothing is wrong with it, and says how
 /// long it is. `None` means no more than that the long way, [`scan`] and [`parse`], has to find out what there is.
-#[inline]
+#[inline(always)]
 pub(super) fn parse_at_once(bytes: &[u8], host: &mut JudgedHost) -> Option<(RequestHead, usize)> {
     let mut fields = [const { MaybeUninit::uninit() }; MAX_FIELDS];
     let mut request = httparse::Request::new(&mut []);
@@ -170,7 +183,7 @@ fn lines_end_in_crlf(request: &httparse::Request<'_, '_>, head: &[u8]) -> bool {
         return false;
     };
     // An empty line before the request is not at its place in a head: `scan` would have found it to be all of it.
-    !matches!(head.first(), Some(b'\r' | b'\n'))
+    request.method.is_some_and(|method| method.as_ptr() == head.as_ptr())
         && behind(path.as_bytes(), " HTTP/1.1".len()) == Some(b'\r')
         // Of a value that is empty httparse does not say where it stands, and space behind one is rare.
         && (request.headers.iter()).all(|field| !field.value.is_empty() && behind(field.value, 0) == Some(b'\r'))

@@ -34,12 +34,23 @@ type Arguments struct {
 	Listen *net.TCPAddr
 	// Loops is the number of threads that run Go code at once.
 	Loops int
+	// Choices is what was said of the options that only this rival has, or their defaults.
+	Choices map[string]string
 }
 
+// Choice is an option that takes one of several words, of which the first is the default.
+type Choice struct {
+	Name  string
+	Words []string
+}
+
+// Writes is how a rival writes that could do both: once for all that is at hand, or for each response.
+var Writes = Choice{Name: "--writes", Words: []string{"batch", "each"}}
+
 // Run parses the command line, applies the runtime's settings and serves until serve returns; it does not
-// return itself. Exit status: 0 if serve returns nil, 1 if it fails, 2 for wrong usage.
-func Run(name string, services []string, serve func(Arguments) error) {
-	arguments, err := parse(name, services, os.Args[1:])
+// return itself. Its own options are the choices. Exit status: 0 if serve returns nil, 1 if it fails, 2 for wrong usage.
+func Run(name string, services []string, serve func(Arguments) error, choices ...Choice) {
+	arguments, err := parse(name, services, os.Args[1:], choices)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
 		os.Exit(2)
@@ -55,9 +66,16 @@ func Run(name string, services []string, serve func(Arguments) error) {
 	os.Exit(0)
 }
 
-func parse(name string, services []string, words []string) (Arguments, error) {
-	usage := fmt.Errorf("usage: %s %s [--listen HOST:PORT] [--loops N]", name, strings.Join(services, "|"))
-	arguments := Arguments{Listen: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}, Loops: 1}
+func parse(name string, services, words []string, choices []Choice) (Arguments, error) {
+	text := fmt.Sprintf("usage: %s %s [--listen HOST:PORT] [--loops N]", name, strings.Join(services, "|"))
+	for _, choice := range choices {
+		text += fmt.Sprintf(" [%s %s]", choice.Name, strings.Join(choice.Words, "|"))
+	}
+	usage := errors.New(text)
+	arguments := Arguments{Listen: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}, Loops: 1, Choices: map[string]string{}}
+	for _, choice := range choices {
+		arguments.Choices[choice.Name] = choice.Words[0]
+	}
 	if len(words)%2 == 0 || !slices.Contains(services, words[0]) {
 		return arguments, usage
 	}
@@ -76,7 +94,13 @@ func parse(name string, services []string, words []string) (Arguments, error) {
 				return arguments, fmt.Errorf("--loops takes 1 to 1024, and not %q", option[1])
 			}
 		default:
-			return arguments, usage
+			taken := slices.ContainsFunc(choices, func(choice Choice) bool {
+				return choice.Name == option[0] && slices.Contains(choice.Words, option[1])
+			})
+			if !taken {
+				return arguments, usage
+			}
+			arguments.Choices[option[0]] = option[1]
 		}
 	}
 	return arguments, nil

@@ -1,0 +1,142 @@
+using System.Net;
+using System.Net.Sockets;
+using Quoit.Kestrel.Tests.Support;
+
+namespace Quoit.Kestrel.Tests.Scenarios;
+
+/// <summary>What is missing or denied: one line that names it and the remedy, and an application that works all the
+/// same unless Quoit is required.</summary>
+public class BadInputScenarios
+{
+    private static async Task<string> GetAsync(int port, string path = "/")
+    {
+        using var client = await Client.ConnectAsync(new IPEndPoint(IPAddress.Loopback, port));
+        await client.SendAsync($"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        return await client.ReceiveTextToEndAsync();
+    }
+
+    /// <summary>The lines of the log that are warnings or worse.</summary>
+    private static List<string> Complaints(Child child) =>
+        [.. child.Output.Split('\n').Where(line => line.StartsWith("Warning", StringComparison.Ordinal) || line.StartsWith("Error", StringComparison.Ordinal) || line.StartsWith("Critical", StringComparison.Ordinal))];
+
+    public static TheoryData<string, string> Libraries => new()
+    {
+        { "/nowhere/libquoit.so", "named by QUOIT_LIBRARY, cannot be loaded" },
+        { "libc.so.6", "is no libquoit that this assembly can use" },
+    };
+
+    [Theory]
+    [MemberData(nameof(Libraries))]
+    public async Task A_library_that_is_missing_or_another_leaves_sockets_in_charge(string library, string complaint)
+    {
+        await using var child = await Child.StartAsync("serve", new() { ["QUOIT_LIBRARY"] = library });
+        Assert.Contains("hello", await GetAsync(child.Port), StringComparison.Ordinal);
+        Assert.Contains("self: hello", await GetAsync(child.Port, "/self"), StringComparison.Ordinal);
+        var line = Assert.Single(Complaints(child));
+        Assert.StartsWith("Warning 2 LeftToSockets", line, StringComparison.Ordinal);
+        Assert.Contains(library, line, StringComparison.Ordinal);
+        Assert.Contains(complaint, line, StringComparison.Ordinal);
+    }
+
+    [Theory]
+    [MemberData(nameof(Libraries))]
+    public async Task A_library_that_is_missing_or_another_fails_the_start_where_it_is_required(string library, string complaint)
+    {
+        foreach (var (name, value) in new[] { ("Kestrel__Quoit__Require", "true"), ("Kestrel__Quoit__Engine", "Epoll") })
+        {
+            await using var child = await Child.StartAsync("serve", new() { ["QUOIT_LIBRARY"] = library, [name] = value });
+            Assert.Equal(0, child.Port);
+            var line = Assert.Single(child.Output.Split('\n'), line => line.StartsWith("failed: ", StringComparison.Ordinal));
+            Assert.StartsWith("failed: QuoitUnavailableException: ", line, StringComparison.Ordinal);
+            Assert.Contains(complaint, line, StringComparison.Ordinal);
+        }
+    }
+
+    [Fact]
+    public async Task No_library_anywhere_names_the_places()
+    {
+        var here = Path.Combine(AppContext.BaseDirectory, "libquoit.so");
+        if (File.Exists(here))
+        {
+            return;
+        }
+        await using var child = await Child.StartAsync("serve", new() { ["QUOIT_LIBRARY"] = null, ["LD_LIBRARY_PATH"] = null });
+        var text = child.Output;
+        if (text.Contains("Started", StringComparison.Ordinal))
+        {
+            return; // It is installed on this machine.
+        }
+        Assert.Contains("hello", await GetAsync(child.Port), StringComparison.Ordinal);
+        var line = Assert.Single(Complaints(child));
+        Assert.Contains(here, line, StringComparison.Ordinal);
+        Assert.Contains("QUOIT_LIBRARY", line, StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public async Task Where_io_uring_is_denied_epoll_runs_and_the_log_says_why()
+    {
+        await using var child = await Child.StartAsync("deny", []);
+        Assert.Contains("hello", await GetAsync(child.Port), StringComparison.Ordinal);
+        Assert.Empty(Complaints(child));
+        var line = Assert.Single(child.Output.Split('\n'), line => line.StartsWith("Information 1 Started", StringComparison.Ordinal));
+        Assert.Contains("on Epoll: ", line, StringComparison.Ordinal);
+        Assert.Contains("io_uring", line, StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public async Task Where_io_uring_is_denied_and_required_the_start_fails_with_the_remedy()
+    {
+        await using var child = await Child.StartAsync("deny", new() { ["Kestrel__Quoit__Engine"] = "IoUring" });
+        Assert.Equal(0, child.Port);
+        var line = Assert.Single(child.Output.Split('\n'), line => line.StartsWith("failed: ", StringComparison.Ordinal));
+        Assert.StartsWith("failed: QuoitUnavailableException: ", line, StringComparison.Ordinal);
+        Assert.Contains("io_uring", line, StringComparison.Ordinal);
+    }
+
+    public static TheoryData<string> Engines => [.. Transports.UsableEngines.Select(engine => engine.ToString())];
+
+    [Theory]
+    [MemberData(nameof(Engines))]
+    public async Task Without_descriptors_left_accepting_waits_and_does_not_spin(string engine)
+    {
+        await using var child = await Child.StartAsync(
+            "serve",
+            new()
+            {
+                ["Kestrel__Quoit__Engine"] = engine,
+                ["Kestrel__Quoit__Loops"] = "1",
+                // The runtime itself ends where it has no descriptor to load code with: it loads what is needed before.
+                ["DOTNET_TieredCompilation"] = "0",
+                ["DOTNET_EnableWriteXorExecute"] = "0",
+            },
+            "ulimit -n 260;");
+        var clients = new List<Client>();
+        for (var number = 0; number < 50; number++)
+        {
+            clients.Add(await Client.ConnectAsync(new IPEndPoint(IPAddress.Loopback, child.Port)));
+        }
+        Assert.Contains("hello", await GetAsync(child.Port), StringComparison.Ordinal);
+        clients.ForEach(client => client.Dispose());
+        clients.Clear();
+        Assert.Contains("hello", await GetAsync(child.Port), StringComparison.Ordinal);
+        for (var number = 0; number < 300; number++)
+        {
+            clients.Add(await Client.ConnectAsync(new IPEndPoint(IPAddress.Loopback, child.Port)));
+        }
+        await Wait.Until(() => Descriptors(child.Id) >= 258, () => $"it has {Descriptors(child.Id)} descriptors");
+        // A loop that spins uses a whole processor; one that waits, next to nothing of what passes meanwhile.
+        var (before, from) = (ProcessorTime(child.Id), System.Diagnostics.Stopwatch.GetTimestamp());
+        await Wait.Until(() => System.Diagnostics.Stopwatch.GetElapsedTime(from).TotalMilliseconds > 500, () => "");
+        Assert.InRange(ProcessorTime(child.Id) - before, TimeSpan.Zero, System.Diagnostics.Stopwatch.GetElapsedTime(from) * 0.6);
+        clients.ForEach(client => client.Dispose());
+        Assert.Contains("hello", await GetAsync(child.Port), StringComparison.Ordinal);
+    }
+
+    private static int Descriptors(int process) => Directory.GetFileSystemEntries($"/proc/{process}/fd").Length;
+
+    private static TimeSpan ProcessorTime(int process)
+    {
+        using var observed = System.Diagnostics.Process.GetProcessById(process);
+        return observed.TotalProcessorTime;
+    }
+}

@@ -1,0 +1,209 @@
+using System.Net;
+using System.Net.Sockets;
+using Microsoft.AspNetCore.Builder;
+using Microsoft.AspNetCore.Connections;
+using Microsoft.AspNetCore.Http;
+using Quoit.Kestrel.Tests.Support;
+
+namespace Quoit.Kestrel.Tests.Scenarios;
+
+/// <summary>Kinds of endpoints.</summary>
+public class BindScenarios
+{
+    public static TheoryData<Transport> Normal => Transports.Normal;
+
+    private static void Hello(WebApplication application) => application.MapGet("/", static () => "hello");
+
+    private static async Task<string> GetAsync(EndPoint to)
+    {
+        using var client = await Client.ConnectAsync(to);
+        await client.SendAsync("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        return await client.ReceiveTextToEndAsync();
+    }
+
+    [Theory]
+    [MemberData(nameof(Normal))]
+    public async Task Any_address_of_version_4(Transport transport)
+    {
+        await using var server = await TestServer.StartAsync(transport, kestrel => kestrel.Listen(IPAddress.Any, 0), Hello);
+        Assert.NotEqual(0, server.Port);
+        Assert.Contains("hello", await GetAsync(server.EndPoint), StringComparison.Ordinal);
+    }
+
+    [Theory]
+    [MemberData(nameof(Normal))]
+    public async Task Any_address_of_both_versions(Transport transport)
+    {
+        await using var server = await TestServer.StartAsync(
+            transport, kestrel => kestrel.ListenAnyIP(0),
+            application => application.MapGet("/", static context => context.Response.WriteAsync($"{context.Connection.RemoteIpAddress} {context.Connection.LocalIpAddress}")));
+        Assert.Contains("::ffff:127.0.0.1 ::ffff:127.0.0.1", await GetAsync(server.EndPoint), StringComparison.Ordinal);
+        Assert.Contains("::1 ::1", await GetAsync(new IPEndPoint(IPAddress.IPv6Loopback, server.Port)), StringComparison.Ordinal);
+    }
+
+    [Theory]
+    [MemberData(nameof(Normal))]
+    public async Task Loopback_of_version_6(Transport transport)
+    {
+        await using var server = await TestServer.StartAsync(transport, kestrel => kestrel.Listen(IPAddress.IPv6Loopback, 0), Hello);
+        Assert.Contains("hello", await GetAsync(new IPEndPoint(IPAddress.IPv6Loopback, server.Port)), StringComparison.Ordinal);
+    }
+
+    [Theory]
+    [MemberData(nameof(Normal))]
+    public async Task Localhost_of_both_versions(Transport transport)
+    {
+        var port = FreePort();
+        await using var server = await TestServer.StartAsync(transport, kestrel => kestrel.ListenLocalhost(port), Hello);
+        Assert.Contains("hello", await GetAsync(new IPEndPoint(IPAddress.Loopback, port)), StringComparison.Ordinal);
+        Assert.Contains("hello", await GetAsync(new IPEndPoint(IPAddress.IPv6Loopback, port)), StringComparison.Ordinal);
+    }
+
+    [Theory]
+    [MemberData(nameof(Normal))]
+    public async Task A_path_whose_file_goes_with_the_listener(Transport transport)
+    {
+        using var folder = new Folder();
+        var path = Path.Combine(folder.Path, "s.sock");
+        await using (await TestServer.StartAsync(transport, kestrel => kestrel.ListenUnixSocket(path), Hello))
+        {
+            Assert.True(File.Exists(path));
+            Assert.Contains("hello", await GetAsync(new UnixDomainSocketEndPoint(path)), StringComparison.Ordinal);
+        }
+        Assert.False(File.Exists(path));
+    }
+
+    [Theory]
+    [MemberData(nameof(Normal))]
+    public async Task A_path_that_is_taken(Transport transport)
+    {
+        using var folder = new Folder();
+        var path = Path.Combine(folder.Path, "s.sock");
+        await File.WriteAllTextAsync(path, "");
+        var failure = await Assert.ThrowsAsync<IOException>(
+            () => TestServer.StartAsync(transport, kestrel => kestrel.ListenUnixSocket(path), Hello));
+        Assert.IsType<AddressInUseException>(failure.InnerException);
+        Assert.True(File.Exists(path));
+    }
+
+    [Theory]
+    [MemberData(nameof(Normal))]
+    public async Task A_path_in_a_folder_that_is_missing(Transport transport)
+    {
+        var failure = await Assert.ThrowsAnyAsync<SocketException>(
+            () => TestServer.StartAsync(transport, kestrel => kestrel.ListenUnixSocket("/nowhere/at/all/s.sock"), Hello));
+        Assert.NotEmpty(failure.Message);
+    }
+
+    [Fact]
+    public void A_path_that_is_too_long_is_refused_where_it_is_named()
+    {
+        var failure = Assert.ThrowsAny<ArgumentException>(() => new UnixDomainSocketEndPoint("/" + new string('x', 200)));
+        Assert.Contains("path", failure.Message, StringComparison.OrdinalIgnoreCase);
+    }
+
+    [Theory]
+    [MemberData(nameof(Normal))]
+    public async Task A_name_of_the_abstract_space(Transport transport)
+    {
+        var name = $"\0quoit-{Guid.NewGuid():N}";
+        await using var server = await TestServer.StartAsync(
+            transport, kestrel => kestrel.Listen(new UnixDomainSocketEndPoint(name)), Hello);
+        Assert.Contains("hello", await GetAsync(new UnixDomainSocketEndPoint(name)), StringComparison.Ordinal);
+    }
+
+    [Theory]
+    [MemberData(nameof(Normal))]
+    public async Task The_handle_of_a_bound_socket(Transport transport)
+    {
+        // What systemd hands over, as Kestrel's UseSystemd binds it.
+        var socket = new Socket(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
+        socket.Bind(new IPEndPoint(IPAddress.Loopback, 0));
+        var bound = (IPEndPoint)socket.LocalEndPoint!;
+        var handle = (ulong)socket.SafeHandle.DangerousGetHandle();
+        socket.SafeHandle.SetHandleAsInvalid();
+        await using var server = await TestServer.StartAsync(transport, kestrel => kestrel.ListenHandle(handle), Hello);
+        Assert.Contains("hello", await GetAsync(bound), StringComparison.Ordinal);
+    }
+
+    [Theory]
+    [MemberData(nameof(Normal))]
+    public async Task A_port_that_is_in_use(Transport transport)
+    {
+        await using var first = await TestServer.HttpAsync(transport, Hello);
+        var failure = await Assert.ThrowsAsync<IOException>(() => TestServer.HttpAsync(transport, Hello, port: first.Port));
+        Assert.IsType<AddressInUseException>(failure.InnerException);
+        Assert.Contains(first.Port.ToString(), failure.Message, StringComparison.Ordinal);
+    }
+
+    [Theory]
+    [MemberData(nameof(Normal))]
+    public async Task An_address_of_another_machine(Transport transport)
+    {
+        var failure = await Assert.ThrowsAsync<SocketException>(
+            () => TestServer.StartAsync(transport, kestrel => kestrel.Listen(IPAddress.Parse("192.0.2.1"), 80), Hello));
+        Assert.Equal(SocketError.AddressNotAvailable, failure.SocketErrorCode);
+    }
+
+    [Theory]
+    [MemberData(nameof(Normal))]
+    public async Task The_same_port_again_while_clients_come_and_go(Transport transport)
+    {
+        var port = FreePort();
+        using var ended = new CancellationTokenSource();
+        long answered = 0;
+        var clients = Enumerable.Range(0, 8).Select(_ => Task.Run(async () =>
+        {
+            while (!ended.IsCancellationRequested)
+            {
+                try
+                {
+                    var answer = await GetAsync(new IPEndPoint(IPAddress.Loopback, port));
+                    if (answer.Length > 0)
+                    {
+                        Assert.Contains("hello", answer, StringComparison.Ordinal);
+                        Interlocked.Increment(ref answered);
+                    }
+                }
+                catch (SocketException)
+                {
+                    // Between two servers there is none.
+                    await Task.Yield();
+                }
+            }
+        })).ToArray();
+        for (var round = 0; round < 4; round++)
+        {
+            await using var server = await TestServer.HttpAsync(transport, Hello, port: port);
+            var before = Volatile.Read(ref answered);
+            await Wait.Until(() => Volatile.Read(ref answered) >= before + 20, () => $"round {round} answers nobody");
+        }
+        await ended.CancelAsync();
+        await Task.WhenAll(clients).Soon();
+    }
+
+    [Theory]
+    [InlineData(QuoitAcceptMode.HandOver)]
+    [InlineData(QuoitAcceptMode.Shared)]
+    [InlineData(QuoitAcceptMode.UnsafeReusePort)]
+    public async Task Each_way_of_sharing_a_socket(QuoitAcceptMode mode)
+    {
+        var transport = new Transport("quoit", QuoitEngine.Auto, false, false);
+        await using var server = await TestServer.HttpAsync(transport, Hello, options: options =>
+        {
+            options.AcceptMode = mode;
+            options.Loops = 3;
+        });
+        for (var round = 0; round < 20; round++)
+        {
+            Assert.Contains("hello", await GetAsync(server.EndPoint), StringComparison.Ordinal);
+        }
+    }
+
+    internal static int FreePort()
+    {
+        using var socket = new Socket(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
+        socket.Bind(new IPEndPoint(IPAddress.Loopback, 0));
+        return ((IPEndPoint)socket.LocalEndPoint!).Port;
+    }
+}

@@ -1,0 +1,71 @@
+using System.Net;
+using Microsoft.AspNetCore.Builder;
+using Microsoft.AspNetCore.Connections;
+using Microsoft.Extensions.DependencyInjection;
+using Microsoft.Extensions.Options;
+using Quoit.Kestrel.Tests.Support;
+
+namespace Quoit.Kestrel.Tests.Scenarios;
+
+/// <summary>HttpClient on Quoit's loops.</summary>
+public class ClientScenarios
+{
+    public static TheoryData<Transport> Quoit => Transports.Quoit;
+
+    [Theory]
+    [MemberData(nameof(Quoit))]
+    public async Task HttpClient_sends_and_receives_bodies(Transport transport)
+    {
+        var size = transport.Tiny ? 300_000 : 3_000_000;
+        await using var server = await TestServer.HttpAsync(transport, HttpScenarios.Map);
+        var factory = server.Services.GetRequiredService<IConnectionFactory>();
+        Assert.IsType<QuoitTransportFactory>(factory);
+        using (var client = new HttpClient(new SocketsHttpHandler().UseQuoit(factory)))
+        {
+            Assert.Equal("hello", await client.GetStringAsync($"http://localhost:{server.Port}/", Wait.Token));
+            await Task.WhenAll(Enumerable.Range(0, 8).Select(async _ =>
+            {
+                await using var body = await client.GetStreamAsync($"{server.Address}/bytes/{size}", Wait.Token);
+                Assert.Equal(size, await HttpScenarios.CheckBodyAsync(body));
+                using var content = new ByteArrayContent(Pattern.Bytes(size));
+                using var counted = await client.PostAsync(new Uri($"{server.Address}/count"), content, Wait.Token);
+                Assert.Equal($"{size}", await counted.Content.ReadAsStringAsync());
+            })).Soon();
+        }
+        await LoopState.NothingLeftAsync(server.Loops!);
+    }
+
+    [Theory]
+    [MemberData(nameof(Quoit))]
+    public async Task HttpClient_is_told_what_it_knows_from_sockets(Transport transport)
+    {
+        await using var factory = FactoryScenarios.Create(transport);
+        using var client = new HttpClient(new SocketsHttpHandler().UseQuoit(factory));
+        var failure = await Assert.ThrowsAsync<HttpRequestException>(
+            () => client.GetAsync(new Uri($"http://127.0.0.1:{BindScenarios.FreePort()}/"), Wait.Token));
+        Assert.Equal(HttpRequestError.ConnectionError, failure.HttpRequestError);
+        Assert.IsType<System.Net.Sockets.SocketException>(failure.InnerException);
+    }
+
+    [Theory]
+    [MemberData(nameof(Quoit))]
+    public async Task A_request_that_is_cancelled_gives_its_connection_up(Transport transport)
+    {
+        var aborted = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
+        var begun = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
+        await using var server = await TestServer.HttpAsync(transport, application => application.MapGet("/", async context =>
+        {
+            using var registration = context.RequestAborted.Register(() => aborted.TrySetResult());
+            begun.SetResult();
+            await aborted.Task;
+        }));
+        await using var factory = FactoryScenarios.Create(transport);
+        using var client = new HttpClient(new SocketsHttpHandler().UseQuoit(factory));
+        using var cancel = new CancellationTokenSource();
+        var request = client.GetAsync(new Uri(server.Address), cancel.Token);
+        await begun.Task.Soon();
+        await cancel.CancelAsync();
+        await Assert.ThrowsAnyAsync<OperationCanceledException>(() => request);
+        await aborted.Task.Soon();
+    }
+}

@@ -1,0 +1,207 @@
+using System.Net;
+using System.Net.Sockets;
+using Microsoft.AspNetCore.Connections;
+using Microsoft.Extensions.Options;
+using Quoit.Kestrel.Tests.Support;
+
+namespace Quoit.Kestrel.Tests.Scenarios;
+
+/// <summary>The factories by themselves, without Kestrel: a server and a client of connections.</summary>
+public class FactoryScenarios
+{
+    public static TheoryData<Transport> Quoit => Transports.Quoit;
+
+    internal static QuoitTransportFactory Create(Transport transport, PoisonPoolFactory? pools = null, Action<QuoitTransportOptions>? configure = null)
+    {
+        var options = new QuoitTransportOptions();
+        transport.Configure(options);
+        configure?.Invoke(options);
+        return new QuoitTransportFactory(Options.Create(options), null, pools);
+    }
+
+    private static async Task ServeAsync(IConnectionListener listener)
+    {
+        var serving = new List<Task>();
+        while (await listener.AcceptAsync() is { } connection)
+        {
+            serving.Add(EchoAsync(connection));
+        }
+        await Task.WhenAll(serving);
+    }
+
+    private static async Task EchoAsync(ConnectionContext connection)
+    {
+        await using (connection)
+        {
+            await connection.Transport.Input.CopyToAsync(connection.Transport.Output);
+        }
+    }
+
+    [Theory]
+    [MemberData(nameof(Quoit))]
+    public async Task A_server_and_a_client_over_tcp_and_unix(Transport transport)
+    {
+        var pools = new PoisonPoolFactory();
+        await using (var factory = Create(transport, pools))
+        {
+            EndPoint[] places = [new IPEndPoint(IPAddress.Loopback, 0), new UnixDomainSocketEndPoint($"\0quoit-{Guid.NewGuid():N}")];
+            foreach (var place in places)
+            {
+                await using var listener = await factory.BindAsync(place);
+                var serving = ServeAsync(listener);
+                await using (var client = await factory.ConnectAsync(listener.EndPoint))
+                {
+                    var writing = client.Transport.Output.WriteAsync(Pattern.Bytes(200_000)).AsTask();
+                    var position = 0L;
+                    while (position < 200_000)
+                    {
+                        var result = await client.Transport.Input.ReadAsync(Wait.Token);
+                        foreach (var segment in result.Buffer)
+                        {
+                            Pattern.Check(segment.Span, position);
+                            position += segment.Length;
+                        }
+                        client.Transport.Input.AdvanceTo(result.Buffer.End);
+                    }
+                    await writing.Soon();
+                }
+                await listener.UnbindAsync();
+                Assert.Null(await listener.AcceptAsync());
+                await serving.Soon();
+            }
+        }
+        pools.Verify();
+        Assert.Equal(0, pools.Rented);
+    }
+
+    [Theory]
+    [MemberData(nameof(Quoit))]
+    public async Task A_host_by_name_and_a_handle(Transport transport)
+    {
+        await using var factory = Create(transport);
+        await using var listener = await factory.BindAsync(new IPEndPoint(IPAddress.Loopback, 0));
+        var serving = ServeAsync(listener);
+        var bound = (IPEndPoint)listener.EndPoint;
+        await using (var client = await factory.ConnectAsync(new DnsEndPoint("localhost", bound.Port)))
+        {
+            await client.Transport.Output.WriteAsync("name"u8.ToArray());
+            await client.Transport.Input.ReadAtLeastAsync(4, Wait.Token);
+        }
+        var socket = new Socket(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
+        await socket.ConnectAsync(bound);
+        var handle = new FileHandleEndPoint((ulong)socket.SafeHandle.DangerousGetHandle(), FileHandleType.Tcp);
+        socket.SafeHandle.SetHandleAsInvalid();
+        await using (var client = await factory.ConnectAsync(handle))
+        {
+            await client.Transport.Output.WriteAsync("handle"u8.ToArray());
+            await client.Transport.Input.ReadAtLeastAsync(6, Wait.Token);
+        }
+        await listener.UnbindAsync();
+        await serving.Soon();
+    }
+
+    [Theory]
+    [MemberData(nameof(Quoit))]
+    public async Task A_refused_connect_is_the_exception_of_sockets_and_leaves_nothing(Transport transport)
+    {
+        await using var factory = Create(transport);
+        var nobody = new IPEndPoint(IPAddress.Loopback, BindScenarios.FreePort());
+        var failure = await Assert.ThrowsAsync<SocketException>(() => factory.ConnectAsync(nobody).AsTask());
+        Assert.Equal(SocketError.ConnectionRefused, failure.SocketErrorCode);
+        var missing = await Assert.ThrowsAsync<SocketException>(
+            () => factory.ConnectAsync(new UnixDomainSocketEndPoint("/nowhere/at/all")).AsTask());
+        Assert.NotEqual(SocketError.Success, missing.SocketErrorCode);
+        await LoopState.NothingLeftAsync(factory.Group!);
+    }
+
+    [Theory]
+    [MemberData(nameof(Quoit))]
+    public async Task A_connect_that_hangs_can_be_cancelled(Transport transport)
+    {
+        // The queue of this listener is full, so that the kernel drops what else comes.
+        using var full = new Socket(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
+        full.Bind(new IPEndPoint(IPAddress.Loopback, 0));
+        full.Listen(0);
+        using var filler = await Client.ConnectAsync(full.LocalEndPoint!);
+        await using var factory = Create(transport);
+        var pending = new List<Task<ConnectionContext>>();
+        using var cancel = new CancellationTokenSource();
+        for (var number = 0; number < 4; number++)
+        {
+            pending.Add(factory.ConnectAsync(full.LocalEndPoint!, cancel.Token).AsTask());
+        }
+        await Wait.Until(() => LoopState.Read(factory.Group!, "connections") > 0, () => "nothing connects");
+        await cancel.CancelAsync();
+        foreach (var connect in pending)
+        {
+            try
+            {
+                await (await connect.Soon()).DisposeAsync();
+            }
+            catch (OperationCanceledException)
+            {
+            }
+        }
+        Assert.Contains(pending, connect => connect.IsCanceled);
+        using var already = new CancellationTokenSource();
+        await already.CancelAsync();
+        await Assert.ThrowsAnyAsync<OperationCanceledException>(() => factory.ConnectAsync(full.LocalEndPoint!, already.Token).AsTask());
+    }
+
+    [Theory]
+    [MemberData(nameof(Quoit))]
+    public async Task Disposed_listeners_and_factories_say_so(Transport transport)
+    {
+        var factory = Create(transport);
+        var listener = await factory.BindAsync(new IPEndPoint(IPAddress.Loopback, 0));
+        // Accepted, and taken by nobody.
+        using var client = await Client.ConnectAsync(listener.EndPoint);
+        await Wait.Until(() => LoopState.Read(factory.Group!, "accepted") > 0, () => "nothing is accepted");
+        await listener.DisposeAsync();
+        await client.ExpectResetAsync();
+        Assert.Null(await listener.AcceptAsync());
+        await listener.DisposeAsync();
+        await factory.DisposeAsync();
+        await factory.DisposeAsync();
+        await Assert.ThrowsAsync<ObjectDisposedException>(() => factory.BindAsync(new IPEndPoint(IPAddress.Loopback, 0)).AsTask());
+    }
+
+    [Theory]
+    [MemberData(nameof(Quoit))]
+    public async Task A_factory_that_is_disposed_ends_what_runs_on_it(Transport transport)
+    {
+        var pools = new PoisonPoolFactory();
+        var factory = Create(transport, pools);
+        var listener = await factory.BindAsync(new IPEndPoint(IPAddress.Loopback, 0));
+        using var client = await Client.ConnectAsync(listener.EndPoint, socket => socket.ReceiveBufferSize = 4096);
+        var connection = (await listener.AcceptAsync(Wait.Token))!;
+        // Much is lent to the library at that moment.
+        var writing = connection.Transport.Output.WriteAsync(Pattern.Bytes(5_000_000)).AsTask();
+        await client.ReceiveAsync(1000);
+        await factory.DisposeAsync().AsTask().Soon();
+        await client.ExpectResetAsync();
+        try
+        {
+            Assert.True((await writing.Soon()).IsCompleted);
+        }
+        catch (ConnectionAbortedException)
+        {
+        }
+        await Assert.ThrowsAnyAsync<Exception>(() => connection.Transport.Input.ReadAsync(Wait.Token).AsTask());
+        await connection.DisposeAsync().AsTask().Soon();
+        Assert.Null(await listener.AcceptAsync());
+        pools.Verify();
+        Assert.Equal(0, pools.Rented);
+    }
+
+    [Fact]
+    public async Task A_handle_that_is_closed_is_refused()
+    {
+        await using var factory = new QuoitTransportFactory(Options.Create(new QuoitTransportOptions { Loops = 1 }));
+        var failure = await Assert.ThrowsAsync<SocketException>(
+            () => factory.BindAsync(new FileHandleEndPoint(1_000_000, FileHandleType.Tcp)).AsTask());
+        Assert.Contains("1000000", failure.Message, StringComparison.Ordinal);
+        Assert.False(factory.CanBind(new DnsEndPoint("localhost", 80)));
+        Assert.True(factory.CanBind(new IPEndPoint(IPAddress.Loopback, 0)));
+    }
+}

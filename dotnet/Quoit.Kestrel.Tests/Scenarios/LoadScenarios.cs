@@ -1,0 +1,289 @@
+using System.Net;
+using System.Net.Sockets;
+using Microsoft.AspNetCore.Builder;
+using Microsoft.AspNetCore.Connections;
+using Microsoft.AspNetCore.Http;
+using Microsoft.Extensions.DependencyInjection;
+using Microsoft.Extensions.Diagnostics.HealthChecks;
+using Quoit.Kestrel.Loops;
+using Quoit.Kestrel.Tests.Support;
+
+namespace Quoit.Kestrel.Tests.Scenarios;
+
+/// <summary>Many connections, what is left behind, and what a blocked handler holds up.</summary>
+public class LoadScenarios
+{
+    public static TheoryData<Transport> All => Transports.All;
+
+    public static TheoryData<Transport> Quoit => Transports.Quoit;
+
+    public static TheoryData<Transport> Engines => Transports.Engines;
+
+    public static TheoryData<Transport> QuoitNormal => Transports.QuoitNormal;
+
+    private static int OpenDescriptors() => Directory.GetFileSystemEntries("/proc/self/fd").Length;
+
+    [Theory]
+    [MemberData(nameof(Engines))]
+    public async Task Ten_thousand_connections_come_and_go_and_none_is_left(Transport transport)
+    {
+        await using var server = await TestServer.HttpAsync(transport, static application => application.MapGet("/", static () => "hello"));
+        var to = server.EndPoint;
+        async Task RoundsAsync(int connections)
+        {
+            await Parallel.ForEachAsync(Enumerable.Range(0, connections), new ParallelOptions { MaxDegreeOfParallelism = 16 }, async (number, _) =>
+            {
+                using var client = await Client.ConnectAsync(to);
+                switch (number % 4)
+                {
+                    case 0:
+                        await client.SendAsync("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+                        Assert.Contains("hello", await client.ReceiveTextToEndAsync(), StringComparison.Ordinal);
+                        break;
+                    case 1:
+                        await client.SendAsync("GET / HT");
+                        client.Reset();
+                        break;
+                    case 2:
+                        client.EndSending();
+                        break;
+                    default:
+                        // Gone without a word.
+                        break;
+                }
+            });
+        }
+        await RoundsAsync(500);
+        await LoopState.NothingLeftAsync(server.Loops!);
+        var descriptors = OpenDescriptors();
+        await RoundsAsync(9_500);
+        await LoopState.NothingLeftAsync(server.Loops!);
+        Assert.Equal(10_000, LoopState.Read(server.Loops!, "accepted"));
+        await Wait.Until(() => server.Pools.Rented == 0, () => $"{server.Pools.Rented} blocks are left");
+        await Wait.Until(() => OpenDescriptors() <= descriptors + 20, () => $"{OpenDescriptors()} descriptors, {descriptors} before");
+    }
+
+    [Theory]
+    [MemberData(nameof(Quoit))]
+    public async Task Aborts_from_everywhere_in_the_middle_of_traffic_use_no_block_after_its_return(Transport transport)
+    {
+        // Aborts of both ends meet sends and receives that are under way; the poisoning pool finds what is used late.
+        await using (var server = await TestServer.HttpAsync(transport, static application =>
+        {
+            application.MapGet("/abort/{size:int}", static async (int size, HttpContext context) =>
+            {
+                var writing = HttpScenarios.WriteBodyAsync(context.Response.Body, size);
+                var aborting = Task.Run(context.Abort);
+                try
+                {
+                    await writing;
+                }
+                catch (OperationCanceledException)
+                {
+                }
+                await aborting;
+            });
+            application.MapPost("/echo", static context => context.Request.Body.CopyToAsync(context.Response.Body, context.RequestAborted));
+        }))
+        {
+            await Parallel.ForEachAsync(Enumerable.Range(0, 300), new ParallelOptions { MaxDegreeOfParallelism = 16 }, async (number, _) =>
+            {
+                using var client = await Client.ConnectAsync(server.EndPoint);
+                try
+                {
+                    if (number % 2 == 0)
+                    {
+                        await client.SendAsync($"GET /abort/{number * 997} HTTP/1.1\r\nHost: x\r\n\r\n");
+                        await client.ReceiveToEndAsync();
+                    }
+                    else
+                    {
+                        await client.SendAsync("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n");
+                        await client.SendAsync(new byte[20_000]);
+                        await client.ReceiveAsync(100);
+                        client.Reset();
+                    }
+                }
+                catch (SocketException)
+                {
+                }
+            });
+            await LoopState.NothingLeftAsync(server.Loops!);
+            await Wait.Until(() => server.Pools.Rented == 0, () => $"{server.Pools.Rented} blocks are left");
+        }
+    }
+
+    [Theory]
+    [MemberData(nameof(All))]
+    public async Task A_handler_that_blocks_holds_up_no_other_connection_of_its_turn(Transport transport)
+    {
+        if (transport.Inline)
+        {
+            return; // Where handlers run on the loop, this is what the option warns of.
+        }
+        using var released = new ManualResetEventSlim();
+        var waiting = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
+        await using var server = await TestServer.HttpAsync(
+            transport,
+            application =>
+            {
+                application.MapGet("/wait", () =>
+                {
+                    waiting.TrySetResult();
+                    return released.Wait(Wait.Limit) ? "waited" : "was left alone";
+                });
+                application.MapGet("/release", () =>
+                {
+                    released.Set();
+                    return "released";
+                });
+            },
+            options: options => options.Loops = 1);
+        using var one = await Client.ConnectAsync(server.EndPoint);
+        using var other = await Client.ConnectAsync(server.EndPoint);
+        // Both are ready in one turn of the loop; whichever comes first, the one that waits must not hold up the other.
+        await one.SendAsync("GET /wait HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        await other.SendAsync("GET /release HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        Assert.Contains("released", await other.ReceiveTextToEndAsync(), StringComparison.Ordinal);
+        Assert.Contains("waited", await one.ReceiveTextToEndAsync(), StringComparison.Ordinal);
+    }
+
+    [Theory]
+    [MemberData(nameof(Engines))]
+    public async Task A_loop_that_is_blocked_is_reported_with_the_count(Transport transport)
+    {
+        using var go = new ManualResetEventSlim();
+        await using var server = await TestServer.HttpAsync(
+            transport, static application => application.MapGet("/", static () => "at last"),
+            options: options =>
+            {
+                options.Loops = 1;
+                options.BlockedLoopLimit = TimeSpan.FromMilliseconds(50);
+            },
+            services: static services => services.AddHealthChecks().AddQuoit());
+        // As a handler does that blocks where the application runs on the loop.
+        server.Loops!.Loops[0].Schedule(_ => Assert.True(go.Wait(Wait.Limit)), null);
+        using var client = await Client.ConnectAsync(server.EndPoint);
+        await client.SendAsync("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        await Wait.Until(() => server.Loops!.Blocked > 0, () => "nothing is reported");
+        var checks = server.Services.GetRequiredService<HealthCheckService>();
+        Assert.Equal(HealthStatus.Degraded, (await checks.CheckHealthAsync()).Status);
+        go.Set();
+        Assert.Contains("at last", await client.ReceiveTextToEndAsync(), StringComparison.Ordinal);
+        Assert.Equal(HealthStatus.Healthy, (await checks.CheckHealthAsync()).Status);
+        var line = Assert.Single(server.Log.Lines, line => line.Id.Name == "LoopBlocked");
+        Assert.Contains("found 1 time(s)", line.Text, StringComparison.Ordinal);
+        Assert.Equal(1, server.Loops!.Blocked);
+    }
+
+    [Theory]
+    [MemberData(nameof(QuoitNormal))]
+    public async Task The_transport_allocates_nothing_a_request(Transport transport)
+    {
+        // The loop's own thread, whose every allocation is the transport's, but for the handler's where it runs inline.
+        const int Requests = 2_000;
+        await using var server = await TestServer.RawAsync(
+            transport,
+            static async connection =>
+            {
+                var answer = new byte[100];
+                while (true)
+                {
+                    var result = await connection.Transport.Input.ReadAsync();
+                    connection.Transport.Input.AdvanceTo(result.Buffer.End);
+                    if (result.IsCompleted)
+                    {
+                        return;
+                    }
+                    answer.CopyTo(connection.Transport.Output.GetSpan(answer.Length));
+                    connection.Transport.Output.Advance(answer.Length);
+                    await connection.Transport.Output.FlushAsync();
+                }
+            },
+            options => options.Loops = 1);
+        using var client = await Client.ConnectAsync(server.EndPoint);
+        var request = new byte[100];
+        void Exchange(int count)
+        {
+            for (var index = 0; index < count; index++)
+            {
+                client.Socket.Send(request);
+                for (var left = 100; left > 0;)
+                {
+                    left -= client.Socket.Receive(request, 0, left, SocketFlags.None);
+                }
+            }
+        }
+        Exchange(500);
+        var before = await AllocatedAsync(server.Loops!.Loops[0]);
+        Exchange(Requests);
+        var allocated = await AllocatedAsync(server.Loops!.Loops[0]) - before;
+        // The smallest object has 24 bytes. What is less than one for each second request is no request's: asking, and
+        // what the runtime does once.
+        Assert.InRange(allocated, 0, 12 * Requests);
+    }
+
+    private static async Task<long> AllocatedAsync(Loop loop)
+    {
+        var answer = new TaskCompletionSource<long>(TaskCreationOptions.RunContinuationsAsynchronously);
+        loop.Schedule(static state => ((TaskCompletionSource<long>)state!).SetResult(GC.GetAllocatedBytesForCurrentThread()), answer);
+        return await answer.Task.Soon();
+    }
+
+    [Theory]
+    [MemberData(nameof(Engines))]
+    public async Task Small_answers_to_many_requests_leave_together(Transport transport)
+    {
+        await using var server = await TestServer.RawAsync(
+            transport with { Inline = true },
+            static async connection =>
+            {
+                while (true)
+                {
+                    var result = await connection.Transport.Input.ReadAsync();
+                    var pieces = result.Buffer.Length / 10;
+                    connection.Transport.Input.AdvanceTo(result.Buffer.End);
+                    if (result.IsCompleted)
+                    {
+                        return;
+                    }
+                    for (var piece = 0; piece < pieces; piece++)
+                    {
+                        await connection.Transport.Output.WriteAsync("0123456789"u8.ToArray());
+                    }
+                }
+            },
+            options => options.Loops = 1);
+        using var client = await Client.ConnectAsync(server.EndPoint);
+        async Task<long> SendsAfterAsync(int size, long total)
+        {
+            await client.SendAsync(new byte[size]);
+            await client.ReceiveAsync(size);
+            await Wait.Until(() => LoopState.Read(server.Loops!, "received_bytes") == total, () => "the counters were not published");
+            return LoopState.Read(server.Loops!, "sends");
+        }
+        var first = await SendsAfterAsync(10, 10);
+        await SendsAfterAsync(500, 510);
+        // What is published may lack the send of the last turn: one more exchange, and its own.
+        Assert.InRange(await SendsAfterAsync(10, 520) - first, 1, 3);
+    }
+
+    [Theory]
+    [MemberData(nameof(All))]
+    public async Task More_connections_than_there_is_room_for_wait_their_turn(Transport transport)
+    {
+        await using var server = await TestServer.HttpAsync(
+            transport, static application => application.MapGet("/", static () => "hello"),
+            options: options =>
+            {
+                options.Loops = 1;
+                options.Connections = 4;
+            });
+        await Task.WhenAll(Enumerable.Range(0, 40).Select(async _ =>
+        {
+            using var client = await Client.ConnectAsync(server.EndPoint);
+            await client.SendAsync("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+            Assert.Contains("hello", await client.ReceiveTextToEndAsync(), StringComparison.Ordinal);
+        })).Soon();
+    }
+}

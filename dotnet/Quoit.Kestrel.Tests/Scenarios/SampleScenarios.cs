@@ -1,0 +1,148 @@
+using System.Buffers.Binary;
+using System.Diagnostics;
+using System.Net;
+using System.Net.Http.Headers;
+using System.Reflection;
+using System.Runtime.InteropServices;
+using Quoit.Kestrel.Tests.Support;
+
+namespace Quoit.Kestrel.Tests.Scenarios;
+
+/// <summary>The samples, as their readers start them.</summary>
+public partial class SampleScenarios
+{
+    /// <summary>A sample that runs, and ends in order when it is told to.</summary>
+    private sealed partial class Sample : IAsyncDisposable
+    {
+        private readonly Process _process;
+        private readonly Task<string> _rest;
+
+        private Sample(Process process, Uri address, string log, Task<string> rest)
+        {
+            _process = process;
+            Address = address;
+            Log = log;
+            _rest = rest;
+        }
+
+        public Uri Address { get; }
+
+        /// <summary>What it logged until it listened.</summary>
+        public string Log { get; }
+
+        public static async Task<Sample> StartAsync(string name, params string[] arguments)
+        {
+            var root = typeof(Sample).Assembly.GetCustomAttributes<AssemblyMetadataAttribute>().Single(data => data.Key == "RepositoryRoot").Value!;
+            var configuration = new DirectoryInfo(AppContext.BaseDirectory).Parent!.Name;
+            var program = Path.Combine(root, "target", "dotnet", "bin", name, configuration, "net10.0", name + ".dll");
+            var start = new ProcessStartInfo("dotnet", [program, .. arguments]) { RedirectStandardOutput = true };
+            start.Environment["ASPNETCORE_URLS"] = "http://127.0.0.1:0";
+            var process = Process.Start(start)!;
+            var log = "";
+            while (await process.StandardOutput.ReadLineAsync(Wait.Token) is { } line)
+            {
+                log += line + "\n";
+                const string Listening = "Now listening on: ";
+                var at = line.IndexOf(Listening, StringComparison.Ordinal);
+                if (at >= 0)
+                {
+                    return new Sample(process, new Uri(line[(at + Listening.Length)..]), log, process.StandardOutput.ReadToEndAsync());
+                }
+            }
+            throw new InvalidOperationException($"{name} has ended: {log}");
+        }
+
+        public async ValueTask DisposeAsync()
+        {
+            const int Terminate = 15;
+            Assert.Equal(0, Kill(_process.Id, Terminate));
+            try
+            {
+                await _process.WaitForExitAsync(Wait.Token);
+                Assert.True(_process.ExitCode == 0, await _rest);
+            }
+            finally
+            {
+                if (!_process.HasExited)
+                {
+                    _process.Kill();
+                }
+                _process.Dispose();
+            }
+        }
+
+        [LibraryImport("libc", EntryPoint = "kill")]
+        private static partial int Kill(int process, int signal);
+    }
+
+    [Fact]
+    public async Task Minimal_api()
+    {
+        await using var sample = await Sample.StartAsync("MinimalApi");
+        Assert.Contains("Quoit runs", sample.Log, StringComparison.Ordinal);
+        using var client = new HttpClient { BaseAddress = sample.Address };
+        Assert.Equal("Hello, World!", await client.GetStringAsync("/", Wait.Token));
+        Assert.Equal("""{"message":"Hello, World!"}""", await client.GetStringAsync("/json", Wait.Token));
+        Assert.Equal("Healthy", await client.GetStringAsync("/healthz", Wait.Token));
+        Assert.Contains("\"canRun\":true", await client.GetStringAsync("/doctor", Wait.Token), StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public async Task Grpc_shaped()
+    {
+        await using var sample = await Sample.StartAsync("GrpcShaped");
+        using var client = new HttpClient();
+        var messages = new MemoryStream();
+        foreach (var size in new[] { 0, 1, 5000, 100_000 })
+        {
+            var prefix = new byte[5];
+            BinaryPrimitives.WriteInt32BigEndian(prefix.AsSpan(1), size);
+            messages.Write(prefix);
+            messages.Write(Pattern.Bytes(size));
+        }
+        await Task.WhenAll(Enumerable.Range(0, 20).Select(async _ =>
+        {
+            using var request = new HttpRequestMessage(HttpMethod.Post, new Uri(sample.Address, "/sample.Echo/Talk"))
+            {
+                Version = HttpVersion.Version20,
+                VersionPolicy = HttpVersionPolicy.RequestVersionExact,
+                Content = new ByteArrayContent(messages.ToArray()),
+            };
+            request.Content.Headers.ContentType = new MediaTypeHeaderValue("application/grpc");
+            using var response = await client.SendAsync(request, Wait.Token);
+            Assert.Equal(messages.ToArray(), await response.Content.ReadAsByteArrayAsync());
+            Assert.Equal("0", response.TrailingHeaders.GetValues("grpc-status").Single());
+        })).Soon();
+    }
+
+    [Fact]
+    public async Task Signalr_chat()
+    {
+        await using var sample = await Sample.StartAsync("SignalRChat");
+        using var client = new HttpClient();
+        Assert.Contains("/chat", await client.GetStringAsync(sample.Address, Wait.Token), StringComparison.Ordinal);
+        using var one = await HubClient.ConnectAsync(sample.Address.Port, "/chat");
+        using var other = await HubClient.ConnectAsync(sample.Address.Port, "/chat");
+        await one.InvokeAsync("Say", "hello");
+        Assert.Contains("hello", await other.ReceiveAsync("Heard"), StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public async Task Reverse_proxy()
+    {
+        await using var backend = await TestServer.HttpAsync(new Transport("sockets", null, false, false), HttpScenarios.Map);
+        await using var sample = await Sample.StartAsync("ReverseProxy", "--backend", backend.Address);
+        using var client = new HttpClient { BaseAddress = sample.Address };
+        Assert.Equal("hello", await client.GetStringAsync("/", Wait.Token));
+        await using (var body = await client.GetStreamAsync("/bytes/2000000", Wait.Token))
+        {
+            Assert.Equal(2_000_000, await HttpScenarios.CheckBodyAsync(body));
+        }
+        using var content = new ByteArrayContent(Pattern.Bytes(2_000_000));
+        using var counted = await client.PostAsync(new Uri("/count", UriKind.Relative), content, Wait.Token);
+        Assert.Equal("2000000", await counted.Content.ReadAsStringAsync());
+        await backend.StopAsync();
+        using var missing = await client.GetAsync(new Uri("/", UriKind.Relative), Wait.Token);
+        Assert.Equal(HttpStatusCode.BadGateway, missing.StatusCode);
+    }
+}

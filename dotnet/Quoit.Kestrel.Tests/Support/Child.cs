@@ -1,0 +1,184 @@
+using System.Diagnostics;
+using System.Reflection;
+using System.Runtime.InteropServices;
+using Microsoft.AspNetCore.Builder;
+using Microsoft.AspNetCore.Connections;
+using Microsoft.AspNetCore.Hosting;
+using Microsoft.AspNetCore.Http;
+using Microsoft.Extensions.Configuration;
+using Microsoft.Extensions.Hosting;
+using Microsoft.Extensions.Logging;
+
+namespace Quoit.Kestrel.Tests.Support;
+
+/// <summary>
+/// The processes that tests start: this assembly, with <c>serve</c> for a server that is configured by the environment,
+/// or <c>deny</c> for the same in a process that may not use io_uring. Each line of the log goes to standard output;
+/// it serves until its standard input ends.
+/// </summary>
+internal sealed partial class Child : IAsyncDisposable
+{
+    private readonly Process _process;
+    private readonly List<string> _lines = [];
+
+    private Child(Process process) => _process = process;
+
+    public string Output => string.Join('\n', _lines);
+
+    public int Id => _process.Id;
+
+    public int Port { get; private set; }
+
+    /// <summary>Starts one and waits until it serves, or has ended because it could not.</summary>
+    public static async Task<Child> StartAsync(string part, Dictionary<string, string?> environment, string limits = "")
+    {
+        var dotnet = Environment.ProcessPath!;
+        if (Path.GetFileNameWithoutExtension(dotnet) != "dotnet")
+        {
+            dotnet = "dotnet";
+        }
+        var start = new ProcessStartInfo("/bin/sh")
+        {
+            RedirectStandardOutput = true,
+            RedirectStandardInput = true,
+            RedirectStandardError = true,
+            ArgumentList = { "-c", $"{limits} exec \"$0\" exec \"$1\" {part} 2>&1", dotnet, typeof(Child).Assembly.Location },
+        };
+        foreach (var (name, value) in environment)
+        {
+            start.Environment[name] = value;
+        }
+        var child = new Child(Process.Start(start)!);
+        while (await child._process.StandardOutput.ReadLineAsync(Wait.Token) is { } line)
+        {
+            child._lines.Add(line);
+            if (line.StartsWith("listening on ", StringComparison.Ordinal))
+            {
+                child.Port = new Uri(line["listening on ".Length..]).Port;
+                break;
+            }
+        }
+        return child;
+    }
+
+    public async ValueTask DisposeAsync()
+    {
+        _process.StandardInput.Close();
+        try
+        {
+            await _process.WaitForExitAsync(Wait.Token);
+        }
+        finally
+        {
+            if (!_process.HasExited)
+            {
+                _process.Kill();
+            }
+            _process.Dispose();
+        }
+    }
+
+    public static async Task<int> RunAsync(string[] arguments)
+    {
+        if (arguments is ["deny"])
+        {
+            Deny();
+        }
+        try
+        {
+            await ServeAsync();
+            return 0;
+        }
+        catch (Exception failure)
+        {
+            Console.WriteLine($"failed: {failure.GetType().Name}: {failure.Message}");
+            return 1;
+        }
+    }
+
+    private static async Task ServeAsync()
+    {
+        var builder = WebApplication.CreateSlimBuilder();
+        builder.Logging.ClearProviders().AddProvider(new ConsoleLines());
+        builder.WebHost.UseQuoit();
+        builder.WebHost.ConfigureKestrel(kestrel => kestrel.Listen(System.Net.IPAddress.Loopback, 0));
+        await using var application = builder.Build();
+        application.MapGet("/", static () => "hello");
+        // As a proxy does that is its own backend.
+        application.MapGet("/self", static async (HttpContext context, IConnectionFactory factory) =>
+        {
+            using var client = new HttpClient(new SocketsHttpHandler().UseQuoit(factory));
+            return "self: " + await client.GetStringAsync($"http://localhost:{context.Connection.LocalPort}/");
+        });
+        await application.StartAsync();
+        Console.WriteLine($"listening on {application.Urls.First()}");
+        await Console.In.ReadToEndAsync();
+        await application.StopAsync();
+    }
+
+    private sealed class ConsoleLines : ILoggerProvider, ILogger
+    {
+        public ILogger CreateLogger(string categoryName) => this;
+
+        public IDisposable? BeginScope<TState>(TState state)
+            where TState : notnull => null;
+
+        public bool IsEnabled(LogLevel logLevel) => logLevel >= LogLevel.Information;
+
+        public void Log<TState>(LogLevel logLevel, EventId eventId, TState state, Exception? exception, Func<TState, Exception?, string> formatter)
+        {
+            if (IsEnabled(logLevel))
+            {
+                Console.WriteLine($"{logLevel} {eventId.Id} {eventId.Name}: {formatter(state, exception)}");
+            }
+        }
+
+        public void Dispose()
+        {
+        }
+    }
+
+    [StructLayout(LayoutKind.Sequential)]
+    private struct Filter
+    {
+        public ushort Code;
+        public byte JumpTrue;
+        public byte JumpFalse;
+        public uint Value;
+    }
+
+    [StructLayout(LayoutKind.Sequential)]
+    private unsafe struct FilterProgram
+    {
+        public ushort Length;
+        public Filter* Filters;
+    }
+
+    [LibraryImport("libc", EntryPoint = "prctl", SetLastError = true)]
+    private static partial int Prctl(int option, nuint one, nuint two, nuint three, nuint four);
+
+    [LibraryImport("libc", EntryPoint = "syscall", SetLastError = true)]
+    private static unsafe partial long Seccomp(long number, uint operation, uint flags, FilterProgram* program);
+
+    /// <summary>io_uring_setup(2) answers EPERM from now on, in all threads, as container runtimes have it.</summary>
+    private static unsafe void Deny()
+    {
+        const uint LoadWord = 0x20, JumpIfEqual = 0x15, Return = 0x06;
+        const uint IoUringSetup = 425, Allow = 0x7fff0000, Error = 0x00050000, NotPermitted = 1;
+        var seccomp = RuntimeInformation.ProcessArchitecture == Architecture.Arm64 ? 277 : 317;
+        var filters = stackalloc Filter[]
+        {
+            new Filter { Code = (ushort)LoadWord, Value = 0 },
+            new Filter { Code = (ushort)JumpIfEqual, JumpFalse = 1, Value = IoUringSetup },
+            new Filter { Code = (ushort)Return, Value = Error | NotPermitted },
+            new Filter { Code = (ushort)Return, Value = Allow },
+        };
+        var program = new FilterProgram { Length = 4, Filters = filters };
+        const int NoNewPrivileges = 38;
+        const uint SetModeFilter = 1, AllThreads = 1;
+        if (Prctl(NoNewPrivileges, 1, 0, 0, 0) != 0 || Seccomp(seccomp, SetModeFilter, AllThreads, &program) != 0)
+        {
+            throw new InvalidOperationException($"seccomp is not to be had here: error {Marshal.GetLastPInvokeError()}");
+        }
+    }
+}

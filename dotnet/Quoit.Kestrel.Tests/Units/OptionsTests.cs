@@ -1,0 +1,123 @@
+using Microsoft.AspNetCore.Builder;
+using Microsoft.Extensions.Configuration;
+using Microsoft.Extensions.DependencyInjection;
+using Microsoft.Extensions.Options;
+using Quoit.Kestrel.Tests.Support;
+
+namespace Quoit.Kestrel.Tests.Units;
+
+/// <summary>Options: their defaults, ranges and where they come from.</summary>
+public class OptionsTests
+{
+    private static QuoitTransportOptions Bind(Dictionary<string, string?> values, Action<QuoitTransportOptions>? configure = null)
+    {
+        var builder = WebApplication.CreateSlimBuilder();
+        builder.Configuration.AddInMemoryCollection(values);
+        builder.WebHost.UseQuoit(configure);
+        using var application = builder.Build() as IDisposable;
+        return ((WebApplication)application!).Services.GetRequiredService<IOptions<QuoitTransportOptions>>().Value;
+    }
+
+    [Fact]
+    public void They_come_from_the_configuration_and_then_from_the_code()
+    {
+        var options = Bind(
+            new()
+            {
+                ["Kestrel:Quoit:Engine"] = "Epoll",
+                ["Kestrel:Quoit:Loops"] = "3",
+                ["Kestrel:Quoit:Scheduling"] = "UnsafeInlineOnLoop",
+                ["Kestrel:Quoit:NoDelay"] = "false",
+                ["Kestrel:Quoit:MaxReadBufferSize"] = "5000",
+                ["Kestrel:Quoit:DrainDeadline"] = "00:00:03",
+                ["Kestrel:Quoit:Without:0"] = "buffer-ring",
+            },
+            options => options.Loops = 4);
+        Assert.Equal(QuoitEngine.Epoll, options.Engine);
+        Assert.Equal(4, options.Loops);
+        Assert.Equal(QuoitScheduling.UnsafeInlineOnLoop, options.Scheduling);
+        Assert.False(options.NoDelay);
+        Assert.Equal(5000, options.MaxReadBufferSize);
+        Assert.Equal(TimeSpan.FromSeconds(3), options.DrainDeadline);
+        Assert.Equal(["buffer-ring"], options.Without);
+    }
+
+    [Fact]
+    public void Their_defaults_are_as_documented()
+    {
+        var options = new QuoitTransportOptions();
+        Assert.Equal(QuoitEngine.Auto, options.Engine);
+        Assert.False(options.Require);
+        Assert.Equal(QuoitScheduling.ThreadPool, options.Scheduling);
+        Assert.Equal(Math.Min(Environment.ProcessorCount, 16), options.Loops);
+        Assert.False(options.PinLoops);
+        Assert.Equal(QuoitAcceptMode.HandOver, options.AcceptMode);
+        Assert.Equal(512, options.Backlog);
+        Assert.True(options.NoDelay);
+        Assert.Equal(TimeSpan.Zero, options.KeepAlive);
+        Assert.Equal(16_384, options.Connections);
+        Assert.Equal(1024, options.ReceiveSlots);
+        Assert.Equal(16_384, options.ReceiveSlotSize);
+        Assert.Equal(16, options.LeasesPerConnection);
+        Assert.Equal(1 << 20, options.MaxReadBufferSize);
+        Assert.Equal(64 << 10, options.MaxWriteBufferSize);
+        Assert.Equal(TimeSpan.Zero, options.SpinBudget);
+        Assert.Equal(TimeSpan.FromSeconds(10), options.DrainDeadline);
+        Assert.Equal(TimeSpan.FromSeconds(1), options.BlockedLoopLimit);
+        Assert.Empty(options.Without);
+        Assert.Empty(options.Faults());
+    }
+
+    public static TheoryData<string, string> OutOfRange => new()
+    {
+        { "Engine", "7" }, { "Scheduling", "7" }, { "AcceptMode", "7" }, { "Loops", "0" }, { "Loops", "1025" },
+        { "Backlog", "0" }, { "KeepAlive", "-00:00:01" }, { "Connections", "0" }, { "Connections", "1048577" },
+        { "ReceiveSlots", "0" }, { "ReceiveSlots", "32769" }, { "ReceiveSlotSize", "63" }, { "LeasesPerConnection", "0" },
+        { "MaxReadBufferSize", "-1" }, { "MaxWriteBufferSize", "-1" }, { "SpinBudget", "00:00:02" },
+        { "DrainDeadline", "00:00:00" }, { "BlockedLoopLimit", "00:00:00" },
+    };
+
+    [Theory]
+    [MemberData(nameof(OutOfRange))]
+    public async Task One_out_of_range_is_named_when_the_application_starts(string name, string value)
+    {
+        var builder = WebApplication.CreateSlimBuilder();
+        builder.Configuration.AddInMemoryCollection(new Dictionary<string, string?> { [$"Kestrel:Quoit:{name}"] = value });
+        builder.WebHost.UseQuoit();
+        var failure = await Assert.ThrowsAsync<OptionsValidationException>(async () =>
+        {
+            await using var application = builder.Build();
+            await application.StartAsync();
+        });
+        Assert.StartsWith($"Kestrel:Quoit:{name} is ", Assert.Single(failure.Failures), StringComparison.Ordinal);
+        Assert.Contains("must be", failure.Message, StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public void One_out_of_range_is_named_without_a_host()
+    {
+        var failure = Assert.Throws<OptionsValidationException>(
+            () => new QuoitTransportFactory(Options.Create(new QuoitTransportOptions { Loops = 0 })));
+        Assert.Contains("Loops is 0", failure.Message, StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public async Task A_feature_that_is_none_is_named_with_those_that_there_are()
+    {
+        var options = new QuoitTransportOptions { Require = true };
+        options.Without.Add("warp");
+        await using var factory = new QuoitTransportFactory(Options.Create(options));
+        var failure = await Assert.ThrowsAsync<QuoitUnavailableException>(
+            () => factory.BindAsync(new System.Net.IPEndPoint(System.Net.IPAddress.Loopback, 0)).AsTask());
+        Assert.Contains("\"warp\"", failure.Message, StringComparison.Ordinal);
+        Assert.Contains("buffer-ring", failure.Message, StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public void UseQuoit_twice_adds_it_once()
+    {
+        var services = new ServiceCollection().AddQuoitTransport().AddQuoitTransport(options => options.Loops = 2);
+        Assert.Single(services, service => service.ServiceType == typeof(QuoitTransportFactory));
+        Assert.Equal(2, services.Count(service => service.ServiceType == typeof(Microsoft.AspNetCore.Connections.IConnectionListenerFactory)));
+    }
+}

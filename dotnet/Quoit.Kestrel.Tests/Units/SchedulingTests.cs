@@ -1,0 +1,69 @@
+using Quoit.Kestrel.Loops;
+using Quoit.Kestrel.Tests.Support;
+
+namespace Quoit.Kestrel.Tests.Units;
+
+/// <summary>The queue between a loop and the thread pool.</summary>
+public class SchedulingTests
+{
+    [Fact]
+    public async Task An_item_that_blocks_does_not_hold_up_the_next_of_its_turn()
+    {
+        var queue = new WorkerQueue(static () => { });
+        queue.BindTo(Environment.CurrentManagedThreadId);
+        using var second = new ManualResetEventSlim();
+        var first = new TaskCompletionSource();
+        queue.Schedule(_ =>
+        {
+            Assert.True(second.Wait(Wait.Limit));
+            first.SetResult();
+        }, null);
+        queue.Schedule(_ => second.Set(), null);
+        queue.Notify();
+        await first.Task.Soon();
+    }
+
+    [Fact]
+    public async Task The_loop_is_woken_before_the_last_item_runs()
+    {
+        // Otherwise a last item that blocks would keep back the answers of those before it.
+        var woken = new TaskCompletionSource();
+        var queue = new WorkerQueue(() => woken.TrySetResult());
+        queue.BindTo(Environment.CurrentManagedThreadId);
+        var done = new TaskCompletionSource();
+        queue.Schedule(_ => { }, null);
+        queue.Schedule(_ => done.SetResult(), null);
+        queue.Schedule(
+            _ =>
+            {
+                Assert.True(woken.Task.Wait(Wait.Limit));
+                done.Task.Wait(Wait.Limit);
+            },
+            null);
+        queue.Notify();
+        await done.Task.Soon();
+        await woken.Task.Soon();
+        await Wait.Until(() => !queue.HasItems, () => "items are left");
+    }
+
+    [Fact]
+    public async Task What_is_scheduled_from_many_threads_runs_once_each()
+    {
+        var queue = new WorkerQueue(static () => { });
+        var counts = new int[20_000];
+        var left = counts.Length;
+        var done = new TaskCompletionSource();
+        Parallel.For(0, counts.Length, number => queue.Schedule(
+            state =>
+            {
+                Interlocked.Increment(ref counts[(int)state!]);
+                if (Interlocked.Decrement(ref left) == 0)
+                {
+                    done.SetResult();
+                }
+            },
+            number));
+        await done.Task.Soon();
+        Assert.All(counts, count => Assert.Equal(1, count));
+    }
+}

@@ -1,0 +1,93 @@
+using System.Buffers;
+using System.IO.Pipelines;
+using Microsoft.AspNetCore.Connections;
+
+namespace Quoit.Kestrel.Connections;
+
+/// <summary>A connection as a stream that owns it. Every write is flushed.</summary>
+internal sealed class ConnectionStream(ConnectionContext connection) : Stream
+{
+    private readonly PipeReader _input = connection.Transport.Input;
+    private readonly PipeWriter _output = connection.Transport.Output;
+    private int _disposed;
+
+    public override bool CanRead => true;
+
+    public override bool CanWrite => true;
+
+    public override bool CanSeek => false;
+
+    public override long Length => throw new NotSupportedException();
+
+    public override long Position
+    {
+        get => throw new NotSupportedException();
+        set => throw new NotSupportedException();
+    }
+
+    public override async ValueTask<int> ReadAsync(Memory<byte> buffer, CancellationToken cancellationToken = default)
+    {
+        var result = await _input.ReadAsync(cancellationToken).ConfigureAwait(false);
+        if (buffer.IsEmpty)
+        {
+            // A read of nothing waits until there is something.
+            _input.AdvanceTo(result.Buffer.Start);
+            return 0;
+        }
+        var taken = result.Buffer.Slice(0, Math.Min(buffer.Length, result.Buffer.Length));
+        var length = (int)taken.Length;
+        taken.CopyTo(buffer.Span);
+        _input.AdvanceTo(taken.End);
+        return length;
+    }
+
+    public override Task<int> ReadAsync(byte[] buffer, int offset, int count, CancellationToken cancellationToken) =>
+        ReadAsync(buffer.AsMemory(offset, count), cancellationToken).AsTask();
+
+    public override async ValueTask WriteAsync(ReadOnlyMemory<byte> buffer, CancellationToken cancellationToken = default)
+    {
+        var result = await _output.WriteAsync(buffer, cancellationToken).ConfigureAwait(false);
+        if (result.IsCompleted)
+        {
+            throw new IOException("The connection has closed; nothing more can be sent.");
+        }
+    }
+
+    public override Task WriteAsync(byte[] buffer, int offset, int count, CancellationToken cancellationToken) =>
+        WriteAsync(buffer.AsMemory(offset, count), cancellationToken).AsTask();
+
+    public override Task FlushAsync(CancellationToken cancellationToken) => Task.CompletedTask;
+
+    public override void Flush()
+    {
+    }
+
+    public override int Read(byte[] buffer, int offset, int count) =>
+        ReadAsync(buffer.AsMemory(offset, count)).AsTask().GetAwaiter().GetResult();
+
+    public override void Write(byte[] buffer, int offset, int count) =>
+        WriteAsync(buffer.AsMemory(offset, count)).AsTask().GetAwaiter().GetResult();
+
+    public override long Seek(long offset, SeekOrigin origin) => throw new NotSupportedException();
+
+    public override void SetLength(long value) => throw new NotSupportedException();
+
+    public override async ValueTask DisposeAsync()
+    {
+        if (Interlocked.Exchange(ref _disposed, 1) == 0)
+        {
+            await connection.DisposeAsync().ConfigureAwait(false);
+        }
+        await base.DisposeAsync().ConfigureAwait(false);
+    }
+
+    protected override void Dispose(bool disposing)
+    {
+        if (disposing && Interlocked.Exchange(ref _disposed, 1) == 0)
+        {
+            // HttpClient gives up connections in this way. What is left to be done is done behind it.
+            _ = connection.DisposeAsync().AsTask();
+        }
+        base.Dispose(disposing);
+    }
+}

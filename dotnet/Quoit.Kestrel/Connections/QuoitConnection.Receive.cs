@@ -1,0 +1,138 @@
+using System.Buffers;
+using System.IO.Pipelines;
+using System.Runtime.CompilerServices;
+
+namespace Quoit.Kestrel.Connections;
+
+// From the library to the application. On the loop's thread.
+internal sealed partial class QuoitConnection
+{
+    private readonly PipeWriter _received;
+    private readonly Action _flushed;
+
+    private ValueTaskAwaiter<FlushResult> _flushing;
+    private bool _flushPending;
+    private bool _unflushed;
+    private bool _receivingEnded;
+
+    /// <summary>Takes a copy of what was received; the application sees it by <see cref="FlushReceived"/>.</summary>
+    public void OnData(ReadOnlySpan<byte> data)
+    {
+        if (_receivingEnded)
+        {
+            return;
+        }
+        _received.Write(data);
+        if (!_unflushed)
+        {
+            _unflushed = true;
+            // While a flush waits for the application, its end brings the next.
+            if (!_flushPending)
+            {
+                _loop.NotifyReceived(this);
+            }
+        }
+    }
+
+    /// <summary>Gives the application what was received in this turn.</summary>
+    public void FlushReceived()
+    {
+        if (_receivingEnded || !_unflushed)
+        {
+            return;
+        }
+        _unflushed = false;
+        ValueTaskAwaiter<FlushResult> flushing;
+        try
+        {
+#pragma warning disable CA2012 // The awaiter is used once: here if it has completed, otherwise by OnFlushed.
+            flushing = _received.FlushAsync().GetAwaiter();
+#pragma warning restore CA2012
+        }
+        catch (Exception failure)
+        {
+            // The application completed its end with an exception, which is thrown here.
+            _loop.Group.Log.ReceivingStopped(this, failure.Message);
+            StopReceiving();
+            return;
+        }
+        if (flushing.IsCompleted)
+        {
+            TakeResult(flushing);
+            return;
+        }
+        _flushPending = true;
+        _loop.Group.Log.ConnectionPaused(this);
+        _loop.Pause(_id);
+        _flushing = flushing;
+        _flushing.UnsafeOnCompleted(_flushed);
+    }
+
+    /// <summary>The application has read enough to go on.</summary>
+    private void OnFlushed()
+    {
+        _flushPending = false;
+        var flushing = _flushing;
+        _flushing = default;
+        if (!TakeResult(flushing) || _gone || _receivingEnded)
+        {
+            return;
+        }
+        if (_unflushed)
+        {
+            // What came before the pause took effect. It may be too much again.
+            FlushReceived();
+        }
+        if (!_flushPending && !_receivingEnded)
+        {
+            _loop.Group.Log.ConnectionResumed(this);
+            _loop.Resume(_id);
+        }
+    }
+
+    private bool TakeResult(ValueTaskAwaiter<FlushResult> awaiter)
+    {
+        try
+        {
+            var result = awaiter.GetResult();
+            if (result is { IsCompleted: false, IsCanceled: false })
+            {
+                return true;
+            }
+        }
+        catch (Exception failure)
+        {
+            _loop.Group.Log.ReceivingStopped(this, failure.Message);
+        }
+        StopReceiving();
+        return false;
+    }
+
+    /// <summary>The application reads no more: what the peer still sends stays in its socket.</summary>
+    private void StopReceiving()
+    {
+        if (!_gone && !_receivingEnded)
+        {
+            _loop.Pause(_id);
+        }
+        EndReceiving(_shutdownReason);
+    }
+
+    /// <summary>The peer has ended its direction. Sending goes on.</summary>
+    public void OnEndOfStream()
+    {
+        _loop.Group.Log.ConnectionReadFin(this);
+        EndReceiving(_shutdownReason);
+    }
+
+    private void EndReceiving(Exception? reason)
+    {
+        if (_receivingEnded)
+        {
+            return;
+        }
+        _receivingEnded = true;
+        _received.Complete(reason);
+        TellClosed();
+    }
+}

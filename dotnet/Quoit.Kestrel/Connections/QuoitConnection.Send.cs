@@ -1,0 +1,290 @@
+using System.Buffers;
+using System.IO.Pipelines;
+using System.Runtime.CompilerServices;
+using System.Runtime.InteropServices;
+using Microsoft.AspNetCore.Connections;
+using Quoit.Kestrel.Loops;
+using Quoit.Kestrel.Native;
+
+namespace Quoit.Kestrel.Connections;
+
+// From the application to the library. On the loop's thread, which continues the one method here before its turns.
+internal sealed partial class QuoitConnection
+{
+    /// <summary>Bytes that are copied rather than lent: the copy costs less than to hear of their end.</summary>
+    private const int CopyLimit = 16 * 1024;
+
+    /// <summary>Bytes copied of whose end nothing was heard. Past it the next send is lent, which tells of all.</summary>
+    private const int CopyBudget = 64 * 1024;
+
+    /// <summary>The most that is lent at once, but for its last piece.</summary>
+    private const int LendLimit = 256 * 1024;
+
+    /// <summary>Pieces that are lent at once.</summary>
+    private const int LendPieces = 128;
+
+    /// <summary>The library's limit on what is queued. It is never reached, so that no lent send is refused: one lent
+    /// batch is under way at a time, and copies come before it.</summary>
+    public const uint HighWater = 2 * LendLimit;
+
+    private static readonly Action<object?> s_resumeSending = static state => ((QuoitConnection)state!)._sendGate.Open();
+
+    private readonly PipeReader _toSend;
+    private readonly Gate _sendGate = new();
+
+    private MemoryHandle[] _lent = [];
+    private ulong _lastToken = Loop.TokenFirst;
+    private ulong _awaitedToken;
+    private int _copied;
+    private long _copiedInTurn = -1;
+    private unsafe byte* _copyStart;
+    private int _copyLength;
+    private Queue<(ulong Token, byte[] Bytes)>? _rescued;
+    private bool _sendingFailed;
+    private bool _fencing;
+    private bool _closeAsked;
+    private bool _closed;
+
+    /// <summary>Whether it was closed with all its bytes in the kernel's hands; it may wait for the peer's end.</summary>
+    public bool IsClosedInOrder => _closed && !_fencing && _awaitedToken == 0;
+
+    private async Task SendAsync()
+    {
+        Exception? unexpected = null;
+        try
+        {
+            while (true)
+            {
+                var result = await _toSend.ReadAsync();
+                if (_gone || result.IsCanceled)
+                {
+                    if (_closeAsked && !_gone)
+                    {
+                        await CloseAsync();
+                    }
+                    break;
+                }
+                var buffer = result.Buffer;
+                // The last bytes are lent, so that their end is known before the connection is closed.
+                if (!buffer.IsEmpty && (result.IsCompleted || !TryCopy(buffer)) && !await LendAsync(buffer))
+                {
+                    _toSend.AdvanceTo(buffer.Start);
+                    break;
+                }
+                _toSend.AdvanceTo(buffer.End);
+                if (result.IsCompleted)
+                {
+                    await CloseAsync();
+                    break;
+                }
+            }
+        }
+        catch (Exception failure)
+        {
+            // The application completed its end with an exception: the peer must not take what it has for the whole.
+            unexpected = failure;
+            Interlocked.CompareExchange(
+                ref _shutdownReason, new ConnectionAbortedException("The application's end of the connection failed.", failure), null);
+            AbortOnLoop();
+        }
+        finally
+        {
+            Interlocked.CompareExchange(
+                ref _shutdownReason, new ConnectionAbortedException("The transport has sent everything and closed the connection."), null);
+            EndReceiving(_shutdownReason);
+            await _toSend.CompleteAsync(unexpected);
+        }
+    }
+
+    /// <summary>Copies a small send, so that its blocks are free at once. The library copies it in the next turn and
+    /// is silent, unless its memory for copies is used up.</summary>
+    private unsafe bool TryCopy(in ReadOnlySequence<byte> buffer)
+    {
+        if (buffer.Length > CopyLimit || _copied + buffer.Length > CopyBudget || _copiedInTurn == _loop.Turn)
+        {
+            return false;
+        }
+        var length = (int)buffer.Length;
+        var place = _loop.TakeScratch(length);
+        if (place is null)
+        {
+            return false;
+        }
+        buffer.CopyTo(new Span<byte>(place, length));
+        _loop.SendCopied(_id, place, length);
+        _copied += length;
+        _copiedInTurn = _loop.Turn;
+        _copyStart = place;
+        _copyLength = length;
+        return true;
+    }
+
+    /// <summary>Lends the bytes to the library until it has sent them; false if the connection has ended.</summary>
+    [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
+    private async ValueTask<bool> LendAsync(ReadOnlySequence<byte> buffer)
+    {
+        if (!await SettleCopyAsync())
+        {
+            return false;
+        }
+        while (!buffer.IsEmpty)
+        {
+            var taken = Lend(buffer, out var pieces);
+            await SentAsync(_lastToken);
+            // Sent, or the connection is gone: in both cases the memory is free.
+            for (var index = 0; index < pieces; index++)
+            {
+                _lent[index].Dispose();
+            }
+            if (_gone || _sendingFailed || _closed)
+            {
+                return false;
+            }
+            buffer = buffer.Slice(taken);
+        }
+        return true;
+    }
+
+    private unsafe long Lend(in ReadOnlySequence<byte> buffer, out int pieces)
+    {
+        pieces = 0;
+        long taken = 0;
+        foreach (var segment in buffer)
+        {
+            if (segment.IsEmpty)
+            {
+                continue;
+            }
+            if (pieces == _lent.Length)
+            {
+                Array.Resize(ref _lent, Math.Max(8, 2 * pieces));
+            }
+            // A piece that alone is above the limit is cut: its end is lent next.
+            var length = (int)Math.Min(segment.Length, LendLimit);
+            _lent[pieces] = segment.Pin();
+            _loop.SendLent(_id, _lent[pieces].Pointer, length, ++_lastToken);
+            pieces++;
+            taken += length;
+            if (taken >= LendLimit || pieces == LendPieces || length < segment.Length)
+            {
+                break;
+            }
+        }
+        return taken;
+    }
+
+    /// <summary>Waits until it is known whether this turn's copy was taken: what follows must not overtake it.</summary>
+    [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
+    private async ValueTask<bool> SettleCopyAsync()
+    {
+        if (_copiedInTurn == _loop.Turn)
+        {
+            _awaitedToken = 0;
+            _sendGate.Close();
+            _loop.NotifyAfterTurn(this);
+            await _sendGate;
+        }
+        return !_gone && !_sendingFailed;
+    }
+
+    private Gate SentAsync(ulong token)
+    {
+        _awaitedToken = token;
+        _sendGate.Close();
+        return _sendGate;
+    }
+
+    /// <summary>Closes the connection once the kernel has taken all bytes: a peer that reads slowly still gets them.</summary>
+    private async ValueTask CloseAsync()
+    {
+        if (!await SettleCopyAsync())
+        {
+            return;
+        }
+        if (_copied > 0)
+        {
+            _fencing = true;
+            Fence();
+            await SentAsync(_lastToken);
+            _fencing = false;
+        }
+        if (!_gone && !_sendingFailed)
+        {
+            _closed = true;
+            _loop.Group.Log.ConnectionWriteFin(this);
+            _loop.Close(_id);
+        }
+    }
+
+    /// <summary>Closes the connection in order, before the application has completed its end.</summary>
+    private void CloseOnLoop()
+    {
+        if (_awaitedToken != 0 && !_fencing)
+        {
+            // What is lent is sent before the end, or given up at the deadline.
+            _closed = true;
+            _loop.Close(_id);
+            return;
+        }
+        _closeAsked = true;
+        _toSend.CancelPendingRead();
+    }
+
+    /// <summary>Lends no bytes, which is answered when all before them are sent.</summary>
+    private unsafe void Fence() => _loop.SendLent(_id, _copyStart, 0, ++_lastToken);
+
+    /// <summary>All lent sends up to the token are done.</summary>
+    public void OnSent(ulong token)
+    {
+        while (_rescued is not null && _rescued.TryPeek(out var first) && first.Token <= token)
+        {
+            _rescued.Dequeue();
+        }
+        if (_awaitedToken != 0 && token >= _awaitedToken)
+        {
+            _awaitedToken = 0;
+            _copied = 0;
+            ResumeSending();
+        }
+    }
+
+    /// <summary>The turn after <see cref="Loop.NotifyAfterTurn"/> is over.</summary>
+    public void OnNextTurn()
+    {
+        if (_awaitedToken == 0)
+        {
+            ResumeSending();
+        }
+    }
+
+    /// <summary>The library has no room for a copy, or no longer sends on the connection.</summary>
+    public unsafe void OnSendRefused(Refusal refusal, ulong token)
+    {
+        if (refusal is Refusal.Full or Refusal.TooLarge && token == Loop.TokenCopied)
+        {
+            // The turn's copies stay in place until all of its events were handled. This is asked of the next turn
+            // before anything else of this connection, so that the order is kept.
+            var bytes = GC.AllocateUninitializedArray<byte>(_copyLength, pinned: true);
+            new ReadOnlySpan<byte>(_copyStart, _copyLength).CopyTo(bytes);
+            _rescued ??= new Queue<(ulong, byte[])>();
+            _rescued.Enqueue((++_lastToken, bytes));
+            _loop.SendLent(_id, Unsafe.AsPointer(ref MemoryMarshal.GetArrayDataReference(bytes)), bytes.Length, _lastToken);
+            return;
+        }
+        // It is closing, and the end is told next; a lent send is refused for no other reason.
+        _sendingFailed = true;
+        if (refusal is not (Refusal.Stale or Refusal.Closing))
+        {
+            AbortOnLoop();
+        }
+        ResumeSending();
+    }
+
+    private void ResumeSending()
+    {
+        if (!_sendGate.IsCompleted)
+        {
+            _loop.Schedule(s_resumeSending, this);
+        }
+    }
+}

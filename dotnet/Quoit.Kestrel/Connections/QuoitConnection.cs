@@ -1,0 +1,143 @@
+using System.Globalization;
+using System.IO.Pipelines;
+using System.Net;
+using Microsoft.AspNetCore.Connections;
+using Quoit.Kestrel.Loops;
+
+namespace Quoit.Kestrel.Connections;
+
+/// <summary>
+/// One connection of a loop, as Kestrel and clients see it. Its two pipes lie between the application and the loop:
+/// the loop copies what it received into one, and sends what it finds in the other at the end of its turn. All state
+/// but what the application sees belongs to the loop's thread.
+/// </summary>
+internal sealed partial class QuoitConnection : ConnectionContext
+{
+    private static long s_lastId = DateTime.UtcNow.Ticks;
+
+    private static readonly Action<object?> s_abort = static state => ((QuoitConnection)state!).AbortOnLoop();
+
+    private static readonly Action<object?> s_tellClosed = static state => ((QuoitConnection)state!).CancelClosed();
+
+    private readonly Loop _loop;
+    private readonly ulong _id;
+    private readonly CancellationTokenSource _closedSource = new();
+    private readonly TaskCompletionSource _closedTold = new();
+    private readonly DuplexPipe _originalTransport;
+
+    private string? _connectionId;
+    private Exception? _shutdownReason;
+    private Task _sending = Task.CompletedTask;
+    private bool _gone;
+    private bool _disposed;
+
+    public QuoitConnection(Loop loop, ulong id, EndPoint? local, EndPoint? remote)
+    {
+        _loop = loop;
+        _id = id;
+        LocalEndPoint = local;
+        RemoteEndPoint = remote;
+        ConnectionClosed = _closedSource.Token;
+        var input = new Pipe(loop.InputOptions);
+        var output = new Pipe(loop.OutputOptions);
+        _received = input.Writer;
+        _toSend = output.Reader;
+        _flushed = OnFlushed;
+        Transport = _originalTransport = new DuplexPipe(input.Reader, output.Writer);
+    }
+
+    public override IDuplexPipe Transport { get; set; }
+
+    public override string ConnectionId
+    {
+        get => _connectionId ??= Interlocked.Increment(ref s_lastId).ToString("X", CultureInfo.InvariantCulture);
+        set => _connectionId = value;
+    }
+
+    public override EndPoint? LocalEndPoint { get; set; }
+
+    public override EndPoint? RemoteEndPoint { get; set; }
+
+    public override CancellationToken ConnectionClosed { get; set; }
+
+    /// <summary>Begins to send what the application writes. On the loop's thread.</summary>
+    public void Start() => _sending = SendAsync();
+
+    /// <summary>Resets the connection. Without a reason, as Kestrel calls it when the peer has ended in order, it is
+    /// closed in order too, without what the application has not flushed yet.</summary>
+    public override void Abort(ConnectionAbortedException? abortReason)
+    {
+        Interlocked.CompareExchange(ref _shutdownReason, abortReason, null);
+        _loop.Schedule(s_abort, this);
+    }
+
+    private void AbortOnLoop()
+    {
+        // As with sockets, what was closed in order is not reset any more.
+        if (_gone || _closed)
+        {
+            return;
+        }
+        if (_shutdownReason is null)
+        {
+            CloseOnLoop();
+            return;
+        }
+        _loop.Group.Log.ConnectionWriteRst(this, _shutdownReason.Message);
+        _loop.Abort(_id);
+    }
+
+    /// <summary>The last event: the library knows the connection no more, and all memory that it was lent is free.</summary>
+    /// <param name="failure">What the peer or the network did; null if both ends closed in order.</param>
+    public void OnClosed(Exception? failure)
+    {
+        _gone = true;
+        if (failure is not null)
+        {
+            _loop.Group.Log.ConnectionFailed(this, failure.Message);
+        }
+        EndReceiving(_shutdownReason ?? failure);
+        // What waits for the application's bytes, or for the library to take them, finds the connection gone.
+        _toSend.CancelPendingRead();
+        ResumeSending();
+    }
+
+    public override async ValueTask DisposeAsync()
+    {
+        if (!_disposed)
+        {
+            _disposed = true;
+            await _originalTransport.Input.CompleteAsync();
+            await _originalTransport.Output.CompleteAsync();
+            await _sending;
+            await _closedTold.Task;
+            _socket?.Dispose();
+            _closedSource.Dispose();
+        }
+        await base.DisposeAsync();
+    }
+
+    /// <summary>Tells the application, on the thread pool, that no more will come. Once, and behind what it is to read:
+    /// it must not take an end in order for an abort.</summary>
+    private void TellClosed() => _loop.Workers.Schedule(s_tellClosed, this);
+
+    private void CancelClosed()
+    {
+        try
+        {
+            _closedSource.Cancel();
+        }
+        catch (AggregateException failure)
+        {
+            _loop.Group.Log.ClosedCallbackFailed(ConnectionId, failure);
+        }
+        _closedTold.TrySetResult();
+    }
+
+    private sealed class DuplexPipe(PipeReader input, PipeWriter output) : IDuplexPipe
+    {
+        public PipeReader Input { get; } = input;
+
+        public PipeWriter Output { get; } = output;
+    }
+}

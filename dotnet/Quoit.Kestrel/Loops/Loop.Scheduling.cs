@@ -1,0 +1,179 @@
+using Quoit.Kestrel.Native;
+
+namespace Quoit.Kestrel.Loops;
+
+// What others ask of the loop, and waking it.
+internal sealed unsafe partial class Loop
+{
+    private readonly Lock _gate = new();
+    private WorkList _posted = new();
+    private WorkList _taken = new();
+    private WorkList _own = new();
+    private WorkList _running = new();
+    private volatile bool _asleep;
+    private volatile bool _anyPosted;
+    private volatile bool _wakePutOff;
+    private bool _closed;
+    private bool _released;
+
+    /// <summary>Runs it on the loop's thread before the next turn; on the thread pool once the loop has ended.</summary>
+    public override void Schedule(Action<object?> action, object? state)
+    {
+        if (OnThread && !_closed)
+        {
+            _own.Add(new WorkItem(action, state));
+        }
+        else if (!TryPost(action, state))
+        {
+            System.Threading.ThreadPool.UnsafeQueueUserWorkItem(action, state, preferLocal: false);
+        }
+    }
+
+    /// <summary>The same; false once the loop has ended.</summary>
+    public bool TryPost(Action<object?> action, object? state)
+    {
+        lock (_gate)
+        {
+            if (_closed)
+            {
+                return false;
+            }
+            _posted.Add(new WorkItem(action, state));
+            _anyPosted = true;
+            // The loop says that it falls asleep and then looks for what was posted; this is the other order.
+            Interlocked.MemoryBarrier();
+            if (!_asleep)
+            {
+                return true;
+            }
+            // What the workers are about to do will be posted as well, and they wake the loop for all of it: before they
+            // run the last item, so that this is said before looking for one.
+            _wakePutOff = true;
+            Interlocked.MemoryBarrier();
+            if (!Workers.HasItems)
+            {
+                Wake();
+            }
+        }
+        return true;
+    }
+
+    /// <summary>Wakes the loop for what was posted while the workers had more to do.</summary>
+    public void WakeIfPutOff()
+    {
+        if (!_wakePutOff)
+        {
+            return;
+        }
+        lock (_gate)
+        {
+            if (_asleep && _wakePutOff && !_closed)
+            {
+                Wake();
+            }
+            _wakePutOff = false;
+        }
+    }
+
+    private void Wake()
+    {
+        _asleep = false;
+        _wakePutOff = false;
+        _ = NativeMethods.RemoteWake(_remote);
+    }
+
+    /// <summary>Runs what was scheduled, in as many rounds as let answers to it leave in the same turn; answers
+    /// whether something is left.</summary>
+    private bool RunScheduled()
+    {
+        RunOwn();
+        if (_anyPosted)
+        {
+            lock (_gate)
+            {
+                (_posted, _taken) = (_taken, _posted);
+                _anyPosted = false;
+            }
+            _taken.RunAll();
+            RunOwn();
+        }
+        return _own.Count > 0;
+    }
+
+    private void RunOwn()
+    {
+        (_own, _running) = (_running, _own);
+        _running.RunAll();
+    }
+
+    /// <summary>Announces that the loop is about to wait; false if there is something to do first.</summary>
+    private bool FallAsleep()
+    {
+        _asleep = true;
+        Interlocked.MemoryBarrier();
+        if (_anyPosted)
+        {
+            _asleep = false;
+        }
+        return _asleep;
+    }
+
+    // Somebody may have done it already; a wake that comes too late ends the next wait early.
+    private void WakeUp() => _asleep = false;
+
+    private void EndScheduling()
+    {
+        lock (_gate)
+        {
+            _closed = true;
+        }
+        // Somebody may wait for what these do; they find the loop's connections ended.
+        _posted.RunAll();
+        while (_own.Count > 0)
+        {
+            RunOwn();
+        }
+        lock (_gate)
+        {
+            _released = true;
+            NativeMethods.RemoteRelease(_remote);
+        }
+    }
+
+    /// <summary>Fills in the counters as the loop last published them; false once it has ended.</summary>
+    public bool ReadCounters(ulong* counters)
+    {
+        lock (_gate)
+        {
+            return !_released && NativeMethods.RemoteCounters(_remote, counters) >= 0;
+        }
+    }
+
+    /// <summary>A list whose array is kept, and that lets go of what it ran.</summary>
+    private sealed class WorkList
+    {
+        private WorkItem[] _items = new WorkItem[64];
+
+        public int Count { get; private set; }
+
+        public void Add(WorkItem item)
+        {
+            if (Count == _items.Length)
+            {
+                Array.Resize(ref _items, 2 * Count);
+            }
+            _items[Count++] = item;
+        }
+
+        public void RunAll()
+        {
+            for (var index = 0; index < Count; index++)
+            {
+                var item = _items[index];
+                _items[index] = default;
+                item.Run();
+            }
+            Count = 0;
+        }
+    }
+}

@@ -1,0 +1,164 @@
+using System.Net;
+using Microsoft.AspNetCore.Connections;
+using Quoit.Kestrel.Connections;
+using Quoit.Kestrel.Native;
+
+namespace Quoit.Kestrel.Loops;
+
+// Binding, and who accepts for which listener.
+internal sealed partial class LoopGroup
+{
+    /// <summary>Binds and begins to accept.</summary>
+    /// <exception cref="AddressInUseException">Somebody has the address.</exception>
+    public async Task<QuoitConnectionListener> ListenAsync(EndPoint endPoint, CancellationToken cancellation)
+    {
+        var accepting = Options.AcceptMode == QuoitAcceptMode.HandOver ? _loops[..1] : _loops;
+        var ownSockets = Options.AcceptMode == QuoitAcceptMode.UnsafeReusePort && endPoint is IPEndPoint;
+        var sockets = new List<nint>();
+        QuoitConnectionListener? listener = null;
+        try
+        {
+            sockets.Add(OpenSocket(endPoint, ownSockets));
+            var bound = BoundEndPoint(sockets[0], endPoint);
+            while (sockets.Count < accepting.Count)
+            {
+                sockets.Add(ownSockets ? OpenSocket(bound, reusePort: true) : CloneSocket(sockets[0]));
+            }
+            listener = new QuoitConnectionListener(this, bound);
+            foreach (var loop in accepting)
+            {
+                // The library's from here on, also if it fails.
+                var socket = sockets[0];
+                sockets.RemoveAt(0);
+                await StartListeningAsync(loop, socket, listener).WaitAsync(cancellation).ConfigureAwait(false);
+            }
+            Log.Listening(bound, Engine);
+            return listener;
+        }
+        catch
+        {
+            foreach (var socket in sockets)
+            {
+                NativeMethods.SocketClose(socket);
+            }
+            if (listener is not null)
+            {
+                await listener.DisposeAsync().ConfigureAwait(false);
+            }
+            throw;
+        }
+    }
+
+    private unsafe nint OpenSocket(EndPoint endPoint, bool reusePort)
+    {
+        nint socket;
+        int code;
+        if (endPoint is FileHandleEndPoint handle)
+        {
+            var descriptor = checked((int)handle.FileHandle);
+            Kernel.Listen(descriptor, Options.Backlog);
+            code = NativeMethods.SocketAdopt(descriptor, &socket);
+        }
+        else
+        {
+            var options = new NativeBindOptions { Size = (uint)sizeof(NativeBindOptions), Backlog = (uint)Options.Backlog };
+            if (reusePort)
+            {
+                options.Flags |= BindFlags.ReusePort;
+            }
+            // As in the transport of sockets, only the address of all interfaces takes both families.
+            if (endPoint is IPEndPoint ip && ip.AddressFamily == System.Net.Sockets.AddressFamily.InterNetworkV6
+                && !ip.Address.Equals(IPAddress.IPv6Any))
+            {
+                options.Flags |= BindFlags.Ipv6Only;
+            }
+            var text = Kernel.AddressText(endPoint);
+            fixed (byte* address = text)
+            {
+                code = NativeMethods.SocketBind(address, (nuint)text.Length, &options, &socket);
+            }
+        }
+        if (code < 0)
+        {
+            var failure = Errno.ToException(code, NativeText.LastError());
+            throw code == Errno.AddressInUse ? new AddressInUseException(failure.Message, failure) : failure;
+        }
+        return socket;
+    }
+
+    private static unsafe nint CloneSocket(nint socket)
+    {
+        nint clone;
+        var code = NativeMethods.SocketClone(socket, &clone);
+        return code >= 0 ? clone : throw Errno.ToException(code, NativeText.LastError());
+    }
+
+    /// <summary>The endpoint with its port; that of a handle's socket.</summary>
+    private static EndPoint BoundEndPoint(nint socket, EndPoint asked) => asked switch
+    {
+        IPEndPoint { Port: not 0 } => asked,
+        System.Net.Sockets.UnixDomainSocketEndPoint => asked,
+        _ => Kernel.LocalEndPoint(NativeMethods.SocketFd(socket))
+            ?? throw new InvalidOperationException("The socket that was just bound has no address."),
+    };
+
+    private Task StartListeningAsync(Loop loop, nint socket, QuoitConnectionListener listener)
+    {
+        var started = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
+        void Start(object? state)
+        {
+            try
+            {
+                Span<nint> remotes = stackalloc nint[_loops.Count];
+                for (var index = 0; index < _loops.Count; index++)
+                {
+                    remotes[index] = _loops[index].Remote;
+                }
+                var id = loop.Listen(socket, Options.AcceptMode == QuoitAcceptMode.HandOver ? remotes : []);
+                // It accepts from the next turn on, so that no connection comes before this.
+                _listeners[id] = listener;
+                listener.Add(loop, id);
+                started.SetResult();
+            }
+            catch (Exception failure)
+            {
+                started.SetException(failure);
+            }
+        }
+        if (!loop.TryPost(Start, null))
+        {
+            NativeMethods.SocketClose(socket);
+            started.SetException(new ObjectDisposedException(nameof(QuoitTransportFactory)));
+        }
+        return started.Task;
+    }
+
+    public QuoitConnectionListener? FindListener(ulong id) => _listeners.GetValueOrDefault(id);
+
+    /// <summary>A listener of a loop is gone; connections that it handed to other loops may still arrive.</summary>
+    public void ListenerClosed(ulong id, int error)
+    {
+        if (FindListener(id) is not { } listener)
+        {
+            return;
+        }
+        Exception? failure = null;
+        if (error != 0)
+        {
+            failure = Errno.ToException(error, $"Accepting on {listener.EndPoint} has failed: error {-error}.");
+            Log.AcceptingFailed(listener.EndPoint, failure.Message);
+        }
+        listener.PartClosed(id, failure);
+    }
+
+    public void Forget(QuoitConnectionListener listener)
+    {
+        foreach (var (id, known) in _listeners)
+        {
+            if (known == listener)
+            {
+                _listeners.TryRemove(id, out _);
+            }
+        }
+    }
+}

@@ -1,0 +1,238 @@
+using System.Buffers;
+using System.Collections.Concurrent;
+using System.Net;
+using Microsoft.AspNetCore.Connections;
+using Quoit.Kestrel.Connections;
+using Quoit.Kestrel.Native;
+using Quoit.Kestrel.Observability;
+
+namespace Quoit.Kestrel.Loops;
+
+/// <summary>The loops of one transport, which share listeners and settings.</summary>
+internal sealed partial class LoopGroup : IAsyncDisposable
+{
+    private readonly Func<MemoryPool<byte>> _createPool;
+    private readonly List<Loop> _loops = [];
+    private readonly List<uint> _numbers = [];
+    private readonly ConcurrentDictionary<ulong, QuoitConnectionListener> _listeners = new();
+    private readonly List<(Loop Loop, ulong Id)> _orphans = [];
+    private readonly Timer? _watch;
+    private int _nextLoop;
+    private long _blocked;
+
+    private LoopGroup(QuoitTransportOptions options, Func<MemoryPool<byte>> createPool, QuoitLog log)
+    {
+        Options = options;
+        Log = log;
+        _createPool = createPool;
+        var keepAlive = (uint)Math.Ceiling(options.KeepAlive.TotalSeconds);
+        StreamOptions = new NativeStreamOptions
+        {
+            NoDelay = options.NoDelay ? 1u : 0,
+            KeepaliveIdleS = keepAlive,
+            KeepaliveIntervalS = keepAlive,
+            KeepaliveProbes = keepAlive == 0 ? 0u : 9,
+        };
+        CreateLoops();
+        Engine = _loops[0].Engine;
+        EngineReason = _loops[0].EngineReason;
+        foreach (var loop in _loops)
+        {
+            loop.Start();
+        }
+        var period = TimeSpan.FromMilliseconds(Math.Max(1, options.BlockedLoopLimit.TotalMilliseconds / 2));
+        _watch = new Timer(static state => ((LoopGroup)state!).LookForBlockedLoops(), this, period, period);
+    }
+
+    public QuoitTransportOptions Options { get; }
+
+    public QuoitLog Log { get; }
+
+    public NativeStreamOptions StreamOptions { get; }
+
+    /// <summary>The engine that all loops run on.</summary>
+    public QuoitEngine Engine { get; }
+
+    public string EngineReason { get; }
+
+    public IReadOnlyList<Loop> Loops => _loops;
+
+    /// <summary>Times that a loop was found kept by code for longer than <see cref="QuoitTransportOptions.BlockedLoopLimit"/>.</summary>
+    public long Blocked => Interlocked.Read(ref _blocked);
+
+    /// <summary>Why a loop has ended by itself; null if none has.</summary>
+    public Exception? Failure { get; private set; }
+
+    /// <summary>Makes and starts the loops.</summary>
+    /// <exception cref="QuoitUnavailableException">The library or the engine is not usable.</exception>
+    public static LoopGroup Start(QuoitTransportOptions options, Func<MemoryPool<byte>> createPool, QuoitLog log)
+    {
+        QuoitLibrary.Load();
+        return new LoopGroup(options, createPool, log);
+    }
+
+    public MemoryPool<byte> CreatePool() => _createPool();
+
+    private void CreateLoops()
+    {
+        var config = CreateConfig();
+        try
+        {
+            AddLoops(config);
+        }
+        catch (QuoitUnavailableException) when (config.Engine == (uint)NativeEngine.Auto && _loops.Count > 0)
+        {
+            // The first ring could be made and another could not: all loops take epoll.
+            DiscardLoops();
+            config.Engine = (uint)NativeEngine.Epoll;
+            AddLoops(config);
+        }
+        catch
+        {
+            DiscardLoops();
+            throw;
+        }
+    }
+
+    private void AddLoops(NativeConfig config)
+    {
+        for (var index = 0; index < Options.Loops; index++)
+        {
+            var number = LoopNumbers.Take();
+            _numbers.Add(number);
+            var loop = Loop.Create(this, index, number, config);
+            _loops.Add(loop);
+            if (index == 0)
+            {
+                // Ids and figures are alike only among loops of one engine.
+                var engine = loop.Engine == QuoitEngine.Epoll ? NativeEngine.Epoll : NativeEngine.Uring;
+                config.Engine = (uint)engine;
+            }
+        }
+    }
+
+    private void DiscardLoops()
+    {
+        foreach (var loop in _loops)
+        {
+            loop.Discard();
+        }
+        _loops.Clear();
+        _numbers.ForEach(LoopNumbers.Give);
+        _numbers.Clear();
+    }
+
+    private unsafe NativeConfig CreateConfig()
+    {
+        var config = new NativeConfig { Size = (uint)sizeof(NativeConfig) };
+        _ = NativeMethods.ConfigDefault(&config);
+        config.Engine = (uint)(Options.Engine switch
+        {
+            QuoitEngine.IoUring => NativeEngine.Uring,
+            QuoitEngine.Epoll => NativeEngine.Epoll,
+            _ => NativeEngine.Auto,
+        });
+        config.Without = QuoitDoctor.FeatureBits(Options.Without);
+        config.Connections = (uint)Options.Connections;
+        config.ReceiveSlots = (uint)Options.ReceiveSlots;
+        config.ReceiveSlotSize = (uint)Options.ReceiveSlotSize;
+        while (config.BufferRing > config.ReceiveSlots)
+        {
+            config.BufferRing /= 2;
+        }
+        config.LeasesPerConnection = (uint)Options.LeasesPerConnection;
+        config.HighWater = QuoitConnection.HighWater;
+        config.LowWater = QuoitConnection.HighWater / 4;
+        config.CloseDeadlineNs = (long)(Options.DrainDeadline.TotalMilliseconds * 1_000_000);
+        if (Options.SendChunks > 0)
+        {
+            config.SendChunks = (uint)Options.SendChunks;
+        }
+        return config;
+    }
+
+    /// <summary>The loop for the next connection that is made from here.</summary>
+    public Loop NextLoop() => _loops[(int)((uint)Interlocked.Increment(ref _nextLoop) % (uint)_loops.Count)];
+
+    /// <summary>Ends once every loop has made a turn from now on.</summary>
+    public Task TurnAllAsync() => Task.WhenAll(_loops.Select(loop => loop.TurnAsync()));
+
+    /// <summary>A loop's thread is about to end.</summary>
+    public void LoopEnded(Loop loop, Exception? failure)
+    {
+        Failure ??= failure;
+        foreach (var listener in _listeners.Values.Distinct().ToArray())
+        {
+            listener.LoopEnded(loop, failure);
+        }
+    }
+
+    private void LookForBlockedLoops()
+    {
+        var limit = (long)Options.BlockedLoopLimit.TotalMilliseconds;
+        foreach (var loop in _loops)
+        {
+            var since = loop.BusySince;
+            if (since == 0 || since == loop.ReportedBusy || Environment.TickCount64 - since < limit)
+            {
+                continue;
+            }
+            loop.ReportedBusy = since;
+            Log.LoopBlocked(loop.Index, limit, Interlocked.Increment(ref _blocked));
+        }
+    }
+
+    public async ValueTask DisposeAsync()
+    {
+        _watch?.Dispose();
+        foreach (var listener in _listeners.Values.Distinct().ToArray())
+        {
+            await listener.DisposeAsync().ConfigureAwait(false);
+        }
+        foreach (var loop in _loops)
+        {
+            try
+            {
+                await loop.StopAsync().ConfigureAwait(false);
+            }
+            catch (QuoitUnavailableException)
+            {
+                // It failed, which was reported when it did.
+            }
+            loop.Pool.Dispose();
+        }
+        _numbers.ForEach(LoopNumbers.Give);
+        _numbers.Clear();
+    }
+}
+
+/// <summary>The numbers that tell apart the ids of a process's loops.</summary>
+internal static class LoopNumbers
+{
+    private const int Room = 4096;
+
+    private static readonly Lock s_gate = new();
+    private static readonly SortedSet<uint> s_free = [.. Enumerable.Range(0, Room).Select(number => (uint)number)];
+
+    public static uint Take()
+    {
+        lock (s_gate)
+        {
+            if (s_free.Count == 0)
+            {
+                throw new QuoitUnavailableException($"There are {Room} loops of Quoit in this process already.");
+            }
+            var number = s_free.Min;
+            s_free.Remove(number);
+            return number;
+        }
+    }
+
+    public static void Give(uint number)
+    {
+        lock (s_gate)
+        {
+            s_free.Add(number);
+        }
+    }
+}

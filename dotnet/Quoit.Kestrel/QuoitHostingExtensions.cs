@@ -1,0 +1,58 @@
+using Microsoft.AspNetCore.Connections;
+using Microsoft.AspNetCore.Hosting;
+using Microsoft.AspNetCore.Server.Kestrel.Transport.Sockets;
+using Microsoft.Extensions.Configuration;
+using Microsoft.Extensions.DependencyInjection;
+using Microsoft.Extensions.DependencyInjection.Extensions;
+using Microsoft.Extensions.Options;
+
+namespace Quoit.Kestrel;
+
+/// <summary>Puts Kestrel on Quoit.</summary>
+public static class QuoitHostingExtensions
+{
+    /// <summary>
+    /// Kestrel listens on Quoit's loops. Endpoints that Quoit cannot bind are left to the transport of sockets, with a
+    /// line in the log; so are all where it cannot run, unless the options require it.
+    /// </summary>
+    /// <param name="builder">The web host's builder: <c>builder.WebHost</c> of a web application.</param>
+    /// <param name="configure">Changes options after the section <c>Kestrel:Quoit</c> of the configuration was
+    /// bound to them.</param>
+    /// <returns>The builder.</returns>
+    public static IWebHostBuilder UseQuoit(this IWebHostBuilder builder, Action<QuoitTransportOptions>? configure = null)
+    {
+        ArgumentNullException.ThrowIfNull(builder);
+        return builder.ConfigureServices(services => services.AddQuoitTransport(configure));
+    }
+
+    /// <summary>Adds the transport to the services, as <see cref="UseQuoit"/> does: for Kestrel, as
+    /// <see cref="IConnectionFactory"/> for clients, and as <see cref="QuoitTransportFactory"/>.</summary>
+    /// <param name="services">The services.</param>
+    /// <param name="configure">Changes options after the configuration was bound to them.</param>
+    /// <returns>The services.</returns>
+    public static IServiceCollection AddQuoitTransport(
+        this IServiceCollection services, Action<QuoitTransportOptions>? configure = null)
+    {
+        ArgumentNullException.ThrowIfNull(services);
+        if (configure is not null)
+        {
+            services.AddOptions<QuoitTransportOptions>().PostConfigure(configure);
+        }
+        if (services.Any(service => service.ServiceType == typeof(QuoitTransportFactory)))
+        {
+            return services;
+        }
+        services.AddOptions<QuoitTransportOptions>()
+            .Configure<IServiceProvider>(static (options, provider) =>
+                provider.GetService<IConfiguration>()?.GetSection(QuoitTransportOptions.Section).Bind(options))
+            .ValidateOnStart();
+        services.TryAddEnumerable(
+            ServiceDescriptor.Singleton<IValidateOptions<QuoitTransportOptions>, QuoitTransportOptionsValidator>());
+        services.TryAddSingleton<QuoitTransportFactory>();
+        // Kestrel asks the last one first. That of sockets must be there before, as Kestrel adds it only if it is alone.
+        services.TryAddSingleton<IConnectionListenerFactory, SocketTransportFactory>();
+        services.AddSingleton<IConnectionListenerFactory>(static provider => provider.GetRequiredService<QuoitTransportFactory>());
+        services.TryAddSingleton<IConnectionFactory>(static provider => provider.GetRequiredService<QuoitTransportFactory>());
+        return services;
+    }
+}

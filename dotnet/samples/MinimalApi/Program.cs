@@ -1,0 +1,16 @@
+// A minimal API on Quoit: one line more than on sockets.
+//
+//   dotnet run --project dotnet/samples/MinimalApi
+//   curl http://localhost:5000/
+using Quoit.Kestrel;
+
+var builder = WebApplication.CreateBuilder(args);
+builder.WebHost.UseQuoit();
+builder.Services.AddHealthChecks().AddQuoit();
+
+var app = builder.Build();
+app.MapGet("/", () => "Hello, World!");
+app.MapGet("/json", () => new { message = "Hello, World!" });
+app.MapGet("/doctor", () => QuoitDoctor.Examine());
+app.MapHealthChecks("/healthz");
+app.Run();

@@ -1,0 +1,150 @@
+package consumer;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.File;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.Assumptions;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+/** Runs {@link Consumer} with the packed jars, as users do: right, and wrong in every way that has a message. */
+class PackedJarTest {
+    private static final String NATIVE_ACCESS = "--enable-native-access=ALL-UNNAMED";
+
+    private static List<String> jars() {
+        return Stream.of(System.getProperty("java.class.path").split(File.pathSeparator))
+                .filter(part -> part.contains("netty") || part.endsWith("classes"))
+                .filter(part -> !part.endsWith("test-classes"))
+                .toList();
+    }
+
+    private static String javaHere() {
+        return Path.of(System.getProperty("java.home"), "bin", "java").toString();
+    }
+
+    private static String run(String java, Map<String, String> environment, List<String> options) throws Exception {
+        List<String> command = new ArrayList<>(List.of(java));
+        command.addAll(options);
+        ProcessBuilder builder = new ProcessBuilder(command);
+        builder.environment().remove("QUOIT_LIBRARY");
+        builder.environment().putAll(environment);
+        builder.redirectErrorStream(true);
+        Process process = builder.start();
+        String output = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
+        assertEquals(0, process.waitFor(), output);
+        return output;
+    }
+
+    private static String onClassPath(String java, Map<String, String> environment, String... options) throws Exception {
+        List<String> all = new ArrayList<>(List.of(options));
+        all.addAll(List.of("-cp", String.join(File.pathSeparator, jars()), "consumer.Consumer"));
+        return run(java, environment, all);
+    }
+
+    private static void assertFallsBack(String output, String... words) {
+        assertTrue(output.contains("transport=nio answer=word"), output);
+        for (String word : words) {
+            assertTrue(output.contains(word), "no \"" + word + "\" in: " + output);
+        }
+    }
+
+    @Test
+    void thePackedJarsAreEnough() throws Exception {
+        String output = onClassPath(javaHere(), Map.of(), NATIVE_ACCESS);
+        assertTrue(output.contains("transport=quoit answer=word cause=none"), output);
+        assertTrue(!output.contains("WARNING: A restricted method"), output);
+    }
+
+    @Test
+    void theyAreModulesToo() throws Exception {
+        List<String> options = new ArrayList<>(List.of("--enable-native-access=io.quoit.netty"));
+        List<String> modules = jars().stream().filter(part -> part.endsWith(".jar")).toList();
+        List<String> classes = jars().stream().filter(part -> !part.endsWith(".jar")).toList();
+        options.addAll(List.of(
+                "--module-path", String.join(File.pathSeparator, modules),
+                "--add-modules", "ALL-MODULE-PATH",
+                "-cp", String.join(File.pathSeparator, classes),
+                "consumer.Consumer"));
+        String output = run(javaHere(), Map.of(), options);
+        assertTrue(output.contains("transport=quoit answer=word cause=none"), output);
+    }
+
+    @Test
+    void anOlderJavaGetsAMessageAndNio() throws Exception {
+        String older;
+        try (Stream<Path> homes = Files.list(Path.of("/usr/lib/jvm"))) {
+            older = homes.filter(home -> home.getFileName().toString().matches(".*(17|21).*"))
+                    .map(home -> home.resolve("bin/java"))
+                    .filter(Files::isExecutable)
+                    .map(Path::toString)
+                    .findFirst()
+                    .orElse(null);
+        }
+        Assumptions.assumeTrue(older != null, "no older Java is installed");
+        assertFallsBack(onClassPath(older, Map.of()), "Java 22 or newer");
+    }
+
+    @Test
+    void deniedNativeAccessIsExplained() throws Exception {
+        assertFallsBack(
+                onClassPath(javaHere(), Map.of(), "--illegal-native-access=deny"),
+                "--enable-native-access=ALL-UNNAMED");
+    }
+
+    @Test
+    void aLibraryThatIsNotThereIsNamed() throws Exception {
+        assertFallsBack(
+                onClassPath(javaHere(), Map.of("QUOIT_LIBRARY", "/nowhere/libquoit.so"), NATIVE_ACCESS),
+                "/nowhere/libquoit.so",
+                "QUOIT_LIBRARY");
+    }
+
+    @Test
+    void aLibraryThatIsAnotherIsNamed(@TempDir Path folder) throws Exception {
+        Path text = Files.writeString(folder.resolve("libquoit.so"), "this is no library");
+        assertFallsBack(
+                onClassPath(javaHere(), Map.of(), NATIVE_ACCESS, "-Dio.quoit.netty.library=" + text), text.toString());
+        assertFallsBack(
+                onClassPath(javaHere(), Map.of(), NATIVE_ACCESS, "-Dio.quoit.netty.library=" + someLibrary()),
+                "another version");
+    }
+
+    /** A library that is surely no libquoit. */
+    private static Path someLibrary() {
+        return Path.of(System.getProperty("java.home"), "lib", "libjava.so");
+    }
+
+    @Test
+    void aFolderThatCannotBeWrittenIsNamed() throws Exception {
+        assertFallsBack(
+                onClassPath(javaHere(), Map.of(), NATIVE_ACCESS, "-Dio.quoit.netty.workdir=/nowhere"),
+                "/nowhere",
+                "io.quoit.netty.workdir");
+    }
+
+    @Test
+    void aFolderWithoutExecutionIsNamed() throws Exception {
+        Path folder = null;
+        for (String line : Files.readAllLines(Path.of("/proc/mounts"))) {
+            String[] words = line.split(" ");
+            Path place = Path.of(words[1]);
+            boolean memory = words[2].equals("tmpfs") || words[2].equals("ramfs");
+            if (memory && words[3].contains("noexec") && Files.isDirectory(place) && Files.isWritable(place)) {
+                folder = place;
+            }
+        }
+        Assumptions.assumeTrue(folder != null, "no folder is mounted noexec");
+        assertFallsBack(
+                onClassPath(javaHere(), Map.of(), NATIVE_ACCESS, "-Dio.quoit.netty.workdir=" + folder),
+                "noexec",
+                "io.quoit.netty.workdir");
+    }
+}

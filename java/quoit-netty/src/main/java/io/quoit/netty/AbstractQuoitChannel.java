@@ -1,0 +1,125 @@
+package io.quoit.netty;
+
+import io.netty.channel.AbstractChannel;
+import io.netty.channel.Channel;
+import io.netty.channel.ChannelMetadata;
+import io.netty.channel.ChannelPromise;
+import io.netty.channel.EventLoop;
+import io.netty.channel.IoEvent;
+import io.netty.channel.IoEventLoop;
+import io.netty.channel.IoRegistration;
+import java.net.InetSocketAddress;
+import java.net.SocketAddress;
+import java.nio.channels.UnresolvedAddressException;
+
+/** What Quoit's channels have in common: registration, state and addresses. */
+abstract class AbstractQuoitChannel extends AbstractChannel {
+    private static final ChannelMetadata METADATA = new ChannelMetadata(false, 16);
+
+    private IoRegistration registration;
+    private QuoitIoHandler handler;
+
+    private volatile boolean closed;
+    volatile SocketAddress local;
+    volatile SocketAddress remote;
+
+    AbstractQuoitChannel(Channel parent) {
+        super(parent);
+    }
+
+    /** The handler of the loop that this channel is registered with. */
+    final QuoitIoHandler handler() {
+        return handler;
+    }
+
+    @Override
+    public ChannelMetadata metadata() {
+        return METADATA;
+    }
+
+    @Override
+    public final boolean isOpen() {
+        return !closed;
+    }
+
+    /** Answers whether it was open. */
+    final boolean markClosed() {
+        boolean wasOpen = !closed;
+        closed = true;
+        return wasOpen;
+    }
+
+    @Override
+    protected final boolean isCompatible(EventLoop loop) {
+        return loop instanceof IoEventLoop io && io.isCompatible(QuoitUnsafe.class);
+    }
+
+    @Override
+    protected void doRegister(ChannelPromise promise) {
+        ((IoEventLoop) eventLoop()).register((QuoitUnsafe) unsafe()).addListener(future -> {
+            if (!future.isSuccess()) {
+                promise.setFailure(future.cause());
+                return;
+            }
+            registration = (IoRegistration) future.getNow();
+            handler = registration.attachment();
+            try {
+                registered();
+            } catch (Exception failure) {
+                promise.setFailure(failure);
+                return;
+            }
+            promise.setSuccess();
+        });
+    }
+
+    /** The loop is known now. */
+    void registered() throws Exception {}
+
+    /**
+     * {@inheritDoc} A native connection cannot leave its loop: a channel that has one is closed.
+     */
+    @Override
+    protected void doDeregister() throws Exception {
+        if (registration != null) {
+            if (isOpen() && isBoundToLoop()) {
+                unsafe().close(unsafe().voidPromise());
+            }
+            registration.cancel();
+            registration = null;
+        }
+    }
+
+    /** Whether something of this channel lives in the native loop. */
+    abstract boolean isBoundToLoop();
+
+    @Override
+    protected final SocketAddress localAddress0() {
+        return local;
+    }
+
+    @Override
+    protected final SocketAddress remoteAddress0() {
+        return remote;
+    }
+
+    static void checkResolved(SocketAddress address) {
+        if (address instanceof InetSocketAddress inet && inet.isUnresolved()) {
+            throw new UnresolvedAddressException();
+        }
+    }
+
+    /** The part of a channel that its loop knows. */
+    abstract class QuoitUnsafe extends AbstractUnsafe implements QuoitIoHandle {
+        /** Closes the channel because its loop ends. */
+        @Override
+        public final void close() {
+            close(voidPromise());
+        }
+
+        @Override
+        public final void handle(IoRegistration source, IoEvent event) {
+            throw new UnsupportedOperationException("Quoit's loops call their channels by methods of their own");
+        }
+    }
+}

@@ -1,0 +1,145 @@
+package io.quoit.netty;
+
+import io.netty.channel.Channel;
+import io.netty.channel.ChannelOption;
+import io.netty.channel.DefaultChannelConfig;
+import io.netty.channel.RecvByteBufAllocator;
+import java.util.EnumMap;
+import java.util.EnumSet;
+import java.util.Map;
+import java.util.Set;
+
+/**
+ * Options of a channel. Those of the kernel go to the socket if there is one; what is set before is kept and goes to it
+ * when it is made. Any thread may set and get them.
+ */
+abstract class AbstractQuoitConfig extends DefaultChannelConfig {
+    private static final int NO_DESCRIPTOR = -1;
+
+    private final Set<KernelOption> supported;
+    private final EnumMap<KernelOption, Integer> early = new EnumMap<>(KernelOption.class);
+    private volatile boolean ownReceiveAllocator;
+    private final boolean made;
+
+    AbstractQuoitConfig(Channel channel, Set<KernelOption> supported) {
+        super(channel);
+        this.supported = supported;
+        made = true;
+    }
+
+    /** The channel's socket; negative if there is none now. */
+    abstract int descriptor();
+
+    /** The address family of a socket that is made to ask for a default. */
+    abstract int family();
+
+    final synchronized int get(KernelOption option) {
+        int descriptor = descriptor();
+        if (descriptor >= 0) {
+            return Descriptors.get(descriptor, option.level, option.name);
+        }
+        Integer set = early.get(option);
+        return set != null ? set : kernelDefault(option);
+    }
+
+    private int kernelDefault(KernelOption option) {
+        if (option == KernelOption.NO_DELAY) {
+            // Netty's own default on Linux, which connecting and accepting set.
+            return 1;
+        }
+        int descriptor = NO_DESCRIPTOR;
+        try {
+            descriptor = Descriptors.stream(family());
+            return Descriptors.get(descriptor, option.level, option.name);
+        } catch (java.io.IOException failure) {
+            throw new io.netty.channel.ChannelException(failure);
+        } finally {
+            if (descriptor >= 0) {
+                Descriptors.close(descriptor);
+            }
+        }
+    }
+
+    final boolean flag(KernelOption option) {
+        return get(option) != 0;
+    }
+
+    final synchronized void set(KernelOption option, int value) {
+        int descriptor = descriptor();
+        early.put(option, value);
+        if (descriptor >= 0) {
+            apply(descriptor, option, value);
+        }
+    }
+
+    final void set(KernelOption option, boolean value) {
+        set(option, value ? 1 : 0);
+    }
+
+    /** What was set, or a default where nothing was. */
+    final synchronized int early(KernelOption option, int otherwise) {
+        return early.getOrDefault(option, otherwise);
+    }
+
+    /** Sets on a new socket what was asked for before, but for what was done already. */
+    final synchronized void apply(int descriptor, EnumSet<KernelOption> done) {
+        early.forEach((option, value) -> {
+            if (!done.contains(option)) {
+                apply(descriptor, option, value);
+            }
+        });
+    }
+
+    private static void apply(int descriptor, KernelOption option, int value) {
+        Descriptors.set(descriptor, option.level, option.name, value);
+        if (option == KernelOption.TYPE_OF_SERVICE) {
+            try {
+                Descriptors.set(descriptor, Descriptors.IPPROTO_IPV6, Descriptors.IPV6_TCLASS, value);
+            } catch (io.netty.channel.ChannelException ipv4Only) {
+                // A socket of IPv4 has no traffic class.
+                return;
+            }
+        }
+    }
+
+    /** Whether the user named an allocator of receive buffers. */
+    public final boolean hasOwnReceiveAllocator() {
+        return ownReceiveAllocator;
+    }
+
+    @Override
+    public DefaultChannelConfig setRecvByteBufAllocator(RecvByteBufAllocator allocator) {
+        super.setRecvByteBufAllocator(allocator);
+        // The constructor of the superclass sets the default.
+        ownReceiveAllocator = made;
+        return this;
+    }
+
+    @Override
+    public Map<ChannelOption<?>, Object> getOptions() {
+        ChannelOption<?>[] options =
+                supported.stream().map(option -> option.option).toArray(ChannelOption<?>[]::new);
+        return getOptions(super.getOptions(), options);
+    }
+
+    @Override
+    @SuppressWarnings("unchecked")
+    public <T> T getOption(ChannelOption<T> option) {
+        KernelOption kernel = KernelOption.of(option);
+        if (kernel != null && supported.contains(kernel)) {
+            return (T) kernel.fromKernel(get(kernel));
+        }
+        return super.getOption(option);
+    }
+
+    @Override
+    public <T> boolean setOption(ChannelOption<T> option, T value) {
+        validate(option, value);
+        KernelOption kernel = KernelOption.of(option);
+        if (kernel != null && supported.contains(kernel)) {
+            set(kernel, kernel.toKernel(value));
+            return true;
+        }
+        return super.setOption(option, value);
+    }
+}

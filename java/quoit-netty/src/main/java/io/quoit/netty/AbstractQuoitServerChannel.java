@@ -1,0 +1,241 @@
+package io.quoit.netty;
+
+import io.netty.channel.Channel;
+import io.netty.channel.ChannelException;
+import io.netty.channel.ChannelMetadata;
+import io.netty.channel.ChannelOutboundBuffer;
+import io.netty.channel.ChannelPromise;
+import io.netty.channel.ServerChannel;
+import java.io.IOException;
+import java.net.SocketAddress;
+import java.util.ArrayDeque;
+
+/**
+ * A listening socket. Its loop accepts plain descriptors, which become connections of the loop that their channel is
+ * registered with. While nobody wants to read, nothing is accepted: the kernel's queue fills.
+ */
+abstract class AbstractQuoitServerChannel extends AbstractQuoitChannel implements ServerChannel {
+    private static final ChannelMetadata METADATA = new ChannelMetadata(false, 16);
+    private static final int NO_DESCRIPTOR = -1;
+
+    private final Runnable deliverLater = this::deliver;
+    private final Runnable completion = this::complete;
+
+    private volatile int descriptor = NO_DESCRIPTOR;
+    private volatile boolean active;
+    /** The native listener; 0 if there is none. It has a duplicate of the descriptor. */
+    private long listener;
+
+    private boolean stopping;
+    private boolean readPending;
+    private boolean incomplete;
+    private boolean deliveryAsked;
+    /** Accepted while nobody wanted to read. */
+    private final ArrayDeque<Integer> held = new ArrayDeque<>();
+
+    AbstractQuoitServerChannel() {
+        super(null);
+    }
+
+    @Override
+    public ChannelMetadata metadata() {
+        return METADATA;
+    }
+
+    /** The listening socket; negative if it is not bound. */
+    final int descriptor() {
+        return descriptor;
+    }
+
+    @Override
+    public final boolean isActive() {
+        return active && isOpen();
+    }
+
+    @Override
+    final boolean isBoundToLoop() {
+        return active;
+    }
+
+    /** A socket, with the options of this channel, that is bound to the address. */
+    abstract int bindSocket(SocketAddress address) throws IOException;
+
+    abstract int backlog();
+
+    /** The channel of an accepted socket. */
+    abstract Channel child(int accepted);
+
+    @Override
+    protected final void doBind(SocketAddress address) throws Exception {
+        checkResolved(address);
+        int bound = bindSocket(address);
+        try {
+            Descriptors.listen(bound, backlog());
+        } catch (IOException failure) {
+            Descriptors.close(bound);
+            throw failure;
+        }
+        descriptor = bound;
+        local = Descriptors.localAddress(bound);
+        active = true;
+        if (readPending) {
+            listen();
+        }
+    }
+
+    private void listen() throws IOException {
+        if (listener == 0 && active && isOpen()) {
+            listener = handler().listen(this, Descriptors.duplicate(descriptor));
+        }
+    }
+
+    @Override
+    protected final void doBeginRead() throws Exception {
+        readPending = true;
+        if (!held.isEmpty()) {
+            if (!deliveryAsked) {
+                deliveryAsked = true;
+                eventLoop().execute(deliverLater);
+            }
+        } else {
+            listen();
+        }
+    }
+
+    private boolean wanted() {
+        return readPending || config().isAutoRead();
+    }
+
+    /** The loop has accepted a socket. */
+    final void accepted(int accepted) {
+        if (!isOpen()) {
+            Descriptors.close(accepted);
+        } else if (!wanted() || !held.isEmpty()) {
+            held.addLast(accepted);
+            stop();
+        } else {
+            deliver(accepted);
+        }
+    }
+
+    private void stop() {
+        if (listener != 0 && !stopping) {
+            stopping = true;
+            handler().commands().simple(Abi.COMMAND_STOP_LISTENING, listener);
+        }
+    }
+
+    private void deliver() {
+        deliveryAsked = false;
+        while (!held.isEmpty() && isOpen() && wanted()) {
+            deliver(held.removeFirst());
+        }
+        complete();
+        if (held.isEmpty() && wanted()) {
+            try {
+                listen();
+            } catch (IOException failure) {
+                pipeline().fireExceptionCaught(failure);
+            }
+        }
+    }
+
+    private void deliver(int accepted) {
+        if (!incomplete) {
+            incomplete = true;
+            handler().atEndOfRun(completion);
+            unsafe().recvBufAllocHandle().reset(config());
+        }
+        unsafe().recvBufAllocHandle().incMessagesRead(1);
+        readPending = false;
+        Channel child;
+        try {
+            child = child(accepted);
+        } catch (ChannelException gone) {
+            Descriptors.close(accepted);
+            pipeline().fireExceptionCaught(gone);
+            return;
+        }
+        pipeline().fireChannelRead(child);
+    }
+
+    private void complete() {
+        if (incomplete) {
+            incomplete = false;
+            unsafe().recvBufAllocHandle().readComplete();
+            pipeline().fireChannelReadComplete();
+        }
+    }
+
+    /** The native listener is gone: it was stopped, or its socket has failed. */
+    final void ended(int error) {
+        listener = 0;
+        boolean asked = stopping;
+        stopping = false;
+        if (!isOpen()) {
+            return;
+        }
+        try {
+            if (error != 0 && !asked) {
+                throw Errno.exception("accept", error);
+            }
+            if (wanted() && held.isEmpty()) {
+                listen();
+            }
+        } catch (IOException failure) {
+            pipeline().fireExceptionCaught(failure);
+            unsafe().close(unsafe().voidPromise());
+        }
+    }
+
+    @Override
+    protected void doClose() throws Exception {
+        if (!markClosed()) {
+            return;
+        }
+        active = false;
+        for (Integer accepted = held.pollFirst(); accepted != null; accepted = held.pollFirst()) {
+            Descriptors.close(accepted);
+        }
+        stop();
+        if (descriptor >= 0) {
+            int closed = descriptor;
+            descriptor = NO_DESCRIPTOR;
+            try {
+                if (listener != 0) {
+                    // The loop's duplicate lives until its next turn; the address must be free at once.
+                    Descriptors.shutdown(closed, Descriptors.SHUT_RDWR);
+                }
+            } finally {
+                Descriptors.close(closed);
+            }
+        }
+    }
+
+    @Override
+    protected final void doDisconnect() {
+        throw new UnsupportedOperationException("a listening socket has no peer");
+    }
+
+    @Override
+    protected final void doWrite(ChannelOutboundBuffer in) {
+        throw new UnsupportedOperationException("a listening socket sends nothing");
+    }
+
+    @Override
+    protected final Object filterOutboundMessage(Object message) {
+        throw new UnsupportedOperationException("a listening socket sends nothing");
+    }
+
+    @Override
+    protected final AbstractUnsafe newUnsafe() {
+        return new ServerUnsafe();
+    }
+
+    private final class ServerUnsafe extends QuoitUnsafe {
+        @Override
+        public void connect(SocketAddress remoteAddress, SocketAddress localAddress, ChannelPromise promise) {
+            promise.setFailure(new UnsupportedOperationException("a listening socket does not connect"));
+        }
+    }
+}

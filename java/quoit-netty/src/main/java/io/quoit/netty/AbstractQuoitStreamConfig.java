@@ -1,0 +1,90 @@
+package io.quoit.netty;
+
+import io.netty.channel.ChannelOption;
+import java.util.Map;
+import java.util.Set;
+
+/** Options of a connected channel. */
+abstract class AbstractQuoitStreamConfig extends AbstractQuoitConfig implements QuoitStreamConfig {
+    private static final int NOT_SET = -1;
+
+    private final AbstractQuoitStreamChannel channel;
+    private volatile boolean allowHalfClosure;
+    private volatile int linger = NOT_SET;
+    private volatile long pendingWriteLimit;
+
+    AbstractQuoitStreamConfig(AbstractQuoitStreamChannel channel, Set<KernelOption> supported) {
+        super(channel, supported);
+        this.channel = channel;
+    }
+
+    @Override
+    final int descriptor() {
+        return channel.descriptor();
+    }
+
+    @Override
+    public boolean isAllowHalfClosure() {
+        return allowHalfClosure;
+    }
+
+    final void allowHalfClosure(boolean allow) {
+        allowHalfClosure = allow;
+    }
+
+    @Override
+    public final int linger() {
+        return linger;
+    }
+
+    final void linger(int seconds) {
+        linger = seconds;
+    }
+
+    @Override
+    public final long pendingWriteLimit() {
+        return pendingWriteLimit;
+    }
+
+    @Override
+    public Map<ChannelOption<?>, Object> getOptions() {
+        return getOptions(
+                super.getOptions(),
+                ChannelOption.ALLOW_HALF_CLOSURE,
+                ChannelOption.SO_LINGER,
+                QuoitChannelOption.PENDING_WRITE_LIMIT);
+    }
+
+    @Override
+    @SuppressWarnings("unchecked")
+    public <T> T getOption(ChannelOption<T> option) {
+        if (option == ChannelOption.ALLOW_HALF_CLOSURE) {
+            return (T) Boolean.valueOf(allowHalfClosure);
+        }
+        if (option == ChannelOption.SO_LINGER) {
+            return (T) Integer.valueOf(linger);
+        }
+        if (option == QuoitChannelOption.PENDING_WRITE_LIMIT) {
+            return (T) Long.valueOf(pendingWriteLimit);
+        }
+        return super.getOption(option);
+    }
+
+    @Override
+    public <T> boolean setOption(ChannelOption<T> option, T value) {
+        validate(option, value);
+        if (option == ChannelOption.ALLOW_HALF_CLOSURE) {
+            allowHalfClosure = (Boolean) value;
+        } else if (option == ChannelOption.SO_LINGER) {
+            linger = (Integer) value;
+        } else if (option == QuoitChannelOption.PENDING_WRITE_LIMIT) {
+            if ((Long) value < 0) {
+                throw new IllegalArgumentException("PENDING_WRITE_LIMIT: " + value + " (expected: >= 0)");
+            }
+            pendingWriteLimit = (Long) value;
+        } else {
+            return super.setOption(option, value);
+        }
+        return true;
+    }
+}

@@ -1,0 +1,140 @@
+package io.quoit.netty;
+
+import io.netty.channel.unix.DomainSocketAddress;
+import java.net.Inet4Address;
+import java.net.Inet6Address;
+import java.net.InetAddress;
+import java.net.InetSocketAddress;
+import java.net.SocketAddress;
+import java.net.UnknownHostException;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
+
+/** Socket addresses of Java, of the kernel ({@code struct sockaddr}) and of libquoit (texts). */
+final class Addresses {
+    static final int AF_UNIX = 1;
+    static final int AF_INET = 2;
+    static final int AF_INET6 = 10;
+
+    /** Bytes of the largest one, {@code struct sockaddr_un}. */
+    static final int BYTES = 110;
+
+    private static final int UNIX_NAME_BYTES = 108;
+    private static final int INET_BYTES = 16;
+    private static final int INET6_BYTES = 28;
+
+    private Addresses() {}
+
+    /** Whether sockets of both families may be had; without IPv6 the wildcard is that of IPv4. */
+    static int family(SocketAddress address) {
+        if (address instanceof InetSocketAddress inet) {
+            return inet.getAddress() instanceof Inet6Address ? AF_INET6 : AF_INET;
+        }
+        return AF_UNIX;
+    }
+
+    /**
+     * Writes an address as the kernel reads it, and answers its length.
+     *
+     * @throws IllegalArgumentException if it is of no kind that this transport has, or too long
+     */
+    static int write(SocketAddress address, ByteBuffer to) {
+        to.clear().order(ByteOrder.nativeOrder());
+        if (address instanceof InetSocketAddress inet) {
+            InetAddress ip = inet.getAddress();
+            to.putShort(0, (short) family(address));
+            to.put(2, (byte) (inet.getPort() >>> 8)).put(3, (byte) inet.getPort());
+            if (ip instanceof Inet6Address six) {
+                to.putInt(4, 0).put(8, six.getAddress()).putInt(24, six.getScopeId());
+                return INET6_BYTES;
+            }
+            to.put(4, ip.getAddress()).putLong(8, 0);
+            return INET_BYTES;
+        }
+        byte[] name = unixName(address).getBytes(StandardCharsets.UTF_8);
+        if (name.length == 0 || name.length >= UNIX_NAME_BYTES) {
+            throw new IllegalArgumentException(
+                    "a Unix socket's path has 1 to " + (UNIX_NAME_BYTES - 1) + " bytes; this one has " + name.length);
+        }
+        to.putShort(0, (short) AF_UNIX).put(2, name).put(2 + name.length, (byte) 0);
+        return 2 + name.length + (name[0] == 0 ? 0 : 1);
+    }
+
+    /** Reads an address as the kernel wrote it; null for one without a name, or of another family. */
+    static SocketAddress read(ByteBuffer from, int length) {
+        if (length < 2) {
+            return null;
+        }
+        int family = from.order(ByteOrder.nativeOrder()).getShort(0);
+        int port = (from.get(2) & 0xFF) << 8 | from.get(3) & 0xFF;
+        try {
+            if (family == AF_INET) {
+                byte[] ip = new byte[4];
+                from.get(4, ip);
+                return new InetSocketAddress(InetAddress.getByAddress(ip), port);
+            }
+            if (family == AF_INET6) {
+                byte[] ip = new byte[16];
+                from.get(8, ip);
+                InetAddress any = InetAddress.getByAddress(ip);
+                int scope = from.getInt(24);
+                boolean scoped = scope != 0 && any instanceof Inet6Address;
+                return new InetSocketAddress(scoped ? Inet6Address.getByAddress(null, ip, scope) : any, port);
+            }
+        } catch (UnknownHostException impossible) {
+            throw new IllegalStateException("an address of 4 or 16 bytes is one", impossible);
+        }
+        if (family != AF_UNIX || length == 2) {
+            return null;
+        }
+        int end = 2;
+        // An abstract name begins with a NUL and may hold others; a path ends at the first.
+        while (end < length && (from.get(2) == 0 || from.get(end) != 0)) {
+            end++;
+        }
+        byte[] name = new byte[end - 2];
+        from.get(2, name);
+        return new DomainSocketAddress(new String(name, StandardCharsets.UTF_8));
+    }
+
+    /** An address as libquoit reads it. */
+    static String text(SocketAddress address) {
+        if (address instanceof InetSocketAddress inet) {
+            InetAddress ip = inet.getAddress();
+            String host = ip.getHostAddress();
+            if (ip instanceof Inet4Address) {
+                return host + ":" + inet.getPort();
+            }
+            int scope = ((Inet6Address) ip).getScopeId();
+            int percent = host.indexOf('%');
+            String plain = percent < 0 ? host : host.substring(0, percent);
+            return "[" + plain + (scope == 0 ? "" : "%" + scope) + "]:" + inet.getPort();
+        }
+        String name = unixName(address);
+        return "unix:" + (name.startsWith("\0") ? "@" + name.substring(1) : name);
+    }
+
+    static boolean isUnix(SocketAddress address) {
+        return address instanceof DomainSocketAddress || address instanceof java.net.UnixDomainSocketAddress;
+    }
+
+    private static String unixName(SocketAddress address) {
+        if (address instanceof DomainSocketAddress unix) {
+            return unix.path();
+        }
+        if (address instanceof java.net.UnixDomainSocketAddress unix) {
+            return unix.getPath().toString();
+        }
+        throw new IllegalArgumentException(address + " is no address of an IP or Unix socket");
+    }
+
+    /** The file of a Unix socket; null for an abstract name, and for other sockets. */
+    static Path file(SocketAddress address) {
+        if (address instanceof DomainSocketAddress unix && !unix.path().startsWith("\0")) {
+            return Path.of(unix.path());
+        }
+        return null;
+    }
+}

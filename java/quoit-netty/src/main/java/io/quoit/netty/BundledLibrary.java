@@ -1,0 +1,69 @@
+package io.quoit.netty;
+
+import io.netty.util.internal.SystemPropertyUtil;
+import java.io.IOException;
+import java.io.InputStream;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.attribute.PosixFilePermissions;
+
+/** The libquoit that a classifier jar brings ({@code quoit-netty-native}, {@code linux-x86_64}), put into a file. */
+final class BundledLibrary {
+    /** System property: the folder that the library is put into. Default: {@code java.io.tmpdir}. */
+    static final String FOLDER_PROPERTY = "io.quoit.netty.workdir";
+
+    private BundledLibrary() {}
+
+    /** The name of the resource for this machine. */
+    static String resource() {
+        String architecture = System.getProperty("os.arch", "");
+        String name =
+                switch (architecture) {
+                    case "amd64", "x86_64" -> "x86_64";
+                    case "aarch64", "arm64" -> "aarch_64";
+                    default -> architecture;
+                };
+        return "META-INF/native/libquoit_linux_" + name + ".so";
+    }
+
+    /** Puts the library into a file of its own, which is the caller's to delete. */
+    static Path extract() throws IOException {
+        String resource = resource();
+        try (InputStream in = BundledLibrary.class.getClassLoader().getResourceAsStream(resource)) {
+            if (in == null) {
+                throw new UnsupportedOperationException("there is no " + resource + " on the class path: add the jar "
+                        + "io.quoit:quoit-netty-native with the classifier of this machine, or name a libquoit.so by "
+                        + "the system property " + NativeLoader.FILE_PROPERTY + " or the environment's "
+                        + NativeLoader.FILE_VARIABLE);
+            }
+            Path folder = Path.of(SystemPropertyUtil.get(FOLDER_PROPERTY, System.getProperty("java.io.tmpdir")));
+            Path file;
+            try {
+                file = Files.createTempFile(folder, "libquoit", ".so",
+                        PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rwx------")));
+            } catch (IOException failure) {
+                throw new UnsupportedOperationException("the library cannot be put into " + folder + " (" + failure
+                        + "): let the system property " + FOLDER_PROPERTY + " name a folder that can be written", failure);
+            }
+            Files.copy(in, file, java.nio.file.StandardCopyOption.REPLACE_EXISTING);
+            return file;
+        }
+    }
+
+    /** What to do about an error of the dynamic linker's. */
+    static String remedy(String text) {
+        if (text.contains("failed to map segment") || text.contains("Operation not permitted")) {
+            return "; its folder is mounted noexec: let the system property " + FOLDER_PROPERTY
+                    + " name a folder on which files can be executed";
+        }
+        if (text.contains("GLIBC_")) {
+            return "; the library needs glibc 2.34 or newer: build it on this machine (`make capi`) and name it by the "
+                    + "system property " + NativeLoader.FILE_PROPERTY;
+        }
+        if (text.contains("musl") || text.contains("ld-linux")) {
+            return "; the library is for glibc, and this system has another C library";
+        }
+        return "; name a libquoit.so for this machine by the system property " + NativeLoader.FILE_PROPERTY
+                + " or the environment's " + NativeLoader.FILE_VARIABLE;
+    }
+}

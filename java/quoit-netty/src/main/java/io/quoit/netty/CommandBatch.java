@@ -1,0 +1,159 @@
+package io.quoit.netty;
+
+import io.quoit.netty.Abi.Command;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.util.ArrayList;
+
+/** The commands of the next turn, in native memory, and memory for the bytes that it copies. The loop's thread only. */
+final class CommandBatch {
+    private static final int FIRST_CAPACITY = 1024;
+
+    /** What one connection may copy in a turn without asking again. */
+    static final int REGION_BYTES = 4096;
+
+    private final NativeLibrary library;
+    private ByteBuffer memory;
+    private long address;
+    private int count;
+
+    /** What commands of this batch point to and nobody else keeps. */
+    private final ArrayList<ByteBuffer> kept = new ArrayList<>();
+
+    private final ByteBuffer staging;
+    private final long stagingAddress;
+    private final int halfBytes;
+    /** The half that the present batch uses; the other is kept until what the last one sent cannot be refused any more. */
+    private int half;
+
+    private int staged;
+    private boolean otherBusy;
+
+    CommandBatch(NativeLibrary library, int stagingBytes) {
+        this.library = library;
+        room(FIRST_CAPACITY);
+        staging = ByteBuffer.allocateDirect(stagingBytes).order(ByteOrder.nativeOrder());
+        stagingAddress = library.address(staging);
+        halfBytes = stagingBytes / 2;
+    }
+
+    private void room(int capacity) {
+        ByteBuffer larger = ByteBuffer.allocateDirect(capacity * Command.SIZE).order(ByteOrder.nativeOrder());
+        if (memory != null) {
+            larger.put(0, memory, 0, count * Command.SIZE);
+        }
+        memory = larger;
+        address = library.address(larger);
+    }
+
+    long address() {
+        return address;
+    }
+
+    int count() {
+        return count;
+    }
+
+    /** The turn has taken the commands. */
+    void taken() {
+        count = 0;
+        kept.clear();
+        if (!otherBusy) {
+            otherBusy = true;
+            half = 1 - half;
+            staged = half * halfBytes;
+        }
+    }
+
+    // ---- commands; each answers its place ----
+
+    private int add(int kind, int flags, long target, long token) {
+        if (count * Command.SIZE == memory.capacity()) {
+            room(2 * count);
+        }
+        int at = count++ * Command.SIZE;
+        // The reserve and what this kind does not read is zero.
+        memory.putLong(at + Command.KIND, kind | (long) flags << 16);
+        memory.putLong(at + Command.TARGET, target);
+        memory.putLong(at + Command.TOKEN, token);
+        memory.putLong(at + Command.DATA, 0);
+        memory.putLong(at + Command.LENGTH, 0);
+        memory.putLong(at + Command.LEASE, 0);
+        memory.putLong(at + Command.TIME_NS, 0);
+        return at;
+    }
+
+    void returnLease(long lease) {
+        memory.putLong(add(Abi.COMMAND_RETURN_LEASE, 0, 0, 0) + Command.LEASE, lease);
+    }
+
+    /** A command that has a target and nothing else. */
+    void simple(int kind, long target) {
+        add(kind, 0, target, 0);
+    }
+
+    /** Closes gracefully within the time; negative: the loop's. */
+    void close(long connection, long nanos) {
+        memory.putLong(add(Abi.COMMAND_CLOSE, 0, connection, 0) + Command.TIME_NS, nanos);
+    }
+
+    void connect(ByteBuffer options, long address, int length, long token) {
+        kept.add(options);
+        int at = add(Abi.COMMAND_CONNECT, Abi.FLAG_PAUSED, 0, token);
+        memory.putLong(at + Command.DATA, address).putInt(at + Command.LENGTH, length);
+    }
+
+    /** Attaches a descriptor, paused. */
+    int attach(int descriptor, long token) {
+        int at = add(Abi.COMMAND_ATTACH, Abi.FLAG_PAUSED, 0, token);
+        memory.putInt(at + Command.DESCRIPTOR, descriptor);
+        return at;
+    }
+
+    /** Lets an attach of this batch receive at once. */
+    void attachReceiving(int at) {
+        memory.putShort(at + Command.FLAGS, (short) 0);
+    }
+
+    int send(long connection, long data, int length, long token, int flags) {
+        int at = add(Abi.COMMAND_SEND, flags, connection, token);
+        memory.putLong(at + Command.DATA, data).putInt(at + Command.LENGTH, length);
+        return at;
+    }
+
+    /** Lengthens a send of this batch. */
+    void sendMore(int at, int length) {
+        memory.putInt(at + Command.LENGTH, length);
+    }
+
+    // ---- staging ----
+
+    /** Reserves room for bytes that the next turn copies, and answers its offset; -1 if there is none. */
+    int stage(int bytes) {
+        int offset = staged;
+        if (bytes > (half + 1) * halfBytes - offset) {
+            return -1;
+        }
+        // Aligned.
+        staged = offset + bytes + 7 & ~7;
+        return offset;
+    }
+
+    /** Gives back the last reservation, from an offset on. */
+    void unstage(int offset) {
+        staged = offset;
+    }
+
+    /** All turns so far have told everything: what they read from the other half is needed no more. */
+    void settled() {
+        otherBusy = false;
+    }
+
+    ByteBuffer staging() {
+        return staging;
+    }
+
+    long stagingAddress() {
+        return stagingAddress;
+    }
+}

@@ -1,0 +1,134 @@
+package io.quoit.netty;
+
+import io.netty.channel.ChannelException;
+import java.io.IOException;
+import java.net.SocketAddress;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+
+/** Sockets as plain descriptors: made, named and given options by any thread. Nothing here is done a message. */
+final class Descriptors {
+    static final int SOL_SOCKET = 1;
+    static final int SO_REUSEADDR = 2;
+    static final int SO_SNDBUF = 7;
+    static final int SO_RCVBUF = 8;
+    static final int SO_KEEPALIVE = 9;
+    static final int SO_REUSEPORT = 15;
+    static final int SO_BUSY_POLL = 46;
+
+    static final int IPPROTO_IP = 0;
+    static final int IP_TOS = 1;
+    static final int IP_FREEBIND = 15;
+    static final int IP_TRANSPARENT = 19;
+    static final int IP_BIND_ADDRESS_NO_PORT = 24;
+
+    static final int IPPROTO_IPV6 = 41;
+    static final int IPV6_TCLASS = 67;
+
+    static final int IPPROTO_TCP = 6;
+    static final int TCP_NODELAY = 1;
+    static final int TCP_CORK = 3;
+    static final int TCP_KEEPIDLE = 4;
+    static final int TCP_KEEPINTVL = 5;
+    static final int TCP_KEEPCNT = 6;
+    static final int TCP_DEFER_ACCEPT = 9;
+    static final int TCP_QUICKACK = 12;
+    static final int TCP_USER_TIMEOUT = 18;
+    static final int TCP_FASTOPEN = 23;
+    static final int TCP_NOTSENT_LOWAT = 25;
+
+    static final int SHUT_RD = 0;
+    static final int SHUT_RDWR = 2;
+
+    private static final int SOCK_STREAM = 1;
+    private static final int SOCK_NONBLOCK = 0x800;
+    private static final int SOCK_CLOEXEC = 0x80000;
+
+    private Descriptors() {}
+
+    private static NativeLibrary library() {
+        return NativeLoader.library();
+    }
+
+    private static ByteBuffer room(int bytes) {
+        return ByteBuffer.allocateDirect(bytes).order(ByteOrder.nativeOrder());
+    }
+
+    /** A stream socket that does not block. */
+    static int stream(int family) throws IOException {
+        return checked("socket", library().socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC));
+    }
+
+    static void bind(int descriptor, SocketAddress address) throws IOException {
+        ByteBuffer room = room(Addresses.BYTES);
+        int length = Addresses.write(address, room);
+        int result = library().bind(descriptor, library().address(room), length);
+        java.lang.ref.Reference.reachabilityFence(room);
+        if (result < 0) {
+            IOException failure = Errno.exception("bind", result);
+            throw (IOException) new java.net.BindException(failure.getMessage() + ": " + address).initCause(failure);
+        }
+    }
+
+    static void listen(int descriptor, int backlog) throws IOException {
+        checked("listen", library().listenOn(descriptor, backlog));
+    }
+
+    static int duplicate(int descriptor) throws IOException {
+        return checked("fcntl", library().duplicate(descriptor));
+    }
+
+    static void close(int descriptor) {
+        // Nothing can be done about a failure, and Linux has closed it in any case.
+        library().close(descriptor);
+    }
+
+    static void shutdown(int descriptor, int how) throws IOException {
+        checked("shutdown", library().shutdown(descriptor, how));
+    }
+
+    /** The socket's own address; null if it has none. */
+    static SocketAddress localAddress(int descriptor) {
+        return name(descriptor, false);
+    }
+
+    /** The peer's address; null if there is none. */
+    static SocketAddress remoteAddress(int descriptor) {
+        return name(descriptor, true);
+    }
+
+    private static SocketAddress name(int descriptor, boolean peer) {
+        ByteBuffer room = room(8 + Addresses.BYTES);
+        room.putInt(0, Addresses.BYTES);
+        long at = library().address(room);
+        int result = peer ? library().peerName(descriptor, at + 8, at) : library().socketName(descriptor, at + 8, at);
+        return result < 0 ? null : Addresses.read(room.slice(8, Addresses.BYTES), room.getInt(0));
+    }
+
+    static void set(int descriptor, int level, int name, int value) {
+        ByteBuffer room = room(Integer.BYTES).putInt(0, value);
+        int result = library().setOption(descriptor, level, name, library().address(room), Integer.BYTES);
+        java.lang.ref.Reference.reachabilityFence(room);
+        if (result < 0) {
+            throw new ChannelException(Errno.exception("setsockopt", result));
+        }
+    }
+
+    static int get(int descriptor, int level, int name) {
+        ByteBuffer room = room(2 * Integer.BYTES).putInt(Integer.BYTES, Integer.BYTES);
+        long at = library().address(room);
+        int result = library().getOption(descriptor, level, name, at, at + Integer.BYTES);
+        int value = room.getInt(0);
+        if (result < 0) {
+            throw new ChannelException(Errno.exception("getsockopt", result));
+        }
+        return value;
+    }
+
+    private static int checked(String call, int result) throws IOException {
+        if (result < 0) {
+            throw Errno.exception(call, result);
+        }
+        return result;
+    }
+}

@@ -1,0 +1,301 @@
+package io.quoit.netty;
+
+import io.netty.buffer.ByteBuf;
+import io.netty.channel.ChannelPipeline;
+import java.util.ArrayDeque;
+import java.util.concurrent.atomic.AtomicIntegerFieldUpdater;
+
+/**
+ * The receiving half of a stream channel. Only {@link #returnedElsewhere} may be called on other threads than the loop's.
+ *
+ * <p>The native connection receives while Netty wants to read. What arrives when it does not is kept, in order, until the
+ * next read, and the connection is paused: so a handler that reads message by message costs no pausing as long as its
+ * peer answers message by message.
+ */
+final class Inbound {
+    private static final AtomicIntegerFieldUpdater<Inbound> RETURNED_ELSEWHERE =
+            AtomicIntegerFieldUpdater.newUpdater(Inbound.class, "returnedElsewhere");
+
+    private final AbstractQuoitStreamChannel channel;
+    private final Runnable deliverLater = this::deliver;
+    private final Runnable completion = this::complete;
+
+    /** Data that came while nobody wanted to read. */
+    private ArrayDeque<ByteBuf> held;
+    /** The peer's end, and the connection's, wait behind {@link #held}. */
+    private boolean endHeld;
+
+    private boolean closeHeld;
+    private int closeReason;
+    private int closeError;
+
+    private boolean readPending;
+    /** What the native connection was told last. */
+    private boolean paused = true;
+    /** The place of an attach in the present batch; -1 if it has been taken. */
+    private int attaching = -1;
+
+    private boolean delivering;
+    private boolean deliveryAsked;
+    /** Something was read since the last channelReadComplete. */
+    private boolean incomplete;
+
+    private int slotsOut;
+    private int returnedHere;
+    private volatile int returnedElsewhere;
+    private int slotsBeforeCopy;
+
+    Inbound(AbstractQuoitStreamChannel channel) {
+        this.channel = channel;
+    }
+
+    void start(int slotsBeforeCopy) {
+        this.slotsBeforeCopy = slotsBeforeCopy;
+    }
+
+    // ---- slots of the pool that this channel's buffers hold ----
+
+    boolean holdsTooMuch() {
+        return slotsOut - returnedHere - returnedElsewhere >= slotsBeforeCopy;
+    }
+
+    void handedOut() {
+        slotsOut++;
+    }
+
+    void returnedHere() {
+        returnedHere++;
+    }
+
+    void returnedElsewhere() {
+        RETURNED_ELSEWHERE.getAndIncrement(this);
+    }
+
+    // ---- what Netty asks for ----
+
+    /** The connection is being attached, by the command at this place of the present batch. */
+    void attaching(int at) {
+        attaching = at;
+    }
+
+    void read() {
+        readPending = true;
+        if (holds()) {
+            askDelivery();
+        } else {
+            resume();
+        }
+    }
+
+    private boolean holds() {
+        return held != null && !held.isEmpty() || endHeld || closeHeld;
+    }
+
+    private boolean wanted() {
+        return readPending || channel.config().isAutoRead();
+    }
+
+    private void askDelivery() {
+        // Inside of deliver the loop looks again by itself.
+        if (!delivering && !deliveryAsked) {
+            deliveryAsked = true;
+            channel.eventLoop().execute(deliverLater);
+        }
+    }
+
+    private void resume() {
+        if (!paused || channel.isInputShutdown()) {
+            return;
+        }
+        long connection = channel.connection();
+        if (connection != 0) {
+            paused = false;
+            channel.handler().commands().simple(Abi.COMMAND_RESUME, connection);
+        } else if (attaching >= 0) {
+            paused = false;
+            channel.handler().commands().attachReceiving(attaching);
+        }
+    }
+
+    private void pause() {
+        if (!paused && channel.connection() != 0) {
+            paused = true;
+            channel.handler().commands().simple(Abi.COMMAND_PAUSE, channel.connection());
+        }
+    }
+
+    /** The connection is open: reads that were asked for before may begin. */
+    void opened() {
+        attaching = -1;
+        if (wanted()) {
+            resume();
+        }
+    }
+
+    // ---- what the loop reports ----
+
+    void data(long address, int length, long lease) {
+        QuoitIoHandler handler = channel.handler();
+        if (!channel.isOpen() || channel.isInputShutdown()) {
+            handler.leases().discard(lease);
+            return;
+        }
+        ByteBuf bytes = handler.leases().take(address, length, lease, this, channel.alloc());
+        if (holds() || delivering || !wanted()) {
+            hold(bytes);
+        } else {
+            deliver(bytes);
+        }
+    }
+
+    private void hold(ByteBuf bytes) {
+        if (held == null) {
+            held = new ArrayDeque<>(4);
+        }
+        held.addLast(bytes);
+        pause();
+    }
+
+    void ended() {
+        if (!channel.isOpen()) {
+            return;
+        }
+        if (held != null && !held.isEmpty() || delivering) {
+            endHeld = true;
+        } else {
+            end();
+        }
+    }
+
+    /** The connection is gone; answers false if that has to wait until what is held was read. */
+    boolean closed(int reason, int error) {
+        if (held != null && !held.isEmpty() || delivering) {
+            closeHeld = true;
+            closeReason = reason;
+            closeError = error;
+            return false;
+        }
+        complete();
+        return true;
+    }
+
+    // ---- delivery ----
+
+    private void deliver() {
+        deliveryAsked = false;
+        if (delivering) {
+            return;
+        }
+        delivering = true;
+        try {
+            while (held != null && !held.isEmpty() && channel.isOpen() && wanted()) {
+                deliver(held.removeFirst());
+            }
+        } finally {
+            delivering = false;
+        }
+        complete();
+        if (!channel.isOpen() || held != null && !held.isEmpty()) {
+            return;
+        }
+        if (endHeld) {
+            endHeld = false;
+            end();
+        }
+        if (closeHeld) {
+            closeHeld = false;
+            channel.gone(closeReason, closeError);
+        } else if (wanted()) {
+            resume();
+        }
+    }
+
+    /** Hands bytes to the pipeline. */
+    private void deliver(ByteBuf bytes) {
+        if (!incomplete) {
+            incomplete = true;
+            channel.handler().atEndOfRun(completion);
+            channel.unsafe().recvBufAllocHandle().reset(channel.config());
+        }
+        channel.metrics().received(bytes.readableBytes());
+        if (channel.readsIntoOwnBuffers()) {
+            deliverInPieces(bytes);
+            return;
+        }
+        var handle = channel.unsafe().recvBufAllocHandle();
+        handle.attemptedBytesRead(bytes.readableBytes());
+        handle.lastBytesRead(bytes.readableBytes());
+        handle.incMessagesRead(1);
+        readPending = false;
+        channel.pipeline().fireChannelRead(bytes);
+    }
+
+    /**
+     * As a transport does that reads into the buffers of the channel's allocator: one run of reads, as long as the
+     * allocator's handle wants. What is left waits for the next.
+     */
+    private void deliverInPieces(ByteBuf bytes) {
+        var handle = channel.unsafe().recvBufAllocHandle();
+        ChannelPipeline pipeline = channel.pipeline();
+        boolean before = delivering;
+        delivering = true;
+        try {
+            do {
+                ByteBuf piece = handle.allocate(channel.alloc());
+                int length = Math.min(piece.writableBytes(), bytes.readableBytes());
+                handle.attemptedBytesRead(piece.writableBytes());
+                piece.writeBytes(bytes, length);
+                handle.lastBytesRead(length);
+                handle.incMessagesRead(1);
+                readPending = false;
+                pipeline.fireChannelRead(piece);
+            } while (bytes.isReadable() && channel.isOpen() && handle.continueReading());
+        } finally {
+            delivering = before;
+        }
+        if (!bytes.isReadable() || !channel.isOpen()) {
+            bytes.release();
+            return;
+        }
+        if (held == null) {
+            held = new ArrayDeque<>(4);
+        }
+        held.addFirst(bytes);
+        pause();
+        complete();
+        if (wanted()) {
+            askDelivery();
+        }
+    }
+
+    /** The end of a run of reads. */
+    void complete() {
+        if (incomplete) {
+            finishRead();
+        }
+    }
+
+    private void finishRead() {
+        incomplete = false;
+        channel.unsafe().recvBufAllocHandle().readComplete();
+        channel.pipeline().fireChannelReadComplete();
+    }
+
+    private void end() {
+        complete();
+        if (channel.isOpen()) {
+            channel.inputEnded();
+        }
+    }
+
+    /** The channel is closed: nobody reads what is held. */
+    void release() {
+        if (held != null) {
+            for (ByteBuf bytes = held.pollFirst(); bytes != null; bytes = held.pollFirst()) {
+                bytes.release();
+            }
+        }
+        endHeld = false;
+        closeHeld = false;
+    }
+}

@@ -1,0 +1,96 @@
+package io.quoit.netty;
+
+import io.quoit.netty.Abi.CounterInfo;
+import io.quoit.netty.Abi.Counters;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.util.ArrayList;
+import java.util.Collection;
+import java.util.List;
+import java.util.concurrent.ConcurrentLinkedQueue;
+
+/** The figures of one loop: the library's, as it last published them, and those of the part in Java. */
+final class Metrics {
+    private static final Collection<Metrics> LOOPS = new ConcurrentLinkedQueue<>();
+
+    private record Described(String name, String about, boolean gauge, int offset) {}
+
+    private final NativeLibrary library;
+    private final Remote remote;
+    private final LeasePool leases;
+    private final int index;
+    private final QuoitEngine engine;
+    private final String reason;
+    private final List<Described> described;
+    /** Of the loop's thread. */
+    private final ByteBuffer own = room();
+
+    Metrics(NativeLibrary library, Remote remote, LeasePool leases, int index, QuoitEngine engine, String reason) {
+        this.library = library;
+        this.remote = remote;
+        this.leases = leases;
+        this.index = index;
+        this.engine = engine;
+        this.reason = reason;
+        this.described = describe(library);
+    }
+
+    private static ByteBuffer room() {
+        return ByteBuffer.allocateDirect(Counters.STRUCT_SIZE).order(ByteOrder.nativeOrder());
+    }
+
+    private static List<Described> describe(NativeLibrary library) {
+        ByteBuffer info = ByteBuffer.allocateDirect(CounterInfo.STRUCT_SIZE).order(ByteOrder.nativeOrder());
+        info.putInt(0, CounterInfo.STRUCT_SIZE);
+        List<Described> all = new ArrayList<>();
+        for (int number = 0; library.counterDescribe(number, library.address(info)) == 0; number++) {
+            int offset = info.getInt(CounterInfo.OFFSET);
+            // A newer library has counters that this package has no room for.
+            if (offset < Counters.STRUCT_SIZE) {
+                all.add(new Described(
+                        library.text(info.getLong(CounterInfo.NAME)),
+                        library.text(info.getLong(CounterInfo.ABOUT)),
+                        info.getInt(CounterInfo.KIND) == Abi.FIGURE_GAUGE,
+                        offset));
+            }
+        }
+        return List.copyOf(all);
+    }
+
+    static void add(Metrics metrics) {
+        LOOPS.add(metrics);
+    }
+
+    static void remove(Metrics metrics) {
+        LOOPS.remove(metrics);
+    }
+
+    static List<QuoitLoopSnapshot> snapshots() {
+        return LOOPS.stream().map(Metrics::snapshot).toList();
+    }
+
+    /** Any thread. */
+    QuoitLoopSnapshot snapshot() {
+        ByteBuffer counters = room().putInt(0, Counters.STRUCT_SIZE);
+        remote.counters(library.address(counters));
+        List<QuoitMetric> metrics = new ArrayList<>(described.size() + 2);
+        for (Described figure : described) {
+            metrics.add(
+                    new QuoitMetric(figure.name, figure.about, figure.gauge, counters.getLong(figure.offset)));
+        }
+        metrics.add(new QuoitMetric(
+                "pipeline_slots", "slots of the receive pool that buffers in pipelines hold", true, leases.outstanding()));
+        metrics.add(new QuoitMetric(
+                "copied_pieces",
+                "received pieces that were copied because too many slots were held",
+                false,
+                leases.copied()));
+        return new QuoitLoopSnapshot(index, engine, reason, List.copyOf(metrics));
+    }
+
+    /** Bytes that connections of a loop have yet to send; the loop's thread only. */
+    long queuedBytes(long loop) {
+        own.putInt(0, Counters.STRUCT_SIZE);
+        return library.loopCounters(loop, library.address(own)) < 0 ? 0 : own.getLong(Counters.QUEUED_BYTES);
+    }
+}

@@ -1,0 +1,46 @@
+package io.quoit.netty;
+
+import io.netty.channel.ChannelOption;
+import io.netty.channel.unix.UnixChannelOption;
+
+/**
+ * Options of Quoit's channels beside Netty's own. Those of the kernel that Netty's epoll transport has too bear the same
+ * names.
+ *
+ * @param <T> the type of the value
+ */
+public final class QuoitChannelOption<T> extends UnixChannelOption<T> {
+    /** Bytes that may wait to be sent before a write fails with {@link PendingWritesException}. Default 0: no limit. */
+    public static final ChannelOption<Long> PENDING_WRITE_LIMIT =
+            valueOf(QuoitChannelOption.class, "PENDING_WRITE_LIMIT");
+    /** {@code TCP_CORK} of {@code tcp(7)}. */
+    public static final ChannelOption<Boolean> TCP_CORK = ofEpoll("TCP_CORK");
+    /** {@code TCP_NOTSENT_LOWAT} in bytes. */
+    public static final ChannelOption<Long> TCP_NOTSENT_LOWAT = ofEpoll("TCP_NOTSENT_LOWAT");
+    /** {@code TCP_KEEPIDLE} in seconds. */
+    public static final ChannelOption<Integer> TCP_KEEPIDLE = ofEpoll("TCP_KEEPIDLE");
+    /** {@code TCP_KEEPINTVL} in seconds. */
+    public static final ChannelOption<Integer> TCP_KEEPINTVL = ofEpoll("TCP_KEEPINTVL");
+    /** {@code TCP_KEEPCNT}. */
+    public static final ChannelOption<Integer> TCP_KEEPCNT = ofEpoll("TCP_KEEPCNT");
+    /** {@code TCP_USER_TIMEOUT} in milliseconds. */
+    public static final ChannelOption<Integer> TCP_USER_TIMEOUT = ofEpoll("TCP_USER_TIMEOUT");
+    /** {@code TCP_QUICKACK}. */
+    public static final ChannelOption<Boolean> TCP_QUICKACK = ofEpoll("TCP_QUICKACK");
+    /** {@code TCP_DEFER_ACCEPT} in seconds, of a listening socket. */
+    public static final ChannelOption<Integer> TCP_DEFER_ACCEPT = ofEpoll("TCP_DEFER_ACCEPT");
+    /** {@code SO_BUSY_POLL} in microseconds. */
+    public static final ChannelOption<Integer> SO_BUSY_POLL = ofEpoll("SO_BUSY_POLL");
+    /** {@code IP_FREEBIND} of {@code ip(7)}. */
+    public static final ChannelOption<Boolean> IP_FREEBIND = valueOf("IP_FREEBIND");
+    /** {@code IP_TRANSPARENT} of {@code ip(7)}. */
+    public static final ChannelOption<Boolean> IP_TRANSPARENT = valueOf("IP_TRANSPARENT");
+
+    @SuppressWarnings("unused")
+    private QuoitChannelOption() {}
+
+    /** The option of Netty's epoll transport, by its name: a bootstrap that sets it need not be changed. */
+    private static <T> ChannelOption<T> ofEpoll(String name) {
+        return valueOf("io.netty.channel.epoll.EpollChannelOption#" + name);
+    }
+}

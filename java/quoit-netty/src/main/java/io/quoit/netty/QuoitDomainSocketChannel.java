@@ -1,0 +1,61 @@
+package io.quoit.netty;
+
+import io.netty.channel.Channel;
+import io.netty.channel.unix.DomainSocketAddress;
+import io.netty.channel.unix.DomainSocketChannel;
+import io.netty.channel.unix.FileDescriptor;
+import java.net.SocketAddress;
+import java.util.EnumSet;
+
+/** A connection of a Unix stream socket on Quoit, for event loops of {@link QuoitIoHandler}. */
+public final class QuoitDomainSocketChannel extends AbstractQuoitStreamChannel implements DomainSocketChannel {
+    private final QuoitDomainSocketChannelConfig config = new QuoitDomainSocketChannelConfig(this);
+
+    /** A channel that is to be connected. */
+    public QuoitDomainSocketChannel() {}
+
+    QuoitDomainSocketChannel(Channel parent, int accepted) {
+        super(parent, accepted, Descriptors.localAddress(accepted), Descriptors.remoteAddress(accepted));
+    }
+
+    @Override
+    public QuoitDomainSocketChannelConfig config() {
+        return config;
+    }
+
+    @Override
+    public DomainSocketAddress localAddress() {
+        return (DomainSocketAddress) super.localAddress();
+    }
+
+    @Override
+    public DomainSocketAddress remoteAddress() {
+        return (DomainSocketAddress) super.remoteAddress();
+    }
+
+    /**
+     * The socket's number. Do not close it: it is the loop's.
+     *
+     * @return the descriptor, which is negative while there is none
+     */
+    @Override
+    public FileDescriptor fd() {
+        return new LoopsDescriptor(descriptor());
+    }
+
+    @Override
+    Connecting connecting(SocketAddress remoteAddress, SocketAddress localAddress) {
+        return new Connecting(
+                remoteAddress,
+                localAddress,
+                QuoitSocketChannel.connectTimeoutNanos(config),
+                false,
+                config.early(KernelOption.RECEIVE_BUFFER, 0),
+                config.early(KernelOption.SEND_BUFFER, 0));
+    }
+
+    @Override
+    void applyOptions(int descriptor) {
+        config.apply(descriptor, EnumSet.of(KernelOption.RECEIVE_BUFFER, KernelOption.SEND_BUFFER));
+    }
+}

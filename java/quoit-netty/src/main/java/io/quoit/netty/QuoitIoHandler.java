@@ -1,0 +1,517 @@
+package io.quoit.netty;
+
+import io.netty.channel.IoHandle;
+import io.netty.channel.IoHandler;
+import io.netty.channel.IoHandlerContext;
+import io.netty.channel.IoHandlerFactory;
+import io.netty.channel.IoOps;
+import io.netty.channel.IoRegistration;
+import io.netty.util.collection.LongObjectHashMap;
+import io.netty.util.concurrent.ThreadAwareExecutor;
+import io.netty.util.internal.logging.InternalLogger;
+import io.netty.util.internal.logging.InternalLoggerFactory;
+import io.quoit.netty.Abi.Event;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.util.ArrayList;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Set;
+
+/**
+ * Quoit as the I/O of an event loop: {@code new MultiThreadIoEventLoopGroup(QuoitIoHandler.newFactory())}. Each event
+ * loop has a native loop of its own, which makes one call of native code a run: commands in, events out.
+ *
+ * <p>The native loop is made where the event loop is, so that failures are thrown there, or {@link QuoitEngine#AUTO} falls
+ * back to epoll there. It is bound to the event loop's thread when that starts; that must not be a virtual thread.
+ */
+public final class QuoitIoHandler implements IoHandler {
+    private static final InternalLogger LOGGER = InternalLoggerFactory.getInstance(QuoitIoHandler.class);
+
+    private static final int EVENTS = 1024;
+    private static final int STAGING_BYTES = 1 << 20;
+
+    /** Tokens of connects and attaches; those of sends are below, or {@link Outbound#COPY_TOKEN}. */
+    private static final long FIRST_PENDING_TOKEN = 1L << 62;
+
+    /** How long the end of a loop waits for bytes that closed connections still have to send. */
+    private static final long END_PATIENCE_NANOS = 1_000_000_000L;
+
+    private final ThreadAwareExecutor executor;
+    private final NativeLibrary library;
+    private final QuoitIoHandlerConfig config;
+    private final int index;
+    private final long loop;
+    private final Remote remote;
+    private final CommandBatch commands;
+    private final LeasePool leases;
+    private final Metrics metrics;
+    private final ByteBuffer events;
+    private final long eventsAddress;
+
+    private final LongObjectHashMap<AbstractQuoitStreamChannel> connections = new LongObjectHashMap<>();
+    private final LongObjectHashMap<AbstractQuoitServerChannel> listeners = new LongObjectHashMap<>();
+    /** Connects and attaches whose connection has no id yet. */
+    private final LongObjectHashMap<AbstractQuoitStreamChannel> pending = new LongObjectHashMap<>();
+    private final Set<Registration> registrations = new LinkedHashSet<>();
+    /** What is to be done once all events of this run were reported. */
+    private final ArrayList<Runnable> completions = new ArrayList<>();
+    /** Channels whose sends the library may still refuse: those of turns, then those of the present batch. */
+    private final ArrayList<Outbound> flights = new ArrayList<>();
+
+    private int flightsTaken;
+
+    private long nextToken = FIRST_PENDING_TOKEN;
+    /** The next turn must not wait: something follows it. */
+    private boolean hurry;
+    private boolean failed;
+    private boolean destroyed;
+
+    private QuoitIoHandler(ThreadAwareExecutor executor, QuoitIoHandlerConfig config) {
+        this.executor = executor;
+        this.config = config;
+        this.library = NativeLoader.library();
+        this.index = LoopNumbers.take();
+        ByteBuffer out = ByteBuffer.allocateDirect(Long.BYTES).order(ByteOrder.nativeOrder());
+        ByteBuffer nativeConfig;
+        try {
+            nativeConfig = config.toNative(library);
+            if (library.loopCreate(library.address(nativeConfig), index, library.address(out)) < 0) {
+                throw new UnsupportedOperationException("a loop cannot be made: " + library.errorText());
+            }
+        } catch (RuntimeException failure) {
+            LoopNumbers.give(index);
+            throw failure;
+        }
+        loop = out.getLong(0);
+        if (library.loopRemote(loop, library.address(out)) < 0) {
+            throw new IllegalStateException("quoit_loop_remote: " + library.errorText());
+        }
+        remote = new Remote(library, out.getLong(0));
+        commands = new CommandBatch(library, STAGING_BYTES);
+        leases = new LeasePool(library, remote, commands, config);
+        metrics = new Metrics(library, remote, leases, index, engine(), library.engineReason(loop));
+        events = ByteBuffer.allocateDirect(EVENTS * Event.SIZE).order(ByteOrder.nativeOrder());
+        eventsAddress = library.address(events);
+        if (config.engine() == QuoitEngine.AUTO && engine() == QuoitEngine.EPOLL) {
+            LOGGER.warn("Quoit runs on epoll: {}", library.engineReason(loop));
+        }
+    }
+
+    /**
+     * A factory with {@link QuoitIoHandlerConfig#defaults()}.
+     *
+     * @return the factory, for {@code MultiThreadIoEventLoopGroup}
+     * @throws UnsupportedOperationException if the library cannot be used here, with the reason and the remedy
+     */
+    public static IoHandlerFactory newFactory() {
+        return newFactory(QuoitIoHandlerConfig.defaults());
+    }
+
+    /**
+     * A factory of loops with these settings. An event loop that cannot be made, as where io_uring is required and denied,
+     * throws {@link UnsupportedOperationException} with the reason and the remedy.
+     *
+     * @param config the settings
+     * @return the factory, for {@code MultiThreadIoEventLoopGroup}
+     * @throws UnsupportedOperationException if the library cannot be used here, with the reason and the remedy
+     */
+    public static IoHandlerFactory newFactory(QuoitIoHandlerConfig config) {
+        java.util.Objects.requireNonNull(config, "config");
+        NativeLoader.library();
+        return executor -> new QuoitIoHandler(executor, config);
+    }
+
+    QuoitEngine engine() {
+        return library.engine(loop) == Abi.ENGINE_URING ? QuoitEngine.URING : QuoitEngine.EPOLL;
+    }
+
+    QuoitIoHandlerConfig config() {
+        return config;
+    }
+
+    CommandBatch commands() {
+        return commands;
+    }
+
+    LeasePool leases() {
+        return leases;
+    }
+
+    Metrics metrics() {
+        return metrics;
+    }
+
+    @Override
+    public void initialize() {
+        Thread thread = Thread.currentThread();
+        if (library.isVirtual(thread)) {
+            failed = true;
+            throw new IllegalStateException("Quoit's loops need a platform thread each; " + thread
+                    + " is virtual: give the event loop group a thread factory of platform threads");
+        }
+        leases.start();
+        // The first turn binds the loop to this thread.
+        turn(0);
+        Metrics.add(metrics);
+    }
+
+    @Override
+    public int run(IoHandlerContext context) {
+        if (destroyed || failed) {
+            return 0;
+        }
+        long timeout = 0;
+        if (!hurry && context.canBlock()) {
+            long now = System.nanoTime();
+            timeout = context.deadlineNanos() == -1 ? -1 : Math.max(0, context.delayNanos(now));
+        }
+        hurry = false;
+        int filled = turn(timeout);
+        if (context.shouldReportActiveIoTime()) {
+            long before = System.nanoTime();
+            int handled = handle(filled);
+            context.reportActiveIoTime(System.nanoTime() - before);
+            return handled;
+        }
+        return handle(filled);
+    }
+
+    private int turn(long timeoutNanos) {
+        int filled =
+                library.turn(loop, commands.address(), commands.count(), eventsAddress, EVENTS, timeoutNanos);
+        commands.taken();
+        while (flightsTaken < flights.size()) {
+            flights.get(flightsTaken++).taken();
+        }
+        if (filled < 0) {
+            fail("a turn failed: " + library.errorText());
+            return 0;
+        }
+        return filled;
+    }
+
+    /** The engine has failed for good: nothing more will happen on this loop. */
+    private void fail(String what) {
+        failed = true;
+        LOGGER.error("Quoit: {}; the loop's connections are lost", what);
+        executor.execute(this::prepareToDestroy);
+    }
+
+    private int handle(int filled) {
+        int handled = 0;
+        for (int event = 0; event < filled; event++) {
+            try {
+                handled += dispatch(event * Event.SIZE);
+            } catch (Exception failure) {
+                LOGGER.warn("Quoit: a handler failed while an event was reported", failure);
+            }
+        }
+        for (int completion = 0; completion < completions.size(); completion++) {
+            completions.get(completion).run();
+        }
+        completions.clear();
+        if (filled < EVENTS) {
+            // All that the library refused has been told.
+            settle();
+        } else {
+            hurry = true;
+        }
+        return handled;
+    }
+
+    private int dispatch(int at) {
+        int kind = events.getShort(at + Event.KIND);
+        long id = events.getLong(at + Event.CONNECTION);
+        long token = events.getLong(at + Event.TOKEN);
+        switch (kind) {
+            case Abi.EVENT_DATA -> {
+                long lease = events.getLong(at + Event.LEASE);
+                AbstractQuoitStreamChannel channel = connections.get(id);
+                if (channel == null) {
+                    leases.discard(lease);
+                    return 0;
+                }
+                channel.inbound().data(events.getLong(at + Event.DATA), events.getInt(at + Event.LENGTH), lease);
+            }
+            case Abi.EVENT_SENT -> {
+                AbstractQuoitStreamChannel channel = connections.get(id);
+                if (channel == null) {
+                    return 0;
+                }
+                channel.outbound().sent(token);
+            }
+            case Abi.EVENT_ACCEPTED_DESCRIPTOR -> {
+                int descriptor = events.getInt(at + Event.DESCRIPTOR);
+                AbstractQuoitServerChannel channel = listeners.get(events.getLong(at + Event.LISTENER));
+                if (channel == null) {
+                    Descriptors.close(descriptor);
+                    return 0;
+                }
+                channel.accepted(descriptor);
+            }
+            case Abi.EVENT_CONNECTING -> begin(pending.get(token), id);
+            case Abi.EVENT_OPENED -> {
+                AbstractQuoitStreamChannel channel = pending.remove(token);
+                begin(channel, id);
+                channel.opened();
+            }
+            case Abi.EVENT_END_OF_STREAM, Abi.EVENT_WRITABLE -> {
+                AbstractQuoitStreamChannel channel = connections.get(id);
+                if (channel == null) {
+                    return 0;
+                }
+                if (kind == Abi.EVENT_WRITABLE) {
+                    channel.outbound().writable();
+                } else {
+                    channel.inbound().ended();
+                }
+            }
+            case Abi.EVENT_CLOSED -> {
+                AbstractQuoitStreamChannel channel = connections.remove(id);
+                pending.remove(token);
+                if (channel == null) {
+                    return 0;
+                }
+                channel.ended(events.getShort(at + Event.REASON), events.getInt(at + Event.ERROR));
+            }
+            case Abi.EVENT_LISTENER_CLOSED -> {
+                AbstractQuoitServerChannel channel = listeners.remove(events.getLong(at + Event.LISTENER));
+                if (channel == null) {
+                    return 0;
+                }
+                channel.ended(events.getInt(at + Event.ERROR));
+            }
+            case Abi.EVENT_REFUSED -> {
+                refused(id, token, events.getShort(at + Event.REASON), events.getInt(at + Event.ERROR));
+                return 0;
+            }
+            default -> {
+                // WOKEN, and what this package does not ask for.
+                return 0;
+            }
+        }
+        return 1;
+    }
+
+    private void begin(AbstractQuoitStreamChannel channel, long id) {
+        connections.put(id, channel);
+        channel.connection(id);
+    }
+
+    private void refused(long id, long token, int reason, int error) {
+        if (token >= FIRST_PENDING_TOKEN) {
+            AbstractQuoitStreamChannel channel = pending.remove(token);
+            if (channel != null) {
+                // Nothing was made of it.
+                channel.ended(Abi.CLOSED_ERROR, reason == Abi.REFUSED_ERROR ? error : -Errno.ENOSPC);
+            }
+            return;
+        }
+        AbstractQuoitStreamChannel channel = connections.get(id);
+        if (channel != null && token != 0) {
+            channel.outbound().refused(token, reason);
+        }
+    }
+
+    private void settle() {
+        commands.settled();
+        int settled = flightsTaken;
+        flightsTaken = 0;
+        for (int flight = 0; flight < settled; flight++) {
+            flights.get(flight).settled();
+        }
+        // Those that were added meanwhile belong to the next turn.
+        int left = flights.size() - settled;
+        for (int flight = 0; flight < left; flight++) {
+            flights.set(flight, flights.get(settled + flight));
+        }
+        for (int flight = 0; flight < settled; flight++) {
+            flights.remove(flights.size() - 1);
+        }
+    }
+
+    // ---- for channels, on the loop's thread ----
+
+    /** Runs something when all events of this run have been reported. */
+    void atEndOfRun(Runnable completion) {
+        completions.add(completion);
+    }
+
+    /** Asks for {@link Outbound#settled()} after the turn that takes the present batch. */
+    void flies(Outbound outbound) {
+        flights.add(outbound);
+    }
+
+    /** The next turn must not wait. */
+    void hurry() {
+        hurry = true;
+    }
+
+    /** Attaches a connected socket, paused; answers the command's place in the batch. */
+    int attach(AbstractQuoitStreamChannel channel, int descriptor) {
+        long token = nextToken++;
+        pending.put(token, channel);
+        return commands.attach(descriptor, token);
+    }
+
+    /** Connects. The text is copied. */
+    void connect(AbstractQuoitStreamChannel channel, Connecting request) {
+        long token = nextToken++;
+        pending.put(token, channel);
+        request.write(library, commands, token);
+        hurry = true;
+    }
+
+    int descriptor(long connection) {
+        return library.connectionDescriptor(loop, connection);
+    }
+
+    /** Accepts descriptors from a listening socket; takes it over. */
+    long listen(AbstractQuoitServerChannel channel, int descriptor) {
+        ByteBuffer room = ByteBuffer.allocateDirect(8 + Abi.ListenOptions.STRUCT_SIZE).order(ByteOrder.nativeOrder());
+        long at = library.address(room);
+        if (library.socketAdopt(descriptor, at) < 0) {
+            throw new io.netty.channel.ChannelException("listening: " + library.errorText());
+        }
+        long socket = room.getLong(0);
+        room.putInt(8, Abi.ListenOptions.STRUCT_SIZE);
+        library.listenOptionsDefault(at + 8);
+        room.putInt(8 + Abi.ListenOptions.ACCEPT, Abi.ACCEPT_DESCRIPTORS);
+        if (library.listen(loop, socket, at + 8, at) < 0) {
+            throw new io.netty.channel.ChannelException("listening: " + library.errorText());
+        }
+        long listener = room.getLong(0);
+        listeners.put(listener, channel);
+        return listener;
+    }
+
+    // ---- registrations ----
+
+    @Override
+    public IoRegistration register(IoHandle handle) {
+        if (!(handle instanceof QuoitIoHandle quoit)) {
+            throw new IllegalArgumentException(handle.getClass().getName()
+                    + " is no channel of Quoit's: give the bootstrap a channel class of io.quoit.netty, as "
+                    + "Quoit.transport() hands out");
+        }
+        if (destroyed || failed) {
+            throw new IllegalStateException("the loop has ended");
+        }
+        Registration registration = new Registration(quoit);
+        registrations.add(registration);
+        handle.registered();
+        return registration;
+    }
+
+    @Override
+    public boolean isCompatible(Class<? extends IoHandle> handleType) {
+        return QuoitIoHandle.class.isAssignableFrom(handleType);
+    }
+
+    private final class Registration implements IoRegistration {
+        private final QuoitIoHandle handle;
+        private volatile boolean cancelled;
+
+        Registration(QuoitIoHandle handle) {
+            this.handle = handle;
+        }
+
+        @Override
+        @SuppressWarnings("unchecked")
+        public <T> T attachment() {
+            return (T) QuoitIoHandler.this;
+        }
+
+        @Override
+        public long submit(IoOps ops) {
+            throw new UnsupportedOperationException("Quoit's channels give commands to their loop, not operations");
+        }
+
+        @Override
+        public boolean isValid() {
+            return !cancelled;
+        }
+
+        @Override
+        public boolean cancel() {
+            if (cancelled) {
+                return false;
+            }
+            cancelled = true;
+            if (executor.isExecutorThread(Thread.currentThread())) {
+                remove();
+            } else {
+                executor.execute(this::remove);
+            }
+            return true;
+        }
+
+        private void remove() {
+            registrations.remove(this);
+            handle.unregistered();
+        }
+    }
+
+    // ---- waking and ending ----
+
+    @Override
+    public void wakeup() {
+        if (!executor.isExecutorThread(Thread.currentThread())) {
+            remote.wake();
+        }
+    }
+
+    @Override
+    public void prepareToDestroy() {
+        for (Registration registration : List.copyOf(registrations)) {
+            try {
+                registration.handle.close();
+            } catch (Exception failure) {
+                LOGGER.warn("Quoit: a channel could not be closed", failure);
+            }
+        }
+    }
+
+    @Override
+    public void destroy() {
+        if (destroyed) {
+            return;
+        }
+        finishSending();
+        destroyed = true;
+        leases.stop();
+        Metrics.remove(metrics);
+        if (library.loopDestroy(loop) < 0) {
+            LOGGER.warn("Quoit: a loop was not ended cleanly: {}", library.errorText());
+        }
+        LoopNumbers.give(index);
+    }
+
+    /** Lets closed connections send what they have; resets those that lent memory and cannot. */
+    private void finishSending() {
+        long end = System.nanoTime() + END_PATIENCE_NANOS;
+        while (!failed && (commands.count() > 0 || metrics.queuedBytes(loop) > 0)) {
+            long left = end - System.nanoTime();
+            if (left <= 0) {
+                break;
+            }
+            handle(turn(commands.count() > 0 ? 0 : left));
+        }
+        boolean lent = false;
+        for (AbstractQuoitStreamChannel channel : List.copyOf(connections.values())) {
+            if (channel.outbound().lends()) {
+                lent = true;
+                commands.simple(Abi.COMMAND_ABORT, channel.connection());
+            }
+        }
+        end = System.nanoTime() + END_PATIENCE_NANOS;
+        while (lent && !failed && System.nanoTime() < end) {
+            handle(turn(commands.count() > 0 ? 0 : 1_000_000));
+            lent = false;
+            for (AbstractQuoitStreamChannel channel : connections.values()) {
+                lent |= channel.outbound().lends();
+            }
+        }
+    }
+}

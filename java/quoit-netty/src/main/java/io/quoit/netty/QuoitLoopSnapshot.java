@@ -1,0 +1,29 @@
+package io.quoit.netty;
+
+import java.util.List;
+
+/**
+ * The figures of one loop at one moment.
+ *
+ * @param loop the loop's number in this process
+ * @param engine the kernel interface that it runs on
+ * @param engineReason why that one
+ * @param metrics the figures, always in the same order
+ */
+public record QuoitLoopSnapshot(int loop, QuoitEngine engine, String engineReason, List<QuoitMetric> metrics) {
+    /**
+     * The figure with a name.
+     *
+     * @param name such as {@code enters}
+     * @return its value
+     * @throws IllegalArgumentException if there is no such figure
+     */
+    public long value(String name) {
+        for (QuoitMetric metric : metrics) {
+            if (metric.name().equals(name)) {
+                return metric.value();
+            }
+        }
+        throw new IllegalArgumentException("there is no figure " + name);
+    }
+}

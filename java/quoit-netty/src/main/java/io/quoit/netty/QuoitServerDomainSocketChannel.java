@@ -1,0 +1,83 @@
+package io.quoit.netty;
+
+import io.netty.channel.Channel;
+import io.netty.channel.unix.DomainSocketAddress;
+import io.netty.channel.unix.FileDescriptor;
+import io.netty.channel.unix.ServerDomainSocketChannel;
+import java.io.IOException;
+import java.net.SocketAddress;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.EnumSet;
+
+/**
+ * A listening Unix stream socket on Quoit, for event loops of {@link QuoitIoHandler}. Its file is removed when the channel
+ * is closed.
+ */
+public final class QuoitServerDomainSocketChannel extends AbstractQuoitServerChannel
+        implements ServerDomainSocketChannel {
+    private final QuoitServerSocketChannelConfig config = new QuoitServerSocketChannelConfig(this, true);
+    private DomainSocketAddress bound;
+
+    /** A channel that is to be bound. */
+    public QuoitServerDomainSocketChannel() {}
+
+    @Override
+    public QuoitServerSocketChannelConfig config() {
+        return config;
+    }
+
+    @Override
+    public DomainSocketAddress localAddress() {
+        return (DomainSocketAddress) super.localAddress();
+    }
+
+    @Override
+    public DomainSocketAddress remoteAddress() {
+        return null;
+    }
+
+    /**
+     * The socket's number. Do not close it: it is the channel's.
+     *
+     * @return the descriptor
+     */
+    @Override
+    public FileDescriptor fd() {
+        return new LoopsDescriptor(descriptor());
+    }
+
+    @Override
+    int bindSocket(SocketAddress address) throws IOException {
+        int descriptor = Descriptors.stream(Addresses.AF_UNIX);
+        try {
+            config.apply(descriptor, EnumSet.noneOf(KernelOption.class));
+            Descriptors.bind(descriptor, address);
+            bound = (DomainSocketAddress) Descriptors.localAddress(descriptor);
+            return descriptor;
+        } catch (IOException | RuntimeException failure) {
+            Descriptors.close(descriptor);
+            throw failure;
+        }
+    }
+
+    @Override
+    int backlog() {
+        return config.getBacklog();
+    }
+
+    @Override
+    Channel child(int accepted) {
+        return new QuoitDomainSocketChannel(this, accepted);
+    }
+
+    @Override
+    protected void doClose() throws Exception {
+        super.doClose();
+        Path file = bound == null ? null : Addresses.file(bound);
+        bound = null;
+        if (file != null) {
+            Files.deleteIfExists(file);
+        }
+    }
+}

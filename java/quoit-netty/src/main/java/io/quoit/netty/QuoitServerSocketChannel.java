@@ -1,0 +1,71 @@
+package io.quoit.netty;
+
+import io.netty.channel.Channel;
+import io.netty.channel.socket.ServerSocketChannel;
+import java.io.IOException;
+import java.net.Inet6Address;
+import java.net.InetAddress;
+import java.net.InetSocketAddress;
+import java.net.SocketAddress;
+import java.util.EnumSet;
+
+/** A listening TCP socket on Quoit, for event loops of {@link QuoitIoHandler}. */
+public final class QuoitServerSocketChannel extends AbstractQuoitServerChannel implements ServerSocketChannel {
+    private final QuoitServerSocketChannelConfig config = new QuoitServerSocketChannelConfig(this, false);
+
+    /** A channel that is to be bound. */
+    public QuoitServerSocketChannel() {}
+
+    @Override
+    public QuoitServerSocketChannelConfig config() {
+        return config;
+    }
+
+    @Override
+    public InetSocketAddress localAddress() {
+        return (InetSocketAddress) super.localAddress();
+    }
+
+    @Override
+    public InetSocketAddress remoteAddress() {
+        return null;
+    }
+
+    @Override
+    int bindSocket(SocketAddress address) throws IOException {
+        InetSocketAddress inet = (InetSocketAddress) address;
+        if (inet.getAddress().isAnyLocalAddress() && !io.netty.util.NetUtil.isIpV4StackPreferred()) {
+            // As Java does: the wildcard means both families, where the machine has both.
+            try {
+                InetAddress any = Inet6Address.getByAddress(null, new byte[16], -1);
+                return bound(Descriptors.stream(Addresses.AF_INET6), new InetSocketAddress(any, inet.getPort()));
+            } catch (java.net.SocketException noIpv6) {
+                if (noIpv6 instanceof java.net.BindException) {
+                    throw noIpv6;
+                }
+            }
+        }
+        return bound(Descriptors.stream(Addresses.family(inet)), inet);
+    }
+
+    private int bound(int descriptor, InetSocketAddress address) throws IOException {
+        try {
+            config.apply(descriptor, EnumSet.noneOf(KernelOption.class));
+            Descriptors.bind(descriptor, address);
+            return descriptor;
+        } catch (IOException | RuntimeException failure) {
+            Descriptors.close(descriptor);
+            throw failure;
+        }
+    }
+
+    @Override
+    int backlog() {
+        return config.getBacklog();
+    }
+
+    @Override
+    Channel child(int accepted) {
+        return new QuoitSocketChannel(this, accepted);
+    }
+}

@@ -1,0 +1,72 @@
+package io.quoit.netty;
+
+import io.netty.channel.Channel;
+import io.netty.channel.socket.ServerSocketChannel;
+import io.netty.channel.socket.SocketChannel;
+import java.net.InetSocketAddress;
+import java.net.SocketAddress;
+import java.util.EnumSet;
+import java.util.concurrent.TimeUnit;
+
+/** A TCP connection on Quoit, for event loops of {@link QuoitIoHandler}. */
+public final class QuoitSocketChannel extends AbstractQuoitStreamChannel implements SocketChannel {
+    /** What a connect does itself. */
+    private static final EnumSet<KernelOption> DONE_BY_CONNECT =
+            EnumSet.of(KernelOption.NO_DELAY, KernelOption.RECEIVE_BUFFER, KernelOption.SEND_BUFFER);
+
+    private static final long NO_TIMEOUT_NANOS = TimeUnit.DAYS.toNanos(365);
+
+    private final QuoitSocketChannelConfig config;
+
+    /** A channel that is to be connected. */
+    public QuoitSocketChannel() {
+        config = new QuoitSocketChannelConfig(this);
+    }
+
+    QuoitSocketChannel(Channel parent, int accepted) {
+        super(parent, accepted, Descriptors.localAddress(accepted), Descriptors.remoteAddress(accepted));
+        config = new QuoitSocketChannelConfig(this);
+        config.setTcpNoDelay(true);
+    }
+
+    @Override
+    public QuoitSocketChannelConfig config() {
+        return config;
+    }
+
+    @Override
+    public ServerSocketChannel parent() {
+        return (ServerSocketChannel) super.parent();
+    }
+
+    @Override
+    public InetSocketAddress localAddress() {
+        return (InetSocketAddress) super.localAddress();
+    }
+
+    @Override
+    public InetSocketAddress remoteAddress() {
+        return (InetSocketAddress) super.remoteAddress();
+    }
+
+    @Override
+    Connecting connecting(SocketAddress remoteAddress, SocketAddress localAddress) {
+        return new Connecting(
+                remoteAddress,
+                localAddress,
+                connectTimeoutNanos(config),
+                config.early(KernelOption.NO_DELAY, 1) != 0,
+                config.early(KernelOption.RECEIVE_BUFFER, 0),
+                config.early(KernelOption.SEND_BUFFER, 0));
+    }
+
+    static long connectTimeoutNanos(io.netty.channel.ChannelConfig config) {
+        int millis = config.getConnectTimeoutMillis();
+        return millis == 0 ? NO_TIMEOUT_NANOS : TimeUnit.MILLISECONDS.toNanos(millis);
+    }
+
+    @Override
+    void applyOptions(int descriptor) {
+        config.apply(descriptor, DONE_BY_CONNECT);
+    }
+}

@@ -1,0 +1,79 @@
+package io.quoit.netty;
+
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+
+import com.sun.management.ThreadMXBean;
+import io.netty.bootstrap.ServerBootstrap;
+import io.netty.buffer.PooledByteBufAllocator;
+import io.netty.channel.Channel;
+import io.netty.channel.ChannelOption;
+import io.netty.channel.EventLoopGroup;
+import io.netty.util.ResourceLeakDetector;
+import java.lang.management.ManagementFactory;
+import java.net.Socket;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.Test;
+
+/** After warm-up a request allocates nothing on the heap: counted by the JVM, on the loop's thread. */
+class AllocationTest {
+    private static final int WARM_UP = 40_000;
+    private static final int REQUESTS = 5_000;
+
+    private final ThreadMXBean threads = (ThreadMXBean) ManagementFactory.getThreadMXBean();
+
+    @Test
+    void anEchoAllocatesNothing() throws Exception {
+        ResourceLeakDetector.Level level = ResourceLeakDetector.getLevel();
+        // It wraps buffers, which is what it is for.
+        ResourceLeakDetector.setLevel(ResourceLeakDetector.Level.DISABLED);
+        EventLoopGroup group = UnderTest.group(1);
+        try {
+            Channel server = new ServerBootstrap()
+                    .group(group)
+                    .channel(QuoitServerSocketChannel.class)
+                    .childOption(ChannelOption.ALLOCATOR, PooledByteBufAllocator.DEFAULT)
+                    .childHandler(Peers.each(VoidEcho::new))
+                    .bind("127.0.0.1", 0)
+                    .sync()
+                    .channel();
+            try (Socket client = Peers.connect(server)) {
+                for (int length : new int[] {100, 6000}) {
+                    exchange(client, length, WARM_UP);
+                    long id = group.submit(() -> Thread.currentThread().threadId()).get();
+                    long before = threads.getThreadAllocatedBytes(id);
+                    exchange(client, length, REQUESTS);
+                    long allocated = threads.getThreadAllocatedBytes(id) - before;
+                    // Less than a byte a request: what is left is the virtual machine's own.
+                    assertEquals(0, allocated / REQUESTS, allocated + " bytes in " + REQUESTS + " requests of " + length);
+                }
+            }
+        } finally {
+            ResourceLeakDetector.setLevel(level);
+            group.shutdownGracefully(0, 1, TimeUnit.SECONDS).sync();
+        }
+    }
+
+    private static void exchange(Socket client, int length, int times) throws Exception {
+        byte[] request = Peers.bytes(length);
+        byte[] response = new byte[length];
+        for (int round = 0; round < times; round++) {
+            client.getOutputStream().write(request);
+            client.getInputStream().readNBytes(response, 0, length);
+        }
+        assertArrayEquals(request, response);
+    }
+
+    /** An echo whose writes have no promises of their own. */
+    private static final class VoidEcho extends io.netty.channel.ChannelInboundHandlerAdapter {
+        @Override
+        public void channelRead(io.netty.channel.ChannelHandlerContext context, Object message) {
+            context.write(message, context.voidPromise());
+        }
+
+        @Override
+        public void channelReadComplete(io.netty.channel.ChannelHandlerContext context) {
+            context.flush();
+        }
+    }
+}

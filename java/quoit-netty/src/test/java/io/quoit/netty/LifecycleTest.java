@@ -1,0 +1,260 @@
+package io.quoit.netty;
+
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertInstanceOf;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.netty.bootstrap.Bootstrap;
+import io.netty.bootstrap.ServerBootstrap;
+import io.netty.buffer.ByteBuf;
+import io.netty.channel.Channel;
+import io.netty.channel.ChannelFuture;
+import io.netty.channel.ChannelInboundHandlerAdapter;
+import io.netty.channel.ChannelOption;
+import io.netty.channel.EventLoopGroup;
+import io.netty.channel.MultiThreadIoEventLoopGroup;
+import io.netty.channel.nio.NioIoHandler;
+import io.netty.channel.socket.nio.NioSocketChannel;
+import io.netty.channel.unix.DomainSocketAddress;
+import java.net.ConnectException;
+import java.net.InetSocketAddress;
+import java.net.ServerSocket;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+/** Loops and channels as they begin and end, and what may be asked of them before, between and after. */
+class LifecycleTest {
+    private final EventLoopGroup group = UnderTest.group(2);
+
+    @AfterEach
+    void end() throws Exception {
+        group.shutdownGracefully(0, 1, TimeUnit.SECONDS).sync();
+    }
+
+    private ServerBootstrap server() {
+        return new ServerBootstrap().group(group).channel(QuoitServerSocketChannel.class);
+    }
+
+    private Bootstrap client() {
+        return new Bootstrap()
+                .group(group)
+                .channel(QuoitSocketChannel.class)
+                .handler(new ChannelInboundHandlerAdapter());
+    }
+
+    @Test
+    void theLoopsRunOnTheEngineThatWasAskedFor() throws Exception {
+        group.submit(() -> {}).sync();
+        assertTrue(Quoit.isAvailable());
+        assertNull(Quoit.unavailabilityCause());
+        assertTrue(Quoit.loops().stream().allMatch(loop -> loop.engine() == UnderTest.ENGINE), Quoit.loops().toString());
+        assertTrue(Quoit.doctor().available());
+        assertFalse(Quoit.doctor().features().isEmpty());
+        assertEquals("quoit", Quoit.transport().name());
+    }
+
+    @Test
+    void unixSocketsWorkByPathAndByAbstractName(@TempDir Path folder) throws Exception {
+        Path path = folder.resolve("socket");
+        for (String name : new String[] {path.toString(), "\0quoit-netty-test-" + ProcessHandle.current().pid()}) {
+            Peers.Keeper keeper = new Peers.Keeper();
+            Channel server = new ServerBootstrap()
+                    .group(group)
+                    .channel(QuoitServerDomainSocketChannel.class)
+                    .childHandler(Peers.each(Peers.Echo::new))
+                    .bind(new DomainSocketAddress(name))
+                    .sync()
+                    .channel();
+            assertEquals(new DomainSocketAddress(name), server.localAddress());
+            Channel client = new Bootstrap()
+                    .group(group)
+                    .channel(QuoitDomainSocketChannel.class)
+                    .handler(keeper)
+                    .connect(server.localAddress())
+                    .sync()
+                    .channel();
+            byte[] bytes = Peers.bytes(10_000);
+            client.writeAndFlush(Peers.direct(bytes)).sync();
+            int received = 0;
+            while (received < bytes.length) {
+                ByteBuf message = keeper.message();
+                for (; message.isReadable(); received++) {
+                    assertEquals(bytes[received], message.readByte());
+                }
+                message.release();
+            }
+            client.close().sync();
+            server.close().sync();
+        }
+        assertFalse(Files.exists(path));
+    }
+
+    @Test
+    void optionsCanBeSetBeforeDuringAndAfterByAnyThread() throws Exception {
+        Peers.Accepted accepted = new Peers.Accepted();
+        Channel server = server().option(ChannelOption.SO_BACKLOG, 17)
+                .childOption(ChannelOption.SO_KEEPALIVE, true)
+                .childHandler(accepted)
+                .bind("127.0.0.1", 0)
+                .sync()
+                .channel();
+        assertEquals(17, server.config().getOption(ChannelOption.SO_BACKLOG));
+        assertTrue(server.config().getOption(ChannelOption.SO_REUSEADDR));
+        QuoitSocketChannel early = new QuoitSocketChannel();
+        early.config().setKeepAlive(true).setSoLinger(3).setTcpNoDelay(false);
+        early.config().setOption(QuoitChannelOption.TCP_USER_TIMEOUT, 12_000);
+        assertTrue(early.config().isKeepAlive());
+        assertTrue(early.config().getReceiveBufferSize() > 0, "the kernel's default is known before there is a socket");
+        assertNull(early.localAddress());
+        early.pipeline().addLast(new ChannelInboundHandlerAdapter());
+        group.register(early).sync();
+        early.connect(server.localAddress()).sync();
+        assertTrue(early.config().isKeepAlive());
+        assertFalse(early.config().isTcpNoDelay());
+        assertEquals(3, early.config().getSoLinger());
+        assertEquals(12_000, early.config().getOption(QuoitChannelOption.TCP_USER_TIMEOUT));
+        early.config().setTcpNoDelay(true);
+        assertTrue(early.config().isTcpNoDelay());
+        QuoitSocketChannel child = (QuoitSocketChannel) accepted.next();
+        assertTrue(child.config().isKeepAlive());
+        assertTrue(child.config().isTcpNoDelay());
+        assertEquals(early.localAddress(), child.remoteAddress());
+        assertEquals(early.remoteAddress(), child.localAddress());
+        assertTrue(early.config().getOptions().containsKey(ChannelOption.SO_SNDBUF));
+        early.close().sync();
+        assertThrows(IllegalArgumentException.class, () -> early.config().setOption(QuoitChannelOption.PENDING_WRITE_LIMIT, -1L));
+    }
+
+    @Test
+    void aConnectTakesALocalAddress() throws Exception {
+        Peers.Accepted accepted = new Peers.Accepted();
+        Channel server = server().childHandler(accepted).bind("127.0.0.1", 0).sync().channel();
+        Channel bound = client().register().sync().channel();
+        bound.bind(new InetSocketAddress("127.0.0.1", 0)).sync();
+        InetSocketAddress local = (InetSocketAddress) bound.localAddress();
+        assertTrue(local.getPort() > 0);
+        bound.connect(server.localAddress()).sync();
+        assertEquals(local, accepted.next().remoteAddress());
+        bound.close().sync();
+    }
+
+    @Test
+    void anAddressIsFreeAsSoonAsItsServerIsClosed() throws Exception {
+        Channel first = server().childHandler(new Peers.Accepted()).bind("127.0.0.1", 0).sync().channel();
+        InetSocketAddress address = (InetSocketAddress) first.localAddress();
+        Throwable taken = server().childHandler(new Peers.Accepted()).bind(address).await().cause();
+        assertInstanceOf(java.net.BindException.class, taken);
+        for (int round = 0; round < 20; round++) {
+            first.close().sync();
+            first = server().childHandler(new Peers.Accepted()).bind(address).sync().channel();
+        }
+        first.close().sync();
+    }
+
+    @Test
+    void aRefusedConnectFailsWithTheAddress() throws Exception {
+        int port;
+        try (ServerSocket nobody = new ServerSocket(0)) {
+            port = nobody.getLocalPort();
+        }
+        ChannelFuture connect = client().connect("127.0.0.1", port).await();
+        assertInstanceOf(ConnectException.class, connect.cause());
+        assertTrue(connect.cause().getMessage().contains(String.valueOf(port)), connect.cause().getMessage());
+        assertTrue(connect.channel().closeFuture().await(Peers.PATIENCE_SECONDS, TimeUnit.SECONDS));
+    }
+
+    @Test
+    void aCancelledConnectClosesItsChannel() throws Exception {
+        Channel server = server().childHandler(new Peers.Accepted()).bind("127.0.0.1", 0).sync().channel();
+        for (int round = 0; round < 50; round++) {
+            ChannelFuture connect = client().connect(server.localAddress());
+            if (connect.cancel(false)) {
+                assertTrue(connect.channel().closeFuture().await(Peers.PATIENCE_SECONDS, TimeUnit.SECONDS));
+            } else {
+                connect.sync().channel().close().sync();
+            }
+        }
+    }
+
+    @Test
+    void channelsAreRefusedByLoopsOfAnotherTransport() throws Exception {
+        ChannelFuture foreign = new Bootstrap()
+                .group(group)
+                .channel(NioSocketChannel.class)
+                .handler(new ChannelInboundHandlerAdapter())
+                .register()
+                .await();
+        assertInstanceOf(IllegalStateException.class, foreign.cause());
+        EventLoopGroup nio = new MultiThreadIoEventLoopGroup(1, NioIoHandler.newFactory());
+        try {
+            assertInstanceOf(
+                    IllegalStateException.class,
+                    nio.register(new QuoitSocketChannel()).await().cause());
+        } finally {
+            nio.shutdownGracefully(0, 1, TimeUnit.SECONDS).sync();
+        }
+    }
+
+    @Test
+    void virtualThreadsAreRefusedWithAMessage() throws Exception {
+        EventLoopGroup virtual = new MultiThreadIoEventLoopGroup(
+                1, Thread.ofVirtual().name("loop").factory(), QuoitIoHandler.newFactory(UnderTest.config()));
+        ChannelFuture register = virtual.register(new QuoitSocketChannel());
+        assertTrue(virtual.terminationFuture().await(Peers.PATIENCE_SECONDS, TimeUnit.SECONDS));
+        assertFalse(register.isSuccess());
+    }
+
+    @Test
+    void wrongSettingsAreRefusedWithTheirName() {
+        QuoitIoHandlerConfig config = QuoitIoHandlerConfig.defaults();
+        assertTrue(assertThrows(IllegalArgumentException.class, () -> config.withQueues(100, 4096))
+                .getMessage()
+                .contains("submission"));
+        assertThrows(IllegalArgumentException.class, () -> config.withConnections(0));
+        assertThrows(IllegalArgumentException.class, () -> config.withReceivePool(1, 1024));
+        assertThrows(IllegalArgumentException.class, () -> config.withOutboundWaterMarks(5000, 4096));
+        assertThrows(IllegalArgumentException.class, () -> config.withZeroCopyThreshold(0));
+        Throwable unknown = assertThrows(
+                IllegalStateException.class,
+                () -> new MultiThreadIoEventLoopGroup(1, QuoitIoHandler.newFactory(config.withoutFeatures("no-such"))));
+        assertTrue(unknown.getCause().getMessage().contains("no-such"), unknown.getCause().getMessage());
+    }
+
+    @Test
+    void theDefaultsAreTheLibrarys() {
+        NativeLibrary library = NativeLoader.library();
+        java.nio.ByteBuffer theirs = java.nio.ByteBuffer.allocateDirect(Abi.Config.STRUCT_SIZE)
+                .order(java.nio.ByteOrder.nativeOrder());
+        theirs.putInt(0, Abi.Config.STRUCT_SIZE);
+        library.configDefault(library.address(theirs));
+        assertEquals(theirs, QuoitIoHandlerConfig.defaults().toNative(library));
+    }
+
+    @Test
+    void aGroupThatEndsSendsWhatItsChannelsHaveWritten() throws Exception {
+        EventLoopGroup mine = UnderTest.group(1);
+        Peers.Accepted accepted = new Peers.Accepted();
+        Channel server = new ServerBootstrap()
+                .group(mine)
+                .channel(QuoitServerSocketChannel.class)
+                .childHandler(accepted)
+                .bind("127.0.0.1", 0)
+                .sync()
+                .channel();
+        byte[] bytes = Peers.bytes(1500);
+        try (java.net.Socket peer = Peers.connect(server)) {
+            accepted.next().writeAndFlush(Peers.direct(bytes)).sync();
+            mine.shutdownGracefully(0, 5, TimeUnit.SECONDS).sync();
+            assertArrayEquals(bytes, Peers.read(peer, bytes.length));
+            assertEquals(-1, peer.getInputStream().read());
+        }
+    }
+}

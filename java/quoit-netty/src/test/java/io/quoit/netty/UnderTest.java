@@ -1,0 +1,85 @@
+package io.quoit.netty;
+
+import io.netty.bootstrap.Bootstrap;
+import io.netty.bootstrap.ServerBootstrap;
+import io.netty.channel.EventLoopGroup;
+import io.netty.channel.MultiThreadIoEventLoopGroup;
+import io.netty.channel.nio.NioIoHandler;
+import io.netty.channel.socket.nio.NioServerSocketChannel;
+import io.netty.channel.socket.nio.NioSocketChannel;
+import io.netty.testsuite.transport.TestsuitePermutation.BootstrapComboFactory;
+import io.netty.testsuite.transport.TestsuitePermutation.BootstrapFactory;
+import io.netty.util.concurrent.DefaultThreadFactory;
+import java.util.List;
+import java.util.Locale;
+
+/**
+ * The transport as the build wants it tested: {@code quoit.test.engine} is {@code uring} or {@code epoll},
+ * {@code quoit.test.limits} is {@code normal}, or {@code small} for a pool and marks that are always short and no copying
+ * of what is sent.
+ */
+final class UnderTest {
+    static final QuoitEngine ENGINE =
+            QuoitEngine.valueOf(System.getProperty("quoit.test.engine", "uring").toUpperCase(Locale.ROOT));
+    private static final boolean SMALL = System.getProperty("quoit.test.limits", "normal").equals("small");
+    private static final int THREADS = 4;
+
+    static final EventLoopGroup GROUP = group(THREADS);
+    private static final EventLoopGroup NIO = new MultiThreadIoEventLoopGroup(
+            THREADS, new DefaultThreadFactory("test-nio", true), NioIoHandler.newFactory());
+
+    private UnderTest() {}
+
+    static QuoitIoHandlerConfig config() {
+        QuoitIoHandlerConfig config = QuoitIoHandlerConfig.defaults().withEngine(ENGINE);
+        if (!SMALL) {
+            return config;
+        }
+        return config.withReceivePool(16, 1024)
+                .withBufferRing(8)
+                .withLeasesPerConnection(4)
+                .withOutboundWaterMarks(1024, 4096)
+                .withQueues(16, 64)
+                .withCopyThreshold(0);
+    }
+
+    static EventLoopGroup group(int threads) {
+        return new MultiThreadIoEventLoopGroup(
+                threads, new DefaultThreadFactory("test-quoit", true), QuoitIoHandler.newFactory(config()));
+    }
+
+    static ServerBootstrap server() {
+        return new ServerBootstrap().group(GROUP).channel(QuoitServerSocketChannel.class);
+    }
+
+    static Bootstrap client() {
+        return new Bootstrap().group(GROUP).channel(QuoitSocketChannel.class);
+    }
+
+    static List<BootstrapFactory<Bootstrap>> clients() {
+        return List.of(UnderTest::client);
+    }
+
+    static List<BootstrapFactory<ServerBootstrap>> servers() {
+        return List.of(UnderTest::server);
+    }
+
+    /** Both ends ours, and each with the other of NIO. */
+    static List<BootstrapComboFactory<ServerBootstrap, Bootstrap>> pairs() {
+        return List.of(pair(true, true), pair(true, false), pair(false, true));
+    }
+
+    private static BootstrapComboFactory<ServerBootstrap, Bootstrap> pair(boolean ourServer, boolean ourClient) {
+        return new BootstrapComboFactory<>() {
+            @Override
+            public ServerBootstrap newServerInstance() {
+                return ourServer ? server() : new ServerBootstrap().group(NIO).channel(NioServerSocketChannel.class);
+            }
+
+            @Override
+            public Bootstrap newClientInstance() {
+                return ourClient ? client() : new Bootstrap().group(NIO).channel(NioSocketChannel.class);
+            }
+        };
+    }
+}

@@ -1,0 +1,266 @@
+package io.quoit.netty;
+
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertInstanceOf;
+import static org.junit.jupiter.api.Assertions.assertNotNull;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.netty.bootstrap.ServerBootstrap;
+import io.netty.buffer.ByteBuf;
+import io.netty.buffer.Unpooled;
+import io.netty.channel.Channel;
+import io.netty.channel.ChannelFuture;
+import io.netty.channel.ChannelFutureListener;
+import io.netty.channel.ChannelOption;
+import io.netty.channel.DefaultFileRegion;
+import io.netty.channel.EventLoopGroup;
+import io.netty.channel.WriteBufferWaterMark;
+import io.netty.channel.socket.SocketChannel;
+import java.io.RandomAccessFile;
+import java.net.Socket;
+import java.net.SocketException;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+/** What is sent: every kind of buffer, in order, bounded, and ended in every way. */
+class WriteTest {
+    private final EventLoopGroup group = UnderTest.group(1);
+    private final Peers.Keeper keeper = new Peers.Keeper();
+    private final Peers.Accepted accepted = new Peers.Accepted(channel -> channel.pipeline().addLast(keeper));
+    private Channel server;
+
+    @BeforeEach
+    void serve() throws Exception {
+        server = new ServerBootstrap()
+                .group(group)
+                .channel(QuoitServerSocketChannel.class)
+                .childHandler(accepted)
+                .bind("127.0.0.1", 0)
+                .sync()
+                .channel();
+    }
+
+    @AfterEach
+    void end() throws Exception {
+        group.shutdownGracefully(0, 1, TimeUnit.SECONDS).sync();
+    }
+
+    @Test
+    void everyKindOfBufferLeavesInOrder() throws Exception {
+        byte[] bytes = Peers.bytes(120_000);
+        try (Socket client = Peers.connect(server)) {
+            Channel channel = accepted.next();
+            List<ByteBuf> sent = new ArrayList<>();
+            int at = 0;
+            for (int kind = 0; at < bytes.length; kind++) {
+                int length = Math.min(1 + kind * 37 % 5000, bytes.length - at);
+                ByteBuf part = Unpooled.wrappedBuffer(bytes, at, length);
+                ByteBuf message =
+                        switch (kind % 5) {
+                            case 0 -> part;
+                            case 1 -> channel.alloc().directBuffer().writeBytes(part);
+                            case 2 -> Unpooled.compositeBuffer()
+                                    .addComponent(true, part.copy(0, length / 2))
+                                    .addComponent(
+                                            true,
+                                            channel.alloc().directBuffer().writeBytes(part, length / 2, length - length / 2));
+                            case 3 -> channel.alloc()
+                                    .directBuffer()
+                                    .writeBytes(part)
+                                    .writeByte(0)
+                                    .slice(0, length);
+                            default -> Unpooled.unreleasableBuffer(part).asReadOnly();
+                        };
+                sent.add(message);
+                if (kind % 3 == 0) {
+                    channel.writeAndFlush(message);
+                } else {
+                    channel.write(message);
+                }
+                if (kind % 11 == 0) {
+                    channel.writeAndFlush(Unpooled.EMPTY_BUFFER);
+                }
+                at += length;
+            }
+            ChannelFuture last = channel.writeAndFlush(Unpooled.EMPTY_BUFFER);
+            assertArrayEquals(bytes, Peers.read(client, bytes.length));
+            last.sync();
+        }
+    }
+
+    @Test
+    void responsesOfAKeptConnectionAreNeverLost() throws Exception {
+        Peers.Accepted echoes = new Peers.Accepted(channel -> channel.pipeline().addLast(new Peers.Echo()));
+        Channel echo = new ServerBootstrap()
+                .group(group)
+                .channel(QuoitServerSocketChannel.class)
+                .childHandler(echoes)
+                .bind("127.0.0.1", 0)
+                .sync()
+                .channel();
+        try (Socket client = Peers.connect(echo)) {
+            byte[] request = Peers.bytes(100);
+            for (int round = 0; round < 5000; round++) {
+                client.getOutputStream().write(request);
+                assertArrayEquals(request, Peers.read(client, request.length));
+            }
+        }
+    }
+
+    @Test
+    void aFileLongerThanTwoGibibytesIsSentFromItsEnd(@TempDir Path folder) throws Exception {
+        long length = (3L << 30) + 17;
+        byte[] end = Peers.bytes(100_000);
+        Path path = folder.resolve("sparse");
+        try (RandomAccessFile file = new RandomAccessFile(path.toFile(), "rw")) {
+            file.setLength(length);
+            file.seek(length - end.length);
+            file.write(end);
+        }
+        try (Socket client = Peers.connect(server)) {
+            Channel channel = accepted.next();
+            channel.write(Unpooled.wrappedBuffer(new byte[] {1}));
+            channel.write(new DefaultFileRegion(path.toFile(), length - end.length, end.length));
+            ChannelFuture last = channel.writeAndFlush(Unpooled.wrappedBuffer(new byte[] {2}));
+            assertArrayEquals(new byte[] {1}, Peers.read(client, 1));
+            assertArrayEquals(end, Peers.read(client, end.length));
+            assertArrayEquals(new byte[] {2}, Peers.read(client, 1));
+            last.sync();
+        }
+    }
+
+    @Test
+    void writesPastTheLimitFailAndTheRestArrives() throws Exception {
+        long limit = 1 << 20;
+        byte[] piece = Peers.bytes(64 << 10);
+        try (Socket client = Peers.connect(server)) {
+            Channel channel = accepted.next();
+            channel.config().setOption(QuoitChannelOption.PENDING_WRITE_LIMIT, limit);
+            channel.config().setWriteBufferWaterMark(new WriteBufferWaterMark(1 << 10, 128 << 10));
+            List<ChannelFuture> writes = new ArrayList<>();
+            ChannelFuture refused = null;
+            // Nobody reads, and the kernel holds some megabytes.
+            for (int written = 0; refused == null && written < 2000; written++) {
+                ChannelFuture write = channel.writeAndFlush(Peers.direct(piece));
+                writes.add(write);
+                group.submit(() -> {}).sync();
+                if (write.isDone() && !write.isSuccess()) {
+                    refused = write;
+                }
+            }
+            assertNotNull(refused, "the limit was never reached");
+            assertInstanceOf(PendingWritesException.class, refused.cause());
+            assertFalse(channel.isWritable());
+            assertTrue(((QuoitSocketChannel) channel).snapshot().pendingBytes() <= limit + piece.length + 1024);
+            for (int write = 0; write < writes.size() - 1; write++) {
+                assertArrayEquals(piece, Peers.read(client, piece.length));
+            }
+            for (ChannelFuture write : writes.subList(0, writes.size() - 1)) {
+                write.sync();
+            }
+            assertTrue(channel.isWritable());
+        }
+    }
+
+    /** Copied sends are refused once the native queue is full: what was promised to be sent waits, and the close for it. */
+    @Test
+    void smallFlushesToAPeerThatReadsLateArriveInOrder() throws Exception {
+        int piece = 1000;
+        byte[] bytes = Peers.bytes(1000 * piece);
+        try (Socket client = new Socket()) {
+            client.setReceiveBufferSize(64 << 10);
+            client.setSoTimeout(Peers.PATIENCE_SECONDS * 1000);
+            client.connect(server.localAddress());
+            Channel channel = accepted.next();
+            channel.config().setOption(ChannelOption.SO_SNDBUF, 64 << 10);
+            for (int at = 0; at < bytes.length; at += piece) {
+                ByteBuf message = channel.alloc().directBuffer().writeBytes(bytes, at, piece);
+                boolean last = at + piece == bytes.length;
+                // A run of the loop each, so that nothing is gathered.
+                group.submit(() -> {
+                            ChannelFuture write = channel.writeAndFlush(message);
+                            if (last) {
+                                write.addListener(ChannelFutureListener.CLOSE);
+                            }
+                        })
+                        .sync();
+            }
+            assertArrayEquals(bytes, Peers.read(client, bytes.length));
+            assertEquals(-1, client.getInputStream().read());
+        }
+    }
+
+    @Test
+    void closeAfterAWriteLosesNothing() throws Exception {
+        for (int length : new int[] {1, 1000, 100_000, 3 << 20}) {
+            byte[] bytes = Peers.bytes(length);
+            try (Socket client = Peers.connect(server)) {
+                accepted.next().writeAndFlush(Peers.direct(bytes)).addListener(ChannelFutureListener.CLOSE);
+                assertArrayEquals(bytes, Peers.read(client, length));
+                assertEquals(-1, client.getInputStream().read());
+            }
+        }
+    }
+
+    @Test
+    void shutdownOutputWithWritesInFlightKeepsTheirMemory() throws Exception {
+        byte[] bytes = Peers.bytes(8 << 20);
+        try (Socket client = Peers.connect(server)) {
+            SocketChannel channel = (SocketChannel) accepted.next();
+            ByteBuf sent = Peers.direct(bytes);
+            ChannelFuture write = channel.writeAndFlush(sent);
+            // The write is in the kernel's hands, which has no room for all of it.
+            assertArrayEquals(java.util.Arrays.copyOf(bytes, 10), Peers.read(client, 10));
+            ChannelFuture shutdown = channel.shutdownOutput();
+            shutdown.sync();
+            assertTrue(sent.refCnt() > 0 || write.isSuccess(), "memory in flight was freed");
+            byte[] rest = client.getInputStream().readAllBytes();
+            assertArrayEquals(java.util.Arrays.copyOfRange(bytes, 10, 10 + rest.length), rest);
+            client.getOutputStream().write(5);
+            ByteBuf answer = keeper.message();
+            assertEquals(5, answer.readByte());
+            answer.release();
+            assertFalse(channel.isInputShutdown());
+            channel.close().sync();
+            group.shutdownGracefully(0, 1, TimeUnit.SECONDS).sync();
+            assertEquals(0, sent.refCnt());
+        }
+    }
+
+    @Test
+    void lingerOfZeroResets() throws Exception {
+        try (Socket client = Peers.connect(server)) {
+            Channel channel = accepted.next();
+            channel.config().setOption(ChannelOption.SO_LINGER, 0);
+            channel.close().sync();
+            SocketException failure = null;
+            try {
+                assertEquals(-2, client.getInputStream().read(), "the end of the stream came without a reset");
+            } catch (SocketException reset) {
+                failure = reset;
+            }
+            assertTrue(failure.getMessage().contains("reset"), failure.getMessage());
+        }
+    }
+
+    @Test
+    void aResetByThePeerIsToldAndFailsWhatWaits() throws Exception {
+        Socket client = Peers.connect(server);
+        Channel channel = accepted.next();
+        ChannelFuture write = channel.writeAndFlush(Peers.direct(new byte[64 << 20]));
+        Peers.read(client, 10);
+        client.setSoLinger(true, 0);
+        client.close();
+        assertTrue(write.await(Peers.PATIENCE_SECONDS, TimeUnit.SECONDS));
+        assertFalse(write.isSuccess());
+        assertTrue(channel.closeFuture().await(Peers.PATIENCE_SECONDS, TimeUnit.SECONDS));
+    }
+}

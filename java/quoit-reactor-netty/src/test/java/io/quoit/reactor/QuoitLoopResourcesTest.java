@@ -1,0 +1,66 @@
+package io.quoit.reactor;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertInstanceOf;
+
+import io.netty.resolver.DefaultAddressResolverGroup;
+import io.quoit.netty.QuoitEngine;
+import io.quoit.netty.QuoitIoHandlerConfig;
+import io.quoit.netty.QuoitSocketChannel;
+import java.time.Duration;
+import java.util.List;
+import java.util.concurrent.atomic.AtomicReference;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.EnumSource;
+import reactor.core.publisher.Flux;
+import reactor.core.publisher.Mono;
+import reactor.netty.ByteBufFlux;
+import reactor.netty.DisposableServer;
+import reactor.netty.http.client.HttpClient;
+import reactor.netty.http.server.HttpServer;
+import reactor.netty.resources.ConnectionProvider;
+
+class QuoitLoopResourcesTest {
+    private static final Duration PATIENCE = Duration.ofSeconds(20);
+
+    /** Reactor Netty's HTTP server and client on the same loops, with bodies of several sizes, several at once. */
+    @ParameterizedTest
+    @EnumSource(QuoitEngine.class)
+    void httpServerAndClientRunOnTheLoops(QuoitEngine engine) {
+        QuoitLoopResources loops = QuoitLoopResources.create(
+                "quoit-test", 2, true, QuoitIoHandlerConfig.defaults().withEngine(engine));
+        AtomicReference<Object> channel = new AtomicReference<>();
+        ConnectionProvider connections = ConnectionProvider.create("quoit-test");
+        DisposableServer server = HttpServer.create()
+                .runOn(loops)
+                .host("127.0.0.1")
+                .port(0)
+                .doOnConnection(connection -> channel.set(connection.channel()))
+                .route(routes -> routes.post(
+                        "/echo", (request, response) -> response.send(request.receive().retain())))
+                .bindNow(PATIENCE);
+        try {
+            HttpClient client = HttpClient.create(connections)
+                    .runOn(loops)
+                    .resolver(DefaultAddressResolverGroup.INSTANCE)
+                    .baseUrl("http://127.0.0.1:" + server.port());
+            List<String> bodies = List.of("", "a", "b".repeat(5_000), "c".repeat(1_000_000), "d".repeat(17));
+            List<String> answers = Flux.fromIterable(bodies)
+                    .flatMapSequential(body -> client.post()
+                            .uri("/echo")
+                            .send(ByteBufFlux.fromString(Mono.just(body)))
+                            .responseContent()
+                            .aggregate()
+                            .asString()
+                            .defaultIfEmpty(""))
+                    .collectList()
+                    .block(PATIENCE);
+            assertEquals(bodies, answers);
+            assertInstanceOf(QuoitSocketChannel.class, channel.get());
+        } finally {
+            server.disposeNow(PATIENCE);
+            connections.disposeLater().block(PATIENCE);
+            loops.disposeLater(Duration.ZERO, Duration.ofSeconds(1)).block(PATIENCE);
+        }
+    }
+}

@@ -1,0 +1,120 @@
+package io.quoit.vertx;
+
+import io.netty.channel.Channel;
+import io.netty.channel.ChannelFactory;
+import io.netty.channel.IoHandlerFactory;
+import io.netty.channel.ServerChannel;
+import io.netty.channel.socket.DatagramChannel;
+import io.netty.channel.socket.InternetProtocolFamily;
+import io.netty.channel.unix.DomainSocketAddress;
+import io.quoit.netty.Quoit;
+import io.quoit.netty.QuoitDomainSocketChannel;
+import io.quoit.netty.QuoitIoHandler;
+import io.quoit.netty.QuoitIoHandlerConfig;
+import io.quoit.netty.QuoitServerDomainSocketChannel;
+import io.quoit.netty.QuoitServerSocketChannel;
+import io.quoit.netty.QuoitSocketChannel;
+import io.vertx.core.net.SocketAddress;
+import io.vertx.core.transport.Transport;
+
+/**
+ * Quoit as Vert.x's transport: {@code Vertx.builder().withTransport(new QuoitVertxTransport()).build()}.
+ *
+ * <p>There are no datagrams yet, which Vert.x's own name resolver needs: run with
+ * {@code -Dvertx.disableDnsResolver=true}, so that Java resolves names. Without it closing Vert.x waits for that resolver.
+ */
+public final class QuoitVertxTransport implements Transport {
+    private final Implementation implementation;
+
+    /** The transport with {@link QuoitIoHandlerConfig#defaults()}. */
+    public QuoitVertxTransport() {
+        this(QuoitIoHandlerConfig.defaults());
+    }
+
+    /**
+     * The transport with these settings.
+     *
+     * @param config the settings of every event loop
+     */
+    public QuoitVertxTransport(QuoitIoHandlerConfig config) {
+        implementation = new Implementation(config);
+    }
+
+    @Override
+    public String name() {
+        return "quoit";
+    }
+
+    @Override
+    public boolean available() {
+        return Quoit.isAvailable();
+    }
+
+    @Override
+    public Throwable unavailabilityCause() {
+        return Quoit.unavailabilityCause();
+    }
+
+    @Override
+    public io.vertx.core.spi.transport.Transport implementation() {
+        return implementation;
+    }
+
+    private record Implementation(QuoitIoHandlerConfig config) implements io.vertx.core.spi.transport.Transport {
+        @Override
+        public boolean supportsDomainSockets() {
+            return true;
+        }
+
+        @Override
+        public boolean isAvailable() {
+            return Quoit.isAvailable();
+        }
+
+        @Override
+        public Throwable unavailabilityCause() {
+            return Quoit.unavailabilityCause();
+        }
+
+        @Override
+        public java.net.SocketAddress convert(SocketAddress address) {
+            return address.isDomainSocket()
+                    ? new DomainSocketAddress(address.path())
+                    : io.vertx.core.spi.transport.Transport.super.convert(address);
+        }
+
+        @Override
+        public SocketAddress convert(java.net.SocketAddress address) {
+            return address instanceof DomainSocketAddress unix
+                    ? SocketAddress.domainSocketAddress(unix.path())
+                    : io.vertx.core.spi.transport.Transport.super.convert(address);
+        }
+
+        @Override
+        public IoHandlerFactory ioHandlerFactory() {
+            return QuoitIoHandler.newFactory(config);
+        }
+
+        @Override
+        public DatagramChannel datagramChannel() {
+            throw new UnsupportedOperationException("Quoit's transport has no datagrams yet: run "
+                    + "with -Dvertx.disableDnsResolver=true so that Java resolves names");
+        }
+
+        @Override
+        @SuppressWarnings("deprecation")
+        public DatagramChannel datagramChannel(InternetProtocolFamily family) {
+            return datagramChannel();
+        }
+
+        @Override
+        public ChannelFactory<? extends Channel> channelFactory(boolean domainSocket) {
+            return domainSocket ? QuoitDomainSocketChannel::new : QuoitSocketChannel::new;
+        }
+
+        @Override
+        public ChannelFactory<? extends ServerChannel> serverChannelFactory(boolean domainSocket) {
+            return domainSocket ? QuoitServerDomainSocketChannel::new : QuoitServerSocketChannel::new;
+        }
+    }
+}

@@ -1,0 +1,35 @@
+// The program kestrel serves HTTP by ASP.NET Core's server, on the transport that is asked for:
+//
+//   kestrel http [--listen HOST:PORT] [--loops N] [--transport NAME] [--app minimal|bare]
+//
+// Transports: sockets and sockets-inline (UnsafePreferInlineScheduling) are Kestrel's own; quoit-uring, quoit-epoll,
+// and the same with -inline (UnsafeInlineOnLoop), are Quoit's. The application is a minimal API, or a bare
+// IHttpApplication without routing, middleware or dependency injection.
+using System.Net;
+using System.Runtime.InteropServices;
+using Lab;
+
+if (Arguments.Parse(args) is not { } arguments)
+{
+    return 2;
+}
+using var ended = new CancellationTokenSource();
+void End(PosixSignalContext context)
+{
+    context.Cancel = true;
+    ended.Cancel();
+}
+using var terminate = PosixSignalRegistration.Create(PosixSignal.SIGTERM, End);
+using var interrupt = PosixSignalRegistration.Create(PosixSignal.SIGINT, End);
+try
+{
+    void Ready(EndPoint address) => Console.WriteLine(
+        $"listening on {address} engine=kestrel-{arguments.Transport} loops={arguments.Loops} version={Environment.Version}");
+    await (arguments.Bare ? Bare.ServeAsync(arguments, Ready, ended.Token) : Minimal.ServeAsync(arguments, Ready, ended.Token));
+    return 0;
+}
+catch (Exception failure)
+{
+    Console.Error.WriteLine($"kestrel: serving on {arguments.Listen}: {failure.Message}");
+    return 1;
+}

@@ -1,0 +1,26 @@
+// Package handlers holds the handlers of the frameworks, each served by its own server and on Quoit's loops.
+package handlers
+
+import (
+	"github.com/valyala/fasthttp"
+
+	"quoit-lab/peers/internal/peer"
+)
+
+// FastHTTP answers /plaintext and /json.
+func FastHTTP(context *fasthttp.RequestCtx) {
+	if !context.IsGet() {
+		context.SetStatusCode(fasthttp.StatusMethodNotAllowed)
+		return
+	}
+	switch string(context.Path()) {
+	case "/plaintext":
+		context.SetContentType("text/plain")
+		context.SetBodyString(peer.Plaintext)
+	case "/json":
+		context.SetContentType("application/json")
+		context.SetBody(peer.JSON())
+	default:
+		context.SetStatusCode(fasthttp.StatusNotFound)
+	}
+}

@@ -1,0 +1,148 @@
+// The command quoit serves echo and HTTP on Quoit's loops, through Quoit's Go module, in the ways that it has:
+//
+//	event     a handler of the event API; HTTP as gnet's server answers it
+//	fasthttp  a fasthttp handler on the loop
+//	nethttp   a net/http handler on the loop
+//	listener  net/http's own server over Quoit's net.Listener
+//
+// The handlers are those of the rivals of the same name. It links libquoit, so that it is one file like the others.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+
+	quoit "github.com/quoit-io/quoit/go"
+	loopfasthttp "github.com/quoit-io/quoit/go/fasthttp"
+	"github.com/quoit-io/quoit/go/loophttp"
+	"github.com/valyala/fasthttp"
+
+	"quoit-lab/peers/internal/handlers"
+	"quoit-lab/peers/internal/peer"
+)
+
+var (
+	way    = peer.Choice{Name: "--way", Words: []string{"event", "fasthttp", "nethttp", "listener"}}
+	engine = peer.Choice{Name: "--engine", Words: []string{"auto", "uring", "epoll", "std"}}
+)
+
+func main() {
+	peer.Run("quoit-go", []string{"echo", "http"}, func(arguments peer.Arguments) error {
+		engine, err := quoit.ParseEngine(arguments.Choices[engine.Name])
+		if err != nil {
+			return err
+		}
+		// Room for the lab's idle connections in one loop.
+		options := []quoit.Option{quoit.WithEngine(engine), quoit.WithLoops(arguments.Loops), quoit.WithConnections(20480)}
+		way := arguments.Choices[way.Name]
+		switch {
+		case way != "event" && arguments.Service == "echo":
+			return fmt.Errorf("only --way event echoes, and not %q", way)
+		case way == "listener":
+			return listen(arguments, options)
+		default:
+			return serve(arguments, handler(way, arguments), options)
+		}
+	}, way, engine, peer.Writes)
+}
+
+func handler(way string, arguments peer.Arguments) quoit.Handler {
+	switch {
+	case way == "fasthttp":
+		return loopfasthttp.New(handlers.FastHTTP, loopfasthttp.WithServer(&fasthttp.Server{Name: "quoit"}))
+	case way == "nethttp":
+		return loophttp.New(http.HandlerFunc(handlers.NetHTTP))
+	case arguments.Service == "echo":
+		return echo{}
+	default:
+		peer.StartResponses()
+		return &events{writeEach: arguments.Choices[peer.Writes.Name] == "each"}
+	}
+}
+
+func serve(arguments peer.Arguments, handler quoit.Handler, options []quoit.Option) error {
+	signals := peer.Signals()
+	server, err := quoit.Start(arguments.Listen.String(), handler, options...)
+	if err != nil {
+		return err
+	}
+	ready(server.Addr(), server.Loops(), arguments)
+	<-signals
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := server.Shutdown(ended); !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+func listen(arguments peer.Arguments, options []quoit.Option) error {
+	signals := peer.Signals()
+	listener, err := quoit.Listen("tcp", arguments.Listen.String(), options...)
+	if err != nil {
+		return err
+	}
+	ready(listener.Addr(), listener.Loops(), arguments)
+	server := http.Server{Handler: http.HandlerFunc(handlers.NetHTTP)}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(listener) }()
+	select {
+	case err = <-ended:
+		return errors.Join(errors.New("the server ended by itself"), err)
+	case <-signals:
+		return server.Close()
+	}
+}
+
+func ready(address net.Addr, loops *quoit.Loops, arguments peer.Arguments) {
+	peer.Ready(address, loops.Engine().String(), arguments.Loops, "github.com/quoit-io/quoit/go")
+}
+
+type echo struct{ quoit.BaseHandler }
+
+func (echo) OnData(c *quoit.Conn)     { c.WriteTo(c) }
+func (echo) OnWritable(c *quoit.Conn) { c.WriteTo(c) }
+
+// events answers HTTP as the server on gnet does.
+type events struct {
+	quoit.BaseHandler
+	writeEach bool
+	// outputs are buffers of responses, one a loop at most.
+	outputs sync.Pool
+}
+
+// OnData answers what has come completely. OnWritable would go on after a full queue; a client that does not read
+// 256 KiB of answers is left to its own, as on gnet.
+func (e *events) OnData(c *quoit.Conn) {
+	input, err := c.Peek(c.Buffered())
+	if err != nil {
+		return
+	}
+	output, ok := e.outputs.Get().(*[]byte)
+	if !ok {
+		output = new([]byte)
+	}
+	defer e.outputs.Put(output)
+	answer := peer.Answer
+	if e.writeEach {
+		answer = peer.AnswerOne
+	}
+	used := 0
+	for {
+		length, written := answer(input[used:], (*output)[:0])
+		*output = written
+		if length == 0 {
+			break
+		}
+		used += length
+		if _, err := c.Write(written); err != nil {
+			c.Abort()
+			return
+		}
+	}
+	c.Discard(used)
+}

@@ -1,0 +1,172 @@
+package io.quoit.peers;
+
+import io.netty.bootstrap.ServerBootstrap;
+import io.netty.channel.Channel;
+import io.netty.channel.ChannelHandler;
+import io.netty.channel.ChannelHandlerContext;
+import io.netty.channel.ChannelInboundHandlerAdapter;
+import io.netty.channel.ChannelInitializer;
+import io.netty.channel.ChannelOption;
+import io.netty.channel.EventLoopGroup;
+import io.netty.channel.MultiThreadIoEventLoopGroup;
+import io.netty.channel.socket.SocketChannel;
+import io.netty.channel.uring.IoUringChannelOption;
+import io.netty.handler.codec.http.HttpRequestDecoder;
+import io.netty.handler.codec.http.HttpResponseEncoder;
+import io.netty.util.Version;
+import java.net.InetSocketAddress;
+import java.util.concurrent.CountDownLatch;
+import sun.misc.Signal;
+
+/** A server on Netty for the lab: {@code netty echo|http [--engine E] [--listen HOST:PORT] [--loops N]}. */
+public final class NettyPeer {
+    private static final int BACKLOG = 4096;
+    private static final int MOST_LOOPS = 1024;
+
+    private NettyPeer() {}
+
+    private static final class Usage extends Exception {
+        private static final long serialVersionUID = 1L;
+
+        Usage(String message) {
+            super(message);
+        }
+    }
+
+    private record Arguments(boolean echo, Transport transport, InetSocketAddress listen, int loops) {
+        private static final String USAGE =
+                "usage: netty echo|http [--engine nio|epoll|uring|uring-rings|quoit-uring|quoit-epoll]"
+                        + " [--listen HOST:PORT] [--loops N]";
+
+        static Arguments of(String[] words) throws Usage {
+            if (words.length % 2 == 0 || !words[0].equals("echo") && !words[0].equals("http")) {
+                throw new Usage(USAGE);
+            }
+            Transport transport = Transport.QUOIT_URING;
+            InetSocketAddress listen = new InetSocketAddress("127.0.0.1", 0);
+            int loops = 1;
+            for (int at = 1; at < words.length; at += 2) {
+                String value = words[at + 1];
+                switch (words[at]) {
+                    case "--engine" -> transport = transport(value);
+                    case "--listen" -> listen = address(value);
+                    case "--loops" -> loops = loops(value);
+                    default -> throw new Usage(USAGE);
+                }
+            }
+            return new Arguments(words[0].equals("echo"), transport, listen, loops);
+        }
+
+        private static Transport transport(String word) throws Usage {
+            for (Transport transport : Transport.values()) {
+                if (transport.word.equals(word)) {
+                    return transport;
+                }
+            }
+            throw new Usage(USAGE);
+        }
+
+        private static InetSocketAddress address(String text) throws Usage {
+            int colon = text.lastIndexOf(':');
+            try {
+                InetSocketAddress address = new InetSocketAddress(
+                        text.substring(0, Math.max(0, colon)), Integer.parseInt(text.substring(colon + 1)));
+                if (colon > 0 && !address.isUnresolved()) {
+                    return address;
+                }
+            } catch (IllegalArgumentException noPort) {
+                throw new Usage("--listen takes HOST:PORT, and '" + text + "' is none");
+            }
+            throw new Usage("--listen takes HOST:PORT, and '" + text + "' is none");
+        }
+
+        private static int loops(String text) throws Usage {
+            if (!text.matches("[1-9][0-9]{0,3}") || Integer.parseInt(text) > MOST_LOOPS) {
+                throw new Usage("--loops takes 1 to " + MOST_LOOPS + ", and not '" + text + "'");
+            }
+            return Integer.parseInt(text);
+        }
+    }
+
+    /**
+     * Serves until a signal arrives.
+     *
+     * @param words the command line
+     */
+    public static void main(String[] words) throws Exception {
+        Arguments arguments;
+        try {
+            arguments = Arguments.of(words.length == 0 ? new String[] {"", ""} : words);
+        } catch (Usage wrong) {
+            System.err.println("netty: " + wrong.getMessage());
+            System.exit(2);
+            return;
+        }
+        CountDownLatch signalled = new CountDownLatch(1);
+        for (String name : new String[] {"TERM", "INT"}) {
+            Signal.handle(new Signal(name), signal -> signalled.countDown());
+        }
+        EventLoopGroup group = new MultiThreadIoEventLoopGroup(
+                arguments.loops, arguments.transport.loops());
+        Channel server = bootstrap(arguments, group).bind(arguments.listen).sync().channel();
+        InetSocketAddress address = (InetSocketAddress) server.localAddress();
+        String version = Version.identify().get("netty-transport").artifactVersion();
+        System.out.println("listening on " + address.getAddress().getHostAddress() + ":" + address.getPort()
+                + " engine=netty-" + arguments.transport.word + " loops=" + arguments.loops + " version=" + version);
+        signalled.await();
+        // The other rivals do not wait for their connections either.
+        Runtime.getRuntime().halt(0);
+    }
+
+    private static ServerBootstrap bootstrap(Arguments arguments, EventLoopGroup group) {
+        ServerBootstrap bootstrap = new ServerBootstrap()
+                .group(group)
+                .channel(arguments.transport.serverChannel)
+                .option(ChannelOption.SO_BACKLOG, BACKLOG)
+                .childOption(ChannelOption.TCP_NODELAY, true);
+        if (arguments.transport == Transport.URING_RINGS) {
+            bootstrap.childOption(IoUringChannelOption.IO_URING_BUFFER_GROUP_ID, Transport.BUFFER_GROUP);
+        }
+        if (arguments.echo) {
+            ChannelHandler echo = new Echo();
+            return bootstrap.childHandler(new ChannelInitializer<SocketChannel>() {
+                @Override
+                protected void initChannel(SocketChannel channel) {
+                    channel.pipeline().addLast(echo);
+                }
+            });
+        }
+        ChannelHandler hello = new Hello(group);
+        return bootstrap.childHandler(new ChannelInitializer<SocketChannel>() {
+            @Override
+            protected void initChannel(SocketChannel channel) {
+                channel.pipeline().addLast(new HttpResponseEncoder(), new HttpRequestDecoder(), hello);
+            }
+        });
+    }
+
+    /** Sends back what comes, once a run of reads. */
+    @ChannelHandler.Sharable
+    private static final class Echo extends ChannelInboundHandlerAdapter {
+        @Override
+        public void channelRead(ChannelHandlerContext context, Object message) {
+            context.write(message, context.voidPromise());
+        }
+
+        @Override
+        public void channelReadComplete(ChannelHandlerContext context) {
+            context.flush();
+        }
+
+        @Override
+        public void channelWritabilityChanged(ChannelHandlerContext context) {
+            // A peer that does not read is not read from.
+            context.channel().config().setAutoRead(context.channel().isWritable());
+        }
+
+        @Override
+        public void exceptionCaught(ChannelHandlerContext context, Throwable cause) {
+            context.close();
+        }
+    }
+}

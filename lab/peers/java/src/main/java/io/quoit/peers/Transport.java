@@ -1,0 +1,78 @@
+package io.quoit.peers;
+
+import io.netty.channel.IoHandlerFactory;
+import io.netty.channel.ServerChannel;
+import io.netty.channel.epoll.EpollIoHandler;
+import io.netty.channel.epoll.EpollServerSocketChannel;
+import io.netty.channel.nio.NioIoHandler;
+import io.netty.channel.socket.nio.NioServerSocketChannel;
+import io.netty.channel.uring.IoUringBufferRingConfig;
+import io.netty.channel.uring.IoUringFixedBufferRingAllocator;
+import io.netty.channel.uring.IoUringIoHandler;
+import io.netty.channel.uring.IoUringIoHandlerConfig;
+import io.netty.channel.uring.IoUringServerSocketChannel;
+import io.quoit.netty.QuoitEngine;
+import io.quoit.netty.QuoitIoHandler;
+import io.quoit.netty.QuoitIoHandlerConfig;
+import io.quoit.netty.QuoitServerSocketChannel;
+
+/** The transports that can be compared, by the word after {@code --engine}. */
+enum Transport {
+    NIO("nio", NioServerSocketChannel.class) {
+        @Override
+        IoHandlerFactory loops() {
+            return NioIoHandler.newFactory();
+        }
+    },
+    EPOLL("epoll", EpollServerSocketChannel.class) {
+        @Override
+        IoHandlerFactory loops() {
+            return EpollIoHandler.newFactory();
+        }
+    },
+    /** As frameworks take it: with nothing configured. */
+    URING("uring", IoUringServerSocketChannel.class) {
+        @Override
+        IoHandlerFactory loops() {
+            return IoUringIoHandler.newFactory();
+        }
+    },
+    /** With a buffer ring, so that receives are multishot. */
+    URING_RINGS("uring-rings", IoUringServerSocketChannel.class) {
+        @Override
+        IoHandlerFactory loops() {
+            IoUringBufferRingConfig ring = IoUringBufferRingConfig.builder()
+                    .bufferGroupId(BUFFER_GROUP)
+                    .bufferRingSize((short) 256)
+                    .batchSize(64)
+                    .allocator(new IoUringFixedBufferRingAllocator(RING_BUFFER_BYTES))
+                    .build();
+            return IoUringIoHandler.newFactory(new IoUringIoHandlerConfig().setBufferRingConfig(ring));
+        }
+    },
+    QUOIT_URING("quoit-uring", QuoitServerSocketChannel.class) {
+        @Override
+        IoHandlerFactory loops() {
+            return QuoitIoHandler.newFactory(QuoitIoHandlerConfig.defaults().withEngine(QuoitEngine.URING));
+        }
+    },
+    QUOIT_EPOLL("quoit-epoll", QuoitServerSocketChannel.class) {
+        @Override
+        IoHandlerFactory loops() {
+            return QuoitIoHandler.newFactory(QuoitIoHandlerConfig.defaults().withEngine(QuoitEngine.EPOLL));
+        }
+    };
+
+    static final short BUFFER_GROUP = 1;
+    private static final int RING_BUFFER_BYTES = 16 << 10;
+
+    final String word;
+    final Class<? extends ServerChannel> serverChannel;
+
+    Transport(String word, Class<? extends ServerChannel> serverChannel) {
+        this.word = word;
+        this.serverChannel = serverChannel;
+    }
+
+    abstract IoHandlerFactory loops();
+}
