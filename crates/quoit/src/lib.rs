@@ -1,6 +1,6 @@
 //! Network transport for Linux servers: io_uring where it can be had, epoll where not, with the same behaviour.
 //!
-//! A [`Loop`] serves connections, listeners and timers from one thread. It is *pull*: a turn takes commands,
+//! A [`Loop`] serves connections, listeners, datagram sockets and timers from one thread. It is *pull*: a turn takes commands,
 //! enters the kernel once, and reports events. A [`Handler`] is the easy way to drive it, a [`Runtime`] runs
 //! several loops behind the same listeners:
 //!
@@ -46,9 +46,13 @@
 //!   [`Event::Pressure`] says so. Idle connections hold no memory.
 //! - **Sending.** [`Loop::send`] copies a slice, or borrows a `Bytes` or a `Lease` until it is sent. At the
 //!   high-water mark sends are refused and [`Event::Writable`] follows: memory is bounded both ways.
+//! - **Datagrams.** [`Loop::bind_datagram`] opens a socket with [memory of its own](DatagramOptions::slots);
+//!   [`Handler::on_datagram`] gets what comes, [`Loop::send_datagram`] sends. Batches, joined datagrams (GRO) and
+//!   segments (GSO) need no more than an option. [`DatagramCounters`] tell what was lost where.
 //! - **Identity.** A [`ConnectionId`] outlives its connection harmlessly: a stale one is refused.
 //! - **Ending.** Each connection has exactly one [`Event::Closed`], its last event, with the
 //!   [reason](CloseReason). [`event`] has the whole table of what follows what.
+//! - **Waiting.** [`Config::wait`] says whether a loop sleeps, looks for a while first, or never sleeps.
 //! - **Threads.** A loop belongs to the thread of its first turn. Others use its [`Remote`]: post commands, wake,
 //!   read counters.
 //! - **Limits.** [`Config`] has one for everything, each with its default and its reason.

@@ -360,16 +360,21 @@ pub(crate) fn client(address: &str) -> UdpSocket {
     client
 }
 
-/// The next datagram. Interruptions do not count: a thread that made a ring is interrupted when the kernel takes that
-/// ring down, and with `SO_RCVTIMEO` a read says so (`signal(7)`).
+/// Receives, whatever interrupts it: a thread that made a ring is interrupted when the kernel takes that ring down, and
+/// with `SO_RCVTIMEO` a read says so (`signal(7)`).
+pub(crate) fn uninterrupted<T>(mut receive: impl FnMut() -> std::io::Result<T>) -> T {
+    loop {
+        match receive() {
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            result => return result.unwrap(),
+        }
+    }
+}
+
+/// The next datagram.
 pub(crate) fn receive(client: &UdpSocket) -> Vec<u8> {
     let mut buffer = vec![0; 65_536];
-    let length = loop {
-        match client.recv(&mut buffer) {
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            result => break result.unwrap(),
-        }
-    };
+    let length = uninterrupted(|| client.recv(&mut buffer));
     buffer.truncate(length);
     buffer
 }

@@ -26,6 +26,7 @@ macro_rules! datagram_sockets {
             a_full_unix_peer_loses_and_is_told
             a_flooded_socket_starves_no_other
             what_the_kernel_drops_is_counted
+            opened_and_closed_before_the_first_turn
             errors_say_what_to_do
             draining_closes_them
             every_way_of_waiting_works
@@ -336,6 +337,27 @@ pub(crate) fn what_the_kernel_drops_is_counted(level: &Level) {
             (1001, dropped)
         );
     });
+}
+
+pub(crate) fn opened_and_closed_before_the_first_turn(level: &Level) {
+    let mut quoit = quoit::Loop::new(quoit::LoopIndex::default(), level.config()).unwrap();
+    let address = "127.0.0.1:0".parse().unwrap();
+    for _ in 0..3 {
+        let socket = quoit
+            .bind_datagram(&address, &DatagramOptions::default(), Token(1))
+            .unwrap();
+        assert_eq!(socket.slot().get(), 0);
+        let bound = quoit.datagram_address(socket).unwrap().clone();
+        quoit.close_datagram(socket).unwrap();
+        // Its port is free at once.
+        let Address::Tcp(bound) = bound else {
+            panic!("no UDP socket")
+        };
+        drop(std::net::UdpSocket::bind(bound).unwrap());
+    }
+    let mut events = quoit::Events::with_capacity(16);
+    quoit.turn([], &mut events, Some(Duration::ZERO)).unwrap();
+    assert_eq!(events.as_slice().len(), 6);
 }
 
 pub(crate) fn errors_say_what_to_do(level: &Level) {

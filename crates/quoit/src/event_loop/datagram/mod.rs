@@ -390,10 +390,13 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         // The file goes first: a server that takes the path over finds it free.
         drop(state.file.take());
         let descriptor = state.descriptor.take().expect("present until closed");
-        self.submit(Operation::Close {
+        // Not kept for the first turn: the engine takes no ring for this, and the slot may be used again at once.
+        let memory = self.memory.as_mut().expect("present until the loop is dropped");
+        let close = Operation::Close {
             handle: Handle::Datagram(slot),
             descriptor,
-        });
+        };
+        self.engine.submit(close, &mut memory.pool);
         self.events.push_back(Event::DatagramClosed {
             socket: id,
             token: state.token,
