@@ -44,20 +44,46 @@ const RIVALS: &[Rival] = &[
     ),
     rival("quoit-go --way fasthttp --engine epoll", "epoll", &["http"], true),
     rival("quoit-go --way nethttp --engine epoll", "epoll", &["http"], false),
-    rival("quoit-go --way listener --engine epoll", "epoll", &["http"], false),
+    rival(
+        "quoit-go --way listener --engine epoll",
+        "epoll",
+        &["http"],
+        false,
+    ),
     rival("netty --engine nio", "netty-nio", &["echo", "http"], true),
     rival("netty --engine epoll", "netty-epoll", &["echo", "http"], true),
     rival("netty --engine uring", "netty-uring", &["echo", "http"], true),
-    rival("netty --engine uring-rings", "netty-uring-rings", &["echo", "http"], true),
-    rival("netty --engine quoit-uring", "netty-quoit-uring", &["echo", "http"], true),
-    rival("netty --engine quoit-epoll", "netty-quoit-epoll", &["echo", "http"], true),
+    rival(
+        "netty --engine uring-rings",
+        "netty-uring-rings",
+        &["echo", "http"],
+        true,
+    ),
+    rival(
+        "netty --engine quoit-uring",
+        "netty-quoit-uring",
+        &["echo", "http"],
+        true,
+    ),
+    rival(
+        "netty --engine quoit-epoll",
+        "netty-quoit-epoll",
+        &["echo", "http"],
+        true,
+    ),
     Rival {
         any_port: false,
         ..rival("nginx", "nginx", &["http"], false)
     },
 ];
 
-const NEEDS_URING: &[&str] = &["uring", "monoio", "netty-uring", "netty-uring-rings", "netty-quoit-uring"];
+const NEEDS_URING: &[&str] = &[
+    "uring",
+    "monoio",
+    "netty-uring",
+    "netty-uring-rings",
+    "netty-quoit-uring",
+];
 
 const fn rival(
     command: &'static str,
