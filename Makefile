@@ -110,7 +110,7 @@ dotnet: capi ## Build libquoit, and lint and test the Kestrel transport, its sam
 		--results-directory target/dotnet/results
 
 lab: toolchain lab-peers ## Run every experiment quickly and make one page of the results; about half an hour
-	@$(CARGO) build --release --package quoit-cli --package floor-epoll --package floor-uring
+	@$(CARGO) build --release --package quoit-cli --package floor-epoll --package floor-uring --package lab-sinks
 	@folder=quoit-lab-results/quick-$$(date -u +%Y%m%dT%H%M%SZ); failed=; \
 	for file in lab/experiments/*.toml; do \
 		name=$$(basename $$file .toml); \

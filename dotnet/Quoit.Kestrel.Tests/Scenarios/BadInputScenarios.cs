@@ -8,10 +8,10 @@ namespace Quoit.Kestrel.Tests.Scenarios;
 /// same unless Quoit is required.</summary>
 public class BadInputScenarios
 {
-    private static async Task<string> GetAsync(int port)
+    private static async Task<string> GetAsync(int port, string path = "/")
     {
         using var client = await Client.ConnectAsync(new IPEndPoint(IPAddress.Loopback, port));
-        await client.SendAsync("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        await client.SendAsync($"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
         return await client.ReceiveTextToEndAsync();
     }
 
@@ -31,6 +31,7 @@ public class BadInputScenarios
     {
         await using var child = await Child.StartAsync("serve", new() { ["QUOIT_LIBRARY"] = library });
         Assert.Contains("hello", await GetAsync(child.Port), StringComparison.Ordinal);
+        Assert.Contains("self: hello", await GetAsync(child.Port, "/self"), StringComparison.Ordinal);
         var line = Assert.Single(Complaints(child));
         Assert.StartsWith("Warning 2 LeftToSockets", line, StringComparison.Ordinal);
         Assert.Contains(library, line, StringComparison.Ordinal);

@@ -166,6 +166,34 @@ public class FactoryScenarios
         await Assert.ThrowsAsync<ObjectDisposedException>(() => factory.BindAsync(new IPEndPoint(IPAddress.Loopback, 0)).AsTask());
     }
 
+    [Theory]
+    [MemberData(nameof(Quoit))]
+    public async Task A_factory_that_is_disposed_ends_what_runs_on_it(Transport transport)
+    {
+        var pools = new PoisonPoolFactory();
+        var factory = Create(transport, pools);
+        var listener = await factory.BindAsync(new IPEndPoint(IPAddress.Loopback, 0));
+        using var client = await Client.ConnectAsync(listener.EndPoint, socket => socket.ReceiveBufferSize = 4096);
+        var connection = (await listener.AcceptAsync(Wait.Token))!;
+        // Much is lent to the library at that moment.
+        var writing = connection.Transport.Output.WriteAsync(Pattern.Bytes(5_000_000)).AsTask();
+        await client.ReceiveAsync(1000);
+        await factory.DisposeAsync().AsTask().Soon();
+        await client.ExpectResetAsync();
+        try
+        {
+            Assert.True((await writing.Soon()).IsCompleted);
+        }
+        catch (ConnectionAbortedException)
+        {
+        }
+        await Assert.ThrowsAnyAsync<Exception>(() => connection.Transport.Input.ReadAsync(Wait.Token).AsTask());
+        await connection.DisposeAsync().AsTask().Soon();
+        Assert.Null(await listener.AcceptAsync());
+        pools.Verify();
+        Assert.Equal(0, pools.Rented);
+    }
+
     [Fact]
     public async Task A_handle_that_is_closed_is_refused()
     {

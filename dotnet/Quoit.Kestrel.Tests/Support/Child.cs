@@ -2,7 +2,9 @@ using System.Diagnostics;
 using System.Reflection;
 using System.Runtime.InteropServices;
 using Microsoft.AspNetCore.Builder;
+using Microsoft.AspNetCore.Connections;
 using Microsoft.AspNetCore.Hosting;
+using Microsoft.AspNetCore.Http;
 using Microsoft.Extensions.Configuration;
 using Microsoft.Extensions.Hosting;
 using Microsoft.Extensions.Logging;
@@ -102,6 +104,12 @@ internal sealed partial class Child : IAsyncDisposable
         builder.WebHost.ConfigureKestrel(kestrel => kestrel.Listen(System.Net.IPAddress.Loopback, 0));
         await using var application = builder.Build();
         application.MapGet("/", static () => "hello");
+        // As a proxy does that is its own backend.
+        application.MapGet("/self", static async (HttpContext context, IConnectionFactory factory) =>
+        {
+            using var client = new HttpClient(new SocketsHttpHandler().UseQuoit(factory));
+            return "self: " + await client.GetStringAsync($"http://localhost:{context.Connection.LocalPort}/");
+        });
         await application.StartAsync();
         Console.WriteLine($"listening on {application.Urls.First()}");
         await Console.In.ReadToEndAsync();

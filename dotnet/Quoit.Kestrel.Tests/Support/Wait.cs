@@ -3,7 +3,7 @@ namespace Quoit.Kestrel.Tests.Support;
 /// <summary>Limits after which a test that would hang fails.</summary>
 public static class Wait
 {
-    public static readonly TimeSpan Limit = TimeSpan.FromSeconds(15);
+    public static readonly TimeSpan Limit = TimeSpan.FromSeconds(60);
 
     public static CancellationToken Token => new CancellationTokenSource(Limit).Token;
 

@@ -9,7 +9,7 @@ public class SchedulingTests
     [Fact]
     public async Task An_item_that_blocks_does_not_hold_up_the_next_of_its_turn()
     {
-        var queue = new WorkerQueue();
+        var queue = new WorkerQueue(static () => { });
         queue.BindTo(Environment.CurrentManagedThreadId);
         using var second = new ManualResetEventSlim();
         var first = new TaskCompletionSource();
@@ -24,9 +24,32 @@ public class SchedulingTests
     }
 
     [Fact]
+    public async Task The_loop_is_woken_before_the_last_item_runs()
+    {
+        // Otherwise a last item that blocks would keep back the answers of those before it.
+        var woken = new TaskCompletionSource();
+        var queue = new WorkerQueue(() => woken.TrySetResult());
+        queue.BindTo(Environment.CurrentManagedThreadId);
+        var done = new TaskCompletionSource();
+        queue.Schedule(_ => { }, null);
+        queue.Schedule(_ => done.SetResult(), null);
+        queue.Schedule(
+            _ =>
+            {
+                Assert.True(woken.Task.Wait(Wait.Limit));
+                done.Task.Wait(Wait.Limit);
+            },
+            null);
+        queue.Notify();
+        await done.Task.Soon();
+        await woken.Task.Soon();
+        await Wait.Until(() => !queue.HasItems, () => "items are left");
+    }
+
+    [Fact]
     public async Task What_is_scheduled_from_many_threads_runs_once_each()
     {
-        var queue = new WorkerQueue();
+        var queue = new WorkerQueue(static () => { });
         var counts = new int[20_000];
         var left = counts.Length;
         var done = new TaskCompletionSource();

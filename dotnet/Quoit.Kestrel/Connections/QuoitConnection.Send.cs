@@ -45,6 +45,9 @@ internal sealed partial class QuoitConnection
     private bool _closeAsked;
     private bool _closed;
 
+    /// <summary>Whether it was closed with all its bytes in the kernel's hands; it may wait for the peer's end.</summary>
+    public bool IsClosedInOrder => _closed && !_fencing && _awaitedToken == 0;
+
     private async Task SendAsync()
     {
         Exception? unexpected = null;

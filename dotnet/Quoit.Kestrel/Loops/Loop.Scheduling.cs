@@ -10,7 +10,9 @@ internal sealed unsafe partial class Loop
     private WorkList _taken = new();
     private WorkList _own = new();
     private WorkList _running = new();
-    private bool _asleep;
+    private volatile bool _asleep;
+    private volatile bool _anyPosted;
+    private volatile bool _wakePutOff;
     private bool _closed;
     private bool _released;
 
@@ -37,13 +39,47 @@ internal sealed unsafe partial class Loop
                 return false;
             }
             _posted.Add(new WorkItem(action, state));
-            if (_asleep)
+            _anyPosted = true;
+            // The loop says that it falls asleep and then looks for what was posted; this is the other order.
+            Interlocked.MemoryBarrier();
+            if (!_asleep)
             {
-                _asleep = false;
-                _ = NativeMethods.RemoteWake(_remote);
+                return true;
+            }
+            // What the workers are about to do will be posted as well, and they wake the loop for all of it: before they
+            // run the last item, so that this is said before looking for one.
+            _wakePutOff = true;
+            Interlocked.MemoryBarrier();
+            if (!Workers.HasItems)
+            {
+                Wake();
             }
         }
         return true;
+    }
+
+    /// <summary>Wakes the loop for what was posted while the workers had more to do.</summary>
+    public void WakeIfPutOff()
+    {
+        if (!_wakePutOff)
+        {
+            return;
+        }
+        lock (_gate)
+        {
+            if (_asleep && _wakePutOff && !_closed)
+            {
+                Wake();
+            }
+            _wakePutOff = false;
+        }
+    }
+
+    private void Wake()
+    {
+        _asleep = false;
+        _wakePutOff = false;
+        _ = NativeMethods.RemoteWake(_remote);
     }
 
     /// <summary>Runs what was scheduled, in as many rounds as let answers to it leave in the same turn; answers
@@ -51,12 +87,16 @@ internal sealed unsafe partial class Loop
     private bool RunScheduled()
     {
         RunOwn();
-        lock (_gate)
+        if (_anyPosted)
         {
-            (_posted, _taken) = (_taken, _posted);
+            lock (_gate)
+            {
+                (_posted, _taken) = (_taken, _posted);
+                _anyPosted = false;
+            }
+            _taken.RunAll();
+            RunOwn();
         }
-        _taken.RunAll();
-        RunOwn();
         return _own.Count > 0;
     }
 
@@ -69,19 +109,17 @@ internal sealed unsafe partial class Loop
     /// <summary>Announces that the loop is about to wait; false if there is something to do first.</summary>
     private bool FallAsleep()
     {
-        lock (_gate)
-        {
-            return _asleep = _posted.Count == 0;
-        }
-    }
-
-    private void WakeUp()
-    {
-        lock (_gate)
+        _asleep = true;
+        Interlocked.MemoryBarrier();
+        if (_anyPosted)
         {
             _asleep = false;
         }
+        return _asleep;
     }
+
+    // Somebody may have done it already; a wake that comes too late ends the next wait early.
+    private void WakeUp() => _asleep = false;
 
     private void EndScheduling()
     {
@@ -91,8 +129,10 @@ internal sealed unsafe partial class Loop
         }
         // Somebody may wait for what these do; they find the loop's connections ended.
         _posted.RunAll();
-        RunOwn();
-        RunOwn();
+        while (_own.Count > 0)
+        {
+            RunOwn();
+        }
         lock (_gate)
         {
             _released = true;

@@ -2,6 +2,7 @@ using System.Buffers;
 using System.Diagnostics;
 using System.IO.Pipelines;
 using System.Runtime.InteropServices;
+using Microsoft.AspNetCore.Connections;
 using Quoit.Kestrel.Connections;
 using Quoit.Kestrel.Native;
 
@@ -17,6 +18,13 @@ internal sealed unsafe partial class Loop : PipeScheduler
 {
     /// <summary>Events that one turn brings at most. The library handles about 64 completions in a turn.</summary>
     private const int EventRoom = 512;
+
+    /// <summary>Milliseconds that a loop which is to end waits for the ends of its connections, all of which were
+    /// aborted.</summary>
+    private const long StopPatience = 5000;
+
+    /// <summary>Nanoseconds between its looks at that limit.</summary>
+    private const long StopLook = 100_000_000;
 
     private readonly LoopGroup _group;
     private readonly nint _handle;
@@ -35,6 +43,7 @@ internal sealed unsafe partial class Loop : PipeScheduler
     private long _idleSince;
     private long _busySince;
     private bool _stopping;
+    private long _stopDeadline;
 
     private Loop(LoopGroup group, int index, nint handle, nint remote)
     {
@@ -43,7 +52,7 @@ internal sealed unsafe partial class Loop : PipeScheduler
         _remote = remote;
         Index = index;
         Pool = group.CreatePool();
-        Workers = new WorkerQueue();
+        Workers = new WorkerQueue(WakeIfPutOff);
         var options = group.Options;
         _spinTicks = (long)(options.SpinBudget.TotalSeconds * Stopwatch.Frequency);
         _pinned = options.PinLoops;
@@ -125,6 +134,8 @@ internal sealed unsafe partial class Loop : PipeScheduler
     public void Discard()
     {
         _ = NativeMethods.LoopDestroy(_handle);
+        NativeMethods.RemoteRelease(_remote);
+        Pool.Dispose();
         Free();
     }
 
@@ -141,7 +152,7 @@ internal sealed unsafe partial class Loop : PipeScheduler
         {
             var more = !_crowded && RunScheduled();
             Workers.Notify();
-            if (_stopping)
+            if (_stopping && IsDone())
             {
                 break;
             }
@@ -156,6 +167,29 @@ internal sealed unsafe partial class Loop : PipeScheduler
         Finish(failure);
     }
 
+    /// <summary>Whether nothing is left that uses lent memory. What was closed in order is no reason to wait: its bytes are
+    /// in the kernel's hands.</summary>
+    private bool IsDone()
+    {
+        var left = _connects.Count;
+        foreach (var connection in _connections.Values)
+        {
+            left += connection.IsClosedInOrder ? 0 : 1;
+        }
+        return left == 0 || Environment.TickCount64 >= _stopDeadline;
+    }
+
+    private void BeginToStop()
+    {
+        _stopping = true;
+        _stopDeadline = Environment.TickCount64 + StopPatience;
+        FailConnects(new ObjectDisposedException(nameof(QuoitTransportFactory)));
+        foreach (var connection in _connections.Values)
+        {
+            connection.Abort(new ConnectionAbortedException("The transport has been stopped."));
+        }
+    }
+
     /// <summary>One turn of the library's. False if the loop has failed for good.</summary>
     private bool TakeTurn(bool more, out int filled)
     {
@@ -166,7 +200,8 @@ internal sealed unsafe partial class Loop : PipeScheduler
         }
         wait = wait && FallAsleep();
         Volatile.Write(ref _busySince, 0);
-        filled = NativeMethods.Turn(_handle, _commands, (nuint)_commandCount, _events, EventRoom, wait ? -1 : 0);
+        var timeout = !wait ? 0 : _stopping ? StopLook : -1;
+        filled = NativeMethods.Turn(_handle, _commands, (nuint)_commandCount, _events, EventRoom, timeout);
         Volatile.Write(ref _busySince, Environment.TickCount64);
         if (wait)
         {
@@ -243,7 +278,7 @@ internal sealed unsafe partial class Loop : PipeScheduler
     /// <summary>Aborts what is left, ends the thread, and waits for it. Not on the loop's thread.</summary>
     public Task StopAsync()
     {
-        TryPost(static state => ((Loop)state!)._stopping = true, this);
+        TryPost(static state => ((Loop)state!).BeginToStop(), this);
         return Ended;
     }
 

@@ -27,9 +27,10 @@ internal sealed partial class LoopGroup
             listener = new QuoitConnectionListener(this, bound);
             foreach (var loop in accepting)
             {
+                // The library's from here on, also if it fails.
                 var socket = sockets[0];
-                await StartListeningAsync(loop, socket, listener).WaitAsync(cancellation).ConfigureAwait(false);
                 sockets.RemoveAt(0);
+                await StartListeningAsync(loop, socket, listener).WaitAsync(cancellation).ConfigureAwait(false);
             }
             Log.Listening(bound, Engine);
             return listener;

@@ -16,9 +16,22 @@ internal readonly record struct WorkItem(Action<object?> Action, object? State)
 /// </summary>
 internal sealed class WorkerQueue : PipeScheduler, IThreadPoolWorkItem
 {
+    /// <summary>Items after which a worker wakes the loop for their answers although there is more to do: on another
+    /// processor the loop sends them meanwhile.</summary>
+    private const int WakePeriod = 16;
+
     private readonly ConcurrentQueue<WorkItem> _items = new();
+    private readonly Action _wakeLoop;
     private int _loopThread;
     private int _requested;
+
+    /// <summary>A queue whose workers call <paramref name="wakeLoop"/> before they run the last item that there is, and
+    /// from time to time.</summary>
+    public WorkerQueue(Action wakeLoop) => _wakeLoop = wakeLoop;
+
+    /// <summary>Whether an item waits. Then a worker runs, or was asked for, that will call for the loop's waking after
+    /// what is posted now.</summary>
+    public bool HasItems => !_items.IsEmpty;
 
     /// <summary>Makes <paramref name="thread"/> the one that calls <see cref="Notify"/> after what it schedules.</summary>
     public void BindTo(int thread) => _loopThread = thread;
@@ -45,9 +58,20 @@ internal sealed class WorkerQueue : PipeScheduler, IThreadPoolWorkItem
     {
         // Before looking: what is enqueued from here on asks for another worker.
         Interlocked.Exchange(ref _requested, 0);
-        while (_items.TryDequeue(out var item))
+        for (var count = 1; _items.TryDequeue(out var item); count++)
         {
-            Notify();
+            if (!_items.IsEmpty)
+            {
+                Request();
+                if (count % WakePeriod == 0)
+                {
+                    _wakeLoop();
+                }
+            }
+            else
+            {
+                _wakeLoop();
+            }
             item.Run();
         }
     }

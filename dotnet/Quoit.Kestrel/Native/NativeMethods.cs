@@ -81,9 +81,6 @@ internal static unsafe partial class NativeMethods
     [LibraryImport(Library, EntryPoint = "quoit_connection_fd")]
     public static partial int ConnectionFd(nint loop, ulong connection);
 
-    [LibraryImport(Library, EntryPoint = "quoit_loop_counters")]
-    public static partial int LoopCounters(nint loop, void* counters);
-
     [LibraryImport(Library, EntryPoint = "quoit_loop_remote")]
     public static partial int LoopRemote(nint loop, nint* remote);
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::console;
 use super::error::Result;
 use super::experiment;
-use super::experiment::model::{Effort, Experiment, LoadSpec, Workload};
+use super::experiment::model::{Effort, Experiment, LoadSpec, Pace, Workload};
 use super::experiment::template::Values;
 use super::preflight::{self, Machine};
 use super::programs::Programs;
@@ -16,6 +16,8 @@ use super::table;
 const SLICE_SECONDS: f64 = 0.4;
 /// How long a bulk slice is thought to last, whose end is a number of bytes: by mebibyte.
 const SECONDS_A_MEBIBYTE: f64 = 0.0005;
+/// Datagrams that senders make in a second, for the same.
+const DATAGRAMS_A_SECOND: f64 = 400_000.0;
 
 /// Prints all experiments.
 ///
@@ -96,6 +98,11 @@ fn slice_seconds(workload: &Workload, effort: &Effort) -> f64 {
         Workload::Load(load) => ramp_up(load) + effort.warm_up + effort.seconds,
         Workload::Bulk { mebibytes, .. } => *mebibytes as f64 * SECONDS_A_MEBIBYTE,
         Workload::Idle { seconds, .. } => *seconds,
+        Workload::Datagrams(datagrams) => match (datagrams.count, datagrams.pace) {
+            (None, _) => effort.seconds,
+            (Some(count), Pace::Rate(rate)) => count as f64 / rate,
+            (Some(count), Pace::Closed | Pace::ShareOfPeak(_)) => count as f64 / DATAGRAMS_A_SECOND,
+        },
     };
     load + SLICE_SECONDS
 }

@@ -95,6 +95,8 @@ pub(crate) struct Server {
     name: String,
     child: Child,
     ready: ReadyLine,
+    /// What it printed on standard output that looks like a JSON object.
+    reports: Receiver<String>,
     readers: Vec<JoinHandle<()>>,
     output: Output,
 }
@@ -131,12 +133,16 @@ impl Server {
 
         let output = Output::default();
         let (sender, receiver) = mpsc::channel();
+        let (report, reports) = mpsc::channel();
         let mut readers = Vec::new();
         if let Some(stdout) = child.stdout.take() {
             let ready = move |line: &str| {
                 if let Ok(ready) = line.parse::<ReadyLine>() {
                     // The receiver is gone when this is not the first ready line.
                     let _ = sender.send(ready);
+                } else if line.starts_with('{') {
+                    // The receiver is gone with the server that nobody waits for any more.
+                    let _ = report.send(line.to_owned());
                 }
             };
             readers.push(keep_output(stdout, output.clone(), ready));
@@ -151,6 +157,7 @@ impl Server {
                 address: SocketAddr::from(([0, 0, 0, 0], 0)),
                 words: Vec::new(),
             },
+            reports,
             readers,
             output,
         };
@@ -238,6 +245,27 @@ impl Server {
             _ => String::new(),
         };
         LabError::new(format!("{} {what}{how}{}", self.name, self.output.said()))
+    }
+
+    /// Waits until it has ended by itself, and takes the JSON object that it printed last.
+    ///
+    /// # Errors
+    /// It does not end within `patience`, fails, or has printed none. The message carries its last output.
+    pub(crate) fn report(&mut self, patience: Duration) -> Result<String> {
+        let status = child::wait_with_deadline(&mut self.child, patience)
+            .map_err(LabError::io(format!("waiting for {}", self.name)))?;
+        let Some(status) = status else {
+            return Err(self.failure(&format!(
+                "has not ended after {patience:?}, although all was sent"
+            )));
+        };
+        // Its readers have seen everything when they have ended.
+        self.end();
+        match self.reports.try_iter().last() {
+            Some(report) if status.success() => Ok(report),
+            Some(_) => Err(self.failure(&format!("ended ({status})"))),
+            None => Err(self.failure(&format!("ended without a report ({status})"))),
+        }
     }
 
     /// Stops it: SIGTERM, then SIGKILL after a deadline.

@@ -3,6 +3,8 @@
 //! It shares no engine with what it measures: it is a client of its own on readiness (epoll, through mio).
 //! [`run`] makes a run from a [`Plan`] and gives a [`Report`]; the command line is a layer over it.
 //!
+//! `udp` is apart from all that: see [`udp`].
+//!
 //! The parts: a [`protocol`] says what is sent and judges what comes back; [`pacing`] says when a request
 //! is due; a [`connection`] moves bytes; a [`worker`] turns the loop of one thread; a [`recorder`] counts, for the
 //! [`window`] and its [`intervals`]; a [`clock`] notices when the generator itself stood still; the
@@ -34,6 +36,7 @@ mod target;
 #[cfg(test)]
 mod testing;
 mod timer;
+mod udp;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod untrusted;
 mod window;

@@ -40,6 +40,15 @@ impl Sizes {
         size as usize
     }
 
+    /// The smallest size.
+    pub(super) fn least(&self) -> usize {
+        let least = match self {
+            Sizes::Fixed(size) | Sizes::Uniform(size, _) => *size,
+            Sizes::Weighted(sizes) => sizes.iter().map(|(size, _)| *size).min().unwrap_or(0),
+        };
+        least as usize
+    }
+
     /// The largest size.
     pub(super) fn largest(&self) -> usize {
         let largest = match self {

@@ -1,6 +1,7 @@
 //! The command line of `quoit serve`.
 
 use std::net::SocketAddr;
+use std::str::FromStr;
 use std::time::Duration;
 
 use clap::builder::RangedU64ValueParser;
@@ -8,8 +9,10 @@ use clap::{Args, Subcommand, ValueEnum};
 use quoit::listen;
 use quoit::{
     Address, Config, EngineChoice, EngineKind, FeatureSet, Listen, ListenOptions, ListenerOptions,
-    RuntimeConfig, Spread,
+    RuntimeConfig, Spread, WaitMode,
 };
+
+use super::datagrams::DatagramArguments;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -18,6 +21,8 @@ Examples:
   quoit serve http --listen [::]:8080 --loops 4 --pin --metrics 127.0.0.1:9100
   quoit serve rpc --listen 127.0.0.1:7000 --streams 1024
   quoit serve http --without multishot-receive,receive-budget
+  quoit serve udp-echo --listen 127.0.0.1:9000 --loops 2 --gro
+  quoit serve udp-sink --listen 127.0.0.1:9000 --work 2000 --wait spin:50
   systemd-socket-activate -l 8080 quoit serve http
 
 Prints a line `listening on ADDR engine=E loops=N version=V` for each listener when
@@ -27,7 +32,7 @@ hard one if the connections ask for it, and both where this process may (CAP_SYS
 
 Exit status: 0 after draining, 1 if serving failed or was cut short, 2 for wrong usage.";
 
-/// Serve real traffic: echo, HTTP/1.1, RPC streams or a sink.
+/// Serve real traffic: echo, HTTP/1.1, RPC streams, a sink, or datagrams.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ServeArguments {
@@ -58,6 +63,49 @@ pub(super) enum Protocol {
     /// Take everything and answer nothing
     #[command(after_help = EXAMPLES)]
     Sink,
+    /// Send datagrams back to whoever sent them
+    #[command(after_help = EXAMPLES)]
+    UdpEcho(DatagramArguments),
+    /// Take the datagrams of one run of `quoit load udp`, work --work for each, and end with a report in JSON: what
+    /// was handled, what was lost and by whom, and the time and memory that it took
+    #[command(after_help = EXAMPLES)]
+    UdpSink(DatagramArguments),
+}
+
+impl Protocol {
+    /// The options of its sockets, if it serves datagrams.
+    pub(super) fn datagrams(self) -> Option<DatagramArguments> {
+        match self {
+            Self::UdpEcho(arguments) | Self::UdpSink(arguments) => Some(arguments),
+            Self::Echo | Self::Http | Self::Rpc { .. } | Self::Sink => None,
+        }
+    }
+}
+
+/// How a loop waits.
+#[derive(Debug, Clone, Copy)]
+struct Wait(WaitMode);
+
+impl FromStr for Wait {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mode = match text.split_once(':') {
+            None if text == "block" => WaitMode::Block,
+            None if text == "poll" => WaitMode::Poll,
+            Some(("spin", microseconds)) => {
+                let microseconds = microseconds
+                    .parse()
+                    .ok()
+                    .filter(|count| (1..=1_000_000).contains(count));
+                let microseconds =
+                    microseconds.ok_or("spin takes 1 to 1000000 microseconds, such as spin:50")?;
+                WaitMode::Spin(Duration::from_micros(microseconds))
+            }
+            _ => return Err("expected block, poll, or spin:MICROSECONDS".to_owned()),
+        };
+        Ok(Self(mode))
+    }
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -123,12 +171,16 @@ struct Common {
     #[arg(long, global = true, value_name = "MS",
           value_parser = RangedU64ValueParser::<u32>::new().range(1..=60_000))]
     kernel_poll: Option<u32>,
+    /// How a loop waits: block sleeps at once, spin:US looks for so many microseconds first, poll never sleeps and
+    /// takes a processor a loop
+    #[arg(long, global = true, value_name = "HOW", default_value = "block")]
+    wait: Wait,
     /// Connections that each loop may have
     /// [default: 16384]
     #[arg(long, global = true, value_name = "N",
           value_parser = RangedU64ValueParser::<u32>::new().range(1..=1 << 20))]
     connections: Option<u32>,
-    /// Processor time to burn for each piece received, in nanoseconds: a handler with work to do
+    /// Processor time to burn for each piece or datagram received, in nanoseconds: a handler with work to do
     #[arg(long, global = true, value_name = "NS", default_value_t = 0)]
     work: u64,
     /// Serve /metrics and /healthz on this address too
@@ -182,6 +234,14 @@ impl ServeArguments {
         self.common.connections.is_some()
     }
 
+    /// Where a server of datagrams receives. Sockets are not inherited.
+    pub(super) fn addresses(&self) -> Vec<Address> {
+        match &self.common.listen[..] {
+            [] => vec![default_address()],
+            addresses => addresses.to_vec(),
+        }
+    }
+
     pub(super) fn runtime_config(&self) -> Result<RuntimeConfig, String> {
         let common = &self.common;
         let config = Config {
@@ -192,6 +252,7 @@ impl ServeArguments {
             },
             without: common.without,
             connections: common.connections.unwrap_or(Config::default().connections),
+            wait: common.wait.0,
             zero_copy_threshold: common.zero_copy,
             register_pool: common.register_pool,
             kernel_poll: common
@@ -199,6 +260,20 @@ impl ServeArguments {
                 .map(|idle| Duration::from_millis(u64::from(idle))),
             ..Config::default()
         };
+        if self.protocol.datagrams().is_some() {
+            return Ok(RuntimeConfig {
+                loops: common.loops,
+                pin: common.pin,
+                batch: common.batch,
+                // No room is taken for connections, of which there are none.
+                config: Config {
+                    connections: 1,
+                    receive_slots: 1,
+                    ..config
+                },
+                ..RuntimeConfig::default()
+            });
+        }
         let options = ListenerOptions {
             listen: ListenOptions {
                 unlink_existing: true,
@@ -212,7 +287,7 @@ impl ServeArguments {
             listens.extend(inherited.into_iter().map(Listen::Socket));
         }
         if listens.is_empty() {
-            listens.push(Listen::Address(SocketAddr::from(([127, 0, 0, 1], 8080)).into()));
+            listens.push(Listen::Address(default_address()));
         }
         Ok(RuntimeConfig {
             loops: common.loops,
@@ -230,4 +305,8 @@ impl ServeArguments {
             },
         })
     }
+}
+
+fn default_address() -> Address {
+    SocketAddr::from(([127, 0, 0, 1], 8080)).into()
 }

@@ -1,8 +1,7 @@
 //! `serve echo`: sends back what it receives.
 
 use quoit::{ConnectionId, Handler, Lease, Loop, Token};
-
-use super::work::Work;
+use quoit_yardstick::Work;
 
 /// The handler.
 #[derive(Debug)]

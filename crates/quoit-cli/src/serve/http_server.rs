@@ -4,10 +4,10 @@ use std::time::{Duration, SystemTime};
 
 use quoit::sys::Time;
 use quoit::{CloseReason, ConnectionId, Handler, Lease, ListenerId, Loop, Refusal, Token};
+use quoit_yardstick::Work;
 
 use super::http::{Environment, HttpConfig, HttpConnection, Next, Phase};
 use super::queue::queue;
-use super::work::Work;
 
 /// Bytes of responses gathered before they are queued: a few times what a burst of pipelined small responses
 /// has, so that one copy carries them all.

@@ -15,10 +15,11 @@ use quoit::{
     Address, Config, Counters, EngineChoice, EngineKind, Listen, ListenOptions, ListenerOptions, LoopIndex,
     Remote, Runtime, RuntimeConfig, StartError,
 };
+use quoit_yardstick::Work;
 
+use super::datagrams::DatagramFigures;
 use super::http_server::{HttpServer, Timeouts};
 use super::rpc_figures::RpcFigures;
-use super::work::Work;
 
 /// The loops to be asked, known once they run.
 #[derive(Debug, Default)]
@@ -26,6 +27,8 @@ pub(super) struct Published {
     running: OnceLock<Running>,
     /// The counts of `serve rpc`, one a loop; none otherwise.
     rpc: Vec<Arc<RpcFigures>>,
+    /// Those of the servers of datagrams, likewise.
+    datagrams: Vec<Arc<DatagramFigures>>,
 }
 
 #[derive(Debug)]
@@ -39,14 +42,27 @@ impl Published {
     /// With room for the counts of so many loops of `serve rpc`.
     pub(super) fn with_rpc(loops: u16) -> Self {
         Self {
-            running: OnceLock::new(),
             rpc: (0..loops).map(|_| Arc::default()).collect(),
+            ..Self::default()
+        }
+    }
+
+    /// With room for the counts of so many loops of a server of datagrams.
+    pub(super) fn with_datagrams(loops: u16) -> Self {
+        Self {
+            datagrams: (0..loops).map(|_| Arc::default()).collect(),
+            ..Self::default()
         }
     }
 
     /// Where the loop of that index publishes its counts.
     pub(super) fn rpc(&self, index: LoopIndex) -> Arc<RpcFigures> {
         Arc::clone(&self.rpc[usize::from(index.get())])
+    }
+
+    /// The same of a server of datagrams.
+    pub(super) fn datagrams(&self, index: LoopIndex) -> Arc<DatagramFigures> {
+        Arc::clone(&self.datagrams[usize::from(index.get())])
     }
 
     pub(super) fn publish(&self, runtime: &Runtime) {
@@ -103,14 +119,29 @@ impl Collector for AllLoops {
                 values.map(|(.., value)| value),
             )?;
         }
-        let rpc: Vec<_> = self.0.rpc.iter().map(|figures| figures.figures()).collect();
-        for position in 0..rpc.first().map_or(0, |figures| figures.len()) {
-            let (name, figure, description, _) = rpc[0][position];
-            let values = rpc.iter().map(|figures| figures[position].3);
-            encode_family(&mut encoder, (name, figure, description), values)?;
-        }
-        Ok(())
+        let rpc: Vec<_> = self
+            .0
+            .rpc
+            .iter()
+            .map(|figures| figures.figures().to_vec())
+            .collect();
+        encode_families(&mut encoder, &rpc)?;
+        let datagrams: Vec<_> = self.0.datagrams.iter().map(|figures| figures.figures()).collect();
+        encode_families(&mut encoder, &datagrams)
     }
+}
+
+/// The figures of all loops, which have the same in the same order.
+fn encode_families(
+    encoder: &mut DescriptorEncoder<'_>,
+    loops: &[Vec<(&str, Figure, &str, u64)>],
+) -> Result<(), std::fmt::Error> {
+    for position in 0..loops.first().map_or(0, Vec::len) {
+        let (name, figure, description, _) = loops[0][position];
+        let values = loops.iter().map(|figures| figures[position].3);
+        encode_family(encoder, (name, figure, description), values)?;
+    }
+    Ok(())
 }
 
 /// One figure of all loops, in their order.

@@ -1,6 +1,7 @@
 //! The servers behind `quoit serve`, and what they share: the command line, starting, draining on a signal.
 
 mod arguments;
+mod datagrams;
 mod descriptors;
 mod echo;
 pub(crate) mod http;
@@ -12,7 +13,6 @@ mod rpc_figures;
 mod rpc_server;
 mod signals;
 mod sink;
-mod work;
 
 pub(crate) use arguments::ServeArguments;
 pub(crate) use descriptors::needed as descriptors_needed;
@@ -21,17 +21,18 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use quoit::{Runtime, StartError};
+use quoit::{Address, EngineKind, Runtime, StartError};
+use quoit_yardstick::{SinkReport, Work};
 
 use crate::console::say;
 use arguments::Protocol;
+use datagrams::{SinkRun, Sockets, UdpEcho, UdpSink};
 use echo::Echo;
 use http_server::{HttpServer, Timeouts};
 use metrics::Published;
 use rpc_server::RpcServer;
 use signals::Ending;
 use sink::Sink;
-use work::Work;
 
 /// Runs `quoit serve`: until a signal, then drains.
 pub(crate) fn command(arguments: &ServeArguments) -> ExitCode {
@@ -62,10 +63,29 @@ fn serve(arguments: &ServeArguments) -> Result<ExitCode, String> {
     let loops = config.loops;
     let published = Arc::new(match protocol {
         Protocol::Rpc { .. } => Published::with_rpc(loops),
+        Protocol::UdpEcho(_) | Protocol::UdpSink(_) => Published::with_datagrams(loops),
         Protocol::Echo | Protocol::Http | Protocol::Sink => Published::default(),
     });
+    let sockets = match protocol.datagrams() {
+        Some(options) => Some(Arc::new(Sockets::bind(
+            &arguments.addresses(),
+            &options.options(),
+            options.steering(),
+            loops,
+        )?)),
+        None => None,
+    };
+    let (sink_run, sink_is_over) = SinkRun::new(loops);
+    let sink_run = Arc::new(sink_run);
 
-    let runtime = start(protocol, config, &published, timeouts, work).map_err(|error| error.to_string())?;
+    let shared = Shared {
+        published: Arc::clone(&published),
+        timeouts,
+        work,
+        sockets: sockets.clone(),
+        sink_run: Arc::clone(&sink_run),
+    };
+    let runtime = start(protocol, config, shared).map_err(|error| error.to_string())?;
     published.publish(&runtime);
     let metrics = match metrics_address {
         Some(address) => {
@@ -84,12 +104,23 @@ fn serve(arguments: &ServeArguments) -> Result<ExitCode, String> {
             runtime.engine_reason()
         ));
     }
-    if let Err(error) = print_ready(&runtime, loops) {
+    let engine = runtime.engine();
+    let addresses = sockets
+        .as_ref()
+        .map_or(runtime.addresses(), |sockets| sockets.addresses());
+    if let Err(error) = print_ready(addresses, engine, loops) {
         say(format_args!(
             "quoit serve: the ready line cannot be written to standard output: {error}"
         ));
     }
 
+    let drainer = runtime.drainer();
+    std::thread::spawn(move || {
+        // An error means that the servers have ended otherwise.
+        if sink_is_over.recv().is_ok() {
+            drainer.drain(drain);
+        }
+    });
     let code = match signals::wait_for_end(runtime, signals, drain) {
         Ending::Drained => ExitCode::SUCCESS,
         Ending::Forced => {
@@ -100,45 +131,69 @@ fn serve(arguments: &ServeArguments) -> Result<ExitCode, String> {
         Ending::Panicked => return Err("a loop panicked: this is a fault of the program".to_owned()),
     };
     drop(metrics);
+    if let Protocol::UdpSink(options) = protocol {
+        let report = sink_run.report(engine, arguments.work(), options);
+        print_report(report).map_err(|error| format!("the report cannot be made or written: {error}"))?;
+    }
     Ok(code)
 }
 
 /// One line a listener, for people and for the programs that start this one. Words may be added at its end; who reads
 /// it passes over those that it does not know.
-fn print_ready(runtime: &Runtime, loops: u16) -> io::Result<()> {
+fn print_ready(addresses: &[Address], engine: EngineKind, loops: u16) -> io::Result<()> {
     let mut output = io::stdout().lock();
-    for address in runtime.addresses() {
+    for address in addresses {
         writeln!(
             output,
-            "listening on {address} engine={} loops={loops} version={}",
-            runtime.engine(),
+            "listening on {address} engine={engine} loops={loops} version={}",
             env!("CARGO_PKG_VERSION")
         )?;
     }
     output.flush()
 }
 
-fn start(
-    protocol: Protocol,
-    config: quoit::RuntimeConfig,
-    published: &Arc<Published>,
+/// What a sink found, in one line.
+fn print_report(report: io::Result<SinkReport>) -> io::Result<()> {
+    let mut output = io::stdout().lock();
+    writeln!(output, "{}", serde_json::to_string(&report?)?)?;
+    output.flush()
+}
+
+/// What the handlers of all loops share.
+struct Shared {
+    published: Arc<Published>,
     timeouts: Timeouts,
     work: Work,
-) -> Result<Runtime, StartError> {
+    /// Of a server of datagrams.
+    sockets: Option<Arc<Sockets>>,
+    sink_run: Arc<SinkRun>,
+}
+
+fn start(protocol: Protocol, config: quoit::RuntimeConfig, shared: Shared) -> Result<Runtime, StartError> {
+    let Shared {
+        published,
+        timeouts,
+        work,
+        sockets,
+        sink_run,
+    } = shared;
+    let sockets_of = move || Arc::clone(sockets.as_ref().expect("servers of datagrams have sockets"));
     match protocol {
         Protocol::Echo => Runtime::start(config, move |_| Echo::new(work)),
-        Protocol::Rpc { streams } => {
-            let figures = Arc::clone(published);
-            Runtime::start(config, move |quoit| {
-                RpcServer::new(streams as usize, work, figures.rpc(quoit.index()))
-            })
-        }
+        Protocol::Rpc { streams } => Runtime::start(config, move |quoit| {
+            RpcServer::new(streams as usize, work, published.rpc(quoit.index()))
+        }),
         Protocol::Sink => Runtime::start(config, move |_| Sink::new(work)),
-        Protocol::Http => {
-            let for_metrics = Arc::clone(published);
-            Runtime::start(config, move |_| {
-                HttpServer::new(timeouts, work, metrics::writer(&for_metrics))
-            })
-        }
+        Protocol::Http => Runtime::start(config, move |_| {
+            HttpServer::new(timeouts, work, metrics::writer(&published))
+        }),
+        Protocol::UdpEcho(_) => Runtime::start(config, move |quoit| {
+            let figures = published.datagrams(quoit.index());
+            UdpEcho::new(quoit, &sockets_of(), work, figures)
+        }),
+        Protocol::UdpSink(_) => Runtime::start(config, move |quoit| {
+            let figures = published.datagrams(quoit.index());
+            UdpSink::new(quoit, &sockets_of(), work, Arc::clone(&sink_run), figures)
+        }),
     }
 }

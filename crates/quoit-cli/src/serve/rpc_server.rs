@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quoit::{CloseReason, ConnectionId, Handler, Lease, ListenerId, Loop, Refusal, Token};
+use quoit_yardstick::Work;
 
 use super::queue::queue;
 use super::rpc::{Environment, Next, RpcConnection};
 use super::rpc_figures::RpcFigures;
-use super::work::Work;
 use crate::rpc::clock::monotonic;
 
 /// Bytes of frames gathered before they are queued.

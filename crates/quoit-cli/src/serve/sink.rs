@@ -1,8 +1,7 @@
 //! `serve sink`: takes everything, answers nothing.
 
 use quoit::{ConnectionId, Handler, Lease, Loop};
-
-use super::work::Work;
+use quoit_yardstick::Work;
 
 /// The handler.
 #[derive(Debug)]

@@ -2,12 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a failure of a test may panic anywhere in it")]
 
+mod datagrams;
 mod doctor;
 mod draining;
 mod faults;
 mod http;
 mod http_limits;
 mod lab;
+mod lab_datagrams;
 mod lab_remote;
 mod lab_run;
 mod large;

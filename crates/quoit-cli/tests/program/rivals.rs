@@ -30,6 +30,25 @@ const RIVALS: &[Rival] = &[
     rival("net", "net", &["echo"], true),
     rival("fasthttp", "fasthttp", &["http"], true),
     rival("nethttp", "nethttp", &["http"], false),
+    rival("kestrel --transport sockets", "kestrel-sockets", &["http"], false),
+    rival(
+        "kestrel --transport sockets-inline",
+        "kestrel-sockets-inline",
+        &["http"],
+        false,
+    ),
+    rival(
+        "kestrel --transport quoit-uring",
+        "kestrel-quoit-uring",
+        &["http"],
+        false,
+    ),
+    rival(
+        "kestrel --transport quoit-epoll-inline --app bare",
+        "kestrel-quoit-epoll-inline",
+        &["http"],
+        false,
+    ),
     rival(
         "quoit-go --way event --engine epoll",
         "epoll",
@@ -83,6 +102,7 @@ const NEEDS_URING: &[&str] = &[
     "netty-uring",
     "netty-uring-rings",
     "netty-quoit-uring",
+    "kestrel-quoit-uring",
 ];
 
 const fn rival(

@@ -27,6 +27,21 @@ fn markdown_goes_to_standard_output_and_the_page_to_its_file() {
 }
 
 #[test]
+fn datagrams_have_a_table_of_their_own_on_the_page() {
+    let files = Files::new();
+    let mut results = example::results();
+    results.cases = vec![example::datagrams()];
+    let one = files.write("one.json", &results);
+    let page = files.path("page.html");
+    let output = lab("report", &[&one], &["--html", page.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let html = std::fs::read_to_string(&page).unwrap();
+    for part in ["<h3>Datagrams</h3>", "packets dropped", "207.0 KiB of 208.0 KiB"] {
+        assert!(html.contains(part), "{part}");
+    }
+}
+
+#[test]
 fn nothing_is_written_when_one_of_the_files_is_broken() {
     let files = Files::new();
     let one = files.write("one.json", &example::results());

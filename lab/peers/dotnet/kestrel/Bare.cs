@@ -16,12 +16,15 @@ internal sealed class Bare : IHttpApplication<IFeatureCollection>
 {
     public static async Task ServeAsync(Arguments arguments, Action<EndPoint> ready, CancellationToken ended)
     {
+        // Both transports take their blocks from Kestrel's pools, which only its services hand out.
+        await using var host = WebApplication.CreateSlimBuilder().Build();
         IConnectionListenerFactory factory;
         if (arguments.Quoit)
         {
             var options = new QuoitTransportOptions();
             arguments.Apply(options);
-            factory = new QuoitTransportFactory(Options.Create(options));
+            factory = new QuoitTransportFactory(
+                Options.Create(options), NullLoggerFactory.Instance, host.Services.GetRequiredService<IMemoryPoolFactory<byte>>());
         }
         else
         {

@@ -24,7 +24,7 @@ using var interrupt = PosixSignalRegistration.Create(PosixSignal.SIGINT, End);
 try
 {
     void Ready(EndPoint address) => Console.WriteLine(
-        $"listening on {address} engine={arguments.Transport} loops={arguments.Loops} version={Environment.Version}");
+        $"listening on {address} engine=kestrel-{arguments.Transport} loops={arguments.Loops} version={Environment.Version}");
     await (arguments.Bare ? Bare.ServeAsync(arguments, Ready, ended.Token) : Minimal.ServeAsync(arguments, Ready, ended.Token));
     return 0;
 }

@@ -47,10 +47,13 @@ pub(super) const EXPERIMENTS: &[File] = files![
     "churn",
     "idle",
     "bulk",
+    "rio",
+    "rio-gro",
     "floor",
     "features",
     "loops",
     "spread",
+    "kestrel",
 ];
 
 /// The servers that experiments take by name.
@@ -103,6 +106,7 @@ mod tests {
             ("quoit", "quoit"),
             ("listen", "127.0.0.1:0"),
             ("metrics", "127.0.0.1:0"),
+            ("work", "0"),
         ] {
             values.set(name, value);
         }

@@ -1,30 +1,46 @@
 //! The cases of an experiment: what the file states once, what each case changes, and its sweeps.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
-use super::model::{Case, LoadSpec, Pace, Workload};
+use super::model::{Case, DatagramSpec, LoadSpec, Pace, Workload};
 use super::reader::{Item, Section};
 use super::template::{self, Values};
+use crate::lab::results::model::Judge;
 
-/// What `quoit load` speaks.
-pub(super) const PROTOCOLS: [&str; 3] = ["echo", "http", "rpc"];
+/// What `quoit load` speaks over connections.
+const PROTOCOLS: [&str; 3] = ["echo", "http", "rpc"];
+
+/// What a server can be asked to speak.
+pub(super) const SPOKEN: [&str; 4] = ["echo", "http", "rpc", "udp-sink"];
+
+/// The kinds of workloads.
+const KINDS: [&str; 4] = ["load", "bulk", "idle", "datagrams"];
 
 /// The fields of a workload, each with the kinds that have a use for it.
-const FIELDS: [(&str, &[&str]); 13] = [
-    ("kind", &["load", "bulk", "idle"]),
+const FIELDS: [(&str, &[&str]); 18] = [
+    ("kind", &KINDS),
     ("protocol", &["load"]),
     ("connections", &["load", "idle"]),
     ("threads", &["load"]),
     ("pipeline", &["load"]),
-    ("rate", &["load"]),
-    ("share_of_peak", &["load"]),
-    ("size", &["load"]),
+    ("rate", &["load", "datagrams"]),
+    ("share_of_peak", &["load", "datagrams"]),
+    ("size", &["load", "datagrams"]),
     ("path", &["load", "bulk"]),
-    ("arguments", &["load"]),
+    ("arguments", &["load", "datagrams"]),
     ("mebibytes", &["bulk"]),
     ("seconds", &["idle"]),
-    ("quick", &["load", "bulk", "idle"]),
+    ("count", &["datagrams"]),
+    ("senders", &["datagrams"]),
+    ("mode", &["datagrams"]),
+    ("work", &["datagrams"]),
+    ("judge", &["datagrams"]),
+    ("quick", &KINDS),
 ];
+
+/// The largest share of the baseline's peak that can be offered: of datagrams, which are lost and not waited for.
+const MOST_OF_PEAK: f64 = 100.0;
 
 /// Cases that one file may come to: more is a sweep gone wrong.
 const MOST_CASES: usize = 200;
@@ -151,7 +167,7 @@ fn generated_name(template: &str, values: &Stated<'_>, swept: &[&'static str]) -
     let mut shown = Values::default();
     for (name, item) in values {
         let text = match *name {
-            "share_of_peak" => format!("{:.0} %", item.number(0.0..=1.0)? * 100.0),
+            "share_of_peak" => format!("{:.0} %", item.number(0.0..=MOST_OF_PEAK)? * 100.0),
             _ => item.shown(),
         };
         shown.set(name, text);
@@ -186,7 +202,7 @@ fn read_workload(section: &Section<'_>, values: &Stated<'_>) -> Option<Workload>
         item
     };
     let kind = match get("kind") {
-        Some(item) => item.one_of(&["load", "bulk", "idle"].map(|kind| (kind, kind)))?,
+        Some(item) => item.one_of(&KINDS.map(|kind| (kind, kind)))?,
         None => "load",
     };
     let connections = |default| match get("connections") {
@@ -213,6 +229,7 @@ fn read_workload(section: &Section<'_>, values: &Stated<'_>) -> Option<Workload>
                 None => 5.0,
             },
         }),
+        "datagrams" => read_datagrams(section, values).map(Workload::Datagrams),
         _ => {
             let protocol = need("protocol")?.one_of(&PROTOCOLS.map(|name| (name, name)))?;
             let whole = |name, most| match get(name) {
@@ -232,7 +249,7 @@ fn read_workload(section: &Section<'_>, values: &Stated<'_>) -> Option<Workload>
                 connections,
                 threads,
                 pipeline: whole("pipeline", 65_536)?,
-                pace: read_pace(values)?,
+                pace: read_pace(values, 1.0)?,
                 arguments: read_arguments(protocol, values)?,
             };
             if section.problems.is_empty()
@@ -266,16 +283,87 @@ fn understood(load: &LoadSpec) -> Result<(), String> {
     crate::load::check(&words)
 }
 
-fn read_pace(values: &Stated<'_>) -> Option<Pace> {
+/// `most`: the largest share of the peak.
+fn read_pace(values: &Stated<'_>, most: f64) -> Option<Pace> {
     match (values.get("rate"), values.get("share_of_peak")) {
         (None, None) => Some(Pace::Closed),
         (Some(rate), None) => rate.number(0.001..=1e9).map(Pace::Rate),
-        (None, Some(share)) => share.number(0.001..=1.0).map(Pace::ShareOfPeak),
+        (None, Some(share)) => share.number(0.001..=most).map(Pace::ShareOfPeak),
         (Some(rate), Some(_)) => {
             rate.add("stands beside `share_of_peak`; give one of them");
             None
         }
     }
+}
+
+fn read_datagrams(section: &Section<'_>, values: &Stated<'_>) -> Option<DatagramSpec> {
+    let get = |name: &str| values.get(name);
+    let count = match get("count") {
+        Some(item) => Some(item.whole(1..=1_000_000_000)?),
+        None => None,
+    };
+    let datagrams = DatagramSpec {
+        count,
+        senders: match get("senders") {
+            Some(item) => item.whole(1..=quoit_yardstick::MOST_SENDERS)?,
+            None => 1,
+        },
+        pace: read_pace(values, MOST_OF_PEAK)?,
+        work: match get("work") {
+            // A second at most: more is a mistake of the unit.
+            Some(item) => item.whole(0..=1_000_000_000)?,
+            None => 0,
+        },
+        judge: match get("judge") {
+            Some(item) => item.one_of(&[("cpu", Judge::Cpu), ("handled", Judge::Handled)])?,
+            None => Judge::Cpu,
+        },
+        arguments: read_datagram_arguments(values)?,
+    };
+    // Any address and, where it is known only later, any rate.
+    let rate = match datagrams.pace {
+        Pace::Closed => None,
+        Pace::Rate(rate) => Some(rate),
+        Pace::ShareOfPeak(_) => Some(1000.0),
+    };
+    let words = datagrams.load_arguments(SocketAddr::from(([127, 0, 0, 1], 1)), rate, 1.0);
+    if section.problems.is_empty()
+        && let Err(message) = crate::load::check(&words)
+    {
+        section.add(
+            "arguments",
+            format!("`quoit load` would not understand the case: {message}"),
+        );
+    }
+    Some(datagrams)
+}
+
+/// The further arguments of `quoit load udp`.
+fn read_datagram_arguments(values: &Stated<'_>) -> Option<Vec<String>> {
+    let mut arguments = Vec::new();
+    if let Some(item) = values.get("size") {
+        let size: u32 = item.whole(40..=65_527)?;
+        arguments.extend(["--size".to_owned(), size.to_string()]);
+    }
+    if let Some(item) = values.get("mode") {
+        let mode = item.one_of(&["sendto", "sendmmsg", "gso"].map(|mode| (mode, mode)))?;
+        arguments.extend(["--mode".to_owned(), mode.to_owned()]);
+    }
+    let taken = [
+        ("--count", "count"),
+        ("--senders", "senders"),
+        ("--rate", "rate"),
+        ("--size", "size"),
+        ("--mode", "mode"),
+        ("--connect", ""),
+        ("--seconds", ""),
+        ("--shutdowns", ""),
+        ("--shutdown-every", ""),
+        ("--echo", ""),
+        ("--json", ""),
+    ];
+    arguments.extend(further_arguments(values, &taken)?);
+    Some(arguments)
 }
 
 fn read_path(item: &Item<'_>) -> Option<String> {
@@ -303,28 +391,34 @@ fn read_arguments(protocol: &str, values: &Stated<'_>) -> Option<Vec<String>> {
         }
         arguments.extend(["--path".to_owned(), read_path(item)?]);
     }
-    if let Some(item) = values.get("arguments") {
-        let text = item.text()?;
-        let further = template::split(text).map_err(|message| item.add(message)).ok()?;
-        let taken = [
-            ("--connections", "connections"),
-            ("--threads", "threads"),
-            ("--pipeline", "pipeline"),
-            ("--rate", "rate"),
-            ("--connect", ""),
-            ("--seconds", ""),
-            ("--warmup", ""),
-            ("--json", ""),
-        ];
-        for word in &further {
-            let option = word.split('=').next().unwrap_or_default();
-            match taken.iter().find(|(name, _)| *name == option) {
-                Some((_, "")) => item.add(format!("{option} is set by the lab")),
-                Some((_, field)) => item.add(format!("{option} has a field of its own: `{field}`")),
-                None => {}
-            }
-        }
-        arguments.extend(further);
-    }
+    let taken = [
+        ("--connections", "connections"),
+        ("--threads", "threads"),
+        ("--pipeline", "pipeline"),
+        ("--rate", "rate"),
+        ("--connect", ""),
+        ("--seconds", ""),
+        ("--warmup", ""),
+        ("--json", ""),
+    ];
+    arguments.extend(further_arguments(values, &taken)?);
     Some(arguments)
+}
+
+/// The arguments as they stand, but for `taken`: options that have a field of their own, or that the lab sets.
+fn further_arguments(values: &Stated<'_>, taken: &[(&str, &str)]) -> Option<Vec<String>> {
+    let Some(item) = values.get("arguments") else {
+        return Some(Vec::new());
+    };
+    let text = item.text()?;
+    let further = template::split(text).map_err(|message| item.add(message)).ok()?;
+    for word in &further {
+        let option = word.split('=').next().unwrap_or_default();
+        match taken.iter().find(|(name, _)| *name == option) {
+            Some((_, "")) => item.add(format!("{option} is set by the lab")),
+            Some((_, field)) => item.add(format!("{option} has a field of its own: `{field}`")),
+            None => {}
+        }
+    }
+    Some(further)
 }

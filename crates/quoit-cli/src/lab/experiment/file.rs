@@ -455,7 +455,7 @@ fn read_server(section: &Section<'_>) -> Option<StatedServer> {
     }
     let speaks = section.field("speaks").map(|field| {
         let items = field.alternatives().into_iter();
-        let known = cases::PROTOCOLS.map(|name| (name, name));
+        let known = cases::SPOKEN.map(|name| (name, name));
         items
             .filter_map(|item| item.one_of(&known))
             .map(str::to_owned)

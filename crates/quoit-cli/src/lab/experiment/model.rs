@@ -5,10 +5,12 @@
 //! case, in pairs.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
+
+use crate::lab::results::model::Judge;
 
 /// A checked experiment.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -99,8 +101,8 @@ pub(crate) struct ServerSpec {
     pub(crate) name: String,
     /// The command, split into words (as a shell would, without its expansions). In each word `{quoit}` is this
     /// program, `{bin}` the folder that it lies in, `{peers}` the folder of the built rivals, `{host}` and
-    /// `{port}` where to listen, `{listen}` both with a colon, `{protocol}` what the case speaks (`echo`, `http` or
-    /// `rpc`), `{cores}` the number of cores that it may use, `{folder}` an empty folder of its own that is removed
+    /// `{port}` where to listen, `{listen}` both with a colon, `{protocol}` what the case speaks (`echo`, `http`, `rpc`
+    /// or `udp-sink`), `{work}` the nanoseconds that it is to work for each datagram, `{cores}` the number of cores that it may use, `{folder}` an empty folder of its own that is removed
     /// afterwards, and `{metrics}` where to serve counters ([`Metrics::Apart`]). `{{` and `}}` are braces.
     ///
     /// Empty if `command_from` names a variable that is not set: such a server is left out before the run.
@@ -186,6 +188,50 @@ pub(crate) enum Workload {
     Bulk { path: String, mebibytes: u64 },
     /// Connections that are opened and left alone; the cost is memory a connection.
     Idle { connections: u32, seconds: f64 },
+    /// Numbered datagrams to a sink, by `quoit load udp`.
+    Datagrams(DatagramSpec),
+}
+
+/// The arguments of `quoit load udp` that an experiment sets, and what its sinks are to do.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct DatagramSpec {
+    /// Datagrams that are sent; `None`: as many as fit into the window.
+    pub(crate) count: Option<u64>,
+    pub(crate) senders: u16,
+    /// Closed means flat out: nobody waits for a datagram.
+    pub(crate) pace: Pace,
+    /// Processor time that a sink is to burn for each datagram, in nanoseconds: `{work}` in the servers' commands.
+    pub(crate) work: u64,
+    pub(crate) judge: Judge,
+    /// Further arguments, such as `--size 1024 --mode gso`, as `quoit load udp` takes them.
+    pub(crate) arguments: Vec<String>,
+}
+
+impl DatagramSpec {
+    /// Rounds of shutdown datagrams, and the milliseconds between two: ten seconds for a sink to catch up, and little
+    /// time lost when the first of them was.
+    const SHUTDOWNS: (u32, u32) = (2000, 5);
+
+    /// The words behind `quoit load` for one run.
+    pub(crate) fn load_arguments(&self, connect: SocketAddr, rate: Option<f64>, seconds: f64) -> Vec<String> {
+        let (shutdowns, every) = Self::SHUTDOWNS;
+        let mut words = vec!["udp".to_owned()];
+        let mut option = |name: &str, value: String| words.extend([name.to_owned(), value]);
+        option("--connect", connect.to_string());
+        option("--senders", self.senders.to_string());
+        match self.count {
+            Some(count) => option("--count", count.to_string()),
+            None => option("--seconds", seconds.to_string()),
+        }
+        if let Some(rate) = rate {
+            option("--rate", rate.to_string());
+        }
+        option("--shutdowns", shutdowns.to_string());
+        option("--shutdown-every", every.to_string());
+        words.extend(["--json", "--no-progress"].map(str::to_owned));
+        words.extend_from_slice(&self.arguments);
+        words
+    }
 }
 
 /// The arguments of `quoit load` that an experiment sets.
@@ -209,6 +255,7 @@ impl Workload {
         match self {
             Self::Load(load) => &load.protocol,
             Self::Bulk { .. } | Self::Idle { .. } => "http",
+            Self::Datagrams(_) => "udp-sink",
         }
     }
 
@@ -218,6 +265,8 @@ impl Workload {
             Self::Load(load) => load.connections,
             Self::Bulk { .. } => 1,
             Self::Idle { connections, .. } => *connections,
+            // A socket each.
+            Self::Datagrams(datagrams) => u32::from(datagrams.senders),
         }
     }
 }
@@ -242,11 +291,11 @@ impl Experiment {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Pace {
-    /// The server: a reply makes the next request due.
+    /// The server: a reply makes the next request due. Datagrams are sent as fast as it goes.
     Closed,
     /// A schedule of so many requests a second over all connections.
     Rate(f64),
-    /// A schedule at this share (0 to 1) of what the baseline reaches in a closed loop, measured first. All
-    /// servers of the case are offered the same rate.
+    /// A schedule at this share (0 to 1; of datagrams, up to 100) of what the baseline reaches in a closed loop,
+    /// measured first. All servers of the case are offered the same rate.
     ShareOfPeak(f64),
 }

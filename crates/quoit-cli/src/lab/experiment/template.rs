@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 /// What may stand in the command, the environment and the needs of a server.
 pub(crate) const SERVER_NAMES: &[&str] = &[
-    "quoit", "bin", "peers", "host", "port", "listen", "protocol", "cores", "folder", "metrics",
+    "quoit", "bin", "peers", "host", "port", "listen", "protocol", "work", "cores", "folder", "metrics",
 ];
 
 /// What may stand in those of a client: what a server's may, but for its own listening.

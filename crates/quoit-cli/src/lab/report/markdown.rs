@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::datagrams;
 use super::view::{self, NONE};
 use crate::lab::results::model::{CaseResults, Results, Verdict};
 
@@ -116,6 +117,7 @@ fn one_case(text: &mut String, results: &Results, case: &CaseResults) {
         row(text, head.into_iter().chain(view::figures(Some(server))));
     }
     text.push('\n');
+    datagrams_of(text, case);
     for warning in view::warnings(case) {
         paragraph(text, &plain(&warning));
     }
@@ -125,6 +127,29 @@ fn one_case(text: &mut String, results: &Results, case: &CaseResults) {
     for told in told {
         paragraph(text, &plain(&told));
     }
+}
+
+/// The account of datagrams, if the case has one.
+fn datagrams_of(text: &mut String, case: &CaseResults) {
+    if !datagrams::has_some(case) {
+        return;
+    }
+    paragraph(text, &plain(datagrams::ABOUT));
+    row(
+        text,
+        std::iter::once("server")
+            .chain(datagrams::TITLES)
+            .map(str::to_owned),
+    );
+    text.push_str("|---|");
+    text.push_str(&"---:|".repeat(datagrams::TITLES.len()));
+    text.push('\n');
+    for server in view::servers(case) {
+        if let Some(cells) = datagrams::row(server) {
+            row(text, std::iter::once(plain(&server.server)).chain(cells));
+        }
+    }
+    text.push('\n');
 }
 
 fn claims(text: &mut String, results: &Results) {
@@ -249,6 +274,25 @@ mod tests {
         assert!(!text.contains("**win**"), "{text}");
         assert!(text.contains("1 comparison: 0 losses, 1 tie, 0 wins."), "{text}");
         assert!(text.contains("None beyond the noise."), "{text}");
+    }
+
+    #[test]
+    fn datagrams_have_an_account_of_their_own() {
+        let mut results = example::results();
+        results.cases = vec![example::datagrams()];
+        let text = markdown(&results);
+        for part in [
+            "| server | sent | handled | share |",
+            "| quoit/uring | 1,000,000 | 800,000 | 80.0 % |",
+            "207.0 KiB of 208.0 KiB | 128.0 KiB |",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        let sentence = view::all_judged(&results)[0].sentence();
+        assert!(
+            sentence.contains("takes 0.800 ") && sentence.ends_with("for each datagram that it handles"),
+            "{sentence}"
+        );
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! `quoit lab report`: results of runs as Markdown and as one self-contained page.
 
 mod charts;
+mod datagrams;
 mod html;
 mod markdown;
 mod steadiness;

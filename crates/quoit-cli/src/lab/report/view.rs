@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::steadiness::{self, Steadiness};
 use crate::lab::pairs::{self, NoiseBand};
 use crate::lab::results::model::{
-    CaseResults, Comparison, Control, Environment, Ratio, Results, ServerSummary, Verdict,
+    CaseResults, Comparison, Control, Environment, Judge, Ratio, Results, ServerSummary, Verdict,
 };
 use crate::lab::table;
 
@@ -67,9 +67,16 @@ impl Judged<'_> {
         let Comparison { server, against, .. } = self.comparison;
         let ratio = ratio(self.comparison.cost);
         if is_memory(self.case) {
-            format!("{server} takes {ratio} times as much memory as {against}")
-        } else {
-            format!("{server} costs {ratio} times as much as {against}")
+            return format!("{server} takes {ratio} times as much memory as {against}");
+        }
+        match self.case.judge {
+            Judge::Handled => {
+                format!(
+                    "{server} takes {ratio} times as long as {against} for each {} that it handles",
+                    self.case.unit
+                )
+            }
+            Judge::Cpu | Judge::Memory => format!("{server} costs {ratio} times as much as {against}"),
         }
     }
 }

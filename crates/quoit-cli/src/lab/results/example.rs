@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::model::{
-    CaseResults, Comparison, Control, EffortUsed, Environment, ExperimentInfo, Figures, Latency, LeftOut,
-    Placement, Ratio, ReadingCost, Results, SCHEMA, Sample, ServerSummary, Slice, Verdict,
+    CaseResults, Comparison, Control, DatagramFigures, EffortUsed, Environment, ExperimentInfo, Figures,
+    Judge, Latency, LeftOut, Placement, Ratio, ReadingCost, Results, SCHEMA, Sample, ServerSummary, Slice,
+    Verdict,
 };
 
 /// The server that all others are compared with.
@@ -135,6 +136,7 @@ pub(crate) fn case(name: &str, offered: Option<f64>, costs: &[(&str, f64)]) -> C
             }
         ),
         unit: "request".to_owned(),
+        judge: Judge::Cpu,
         offered_per_second: offered,
         baseline: BASELINE.to_owned(),
         controls: vec![Control {
@@ -351,6 +353,7 @@ fn idle() -> CaseResults {
     );
     case.workload = "10,000 connections that say nothing".to_owned();
     case.unit = "connection".to_owned();
+    case.judge = Judge::Memory;
     let idle = |figures: &mut Figures, server: &str| {
         *figures = Figures {
             units: 10_000.0,
@@ -376,6 +379,52 @@ fn idle() -> CaseResults {
             comparison.throughput,
             comparison.latency_p99,
         ) = (None, None, None);
+    }
+    case
+}
+
+/// A case of datagrams, of which some are lost.
+pub(crate) fn datagrams() -> CaseResults {
+    let mut case = case(
+        "datagrams, overrun",
+        Some(300_000.0),
+        &[("quoit/uring", 0.8), (BASELINE, 1.0)],
+    );
+    case.workload = "udp --size 1024, 1000000 datagrams".to_owned();
+    case.unit = "datagram".to_owned();
+    case.judge = Judge::Handled;
+    let account = |figures: &mut Figures, server: &str| {
+        let handled = if server == BASELINE { 0.64 } else { 0.8 };
+        *figures = Figures {
+            units: handled * 1e6,
+            units_per_second: handled * 3e5,
+            server_cpu_ns_per_unit: 2_500.0,
+            server_user_share: Some(0.8),
+            datagrams: Some(DatagramFigures {
+                sent: 1e6,
+                sent_per_second: 3e5,
+                missing: (1.0 - handled) * 1e6,
+                truncated: 0.0,
+                handled_share: handled,
+                dropped_packets: (1.0 - handled) * 1e6 + 3.0,
+                user_ns_per_unit: 2_000.0,
+                kernel_ns_per_unit: 500.0,
+                peak_socket_bytes: 212_000.0,
+                socket_bound_bytes: 212_992.0,
+                pool_bytes: 131_072.0,
+                messages_per_receive: 12.5,
+                datagrams_per_message: 1.0,
+            }),
+            ..Figures::default()
+        };
+    };
+    for server in &mut case.servers {
+        server.latency_curve.clear();
+        account(&mut server.figures, &server.server);
+    }
+    for slice in &mut case.slices {
+        slice.samples.clear();
+        account(&mut slice.figures, &slice.server);
     }
     case
 }

@@ -102,8 +102,11 @@ pub(crate) struct CaseResults {
     pub(crate) name: String,
     /// The workload in words, such as `http /plaintext, 128 connections, 16 deep, closed loop`.
     pub(crate) workload: String,
-    /// What the cost is for: `request`, `message`, `MiB` or `connection`.
+    /// What the cost is for: `request`, `message`, `MiB`, `connection` or `datagram`.
     pub(crate) unit: String,
+    /// What pairs are judged by.
+    #[serde(default)]
+    pub(crate) judge: Judge,
     /// Offered requests a second, if there was a schedule.
     pub(crate) offered_per_second: Option<f64>,
     pub(crate) baseline: String,
@@ -117,6 +120,20 @@ pub(crate) struct CaseResults {
     pub(crate) servers: Vec<ServerSummary>,
     /// All slices in the order in which they ran, spoiled ones included.
     pub(crate) slices: Vec<Slice>,
+}
+
+/// What the cost of a server is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Judge {
+    /// Its CPU for a unit of work.
+    #[default]
+    Cpu,
+    /// Its memory for a connection.
+    Memory,
+    /// The time that passes for each datagram that it handles. Where all are offered the same, the ratio is that of the
+    /// shares handled.
+    Handled,
 }
 
 /// The A/A control.
@@ -148,8 +165,8 @@ pub(crate) struct Comparison {
     /// The server that it is compared with: the baseline, unless the experiment says otherwise.
     pub(crate) against: String,
     pub(crate) pairs: u32,
-    /// Cost of the server over that of the other: below 1 the server is cheaper. For `idle` the cost is
-    /// memory, else server CPU.
+    /// Cost of the server over that of the other: below 1 the server is cheaper. [`CaseResults::judge`] says what
+    /// the cost is.
     pub(crate) cost: Ratio,
     /// The band of `against`'s control, as in [`Control::band`]; `null` without a control.
     pub(crate) band: Option<f64>,
@@ -262,6 +279,35 @@ pub(crate) struct Figures {
     /// How late the generator's own sends were, 99th percentile: an open loop only.
     pub(crate) generator_lag_p99_ns: Option<f64>,
     pub(crate) errors: u64,
+    /// Of a case of datagrams.
+    #[serde(default)]
+    pub(crate) datagrams: Option<DatagramFigures>,
+}
+
+/// The account of a sink: `sent = units + missing`, exactly, where `units` are the datagrams that it handled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct DatagramFigures {
+    pub(crate) sent: f64,
+    pub(crate) sent_per_second: f64,
+    /// Sent and not handled.
+    pub(crate) missing: f64,
+    /// Of those, the ones whose end was cut off are handled all the same.
+    pub(crate) truncated: f64,
+    /// Handled by sent, 0 to 1.
+    pub(crate) handled_share: f64,
+    /// Packets that the socket dropped; with GRO, each may have held many datagrams. Shutdown datagrams are among
+    /// them.
+    pub(crate) dropped_packets: f64,
+    pub(crate) user_ns_per_unit: f64,
+    pub(crate) kernel_ns_per_unit: f64,
+    /// The most that the socket was seen to hold, with the kernel's overhead, and its bound.
+    pub(crate) peak_socket_bytes: f64,
+    pub(crate) socket_bound_bytes: f64,
+    /// Memory that is received into.
+    pub(crate) pool_bytes: f64,
+    pub(crate) messages_per_receive: f64,
+    /// More than 1 where GRO joins them.
+    pub(crate) datagrams_per_message: f64,
 }
 
 /// Latencies in nanoseconds.

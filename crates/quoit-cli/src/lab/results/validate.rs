@@ -1,6 +1,6 @@
 //! What has to hold for every number of a file of results.
 
-use super::model::{CaseResults, Figures, Latency, Ratio, Results, Slice};
+use super::model::{CaseResults, DatagramFigures, Figures, Latency, Ratio, Results, Slice};
 
 /// What is wrong with a value: where and what.
 type Checked = Result<(), String>;
@@ -159,7 +159,27 @@ fn check_figures(figures: &Figures) -> Checked {
     {
         check_latency(latency)?;
     }
-    Ok(())
+    figures.datagrams.as_ref().map_or(Ok(()), check_datagrams)
+}
+
+fn check_datagrams(datagrams: &DatagramFigures) -> Checked {
+    for (name, value) in [
+        ("sent", datagrams.sent),
+        ("sent_per_second", datagrams.sent_per_second),
+        ("missing", datagrams.missing),
+        ("truncated", datagrams.truncated),
+        ("dropped_packets", datagrams.dropped_packets),
+        ("user_ns_per_unit", datagrams.user_ns_per_unit),
+        ("kernel_ns_per_unit", datagrams.kernel_ns_per_unit),
+        ("peak_socket_bytes", datagrams.peak_socket_bytes),
+        ("socket_bound_bytes", datagrams.socket_bound_bytes),
+        ("pool_bytes", datagrams.pool_bytes),
+        ("messages_per_receive", datagrams.messages_per_receive),
+        ("datagrams_per_message", datagrams.datagrams_per_message),
+    ] {
+        at_least_zero(&format!("datagrams.{name}"), value)?;
+    }
+    share("datagrams.handled_share", datagrams.handled_share)
 }
 
 fn check_latency(latency: &Latency) -> Checked {

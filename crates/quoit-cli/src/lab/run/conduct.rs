@@ -68,7 +68,7 @@ impl Conductor<'_> {
 
     /// What counting the system calls of all servers of a case is thought to take.
     fn time_to_count(&self, work: &Work<'_>) -> Duration {
-        if work.unit() == "connection" {
+        if !work.is_watched() {
             return Duration::ZERO;
         }
         let load = self.rig.warm_up + self.rig.seconds.min(COUNT_SECONDS);
@@ -115,8 +115,7 @@ impl Conductor<'_> {
 
     /// Measures what it costs to read the counters of the servers of a case, once in a run for each.
     fn price_readings(&mut self, work: &Work<'_>) -> Outcome<()> {
-        // Idle connections have no window in which anything is read.
-        if work.unit() == "connection" {
+        if !work.is_watched() {
             return Ok(());
         }
         for server in &work.servers {
@@ -286,8 +285,7 @@ impl Conductor<'_> {
 
     /// Counts the system calls of all servers of a case.
     fn count_system_calls(&mut self, work: &Work<'_>) -> Outcome<()> {
-        // Opening a connection and waiting are no work that one could divide by.
-        if work.unit() == "connection" {
+        if !work.is_watched() {
             return Ok(());
         }
         for server in &work.servers {

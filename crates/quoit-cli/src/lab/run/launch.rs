@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use super::Halt;
 use super::interrupt::Interrupts;
 use crate::lab::error::{LabError, Result};
-use crate::lab::experiment::model::{Case, ClientSpec, LoadSpec, Metrics, Ready, ServerSpec};
+use crate::lab::experiment::model::{Case, ClientSpec, LoadSpec, Metrics, Ready, ServerSpec, Workload};
 use crate::lab::experiment::template::{self, Values};
 use crate::lab::placement::site::Site;
 use crate::lab::programs::Programs;
@@ -49,6 +49,7 @@ pub(crate) fn start_server(
         .set("port", port.to_string())
         .set("listen", listen.to_string())
         .set("protocol", case.workload.protocol())
+        .set("work", work(&case.workload).to_string())
         .set("cores", site.server_cores().len().to_string())
         .set("folder", folder.path().display().to_string());
     let apart = match spec.metrics {
@@ -104,6 +105,14 @@ pub(crate) fn start_server(
         server,
         _folder: folder,
     })
+}
+
+/// Nanoseconds that a server is to work for each datagram.
+fn work(workload: &Workload) -> u64 {
+    match workload {
+        Workload::Datagrams(datagrams) => datagrams.work,
+        Workload::Load(_) | Workload::Bulk { .. } | Workload::Idle { .. } => 0,
+    }
 }
 
 /// The command line of `quoit load` for a workload. `rate` is in requests a second over all connections; without

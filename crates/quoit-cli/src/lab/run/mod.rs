@@ -7,6 +7,7 @@
 mod arguments;
 mod budget;
 mod conduct;
+mod datagrams;
 mod generator;
 mod idle;
 mod interrupt;

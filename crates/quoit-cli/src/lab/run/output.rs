@@ -53,8 +53,14 @@ impl Found<'_> {
             let Some(record) = records.of(work) else { continue };
             if let Some(peak) = record.peak {
                 notes.push(format!(
-                    "{}: the baseline's peak in a closed loop is {peak:.0} requests/s, the median of some slices",
-                    work.name
+                    "{}: the baseline's peak{} is {peak:.0} {}s/s, the median of some slices",
+                    work.name,
+                    if work.is_watched() {
+                        " in a closed loop"
+                    } else {
+                        ""
+                    },
+                    work.unit()
                 ));
             }
             for reason in record

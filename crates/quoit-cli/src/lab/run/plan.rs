@@ -1,8 +1,8 @@
 //! What an experiment comes to: for each case, which servers are compared with which.
 
 use super::schedule::Series;
-use crate::lab::experiment::model::{Case, ClientSpec, Experiment, LoadSpec, Pace, ServerSpec, Workload};
-use crate::lab::results::model::LeftOut;
+use crate::lab::experiment::model::{Case, ClientSpec, DatagramSpec, Experiment, Pace, ServerSpec, Workload};
+use crate::lab::results::model::{Judge, LeftOut};
 
 /// One case, under `quoit load` or under one client.
 #[derive(Clone, Debug)]
@@ -105,6 +105,31 @@ impl Work<'_> {
             Workload::Load(_) => "request",
             Workload::Bulk { .. } => "MiB",
             Workload::Idle { .. } => "connection",
+            Workload::Datagrams(_) => "datagram",
+        }
+    }
+
+    /// What the cost is.
+    pub(crate) fn judge(&self) -> Judge {
+        match &self.case.workload {
+            Workload::Load(_) | Workload::Bulk { .. } => Judge::Cpu,
+            Workload::Idle { .. } => Judge::Memory,
+            Workload::Datagrams(datagrams) => datagrams.judge,
+        }
+    }
+
+    /// Whether servers are watched by the lab, counters and system calls included, while load goes on. Idle
+    /// connections are no load, and a sink times itself.
+    pub(crate) fn is_watched(&self) -> bool {
+        matches!(self.case.workload, Workload::Load(_) | Workload::Bulk { .. })
+    }
+
+    /// What sets the rate, if anything does.
+    fn pace(&self) -> Option<Pace> {
+        match &self.case.workload {
+            Workload::Load(load) => Some(load.pace),
+            Workload::Datagrams(datagrams) => Some(datagrams.pace),
+            Workload::Bulk { .. } | Workload::Idle { .. } => None,
         }
     }
 
@@ -115,33 +140,56 @@ impl Work<'_> {
     /// The case in a closed loop.
     pub(crate) fn closed(&self) -> Case {
         let mut case = self.case.clone();
-        if let Workload::Load(load) = &mut case.workload {
-            load.pace = Pace::Closed;
+        match &mut case.workload {
+            Workload::Load(load) => load.pace = Pace::Closed,
+            Workload::Datagrams(datagrams) => datagrams.pace = Pace::Closed,
+            Workload::Bulk { .. } | Workload::Idle { .. } => {}
         }
         case
     }
 
     /// The share of the baseline's peak that is offered, if that sets the rate.
     pub(crate) fn share_of_peak(&self) -> Option<f64> {
-        match &self.case.workload {
-            Workload::Load(LoadSpec {
-                pace: Pace::ShareOfPeak(share),
-                ..
-            }) => Some(*share),
-            _ => None,
+        match self.pace()? {
+            Pace::ShareOfPeak(share) => Some(share),
+            Pace::Closed | Pace::Rate(_) => None,
         }
     }
 
     /// Offered requests a second, if there is a schedule; `peak` is what the baseline reaches in a closed loop.
     pub(crate) fn rate(&self, peak: Option<f64>) -> Option<f64> {
-        match &self.case.workload {
-            Workload::Load(load) => match load.pace {
-                Pace::Closed => None,
-                Pace::Rate(rate) => Some(rate),
-                Pace::ShareOfPeak(share) => peak.map(|peak| peak * share),
-            },
-            Workload::Bulk { .. } | Workload::Idle { .. } => None,
+        match self.pace()? {
+            Pace::Closed => None,
+            Pace::Rate(rate) => Some(rate),
+            Pace::ShareOfPeak(share) => peak.map(|peak| peak * share),
         }
+    }
+
+    fn datagrams_in_words(&self, datagrams: &DatagramSpec, peak: Option<f64>) -> String {
+        let mut text = format!("udp {}", datagrams.arguments.join(" "));
+        if let Some(count) = datagrams.count {
+            text += &format!(", {count} datagrams");
+        }
+        text += &format!(
+            ", {} sender(s), {} ns of work for each",
+            datagrams.senders, datagrams.work
+        );
+        text += &match (datagrams.pace, self.rate(peak)) {
+            (Pace::ShareOfPeak(share), Some(rate)) => format!(
+                ", {rate:.0} datagrams/s offered ({:.0} % of what the baseline handles)",
+                share * 100.0
+            ),
+            (Pace::ShareOfPeak(share), None) => {
+                format!(", {:.0} % of what the baseline handles offered", share * 100.0)
+            }
+            (_, Some(rate)) => format!(", {rate:.0} datagrams/s offered"),
+            (_, None) => ", flat out".to_owned(),
+        };
+        text += match datagrams.judge {
+            Judge::Handled => "; judged by what is handled",
+            Judge::Cpu | Judge::Memory => "; judged by CPU a datagram",
+        };
+        text
     }
 
     /// The workload in words.
@@ -154,6 +202,7 @@ impl Work<'_> {
             Workload::Idle { connections, seconds } => {
                 return format!("{connections} connections, watched for {seconds} s");
             }
+            Workload::Datagrams(datagrams) => return self.datagrams_in_words(datagrams, peak),
         };
         let mut words = vec![load.protocol.clone()];
         words.extend(load.arguments.iter().cloned());

@@ -9,10 +9,10 @@ use super::interrupt::Interrupts;
 use super::launch::{self, Launched};
 use super::reading::{self, Reader};
 use super::watch::{Look, Seen, Watch};
-use super::{Halt, idle, stream};
+use super::{Halt, datagrams, idle, stream};
 use crate::clock::monotonic_now;
 use crate::lab::error::LabError;
-use crate::lab::experiment::model::{Case, ClientSpec, LoadSpec, ServerSpec, Workload};
+use crate::lab::experiment::model::{Case, ClientSpec, DatagramSpec, LoadSpec, ServerSpec, Workload};
 use crate::lab::placement::remote;
 use crate::lab::placement::site::Site;
 use crate::lab::programs::Programs;
@@ -20,6 +20,8 @@ use crate::lab::results::model::{Figures, ReadingCost, Slice};
 
 /// How long a generator may take to open its connections, and to end after its window.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a sink may take to end once the senders have.
+const REPORT_PATIENCE: Duration = Duration::from_secs(5);
 /// The longest window in which system calls are counted. Their number a unit does not depend on neighbours, so that
 /// one short run is enough.
 pub(crate) const COUNT_SECONDS: f64 = 1.0;
@@ -83,6 +85,7 @@ impl Rig<'_> {
             Workload::Idle { connections, seconds } => {
                 idle::measure(&launched, *connections, *seconds, self.site, self.interrupts)
             }
+            Workload::Datagrams(datagrams) => self.send_datagrams(&mut launched, datagrams, job),
             Workload::Load(_) | Workload::Bulk { .. } => {
                 let driven = self.drive(&launched, job, false, self.seconds);
                 driven.and_then(|driven| self.slice(job, &driven))
@@ -96,7 +99,11 @@ impl Rig<'_> {
             told.to_string()
         });
         let version = launched.server.ready().value("version").map(str::to_owned);
-        launched.server.stop()?;
+        match &job.case.workload {
+            // A sink ends by itself, and has when its report was read.
+            Workload::Datagrams(_) => drop(launched),
+            Workload::Load(_) | Workload::Bulk { .. } | Workload::Idle { .. } => launched.server.stop()?,
+        }
         Ok(Measured {
             slice,
             version,
@@ -143,6 +150,30 @@ impl Rig<'_> {
         let cost = blame(&mut launched, cost.map_err(Halt::from))?;
         launched.server.stop()?;
         Ok(cost)
+    }
+
+    /// Lets a sink take what is sent.
+    fn send_datagrams(
+        &self,
+        launched: &mut Launched,
+        datagrams: &DatagramSpec,
+        job: Job<'_>,
+    ) -> Outcome<Slice> {
+        let address = self.site.address_for_generator(launched.server.address());
+        let mut words = vec![self.programs.quoit.display().to_string(), "load".to_owned()];
+        words.extend(datagrams.load_arguments(address, job.rate, self.seconds));
+        let command = self.site.generator_command(0, &words)?;
+        let generator = Generator::start("the load", command, self.site.is_local())?;
+        let patience = match (datagrams.count, job.rate) {
+            (Some(count), Some(rate)) => Duration::from_secs_f64(count as f64 / rate),
+            // Slower than this no sender is.
+            (Some(count), None) => Duration::from_micros(20 * count),
+            (None, _) => Duration::from_secs_f64(self.seconds),
+        };
+        let deadline = monotonic_now() + patience + PATIENCE;
+        let sent = generator.finish(self.interrupts, deadline)?;
+        let found = launched.server.report(REPORT_PATIENCE)?;
+        Ok(datagrams::slice(&job.server.name, sent, &found)?)
     }
 
     fn launch(&self, job: Job<'_>) -> Outcome<Launched> {
@@ -269,7 +300,7 @@ impl Rig<'_> {
                 self.site.place_generator(&mut command);
                 Ok((Generator::start("the reader", command, true)?, None))
             }
-            (Workload::Load(_) | Workload::Idle { .. }, None) => {
+            (Workload::Load(_) | Workload::Idle { .. } | Workload::Datagrams(_), None) => {
                 Err(LabError::new(format!("the case {} has no client", job.case.name)).into())
             }
         }

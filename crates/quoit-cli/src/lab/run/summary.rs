@@ -9,8 +9,8 @@ use crate::lab::experiment::model::Effort;
 use crate::lab::pairs::{self, NoiseBand, SEED};
 use crate::lab::results::WHOLE_SECOND;
 use crate::lab::results::model::{
-    CaseResults, Comparison, Control, Figures, Latency, Ratio, ReadingCost, Sample, ServerSummary, Slice,
-    Verdict,
+    CaseResults, Comparison, Control, DatagramFigures, Figures, Judge, Latency, Ratio, ReadingCost, Sample,
+    ServerSummary, Slice, Verdict,
 };
 
 /// Sums up a case; `None` if nothing was measured of it.
@@ -48,6 +48,7 @@ pub(crate) fn of_case(
         name: work.name.clone(),
         workload: work.in_words(record.peak),
         unit: work.unit().to_owned(),
+        judge: work.judge(),
         offered_per_second: work.rate(record.peak),
         baseline: baseline.to_owned(),
         controls,
@@ -73,13 +74,13 @@ pub(crate) fn band(record: &Record, work: &Work<'_>, series: &str) -> Option<(Ra
 
 /// The ratio of costs of a series; `None` without pairs.
 pub(crate) fn cost_of(record: &Record, work: &Work<'_>, series: &str) -> Option<Ratio> {
-    ratio(&record.pairs_of(series), |figures| cost(figures, work.unit()))
+    ratio(&record.pairs_of(series), |figures| cost(figures, work.judge()))
 }
 
 fn comparison(record: &Record, work: &Work<'_>, server: &str, against: &str) -> Option<Comparison> {
     let pairs = record.pairs_of(server);
     let count = pairs.len() as u32;
-    let cost = ratio(&pairs, |figures| cost(figures, work.unit()))?;
+    let cost = ratio(&pairs, |figures| cost(figures, work.judge()))?;
     let band = band(record, work, &format!("control {against}")).map(|(_, band)| band);
     Some(Comparison {
         server: server.to_owned(),
@@ -97,11 +98,12 @@ fn comparison(record: &Record, work: &Work<'_>, server: &str, against: &str) -> 
 }
 
 /// What a pair is judged by.
-pub(crate) fn cost(figures: &Figures, unit: &str) -> Option<f64> {
-    match unit {
+pub(crate) fn cost(figures: &Figures, judge: Judge) -> Option<f64> {
+    match judge {
+        Judge::Cpu => Some(figures.server_cpu_ns_per_unit),
         // Less than a byte a connection is no memory that one could compare.
-        "connection" => figures.bytes_per_connection.map(|bytes| bytes.max(1.0)),
-        _ => Some(figures.server_cpu_ns_per_unit),
+        Judge::Memory => figures.bytes_per_connection.map(|bytes| bytes.max(1.0)),
+        Judge::Handled => Some(figures.units_per_second.recip()),
     }
 }
 
@@ -210,7 +212,30 @@ fn medians(all: &[&Figures]) -> Figures {
         slipped_share: optional(&|figures| figures.slipped_share),
         generator_lag_p99_ns: optional(&|figures| figures.generator_lag_p99_ns),
         errors: all.iter().map(|figures| figures.errors).sum(),
+        datagrams: datagram_medians(all),
     }
+}
+
+/// The same of what only datagrams have.
+fn datagram_medians(all: &[&Figures]) -> Option<DatagramFigures> {
+    let all: Vec<DatagramFigures> = all.iter().filter_map(|figures| figures.datagrams).collect();
+    let of =
+        |figure: fn(&DatagramFigures) -> f64| pairs::median(&mut all.iter().map(figure).collect::<Vec<_>>());
+    (!all.is_empty()).then(|| DatagramFigures {
+        sent: of(|figures| figures.sent),
+        sent_per_second: of(|figures| figures.sent_per_second),
+        missing: of(|figures| figures.missing),
+        truncated: of(|figures| figures.truncated),
+        handled_share: of(|figures| figures.handled_share),
+        dropped_packets: of(|figures| figures.dropped_packets),
+        user_ns_per_unit: of(|figures| figures.user_ns_per_unit),
+        kernel_ns_per_unit: of(|figures| figures.kernel_ns_per_unit),
+        peak_socket_bytes: of(|figures| figures.peak_socket_bytes),
+        socket_bound_bytes: of(|figures| figures.socket_bound_bytes),
+        pool_bytes: of(|figures| figures.pool_bytes),
+        messages_per_receive: of(|figures| figures.messages_per_receive),
+        datagrams_per_message: of(|figures| figures.datagrams_per_message),
+    })
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ Examples:
   quoit load http --connect 127.0.0.1:8080 --churn --connections 16
   quoit load echo --connect 127.0.0.1:7000 --sizes 64:80,1024:15,65536:5 --slow 8:500 --hdr load.hlog
   quoit load echo --connect 127.0.0.1:7000 --connections 50000 --source 127.0.0.2-127.0.0.3 --ramp-up 10
+  quoit load udp --connect 127.0.0.1:9000 --mode sendmmsg --count 1000000
 
 Exit status: 0 if every reply was right, 1 if the run failed or its figures are invalid (any error),
 2 for wrong usage. An interrupt (SIGINT) ends the run early and still reports what was measured.";
@@ -73,3 +74,49 @@ streams, not messages. Besides:
     streams_ended                streams of the window that came to their right end
     stream_latency               as latency: from a stream's opening (with --rate, from when
                                  that was due) to its end";
+
+pub(super) const UDP_EXAMPLES: &str = "\
+Examples:
+  quoit load udp --connect 127.0.0.1:9000 --count 10000000
+  quoit load udp --connect 127.0.0.1:9000 --mode gso --senders 2 --rate 500000 --seconds 10 --json
+  quoit load udp --connect 127.0.0.1:9000 --mode sendmmsg --batch 64 --source 127.0.0.2-127.0.0.3 --senders 2
+  quoit load udp --connect 127.0.0.1:9000 --shutdowns 1000 --shutdown-every 100 --shutdown-size 100
+  quoit load udp --connect [::1]:9000 --echo --rate 20000 --sizes 64:80,1024:15,8192:5
+  quoit load udp --connect 127.0.0.1:9000 --echo --outstanding 32 --senders 4 --size 64
+
+Every datagram carries a run, a sender and a number, so that who receives it counts loss, duplicates
+and what is out of order exactly: `quoit serve udp-sink`, and with --echo this program. A sink
+ends when shutdown datagrams of all senders have come; they say how much each sender has sent.
+
+Exit status: 0 after a run, whatever was lost; 1 if it failed, if a reply was wrong or if none came;
+2 for wrong usage. An interrupt (SIGINT) ends the run early, with its shutdown datagrams; a second one at
+once.";
+
+pub(super) const UDP_JSON_FIELDS: &str = "\
+Fields of the JSON object (units in the names; null: nothing to say; docs/load.md says more):
+  protocol, target, mode, batch, datagram_bytes, datagram_sizes, senders,
+  run, offered_per_second        what was run
+  started_at                     in seconds since 1970
+  elapsed_seconds                from the beginning to the last datagram sent
+  sent                           datagrams that the kernel took
+  sent_per_second, sent_megabytes_per_second
+  send_calls                     system calls that sent them
+  send_failures                  calls refused for want of memory, and repeated
+  lag                            how late batches were sent: count, mean_ns,
+                                 p50_ns, p99_ns, max_ns
+  lagging                        whether less than 99 % of the rate was sent
+  replies                        with --echo
+    received                     datagrams that were answered rightly
+    received_per_second          by elapsed_seconds
+    lost                         sent and not answered in time
+    duplicates, reordered        replies that came again, or after a later one
+    wrong, foreign               replies of wrong content, or to nothing sent
+    first_error                  the first wrong reply in words
+    latency                      mean_ns, standard_deviation_ns,
+                                 within_standard_deviation, p50_ns, p90_ns,
+                                 p99_ns, p99_9_ns, max_ns
+  shutdown                       datagrams, bytes, every_seconds, ended_early
+  generator_cpu_ns_per_datagram  user and system time of the senders' threads
+  generator_cpu_utilization      0 to 1; near 1 the senders may be the limit
+  interrupted                    whether the run was ended before its time
+  invalid                        why the figures must not be used";

@@ -12,18 +12,20 @@ use clap::builder::RangedU64ValueParser;
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
-use self::help::{EXAMPLES, JSON_FIELDS, RPC_JSON_FIELDS};
+use self::help::{EXAMPLES, JSON_FIELDS, RPC_JSON_FIELDS, UDP_EXAMPLES, UDP_JSON_FIELDS};
 use self::values::{
-    HttpAddress, Slow, SourceRange, parse_host, parse_http_address, parse_milliseconds, parse_path,
-    parse_rate, parse_seconds, parse_slow, parse_source, parse_unix_seconds,
+    HttpAddress, Slow, parse_host, parse_http_address, parse_milliseconds, parse_path, parse_seconds,
+    parse_slow, parse_unix_seconds,
 };
 use super::rpc::RpcArguments;
 use super::sizes::LARGEST;
+use super::udp::{self, UdpArguments};
 use super::{Arrivals, Length, Offered, Plan, Sizes, SlowReaders, Target, Workload};
 use crate::console::say;
 use crate::usage;
 
-pub(super) use self::values::parse_positive_seconds;
+pub(super) use self::output::{progress_bar, stop_on_interrupt};
+pub(super) use self::values::{SourceRange, parse_positive_seconds, parse_rate, parse_source};
 
 /// The intervals of the window, if nothing else is said: a second, in a shorter window a tenth of it.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -39,6 +41,16 @@ pub(crate) struct LoadArguments {
 
 #[derive(Debug, Subcommand)]
 enum ProtocolArguments {
+    #[command(flatten)]
+    Stream(StreamArguments),
+    /// Send datagrams that are numbered, to a sink that counts them or to an echo
+    #[command(after_help = format!("{UDP_EXAMPLES}\n\n{UDP_JSON_FIELDS}"))]
+    Udp(UdpArguments),
+}
+
+/// What has connections, requests and replies.
+#[derive(Debug, Subcommand)]
+enum StreamArguments {
     /// Send messages that the server must return unchanged
     #[command(after_help = format!("{EXAMPLES}\n\n{JSON_FIELDS}"))]
     Echo {
@@ -211,12 +223,12 @@ impl CommonArguments {
     }
 }
 
-impl ProtocolArguments {
+impl StreamArguments {
     fn common(&self) -> &CommonArguments {
         match self {
-            ProtocolArguments::Echo { common, .. }
-            | ProtocolArguments::Http { common, .. }
-            | ProtocolArguments::Rpc { common, .. } => common,
+            StreamArguments::Echo { common, .. }
+            | StreamArguments::Http { common, .. }
+            | StreamArguments::Rpc { common, .. } => common,
         }
     }
 
@@ -224,13 +236,13 @@ impl ProtocolArguments {
         let common = self.common();
         let mut pipeline = common.pipeline;
         let (target, workload) = match self {
-            ProtocolArguments::Echo {
+            StreamArguments::Echo {
                 connect, size, sizes, ..
             } => {
                 let sizes = sizes.clone().unwrap_or(Sizes::Fixed(size.unwrap_or(64)));
                 (connect.clone(), Workload::Echo { sizes })
             }
-            ProtocolArguments::Http {
+            StreamArguments::Http {
                 connect, path, host, ..
             } => {
                 let HttpAddress {
@@ -256,7 +268,7 @@ impl ProtocolArguments {
                     },
                 )
             }
-            ProtocolArguments::Rpc { connect, streams, .. } => {
+            StreamArguments::Rpc { connect, streams, .. } => {
                 if common.pipeline != 1 {
                     return Err(
                         "rpc has no --pipeline; --streams says how many streams a connection has".to_owned(),
@@ -326,21 +338,29 @@ pub(crate) fn check(words: &[String]) -> Result<(), String> {
     }
 
     let parsed = Line::try_parse_from(words).map_err(|error| usage::one_line(&error))?;
-    parsed.load.protocol.plan().map(drop)
+    match parsed.load.protocol {
+        ProtocolArguments::Stream(stream) => stream.plan().map(drop),
+        ProtocolArguments::Udp(udp) => udp.plan().map(drop),
+    }
 }
 
 /// Runs `quoit load`. `Program` is the program's whole command line, for messages on wrong usage.
 pub(crate) fn command<Program: CommandFactory>(arguments: &LoadArguments) -> ExitCode {
-    let common = arguments.protocol.common();
-    let plan = match arguments.protocol.plan() {
-        Ok(plan) => plan,
-        Err(message) => {
-            return usage::refuse(&Program::command().error(ErrorKind::ValueValidation, message));
-        }
+    let refuse =
+        |message: String| usage::refuse(&Program::command().error(ErrorKind::ValueValidation, message));
+    let invalid = match &arguments.protocol {
+        ProtocolArguments::Stream(stream) => match stream.plan() {
+            Ok(plan) => output::execute(&plan, stream.common()).map(|report| report.invalid),
+            Err(message) => return refuse(message),
+        },
+        ProtocolArguments::Udp(udp) => match udp.plan() {
+            Ok(plan) => udp::execute(&plan, udp).map(|report| report.invalid),
+            Err(message) => return refuse(message),
+        },
     };
-    match output::execute(&plan, common) {
-        Ok(report) if report.invalid.is_none() => ExitCode::SUCCESS,
-        Ok(_) => ExitCode::FAILURE,
+    match invalid {
+        Ok(None) => ExitCode::SUCCESS,
+        Ok(Some(_)) => ExitCode::FAILURE,
         Err(error) => {
             say(format_args!("quoit load: {error}"));
             ExitCode::FAILURE

@@ -19,13 +19,9 @@ use crate::console::say;
 /// # Errors
 /// The run could not be made, or its findings not be written.
 pub(super) fn execute(plan: &Plan, common: &CommonArguments) -> Result<Report, LoadError> {
-    let stop = Arc::new(AtomicBool::new(false));
-    // The second interrupt ends the program at once; registered first, it sees the flag of the first one.
-    flag::register_conditional_shutdown(SIGINT, 130, stop.clone())
-        .and_then(|_| flag::register(SIGINT, stop.clone()))
-        .map_err(|error| LoadError::new(format!("cannot handle SIGINT: {error}")))?;
+    let stop = stop_on_interrupt()?;
     let mut log = common.hdr.as_deref().map(LogFile::create).transpose()?;
-    let bar = progress_bar(common)?;
+    let bar = progress_bar(!common.no_progress)?;
     let lines = common.interval.is_some();
     let findings = run(plan, &stop, &mut |progress| match progress {
         Progress::Scheduled {
@@ -56,8 +52,19 @@ fn print(report: &Report, json: bool) -> io::Result<()> {
     output.flush()
 }
 
-fn progress_bar(common: &CommonArguments) -> Result<ProgressBar, LoadError> {
-    if common.no_progress || !io::stderr().is_terminal() {
+/// A flag that an interrupt sets; a second one ends the program at once.
+pub(in crate::load) fn stop_on_interrupt() -> Result<Arc<AtomicBool>, LoadError> {
+    let stop = Arc::new(AtomicBool::new(false));
+    // Registered first, it sees the flag of the first one.
+    flag::register_conditional_shutdown(SIGINT, 130, stop.clone())
+        .and_then(|_| flag::register(SIGINT, stop.clone()))
+        .map_err(|error| LoadError::new(format!("cannot handle SIGINT: {error}")))?;
+    Ok(stop)
+}
+
+/// A bar of 1,000 steps, which shows on a terminal alone, and only if it is wanted.
+pub(in crate::load) fn progress_bar(wanted: bool) -> Result<ProgressBar, LoadError> {
+    if !wanted || !io::stderr().is_terminal() {
         return Ok(ProgressBar::hidden());
     }
     let style = ProgressStyle::with_template("[{bar:40}] {percent:>3}% {msg}")

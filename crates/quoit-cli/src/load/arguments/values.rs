@@ -91,11 +91,11 @@ pub(super) fn parse_unix_seconds(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "not a number of seconds since 1970".to_owned())
 }
 
-pub(super) fn parse_rate(text: &str) -> Result<f64, String> {
+pub(in crate::load) fn parse_rate(text: &str) -> Result<f64, String> {
     text.parse()
         .ok()
         .filter(|rate: &f64| (0.001..=1e9).contains(rate))
-        .ok_or_else(|| "not a number of requests a second from 0.001 to 10^9".to_owned())
+        .ok_or_else(|| "not a number a second from 0.001 to 10^9".to_owned())
 }
 
 /// `--slip`, in milliseconds.
@@ -135,9 +135,9 @@ pub(super) fn parse_slow(text: &str) -> Result<Slow, String> {
 
 /// The addresses that one `--source` names: one, or all from the first to the last of a range.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct SourceRange(pub(super) Vec<IpAddr>);
+pub(in crate::load) struct SourceRange(pub(in crate::load) Vec<IpAddr>);
 
-pub(super) fn parse_source(text: &str) -> Result<SourceRange, String> {
+pub(in crate::load) fn parse_source(text: &str) -> Result<SourceRange, String> {
     let Some((first, last)) = text.split_once('-') else {
         return text
             .parse()

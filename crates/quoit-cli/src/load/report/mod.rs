@@ -2,6 +2,8 @@
 
 mod table;
 
+pub(super) use table::microseconds;
+
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
@@ -331,7 +333,7 @@ pub(super) fn latency(histogram: &Histogram<u64>) -> Option<Latency> {
     })
 }
 
-fn percentiles(histogram: &Histogram<u64>) -> Option<Percentiles> {
+pub(super) fn percentiles(histogram: &Histogram<u64>) -> Option<Percentiles> {
     (!histogram.is_empty()).then(|| Percentiles {
         count: histogram.len(),
         mean_ns: histogram.mean(),

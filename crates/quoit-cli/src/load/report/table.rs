@@ -22,7 +22,7 @@ impl Interval {
 }
 
 impl Latency {
-    fn rows(&self, row: &mut impl FnMut(&str, String)) {
+    pub(in crate::load) fn rows(&self, row: &mut impl FnMut(&str, String)) {
         row("latency mean", microseconds(self.mean_ns));
         row(
             "standard deviation",
@@ -222,6 +222,6 @@ impl Report {
     }
 }
 
-fn microseconds(nanoseconds: f64) -> String {
+pub(in crate::load) fn microseconds(nanoseconds: f64) -> String {
     format!("{:.1} us", nanoseconds / 1e3)
 }

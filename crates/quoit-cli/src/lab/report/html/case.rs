@@ -7,6 +7,7 @@ use maud::{Markup, html};
 use super::{figure, legend};
 use crate::lab::error::Result;
 use crate::lab::report::charts::{self, colours};
+use crate::lab::report::datagrams;
 use crate::lab::report::steadiness;
 use crate::lab::report::view::{self, NONE, or_none};
 use crate::lab::results::model::{CaseResults, Results, ServerSummary, Verdict};
@@ -37,6 +38,7 @@ pub(super) fn case(results: &Results, case: &CaseResults, names: &[&str], id: &s
             }
             @for control in view::controls(results, case) { p.quiet { (control) } }
             (comparisons(case))
+            (datagram_table(case))
             @for warning in view::warnings(case) { p.warning { (warning) } }
             @if let Some(chart) = percentiles {
                 h3 { "Latency" }
@@ -183,6 +185,22 @@ fn comparisons(case: &CaseResults) -> Markup {
             head.into_iter().chain(own).collect()
         });
     scrolled("Comparisons", &titles, compared.chain(compared_with).collect())
+}
+
+/// The account of datagrams, if the case has one.
+fn datagram_table(case: &CaseResults) -> Markup {
+    let cells = |server: &ServerSummary| {
+        datagrams::row(server)
+            .unwrap_or_else(|| [NONE; datagrams::TITLES.len()].map(str::to_owned))
+            .to_vec()
+    };
+    html! {
+        @if datagrams::has_some(case) {
+            h3 { "Datagrams" }
+            p { (datagrams::ABOUT) }
+            (by_server(case, "Datagrams", &datagrams::TITLES, cells))
+        }
+    }
 }
 
 fn verdict_class(verdict: Verdict) -> &'static str {

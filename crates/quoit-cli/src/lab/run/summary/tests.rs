@@ -1,7 +1,7 @@
 use super::*;
 use crate::lab::experiment;
 use crate::lab::experiment::model::Experiment;
-use crate::lab::results::model::Verdict;
+use crate::lab::results::model::{Judge, Verdict};
 use crate::lab::run::plan;
 
 /// Two servers in one case, and their records to fill.
@@ -193,8 +193,8 @@ fn memory_is_what_idle_connections_cost() {
         bytes_per_connection: bytes,
         ..Figures::default()
     };
-    assert_eq!(cost(&figures(Some(500.0)), "connection"), Some(500.0));
-    assert_eq!(cost(&figures(Some(0.0)), "connection"), Some(1.0));
-    assert_eq!(cost(&figures(None), "connection"), None);
-    assert_eq!(cost(&figures(None), "MiB"), Some(7.0));
+    assert_eq!(cost(&figures(Some(500.0)), Judge::Memory), Some(500.0));
+    assert_eq!(cost(&figures(Some(0.0)), Judge::Memory), Some(1.0));
+    assert_eq!(cost(&figures(None), Judge::Memory), None);
+    assert_eq!(cost(&figures(None), Judge::Cpu), Some(7.0));
 }

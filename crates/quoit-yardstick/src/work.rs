@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 /// A fixed amount of computation.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Work {
+pub struct Work {
     steps: u64,
 }
 
@@ -15,7 +15,8 @@ const CALIBRATION: Duration = Duration::from_millis(50);
 impl Work {
     /// Work that takes about `time` of this processor, undisturbed. Counted in steps, not timed: what the system
     /// takes away meanwhile prolongs it, as it would real work.
-    pub(super) fn of(time: Duration) -> Self {
+    #[must_use]
+    pub fn of(time: Duration) -> Self {
         if time.is_zero() {
             return Self { steps: 0 };
         }
@@ -34,7 +35,7 @@ impl Work {
     }
 
     /// Does it.
-    pub(super) fn burn(self) {
+    pub fn burn(self) {
         if self.steps > 0 {
             step(self.steps);
         }

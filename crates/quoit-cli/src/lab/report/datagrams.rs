@@ -1,0 +1,52 @@
+//! The account of a case of datagrams in words: the table of the article on Registered I/O.
+
+use super::view::{bytes, percent};
+use crate::lab::results::model::{CaseResults, DatagramFigures, ServerSummary};
+use crate::lab::table;
+
+/// What stands above the table.
+pub(super) const ABOUT: &str = "Every datagram that was sent is handled or missing; the runs fail where the sums do \
+    not close. Packets dropped are those of the socket, the last datagrams of a run included; one that GRO joined \
+    holds many.";
+
+/// The columns behind the server's name.
+pub(super) const TITLES: [&str; 10] = [
+    "sent",
+    "handled",
+    "share",
+    "sent a second",
+    "handled a second",
+    "user CPU",
+    "kernel CPU",
+    "packets dropped",
+    "socket memory, peak of bound",
+    "pool",
+];
+
+/// Whether there is such a table.
+pub(super) fn has_some(case: &CaseResults) -> bool {
+    case.servers
+        .iter()
+        .any(|server| server.figures.datagrams.is_some())
+}
+
+/// The row of a server; `None` if it has no such figures.
+pub(super) fn row(server: &ServerSummary) -> Option<[String; TITLES.len()]> {
+    let datagrams: DatagramFigures = server.figures.datagrams?;
+    Some([
+        table::count(datagrams.sent),
+        table::count(server.figures.units),
+        percent(datagrams.handled_share),
+        table::count(datagrams.sent_per_second),
+        table::count(server.figures.units_per_second),
+        table::nanoseconds(datagrams.user_ns_per_unit),
+        table::nanoseconds(datagrams.kernel_ns_per_unit),
+        table::count(datagrams.dropped_packets),
+        format!(
+            "{} of {}",
+            bytes(datagrams.peak_socket_bytes),
+            bytes(datagrams.socket_bound_bytes)
+        ),
+        bytes(datagrams.pool_bytes),
+    ])
+}

@@ -1,0 +1,267 @@
+//! `quoit serve udp-echo` and `udp-sink` under `quoit load udp`, on each engine.
+
+use std::io::{BufRead, BufReader, Lines};
+use std::net::UdpSocket;
+use std::process::{Child, ChildStdout, Stdio};
+
+use quoit_yardstick::SinkReport;
+use serde_json::Value;
+
+use crate::support::{Client, PATIENCE, Server, connect, engines, error_line, quoit, run};
+
+/// Runs the load, which must succeed, and gives its report.
+#[track_caller]
+fn load(arguments: &str) -> Value {
+    let output = run(&format!("load udp {arguments} --json"));
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    serde_json::from_slice(&output.stdout).expect("the report is JSON")
+}
+
+/// A running sink, killed when dropped.
+struct Sink {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+    address: String,
+}
+
+impl Drop for Sink {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Sink {
+    #[track_caller]
+    fn start(engine: &str, arguments: &str) -> Self {
+        let mut command = quoit(&format!(
+            "serve udp-sink --engine {engine} --listen 127.0.0.1:0 {arguments}"
+        ));
+        let mut child = command
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the program can be started");
+        let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        let ready = lines.next().expect("it says that it is ready").expect("text");
+        assert!(ready.contains(&format!("engine={engine}")), "{ready}");
+        let address = ready
+            .split(' ')
+            .nth(2)
+            .expect("the line names the address")
+            .to_owned();
+        Self {
+            child,
+            lines,
+            address,
+        }
+    }
+
+    #[track_caller]
+    fn report(mut self) -> SinkReport {
+        let line = self.lines.next().expect("it prints a report").expect("text");
+        assert!(self.child.wait().expect("it ends").success());
+        serde_json::from_str(&line).expect("the report is JSON")
+    }
+}
+
+#[test]
+fn datagrams_come_back_unchanged() {
+    for engine in engines() {
+        for (server, loads) in [
+            (
+                "udp-echo",
+                &[
+                    "--count 3000 --outstanding 16 --senders 2",
+                    "--count 200 --size 65507",
+                    "--count 500 --sizes 40..9000",
+                ][..],
+            ),
+            (
+                "udp-echo --loops 2 --wait spin:20",
+                &["--count 3000 --outstanding 4 --senders 4 --mode sendmmsg"],
+            ),
+            (
+                "udp-echo --gro --work 100",
+                &["--count 3200 --outstanding 32 --mode gso", "--count 100"],
+            ),
+        ] {
+            let server = Server::on(engine, server);
+            for options in loads {
+                let address = server.address();
+                let report = load(&format!("--connect {address} --echo --timeout 20 {options}"));
+                let replies = &report["replies"];
+                assert_eq!(
+                    replies["received"], report["sent"],
+                    "{engine} {options}: {report:#}"
+                );
+                assert_eq!(
+                    (&replies["lost"], &replies["wrong"]),
+                    (&0.into(), &0.into()),
+                    "{report:#}"
+                );
+                assert_eq!(
+                    (&replies["duplicates"], &replies["foreign"]),
+                    (&0.into(), &0.into()),
+                    "{report:#}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn an_empty_datagram_is_answered_and_receiving_goes_on() {
+    for engine in engines() {
+        let server = Server::on(engine, "udp-echo");
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("a port is free");
+        socket.set_read_timeout(Some(PATIENCE)).expect("not zero");
+        socket.connect(server.address()).expect("it receives there");
+        for datagram in [&b""[..], b"more", b"", b"and more"] {
+            socket.send(datagram).expect("it is sent");
+            let mut buffer = [0; 100];
+            let length = socket.recv(&mut buffer).expect("it is answered");
+            assert_eq!(&buffer[..length], datagram, "{engine}");
+        }
+    }
+}
+
+#[test]
+fn a_sink_accounts_for_every_datagram_and_ends() {
+    for engine in engines() {
+        for (options, sent) in [
+            ("--work 500", "--count 20000 --mode sendmmsg"),
+            (
+                "--wait spin:50 --max-datagram 2048 --slots 64",
+                "--count 5000 --rate 50000 --senders 2",
+            ),
+            ("--wait poll", "--count 5000"),
+            ("--gro --receive-buffer 1000000", "--count 20000 --mode gso"),
+            ("--loops 2", "--count 4000 --rate 40000 --senders 4"),
+        ] {
+            let sink = Sink::start(engine, options);
+            let load = load(&format!(
+                "--connect {} --shutdowns 1000 --shutdown-every 5 {sent}",
+                sink.address
+            ));
+            let report = sink.report();
+            assert!(report.complete, "{engine} {options}: {report:?}");
+            assert_eq!(
+                report.sent,
+                load["sent"].as_u64(),
+                "{engine} {options}: {report:?}"
+            );
+            assert_eq!(report.run, load["run"].as_u64(), "{report:?}");
+            let missing = report.missing.expect("it is complete");
+            assert_eq!(
+                report.received + missing,
+                load["sent"].as_u64().unwrap(),
+                "{report:?}"
+            );
+            assert_eq!(
+                (report.totals.duplicates, report.totals.truncated),
+                (0, 0),
+                "{report:?}"
+            );
+            let dropped = report.socket.drops - report.shutdowns_missing;
+            if options.contains("gro") {
+                assert!(report.messages < report.totals.taken, "{report:?}");
+                assert!(dropped <= missing, "{report:?}");
+            } else {
+                assert_eq!(dropped, missing, "{engine} {options}: {report:?}");
+            }
+            assert!(
+                report.receives > 0 && report.receives <= report.messages,
+                "{report:?}"
+            );
+            assert!(
+                report.server.starts_with(&format!("quoit {engine}")),
+                "{report:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_cut_and_counted() {
+    for engine in engines() {
+        let sink = Sink::start(engine, "--max-datagram 500");
+        // Far longer: slots are rounded up.
+        load(&format!(
+            "--connect {} --count 50 --rate 5000 --size 9000",
+            sink.address
+        ));
+        let report = sink.report();
+        assert_eq!(report.totals.truncated, report.totals.taken, "{report:?}");
+    }
+}
+
+#[test]
+fn a_signal_ends_a_sink_with_what_it_has() {
+    for engine in engines() {
+        let sink = Sink::start(engine, "");
+        load(&format!(
+            "--connect {} --count 10 --rate 1000 --shutdowns 0",
+            sink.address
+        ));
+        let id = libc::pid_t::try_from(sink.child.id()).expect("a process id");
+        // SAFETY: the process is a child that was not waited for, so that the id is its own.
+        assert_eq!(unsafe { libc::kill(id, libc::SIGTERM) }, 0);
+        let report = sink.report();
+        assert!(!report.complete && report.missing.is_none(), "{report:?}");
+        assert!(report.received <= 10, "{report:?}");
+    }
+}
+
+#[test]
+fn the_counters_of_datagrams_are_among_the_metrics() {
+    let mut command = quoit("serve udp-echo --engine epoll --listen 127.0.0.1:0 --metrics 127.0.0.1:0");
+    command.stderr(Stdio::piped());
+    let server = Server::start_command(command, 1);
+    let metrics = server.message("metrics on ");
+    load(&format!(
+        "--connect {} --echo --count 50 --timeout 20",
+        server.address()
+    ));
+    // The counts are published twice a second: a reading may come before.
+    let text = loop {
+        let text = Client::new(connect(&metrics)).get("/metrics").text().to_owned();
+        if text.contains("quoit_datagrams_received_total{loop=\"0\"} 51\n") {
+            break text;
+        }
+        std::thread::yield_now();
+    };
+    for line in [
+        "quoit_datagrams_sent_total{loop=\"0\"} 51\n",
+        "quoit_datagrams_kernel_drops_total{loop=\"0\"} 0\n",
+        "quoit_datagrams_slots{loop=\"0\"} 256\n",
+    ] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
+}
+
+#[test]
+fn a_port_that_is_taken_is_named() {
+    let taken = UdpSocket::bind("127.0.0.1:0").expect("a port is free");
+    let address = taken.local_addr().expect("it is bound");
+    let line = error_line(
+        &run(&format!("serve udp-echo --engine epoll --listen {address}")),
+        1,
+    );
+    assert!(line.contains(&address.to_string()), "{line}");
+}
+
+#[test]
+fn wrong_options_are_refused() {
+    for (options, expected) in [
+        ("--wait spin", "spin:MICROSECONDS"),
+        ("--wait spin:0", "1 to 1000000"),
+        ("--max-datagram 65508", "65507"),
+        ("--slots 0", "--slots"),
+    ] {
+        let output = run(&format!("serve udp-sink {options}"));
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{options}: {text}");
+        assert!(text.contains(expected), "{options}: {text}");
+    }
+}

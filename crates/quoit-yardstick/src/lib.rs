@@ -1,0 +1,20 @@
+//! What the program and the lab's rivals measure by, so that all are measured alike.
+//!
+//! `quoit load udp` sends datagrams that carry a run, a sender and a number ([`Header`]). Who takes them keeps an
+//! [`Account`], from which loss, duplication and reordering are known exactly: the datagrams that end a run say how
+//! many were sent. A [`Sink`] is the whole course of such a run at its receiver, and ends in a [`SinkReport`], the same
+//! for `quoit serve udp-sink` and for every rival of the lab. [`Work`] burns a calibrated amount of processor time, as
+//! a handler would that has something to do.
+
+mod account;
+mod header;
+mod kernel;
+mod sink;
+mod window;
+mod work;
+
+pub use account::{Account, Entry, Totals};
+pub use header::{Header, Kind, MOST_SENDERS, Malformed};
+pub use kernel::{ProcessTimes, SocketMemory, peak_memory};
+pub use sink::{Sink, SinkReport, SocketReport, Taken};
+pub use work::Work;

@@ -1,0 +1,356 @@
+//! The course of a run at its receiver, and what is found.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use super::account::{Account, Entry, Totals};
+use super::header::Kind;
+use super::kernel::{ProcessTimes, SocketMemory, peak_memory};
+use super::work::Work;
+
+/// Messages between two looks at the socket's memory: rare enough to cost nothing, often enough to see a peak.
+const MESSAGES_A_LOOK: u32 = 1024;
+
+/// What a datagram was to a [`Sink`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Taken {
+    /// One of many.
+    Counted,
+    /// The last that was waited for: every sender of the run is done.
+    Last,
+}
+
+/// A point in time, and what the process had used by then.
+#[derive(Debug, Clone, Copy)]
+struct Moment {
+    at: Instant,
+    times: ProcessTimes,
+}
+
+impl Moment {
+    fn now() -> Self {
+        Self {
+            at: Instant::now(),
+            times: ProcessTimes::now(),
+        }
+    }
+}
+
+/// Takes the datagrams of one run at one socket: counts them, works for each, and times from the first of them to the
+/// first shutdown datagram.
+#[derive(Debug, Clone)]
+pub struct Sink {
+    work: Work,
+    account: Account,
+    begun: Option<Moment>,
+    ended: Option<Moment>,
+    messages: u64,
+    receives: u64,
+    until_look: u32,
+    memory: SocketMemory,
+    peak_socket_memory: u64,
+    drops: u64,
+}
+
+impl Sink {
+    /// One that does `work` for each datagram.
+    #[must_use]
+    pub fn new(work: Work) -> Self {
+        Self {
+            work,
+            account: Account::default(),
+            begun: None,
+            ended: None,
+            messages: 0,
+            receives: 0,
+            until_look: 0,
+            memory: SocketMemory::default(),
+            peak_socket_memory: 0,
+            drops: 0,
+        }
+    }
+
+    /// Notes a receive that brought so many messages (with GRO, a message may hold many datagrams). Answers whether it
+    /// is time to [look](Sink::look) at the socket.
+    pub fn received(&mut self, messages: u32) -> bool {
+        self.receives += 1;
+        self.messages += u64::from(messages);
+        self.until_look = self.until_look.saturating_sub(messages);
+        self.until_look == 0
+    }
+
+    /// Says how many receives all messages so far came in, for whom a message comes by itself and who counts otherwise.
+    pub fn came_in(&mut self, receives: u64) {
+        self.receives = receives;
+    }
+
+    /// Takes the datagrams of one message, which are all `segment` bytes long but for the last. `whole` says whether
+    /// the message's end was there.
+    pub fn take_message(&mut self, message: &[u8], segment: Option<usize>, whole: bool) -> Taken {
+        let segment = segment.filter(|&segment| segment > 0).unwrap_or(usize::MAX);
+        if message.len() <= segment {
+            return self.take(message, whole);
+        }
+        let mut taken = Taken::Counted;
+        let mut pieces = message.chunks(segment).peekable();
+        while let Some(piece) = pieces.next() {
+            if self.take(piece, whole || pieces.peek().is_some()) == Taken::Last {
+                taken = Taken::Last;
+            }
+        }
+        taken
+    }
+
+    /// Takes one datagram.
+    pub fn take(&mut self, datagram: &[u8], whole: bool) -> Taken {
+        let Some(Entry { header, .. }) = self.account.take(datagram, whole) else {
+            return Taken::Counted;
+        };
+        match header.kind {
+            Kind::Data => {
+                if self.begun.is_none() {
+                    self.begun = Some(Moment::now());
+                }
+                self.work.burn();
+            }
+            Kind::Shutdown => {
+                if self.ended.is_none() {
+                    self.ended = Some(Moment::now());
+                }
+                if self.account.is_complete() {
+                    return Taken::Last;
+                }
+            }
+        }
+        Taken::Counted
+    }
+
+    /// Looks at the memory and the drops of the socket: when [`Sink::received`] says so, and once at the end, before
+    /// anything else is received.
+    ///
+    /// # Errors
+    /// Those of [`SocketMemory::of`].
+    pub fn look(&mut self, socket: BorrowedFd<'_>) -> io::Result<()> {
+        self.until_look = MESSAGES_A_LOOK;
+        let memory = SocketMemory::of(socket)?;
+        // The kernel's counter wraps around.
+        self.drops += u64::from(memory.drops.wrapping_sub(self.memory.drops));
+        self.peak_socket_memory = self.peak_socket_memory.max(u64::from(memory.allocated));
+        self.memory = memory;
+        Ok(())
+    }
+
+    /// Whether every sender of the run is done.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.account.is_complete()
+    }
+
+    /// What was counted so far.
+    #[must_use]
+    pub fn account(&self) -> &Account {
+        &self.account
+    }
+
+    /// Adds what another socket on the same port took. Peaks of socket memory add up: they may have been at one time.
+    pub fn merge(&mut self, other: &Sink) {
+        self.account.merge(&other.account);
+        self.begun = earlier(self.begun, other.begun);
+        self.ended = earlier(self.ended, other.ended);
+        self.messages += other.messages;
+        self.receives += other.receives;
+        self.memory.receive_buffer = self.memory.receive_buffer.max(other.memory.receive_buffer);
+        self.peak_socket_memory += other.peak_socket_memory;
+        self.drops += other.drops;
+    }
+
+    /// What was found. `server` names who received, `pool` is the memory that it received into, in bytes.
+    ///
+    /// # Errors
+    /// The memory of this process cannot be read.
+    pub fn report(&self, server: &str, work: Duration, pool: u64) -> io::Result<SinkReport> {
+        let span = self.begun.zip(self.ended);
+        let elapsed = span.map_or(Duration::ZERO, |(begun, ended)| {
+            ended.at.saturating_duration_since(begun.at)
+        });
+        let times = span.map_or_else(ProcessTimes::default, |(begun, ended)| {
+            ended.times.since(begun.times)
+        });
+        let totals = self.account.totals();
+        let rate = totals.distinct as f64 / elapsed.as_secs_f64();
+        Ok(SinkReport {
+            server: server.to_owned(),
+            work_ns: nanoseconds(work),
+            run: self.account.run(),
+            complete: self.is_over(),
+            sent: self.account.sent(),
+            received: totals.distinct,
+            missing: self.account.missing(),
+            gaps: self.account.gaps(),
+            shutdowns_missing: self.account.shutdowns_missing(),
+            totals,
+            socket: SocketReport {
+                drops: self.drops,
+                receive_buffer_bytes: u64::from(self.memory.receive_buffer),
+                peak_memory_bytes: self.peak_socket_memory,
+            },
+            receives: self.receives,
+            messages: self.messages,
+            elapsed_ns: nanoseconds(elapsed),
+            datagrams_per_second: if rate.is_finite() { rate } else { 0.0 },
+            user_ns: nanoseconds(times.user),
+            kernel_ns: nanoseconds(times.kernel),
+            peak_memory_bytes: peak_memory()?,
+            pool_bytes: pool,
+        })
+    }
+}
+
+fn earlier(one: Option<Moment>, other: Option<Moment>) -> Option<Moment> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(if other.at < one.at { other } else { one }),
+        (one, other) => one.or(other),
+    }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// What a sink found: one JSON object, whoever received.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SinkReport {
+    /// Who received, and how.
+    pub server: String,
+    /// Processor time that was to be burnt for each datagram.
+    pub work_ns: u64,
+    /// The run; absent if no datagram of one came.
+    pub run: Option<u64>,
+    /// Whether every sender said that it was done, so that `sent` and `missing` are known.
+    pub complete: bool,
+    /// Data sent, as the senders said.
+    pub sent: Option<u64>,
+    /// Data that were handled, each counted once.
+    pub received: u64,
+    /// Data sent that never came.
+    pub missing: Option<u64>,
+    /// Those of them that the numbers of others show.
+    pub gaps: u64,
+    /// Shutdown datagrams that were lost before the last one that came; the socket's drops count them, too.
+    pub shutdowns_missing: u64,
+    /// All that was counted.
+    pub totals: Totals,
+    /// What the kernel says of the socket.
+    pub socket: SocketReport,
+    /// Receives that brought anything: system calls or, on io_uring, batches of completions.
+    pub receives: u64,
+    /// Messages that they brought; with GRO, each may hold many datagrams.
+    pub messages: u64,
+    /// From the first datagram to the first shutdown datagram.
+    pub elapsed_ns: u64,
+    /// `received` by that time.
+    pub datagrams_per_second: f64,
+    /// Processor time of the whole process in that time, in user space,
+    pub user_ns: u64,
+    /// and in the kernel.
+    pub kernel_ns: u64,
+    /// The most memory that the process had resident.
+    pub peak_memory_bytes: u64,
+    /// The memory that it received into.
+    pub pool_bytes: u64,
+}
+
+/// The receive side of a sink's socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SocketReport {
+    /// Packets that it dropped; with GRO, each may have held many datagrams.
+    pub drops: u64,
+    /// The bound of its memory.
+    pub receive_buffer_bytes: u64,
+    /// The most that was seen queued, in bytes, with the kernel's overhead.
+    pub peak_memory_bytes: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+    use std::os::fd::AsFd;
+
+    use super::*;
+    use crate::{Header, Work};
+
+    fn header(sequence: u64) -> Header {
+        Header {
+            kind: Kind::Data,
+            sender: 0,
+            senders: 1,
+            shutdown: 0,
+            run: 3,
+            sequence,
+            due: 0,
+        }
+    }
+
+    /// A message of datagrams of 100 bytes each, as GRO makes it.
+    fn message(sequences: std::ops::Range<u64>) -> Vec<u8> {
+        sequences
+            .flat_map(|sequence| [&header(sequence).encode()[..], &[0; 60]].concat())
+            .collect()
+    }
+
+    #[test]
+    fn a_message_is_taken_apart_and_the_run_ends_with_the_shutdown() {
+        let mut sink = Sink::new(Work::of(Duration::ZERO));
+        assert_eq!(sink.take_message(&message(0..5), Some(100), true), Taken::Counted);
+        // Cut off in its third datagram.
+        assert_eq!(
+            sink.take_message(&message(5..8)[..250], Some(100), false),
+            Taken::Counted
+        );
+        assert_eq!(sink.take_message(&message(9..10), None, true), Taken::Counted);
+        let shutdown = Header {
+            kind: Kind::Shutdown,
+            ..header(12)
+        };
+        assert_eq!(sink.take(&shutdown.encode(), true), Taken::Last);
+        let report = sink.report("test", Duration::ZERO, 7).unwrap();
+        assert_eq!(
+            (report.sent, report.received, report.missing, report.gaps),
+            (Some(12), 9, Some(3), 1)
+        );
+        assert_eq!(
+            (report.totals.truncated, report.complete, report.pool_bytes),
+            (1, true, 7)
+        );
+        assert!(report.elapsed_ns > 0 && report.datagrams_per_second > 0.0);
+    }
+
+    #[test]
+    fn without_a_run_the_report_says_so() {
+        let mut sink = Sink::new(Work::of(Duration::ZERO));
+        assert_eq!(sink.take(b"nothing", true), Taken::Counted);
+        let report = sink.report("test", Duration::ZERO, 0).unwrap();
+        assert!(!report.complete && report.run.is_none() && report.sent.is_none());
+        assert_eq!((report.received, report.totals.foreign), (0, 1));
+        assert_eq!((report.elapsed_ns, report.datagrams_per_second), (0, 0.0));
+    }
+
+    #[test]
+    fn looks_are_due_at_the_beginning_and_then_by_messages() {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let mut sink = Sink::new(Work::of(Duration::ZERO));
+        assert!(sink.received(1));
+        sink.look(socket.as_fd()).unwrap();
+        assert!(!sink.received(MESSAGES_A_LOOK - 1));
+        assert!(sink.received(1));
+        let report = sink.report("test", Duration::ZERO, 0).unwrap();
+        assert_eq!(
+            (report.receives, report.messages),
+            (3, u64::from(MESSAGES_A_LOOK) + 1)
+        );
+        assert!(report.socket.receive_buffer_bytes > 0);
+    }
+}
