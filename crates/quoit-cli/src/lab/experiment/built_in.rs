@@ -54,6 +54,7 @@ pub(super) const EXPERIMENTS: &[File] = files![
     "loops",
     "spread",
     "kestrel",
+    "netty",
 ];
 
 /// The servers that experiments take by name.

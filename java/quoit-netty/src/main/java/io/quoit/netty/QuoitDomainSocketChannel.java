@@ -36,11 +36,12 @@ public final class QuoitDomainSocketChannel extends AbstractQuoitStreamChannel i
     /**
      * The socket's number. Do not close it: it is the loop's.
      *
-     * @return the descriptor, which is negative while there is none
+     * @return the descriptor
+     * @throws IllegalStateException while there is none
      */
     @Override
     public FileDescriptor fd() {
-        return new LoopsDescriptor(descriptor());
+        return LoopsDescriptor.of(descriptor());
     }
 
     @Override

@@ -41,10 +41,11 @@ public final class QuoitServerDomainSocketChannel extends AbstractQuoitServerCha
      * The socket's number. Do not close it: it is the channel's.
      *
      * @return the descriptor
+     * @throws IllegalStateException while there is none
      */
     @Override
     public FileDescriptor fd() {
-        return new LoopsDescriptor(descriptor());
+        return LoopsDescriptor.of(descriptor());
     }
 
     @Override

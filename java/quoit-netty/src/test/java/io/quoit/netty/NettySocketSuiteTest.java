@@ -22,6 +22,7 @@ import io.netty.testsuite.transport.socket.SocketRstTest;
 import io.netty.testsuite.transport.socket.SocketSpdyEchoTest;
 import io.netty.testsuite.transport.socket.SocketStringEchoTest;
 import java.util.List;
+import org.junit.jupiter.api.Assumptions;
 import org.junit.jupiter.api.Disabled;
 import org.junit.jupiter.api.Nested;
 import org.junit.jupiter.api.Test;
@@ -50,6 +51,14 @@ class NettySocketSuiteTest {
         @Override
         protected List<BootstrapComboFactory<ServerBootstrap, Bootstrap>> newFactories() {
             return UnderTest.pairs();
+        }
+
+        /** It closes with a send in flight, and wants the memory back before the kernel is done with it. */
+        @Override
+        @Test
+        public void testBufRelease(TestInfo info) throws Throwable {
+            Assumptions.assumeFalse(UnderTest.SMALL, "with nothing copied, the memory is still in flight");
+            super.testBufRelease(info);
         }
     }
 

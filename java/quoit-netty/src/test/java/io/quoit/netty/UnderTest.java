@@ -21,7 +21,7 @@ import java.util.Locale;
 final class UnderTest {
     static final QuoitEngine ENGINE =
             QuoitEngine.valueOf(System.getProperty("quoit.test.engine", "uring").toUpperCase(Locale.ROOT));
-    private static final boolean SMALL = System.getProperty("quoit.test.limits", "normal").equals("small");
+    static final boolean SMALL = System.getProperty("quoit.test.limits", "normal").equals("small");
     private static final int THREADS = 4;
 
     static final EventLoopGroup GROUP = group(THREADS);

@@ -15,10 +15,9 @@ import io.netty.handler.codec.http.HttpRequestDecoder;
 import io.netty.handler.codec.http.HttpResponseEncoder;
 import io.netty.util.Version;
 import java.net.InetSocketAddress;
-import java.util.concurrent.CountDownLatch;
-import sun.misc.Signal;
+import java.util.List;
 
-/** A server on Netty for the lab: {@code netty echo|http [--engine E] [--listen HOST:PORT] [--loops N]}. */
+/** A server on Netty for the lab: {@code netty echo|http|rpc [--engine E] [--listen HOST:PORT] [--loops N]}. */
 public final class NettyPeer {
     private static final int BACKLOG = 4096;
     private static final int MOST_LOOPS = 1024;
@@ -33,13 +32,13 @@ public final class NettyPeer {
         }
     }
 
-    private record Arguments(boolean echo, Transport transport, InetSocketAddress listen, int loops) {
+    private record Arguments(String service, Transport transport, InetSocketAddress listen, int loops) {
         private static final String USAGE =
-                "usage: netty echo|http [--engine nio|epoll|uring|uring-rings|quoit-uring|quoit-epoll]"
+                "usage: netty echo|http|rpc [--engine nio|epoll|uring|uring-rings|quoit-uring|quoit-epoll]"
                         + " [--listen HOST:PORT] [--loops N]";
 
         static Arguments of(String[] words) throws Usage {
-            if (words.length % 2 == 0 || !words[0].equals("echo") && !words[0].equals("http")) {
+            if (words.length % 2 == 0 || !List.of("echo", "http", "rpc").contains(words[0])) {
                 throw new Usage(USAGE);
             }
             Transport transport = Transport.QUOIT_URING;
@@ -54,7 +53,7 @@ public final class NettyPeer {
                     default -> throw new Usage(USAGE);
                 }
             }
-            return new Arguments(words[0].equals("echo"), transport, listen, loops);
+            return new Arguments(words[0], transport, listen, loops);
         }
 
         private static Transport transport(String word) throws Usage {
@@ -93,7 +92,7 @@ public final class NettyPeer {
      *
      * @param words the command line
      */
-    public static void main(String[] words) throws Exception {
+    public static void main(String[] words) {
         Arguments arguments;
         try {
             arguments = Arguments.of(words.length == 0 ? new String[] {"", ""} : words);
@@ -102,20 +101,21 @@ public final class NettyPeer {
             System.exit(2);
             return;
         }
-        CountDownLatch signalled = new CountDownLatch(1);
-        for (String name : new String[] {"TERM", "INT"}) {
-            Signal.handle(new Signal(name), signal -> signalled.countDown());
+        Channel server;
+        try {
+            EventLoopGroup group = new MultiThreadIoEventLoopGroup(arguments.loops, arguments.transport.loops());
+            server = bootstrap(arguments, group).bind(arguments.listen).sync().channel();
+        } catch (Exception | LinkageError failure) {
+            System.err.println("netty: serving on " + arguments.listen + ": " + failure);
+            System.exit(1);
+            return;
         }
-        EventLoopGroup group = new MultiThreadIoEventLoopGroup(
-                arguments.loops, arguments.transport.loops());
-        Channel server = bootstrap(arguments, group).bind(arguments.listen).sync().channel();
+        // A signal ends it with 0. The other rivals do not wait for their connections either.
+        Runtime.getRuntime().addShutdownHook(new Thread(() -> Runtime.getRuntime().halt(0)));
         InetSocketAddress address = (InetSocketAddress) server.localAddress();
         String version = Version.identify().get("netty-transport").artifactVersion();
         System.out.println("listening on " + address.getAddress().getHostAddress() + ":" + address.getPort()
                 + " engine=netty-" + arguments.transport.word + " loops=" + arguments.loops + " version=" + version);
-        signalled.await();
-        // The other rivals do not wait for their connections either.
-        Runtime.getRuntime().halt(0);
     }
 
     private static ServerBootstrap bootstrap(Arguments arguments, EventLoopGroup group) {
@@ -127,7 +127,15 @@ public final class NettyPeer {
         if (arguments.transport == Transport.URING_RINGS) {
             bootstrap.childOption(IoUringChannelOption.IO_URING_BUFFER_GROUP_ID, Transport.BUFFER_GROUP);
         }
-        if (arguments.echo) {
+        if (arguments.service.equals("rpc")) {
+            return bootstrap.childHandler(new ChannelInitializer<SocketChannel>() {
+                @Override
+                protected void initChannel(SocketChannel channel) {
+                    channel.pipeline().addLast(new Rpc());
+                }
+            });
+        }
+        if (arguments.service.equals("echo")) {
             ChannelHandler echo = new Echo();
             return bootstrap.childHandler(new ChannelInitializer<SocketChannel>() {
                 @Override
