@@ -2,20 +2,16 @@
 
 use std::time::{Duration, SystemTime};
 
-use bytes::Bytes;
 use quoit::sys::Time;
 use quoit::{CloseReason, ConnectionId, Handler, Lease, ListenerId, Loop, Refusal, Token};
 use quoit_yardstick::Work;
 
 use super::http::{Environment, HttpConfig, HttpConnection, Next, Phase};
-use super::queue::queue;
+use super::queue::{queue, queue_or_lend};
 
 /// Bytes of responses gathered before they are queued: a few times what a burst of pipelined small responses
 /// has, so that one copy carries them all.
 const OUTPUT_STEP: usize = 64 * 1024;
-
-/// So much is lent and not copied: then an allocation costs less than a copy.
-const LENT: usize = 32 * 1024;
 
 /// How long clients may take.
 #[derive(Clone, Copy, Debug)]
@@ -146,11 +142,8 @@ impl HttpServer {
                 rest => *rest = None,
             }
             produced |= !self.output.is_empty();
-            match queue_all(quoit, connection, &mut self.output) {
-                Ok(queued) if queued < self.output.len() => {
-                    client.unsent.extend_from_slice(&self.output[queued..]);
-                }
-                Ok(_) => {}
+            match queue_or_lend(quoit, connection, &mut self.output) {
+                Ok(()) => client.unsent.append(&mut self.output),
                 // It closes already, so nobody waits for the rest.
                 Err(_) => {
                     client.closing = true;
@@ -194,25 +187,6 @@ impl HttpServer {
             self.dated = Some(quoit.now());
             self.environment.set_time(SystemTime::now());
         }
-    }
-}
-
-/// As [`queue`], but lends what is long and cannot leave at once: `output` is then another one, empty.
-fn queue_all(quoit: &mut Loop, connection: ConnectionId, output: &mut Vec<u8>) -> Result<usize, Refusal> {
-    let sent = quoit.try_send(connection, output)?;
-    if sent > 0 || output.len() < LENT {
-        return Ok(sent + queue(quoit, connection, &output[sent..])?);
-    }
-    let length = output.len();
-    // Kept until it is known to be taken.
-    let lent = Bytes::from(std::mem::replace(output, Vec::with_capacity(OUTPUT_STEP + 4096)));
-    match quoit.send(connection, lent.clone(), Token::NONE) {
-        Ok(()) => Ok(length),
-        Err(Refusal::Full) => {
-            output.extend_from_slice(&lent);
-            Ok(0)
-        }
-        Err(refusal) => Err(refusal),
     }
 }
 

@@ -1,12 +1,46 @@
 //! Sending what a connection's logic has produced.
 
+use std::mem;
+
+use bytes::Bytes;
 use quoit::{ConnectionId, Loop, Refusal, Token};
+
+/// So much is lent and not copied: then an allocation costs less than a copy.
+const LENT: usize = 32 * 1024;
 
 /// Sends at once or queues as much of `bytes` as there is room for, and answers how much that is. If it is not all,
 /// [`quoit::Handler::on_writable`] follows.
 pub(super) fn queue(quoit: &mut Loop, connection: ConnectionId, bytes: &[u8]) -> Result<usize, Refusal> {
+    let sent = quoit.try_send(connection, bytes)?;
+    Ok(sent + copy(quoit, connection, &bytes[sent..])?)
+}
+
+/// As [`queue`], but lends the memory of what is long and cannot leave at once. What there was no room for is left in
+/// `output`.
+pub(super) fn queue_or_lend(
+    quoit: &mut Loop,
+    connection: ConnectionId,
+    output: &mut Vec<u8>,
+) -> Result<(), Refusal> {
+    let sent = quoit.try_send(connection, output)?;
+    if sent > 0 || output.len() < LENT {
+        let queued = copy(quoit, connection, &output[sent..])?;
+        output.drain(..sent + queued);
+        return Ok(());
+    }
+    let spare = Vec::with_capacity(output.capacity());
+    let lent = Bytes::from(mem::replace(output, spare));
+    match quoit.send(connection, lent.clone(), Token::NONE) {
+        Err(Refusal::Full) => output.extend_from_slice(&lent),
+        result => result?,
+    }
+    Ok(())
+}
+
+/// Queues copies of as much of `bytes` as there is room for, and answers how much that is.
+fn copy(quoit: &mut Loop, connection: ConnectionId, bytes: &[u8]) -> Result<usize, Refusal> {
     let high_water = quoit.config().high_water as usize;
-    let mut queued = quoit.try_send(connection, bytes)?;
+    let mut queued = 0;
     while queued < bytes.len() {
         let room = high_water.saturating_sub(quoit.queued(connection));
         let piece = &bytes[queued..(queued + room).min(bytes.len())];
