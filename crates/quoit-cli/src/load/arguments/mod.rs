@@ -24,7 +24,7 @@ use super::{Arrivals, Length, Offered, Plan, Sizes, SlowReaders, Target, Workloa
 use crate::console::say;
 use crate::usage;
 
-pub(super) use self::output::{progress_bar, stop_on_interrupt};
+pub(super) use self::output::{print, progress_bar, stop_on_interrupt};
 pub(super) use self::values::{SourceRange, parse_positive_seconds, parse_rate, parse_source};
 
 /// The intervals of the window, if nothing else is said: a second, in a shorter window a tenth of it.

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
 use signal_hook::consts::SIGINT;
 use signal_hook::flag;
 
@@ -36,20 +37,27 @@ pub(super) fn execute(plan: &Plan, common: &CommonArguments) -> Result<Report, L
     if let Some(log) = &mut log {
         latencies.write_to(log)?;
     }
-    print(&report, common.json)
-        .map_err(|error| LoadError::new(format!("cannot write the report to standard output: {error}")))?;
+    print(&report, Report::to_table, common.json)?;
     Ok(report)
 }
 
-fn print(report: &Report, json: bool) -> io::Result<()> {
+/// Writes a report to standard output: for machines, or as its table.
+pub(in crate::load) fn print<R: Serialize>(
+    report: &R,
+    to_table: impl FnOnce(&R) -> String,
+    json: bool,
+) -> Result<(), LoadError> {
     let text = if json {
-        serde_json::to_string(report)?
+        serde_json::to_string(report).map_err(io::Error::from)
     } else {
-        report.to_table()
+        Ok(to_table(report))
     };
-    let mut output = io::stdout().lock();
-    writeln!(output, "{text}")?;
-    output.flush()
+    text.and_then(|text| {
+        let mut output = io::stdout().lock();
+        writeln!(output, "{text}")?;
+        output.flush()
+    })
+    .map_err(|error| LoadError::new(format!("cannot write the report to standard output: {error}")))
 }
 
 /// A flag that an interrupt sets; a second one ends the program at once.

@@ -2,7 +2,7 @@
 
 mod table;
 
-pub(super) use table::microseconds;
+pub(super) use table::{microseconds, two_columns};
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};

@@ -44,18 +44,23 @@ impl Latency {
     }
 }
 
+/// Names and what is said of each, below one another.
+pub(in crate::load) fn two_columns(rows: Vec<(String, String)>) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    for (name, value) in rows {
+        table.add_row([name, value]);
+    }
+    if let Some(names) = table.column_mut(0) {
+        names.set_cell_alignment(CellAlignment::Left);
+    }
+    table.trim_fmt()
+}
+
 impl Report {
     /// A table of two columns.
     pub(crate) fn to_table(&self) -> String {
-        let mut table = Table::new();
-        table.load_style(presets::NOTHING);
-        for (name, value) in self.rows() {
-            table.add_row([name, value]);
-        }
-        if let Some(names) = table.column_mut(0) {
-            names.set_cell_alignment(CellAlignment::Left);
-        }
-        table.trim_fmt()
+        two_columns(self.rows())
     }
 
     fn rows(&self) -> Vec<(String, String)> {

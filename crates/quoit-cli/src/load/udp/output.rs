@@ -1,6 +1,5 @@
 //! Making the run that the arguments describe, and what it prints.
 
-use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -9,7 +8,7 @@ use super::plan::UdpPlan;
 use super::report::UdpReport;
 use super::run::{Stage, run};
 use crate::load::LoadError;
-use crate::load::arguments::{progress_bar, stop_on_interrupt};
+use crate::load::arguments::{print, progress_bar, stop_on_interrupt};
 
 /// Makes the run and prints its report.
 ///
@@ -33,18 +32,6 @@ pub(in crate::load) fn execute(plan: &UdpPlan, arguments: &UdpArguments) -> Resu
     });
     bar.finish_and_clear();
     let report = report?;
-    print(&report, arguments.json)
-        .map_err(|error| LoadError::new(format!("cannot write the report to standard output: {error}")))?;
+    print(&report, UdpReport::to_table, arguments.json)?;
     Ok(report)
-}
-
-fn print(report: &UdpReport, json: bool) -> io::Result<()> {
-    let text = if json {
-        serde_json::to_string(report)?
-    } else {
-        report.to_table()
-    };
-    let mut output = io::stdout().lock();
-    writeln!(output, "{text}")?;
-    output.flush()
 }

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use comfy_table::{CellAlignment, Table, presets};
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +9,7 @@ use super::plan::UdpPlan;
 use super::replies::ReplyTally;
 use super::sender::SenderTally;
 use crate::load::LoadError;
-use crate::load::report::{Latency, Percentiles, latency, microseconds, percentiles};
+use crate::load::report::{Latency, Percentiles, latency, microseconds, percentiles, two_columns};
 use crate::load::tally::add_histogram;
 
 /// The share of the offered rate below which a run's own senders are said to be too slow.
@@ -182,15 +181,7 @@ impl UdpReport {
 
     /// A table of two columns.
     pub(crate) fn to_table(&self) -> String {
-        let mut table = Table::new();
-        table.load_style(presets::NOTHING);
-        for (name, value) in self.rows() {
-            table.add_row([name, value]);
-        }
-        if let Some(names) = table.column_mut(0) {
-            names.set_cell_alignment(CellAlignment::Left);
-        }
-        table.trim_fmt()
+        two_columns(self.rows())
     }
 
     fn rows(&self) -> Vec<(String, String)> {
