@@ -110,7 +110,8 @@ dotnet: capi ## Build libquoit, and lint and test the Kestrel transport, its sam
 		--results-directory target/dotnet/results
 
 lab: toolchain lab-peers ## Run every experiment quickly and make one page of the results; about half an hour
-	@$(CARGO) build --release --package quoit-cli --package floor-epoll --package floor-uring --package lab-sinks
+	@$(CARGO) build --release --package quoit-cli --package floor-epoll --package floor-uring --package lab-sinks \
+		--package lab-dns
 	@folder=quoit-lab-results/quick-$$(date -u +%Y%m%dT%H%M%SZ); failed=; \
 	for file in lab/experiments/*.toml; do \
 		name=$$(basename $$file .toml); \
@@ -149,6 +150,8 @@ ASAN := RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=address -Cforce-frame-pointers=
 HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 
 asan: toolchain ## Run the core's tests, both engines' conformance suite among them, under AddressSanitizer
+	@# As programs, which the tests start: `cargo test --examples` would make test binaries of them.
+	$(ASAN) $(CARGO) build --package quoit --examples --target $(HOST) --target-dir target/asan
 	$(ASAN) $(CARGO) test --package quoit --lib --tests --target $(HOST) --target-dir target/asan --no-fail-fast
 
 fuzz: toolchain ## Give the decoders of untrusted bytes whatever a fuzzer invents, each for SECONDS (default 60)

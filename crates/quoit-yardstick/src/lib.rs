@@ -4,9 +4,10 @@
 //! [`Account`], from which loss, duplication and reordering are known exactly: the datagrams that end a run say how
 //! many were sent. A [`Sink`] is the whole course of such a run at its receiver, and ends in a [`SinkReport`], the same
 //! for `quoit serve udp-sink` and for every rival of the lab. [`Work`] burns a calibrated amount of processor time, as
-//! a handler would that has something to do.
+//! a handler would that has something to do. [`dns`] answers queries, alike for all servers that carry them.
 
 mod account;
+pub mod dns;
 mod header;
 mod kernel;
 mod sink;

@@ -162,6 +162,15 @@ pub enum Command<'a> {
         /// What is wrong.
         refusal: Refusal,
     },
+    /// As `Refuse`, but report `DatagramRefused`.
+    RefuseDatagram {
+        /// The socket that was named, if any.
+        socket: Option<DatagramSocketId>,
+        /// Comes back with `DatagramRefused`.
+        token: Token,
+        /// What is wrong.
+        refusal: Refusal,
+    },
 }
 
 /// The bytes of a send.

@@ -243,6 +243,20 @@ impl Event {
             _ => None,
         }
     }
+
+    /// The datagram socket, of an event that no longer comes once its close was asked for.
+    pub(crate) fn delivers_to_datagrams(&self) -> Option<DatagramSocketId> {
+        match self {
+            Self::Datagrams { socket, .. }
+            | Self::DatagramWritable { socket }
+            | Self::DatagramPressure { socket }
+            | Self::DatagramError {
+                socket,
+                error: DatagramError::Receive(_) | DatagramError::ControlTruncated,
+            } => Some(*socket),
+            _ => None,
+        }
+    }
 }
 
 /// What went wrong on a datagram socket.

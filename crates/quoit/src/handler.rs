@@ -250,6 +250,12 @@ impl Delivery {
             // Closed or aborted by an earlier call of this very turn.
             return None;
         }
+        if event
+            .delivers_to_datagrams()
+            .is_some_and(|socket| quoit.is_closing_datagram(socket))
+        {
+            return None;
+        }
         match event {
             Event::Data { connection, .. } | Event::EndOfStream { connection }
                 if quoit.is_paused(connection) || self.holds(connection) =>
@@ -259,7 +265,6 @@ impl Delivery {
                 self.held_back.push(event);
                 None
             }
-            Event::Datagrams { socket, .. } if quoit.is_closing_datagram(socket) => None,
             Event::Datagrams { socket, .. }
                 if quoit.is_datagram_paused(socket) || self.holds_datagrams(socket) =>
             {

@@ -57,6 +57,15 @@ impl Engine for AnyEngine {
     }
 
     #[inline]
+    fn try_send(
+        &mut self,
+        connection: Slot,
+        descriptor: RawFd,
+        bytes: &[u8],
+    ) -> Option<Result<usize, Errno>> {
+        either!(self, engine => engine.try_send(connection, descriptor, bytes))
+    }
+
     fn send_at_once(
         &mut self,
         connection: Slot,

@@ -6,7 +6,7 @@ mod support;
 use quoit::{Config, EngineChoice, EngineKind, Errno, Events, Loop, LoopIndex, StartError};
 use std::thread;
 use std::time::Duration;
-use support::{Echo, case, client, config, echo, engines, guard, listening, run_child};
+use support::{Echo, case, client, config, echo, engines, guard, listen_on, run_child};
 
 /// Users that own nothing and have no capabilities: one for each test, as locked memory is counted for all
 /// processes of a user together.
@@ -54,8 +54,8 @@ fn names_the_limit(text: &str, kibibytes: u64) {
 }
 
 /// The loop serves, whatever the attempt to have a ring has done to its memory: with all of its pool.
-fn serves(config: Config) {
-    let (mut quoit, address) = listening(config);
+fn serves(mut quoit: Loop) {
+    let address = listen_on(&mut quoit);
     assert_eq!(quoit.engine(), EngineKind::Epoll);
     let remote = quoit.remote();
     thread::scope(|scope| {
@@ -98,8 +98,7 @@ fn rings_past_the_limit_fall_back() {
                 }
             };
             names_the_limit(auto.engine_reason(), LIMIT / 1024);
-            drop(auto);
-            serves(impatient(EngineChoice::Auto));
+            serves(auto);
             // What the closed loops held is given back late, which a patient attempt outlasts.
             drop(loops);
             Loop::new(LoopIndex::default(), config(EngineKind::Uring)).unwrap();
@@ -126,8 +125,7 @@ fn a_registered_pool_past_the_limit_falls_back() {
             let auto = Loop::new(LoopIndex::default(), registering(EngineChoice::Auto)).unwrap();
             assert_eq!(auto.engine(), EngineKind::Epoll);
             names_the_limit(auto.engine_reason(), LIMIT / 1024);
-            drop(auto);
-            serves(registering(EngineChoice::Auto));
+            serves(auto);
             let few = Config {
                 receive_slots: 64,
                 buffer_ring: 32,

@@ -12,7 +12,7 @@ use quoit::{
     RuntimeConfig, Spread, WaitMode,
 };
 
-use super::datagrams::DatagramArguments;
+use super::datagrams::{DatagramArguments, DnsArguments};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -23,6 +23,7 @@ Examples:
   quoit serve http --without multishot-receive,receive-budget
   quoit serve udp-echo --listen 127.0.0.1:9000 --loops 2 --gro
   quoit serve udp-sink --listen 127.0.0.1:9000 --work 2000 --wait spin:50
+  quoit serve dns --listen [::]:5300 --record www.example.test=192.0.2.7 --record *.example.test=2001:db8::7
   systemd-socket-activate -l 8080 quoit serve http
 
 Prints a line `listening on ADDR engine=E loops=N version=V` for each listener when
@@ -32,7 +33,7 @@ hard one if the connections ask for it, and both where this process may (CAP_SYS
 
 Exit status: 0 after draining, 1 if serving failed or was cut short, 2 for wrong usage.";
 
-/// Serve real traffic: echo, HTTP/1.1, RPC streams, a sink, or datagrams.
+/// Serve real traffic: echo, HTTP/1.1, RPC streams, a sink, datagrams, or DNS.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ServeArguments {
@@ -44,7 +45,7 @@ pub(crate) struct ServeArguments {
 }
 
 /// What to serve.
-#[derive(Debug, Clone, Copy, Subcommand)]
+#[derive(Debug, Clone, Subcommand)]
 pub(super) enum Protocol {
     /// Send back what is received
     #[command(after_help = EXAMPLES)]
@@ -70,13 +71,17 @@ pub(super) enum Protocol {
     /// was handled, what was lost and by whom, and the time and memory that it took
     #[command(after_help = EXAMPLES)]
     UdpSink(DatagramArguments),
+    /// Answer DNS queries over UDP with the addresses of a few names, authoritatively
+    #[command(after_help = EXAMPLES)]
+    Dns(DnsArguments),
 }
 
 impl Protocol {
     /// The options of its sockets, if it serves datagrams.
-    pub(super) fn datagrams(self) -> Option<DatagramArguments> {
+    pub(super) fn datagrams(&self) -> Option<DatagramArguments> {
         match self {
-            Self::UdpEcho(arguments) | Self::UdpSink(arguments) => Some(arguments),
+            Self::UdpEcho(arguments) | Self::UdpSink(arguments) => Some(*arguments),
+            Self::Dns(arguments) => Some(arguments.datagrams),
             Self::Echo | Self::Http | Self::Rpc { .. } | Self::Sink => None,
         }
     }
@@ -201,8 +206,8 @@ struct Common {
 }
 
 impl ServeArguments {
-    pub(super) fn protocol(&self) -> Protocol {
-        self.protocol
+    pub(super) fn protocol(&self) -> &Protocol {
+        &self.protocol
     }
 
     pub(super) fn drain(&self) -> Duration {

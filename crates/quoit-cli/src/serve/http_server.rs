@@ -7,7 +7,7 @@ use quoit::{CloseReason, ConnectionId, Handler, Lease, ListenerId, Loop, Refusal
 use quoit_yardstick::Work;
 
 use super::http::{Environment, HttpConfig, HttpConnection, Next, Phase};
-use super::queue::{queue, queue_or_lend};
+use super::queue::queue;
 
 /// Bytes of responses gathered before they are queued: a few times what a burst of pipelined small responses
 /// has, so that one copy carries them all.
@@ -142,7 +142,7 @@ impl HttpServer {
                 rest => *rest = None,
             }
             produced |= !self.output.is_empty();
-            match queue_or_lend(quoit, connection, &mut self.output) {
+            match queue(quoit, connection, &mut self.output) {
                 Ok(()) => client.unsent.append(&mut self.output),
                 // It closes already, so nobody waits for the rest.
                 Err(_) => {
@@ -193,8 +193,7 @@ impl HttpServer {
 impl Client {
     /// Queues what was produced earlier. Answers whether that is all of it.
     fn queue_unsent(&mut self, quoit: &mut Loop, connection: ConnectionId) -> Result<bool, Refusal> {
-        let queued = queue(quoit, connection, &self.unsent)?;
-        self.unsent.drain(..queued);
+        queue(quoit, connection, &mut self.unsent)?;
         if self.unsent.is_empty() {
             // Its memory is not kept: this is rare.
             self.unsent = Vec::new();

@@ -17,7 +17,7 @@ use quoit::{
 };
 use quoit_yardstick::Work;
 
-use super::datagrams::DatagramFigures;
+use super::datagrams::{DatagramFigures, DnsFigures};
 use super::http_server::{HttpServer, Timeouts};
 use super::rpc_figures::RpcFigures;
 
@@ -29,6 +29,8 @@ pub(super) struct Published {
     rpc: Vec<Arc<RpcFigures>>,
     /// Those of the servers of datagrams, likewise.
     datagrams: Vec<Arc<DatagramFigures>>,
+    /// Those of `serve dns` besides, likewise.
+    dns: Vec<Arc<DnsFigures>>,
 }
 
 #[derive(Debug)]
@@ -55,6 +57,14 @@ impl Published {
         }
     }
 
+    /// With room for the counts of so many loops of `serve dns`.
+    pub(super) fn with_dns(loops: u16) -> Self {
+        Self {
+            dns: (0..loops).map(|_| Arc::default()).collect(),
+            ..Self::with_datagrams(loops)
+        }
+    }
+
     /// Where the loop of that index publishes its counts.
     pub(super) fn rpc(&self, index: LoopIndex) -> Arc<RpcFigures> {
         Arc::clone(&self.rpc[usize::from(index.get())])
@@ -63,6 +73,11 @@ impl Published {
     /// The same of a server of datagrams.
     pub(super) fn datagrams(&self, index: LoopIndex) -> Arc<DatagramFigures> {
         Arc::clone(&self.datagrams[usize::from(index.get())])
+    }
+
+    /// The same of `serve dns`.
+    pub(super) fn dns(&self, index: LoopIndex) -> Arc<DnsFigures> {
+        Arc::clone(&self.dns[usize::from(index.get())])
     }
 
     pub(super) fn publish(&self, runtime: &Runtime) {
@@ -127,7 +142,9 @@ impl Collector for AllLoops {
             .collect();
         encode_families(&mut encoder, &rpc)?;
         let datagrams: Vec<_> = self.0.datagrams.iter().map(|figures| figures.figures()).collect();
-        encode_families(&mut encoder, &datagrams)
+        encode_families(&mut encoder, &datagrams)?;
+        let dns: Vec<_> = self.0.dns.iter().map(|figures| figures.figures()).collect();
+        encode_families(&mut encoder, &dns)
     }
 }
 

@@ -26,7 +26,7 @@ use quoit_yardstick::{SinkReport, Work};
 
 use crate::console::say;
 use arguments::Protocol;
-use datagrams::{SinkRun, Sockets, UdpEcho, UdpSink};
+use datagrams::{Dns, SinkRun, Sockets, UdpEcho, UdpSink};
 use echo::Echo;
 use http_server::{HttpServer, Timeouts};
 use metrics::Published;
@@ -64,6 +64,7 @@ fn serve(arguments: &ServeArguments) -> Result<ExitCode, String> {
     let published = Arc::new(match protocol {
         Protocol::Rpc { .. } => Published::with_rpc(loops),
         Protocol::UdpEcho(_) | Protocol::UdpSink(_) => Published::with_datagrams(loops),
+        Protocol::Dns(_) => Published::with_dns(loops),
         Protocol::Echo | Protocol::Http | Protocol::Sink => Published::default(),
     });
     let sockets = match protocol.datagrams() {
@@ -85,7 +86,7 @@ fn serve(arguments: &ServeArguments) -> Result<ExitCode, String> {
         sockets: sockets.clone(),
         sink_run: Arc::clone(&sink_run),
     };
-    let runtime = start(protocol, config, shared).map_err(|error| error.to_string())?;
+    let runtime = start(protocol.clone(), config, shared).map_err(|error| error.to_string())?;
     published.publish(&runtime);
     let metrics = match metrics_address {
         Some(address) => {
@@ -132,7 +133,7 @@ fn serve(arguments: &ServeArguments) -> Result<ExitCode, String> {
     };
     drop(metrics);
     if let Protocol::UdpSink(options) = protocol {
-        let report = sink_run.report(engine, arguments.work(), options);
+        let report = sink_run.report(engine, arguments.work(), *options);
         print_report(report).map_err(|error| format!("the report cannot be made or written: {error}"))?;
     }
     Ok(code)
@@ -194,6 +195,11 @@ fn start(protocol: Protocol, config: quoit::RuntimeConfig, shared: Shared) -> Re
         Protocol::UdpSink(_) => Runtime::start(config, move |quoit| {
             let figures = published.datagrams(quoit.index());
             UdpSink::new(quoit, &sockets_of(), work, Arc::clone(&sink_run), figures)
+        }),
+        Protocol::Dns(dns) => Runtime::start(config, move |quoit| {
+            let index = quoit.index();
+            let figures = (published.datagrams(index), published.dns(index));
+            Dns::new(quoit, &sockets_of(), dns.responder(), work, figures)
         }),
     }
 }

@@ -8,20 +8,9 @@ use quoit::{ConnectionId, Loop, Refusal, Token};
 /// So much is lent and not copied: then an allocation costs less than a copy.
 const LENT: usize = 32 * 1024;
 
-/// Sends at once or queues as much of `bytes` as there is room for, and answers how much that is. If it is not all,
-/// [`quoit::Handler::on_writable`] follows.
-pub(super) fn queue(quoit: &mut Loop, connection: ConnectionId, bytes: &[u8]) -> Result<usize, Refusal> {
-    let sent = quoit.try_send(connection, bytes)?;
-    Ok(sent + copy(quoit, connection, &bytes[sent..])?)
-}
-
-/// As [`queue`], but lends the memory of what is long and cannot leave at once. What there was no room for is left in
-/// `output`.
-pub(super) fn queue_or_lend(
-    quoit: &mut Loop,
-    connection: ConnectionId,
-    output: &mut Vec<u8>,
-) -> Result<(), Refusal> {
+/// Sends at once or queues as much of `output` as there is room for; the memory of what is long and cannot leave at once
+/// is lent. What there was no room for is left in `output`; [`quoit::Handler::on_writable`] follows then.
+pub(super) fn queue(quoit: &mut Loop, connection: ConnectionId, output: &mut Vec<u8>) -> Result<(), Refusal> {
     let sent = quoit.try_send(connection, output)?;
     if sent > 0 || output.len() < LENT {
         let queued = copy(quoit, connection, &output[sent..])?;

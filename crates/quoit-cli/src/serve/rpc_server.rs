@@ -113,8 +113,7 @@ impl Client {
         let high_water = quoit.config().high_water as usize;
         loop {
             if !self.unsent.is_empty() {
-                let queued = queue(quoit, connection, &self.unsent)?;
-                self.unsent.drain(..queued);
+                queue(quoit, connection, &mut self.unsent)?;
                 if !self.unsent.is_empty() {
                     return Ok(());
                 }
@@ -130,8 +129,8 @@ impl Client {
             }
             output.clear();
             let next = self.rpc.produce(output, room.min(OUTPUT_STEP), now, environment);
-            let queued = queue(quoit, connection, output)?;
-            self.unsent.extend_from_slice(&output[queued..]);
+            queue(quoit, connection, output)?;
+            self.unsent.extend_from_slice(output);
             self.closing = next == Next::Close;
             // Refusals that were in the way may have left.
             self.take_in(now, environment);

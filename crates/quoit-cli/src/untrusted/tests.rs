@@ -27,4 +27,4 @@ macro_rules! replay {
     )* };
 }
 
-replay!(experiment http_chunks http_head http_reply http_server results rpc_client rpc_frames rpc_server);
+replay!(dns_query experiment http_chunks http_head http_reply http_server results rpc_client rpc_frames rpc_server);

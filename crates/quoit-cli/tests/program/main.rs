@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a failure of a test may panic anywhere in it")]
 
 mod datagrams;
+mod dns;
 mod doctor;
 mod draining;
 mod faults;

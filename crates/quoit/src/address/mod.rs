@@ -180,8 +180,10 @@ impl SocketAddress {
         Ok(address)
     }
 
-    /// An address that the kernel has written to other memory. What is longer than any address is cut.
-    pub(crate) fn from_bytes(bytes: &[u8]) -> Self {
+    /// An address that the kernel, or somebody who speaks as it does, has written to other memory. What is longer than
+    /// any address is cut.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8]) -> Self {
         let bytes = &bytes[..bytes.len().min(STORAGE_SIZE)];
         let mut address = Self::empty();
         address.put(0, bytes);
@@ -197,6 +199,12 @@ impl SocketAddress {
             (&raw const self.storage).cast::<libc::sockaddr>(),
             self.length as libc::socklen_t,
         )
+    }
+
+    /// Its bytes as system calls take them.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.storage.0[..self.length]
     }
 
     /// The address family: `AF_INET`, `AF_INET6`, `AF_UNIX`, or one that is not supported here. `AF_UNSPEC` (0)

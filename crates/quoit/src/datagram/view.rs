@@ -276,9 +276,15 @@ impl<'a> Datagram<'a> {
     /// Takes no memory but for Unix names.
     #[must_use]
     pub fn peer(&self) -> Address {
+        Address::try_from(&SocketAddress::from_bytes(self.peer_bytes())).unwrap_or(Address::UnixUnnamed)
+    }
+
+    /// Who sent it, as the kernel wrote it (`struct sockaddr`), possibly nothing at all for a Unix socket that is bound
+    /// to nothing. Lives as long as the [`Datagrams`], and not only as this view.
+    #[must_use]
+    pub fn peer_bytes(&self) -> &'a [u8] {
         let length = Head::read(self.head).name.min(NAME_ROOM) as usize;
-        let name = &self.head[NAME_OFFSET as usize..][..length];
-        Address::try_from(&SocketAddress::from_bytes(name)).unwrap_or(Address::UnixUnnamed)
+        &self.head[NAME_OFFSET as usize..][..length]
     }
 
     /// The address that it was sent to, with

@@ -74,7 +74,8 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             | Command::PauseDatagrams { .. }
             | Command::ResumeDatagrams { .. }
             | Command::SetMembership { .. }
-            | Command::CloseDatagram { .. } => return self.execute_datagram(command),
+            | Command::CloseDatagram { .. }
+            | Command::RefuseDatagram { .. } => return self.execute_datagram(command),
         };
         if let Err(refusal) = result {
             self.events.push_back(Event::Refused {

@@ -6,7 +6,7 @@ use super::Loop;
 use super::connection::{Phase, ReceiveSide, SendSide};
 use super::teardown::survives;
 use crate::command::{FileRange, Payload};
-use crate::engine::{Engine, Gather, Message, Operation, SendMode};
+use crate::engine::{Engine, Gather, Operation, SendMode};
 use crate::errno::Errno;
 use crate::event::{CloseReason, Event, Refusal};
 use crate::id::{ConnectionId, Slot, Token};
@@ -89,16 +89,22 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// Gives the kernel as much of `bytes` as it takes at once, and answers how much that is. Nothing is kept: queue
     /// the rest with [`Loop::send`].
     ///
-    /// Answers 0 where a call that ends by itself cannot send now: on the io_uring engine, whose sends leave with the
-    /// turn; behind something that is queued; while the attempt to connect is under way; and if the socket is full.
-    /// On the epoll engine it spares the copy and the account of a queued send, at the price of a system call for
-    /// itself: of use for what is all that the connection has to send in this turn.
+    /// Answers 0 where a call that ends by itself cannot send now, or is not worth its price: behind something that is
+    /// queued; while the attempt to connect is under way; if the socket is full; on the io_uring engine for less than
+    /// 32 KiB, which leave with the turn, for what is to be sent without a copy
+    /// ([`Config::zero_copy_threshold`](crate::Config::zero_copy_threshold)), and if the kernel polls for it.
+    /// It spares the copy and the account of a queued send, at the price of a system call for
+    /// itself: of use for what is all that the connection has to send in this turn, and for what is long.
     ///
     /// # Errors
     /// [`Refusal::Closing`], also if it is this send that finds the connection broken; [`Refusal::Stale`].
     pub fn try_send(&mut self, connection: ConnectionId, bytes: &[u8]) -> Result<usize, Refusal> {
         let slot = connection.slot();
+        let threshold = self.config.zero_copy_threshold;
         let state = self.sender(connection)?;
+        if state.zero_copy && threshold.is_some_and(|least| bytes.len() >= least as usize) {
+            return Ok(0);
+        }
         if bytes.is_empty() || state.phase != Phase::Open || state.sending || !state.outbound.is_empty() {
             return Ok(0);
         }
@@ -107,12 +113,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             .as_ref()
             .expect("present until closed")
             .as_raw_fd();
-        let mut message = Message::Single {
-            address: bytes.as_ptr(),
-            // What is past that is for the next call: the kernel takes no more at once either (`write(2)`).
-            length: u32::try_from(bytes.len()).unwrap_or(u32::MAX),
-        };
-        match self.engine.send_at_once(slot, descriptor, &mut message) {
+        match self.engine.try_send(slot, descriptor, bytes) {
             None => Ok(0),
             Some(Ok(taken)) => Ok(taken),
             Some(Err(errno)) => {

@@ -236,6 +236,12 @@ impl SocketSys for Linux {
         })
     }
 
+    fn send_now(&self, socket: RawFd, bytes: &[u8]) -> Result<usize, Errno> {
+        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        // SAFETY: the bytes are borrowed for the call.
+        Errno::check_size(unsafe { libc::send(socket, bytes.as_ptr().cast(), bytes.len(), flags) })
+    }
+
     fn local_address(&self, socket: BorrowedFd<'_>) -> Result<SocketAddress, Errno> {
         SocketAddress::read(|address, length| {
             // SAFETY: `read` gives room for as many bytes as the length says.

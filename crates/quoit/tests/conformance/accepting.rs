@@ -81,9 +81,12 @@ pub(crate) fn every_family(level: &Level) {
             },
             ..ListenerOptions::default()
         };
-        let (_, bound) = driver.listen_on(&"[::]:0".parse().unwrap(), &only_v6);
-        let refused = std::net::TcpStream::connect(to_v4(&bound).to_string());
-        assert!(refused.is_err());
+        // The port is free for IPv4, unless others have just that one: hardly of all of them.
+        let free = (0..16).any(|_| {
+            let (_, bound) = driver.listen_on(&"[::]:0".parse().unwrap(), &only_v6);
+            std::net::TcpListener::bind(to_v4(&bound).to_string()).is_ok()
+        });
+        assert!(free, "the listener takes IPv4 as well");
     });
 }
 

@@ -22,6 +22,7 @@ macro_rules! datagram_sending {
             every_outcome_is_told_on_request
             too_large_ones_are_told_with_their_size
             a_full_queue_refuses_and_then_has_room
+            what_waits_for_a_full_receiver_arrives_whole
             what_is_queued_leaves_before_the_close
             a_close_that_cannot_send_ends_at_its_deadline
             the_source_address_is_chosen
@@ -186,7 +187,7 @@ pub(crate) fn too_large_ones_are_told_with_their_size(level: &Level) {
 }
 
 /// A connected Unix socket whose peer does not read, and that peer.
-fn stuck(bench: &mut Bench, options: &DatagramOptions) -> (quoit::DatagramSocketId, UnixDatagram) {
+pub(crate) fn stuck(bench: &mut Bench, options: &DatagramOptions) -> (quoit::DatagramSocketId, UnixDatagram) {
     let (near, peer) = UnixDatagram::pair().unwrap();
     peer.set_read_timeout(Some(PATIENCE)).unwrap();
     let options = DatagramOptions {
@@ -248,6 +249,39 @@ pub(crate) fn a_full_queue_refuses_and_then_has_room(level: &Level) {
             bench.send(socket, DatagramSend::to_connected(b"more")).unwrap();
             bench.settle();
             assert_eq!(uninterrupted(|| peer.recv(&mut buffer)), 4);
+        }
+    });
+}
+
+/// The receiver is not connected back, so that it is its own queue that is full, and not the sender's buffer.
+pub(crate) fn what_waits_for_a_full_receiver_arrives_whole(level: &Level) {
+    bench(level, |bench| {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("receiver");
+        let receiver = UnixDatagram::bind(&path).unwrap();
+        receiver.set_nonblocking(true).unwrap();
+        let near = UnixDatagram::unbound().unwrap();
+        near.connect(&path).unwrap();
+        let options = DatagramOptions::default();
+        let socket = DatagramSocket::adopt(&quoit::sys::Linux, near.into(), &options).unwrap();
+        let socket = bench.quoit.open_datagram(socket, Token(8)).unwrap();
+        // Many times what a receiver holds (net.unix.max_dgram_qlen), and more than one batch.
+        let count = 100;
+        for number in 0..count {
+            bench
+                .send(socket, DatagramSend::to_connected(&numbered(number, 100)[..]))
+                .unwrap();
+        }
+        bench.settle();
+        let mut buffer = [0; 200];
+        for number in 0..count {
+            bench.until("there is something to read", |_| {
+                receiver.recv(&mut buffer).is_ok_and(|length| {
+                    assert_eq!(length, 100, "datagram {number}");
+                    assert!(buffer[..length] == numbered(number, 100));
+                    true
+                })
+            });
         }
     });
 }

@@ -81,6 +81,13 @@ impl Level {
     pub(crate) fn is_uring(&self) -> bool {
         self.engine == EngineKind::Uring
     }
+
+    /// Whether `try_send` gives the kernel so many bytes at once.
+    pub(crate) fn sends_at_once(&self, length: usize) -> bool {
+        let config = self.config();
+        let by_itself = config.kernel_poll.is_none() && config.zero_copy_threshold.is_none();
+        !self.is_uring() || (by_itself && length >= 32 * 1024)
+    }
 }
 
 /// Why there can be no ring here at all, or `None` if there can be one.

@@ -43,11 +43,16 @@ pub(crate) fn config(engine: EngineKind) -> Config {
 /// A loop with a listener on a free port of the loopback address.
 pub(crate) fn listening(config: Config) -> (Loop, SocketAddr) {
     let mut quoit = Loop::new(LoopIndex::default(), config).unwrap();
+    let address = listen_on(&mut quoit);
+    (quoit, address)
+}
+
+/// Lets the loop listen on a free port of the loopback address.
+pub(crate) fn listen_on(quoit: &mut Loop) -> SocketAddr {
     let listener = quoit
         .listen(&"127.0.0.1:0".parse().unwrap(), &ListenerOptions::default())
         .unwrap();
-    let address = tcp(&quoit.listener_address(listener).unwrap());
-    (quoit, address)
+    tcp(&quoit.listener_address(listener).unwrap())
 }
 
 /// The socket address of a TCP listener.

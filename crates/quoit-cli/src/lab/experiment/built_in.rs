@@ -49,6 +49,7 @@ pub(super) const EXPERIMENTS: &[File] = files![
     "bulk",
     "rio",
     "rio-gro",
+    "dns",
     "floor",
     "features",
     "loops",

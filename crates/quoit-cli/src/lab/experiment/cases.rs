@@ -8,11 +8,14 @@ use super::reader::{Item, Section};
 use super::template::{self, Values};
 use crate::lab::results::model::Judge;
 
-/// What `quoit load` speaks over connections.
-const PROTOCOLS: [&str; 3] = ["echo", "http", "rpc"];
+/// What `quoit load` speaks over connections, and what clients under test do besides.
+const PROTOCOLS: [&str; 4] = ["echo", "http", "rpc", CLIENTS_OWN];
+
+/// What `quoit load` does not speak.
+pub(super) const CLIENTS_OWN: &str = "dns";
 
 /// What a server can be asked to speak.
-pub(super) const SPOKEN: [&str; 4] = ["echo", "http", "rpc", "udp-sink"];
+pub(super) const SPOKEN: [&str; 5] = ["echo", "http", "rpc", CLIENTS_OWN, "udp-sink"];
 
 /// The kinds of workloads.
 const KINDS: [&str; 4] = ["load", "bulk", "idle", "datagrams"];
@@ -253,6 +256,7 @@ fn read_workload(section: &Section<'_>, values: &Stated<'_>) -> Option<Workload>
                 arguments: read_arguments(protocol, values)?,
             };
             if section.problems.is_empty()
+                && protocol != CLIENTS_OWN
                 && let Err(message) = understood(&load)
             {
                 section.add(

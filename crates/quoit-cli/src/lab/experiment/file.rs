@@ -48,13 +48,14 @@ const SERVER_FIELDS: &[&str] = &[
 ];
 const CLIENT_FIELDS: &[&str] = &["name", "command", "environment", "needs", "remedy"];
 
-/// What is measured unless the file says otherwise: enough for a band of 5 % on a quiet machine.
+/// What is measured unless the file says otherwise: enough for a band of 5 % on a quiet machine. More pairs narrow it;
+/// longer slices do not.
 const EFFORT: Effort = Effort {
     pairs: 10,
     most_pairs: 40,
     band: 0.05,
-    seconds: 2.0,
-    warm_up: 1.0,
+    seconds: 1.0,
+    warm_up: 0.3,
 };
 
 /// What a quick run measures unless the file says otherwise: enough to see that everything works.
@@ -161,6 +162,17 @@ pub(super) fn read(
         .unwrap_or(PlacementKind::SameCore);
     let (generators, host) = read_remote(&section, placement);
     check_shares(&section, &generators, &cases);
+    let clients = read_clients(&section);
+    let needs_client = |case: &Case| case.workload.protocol() == cases::CLIENTS_OWN;
+    if clients.is_empty() && cases.iter().any(needs_client) {
+        section.add(
+            "client",
+            format!(
+                "is missing: `quoit load` does not speak `{}`, so that a client has to",
+                cases::CLIENTS_OWN
+            ),
+        );
+    }
     let experiment = Experiment {
         name: name.to_owned(),
         title: section
@@ -179,7 +191,7 @@ pub(super) fn read(
         quick: read_effort(&section, "quick", QUICK),
         servers: servers.into_iter().map(|server| server.settle(&cases)).collect(),
         baseline: baseline.unwrap_or_default(),
-        clients: read_clients(&section),
+        clients,
         cases,
     };
     if problems.is_empty() {

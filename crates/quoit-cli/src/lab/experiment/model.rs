@@ -101,8 +101,8 @@ pub(crate) struct ServerSpec {
     pub(crate) name: String,
     /// The command, split into words (as a shell would, without its expansions). In each word `{quoit}` is this
     /// program, `{bin}` the folder that it lies in, `{peers}` the folder of the built rivals, `{host}` and
-    /// `{port}` where to listen, `{listen}` both with a colon, `{protocol}` what the case speaks (`echo`, `http`, `rpc`
-    /// or `udp-sink`), `{work}` the nanoseconds that it is to work for each datagram, `{cores}` the number of cores that it may use, `{folder}` an empty folder of its own that is removed
+    /// `{port}` where to listen, `{listen}` both with a colon, `{protocol}` what the case speaks (`echo`, `http`, `rpc`,
+    /// `dns` or `udp-sink`), `{work}` the nanoseconds that it is to work for each datagram, `{cores}` the number of cores that it may use, `{folder}` an empty folder of its own that is removed
     /// afterwards, and `{metrics}` where to serve counters ([`Metrics::Apart`]). `{{` and `}}` are braces.
     ///
     /// Empty if `command_from` names a variable that is not set: such a server is left out before the run.
@@ -237,7 +237,7 @@ impl DatagramSpec {
 /// The arguments of `quoit load` that an experiment sets.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct LoadSpec {
-    /// `echo`, `http` or `rpc`.
+    /// `echo`, `http` or `rpc`; or `dns`, for clients under test alone.
     pub(crate) protocol: String,
     pub(crate) connections: u32,
     pub(crate) threads: u32,

@@ -4,7 +4,7 @@ use super::file;
 use super::model::{Experiment, LoadSpec, Pace, Workload};
 use super::own::with_servers;
 use super::{built_in, find};
-use crate::lab::error::Result;
+use crate::lab::error::{LabError, Result};
 
 /// A file without a mistake. Its lines are counted on in the tests.
 const RIGHT: &str = r#"title = "A title"
@@ -84,6 +84,23 @@ fn a_file_is_read() {
     assert_eq!(experiment.against(&experiment.servers[0]), None);
     let quick = experiment.quickened();
     assert_eq!((quick.cases.len(), quick.effort), (1, quick.quick));
+}
+
+#[test]
+fn dns_is_for_clients_alone() {
+    let client = "[[client]]\nname = \"theirs\"\ncommand = \"client {connect}\"\n";
+    let dns = RIGHT
+        .replace("path = \"/x\"\n", "")
+        .replace("protocol = \"http\"", "protocol = \"dns\"");
+    let error = read(&dns.replace(client, "")).expect_err("nobody speaks it");
+    assert!(
+        error
+            .to_string()
+            .contains("client: is missing: `quoit load` does not speak `dns`"),
+        "{error}"
+    );
+    let protocol = |error: &LabError| error.to_string().contains("`dns`");
+    assert!(!read(&dns).is_err_and(|error| protocol(&error)));
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! The servers of datagrams: what they share is the sockets, their options, and what they count.
 
 mod arguments;
+mod dns;
+mod dns_figures;
 mod echo;
 mod figures;
 mod sink;
@@ -13,6 +15,8 @@ use quoit::{Address, DatagramOptions, DatagramSocket, DatagramSocketId, Loop, Lo
 use crate::console::say;
 
 pub(super) use arguments::DatagramArguments;
+pub(super) use dns::{Dns, DnsArguments};
+pub(super) use dns_figures::DnsFigures;
 pub(super) use echo::UdpEcho;
 pub(super) use figures::DatagramFigures;
 pub(super) use sink::{SinkRun, UdpSink};
@@ -26,7 +30,8 @@ pub(super) struct Sockets {
 }
 
 impl Sockets {
-    /// Binds a socket for each loop to each of the addresses. What comes from now on waits in them.
+    /// Binds a socket for each loop to each of the addresses. What comes from now on waits in them. One that is bound to
+    /// a wildcard tells of each datagram the address that it was sent to: answers leave from there.
     ///
     /// # Errors
     /// What failed, on what address, and what to do.
@@ -39,6 +44,10 @@ impl Sockets {
         let mut waiting: Vec<Vec<DatagramSocket>> = (0..loops).map(|_| Vec::new()).collect();
         let mut bound = Vec::new();
         for address in addresses {
+            let options = &DatagramOptions {
+                receive_local_address: matches!(address, Address::Tcp(address) if address.ip().is_unspecified()),
+                ..options.clone()
+            };
             // A single socket has its port for itself: a second server gets an error.
             let group = match loops {
                 1 => DatagramSocket::bind(&Linux, address, options).map(|socket| vec![socket]),

@@ -53,6 +53,15 @@ pub(super) struct SendManner {
     pub(super) ordered: bool,
 }
 
+impl SendManner {
+    /// Whether room is waited for by a poll. Left to wait by itself, `sendmsg` on a Unix socket whose peer is full has
+    /// nothing of its message left when the kernel tries it again, and sends an empty datagram (seen on Linux 6.18:
+    /// `unix_dgram_sendmsg` takes the bytes in before it finds that the peer is full).
+    fn polls(self) -> bool {
+        self.waits && self.ordered
+    }
+}
+
 /// What the engine keeps of a datagram socket.
 #[derive(Default)]
 pub(super) struct DatagramSocket {
@@ -71,6 +80,9 @@ pub(super) struct DatagramSocket {
     /// Those from here on have not been submitted.
     submitted: usize,
     manner: SendManner,
+    /// Whether one of what was submitted found the socket full, and whether room is being waited for.
+    full: bool,
+    polling: bool,
     send_cancelled: bool,
 }
 
@@ -96,6 +108,9 @@ impl DatagramSocket {
 fn receive_data(socket: Slot) -> UserData {
     UserData::new(Tag::DatagramReceive, socket, 0)
 }
+
+/// In the place of a datagram's number, the wait for room.
+const ROOM: usize = (1 << 24) - 1;
 
 fn send_data(socket: Slot, number: usize) -> UserData {
     UserData::new(Tag::DatagramSend, socket, number as u32)
@@ -291,8 +306,9 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         let count = batch.results.len();
         // The headers' addresses, computed without reading: the messages do not move while the box is kept.
         let messages = batch.messages.as_ptr();
-        let (descriptor, waits) = (state.descriptor, state.manner.waits);
+        let (descriptor, waits) = (state.descriptor, state.manner.waits && !state.manner.polls());
         state.unsent = left;
+        state.full = false;
         let mut number = 0;
         while number < count && left > 0 {
             if self.datagrams.get(socket).has_no_result(number) {
@@ -319,8 +335,15 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
     ) {
         let state = self.datagrams.get(socket);
         let batch = state.batch.as_mut().expect("a completion belongs to a batch");
-        batch.results[number as usize] = Some(u32::try_from(result).map_err(|_| Errno::new(-result)));
-        state.unsent -= 1;
+        if number as usize == ROOM {
+            state.polling = false;
+        } else if result == -libc::EAGAIN && state.manner.polls() {
+            state.full = true;
+            state.unsent -= 1;
+        } else {
+            batch.results[number as usize] = Some(u32::try_from(result).map_err(|_| Errno::new(-result)));
+            state.unsent -= 1;
+        }
         if state.unsent > 0 {
             return;
         }
@@ -332,7 +355,13 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
                 }
             }
             if batch.results.iter().any(Option::is_none) {
-                return self.push_datagrams(socket, pool);
+                if !std::mem::take(&mut state.full) {
+                    return self.push_datagrams(socket, pool);
+                }
+                state.polling = true;
+                state.submitted = 0;
+                let entry = entry::poll(state.descriptor, libc::POLLOUT, send_data(socket, ROOM));
+                return self.push(entry, pool);
             }
         }
         if let Some(batch) = state.batch.take() {
@@ -348,6 +377,9 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         if std::mem::replace(&mut state.send_cancelled, true) {
             return;
         }
+        if state.polling {
+            return self.push_cancel(send_data(socket, ROOM), pool);
+        }
         let count = state.batch.as_ref().map_or(0, |batch| batch.results.len());
         for number in 0..count {
             if self.datagrams.get(socket).is_pending(number) {
@@ -362,7 +394,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         if result == -libc::ENOENT
             && let Some(state) = self.datagrams.find(data.slot())
             && state.send_cancelled
-            && state.is_pending(number)
+            && (state.is_pending(number) || (number == ROOM && state.polling))
         {
             self.push_cancel(send_data(data.slot(), number), pool);
         }

@@ -405,6 +405,15 @@ impl<S: UringSys, K: SocketSys> Engine for UringEngine<S, K> {
         Ok(())
     }
 
+    fn try_send(
+        &mut self,
+        _connection: Slot,
+        descriptor: RawFd,
+        bytes: &[u8],
+    ) -> Option<Result<usize, Errno>> {
+        self.send_long(descriptor, bytes)
+    }
+
     #[inline]
     fn submit(&mut self, operation: Operation, pool: &mut Pool) {
         match operation {

@@ -54,6 +54,10 @@ pub struct ProbeSockets {
 
 /// One ring. Dropping it closes the ring and unmaps its memory.
 pub trait UringSys: Sized {
+    /// Bytes from which a call for one send alone costs little beside what it copies: for 32 KiB the copy takes some
+    /// 4 us, the call 0.2 us.
+    const LONG_SEND: usize = 32 * 1024;
+
     /// Makes a ring (`io_uring_setup(2)`) and maps its queues.
     ///
     /// # Errors

@@ -173,7 +173,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let wake = self.memory().remote.wake_handle();
         let mut queue = Queue::new(options.high_water, options.low_water, options.queued_sends);
         if family == DatagramFamily::Unix {
-            queue.never_cut();
+            queue.be_unix();
         }
         let raw_descriptor = descriptor.as_raw_fd();
         let state = State {
@@ -323,13 +323,8 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let retry = state.retry.take();
         let empty = state.queue.is_empty();
         self.clear_timer(retry);
-        let unwanted = |event: &Event| {
-            matches!(event,
-                Event::Datagrams { socket: one, .. }
-                | Event::DatagramWritable { socket: one }
-                | Event::DatagramPressure { socket: one } if *one == socket)
-        };
-        self.events.retain(|event| !unwanted(event));
+        self.events
+            .retain(|event| event.delivers_to_datagrams() != Some(socket));
         self.cancel_datagram_receive(socket.slot());
         if empty {
             self.end_datagram(socket.slot(), None);
@@ -387,6 +382,8 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             return;
         };
         state.queue.clear();
+        // What was queued is not to be sent any more: a socket that is gone would keep the loop awake for ever.
+        self.dirty_datagrams.retain(|&dirty| dirty != slot);
         // The file goes first: a server that takes the path over finds it free.
         drop(state.file.take());
         let descriptor = state.descriptor.take().expect("present until closed");
@@ -485,6 +482,11 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                 self.set_membership(socket, group, member),
             ),
             Command::CloseDatagram { socket } => (Token::NONE, Some(socket), self.close_datagram(socket)),
+            Command::RefuseDatagram {
+                socket,
+                token,
+                refusal,
+            } => (token, socket, Err(refusal)),
             other => unreachable!("{other:?} concerns no datagram socket"),
         };
         if let Err(refusal) = result {

@@ -159,6 +159,8 @@ pub(super) struct Queue {
     parts: Vec<Part>,
     /// Segments of at least this size were refused.
     refused_from: u32,
+    /// A batch has either only sends that name their receivers, or none.
+    separates: bool,
 }
 
 impl Queue {
@@ -172,12 +174,15 @@ impl Queue {
             queued: 0,
             parts: Vec::with_capacity(BATCH),
             refused_from: u32::MAX,
+            separates: false,
         }
     }
 
-    /// The sockets of this family cannot cut.
-    pub(super) fn never_cut(&mut self) {
+    /// For a Unix socket: those cannot cut, and whoever is connected to a full one is told when it has room, but nobody
+    /// else.
+    pub(super) fn be_unix(&mut self) {
         self.refused_from = 0;
+        self.separates = true;
     }
 
     /// Bytes queued.
@@ -241,11 +246,14 @@ impl Queue {
         true
     }
 
-    /// Fills a batch with what is to leave next. None may be in flight.
-    pub(super) fn fill(&mut self, batch: &mut DatagramBatch) {
+    /// Fills a batch with what is to leave next, and answers whether that names its receivers. None may be in flight.
+    ///
+    /// On Unix sockets all of a batch do, or none does.
+    pub(super) fn fill(&mut self, batch: &mut DatagramBatch) -> bool {
         debug_assert!(self.parts.is_empty(), "one batch at a time");
         batch.messages.clear();
         batch.payloads.clear();
+        let mut addressed = None;
         for (index, entry) in self.entries.iter_mut().enumerate() {
             if self.parts.len() == BATCH {
                 break;
@@ -253,6 +261,11 @@ impl Queue {
             if entry.finished {
                 continue;
             }
+            let is_addressed = entry.to.is_some();
+            if self.separates && addressed.is_some_and(|before| before != is_addressed) {
+                break;
+            }
+            addressed = Some(is_addressed);
             let start = match &entry.bytes {
                 Bytes::Copied(copy) => self.copies.address(copy),
                 Bytes::Lent(lent) => lent.as_slice().as_ptr(),
@@ -293,6 +306,7 @@ impl Queue {
             message.msg_hdr.msg_iov = payload;
             message.msg_hdr.msg_iovlen = 1;
         }
+        addressed == Some(true)
     }
 
     /// Takes the results of the batch in flight, and tells the sends that have ended, in order.

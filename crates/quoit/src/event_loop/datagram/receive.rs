@@ -130,6 +130,10 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let Ok(state) = self.find_datagram(id) else {
             return;
         };
+        // One that is closing receives no more, and is told of no pressure.
+        if state.phase != Phase::Open {
+            return;
+        }
         if !std::mem::replace(&mut state.starved, true) {
             state.counters.pauses += 1;
         }

@@ -81,11 +81,11 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             return;
         }
         let mut batch = state.spare.take().expect("the only batch is not in flight");
-        state.queue.fill(&mut batch);
+        let addressed = state.queue.fill(&mut batch);
         state.sending = true;
         state.counters.send_batches += 1;
-        // The socket of a peer that nobody connected to says nothing when it has room again.
-        let waits = state.family != DatagramFamily::Unix || state.connected;
+        // A Unix socket that this one is not connected to says nothing when it has room again.
+        let waits = state.family != DatagramFamily::Unix || (state.connected && !addressed);
         // Unix sockets keep an order, and their users count on it.
         let ordered = state.family == DatagramFamily::Unix;
         self.submit(Operation::SendDatagrams {
