@@ -95,6 +95,28 @@ faults! {
     PeerLost = "peer-lost", 150;
     /// An attempt to connect is refused, or is never answered.
     ConnectFails = "connect-fails", 300;
+    /// The network loses a datagram.
+    DatagramLost = "datagram-lost", 300;
+    /// The network delivers a datagram twice.
+    DatagramDoubled = "datagram-doubled", 300;
+    /// A datagram is under way for a while, and others overtake it.
+    DatagramLate = "datagram-late", 600;
+    /// A datagram is damaged, which is found when it is received: it was told, and is not there.
+    DatagramDamaged = "datagram-damaged", 150;
+    /// A router or the peer's host answers a datagram with an error (ICMP).
+    DatagramRefused = "datagram-refused", 150;
+    /// The device does not cut a datagram into segments.
+    SegmentsRefused = "segments-refused", 300;
+    /// From now on, for good, nobody may accept (`EPERM`, as a security module answers).
+    AcceptForbidden = "accept-forbidden", 200;
+}
+
+impl Fault {
+    /// Those from here on are of datagrams, and drawn by themselves: what a seed has of the others does not depend on
+    /// them.
+    const DATAGRAMS: usize = Self::DatagramLost as usize;
+    /// Those from here on last, and are drawn by themselves too.
+    const LASTING: usize = Self::AcceptForbidden as usize;
 }
 
 /// A set of faults.
@@ -158,17 +180,37 @@ impl Profile {
     /// The profile of a run, without the faults in `without`. Leaving one out does not change the others.
     #[must_use]
     pub fn draw(random: &mut Random, without: FaultSet) -> Self {
+        let mut profile = Self::kind();
+        profile.draw_some(random, without, &Fault::ALL[..Fault::DATAGRAMS]);
+        profile
+    }
+
+    /// Adds the faults of datagrams.
+    pub fn draw_datagrams(&mut self, random: &mut Random, without: FaultSet) {
+        self.draw_some(random, without, &Fault::ALL[Fault::DATAGRAMS..Fault::LASTING]);
+    }
+
+    /// Adds the faults that last. Few runs have them, as little else happens to those.
+    pub fn draw_lasting(&mut self, random: &mut Random, without: FaultSet) {
+        for &fault in &Fault::ALL[Fault::LASTING..] {
+            let present = random.chance(25);
+            let chance = random.magnitude(u64::from(fault.most())) as u32;
+            if present && !without.contains(fault) {
+                self.chances[fault as usize] = chance;
+            }
+        }
+    }
+
+    fn draw_some(&mut self, random: &mut Random, without: FaultSet, faults: &[Fault]) {
         // Some runs have hardly any fault, some nearly all.
         let share = *random.choose(&[0, 100, 300, 300, 500, 800]);
-        let mut chances = [0; Fault::ALL.len()];
-        for &fault in Fault::ALL {
+        for &fault in faults {
             let present = random.chance(share);
             let chance = random.magnitude(u64::from(fault.most())) as u32;
             if present && !without.contains(fault) {
-                chances[fault as usize] = chance;
+                self.chances[fault as usize] = chance;
             }
         }
-        Self { chances }
     }
 
     /// A profile without any fault.
@@ -230,6 +272,14 @@ pub struct Incidents {
     pub resets_by_unread_data: u64,
     /// Things that other threads did: wakes, posted commands, returned leases.
     pub other_threads: u64,
+    /// Datagrams that the program's sockets received.
+    pub datagrams_received: u64,
+    /// Those of them that came cut.
+    pub datagrams_truncated: u64,
+    /// Messages that the program's datagram sockets sent.
+    pub datagrams_sent: u64,
+    /// Buffers that were dropped because a socket was full.
+    pub datagrams_dropped: u64,
 }
 
 /// How often each fault has struck, and what else happened.
@@ -277,6 +327,10 @@ impl FaultCounts {
         sum.full_sockets += more.full_sockets;
         sum.resets_by_unread_data += more.resets_by_unread_data;
         sum.other_threads += more.other_threads;
+        sum.datagrams_received += more.datagrams_received;
+        sum.datagrams_truncated += more.datagrams_truncated;
+        sum.datagrams_sent += more.datagrams_sent;
+        sum.datagrams_dropped += more.datagrams_dropped;
     }
 
     /// Each fault with its count.

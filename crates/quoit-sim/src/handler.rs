@@ -17,9 +17,18 @@ use crate::reference::Lent;
 use crate::world::{Kept, World};
 
 /// Lent memory that tells when it is let go of, and is spoilt then.
-struct Memory {
+pub(crate) struct Memory {
     bytes: Box<[u8]>,
     free: Arc<AtomicBool>,
+}
+
+impl Memory {
+    pub(crate) fn new(bytes: &[u8], free: Arc<AtomicBool>) -> Self {
+        Self {
+            bytes: bytes.into(),
+            free,
+        }
+    }
 }
 
 impl AsRef<[u8]> for Memory {
@@ -269,10 +278,7 @@ impl<E: Engine> World<E> {
             1..=3 => self.send(id, Payload::Copy(bytes), bytes, Token::NONE, None),
             4..=6 => {
                 let free = Arc::new(AtomicBool::new(false));
-                let memory = Memory {
-                    bytes: bytes.into(),
-                    free: Arc::clone(&free),
-                };
+                let memory = Memory::new(bytes, Arc::clone(&free));
                 let payload = Payload::Bytes(Bytes::from_owner(memory));
                 self.send(id, payload, bytes, token, Some(free));
             }
@@ -387,7 +393,7 @@ impl<E: Engine> World<E> {
     }
 
     /// Carries a command out by its method now, or by a batch with the next turn, which comes to the same.
-    fn command(&mut self, command: Command<'static>) {
+    pub(crate) fn command(&mut self, command: Command<'static>) {
         with(|kernel| kernel.note(|| format!("command {command:?}")));
         // A method does not overtake what waits in the batch.
         let may_wait = !self.plan.one_by_one;
@@ -398,6 +404,8 @@ impl<E: Engine> World<E> {
         let result = match command {
             Command::Pause { connection } => self.quoit.pause(connection),
             Command::Resume { connection } => self.quoit.resume(connection),
+            Command::PauseDatagrams { socket } => self.quoit.pause_datagrams(socket),
+            Command::ResumeDatagrams { socket } => self.quoit.resume_datagrams(socket),
             other => unreachable!("{other:?} is not given here"),
         };
         // Refusals are for what has ended, which the events tell as well.

@@ -5,6 +5,7 @@
 //! rely on. The engines and the loop are the real ones: only the calls that reach the kernel are others
 //! ([`faces`]). Everything that a run does follows from its seed, so a failure can be replayed, traced and shrunk.
 
+pub mod datagrams;
 pub mod faces;
 pub mod faults;
 mod handler;

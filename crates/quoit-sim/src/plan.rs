@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use quoit::{Address, Config, EngineKind, Feature, FeatureSet};
 
+use crate::datagrams::plan::DatagramPlan;
 use crate::faults::{Fault, FaultSet, Profile};
 use crate::kernel::{Answer, Ending, PeerPlan};
 use crate::random::Random;
@@ -99,6 +100,8 @@ pub struct Plan {
     pub listeners: Vec<(Address, Accepted, u32)>,
     /// The lives.
     pub lives: Vec<Life>,
+    /// The datagram sockets, whose lives are numbered behind those.
+    pub datagrams: DatagramPlan,
     /// How likely faults are.
     pub profile: Profile,
     /// Descriptors that the process may have.
@@ -116,7 +119,7 @@ impl Plan {
     #[must_use]
     pub fn draw(options: &Options) -> Self {
         let mut random = Random::new(options.seed, 2);
-        let profile = Profile::draw(&mut random, options.without);
+        let mut profile = Profile::draw(&mut random, options.without);
         let config = draw_config(&mut random);
         let features = draw_features(&mut random);
         // It costs as much as some runs, and does the same each time.
@@ -133,7 +136,10 @@ impl Plan {
         let lives = (0..count)
             .map(|life| draw_life(options, life, turns, &profile, &listeners))
             .collect();
+        let datagrams = DatagramPlan::draw(options, turns, &mut profile);
+        profile.draw_lasting(&mut Random::new(options.seed, 9), options.without);
         Self {
+            datagrams,
             config,
             features,
             probes,
@@ -145,6 +151,14 @@ impl Plan {
             events,
             one_by_one,
         }
+    }
+}
+
+impl Plan {
+    /// How many lives there are, those of datagram sockets included.
+    #[must_use]
+    pub fn all_lives(&self) -> usize {
+        self.lives.len() + self.datagrams.sockets.len()
     }
 }
 

@@ -66,6 +66,10 @@ pub(crate) fn print_faults(counts: &FaultCounts) {
         full_sockets,
         resets_by_unread_data,
         other_threads,
+        datagrams_received,
+        datagrams_truncated,
+        datagrams_sent,
+        datagrams_dropped,
     } = counts.incidents;
     for (name, count) in [
         ("completion queue overflows", completion_overflows),
@@ -75,6 +79,10 @@ pub(crate) fn print_faults(counts: &FaultCounts) {
         ("sends to a full socket", full_sockets),
         ("resets by unread data", resets_by_unread_data),
         ("acts of other threads", other_threads),
+        ("datagrams received", datagrams_received),
+        ("datagrams received cut", datagrams_truncated),
+        ("datagrams sent", datagrams_sent),
+        ("datagrams dropped by full sockets", datagrams_dropped),
     ] {
         println!("  {name:32} {count:>14}");
     }

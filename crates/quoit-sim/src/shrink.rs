@@ -28,7 +28,7 @@ impl Shrinker {
 
     /// Leaves out as many lives as possible, first in large groups, then one by one.
     fn shrink_lives(&mut self) {
-        let count = Plan::draw(&self.best).lives.len();
+        let count = Plan::draw(&self.best).all_lives();
         let mut lives = self.best.only.clone().unwrap_or_else(|| (0..count).collect());
         let mut group = lives.len().div_ceil(2).max(1);
         loop {

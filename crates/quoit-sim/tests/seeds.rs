@@ -41,6 +41,21 @@ const REGRESSIONS: &[(u64, EngineKind, &str)] = &[
         "a receive that is always armed when the only buffer is used",
     ),
     (220, Uring, "a stream cut short that looked complete"),
+    (
+        10,
+        Epoll,
+        "pressure of a datagram socket that was closed in the same turn",
+    ),
+    (
+        739,
+        Epoll,
+        "a datagram socket that is gone and keeps the loop awake",
+    ),
+    (
+        848,
+        Epoll,
+        "a Unix datagram that waits for room of which nobody tells",
+    ),
 ];
 
 #[test]

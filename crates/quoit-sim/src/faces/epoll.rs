@@ -167,13 +167,52 @@ impl EpollSys for SimEpoll {
         })
     }
 
-    // There are no datagram sockets here (`SimSockets::datagram_socket`).
-    fn receive_messages(&mut self, _socket: RawFd, _messages: &mut [libc::mmsghdr]) -> Result<usize, Errno> {
-        Err(Errno::EOPNOTSUPP)
+    fn receive_messages(&mut self, socket: RawFd, messages: &mut [libc::mmsghdr]) -> Result<usize, Errno> {
+        transfer(socket, "recvmmsg", |kernel, object| {
+            if kernel.fails_to_receive(object) {
+                return Err(libc::ENOMEM);
+            }
+            let mut count = 0;
+            for message in messages {
+                let header = (&raw mut message.msg_hdr).expose_provenance();
+                if count > 0 {
+                    kernel.answer_meanwhile(object);
+                }
+                match kernel.receive_message(object, header) {
+                    Ok(length) => message.msg_len = length as u32,
+                    Err(error) if count == 0 => return Err(error),
+                    Err(libc::EAGAIN) => break,
+                    // Kept for the next call (`do_recvmmsg`).
+                    Err(error) => {
+                        kernel.keep_datagram_error(object, error);
+                        break;
+                    }
+                }
+                count += 1;
+            }
+            Ok(count)
+        })
     }
 
-    fn send_messages(&mut self, _socket: RawFd, _messages: &mut [libc::mmsghdr]) -> Result<usize, Errno> {
-        Err(Errno::EOPNOTSUPP)
+    fn send_messages(&mut self, socket: RawFd, messages: &mut [libc::mmsghdr]) -> Result<usize, Errno> {
+        transfer(socket, "sendmmsg", |kernel, object| {
+            let mut count = 0;
+            for message in messages {
+                let header = (&raw mut message.msg_hdr).expose_provenance();
+                // A signal ends it behind some.
+                if count > 0 && kernel.strikes(Fault::ShortSend) {
+                    break;
+                }
+                match kernel.send_message(object, header) {
+                    Ok(length) => message.msg_len = length as u32,
+                    Err(error) if count == 0 => return Err(error),
+                    // Forgotten, as in Linux.
+                    Err(_) => break,
+                }
+                count += 1;
+            }
+            Ok(count)
+        })
     }
 }
 

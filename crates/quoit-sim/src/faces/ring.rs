@@ -5,8 +5,7 @@ use std::time::Duration;
 use linux_raw_sys::io_uring as abi;
 use quoit::Errno;
 use quoit::engine::uring::sys::{
-    CompletionEntry, ProbeSockets, ProvidedBuffer, RingParameters, RingProperties, STREAM_GROUP,
-    SubmissionEntry, UringSys,
+    CompletionEntry, ProbeSockets, ProvidedBuffer, RingParameters, RingProperties, SubmissionEntry, UringSys,
 };
 
 use super::{errno, owned};
@@ -39,6 +38,9 @@ const FEATURES: u32 = abi::IORING_FEAT_SINGLE_MMAP
     | abi::IORING_FEAT_NO_IOWAIT;
 
 impl UringSys for SimRing {
+    // In proportion to what the simulated connections send.
+    const LONG_SEND: usize = 256;
+
     fn setup(parameters: &RingParameters) -> Result<(Self, RingProperties), Errno> {
         if parameters.flags & !KNOWN_FLAGS != 0 {
             return Err(Errno::EINVAL);
@@ -88,24 +90,22 @@ impl UringSys for SimRing {
     }
 
     fn register_buffer_ring(&mut self, group: u16, entries: u16) -> Result<(), Errno> {
-        if group != STREAM_GROUP || !entries.is_power_of_two() {
+        if !entries.is_power_of_two() {
             return Err(Errno::EINVAL);
         }
-        with(|kernel| kernel.ring(self.ring).buffer_entries = u32::from(entries));
-        Ok(())
+        with(|kernel| kernel.register_buffers(self.ring, group, entries)).map_err(errno)
     }
 
-    // Only datagram sockets come and go with their rings, and there are none here.
-    fn unregister_buffer_ring(&mut self, _group: u16) -> Result<(), Errno> {
-        Err(Errno::EOPNOTSUPP)
+    fn unregister_buffer_ring(&mut self, group: u16) -> Result<(), Errno> {
+        with(|kernel| kernel.unregister_buffers(self.ring, group)).map_err(errno)
     }
 
-    fn provide_buffer(&mut self, _group: u16, buffer: ProvidedBuffer) {
-        with(|kernel| kernel.ring(self.ring).stage_buffer(buffer));
+    fn provide_buffer(&mut self, group: u16, buffer: ProvidedBuffer) {
+        with(|kernel| kernel.ring(self.ring).stage_buffer(group, buffer));
     }
 
-    fn publish_buffers(&mut self, _group: u16) {
-        with(|kernel| kernel.publish_buffers(self.ring));
+    fn publish_buffers(&mut self, group: u16) {
+        with(|kernel| kernel.publish_buffers(self.ring, group));
     }
 
     fn register_memory(&mut self, _address: *mut u8, _length: usize) -> Result<(), Errno> {

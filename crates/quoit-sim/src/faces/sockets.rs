@@ -7,6 +7,7 @@ use quoit::sys::{DatagramFamily, DatagramOption, SocketOption, SocketSys, Time};
 use quoit::{Address, Errno};
 
 use super::{errno, object, owned};
+use crate::faults::Fault;
 use crate::kernel::{Kernel, Kind, ObjectId, with};
 use crate::pattern;
 
@@ -47,21 +48,38 @@ impl SocketSys for SimSockets {
         with(|kernel| kernel.socket(unix)).map(owned).map_err(errno)
     }
 
-    // There are no datagram sockets here: none can be made, so nothing else is ever asked of one.
-    fn datagram_socket(&self, _address: &SocketAddress) -> Result<OwnedFd, Errno> {
-        Err(Errno::EOPNOTSUPP)
+    fn datagram_socket(&self, address: &SocketAddress) -> Result<OwnedFd, Errno> {
+        let family = match address.family() {
+            libc::AF_INET => DatagramFamily::V4,
+            libc::AF_INET6 => DatagramFamily::V6,
+            libc::AF_UNIX => DatagramFamily::Unix,
+            _ => return Err(Errno::new(libc::EAFNOSUPPORT)),
+        };
+        with(|kernel| kernel.datagram_socket(family))
+            .map(owned)
+            .map_err(errno)
     }
 
-    fn datagram_family(&self, _socket: BorrowedFd<'_>) -> Result<DatagramFamily, Errno> {
-        Err(Errno::EOPNOTSUPP)
+    fn datagram_family(&self, socket: BorrowedFd<'_>) -> Result<DatagramFamily, Errno> {
+        call(socket, "getsockopt", |kernel, object| {
+            match &kernel.object(object).kind {
+                Kind::Datagram(socket) => Ok(socket.family),
+                Kind::Stream(_) | Kind::Fresh { .. } | Kind::Listener(_) => Err(libc::EPROTOTYPE),
+                _ => Err(libc::ENOTSOCK),
+            }
+        })
     }
 
-    fn set_datagram_option(&self, _socket: BorrowedFd<'_>, _option: DatagramOption) -> Result<(), Errno> {
-        Err(Errno::EOPNOTSUPP)
+    fn set_datagram_option(&self, socket: BorrowedFd<'_>, option: DatagramOption) -> Result<(), Errno> {
+        call(socket, "setsockopt", |kernel, object| {
+            kernel.set_datagram_option(object, option)
+        })
     }
 
-    fn datagram_drops(&self, _socket: BorrowedFd<'_>) -> Result<u32, Errno> {
-        Err(Errno::EOPNOTSUPP)
+    fn datagram_drops(&self, socket: BorrowedFd<'_>) -> Result<u32, Errno> {
+        call(socket, "getsockopt", |kernel, object| {
+            kernel.datagram_drops(object)
+        })
     }
 
     fn bind(&self, socket: BorrowedFd<'_>, address: &SocketAddress) -> Result<(), Errno> {
@@ -90,6 +108,20 @@ impl SocketSys for SimSockets {
         .map(owned)
     }
 
+    fn send_now(&self, socket: RawFd, bytes: &[u8]) -> Result<usize, Errno> {
+        with(|kernel| {
+            kernel.pass();
+            let object = object(kernel, socket, "send")?;
+            let result = if kernel.strikes(Fault::Interrupted) {
+                Err(libc::EINTR)
+            } else {
+                kernel.send(object, std::iter::once(bytes), bytes.len())
+            };
+            kernel.cross();
+            result.map_err(errno)
+        })
+    }
+
     fn local_address(&self, socket: BorrowedFd<'_>) -> Result<SocketAddress, Errno> {
         let address = call(socket, "getsockname", |kernel, object| {
             match &kernel.object(object).kind {
@@ -98,6 +130,7 @@ impl SocketSys for SimSockets {
                 } => Ok(address.clone()),
                 Kind::Listener(listener) => Ok(listener.address.clone()),
                 Kind::Stream(stream) => Ok(stream.local.clone()),
+                Kind::Datagram(socket) => Ok(socket.local.clone().unwrap_or(Address::UnixUnnamed)),
                 _ => Err(libc::ENOTSOCK),
             }
         })?;
@@ -108,6 +141,7 @@ impl SocketSys for SimSockets {
         let address = call(socket, "getpeername", |kernel, object| {
             match &kernel.object(object).kind {
                 Kind::Stream(stream) => Ok(stream.remote.clone()),
+                Kind::Datagram(socket) => socket.peer.clone().ok_or(libc::ENOTCONN),
                 _ => Err(libc::ENOTCONN),
             }
         })?;
@@ -117,6 +151,10 @@ impl SocketSys for SimSockets {
     fn set_option(&self, socket: BorrowedFd<'_>, option: SocketOption) -> Result<(), Errno> {
         call(socket, "setsockopt", |kernel, object| {
             let unix = match &kernel.object(object).kind {
+                Kind::Datagram(_) => {
+                    kernel.set_buffer_of_datagrams(object, option);
+                    return Ok(());
+                }
                 Kind::Fresh { unix, .. } => *unix,
                 Kind::Listener(listener) => listener.address.is_unix(),
                 Kind::Stream(stream) => stream.unix,
@@ -141,6 +179,7 @@ impl SocketSys for SimSockets {
             match &kernel.object(object).kind {
                 Kind::Listener(_) => Ok(true),
                 Kind::Stream(_) | Kind::Fresh { .. } => Ok(false),
+                Kind::Datagram(_) => Err(libc::EPROTOTYPE),
                 _ => Err(libc::ENOTSOCK),
             }
         })

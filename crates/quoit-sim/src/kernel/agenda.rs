@@ -25,6 +25,12 @@ pub enum Action {
     Nudge(RingId, u64),
     /// Another thread does something.
     Outside(u64),
+    /// A datagram reaches its end.
+    DatagramArrives(u64),
+    /// A datagram socket has room again.
+    DatagramRoom(u64),
+    /// A peer of datagrams sends.
+    DatagramPeer(usize),
 }
 
 /// What another thread does, in its place in the order of things.
@@ -92,6 +98,9 @@ impl Kernel {
             Action::Connected(object) => self.finish_connecting(object),
             Action::Notify(ring, notification) => self.notify(ring, notification),
             Action::Nudge(ring, request) => self.nudge(ring, request),
+            Action::DatagramArrives(number) => self.datagram_arrives(number),
+            Action::DatagramRoom(number) => self.give_room(number),
+            Action::DatagramPeer(peer) => self.play_datagram_peer(peer),
             Action::Outside(number) => {
                 let job = self.jobs.remove(&number);
                 self.counts.incidents.other_threads += 1;

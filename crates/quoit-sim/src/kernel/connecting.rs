@@ -83,6 +83,9 @@ impl Kernel {
         if self.bound_to(&address).is_some() {
             return Err(libc::EADDRINUSE);
         }
+        if matches!(self.objects[id].kind, Kind::Datagram(_)) {
+            return self.bind_datagram(id, address);
+        }
         match &mut self.objects[id].kind {
             Kind::Fresh {
                 bound: bound @ None, ..
@@ -150,6 +153,11 @@ impl Kernel {
             self.watch_for_insistence(id);
             return Err(error);
         }
+        // So does what a security module says, and it takes nothing from the queue (`do_accept`).
+        if self.forbids_accepting() {
+            self.watch_for_insistence(id);
+            return Err(libc::EPERM);
+        }
         let aborted = self.strikes(Fault::AcceptAborted);
         let Kind::Listener(listener) = &mut self.objects[id].kind else {
             return Err(libc::EINVAL);
@@ -174,7 +182,21 @@ impl Kernel {
         self.open(object)
     }
 
-    /// Accepting again and again at once, without descriptors or memory, is spinning.
+    /// Whether accepting is forbidden, which lasts once it is: fairness does not end it. It has random numbers of its
+    /// own, so that what else a seed does is as it was before there was this.
+    fn forbids_accepting(&mut self) -> bool {
+        if !self.accepting_is_forbidden && !self.fair {
+            let chance = self.profile.chance(Fault::AcceptForbidden);
+            self.accepting_is_forbidden = self.late_random.chance(chance);
+            if self.accepting_is_forbidden {
+                self.counts.count(Fault::AcceptForbidden);
+                self.note(|| "from now on accepting is forbidden".to_owned());
+            }
+        }
+        self.accepting_is_forbidden
+    }
+
+    /// Accepting again and again at once, without descriptors or memory or where it is forbidden, is spinning.
     fn watch_for_insistence(&mut self, id: ObjectId) {
         let now = self.now;
         let Kind::Listener(listener) = &mut self.objects[id].kind else {
@@ -188,7 +210,7 @@ impl Kernel {
             self.fail(|| {
                 format!(
                     "the loop spins: accepting failed {INSISTENCE} times within {} us for want of descriptors \
-                     or memory, and goes on",
+                     or memory, or as it is forbidden, and goes on",
                     INSISTENCE_TIME / 1000
                 )
             });
@@ -197,6 +219,9 @@ impl Kernel {
 
     /// `connect(2)` without waiting.
     pub(crate) fn connect(&mut self, id: ObjectId, to: &Address) -> Result<(), i32> {
+        if matches!(self.objects[id].kind, Kind::Datagram(_)) {
+            return self.connect_datagram(id, to);
+        }
         match &mut self.objects[id].kind {
             Kind::Fresh { unix, .. } if *unix == to.is_unix() => {}
             Kind::Fresh { .. } => return Err(libc::EAFNOSUPPORT),
@@ -325,6 +350,9 @@ impl Kernel {
 
     /// `SO_ERROR`, which this clears.
     pub(crate) fn pending_error(&mut self, id: ObjectId) -> Option<i32> {
+        if self.datagram(id).is_some() {
+            return self.take_datagram_error(id);
+        }
         self.stream(id)?.error.take()
     }
 }

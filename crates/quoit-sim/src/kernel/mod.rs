@@ -9,6 +9,7 @@
 
 mod agenda;
 mod connecting;
+mod datagram;
 mod descriptors;
 mod object;
 mod peer;
@@ -24,10 +25,12 @@ use quoit::Address;
 use crate::faults::{Fault, FaultCounts, Profile};
 use crate::random::Random;
 use agenda::Agenda;
+use datagram::Network;
 use descriptors::Table;
 use object::Object;
 
 pub use agenda::{Action, Job, Step};
+pub use datagram::{DatagramPeer, DatagramPeerPlan, DatagramSocket, Departed, Facts, Handed, Passed, Wishes};
 pub use descriptors::FIRST as FIRST_DESCRIPTOR;
 pub use object::{Kind, Listener, ObjectId};
 pub use peer::{Answer, Ending, Peer, PeerPlan};
@@ -41,6 +44,8 @@ pub(crate) use ring::{OPERATIONS, enter};
 /// The kernel of one run.
 pub struct Kernel {
     pub(crate) random: Random,
+    /// For what was added when there were seeds that are kept.
+    late_random: Random,
     profile: Profile,
     /// No more faults: what is left must come to its end.
     fair: bool,
@@ -59,6 +64,14 @@ pub struct Kernel {
     pub(crate) rings: Vec<Option<Ring>>,
     /// Who plays the other ends, in the order of their lives.
     pub peers: Vec<Peer>,
+    /// Datagrams under way, and their peers.
+    network: Network,
+    /// What passed through the datagram sockets that are watched, by the number of each.
+    passed: Vec<Passed>,
+    /// Datagrams that the program's sockets have received or sent.
+    pub datagrams_moved: u64,
+    /// Nobody may accept, for good.
+    accepting_is_forbidden: bool,
     /// Until when there are no descriptors.
     exhausted_until: u64,
     /// Bytes that sockets of the program have taken.
@@ -128,6 +141,7 @@ impl Kernel {
     pub fn new(seed: u64, profile: Profile, descriptors: usize, trace: bool) -> Self {
         Self {
             random: Random::new(seed, 1),
+            late_random: Random::new(seed, 8),
             profile,
             fair: false,
             now: 1_000_000_000,
@@ -142,6 +156,10 @@ impl Kernel {
             polls: Vec::new(),
             rings: Vec::new(),
             peers: Vec::new(),
+            network: Network::default(),
+            passed: Vec::new(),
+            datagrams_moved: 0,
+            accepting_is_forbidden: false,
             exhausted_until: 0,
             taken: 0,
             given: 0,

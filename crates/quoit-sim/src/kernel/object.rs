@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use quoit::Address;
 
 use super::Kernel;
+use super::datagram::DatagramSocket;
 use super::ring::RingId;
 use super::stream::Stream;
 
@@ -38,6 +39,8 @@ pub enum Kind {
     Listener(Listener),
     /// A socket that is or was connected, or is being connected.
     Stream(Box<Stream>),
+    /// A datagram socket.
+    Datagram(Box<DatagramSocket>),
     /// An eventfd.
     Counter(u64),
     /// A file of so many bytes, those of the stream of this number.
@@ -118,6 +121,7 @@ impl Kernel {
                 }
             }
             Kind::Stream(stream) => self.end_stream(*stream),
+            Kind::Datagram(socket) => self.end_datagram(*socket),
             Kind::Fresh {
                 bound: Some(bound), ..
             } => {
@@ -134,6 +138,7 @@ impl Kernel {
             Kind::Listener(listener) if listener.queue.is_empty() => 0,
             Kind::Listener(_) => events::IN,
             Kind::Stream(stream) => self.stream_mask(stream),
+            Kind::Datagram(socket) => self.datagram_mask(socket),
             Kind::Counter(0) => events::OUT,
             Kind::Counter(_) => events::IN | events::OUT,
             Kind::File { .. } | Kind::Instance | Kind::Released => 0,

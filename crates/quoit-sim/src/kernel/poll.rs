@@ -67,7 +67,9 @@ impl Kernel {
         if self.poll_set(poll).item(object).is_some() {
             return Err(libc::EEXIST);
         }
-        if matches!(self.object(object).kind, Kind::Stream(_)) && self.strikes(Fault::TransferFails) {
+        if matches!(self.object(object).kind, Kind::Stream(_) | Kind::Datagram(_))
+            && self.strikes(Fault::TransferFails)
+        {
             self.excuse_unix(object);
             return Err(*self.random.choose(&[libc::ENOMEM, libc::ENOSPC]));
         }

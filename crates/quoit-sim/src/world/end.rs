@@ -22,6 +22,8 @@ enum Unsettled {
     Wake,
     /// That a timer fires, which is due since so many nanoseconds.
     Timer(Token, u64),
+    /// That datagrams come to their end, as the text says.
+    Datagrams(String),
     /// That all arrives, of this connection and peer.
     Connection(ConnectionId, usize),
 }
@@ -37,6 +39,8 @@ impl<E: Engine> World<E> {
         for turn in 0.. {
             self.release_all();
             self.resume_all();
+            self.datagrams.release_all();
+            self.resume_all_datagrams();
             self.turn(Some(Duration::from_millis(100)));
             let unsettled = self.find_unsettled();
             let Some(unsettled) = unsettled else { break };
@@ -47,6 +51,7 @@ impl<E: Engine> World<E> {
                 self.describe(unsettled)
             );
         }
+        self.check_settled_datagrams();
     }
 
     /// Something that has not happened and must.
@@ -88,12 +93,13 @@ impl<E: Engine> World<E> {
                 return Some(Unsettled::Connection(id, peer));
             }
         }
-        None
+        self.find_unsettled_datagrams().map(Unsettled::Datagrams)
     }
 
     fn describe(&mut self, unsettled: Unsettled) -> String {
         match unsettled {
             Unsettled::Jobs => "other threads have not done".to_owned(),
+            Unsettled::Datagrams(text) => text,
             Unsettled::Wake => "a wake was not told".to_owned(),
             Unsettled::Timer(token, ago) => format!("{token:?} is due since {ago} ns"),
             Unsettled::Connection(id, peer) => {
@@ -122,7 +128,9 @@ impl<E: Engine> World<E> {
             for id in self.reference.open().to_vec() {
                 self.close_fairly(id);
             }
+            self.close_some_datagrams();
             self.release_all();
+            self.datagrams.release_all();
             self.turn(Some(Duration::from_millis(100)));
             if self.reference.drained {
                 break;
@@ -141,7 +149,8 @@ impl<E: Engine> World<E> {
         }
         // A kernel's thread takes them in its own time, and while the loop sleeps for certain.
         let watches_wakes = u64::from(self.quoit.engine() == quoit::EngineKind::Uring);
-        for _ in 0..self.plan.lives.len() + 2 {
+        // So are the cancellations of a batch of datagrams.
+        for _ in 0..self.plan.lives.len() + 2 + 128 * self.plan.datagrams.sockets.len() {
             if self.quoit.counters().in_flight > watches_wakes {
                 self.turn(Some(Duration::from_millis(1)));
             }
@@ -152,6 +161,7 @@ impl<E: Engine> World<E> {
     fn check_end(mut self) -> Summary {
         let counters = self.quoit.counters();
         assert_eq!(counters.connections, 0);
+        assert_eq!(self.quoit.datagram_sockets(), 0, "datagram sockets are left");
         assert_eq!(counters.pool_leased, 0, "leases are left");
         assert_eq!(counters.queued_bytes, 0, "bytes are left in queues");
         assert_eq!(counters.send_chunks_used, 0, "send memory is left");
@@ -191,6 +201,7 @@ impl<E: Engine> World<E> {
             time: with(|kernel| kernel.now()),
         };
         self.kept.clear();
+        drop(self.datagrams);
         drop(ManuallyDrop::into_inner(self.quoit));
         drop((self.remote, self.ended_loop));
         with(|kernel| {

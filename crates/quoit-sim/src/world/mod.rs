@@ -16,6 +16,7 @@ use quoit::{
     ListenOptions, ListenerId, ListenerOptions, Loop, LoopIndex, LoopMemory, Refusal, Remote, Token,
 };
 
+use crate::datagrams::{DatagramLives, KeptDatagrams};
 use crate::faces::{SimEpoll, SimSockets};
 use crate::kernel::{do_jobs, with};
 use crate::pattern;
@@ -61,6 +62,7 @@ pub struct World<E: Engine> {
     pub(crate) wake_owed: Rc<Cell<bool>>,
     pub(crate) reference: Reference,
     pub(crate) kept: VecDeque<Kept>,
+    pub(crate) datagrams: DatagramLives,
     pub(crate) listeners: Vec<ListenerId>,
     /// Those that are still to be connected from here, the last first: the turn and the peer.
     connects: Vec<(u32, usize)>,
@@ -82,12 +84,28 @@ pub struct World<E: Engine> {
 }
 
 /// Something for the handler to react to.
-enum Occasion {
+pub(crate) enum Occasion {
     Data(Kept),
+    Datagrams(KeptDatagrams),
+    DatagramPressure,
     End(ConnectionId),
     Descriptor(OwnedFd),
     Pressure,
     Any(ConnectionId),
+}
+
+fn is_of_datagrams(event: &Event) -> bool {
+    matches!(
+        event,
+        Event::DatagramOpened { .. }
+            | Event::Datagrams { .. }
+            | Event::DatagramSent { .. }
+            | Event::DatagramError { .. }
+            | Event::DatagramWritable { .. }
+            | Event::DatagramPressure { .. }
+            | Event::DatagramClosed { .. }
+            | Event::DatagramRefused { .. }
+    )
 }
 
 /// Looks at how a connection ended.
@@ -158,6 +176,10 @@ impl<E: Engine> World<E> {
             wake_owed: Rc::default(),
             reference: Reference::default(),
             kept: VecDeque::new(),
+            datagrams: DatagramLives::new(options.seed, plan.datagrams.clone(), |number| {
+                let number = plan.lives.len() + number;
+                options.only.as_ref().is_none_or(|only| only.contains(&number))
+            }),
             listeners: Vec::new(),
             connects: Vec::new(),
             styles: Vec::new(),
@@ -226,6 +248,7 @@ impl<E: Engine> World<E> {
         while self.turns < self.plan.turns {
             self.connect_some();
             self.act_at_random();
+            self.act_with_datagrams(self.turns);
             let timeout = match self.random.below(4) {
                 0 => Some(Duration::ZERO),
                 1 => Some(Duration::from_nanos(self.random.magnitude(10_000_000))),
@@ -264,6 +287,7 @@ impl<E: Engine> World<E> {
         if let Some(failure) = failure {
             panic!("{failure}");
         }
+        self.datagrams.note_passed();
         self.watch_for_spinning(count, timeout != Some(Duration::ZERO));
         let mut taken = std::mem::take(&mut self.taken);
         taken.extend(self.events.drain());
@@ -294,7 +318,8 @@ impl<E: Engine> World<E> {
     }
 
     fn watch_for_spinning(&mut self, events: usize, may_sleep: bool) {
-        let (now, bytes) = with(|kernel| (kernel.now(), kernel.taken + kernel.given));
+        let (now, bytes) =
+            with(|kernel| (kernel.now(), kernel.taken + kernel.given + kernel.datagrams_moved));
         let slept = now - self.last_time > SLEEP;
         let moved = std::mem::replace(&mut self.last_bytes, bytes) != bytes;
         self.last_time = now;
@@ -326,6 +351,10 @@ impl<E: Engine> World<E> {
             _ => {}
         }
         let closed = self.reference.check(&event, now);
+        if is_of_datagrams(&event) {
+            occasions.extend(self.take_datagram_event(event));
+            return;
+        }
         let occasion = match event {
             Event::Data { connection, data } => self.check_data(connection, data),
             Event::EndOfStream { connection } => {
@@ -370,12 +399,20 @@ impl<E: Engine> World<E> {
                 self.handle(kept);
                 self.on_occasion(id);
             }
+            Occasion::Datagrams(kept) => self.handle_datagrams(kept),
+            Occasion::DatagramPressure if self.datagrams_let_go() => self.release_some_datagrams(),
+            Occasion::DatagramPressure => {}
             Occasion::End(id) => self.on_end(id),
             Occasion::Descriptor(descriptor) => self.attach(descriptor),
             Occasion::Pressure if self.random.chance(700) => self.release_some(),
             Occasion::Pressure => {}
             Occasion::Any(id) => self.on_occasion(id),
         }
+    }
+
+    /// The turns so far.
+    pub(crate) fn turns(&self) -> u32 {
+        self.turns
     }
 
     /// Finds out who is at the other end.
@@ -452,5 +489,6 @@ impl<E: Engine> World<E> {
         }
         let queued: usize = self.quoit.connection_ids().map(|id| self.quoit.queued(id)).sum();
         assert_eq!(counters.queued_bytes, queued as u64, "bytes queued for sending");
+        self.check_datagram_counters();
     }
 }

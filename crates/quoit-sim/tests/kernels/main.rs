@@ -4,6 +4,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a failure of a test may panic anywhere in it")]
 
+mod datagram_rings;
+mod datagrams;
 mod rings;
 mod sockets;
 
@@ -33,6 +35,10 @@ fn compare(name: &str, real: &Notes, script: &dyn Fn() -> Notes) {
     if kind == *real {
         return;
     }
+    // Shown if a script cannot go on under a seed.
+    println!(
+        "{name}: without faults the simulated kernel answers otherwise.\nreal: {real:#?}\nsimulated: {kind:#?}"
+    );
     // What the scripts do not expect, as it does not happen to the real kernel here either.
     let without: FaultSet = "no-descriptors,no-memory,transfer-fails,accept-aborted"
         .parse()

@@ -8,7 +8,9 @@ use linux_raw_sys::io_uring::io_uring_op as Opcode;
 use quoit::address::SocketAddress;
 use quoit::engine::epoll::Epoll;
 use quoit::engine::epoll::sys::EpollSys;
-use quoit::engine::uring::sys::{ProvidedBuffer, RingParameters, STREAM_GROUP, SubmissionEntry, UringSys};
+use quoit::engine::uring::sys::{
+    CompletionEntry, ProvidedBuffer, RingParameters, STREAM_GROUP, SubmissionEntry, UringSys,
+};
 use quoit::engine::uring::{Ring, probe};
 use quoit::sys::{Linux, SocketSys};
 use quoit::{Address, Errno, FeatureSet};
@@ -18,20 +20,20 @@ use super::sockets::Script;
 use super::{Notes, compare};
 
 const LONG: Option<Duration> = Some(Duration::from_secs(30));
-const SELECTS: u8 = 1 << abi::io_uring_sqe_flags_bit::IOSQE_BUFFER_SELECT_BIT as u8;
+pub(crate) const SELECTS: u8 = 1 << abi::io_uring_sqe_flags_bit::IOSQE_BUFFER_SELECT_BIT as u8;
 const SKIPS: u8 = 1 << abi::io_uring_sqe_flags_bit::IOSQE_CQE_SKIP_SUCCESS_BIT as u8;
 const WHOLE: u32 = (libc::MSG_NOSIGNAL | libc::MSG_WAITALL) as u32;
 const BUFFER: usize = 64;
 const ENTRIES: u32 = 4;
 
 /// One script's ring, sockets and notes.
-struct RingScript<S, P, K> {
-    sockets: Script<P, K>,
-    ring: S,
+pub(crate) struct RingScript<S, P, K> {
+    pub(crate) sockets: Script<P, K>,
+    pub(crate) ring: S,
     memory: Box<[u8]>,
 }
 
-fn entry(opcode: Opcode, descriptor: RawFd, data: u64) -> SubmissionEntry {
+pub(crate) fn entry(opcode: Opcode, descriptor: RawFd, data: u64) -> SubmissionEntry {
     // SAFETY: a structure of integers, for which all zeroes is a valid value.
     let mut entry: SubmissionEntry = unsafe { std::mem::zeroed() };
     entry.opcode = opcode as u8;
@@ -57,7 +59,7 @@ fn send(opcode: Opcode, socket: &OwnedFd, bytes: &[u8], flags: u32, data: u64) -
     entry
 }
 
-fn cancel(target: u64, data: u64) -> SubmissionEntry {
+pub(crate) fn cancel(target: u64, data: u64) -> SubmissionEntry {
     let mut entry = entry(Opcode::IORING_OP_ASYNC_CANCEL, -1, data);
     entry.__bindgen_anon_2.addr = target;
     entry
@@ -90,7 +92,7 @@ impl<S: UringSys, P: EpollSys, K: SocketSys> RingScript<S, P, K> {
         self.ring.publish_buffers(STREAM_GROUP);
     }
 
-    fn push(&mut self, entry: &SubmissionEntry) {
+    pub(crate) fn push(&mut self, entry: &SubmissionEntry) {
         assert!(
             self.ring.try_push(entry),
             "the script pushes no more than there is room"
@@ -98,7 +100,7 @@ impl<S: UringSys, P: EpollSys, K: SocketSys> RingScript<S, P, K> {
     }
 
     /// Submits what was pushed, without waiting.
-    fn submit(&mut self) {
+    pub(crate) fn submit(&mut self) {
         while self.ring.unsubmitted() > 0 {
             match self.ring.enter(0, None, 0) {
                 Ok(_) | Err(Errno::EINTR | Errno::EAGAIN | Errno::EBUSY) => {}
@@ -109,9 +111,14 @@ impl<S: UringSys, P: EpollSys, K: SocketSys> RingScript<S, P, K> {
 
     /// The next completion, as a note.
     fn next(&mut self) -> String {
+        let entry = self.next_entry();
+        describe(entry.user_data, entry.res, entry.flags)
+    }
+
+    pub(crate) fn next_entry(&mut self) -> CompletionEntry {
         loop {
             if let Some(entry) = self.ring.pop() {
-                return describe(entry.user_data, entry.res, entry.flags);
+                return entry;
             }
             match self.ring.enter(1, LONG, 0) {
                 Ok(_) | Err(Errno::EINTR | Errno::EAGAIN | Errno::EBUSY) => {}
@@ -120,20 +127,20 @@ impl<S: UringSys, P: EpollSys, K: SocketSys> RingScript<S, P, K> {
         }
     }
 
-    fn note_next(&mut self) {
+    pub(crate) fn note_next(&mut self) {
         let next = self.next();
         self.sockets.notes.push(next);
     }
 
     /// Several whose order among each other is free.
-    fn note_some(&mut self, count: usize) {
+    pub(crate) fn note_some(&mut self, count: usize) {
         let mut some: Vec<_> = (0..count).map(|_| self.next()).collect();
         some.sort_unstable();
         self.sockets.notes.extend(some);
     }
 
     /// That nothing more has completed.
-    fn note_nothing(&mut self) {
+    pub(crate) fn note_nothing(&mut self) {
         let _ = self.ring.enter(0, None, 0);
         let more = self.ring.pop();
         let more = more.map(|entry| describe(entry.user_data, entry.res, entry.flags));
@@ -387,7 +394,7 @@ impl<S: UringSys, P: EpollSys, K: SocketSys> RingScript<S, P, K> {
 }
 
 /// A completion, as a note: descriptors and buffers' numbers are left out.
-fn describe(data: u64, result: i32, flags: u32) -> String {
+pub(crate) fn describe(data: u64, result: i32, flags: u32) -> String {
     let is_set = |bit: u32, name| if flags & bit != 0 { name } else { "" };
     let (more, buffer, notification) = (
         is_set(abi::IORING_CQE_F_MORE, " more"),
@@ -399,11 +406,8 @@ fn describe(data: u64, result: i32, flags: u32) -> String {
     format!("{data}: {result}{more}{buffer}{notification}")
 }
 
-fn run<S: UringSys, P: EpollSys, K: SocketSys>(
-    system: K,
-    unix: bool,
-    body: fn(&mut RingScript<S, P, K>),
-) -> Notes {
+/// A ring with buffers to receive into, of which there are none yet.
+pub(crate) fn set_up<S: UringSys, P: EpollSys, K: SocketSys>(system: K, unix: bool) -> RingScript<S, P, K> {
     let (mut ring, _) = S::setup(&RingParameters {
         submission_entries: ENTRIES,
         completion_entries: ENTRIES,
@@ -416,16 +420,30 @@ fn run<S: UringSys, P: EpollSys, K: SocketSys>(
     .unwrap();
     ring.register_buffer_ring(STREAM_GROUP, 8).unwrap();
     ring.enable().unwrap();
-    let mut script = RingScript {
-        sockets: Script {
-            unix,
-            calls: P::create().unwrap(),
-            system,
-            notes: Vec::new(),
-        },
+    RingScript {
+        sockets: Script::new(system, unix),
         ring,
         memory: vec![0; 8 * BUFFER].into(),
+    }
+}
+
+/// What the real kernel lacks that scripts need, which are skipped then.
+pub(crate) fn lacking() -> Option<String> {
+    let lacks = match probe::<Ring>(FeatureSet::EMPTY) {
+        Ok(found) if found.missing.is_empty() => return None,
+        Ok(found) => format!("it lacks {:?}", found.missing),
+        Err(error) => error.to_string(),
     };
+    println!("skipped, as there is no kernel here to compare with: {lacks}");
+    Some(lacks)
+}
+
+fn run<S: UringSys, P: EpollSys, K: SocketSys>(
+    system: K,
+    unix: bool,
+    body: fn(&mut RingScript<S, P, K>),
+) -> Notes {
+    let mut script = set_up(system, unix);
     body(&mut script);
     script.sockets.notes
 }
@@ -435,13 +453,7 @@ macro_rules! scripts {
     ($($name:ident)*) => { $(
         #[test]
         fn $name() {
-            let lacks = match probe::<Ring>(FeatureSet::EMPTY) {
-                Ok(found) if found.missing.is_empty() => None,
-                Ok(found) => Some(format!("it lacks {:?}", found.missing)),
-                Err(error) => Some(error.to_string()),
-            };
-            if let Some(lacks) = lacks {
-                println!("skipped, as there is no kernel here to compare with: {lacks}");
+            if lacking().is_some() {
                 return;
             }
             for unix in [false, true] {

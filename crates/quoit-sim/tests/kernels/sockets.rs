@@ -12,12 +12,12 @@ use quoit_sim::faces::{SimEpoll, SimSockets};
 
 use super::{Notes, compare, fresh_address};
 
-const IN: u32 = libc::EPOLLIN as u32;
-const OUT: u32 = libc::EPOLLOUT as u32;
+pub(crate) const IN: u32 = libc::EPOLLIN as u32;
+pub(crate) const OUT: u32 = libc::EPOLLOUT as u32;
 const RDHUP: u32 = libc::EPOLLRDHUP as u32;
-const EDGE: u32 = libc::EPOLLET as u32;
+pub(crate) const EDGE: u32 = libc::EPOLLET as u32;
 /// Far longer than anything takes; whoever waits so long waits for something that does not come.
-const LONG: Option<Duration> = Some(Duration::from_secs(30));
+pub(crate) const LONG: Option<Duration> = Some(Duration::from_secs(30));
 
 /// One script's calls and notes.
 pub(crate) struct Script<P, K> {
@@ -27,14 +27,14 @@ pub(crate) struct Script<P, K> {
     pub(crate) notes: Notes,
 }
 
-fn show(result: Result<usize, Errno>) -> String {
+pub(crate) fn show(result: Result<usize, Errno>) -> String {
     match result {
         Ok(count) => count.to_string(),
         Err(errno) => format!("error {}", errno.code()),
     }
 }
 
-fn names(mask: u32) -> String {
+pub(crate) fn names(mask: u32) -> String {
     let bits = [
         (IN, "in"),
         (OUT, "out"),
@@ -51,6 +51,15 @@ fn names(mask: u32) -> String {
 }
 
 impl<P: EpollSys, K: SocketSys> Script<P, K> {
+    pub(crate) fn new(system: K, unix: bool) -> Self {
+        Self {
+            unix,
+            calls: P::create().unwrap(),
+            system,
+            notes: Vec::new(),
+        }
+    }
+
     pub(crate) fn note(&mut self, what: &str, answer: impl std::fmt::Display) {
         self.notes.push(format!("{what}: {answer}"));
     }
@@ -86,7 +95,7 @@ impl<P: EpollSys, K: SocketSys> Script<P, K> {
     }
 
     /// The next event of an instance, 0 if there is none within the time.
-    fn next_event(&mut self, poll: &mut P, timeout: Option<Duration>) -> u32 {
+    pub(crate) fn next_event(&mut self, poll: &mut P, timeout: Option<Duration>) -> u32 {
         let mut events = [ReadyEvent { events: 0, u64: 0 }];
         loop {
             match poll.wait(&mut events, timeout) {
@@ -376,12 +385,7 @@ macro_rules! scripts {
 }
 
 pub(crate) fn run<P: EpollSys, K: SocketSys>(system: K, unix: bool, body: fn(&mut Script<P, K>)) -> Notes {
-    let mut script = Script {
-        unix,
-        calls: P::create().unwrap(),
-        system,
-        notes: Vec::new(),
-    };
+    let mut script = Script::new(system, unix);
     body(&mut script);
     script.notes
 }

@@ -1,15 +1,19 @@
 //! Taking submissions: what each entry asks for.
 
+use std::collections::VecDeque;
+
 use linux_raw_sys::io_uring as abi;
 use linux_raw_sys::io_uring::io_uring_op as Opcode;
 use quoit::engine::uring::sys::SubmissionEntry;
 
+use super::super::object::Kind;
 use super::super::{FIRST_DESCRIPTOR, Kernel};
-use super::request::{Operation, Receive, Request, Send};
+use super::request::{Operation, Receive, ReceiveMessage, Request, Send};
 use super::{Completion, RingId};
 use crate::memory;
 
 const SELECTS_BUFFER: u8 = 1 << abi::io_uring_sqe_flags_bit::IOSQE_BUFFER_SELECT_BIT as u8;
+pub(super) const LINKED: u8 = 1 << abi::io_uring_sqe_flags_bit::IOSQE_IO_LINK_BIT as u8;
 const SKIPS_SUCCESS: u8 = 1 << abi::io_uring_sqe_flags_bit::IOSQE_CQE_SKIP_SUCCESS_BIT as u8;
 
 /// The fields of an entry that are unions, read as what the operation makes of them.
@@ -42,6 +46,7 @@ pub(crate) const OPERATIONS: &[Opcode] = &[
     Opcode::IORING_OP_SEND_ZC,
     Opcode::IORING_OP_SENDMSG_ZC,
     Opcode::IORING_OP_RECV,
+    Opcode::IORING_OP_RECVMSG,
     Opcode::IORING_OP_POLL_ADD,
     Opcode::IORING_OP_READ,
     Opcode::IORING_OP_ASYNC_CANCEL,
@@ -49,8 +54,11 @@ pub(crate) const OPERATIONS: &[Opcode] = &[
 ];
 
 impl Kernel {
-    /// Carries one entry out as far as it goes now.
-    pub(super) fn issue(&mut self, id: RingId, entry: &SubmissionEntry) {
+    /// Carries the first entry of a chain out as far as it goes now, and the others when those before them have
+    /// succeeded.
+    pub(super) fn issue(&mut self, id: RingId, mut chain: VecDeque<SubmissionEntry>) {
+        let Some(entry) = chain.pop_front() else { return };
+        let entry = &entry;
         let opcode = entry.opcode;
         let skips_success = entry.flags & SKIPS_SUCCESS != 0;
         let is = |wanted: Opcode| opcode == wanted as u8;
@@ -69,7 +77,7 @@ impl Kernel {
         } else if is(Opcode::IORING_OP_ASYNC_CANCEL) {
             self.cancel(id, fields.address)
         } else {
-            return self.issue_request(id, entry, &fields, skips_success);
+            return self.issue_request(id, entry, &fields, chain);
         };
         if result < 0 || !skips_success {
             self.ring(id).post(Completion {
@@ -78,12 +86,26 @@ impl Kernel {
                 flags: 0,
             });
         }
+        self.go_on_with_chain(id, chain, result < 0);
+    }
+
+    /// What is linked to a request that has ended is issued, or cancelled if that failed.
+    pub(super) fn go_on_with_chain(&mut self, id: RingId, chain: VecDeque<SubmissionEntry>, failed: bool) {
+        if !failed {
+            return self.issue(id, chain);
+        }
+        for entry in chain {
+            self.ring(id).late.push_back(Completion {
+                user_data: entry.user_data,
+                result: -libc::ECANCELED,
+                flags: 0,
+            });
+        }
     }
 
     fn issue_close(&mut self, descriptor: i32) -> i32 {
         if let Some(object) = self.table.get(descriptor)
-            && let Some(stream) = self.stream(object)
-            && (stream.sends > 0 || stream.receives > 0)
+            && self.is_in_use(object)
         {
             self.fail(|| {
                 let number = descriptor - FIRST_DESCRIPTOR;
@@ -94,7 +116,23 @@ impl Kernel {
         0
     }
 
-    fn issue_request(&mut self, id: RingId, entry: &SubmissionEntry, fields: &Fields, skips_success: bool) {
+    /// Whether operations on a socket have not ended.
+    fn is_in_use(&mut self, object: usize) -> bool {
+        match &self.object(object).kind {
+            Kind::Stream(stream) => stream.sends > 0 || stream.receives > 0,
+            Kind::Datagram(socket) => socket.requests > 0,
+            _ => false,
+        }
+    }
+
+    fn issue_request(
+        &mut self,
+        id: RingId,
+        entry: &SubmissionEntry,
+        fields: &Fields,
+        chain: VecDeque<SubmissionEntry>,
+    ) {
+        let skips_success = entry.flags & SKIPS_SUCCESS != 0;
         let number = entry.fd - FIRST_DESCRIPTOR;
         let Some(object) = self.table.get(entry.fd) else {
             return self.fail(|| {
@@ -104,7 +142,13 @@ impl Kernel {
                 )
             });
         };
-        let Some(operation) = self.read_operation(entry, fields) else {
+        let is_datagram = matches!(self.object(object).kind, Kind::Datagram(_));
+        let operation = if is_datagram {
+            read_datagram_operation(entry, fields)
+        } else {
+            read_operation(entry, fields)
+        };
+        let Some(operation) = operation else {
             return self.fail(|| format!("operation {} is not known to the simulated kernel", entry.opcode));
         };
         if let Some(stream) = self.stream(object) {
@@ -118,11 +162,21 @@ impl Kernel {
                 self.fail(|| format!("two sends or receives at once on descriptor {number}: {operation:?}"));
             }
         }
+        if let Some(socket) = self.datagram(object) {
+            socket.requests += 1;
+            if matches!(operation, Operation::ReceiveMessage(_)) {
+                socket.receives += 1;
+                if socket.receives > 1 {
+                    self.fail(|| format!("two receives at once on descriptor {number}: {operation:?}"));
+                }
+            }
+        }
         self.refer(object);
         let number = self.ring(id).requests.insert(Request {
             user_data: entry.user_data,
             object,
             operation,
+            chain,
             skips_success,
             at_once: fields.flags & libc::MSG_DONTWAIT as u32 != 0
                 && entry.opcode != Opcode::IORING_OP_POLL_ADD as u8
@@ -132,69 +186,100 @@ impl Kernel {
         });
         self.go_on(id, number);
     }
+}
 
-    fn read_operation(&mut self, entry: &SubmissionEntry, fields: &Fields) -> Option<Operation> {
-        let address = fields.address as usize;
-        let is = |wanted: Opcode| entry.opcode == wanted as u8;
-        let single = |zero_copy| {
-            Operation::Send(Send {
-                pieces: vec![(address, entry.len as usize)],
-                total: entry.len as usize,
-                done: 0,
-                zero_copy,
-            })
-        };
-        let gathered = |zero_copy| {
-            let pieces = memory::pieces(address);
-            let total = pieces.iter().map(|&(_, length)| length).sum();
-            Operation::Send(Send {
-                pieces,
-                total,
-                done: 0,
-                zero_copy,
-            })
-        };
-        let operation = if is(Opcode::IORING_OP_ACCEPT) {
-            Operation::Accept {
-                multishot: entry.ioprio & abi::IORING_ACCEPT_MULTISHOT as u16 != 0,
-            }
-        } else if is(Opcode::IORING_OP_CONNECT) {
-            Operation::Connect {
-                address: (address, fields.offset as usize),
-                begun: false,
-            }
-        } else if is(Opcode::IORING_OP_RECV) {
-            Operation::Receive(Receive {
-                multishot: entry.ioprio & abi::IORING_RECV_MULTISHOT as u16 != 0,
-                budget: u64::from(fields.budget),
-                received: 0,
-                selects: entry.flags & SELECTS_BUFFER != 0,
-                address,
-                length: entry.len as usize,
-            })
-        } else if is(Opcode::IORING_OP_SEND) {
-            single(false)
-        } else if is(Opcode::IORING_OP_SEND_ZC) {
-            single(true)
-        } else if is(Opcode::IORING_OP_SENDMSG) {
-            gathered(false)
-        } else if is(Opcode::IORING_OP_SENDMSG_ZC) {
-            gathered(true)
-        } else if is(Opcode::IORING_OP_POLL_ADD) {
-            Operation::Poll {
-                // The two halves come in the other order on machines whose high byte comes first.
-                events: if cfg!(target_endian = "big") {
-                    fields.flags.rotate_left(16)
-                } else {
-                    fields.flags
-                },
-                multishot: entry.len & abi::IORING_POLL_ADD_MULTI != 0,
-            }
-        } else if is(Opcode::IORING_OP_READ) {
-            Operation::ReadCounter { address }
+fn read_operation(entry: &SubmissionEntry, fields: &Fields) -> Option<Operation> {
+    let address = fields.address as usize;
+    let is = |wanted: Opcode| entry.opcode == wanted as u8;
+    let single = |zero_copy| {
+        Operation::Send(Send {
+            pieces: vec![(address, entry.len as usize)],
+            total: entry.len as usize,
+            done: 0,
+            zero_copy,
+        })
+    };
+    let gathered = |zero_copy| {
+        let pieces = memory::pieces(address);
+        let total = pieces.iter().map(|&(_, length)| length).sum();
+        Operation::Send(Send {
+            pieces,
+            total,
+            done: 0,
+            zero_copy,
+        })
+    };
+    let operation = if is(Opcode::IORING_OP_ACCEPT) {
+        Operation::Accept {
+            multishot: entry.ioprio & abi::IORING_ACCEPT_MULTISHOT as u16 != 0,
+        }
+    } else if is(Opcode::IORING_OP_CONNECT) {
+        Operation::Connect {
+            address: (address, fields.offset as usize),
+            begun: false,
+        }
+    } else if is(Opcode::IORING_OP_RECV) {
+        // SAFETY: the union holds integers only, for which all bits are valid.
+        let group = unsafe { entry.__bindgen_anon_4.buf_group };
+        Operation::Receive(Receive {
+            group,
+            multishot: entry.ioprio & abi::IORING_RECV_MULTISHOT as u16 != 0,
+            budget: u64::from(fields.budget),
+            received: 0,
+            selects: entry.flags & SELECTS_BUFFER != 0,
+            address,
+            length: entry.len as usize,
+        })
+    } else if is(Opcode::IORING_OP_SEND) {
+        single(false)
+    } else if is(Opcode::IORING_OP_SEND_ZC) {
+        single(true)
+    } else if is(Opcode::IORING_OP_SENDMSG) {
+        gathered(false)
+    } else if is(Opcode::IORING_OP_SENDMSG_ZC) {
+        gathered(true)
+    } else if is(Opcode::IORING_OP_POLL_ADD) {
+        read_poll(entry, fields)
+    } else if is(Opcode::IORING_OP_READ) {
+        Operation::ReadCounter { address }
+    } else {
+        return None;
+    };
+    Some(operation)
+}
+
+fn read_poll(entry: &SubmissionEntry, fields: &Fields) -> Operation {
+    Operation::Poll {
+        // The two halves come in the other order on machines whose high byte comes first.
+        events: if cfg!(target_endian = "big") {
+            fields.flags.rotate_left(16)
         } else {
-            return None;
-        };
-        Some(operation)
+            fields.flags
+        },
+        multishot: entry.len & abi::IORING_POLL_ADD_MULTI != 0,
     }
+}
+
+/// What an entry asks of a datagram socket.
+fn read_datagram_operation(entry: &SubmissionEntry, fields: &Fields) -> Option<Operation> {
+    let header = fields.address as usize;
+    let is = |wanted: Opcode| entry.opcode == wanted as u8;
+    if is(Opcode::IORING_OP_SENDMSG) {
+        return Some(Operation::SendMessage { header });
+    }
+    if is(Opcode::IORING_OP_POLL_ADD) {
+        return Some(read_poll(entry, fields));
+    }
+    is(Opcode::IORING_OP_RECVMSG).then(|| {
+        // SAFETY: the union holds integers only, for which all bits are valid.
+        let group = unsafe { entry.__bindgen_anon_4.buf_group };
+        let room = memory::header(header);
+        Operation::ReceiveMessage(ReceiveMessage {
+            header,
+            group: (entry.flags & SELECTS_BUFFER != 0).then_some(group),
+            multishot: entry.ioprio & abi::IORING_RECV_MULTISHOT as u16 != 0,
+            name_room: room.name.1,
+            control_room: room.control.1,
+        })
+    })
 }

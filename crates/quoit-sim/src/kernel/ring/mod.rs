@@ -103,11 +103,8 @@ pub struct Ring {
     /// Completions that are to be posted then.
     late: VecDeque<Completion>,
     notifications: BTreeMap<u64, Notification>,
-    pub(crate) buffer_entries: u32,
-    staged: Vec<ProvidedBuffer>,
-    buffers: VecDeque<ProvidedBuffer>,
-    /// Provided buffers that are with the kernel, by id.
-    provided: Vec<bool>,
+    /// Rings of provided buffers, by group.
+    groups: Vec<Option<BufferGroup>>,
     pub(crate) enters: u64,
     /// The kernel's thread that takes the submissions.
     thread: Option<PollThread>,
@@ -118,6 +115,16 @@ pub struct Ring {
     overflows: u64,
     /// Submissions that found none.
     refused: u64,
+}
+
+/// One ring of provided buffers.
+#[derive(Debug, Default)]
+struct BufferGroup {
+    entries: u32,
+    staged: Vec<ProvidedBuffer>,
+    buffers: VecDeque<ProvidedBuffer>,
+    /// Provided buffers that are with the kernel, by id.
+    provided: Vec<bool>,
 }
 
 /// The thread of a ring with `IORING_SETUP_SQPOLL`.
@@ -163,6 +170,16 @@ impl Ring {
         true
     }
 
+    /// The first `count` submissions, and those that are linked to the last of them.
+    fn to_the_end_of_chain(&self, count: usize) -> usize {
+        let mut end = count;
+        while end > 0 && end < self.submissions.len() && self.submissions[end - 1].flags & issue::LINKED != 0
+        {
+            end += 1;
+        }
+        end
+    }
+
     pub(crate) fn unsubmitted(&self) -> u32 {
         self.submissions.len() as u32
     }
@@ -201,8 +218,19 @@ impl Ring {
         }
     }
 
-    pub(crate) fn stage_buffer(&mut self, buffer: ProvidedBuffer) {
-        self.staged.push(buffer);
+    pub(crate) fn stage_buffer(&mut self, group: u16, buffer: ProvidedBuffer) {
+        if let Some(group) = self.group(group) {
+            group.staged.push(buffer);
+        }
+    }
+
+    fn group(&mut self, group: u16) -> Option<&mut BufferGroup> {
+        self.groups.get_mut(usize::from(group))?.as_mut()
+    }
+
+    /// The buffer that the next receive with this group takes.
+    fn first_buffer(&mut self, group: u16) -> Option<ProvidedBuffer> {
+        self.group(group)?.buffers.front().copied()
     }
 
     /// Requests that have not ended, and notifications that have not come.
@@ -215,11 +243,6 @@ impl Ring {
                     .map(|number| format!("notification {number}")),
             )
             .collect()
-    }
-
-    /// Buffers that the kernel has for receiving.
-    pub fn buffers(&self) -> usize {
-        self.buffers.len()
     }
 }
 
@@ -252,10 +275,7 @@ impl Kernel {
             woken: VecDeque::new(),
             late: VecDeque::new(),
             notifications: BTreeMap::new(),
-            buffer_entries: 0,
-            staged: Vec::new(),
-            buffers: VecDeque::new(),
-            provided: Vec::new(),
+            groups: Vec::new(),
             enters: 0,
             thread,
             overflows: 0,
@@ -282,21 +302,59 @@ impl Kernel {
         self.rings[id].as_mut().expect("a ring is used while it is open")
     }
 
+    /// `IORING_REGISTER_PBUF_RING`.
+    pub(crate) fn register_buffers(&mut self, id: RingId, group: u16, entries: u16) -> Result<(), i32> {
+        // The first is made with the loop, before there is anything to run out of.
+        if group > 0 && self.strikes(Fault::NoMemory) {
+            return Err(libc::ENOMEM);
+        }
+        let groups = &mut self.ring(id).groups;
+        let index = usize::from(group);
+        if groups.len() <= index {
+            groups.resize_with(index + 1, || None);
+        }
+        if groups[index].is_some() {
+            return Err(libc::EEXIST);
+        }
+        groups[index] = Some(BufferGroup {
+            entries: u32::from(entries),
+            ..BufferGroup::default()
+        });
+        Ok(())
+    }
+
+    /// `IORING_UNREGISTER_PBUF_RING`.
+    pub(crate) fn unregister_buffers(&mut self, id: RingId, group: u16) -> Result<(), i32> {
+        let used = self
+            .ring(id)
+            .requests
+            .iter()
+            .any(|(_, request)| request.uses_group(group));
+        if used {
+            self.fail(|| format!("buffer ring {group} is unregistered while a receive uses it"));
+        }
+        let groups = &mut self.ring(id).groups;
+        let entry = groups.get_mut(usize::from(group)).and_then(Option::take);
+        entry.map(drop).ok_or(libc::EINVAL)
+    }
+
     /// Shows the kernel the buffers staged so far.
-    pub(crate) fn publish_buffers(&mut self, id: RingId) {
-        let ring = self.ring(id);
+    pub(crate) fn publish_buffers(&mut self, id: RingId, number: u16) {
+        let Some(group) = self.ring(id).group(number) else {
+            return self.fail(|| format!("buffers are provided to group {number}, which is not registered"));
+        };
         let mut twice = None;
-        for buffer in ring.staged.drain(..) {
+        for buffer in group.staged.drain(..) {
             let id = usize::from(buffer.id);
-            if ring.provided.len() <= id {
-                ring.provided.resize(id + 1, false);
+            if group.provided.len() <= id {
+                group.provided.resize(id + 1, false);
             }
-            if std::mem::replace(&mut ring.provided[id], true) {
+            if std::mem::replace(&mut group.provided[id], true) {
                 twice = Some(buffer.id);
             }
-            ring.buffers.push_back(buffer);
+            group.buffers.push_back(buffer);
         }
-        let too_many = ring.buffers.len() > ring.buffer_entries as usize;
+        let too_many = group.buffers.len() > group.entries as usize;
         if let Some(buffer) = twice {
             self.fail(|| format!("buffer {buffer} is provided, and is provided already"));
         }
@@ -347,13 +405,12 @@ impl Kernel {
         let Some(thread) = &mut ring.thread else { return };
         if thread.shown > 0 && now <= thread.awake_until {
             thread.awake_until = now + thread.idle;
-            let count = most.min(thread.shown);
-            thread.shown -= count;
-            for _ in 0..count {
-                if let Some(entry) = self.ring(id).submissions.pop_front() {
-                    self.issue(id, &entry);
-                }
+            let most = most.min(thread.shown);
+            let count = ring.to_the_end_of_chain(most);
+            if let Some(thread) = &mut ring.thread {
+                thread.shown = thread.shown.saturating_sub(count);
             }
+            self.issue_some(id, count);
         }
         if self.ring(id).has_work() {
             self.run_work(id);
@@ -384,6 +441,27 @@ impl Kernel {
         }
     }
 
+    /// Takes so many submissions, chain by chain.
+    fn issue_some(&mut self, id: RingId, count: usize) {
+        let mut left = count;
+        while left > 0 {
+            let mut chain = VecDeque::new();
+            while left > 0 {
+                let Some(entry) = self.ring(id).submissions.pop_front() else {
+                    left = 0;
+                    break;
+                };
+                left -= 1;
+                let linked = entry.flags & issue::LINKED != 0;
+                chain.push_back(entry);
+                if !linked {
+                    break;
+                }
+            }
+            self.issue(id, chain);
+        }
+    }
+
     /// Submits; answers how many were taken, and whether the call goes on to its other parts.
     fn submit(&mut self, id: RingId) -> Result<(u32, bool), i32> {
         let waiting = self.ring(id).unsubmitted();
@@ -396,12 +474,11 @@ impl Kernel {
         let mut count = waiting;
         if waiting > 1 && self.strikes(Fault::PartialSubmit) {
             count = self.random.between(1, u64::from(waiting) - 1) as u32;
+            // A chain that is cut is two, and the second does not wait for the first: what is linked for its order's
+            // sake would lose it. Linux does so for want of memory only.
+            count = self.ring(id).to_the_end_of_chain(count as usize) as u32;
         }
-        for _ in 0..count {
-            if let Some(entry) = self.ring(id).submissions.pop_front() {
-                self.issue(id, &entry);
-            }
-        }
+        self.issue_some(id, count as usize);
         Ok((count, count == waiting))
     }
 }

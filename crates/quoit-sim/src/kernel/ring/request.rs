@@ -1,6 +1,9 @@
 //! Requests that are under way, and how they go on when something happens.
 
+use std::collections::VecDeque;
+
 use linux_raw_sys::io_uring as abi;
+use quoit::engine::uring::sys::SubmissionEntry;
 
 use super::super::Kernel;
 use super::super::agenda::Action;
@@ -12,8 +15,10 @@ use crate::memory;
 /// Times that a multishot operation goes on at once before others get their turn, as in Linux.
 const MULTISHOT_RETRIES: u32 = 32;
 
+/// Bytes before the parts of a buffer that a multishot `recvmsg` has filled (`struct io_uring_recvmsg_out`).
+const HEAD: usize = 16;
+
 /// One request.
-#[derive(Debug)]
 pub(super) struct Request {
     pub(super) user_data: u64,
     pub(super) object: ObjectId,
@@ -26,6 +31,25 @@ pub(super) struct Request {
     pub(super) queued: bool,
     /// It is among those that wait for its object.
     pub(super) waits: bool,
+    /// What is linked to it.
+    pub(super) chain: VecDeque<SubmissionEntry>,
+}
+
+impl std::fmt::Debug for Request {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?} on object {}", self.operation, self.object)
+    }
+}
+
+impl Request {
+    /// Whether it takes buffers of this group.
+    pub(super) fn uses_group(&self, group: u16) -> bool {
+        match &self.operation {
+            Operation::Receive(receive) => receive.selects && receive.group == group,
+            Operation::ReceiveMessage(receive) => receive.group == Some(group),
+            _ => false,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -34,12 +58,28 @@ pub(super) enum Operation {
     Connect { address: (usize, usize), begun: bool },
     Receive(Receive),
     Send(Send),
+    ReceiveMessage(ReceiveMessage),
+    SendMessage { header: usize },
     Poll { events: u32, multishot: bool },
     ReadCounter { address: usize },
 }
 
+/// A receive of datagrams.
+#[derive(Debug)]
+pub(super) struct ReceiveMessage {
+    /// Where the message's header is. With provided buffers it is read when the entry is taken, and not again.
+    pub(super) header: usize,
+    /// The group that it takes buffers of.
+    pub(super) group: Option<u16>,
+    pub(super) multishot: bool,
+    /// Bytes of each buffer for the peer's address, and for control messages.
+    pub(super) name_room: usize,
+    pub(super) control_room: usize,
+}
+
 #[derive(Debug)]
 pub(super) struct Receive {
+    pub(super) group: u16,
     pub(super) multishot: bool,
     /// Bytes after which it ends; 0 is never.
     pub(super) budget: u64,
@@ -95,8 +135,8 @@ impl Operation {
         always
             | match self {
                 Self::Accept { .. } | Self::ReadCounter { .. } => events::IN,
-                Self::Connect { .. } | Self::Send(_) => events::OUT,
-                Self::Receive(_) => events::IN | events::RDHUP,
+                Self::Connect { .. } | Self::Send(_) | Self::SendMessage { .. } => events::OUT,
+                Self::Receive(_) | Self::ReceiveMessage(_) => events::IN | events::RDHUP,
                 Self::Poll { events, .. } => *events,
             }
     }
@@ -142,6 +182,14 @@ impl Kernel {
             Operation::Connect { address, begun } => self.go_on_connecting(object, *address, begun),
             Operation::Receive(receive) => self.go_on_receiving(id, request.user_data, object, receive),
             Operation::Send(send) => self.go_on_sending(object, send),
+            Operation::ReceiveMessage(receive) => {
+                self.go_on_receiving_datagrams(id, request.user_data, object, receive)
+            }
+            Operation::SendMessage { header } => match self.send_message(object, *header) {
+                Ok(count) => Outcome::Ends(count as i32, 0),
+                Err(libc::EAGAIN) => Outcome::Waits,
+                Err(error) => Outcome::Ends(-error, 0),
+            },
             Operation::Poll { events, multishot } => {
                 self.go_on_polling(id, request.user_data, object, *events, *multishot)
             }
@@ -155,6 +203,8 @@ impl Kernel {
         };
         match outcome {
             Outcome::Waits if request.at_once => {
+                // One that has failed has moved on as well.
+                self.datagrams_moved += u64::from(matches!(request.operation, Operation::SendMessage { .. }));
                 let result = match &request.operation {
                     Operation::Send(send) if send.done > 0 => send.done as i32,
                     _ => -libc::EAGAIN,
@@ -193,6 +243,8 @@ impl Kernel {
         mut flags: u32,
         failed: bool,
     ) {
+        let mut request = request;
+        let chain = std::mem::take(&mut request.chain);
         self.forget_request(id, number, &request);
         if let Operation::Send(send) = &request.operation
             && send.zero_copy
@@ -205,6 +257,9 @@ impl Kernel {
                 result,
                 flags,
             });
+        }
+        if !chain.is_empty() {
+            self.go_on_with_chain(id, chain, failed);
         }
     }
 
@@ -221,6 +276,10 @@ impl Kernel {
                 Operation::Receive(_) => stream.receives -= 1,
                 _ => {}
             }
+        }
+        if let Some(socket) = self.datagram(request.object) {
+            socket.requests -= 1;
+            socket.receives -= u32::from(matches!(request.operation, Operation::ReceiveMessage(_)));
         }
         self.release(request.object);
     }
@@ -289,7 +348,7 @@ impl Kernel {
         }
         for _ in 0..MULTISHOT_RETRIES {
             // The buffer comes first: want of one is told even if nothing is there.
-            let Some(&buffer) = self.ring(id).buffers.front() else {
+            let Some(buffer) = self.ring(id).first_buffer(receive.group) else {
                 self.counts.incidents.no_buffers += 1;
                 return Outcome::Ends(-libc::ENOBUFS, 0);
             };
@@ -309,13 +368,13 @@ impl Kernel {
             };
             if result <= 0 {
                 let flags = if self.strikes(Fault::BufferWithoutBytes) {
-                    self.use_buffer(id)
+                    self.use_buffer(id, receive.group)
                 } else {
                     0
                 };
                 return Outcome::Ends(result, flags);
             }
-            let flags = self.use_buffer(id);
+            let flags = self.use_buffer(id, receive.group);
             receive.received += result as u64;
             let used_up = receive.budget > 0 && receive.received >= receive.budget;
             if !receive.multishot || used_up || !self.ring(id).has_room() || self.strikes(Fault::MultishotEnd)
@@ -331,11 +390,83 @@ impl Kernel {
         Outcome::Yields
     }
 
+    /// Datagrams into provided buffers, each laid out as `struct io_uring_recvmsg_out` says; or one to where its header
+    /// says.
+    fn go_on_receiving_datagrams(
+        &mut self,
+        id: RingId,
+        user_data: u64,
+        object: ObjectId,
+        receive: &ReceiveMessage,
+    ) -> Outcome {
+        if self.fails_to_receive(object) {
+            return Outcome::Ends(-libc::ENOMEM, 0);
+        }
+        let Some(group) = receive.group else {
+            return match self.receive_message(object, receive.header) {
+                Ok(count) => Outcome::Ends(count as i32, 0),
+                Err(libc::EAGAIN) => Outcome::Waits,
+                Err(error) => Outcome::Ends(-error, 0),
+            };
+        };
+        let head = HEAD + receive.name_room + receive.control_room;
+        for _ in 0..MULTISHOT_RETRIES {
+            let Some(buffer) = self.ring(id).first_buffer(group) else {
+                self.counts.incidents.no_buffers += 1;
+                return Outcome::Ends(-libc::ENOBUFS, 0);
+            };
+            let Some(room) = (buffer.length as usize).checked_sub(head) else {
+                return Outcome::Ends(-libc::EFAULT, 0);
+            };
+            let received = match self.receive_datagram(object, room, receive.control_room) {
+                Ok(received) => received,
+                Err(libc::EAGAIN) => return Outcome::Waits,
+                Err(error) => {
+                    let flags = if self.strikes(Fault::BufferWithoutBytes) {
+                        self.use_buffer(id, group)
+                    } else {
+                        0
+                    };
+                    return Outcome::Ends(-error, flags);
+                }
+            };
+            let at = buffer.address.expose_provenance();
+            let words = [
+                received.name.len() as u32,
+                received.control.len() as u32,
+                received.length as u32,
+                received.flags as u32,
+            ];
+            for (place, word) in words.into_iter().enumerate() {
+                memory::write(at + 4 * place, &word.to_ne_bytes());
+            }
+            memory::write(
+                at + HEAD,
+                &received.name[..received.name.len().min(receive.name_room)],
+            );
+            memory::write(at + HEAD + receive.name_room, &received.control);
+            memory::write(at + head, &received.bytes[..received.length]);
+            let result = (head + received.length) as i32;
+            let flags = self.use_buffer(id, group);
+            // One without bytes looks like the end of a stream (`io_recvmsg_multishot`).
+            let finished = received.length == 0;
+            if !receive.multishot
+                || finished
+                || !self.ring(id).has_room()
+                || self.strikes(Fault::MultishotEnd)
+            {
+                return Outcome::Ends(result, flags);
+            }
+            self.post_more(id, user_data, result, flags);
+        }
+        Outcome::Yields
+    }
+
     /// Takes the first provided buffer; answers the flags that name it.
-    fn use_buffer(&mut self, id: RingId) -> u32 {
-        let ring = self.ring(id);
-        let buffer = ring.buffers.pop_front().expect("looked at just now");
-        ring.provided[usize::from(buffer.id)] = false;
+    fn use_buffer(&mut self, id: RingId, group: u16) -> u32 {
+        let group = self.ring(id).group(group).expect("looked at just now");
+        let buffer = group.buffers.pop_front().expect("looked at just now");
+        group.provided[usize::from(buffer.id)] = false;
         abi::IORING_CQE_F_BUFFER | u32::from(buffer.id) << abi::IORING_CQE_BUFFER_SHIFT
     }
 
@@ -403,7 +534,8 @@ impl Kernel {
         let Some(number) = find(self) else {
             return -libc::ENOENT;
         };
-        let request = self.ring(id).requests.take(number).expect("found just now");
+        let mut request = self.ring(id).requests.take(number).expect("found just now");
+        let chain = std::mem::take(&mut request.chain);
         self.ring(id).woken.retain(|&woken| woken != number);
         self.forget_request(id, number, &request);
         let (result, flags) = match &request.operation {
@@ -432,6 +564,7 @@ impl Kernel {
         } else {
             self.ring(id).late.push_back(completion);
         }
+        self.go_on_with_chain(id, chain, true);
         0
     }
 

@@ -1,0 +1,207 @@
+//! What a loop tells of datagram sockets: checked, and taken as an occasion.
+
+use quoit::engine::Engine;
+use quoit::{DatagramError, DatagramSocketId, Event, Refusal, Token};
+
+use super::reference::Socket;
+use super::{KeptDatagrams, Opening};
+use crate::kernel::with;
+use crate::world::{Occasion, World};
+
+impl<E: Engine> World<E> {
+    /// Checks an event of a datagram socket, and answers what the handler is to react to.
+    pub(crate) fn take_datagram_event(&mut self, event: Event) -> Option<Occasion> {
+        let text = format!("{event:?}");
+        match event {
+            Event::DatagramOpened { socket, token } => self.note_opened(socket, token),
+            Event::Datagrams { socket, datagrams } => {
+                let handed = self.datagrams.state(socket).check_delivered(&datagrams);
+                return Some(Occasion::Datagrams(KeptDatagrams {
+                    socket,
+                    handed,
+                    datagrams,
+                }));
+            }
+            Event::DatagramSent {
+                socket,
+                token,
+                result,
+            } => self.datagrams.state(socket).check_sent(token, result),
+            Event::DatagramError { socket, error } => {
+                let state = self.datagrams.state(socket);
+                match error {
+                    DatagramError::ControlTruncated => state.check_control_truncated(),
+                    DatagramError::Send { .. } | DatagramError::TooLarge { .. } => state.note_send_error(),
+                    DatagramError::Receive(_) => {
+                        assert!(!state.closing, "{text} after it was closed");
+                        state.failures += 1;
+                    }
+                    // Of a receive, or in place of a send.
+                    _ => state.note_send_error(),
+                }
+            }
+            Event::DatagramWritable { socket } => {
+                let state = self.datagrams.state(socket);
+                assert!(!state.closing, "{text} after it was closed");
+                state.writable_owed = false;
+                let left = state.times_full.checked_sub(1);
+                state.times_full = left.unwrap_or_else(|| panic!("{text} was owed by nothing"));
+            }
+            Event::DatagramPressure { socket } => {
+                let state = self.datagrams.state(socket);
+                assert!(!state.closing, "{text} after it was closed");
+                return Some(Occasion::DatagramPressure);
+            }
+            Event::DatagramClosed { socket, token, error } => {
+                let state = self.datagrams.state(socket);
+                assert_eq!(error, None, "{text}: nothing is wrong with the descriptor");
+                assert_eq!(state.token, token, "{text} has another's token");
+                assert!(
+                    state.closing || state.may_be_closing || self.ending,
+                    "{text}, and nobody closed it"
+                );
+                state.check_closed();
+                let number = state.number;
+                self.datagrams.sockets.retain(|state| state.id != socket);
+                self.open_again(number);
+                return None;
+            }
+            Event::DatagramRefused {
+                token,
+                socket,
+                refusal,
+            } => self.note_refused(token, socket, refusal),
+            other => unreachable!("{other:?} is of no datagram socket"),
+        }
+        None
+    }
+
+    fn note_opened(&mut self, id: DatagramSocketId, token: Token) {
+        let place = self
+            .datagrams
+            .opening
+            .iter()
+            .position(|opening| opening.token == token);
+        if let Some(place) = place {
+            let opening = self.datagrams.opening.swap_remove(place);
+            self.begin_datagrams(id, &opening);
+        }
+        let state = self.datagrams.state(id);
+        assert_eq!(state.token, token, "{id:?} opens with another's token");
+        assert!(!state.opened, "{id:?} opens twice");
+        state.opened = true;
+    }
+
+    /// A socket is the loop's from now on.
+    pub(super) fn begin_datagrams(&mut self, id: DatagramSocketId, opening: &Opening) {
+        let plan = self.datagrams.plan.sockets[opening.number].clone();
+        assert!(self.datagrams.find(id).is_none(), "{id:?} begins twice");
+        self.datagrams.sockets.push(Socket::new(id, opening, plan));
+        // What was dropped before the loop had it is none of the loop's, and how much that was is not known: some
+        // that was counted is the kernel's count less the loop's.
+        let counted = self
+            .quoit
+            .datagram_counters(id)
+            .map(|counters| counters.kernel_drops as u32);
+        let drops = with(|kernel| kernel.datagram_state(opening.descriptor)).map(|(_, drops)| drops);
+        if let (Some(counted), Some(drops)) = (counted, drops) {
+            self.datagrams.state(id).plan.drops = drops.wrapping_sub(counted);
+        }
+        // What has passed since the turn in which it began.
+        self.datagrams.note_passed();
+    }
+
+    fn note_refused(&mut self, token: Token, socket: Option<DatagramSocketId>, refusal: Refusal) {
+        self.datagrams.opening.retain(|opening| opening.token != token);
+        if let Some(state) = socket.and_then(|socket| self.datagrams.find(socket)) {
+            if token != Token::NONE {
+                state.forget_send(token);
+            }
+            match refusal {
+                Refusal::Full => {
+                    state.writable_owed = true;
+                    state.times_full += 1;
+                }
+                Refusal::Closing => assert!(
+                    state.closing || state.may_be_closing || self.ending,
+                    "{:?} refuses {token:?} as it closes, and nobody closed it",
+                    state.id
+                ),
+                Refusal::Stale => assert!(
+                    self.quoit.datagram_descriptor(state.id).is_none(),
+                    "{:?} is open, and refused as stale",
+                    state.id
+                ),
+                _ => {}
+            }
+        }
+    }
+
+    /// Counters that must agree at any time.
+    pub(crate) fn check_datagram_counters(&mut self) {
+        for index in 0..self.datagrams.sockets.len() {
+            let state = &self.datagrams.sockets[index];
+            if state.closing || state.may_be_closing || self.ending {
+                continue;
+            }
+            let (id, descriptor, first) = (state.id, state.descriptor, state.plan.drops);
+            let drops = || {
+                with(|kernel| kernel.datagram_state(descriptor)).map(|(_, drops)| drops.wrapping_sub(first))
+            };
+            let before = drops();
+            let Some(counters) = self.quoit.datagram_counters(id) else {
+                panic!("{id:?} is gone, and nobody closed it");
+            };
+            // Asking takes time, in which more may be dropped.
+            let (Some(before), Some(after)) = (before, drops()) else {
+                panic!("the descriptor of {id:?} is closed, and nobody closed the socket");
+            };
+            let state = &self.datagrams.sockets[index];
+            state.check_counters(&counters, before..=after);
+        }
+    }
+
+    /// Whether everything of datagrams has come to its end, as far as nothing is in the way: else what has not.
+    pub(crate) fn find_unsettled_datagrams(&mut self) -> Option<String> {
+        if with(|kernel| kernel.datagrams_move()) {
+            return Some("datagrams are under way".to_owned());
+        }
+        for state in &self.datagrams.sockets {
+            if state.closing || state.may_be_closing {
+                continue;
+            }
+            let waiting = with(|kernel| kernel.datagram_state(state.descriptor));
+            let waiting = waiting.map_or(0, |(waiting, _)| waiting);
+            let counters = self.quoit.datagram_counters(state.id);
+            let failures = counters.map_or(0, |counters| counters.send_errors + counters.receive_errors);
+            if failures > state.failures {
+                return Some(format!(
+                    "{:?}: {failures} failures are counted, and {} told",
+                    state.id, state.failures
+                ));
+            }
+            let (handed, awaited) = (state.handed.len(), state.awaited());
+            if waiting + handed + awaited > 0 || state.writable_owed || !state.opened {
+                return Some(format!(
+                    "{:?}: {waiting} datagrams wait, {handed} were received and not delivered, {awaited} sends have \
+                     no outcome, writable owed: {}, open: {}",
+                    state.id, state.writable_owed, state.opened
+                ));
+            }
+        }
+        None
+    }
+
+    /// With nothing going on, the counters must say what has passed.
+    pub(crate) fn check_settled_datagrams(&mut self) {
+        self.datagrams.note_passed();
+        for state in &self.datagrams.sockets {
+            if state.closing || state.may_be_closing {
+                continue;
+            }
+            if let Some(counters) = self.quoit.datagram_counters(state.id) {
+                state.check_settled(&counters);
+            }
+        }
+    }
+}

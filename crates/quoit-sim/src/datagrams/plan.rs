@@ -1,0 +1,178 @@
+//! The datagram sockets of a run and their peers, drawn from the seed.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use quoit::{Address, DatagramOptions, Gro};
+
+use crate::faults::Profile;
+use crate::kernel::DatagramPeerPlan;
+use crate::plan::{Options, Style};
+use crate::random::Random;
+
+/// The most sockets of one run.
+const MOST_SOCKETS: u64 = 4;
+/// How many runs have any, out of 1,024.
+const SHARE: u32 = 320;
+/// The stream of random numbers that says so; not those from which everything else of a run is drawn, so that runs
+/// without datagrams are the same with and without this file.
+const PURPOSE: u64 = 4;
+
+/// One datagram socket's life.
+#[derive(Clone, Debug)]
+pub struct SocketPlan {
+    /// Where it is bound.
+    pub address: Address,
+    /// How it is set up.
+    pub options: DatagramOptions,
+    /// The turn at which it is opened.
+    pub open_at: u32,
+    /// How the handler treats it.
+    pub style: Style,
+    /// What the kernel has counted of drops before.
+    pub drops: u32,
+    /// Somebody sets an option on the descriptor that brings control messages for which there is no room.
+    pub meddled_with: bool,
+}
+
+/// The datagram sockets of one run.
+#[derive(Clone, Default, Debug)]
+pub struct DatagramPlan {
+    /// The sockets.
+    pub sockets: Vec<SocketPlan>,
+    /// Who sends to them, and is sent to; each with the socket that it belongs to.
+    pub peers: Vec<(usize, DatagramPeerPlan)>,
+    /// Addresses where nobody is.
+    pub nowhere: Vec<Address>,
+}
+
+impl DatagramPlan {
+    /// Those of a seed, which has `turns`. Adds their faults to the profile.
+    #[must_use]
+    pub fn draw(options: &Options, turns: u32, profile: &mut Profile) -> Self {
+        let random = &mut Random::new(options.seed, PURPOSE);
+        if !random.chance(SHARE) {
+            return Self::default();
+        }
+        profile.draw_datagrams(random, options.without);
+        let families: Vec<u64> = (0..random.magnitude(MOST_SOCKETS))
+            .map(|_| random.below(4))
+            .collect();
+        let addresses: Vec<Address> = families
+            .iter()
+            .enumerate()
+            .map(|(number, &family)| address(family, 1, number as u64))
+            .collect();
+        let mut peers = Vec::new();
+        let mut sockets = Vec::new();
+        for (number, &family) in families.iter().enumerate() {
+            let count = random.below(4);
+            let own: Vec<_> = (0..count)
+                .map(|peer| address(family, 2 + number as u64, peer))
+                .collect();
+            for peer in &own {
+                let plan = draw_peer(random, peer.clone(), addresses[number].clone(), turns);
+                peers.push((number, plan));
+            }
+            let others: Vec<_> = addresses
+                .iter()
+                .zip(&families)
+                .filter(|(other, family_of_other)| {
+                    **other != addresses[number] && address(**family_of_other, 0, 0) == address(family, 0, 0)
+                })
+                .map(|(other, _)| other.clone())
+                .collect();
+            sockets.push(draw_socket(
+                random,
+                addresses[number].clone(),
+                turns,
+                &own,
+                &others,
+            ));
+        }
+        let mut nowhere: Vec<_> = families.iter().map(|&family| address(family, 99, 0)).collect();
+        nowhere.dedup();
+        Self {
+            sockets,
+            peers,
+            nowhere,
+        }
+    }
+}
+
+/// An address of a family (0 and 1 are IPv4), by a group and a number.
+fn address(family: u64, group: u64, number: u64) -> Address {
+    let port = 9000 + (group * 16 + number) as u16;
+    match family {
+        0 | 1 => SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port).into(),
+        2 => SocketAddr::new(IpAddr::V6(Ipv6Addr::LOCALHOST), port).into(),
+        _ => Address::UnixAbstract(format!("datagrams-{group}-{number}").into_bytes().into()),
+    }
+}
+
+fn draw_peer(random: &mut Random, address: Address, target: Address, turns: u32) -> DatagramPeerPlan {
+    DatagramPeerPlan {
+        address,
+        target,
+        start: random.magnitude(u64::from(turns) * 10_000),
+        times: random.magnitude(40) as u32,
+        burst: random.magnitude(40),
+        longest: *random.choose(&[0, 1, 60, 1500, 9000]),
+        pause: random.magnitude(500_000),
+        answers: *random.choose(&[0, 300, 1024]),
+        joined: random.chance(400),
+    }
+}
+
+fn draw_socket(
+    random: &mut Random,
+    address: Address,
+    turns: u32,
+    own: &[Address],
+    others: &[Address],
+) -> SocketPlan {
+    let high_water = 1 + random.magnitude(32_768) as u32;
+    let buffer = |random: &mut Random| random.chance(300).then(|| random.magnitude(20_000) as u32);
+    let peer = match random.below(5) {
+        0 if !own.is_empty() => Some(random.choose(own).clone()),
+        1 if !others.is_empty() => Some(random.choose(others).clone()),
+        _ => None,
+    };
+    let options = DatagramOptions {
+        max_datagram: *random.choose(&[1, 50, 1500, 65_507]),
+        slots: *random.choose(&[1, 2, 3, 8, 32]),
+        gro: *random.choose(&[Gro::Off, Gro::Off, Gro::Transparent, Gro::Raw]),
+        receive_ecn: random.chance(400),
+        receive_timestamps: random.chance(400),
+        receive_local_address: random.chance(400),
+        high_water,
+        low_water: random.below(u64::from(high_water)) as u32,
+        queued_sends: *random.choose(&[1, 2, 8, 128]),
+        receive_buffer: buffer(random),
+        send_buffer: buffer(random),
+        peer,
+        paused: random.chance(100),
+        ..DatagramOptions::default()
+    };
+    let style = Style {
+        echo: *random.choose(&[0, 0, 300, 1024]),
+        keep: *random.choose(&[0, 0, 100, 500, 1024]),
+        elsewhere: *random.choose(&[0, 0, 100, 700]),
+        talk: *random.choose(&[0, 100, 400]),
+        longest: *random.choose(&[1, 50, 1500, 20_000, 65_536]),
+        meddle: *random.choose(&[0, 20, 150]),
+        end: *random.choose(&[0, 50, 200]),
+    };
+    let drops = match random.below(3) {
+        0 => u32::MAX - random.magnitude(20) as u32,
+        1 => random.bits() as u32,
+        _ => 0,
+    };
+    SocketPlan {
+        address,
+        options,
+        open_at: random.magnitude(u64::from(turns)) as u32 / 4,
+        style,
+        drops,
+        meddled_with: random.chance(40),
+    }
+}
