@@ -8,9 +8,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use quoit::{
     Address, AttachOptions, CloseReason, Command, ConnectionId, EngineChoice, EngineKind, Errno, Event,
-    Feature, FeatureSet, FileRange, Keepalive, ListenerId, Payload, RawBytes, Refusal, Token,
+    Feature, FeatureSet, FileRange, Keepalive, ListenerId, Payload, RawBytes, Refusal, Token, WaitMode,
 };
 
+use crate::datagrams;
 use crate::error::Failure;
 use crate::leases::Leases;
 use crate::memory;
@@ -47,7 +48,8 @@ pub(crate) unsafe fn take_descriptor(descriptor: RawFd) -> Result<OwnedFd, Errno
 }
 
 /// The core's command for one of C's. `None`: it is carried out already. If that is to refuse it, what it names is
-/// untouched, and to be [forfeited](forfeit) when the refusal is on its way.
+/// untouched, and to be [forfeited](forfeit) when the refusal is on its way. Otherwise with [`Keep::Later`], what it
+/// names is to be [settled](settle) when the command is on its way, or to be [given back](give_back).
 ///
 /// # Safety
 /// What the command points at must be as `quoit.h` says, and with [`Keep::During`] `'a` must end with the call that
@@ -60,6 +62,10 @@ pub(crate) unsafe fn command<'a>(
 ) -> Option<Command<'a>> {
     let connection = ConnectionId::from_bits(command.target);
     let token = Token(command.token);
+    if datagrams::are_meant_by(command.kind) {
+        // SAFETY: promised by the caller.
+        return Some(unsafe { datagrams::command(command, leases, keep) });
+    }
     let refuse = |refusal| {
         Some(Command::Refuse {
             connection: (command.target != 0).then_some(connection),
@@ -118,7 +124,7 @@ pub(crate) unsafe fn command<'a>(
             return None;
         }
         (QUOIT_COMMAND_SEND_LEASE, _) => {
-            let Some(mut lease) = leases.take(command.lease) else {
+            let Some(mut lease) = leases.lift(command.lease) else {
                 return refuse(Refusal::Stale);
             };
             let (offset, length) = (command.offset, command.length as usize);
@@ -127,8 +133,11 @@ pub(crate) unsafe fn command<'a>(
                 .and_then(|offset| offset.checked_add(length))
                 .is_some_and(|end| end <= lease.len());
             if !within {
-                leases.undo_take(command.lease, lease);
+                leases.undo_lift(command.lease, lease);
                 return refuse(invalid);
+            }
+            if keep == Keep::During {
+                leases.settle(command.lease);
             }
             lease.advance(offset as usize);
             lease.truncate(length);
@@ -210,12 +219,33 @@ pub(crate) unsafe fn forfeit(command: &types::Command, leases: &Leases) {
             drop(unsafe { take_descriptor(command.descriptor) });
         }
         QUOIT_COMMAND_SEND_LEASE => drop(leases.take(command.lease)),
-        _ => {}
+        // SAFETY: promised by the caller.
+        _ => unsafe { datagrams::forfeit(command, leases) },
+    }
+}
+
+/// Whether a command does nothing but report that it was refused.
+pub(crate) fn is_refusal(command: &Command<'_>) -> bool {
+    matches!(command, Command::Refuse { .. } | Command::RefuseDatagram { .. })
+}
+
+/// Makes it final that a command has taken the leases that it names.
+///
+/// # Safety
+/// What the command points at must be as `quoit.h` says.
+pub(crate) unsafe fn settle(command: &types::Command, leases: &Leases) {
+    match command.kind {
+        QUOIT_COMMAND_SEND_LEASE => leases.settle(command.lease),
+        // SAFETY: promised by the caller.
+        _ => unsafe { datagrams::settle(command, leases) },
     }
 }
 
 /// Gives the caller back what a command had taken over, as it was not carried out after all.
-pub(crate) fn give_back(command: Command<'_>, lease: u64, leases: &Leases) {
+///
+/// # Safety
+/// `command` must be what [`command`] made of `given`, which must be as it was then.
+pub(crate) unsafe fn give_back(command: Command<'_>, given: &types::Command, leases: &Leases) {
     match command {
         Command::Attach { descriptor, .. } => {
             let _ = descriptor.into_raw_fd();
@@ -226,8 +256,9 @@ pub(crate) fn give_back(command: Command<'_>, lease: u64, leases: &Leases) {
         Command::Send {
             payload: Payload::Lease(taken),
             ..
-        } => leases.undo_take(lease, taken),
-        _ => {}
+        } => leases.undo_lift(given.lease, taken),
+        // SAFETY: promised by the caller.
+        other => unsafe { datagrams::give_back(other, given, leases) },
     }
 }
 
@@ -347,6 +378,16 @@ pub(crate) fn config_for_c(config: &quoit::Config) -> Config {
         connect_timeout_ns: nanoseconds(config.connect_timeout),
         close_deadline_ns: nanoseconds(config.close_deadline),
         ring_memory_patience_ns: nanoseconds(config.ring_memory_patience),
+        datagram_sockets: config.datagram_sockets,
+        wait: match config.wait {
+            WaitMode::Block => QUOIT_WAIT_BLOCK,
+            WaitMode::Spin(_) => QUOIT_WAIT_SPIN,
+            WaitMode::Poll => QUOIT_WAIT_POLL,
+        },
+        spin_ns: match config.wait {
+            WaitMode::Spin(budget) => nanoseconds(budget),
+            WaitMode::Block | WaitMode::Poll => 0,
+        },
     }
 }
 
@@ -407,8 +448,17 @@ pub(crate) fn config(config: &Config) -> Result<quoit::Config, Failure> {
         connect_timeout: time(config.connect_timeout_ns, "connect_timeout_ns")?,
         close_deadline: time(config.close_deadline_ns, "close_deadline_ns")?,
         ring_memory_patience: time(config.ring_memory_patience_ns, "ring_memory_patience_ns")?,
-        // What this ABI has no fields for.
-        ..quoit::Config::default()
+        datagram_sockets: config.datagram_sockets,
+        wait: match config.wait {
+            QUOIT_WAIT_BLOCK => WaitMode::Block,
+            QUOIT_WAIT_SPIN => WaitMode::Spin(time(config.spin_ns, "spin_ns")?),
+            QUOIT_WAIT_POLL => WaitMode::Poll,
+            other => {
+                return Err(Failure::invalid(format_args!(
+                    "`wait` is {other}, which names no way to wait"
+                )));
+            }
+        },
     })
 }
 
@@ -425,7 +475,7 @@ pub(crate) fn engine_number(kind: EngineKind) -> u32 {
     }
 }
 
-fn negative(errno: Errno) -> c_int {
+pub(crate) fn negative(errno: Errno) -> c_int {
     -errno.code()
 }
 
@@ -440,7 +490,7 @@ fn close_reason(reason: CloseReason) -> (u16, c_int) {
     }
 }
 
-fn refusal_reason(refusal: Refusal) -> (u16, c_int) {
+pub(crate) fn refusal_reason(refusal: Refusal) -> (u16, c_int) {
     match refusal {
         Refusal::Stale => (QUOIT_REFUSED_STALE, 0),
         Refusal::Full => (QUOIT_REFUSED_FULL, 0),
@@ -454,7 +504,7 @@ fn refusal_reason(refusal: Refusal) -> (u16, c_int) {
 /// C's event for one of the core's. Its lease goes to `leases`, its descriptor to the caller.
 ///
 /// # Panics
-/// For an event that this ABI has no number for: a fault of the library's.
+/// As [`datagrams::event`].
 #[inline]
 pub(crate) fn event(event: Event, leases: &Leases) -> types::Event {
     let mut answer = types::Event {
@@ -542,7 +592,7 @@ pub(crate) fn event(event: Event, leases: &Leases) -> types::Event {
         Event::Woken => answer.kind = QUOIT_EVENT_WOKEN,
         Event::Draining => answer.kind = QUOIT_EVENT_DRAINING,
         Event::Drained => answer.kind = QUOIT_EVENT_DRAINED,
-        other => unreachable!("{other:?} has no number in this ABI"),
+        other => datagrams::event(other, leases, &mut answer),
     }
     answer
 }

@@ -6,7 +6,7 @@ use std::ffi::c_int;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use quoit::{Errno, ListenError, StartError, TurnError};
+use quoit::{DatagramSocketError, Errno, ListenError, StartError, TurnError};
 
 /// Why a call failed.
 #[derive(Debug)]
@@ -39,6 +39,16 @@ impl From<ListenError> for Failure {
         let code = match &error {
             ListenError::Limit { .. } => libc::ENOSPC,
             ListenError::NotASocket { .. } => libc::EADDRINUSE,
+            other => other.errno().map_or(libc::EINVAL, Errno::code),
+        };
+        Self::new(code, error)
+    }
+}
+
+impl From<DatagramSocketError> for Failure {
+    fn from(error: DatagramSocketError) -> Self {
+        let code = match &error {
+            DatagramSocketError::Limit => libc::ENOSPC,
             other => other.errno().map_or(libc::EINVAL, Errno::code),
         };
         Self::new(code, error)

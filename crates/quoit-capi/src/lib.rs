@@ -14,6 +14,7 @@
 //! | `leases` | leases by number, returned from any thread | yes |
 //! | `thread` | which thread this is, and whether that one has ended | |
 //! | `convert` | commands, events and options to and from the core's | yes |
+//! | `datagrams` | the same for what concerns datagram sockets | yes |
 //! | `calls` | the exported functions | yes |
 
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
@@ -21,6 +22,7 @@ compile_error!("the C ABI is laid out for 64-bit Linux");
 
 mod calls;
 mod convert;
+mod datagrams;
 mod error;
 mod handle;
 mod layout;

@@ -23,13 +23,17 @@ macro_rules! constants {
 
 constants! {
     QUOIT_ABI_MAJOR: u32 = 1;
-    QUOIT_ABI_MINOR: u32 = 0;
+    QUOIT_ABI_MINOR: u32 = 1;
 
     QUOIT_UNSET: u32 = u32::MAX;
 
     QUOIT_ENGINE_AUTO: u32 = 0;
     QUOIT_ENGINE_URING: u32 = 1;
     QUOIT_ENGINE_EPOLL: u32 = 2;
+
+    QUOIT_WAIT_BLOCK: u32 = 0;
+    QUOIT_WAIT_SPIN: u32 = 1;
+    QUOIT_WAIT_POLL: u32 = 2;
 
     QUOIT_COMMAND_CONNECT: u16 = 1;
     QUOIT_COMMAND_ATTACH: u16 = 2;
@@ -47,9 +51,17 @@ constants! {
     QUOIT_COMMAND_STOP_LISTENING: u16 = 14;
     QUOIT_COMMAND_DRAIN: u16 = 15;
     QUOIT_COMMAND_RETURN_LEASE: u16 = 16;
+    QUOIT_COMMAND_OPEN_DATAGRAM: u16 = 17;
+    QUOIT_COMMAND_SEND_DATAGRAMS: u16 = 18;
+    QUOIT_COMMAND_PAUSE_DATAGRAMS: u16 = 19;
+    QUOIT_COMMAND_RESUME_DATAGRAMS: u16 = 20;
+    QUOIT_COMMAND_JOIN_MULTICAST: u16 = 21;
+    QUOIT_COMMAND_LEAVE_MULTICAST: u16 = 22;
+    QUOIT_COMMAND_CLOSE_DATAGRAM: u16 = 23;
 
     QUOIT_FLAG_BORROWED: u16 = 1;
     QUOIT_FLAG_PAUSED: u16 = 2;
+    QUOIT_FLAG_ECN: u16 = 4;
 
     QUOIT_EVENT_ACCEPTED: u16 = 1;
     QUOIT_EVENT_ACCEPTED_DESCRIPTOR: u16 = 2;
@@ -68,6 +80,14 @@ constants! {
     QUOIT_EVENT_WOKEN: u16 = 15;
     QUOIT_EVENT_DRAINING: u16 = 16;
     QUOIT_EVENT_DRAINED: u16 = 17;
+    QUOIT_EVENT_DATAGRAM_OPENED: u16 = 18;
+    QUOIT_EVENT_DATAGRAMS: u16 = 19;
+    QUOIT_EVENT_DATAGRAM_SENT: u16 = 20;
+    QUOIT_EVENT_DATAGRAM_ERROR: u16 = 21;
+    QUOIT_EVENT_DATAGRAM_WRITABLE: u16 = 22;
+    QUOIT_EVENT_DATAGRAM_PRESSURE: u16 = 23;
+    QUOIT_EVENT_DATAGRAM_CLOSED: u16 = 24;
+    QUOIT_EVENT_DATAGRAM_REFUSED: u16 = 25;
 
     QUOIT_CLOSED_LOCAL: u16 = 1;
     QUOIT_CLOSED_PEER: u16 = 2;
@@ -83,6 +103,15 @@ constants! {
     QUOIT_REFUSED_LIMIT: u16 = 5;
     QUOIT_REFUSED_ERROR: u16 = 6;
 
+    QUOIT_DATAGRAM_ERROR_NETWORK: u16 = 1;
+    QUOIT_DATAGRAM_ERROR_TOO_LARGE: u16 = 2;
+    QUOIT_DATAGRAM_ERROR_SEND: u16 = 3;
+    QUOIT_DATAGRAM_ERROR_CONTROL_TRUNCATED: u16 = 4;
+    QUOIT_DATAGRAM_ERROR_RECEIVE: u16 = 5;
+
+    QUOIT_DATAGRAMS_TRUNCATED: u32 = 1;
+    QUOIT_DATAGRAMS_ECN: u32 = 2;
+
     QUOIT_ACCEPT_CONNECTIONS: u32 = 0;
     QUOIT_ACCEPT_PAUSED: u32 = 1;
     QUOIT_ACCEPT_DESCRIPTORS: u32 = 2;
@@ -92,12 +121,29 @@ constants! {
     QUOIT_BIND_IPV6_ONLY: u32 = 2;
     QUOIT_BIND_UNLINK_EXISTING: u32 = 4;
 
+    QUOIT_DATAGRAM_REUSE_PORT: u32 = 1;
+    QUOIT_DATAGRAM_REUSE_ADDRESS: u32 = 2;
+    QUOIT_DATAGRAM_BROADCAST: u32 = 4;
+    QUOIT_DATAGRAM_IPV6_ONLY: u32 = 8;
+    QUOIT_DATAGRAM_TELL_ECN: u32 = 16;
+    QUOIT_DATAGRAM_TELL_TIME: u32 = 32;
+    QUOIT_DATAGRAM_TELL_LOCAL: u32 = 64;
+    QUOIT_DATAGRAM_FORCE_RECEIVE_BUFFER: u32 = 128;
+    QUOIT_DATAGRAM_PAUSED: u32 = 256;
+
+    QUOIT_GRO_OFF: u32 = 0;
+    QUOIT_GRO_TRANSPARENT: u32 = 1;
+    QUOIT_GRO_RAW: u32 = 2;
+
+    QUOIT_STEERING_HASH: u32 = 0;
+    QUOIT_STEERING_CPU: u32 = 1;
+
     QUOIT_FIGURE_COUNTER: u32 = 0;
     QUOIT_FIGURE_GAUGE: u32 = 1;
 }
 
 macro_rules! structures {
-    ($($(#[$traits:ident])? $rust:ident is $c:literal { $($field:ident: $type:ty,)* })*) => {
+    ($($(#[$($traits:ident)+])? $rust:ident is $c:literal { $($field:ident: $type:ty,)* })*) => {
         $(
             #[derive(Clone, Copy, Debug)]
             #[repr(C)]
@@ -105,7 +151,7 @@ macro_rules! structures {
                 $(pub(crate) $field: $type,)*
             }
 
-            structures!(@plain $rust $($traits)?);
+            structures!(@plain $rust $($($traits)+)?);
         )*
 
         /// All but the counters, for the layout.
@@ -130,6 +176,15 @@ macro_rules! structures {
         // SAFETY: the first field is the size.
         unsafe impl Sized32 for $rust {
             const FIRST_SIZE: usize = size_of::<Self>();
+        }
+    };
+    // Structures that have grown since the first version of the ABI: the first field that was added.
+    (@plain $rust:ident sized until $added:ident) => {
+        structures!(@plain $rust);
+
+        // SAFETY: the first field is the size.
+        unsafe impl Sized32 for $rust {
+            const FIRST_SIZE: usize = offset_of!($rust, $added);
         }
     };
 }
@@ -173,7 +228,7 @@ structures! {
         reserved: [u32; 2],
     }
 
-    #[sized]
+    #[sized until datagram_sockets]
     Config is "quoit_config" {
         size: u32,
         engine: u32,
@@ -202,6 +257,9 @@ structures! {
         connect_timeout_ns: i64,
         close_deadline_ns: i64,
         ring_memory_patience_ns: i64,
+        datagram_sockets: u32,
+        wait: u32,
+        spin_ns: i64,
     }
 
     #[sized]
@@ -236,6 +294,94 @@ structures! {
         stream: StreamOptions,
     }
 
+    MulticastGroup is "quoit_multicast_group" {
+        address: [u8; 16],
+        address_length: u32,
+        interface: u32,
+    }
+
+    #[sized]
+    DatagramOptions is "quoit_datagram_options" {
+        size: u32,
+        flags: u32,
+        max_datagram: u32,
+        slots: u32,
+        gro: u32,
+        high_water: u32,
+        low_water: u32,
+        queued_sends: u32,
+        receive_buffer: u32,
+        send_buffer: u32,
+        multicast_loop: u32,
+        multicast_hops: u32,
+        groups: *const MulticastGroup,
+        group_count: u32,
+        peer_length: u32,
+        peer: *const c_char,
+    }
+
+    #[sized]
+    Datagrams is "quoit_datagrams" {
+        size: u32,
+        flags: u32,
+        data: *const c_void,
+        length: u32,
+        count: u32,
+        segment_size: u32,
+        peer_length: u32,
+        peer: *const c_void,
+        timestamp_ns: i64,
+        interface: u32,
+        local_length: u8,
+        ecn: u8,
+        reserved: u16,
+        local: [u8; 16],
+    }
+
+    DatagramSend is "quoit_datagram_send" {
+        data: *const c_void,
+        length: u32,
+        flags: u16,
+        segment_size: u16,
+        token: u64,
+        lease: u64,
+        to: *const c_void,
+        to_length: u32,
+        interface: u32,
+        source: [u8; 16],
+        source_length: u8,
+        ecn: u8,
+        reserved: [u8; 14],
+    }
+
+    #[sized]
+    DatagramCounters is "quoit_datagram_counters" {
+        size: u32,
+        reserved: u32,
+        received: u64,
+        received_bytes: u64,
+        received_buffers: u64,
+        receive_batches: u64,
+        largest_batch: u64,
+        kernel_drops: u64,
+        pauses: u64,
+        truncated: u64,
+        control_truncated: u64,
+        arms: u64,
+        receive_errors: u64,
+        sent: u64,
+        sent_bytes: u64,
+        sends: u64,
+        send_batches: u64,
+        sends_refused: u64,
+        send_errors: u64,
+        segmentation_refused: u64,
+        slots: u64,
+        slots_leased: u64,
+        slots_low_water: u64,
+        queued_bytes: u64,
+    }
+
     #[sized]
     Capability is "quoit_capability" {
         size: u32,
@@ -259,6 +405,7 @@ structures! {
 }
 
 const _: () = assert!(size_of::<Command>() == 64 && size_of::<Event>() == 64);
+const _: () = assert!(size_of::<DatagramSend>() == 80);
 
 /// What the counters are called, for exporters.
 #[derive(Debug)]

@@ -10,20 +10,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use quoit::{Config, try_uring};
-use support::{compile, compilers, file};
+use support::{compile, compilers, engines, file};
 
 const CLIENTS: usize = 20;
-
-fn engines() -> Vec<&'static str> {
-    match try_uring(&Config::default()) {
-        Ok(_) => vec!["epoll", "uring"],
-        Err(reason) => {
-            println!("skipped for io_uring: {reason}");
-            vec!["epoll"]
-        }
-    }
-}
 
 fn talk(address: &str, client: usize) {
     let mut stream = TcpStream::connect(address).unwrap();

@@ -7,8 +7,7 @@ mod support;
 use std::path::Path;
 use std::process::Command;
 
-use quoit::{Config, try_uring};
-use support::{compile, file, has, succeeded};
+use support::{compile, engines, file, has, succeeded};
 
 const SEEDS: u64 = 4;
 
@@ -38,12 +37,7 @@ fn random_calls_under_address_sanitizer() {
     let Some(program) = compiled(folder.path(), &["-fsanitize=address,undefined"]) else {
         return;
     };
-    let mut engines = vec!["epoll"];
-    match try_uring(&Config::default()) {
-        Ok(_) => engines.push("uring"),
-        Err(reason) => println!("skipped for io_uring: {reason}"),
-    }
-    for engine in engines {
+    for engine in engines() {
         for seed in 0..SEEDS {
             spin(Command::new(&program), engine, seed, 3000);
         }

@@ -33,6 +33,9 @@ public class NativeLayoutTests
         ["QUOIT_ENGINE_"] = typeof(NativeEngine),
     };
 
+    /// <summary>Of datagram sockets, which the binding does not open, and of ways to wait, which it does not choose.</summary>
+    private static readonly string[] s_unused = ["QUOIT_DATAGRAM_", "QUOIT_DATAGRAMS_", "QUOIT_GRO_", "QUOIT_STEERING_", "QUOIT_WAIT_"];
+
     private static IEnumerable<string[]> Lines(string kind) =>
         NativeLayout.Expected().Select(line => line.Split(' ')).Where(words => words[0] == kind);
 
@@ -66,6 +69,10 @@ public class NativeLayoutTests
         foreach (var words in Lines("constant"))
         {
             var prefix = s_values.Keys.FirstOrDefault(prefix => words[1].StartsWith(prefix, StringComparison.Ordinal));
+            if (s_unused.Any(unused => words[1].StartsWith(unused, StringComparison.Ordinal)))
+            {
+                continue;
+            }
             if (prefix is null)
             {
                 Assert.Contains(words[1], new[] { "QUOIT_ABI_MAJOR", "QUOIT_ABI_MINOR", "QUOIT_UNSET" });
@@ -85,7 +92,7 @@ public class NativeLayoutTests
         var lines = NativeLayout.Expected();
         NativeLayout.Check("x.so", string.Join('\n', lines));
         // One that has grown can be used.
-        NativeLayout.Check("x.so", string.Join('\n', lines.Select(line => line == "struct quoit_config 128 8" ? "struct quoit_config 136 8" : line)));
+        NativeLayout.Check("x.so", string.Join('\n', lines.Select(line => line == "struct quoit_config 144 8" ? "struct quoit_config 152 8" : line)));
         var other = lines.Select(line => line == "field quoit_event lease 48 8" ? "field quoit_event lease 56 8" : line);
         var failure = Assert.Throws<QuoitUnavailableException>(() => NativeLayout.Check("x.so", string.Join('\n', other)));
         Assert.Contains("x.so", failure.Message, StringComparison.Ordinal);

@@ -21,6 +21,13 @@ internal enum CommandKind : ushort
     StopListening = 14,
     Drain = 15,
     ReturnLease = 16,
+    OpenDatagram = 17,
+    SendDatagrams = 18,
+    PauseDatagrams = 19,
+    ResumeDatagrams = 20,
+    JoinMulticast = 21,
+    LeaveMulticast = 22,
+    CloseDatagram = 23,
 }
 
 /// <summary><c>QUOIT_FLAG_*</c>.</summary>
@@ -30,6 +37,7 @@ internal enum CommandFlags : ushort
     None = 0,
     Borrowed = 1,
     Paused = 2,
+    Ecn = 4,
 }
 
 /// <summary><c>QUOIT_EVENT_*</c>.</summary>
@@ -53,6 +61,14 @@ internal enum EventKind : ushort
     Woken = 15,
     Draining = 16,
     Drained = 17,
+    DatagramOpened = 18,
+    Datagrams = 19,
+    DatagramSent = 20,
+    DatagramError = 21,
+    DatagramWritable = 22,
+    DatagramPressure = 23,
+    DatagramClosed = 24,
+    DatagramRefused = 25,
 }
 
 /// <summary><c>QUOIT_CLOSED_*</c>: why a connection has closed.</summary>

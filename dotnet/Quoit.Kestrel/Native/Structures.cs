@@ -82,6 +82,9 @@ internal struct NativeConfig
     public long ConnectTimeoutNs;
     public long CloseDeadlineNs;
     public long RingMemoryPatienceNs;
+    public uint DatagramSockets;
+    public uint Wait;
+    public long SpinNs;
 }
 
 /// <summary><c>quoit_connect_options</c>.</summary>

@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_int};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
-use quoit::{Accept, Address, Command, ConnectionId, Events, ListenerId, ListenerOptions, Loop, LoopIndex};
+use quoit::{Accept, Address, ConnectionId, Events, ListenerId, ListenerOptions, Loop, LoopIndex};
 
 use super::sockets::Socket;
 use crate::convert::{self, Keep, duration, engine_number, nanoseconds, stream_options};
@@ -116,7 +116,7 @@ pub(super) unsafe extern "C" fn quoit_turn(
             let commands = commands.iter().filter_map(|given| {
                 // SAFETY: promised by the caller, and the turn ends before this call does.
                 let command = unsafe { convert::command(given, table, Keep::During) };
-                if let Some(Command::Refuse { .. }) = command {
+                if command.as_ref().is_some_and(convert::is_refusal) {
                     // SAFETY: promised by the caller.
                     unsafe { convert::forfeit(given, table) };
                 }
@@ -139,7 +139,10 @@ pub(super) unsafe extern "C" fn quoit_turn(
 ///
 /// # Safety
 /// As for [`LoopHandle::of`].
-unsafe fn on_loop(quoit: *mut LoopHandle, call: impl FnOnce(&mut State) -> Result<c_int, Failure>) -> c_int {
+pub(super) unsafe fn on_loop(
+    quoit: *mut LoopHandle,
+    call: impl FnOnce(&mut State) -> Result<c_int, Failure>,
+) -> c_int {
     // SAFETY: promised by the caller.
     answer_int(|| unsafe { LoopHandle::of(quoit) }?.with(call))
 }
@@ -272,13 +275,13 @@ unsafe fn listener_options(pointer: *const ListenOptions) -> Result<ListenerOpti
     })
 }
 
-fn stale(what: &str) -> Failure {
+pub(super) fn stale(what: &str) -> Failure {
     Failure::new(libc::ENOENT, format_args!("the id names no {what} of this loop"))
 }
 
 /// # Safety
 /// As for [`LoopHandle::of`] and [`write_text`].
-unsafe fn write_address(
+pub(super) unsafe fn write_address(
     quoit: *mut LoopHandle,
     buffer: *mut c_char,
     capacity: usize,

@@ -6,6 +6,7 @@
 
 mod about;
 mod capabilities;
+mod datagrams;
 mod loops;
 mod options;
 mod remotes;

@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 use std::sync::Arc;
 
-use quoit::{Command, PostError};
+use quoit::PostError;
 
 use crate::convert::{self, Keep};
 use crate::error::{Failure, answer, answer_int};
@@ -90,17 +90,20 @@ pub(super) unsafe extern "C" fn quoit_remote_post(
         for given in commands {
             // SAFETY: promised by the caller; bytes to be copied are copied here.
             if let Some(command) = unsafe { convert::command(given, &remote.leases, Keep::Later) } {
-                let refused = matches!(command, Command::Refuse { .. });
+                let refused = convert::is_refusal(&command);
                 match remote.remote.post(command) {
                     // SAFETY: promised by the caller.
                     Ok(()) if refused => unsafe { convert::forfeit(given, &remote.leases) },
-                    Ok(()) => {}
+                    // SAFETY: promised by the caller.
+                    Ok(()) => unsafe { convert::settle(given, &remote.leases) },
                     Err(PostError::Full(command)) => {
-                        convert::give_back(command, given.lease, &remote.leases);
+                        // SAFETY: it was made of it above, and the caller changes nothing meanwhile.
+                        unsafe { convert::give_back(command, given, &remote.leases) };
                         break;
                     }
                     Err(PostError::Closed(command)) => {
-                        convert::give_back(command, given.lease, &remote.leases);
+                        // SAFETY: likewise.
+                        unsafe { convert::give_back(command, given, &remote.leases) };
                         if posted > 0 {
                             break;
                         }

@@ -5,42 +5,16 @@
  * by attaching accepted descriptors. It ends after CLOSES connections have closed, and checks what it is told.
  */
 #include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#include <quoit.h>
+#include "check.h"
 
 #define EVENTS 64
 /* Each event is answered by two commands at most. */
 #define COMMANDS (2 * EVENTS)
 
 static const char GREETING[] = "hello\n";
-
-static void fail(const char *what, long code)
-{
-    char text[512];
-    quoit_error_text(text, sizeof text);
-    fprintf(stderr, "%s: %ld: %s\n", what, code, text);
-    exit(1);
-}
-
-static long check(const char *what, long code)
-{
-    if (code < 0)
-        fail(what, code);
-    return code;
-}
-
-static void expect(int holds, const char *what)
-{
-    if (!holds) {
-        fprintf(stderr, "not so: %s\n", what);
-        exit(1);
-    }
-}
 
 struct server {
     quoit_loop *loop;
@@ -170,19 +144,6 @@ static void serve_in_a_foreign_loop(struct server *server)
     close(set);
 }
 
-static quoit_loop *make_loop(const char *engine)
-{
-    quoit_loop *loop;
-    quoit_config config;
-    config.size = sizeof config;
-    check("quoit_config_default", quoit_config_default(&config));
-    config.engine = strcmp(engine, "uring") == 0 ? QUOIT_ENGINE_URING : QUOIT_ENGINE_EPOLL;
-    config.connections = 1024;
-    check("quoit_loop_create", quoit_loop_create(&config, 1, &loop));
-    expect(quoit_engine(loop) == (int)config.engine, "the engine asked for runs");
-    return loop;
-}
-
 static void listen_on_loopback(struct server *server)
 {
     static const char address[] = "127.0.0.1:0";
@@ -211,7 +172,7 @@ int main(int argc, char **argv)
     }
     check("quoit_abi_check", quoit_abi_check(QUOIT_ABI_VERSION));
     closes = server.closes = atol(argv[3]);
-    server.loop = make_loop(argv[1]);
+    server.loop = make_loop(argv[1], 1);
     server.attaches = strcmp(argv[2], "attach") == 0;
     listen_on_loopback(&server);
     if (strcmp(argv[2], "epoll") == 0)

@@ -7,6 +7,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -21,6 +22,7 @@
 #define COMMANDS 16
 #define EVENTS 32
 #define BYTES 4096
+#define SENDS 4
 /* Descriptors beyond those that this process ever has. */
 #define NO_DESCRIPTOR 1000000
 
@@ -122,7 +124,110 @@ struct random_state {
     struct kept leases;
     struct kept peers;
     quoit_connect_options connect;
+    /* What one turn's commands for datagram sockets point at. */
+    quoit_datagram_send sends[COMMANDS][SENDS];
+    quoit_multicast_group groups[COMMANDS];
+    struct sockaddr_in nowhere;
 };
+
+/* Options of datagram sockets, some of which make no sense. */
+static void random_options(uint64_t *random, quoit_datagram_options *options)
+{
+    static const char peer[] = "127.0.0.1:9";
+    options->size = sizeof *options;
+    quoit_datagram_options_default(options);
+    options->slots = 1 + (uint32_t)below(random, 8);
+    options->max_datagram = 1 + (uint32_t)below(random, 2000);
+    options->gro = (uint32_t)below(random, 3);
+    options->high_water = 1 + (uint32_t)below(random, 2 * BYTES);
+    options->low_water = 0;
+    options->queued_sends = 1 + (uint32_t)below(random, 8);
+    options->flags = (uint32_t)below(random, 2 * QUOIT_DATAGRAM_PAUSED);
+    options->flags &= ~(uint32_t)QUOIT_DATAGRAM_FORCE_RECEIVE_BUFFER;
+    if (below(random, 4) == 0) {
+        options->peer = peer;
+        options->peer_length = sizeof peer - 1;
+    }
+    switch (below(random, 16)) {
+    case 0: options->flags = (uint32_t)next(random); break;
+    case 1: options->size = (uint32_t)below(random, sizeof *options); break;
+    case 2: options->gro = 9; break;
+    case 3: options->slots = (uint32_t)next(random); break;
+    case 4: options->multicast_hops = (uint32_t)next(random); break;
+    default: break;
+    }
+}
+
+static quoit_datagram_socket *random_datagram_socket(uint64_t *random)
+{
+    static const char *const addresses[] = {"127.0.0.1:0", "[::]:0", "unix:", "0.0.0.0:0", "nonsense"};
+    const char *address = addresses[below(random, 5)];
+    quoit_datagram_socket *socket = NULL;
+    quoit_datagram_options options;
+    random_options(random, &options);
+    if (sound("quoit_datagram_socket_bind",
+              quoit_datagram_socket_bind(address, strlen(address), below(random, 8) ? &options : NULL, &socket)) < 0)
+        return NULL;
+    return socket;
+}
+
+/* `place` is the command's among those of its turn. */
+static void random_sends(struct random_state *state, quoit_command *command, size_t place)
+{
+    uint64_t *random = &state->random;
+    size_t index;
+    command->length = (uint32_t)below(random, SENDS + 1);
+    command->data = below(random, 32) ? state->sends[place] : NULL;
+    for (index = 0; index < SENDS; index++) {
+        quoit_datagram_send *send = &state->sends[place][index];
+        memset(send, 0, sizeof *send);
+        send->data = below(random, 16) ? lent : NULL;
+        send->length = (uint32_t)below(random, below(random, 8) ? 200 : BYTES + 1);
+        send->to = below(random, 8) ? (const void *)&state->nowhere : NULL;
+        send->to_length = below(random, 8) ? sizeof state->nowhere : (uint32_t)below(random, sizeof state->nowhere);
+        send->token = below(random, 8);
+        send->segment_size = below(random, 4) ? 0 : (uint16_t)below(random, 600);
+        if (send->to == NULL)
+            send->to_length = 0;
+        if (below(random, 3) == 0)
+            send->flags |= QUOIT_FLAG_BORROWED;
+        if (below(random, 6) == 0) {
+            send->flags |= QUOIT_FLAG_ECN;
+            send->ecn = (uint8_t)below(random, 4);
+        }
+        if (below(random, 4) == 0) {
+            send->lease = any(&state->leases, random);
+            send->length = below(random, 2) ? 0 : send->length;
+        }
+        switch (below(random, 64)) {
+        case 0: send->flags = (uint16_t)next(random); break;
+        case 1: send->source_length = (uint8_t)next(random); break;
+        case 2: send->reserved[below(random, 14)] = 1; break;
+        case 3: send->interface = (uint32_t)below(random, 8); break;
+        default: break;
+        }
+    }
+}
+
+/* A port that nobody has. */
+static struct sockaddr_in loopback(void)
+{
+    struct sockaddr_in address;
+    memset(&address, 0, sizeof address);
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons(9);
+    return address;
+}
+
+/* What a command that was not taken leaves in the caller's hands. */
+static void keep_own(const quoit_command *command)
+{
+    if (command->descriptor >= 0 && command->descriptor != NO_DESCRIPTOR)
+        close(command->descriptor);
+    if (command->kind == QUOIT_COMMAND_OPEN_DATAGRAM)
+        quoit_datagram_socket_close((quoit_datagram_socket *)(uintptr_t)command->data);
+}
 
 static void random_connect(struct random_state *state, quoit_command *command)
 {
@@ -142,11 +247,11 @@ static void random_connect(struct random_state *state, quoit_command *command)
     command->length = sizeof *options;
 }
 
-static void random_command(struct random_state *state, quoit_command *command)
+static void random_command(struct random_state *state, quoit_command *command, size_t place)
 {
     uint64_t *random = &state->random;
     memset(command, 0, sizeof *command);
-    command->kind = (uint16_t)below(random, QUOIT_COMMAND_RETURN_LEASE + 3);
+    command->kind = (uint16_t)below(random, QUOIT_COMMAND_CLOSE_DATAGRAM + 3);
     command->target = any(&state->connections, random);
     command->token = below(random, 8);
     command->lease = any(&state->leases, random);
@@ -176,6 +281,22 @@ static void random_command(struct random_state *state, quoit_command *command)
         if (below(random, 16) == 0)
             command->data = NULL;
         break;
+    case QUOIT_COMMAND_OPEN_DATAGRAM:
+        command->data = random_datagram_socket(random);
+        break;
+    case QUOIT_COMMAND_SEND_DATAGRAMS:
+        random_sends(state, command, place);
+        break;
+    case QUOIT_COMMAND_JOIN_MULTICAST:
+    case QUOIT_COMMAND_LEAVE_MULTICAST: {
+        quoit_multicast_group *group = &state->groups[place];
+        memset(group, 0, sizeof *group);
+        group->address[0] = below(random, 4) ? 239 : 10;
+        group->address_length = below(random, 8) ? 4 : (uint32_t)below(random, 20);
+        group->interface = (uint32_t)below(random, 3);
+        command->data = below(random, 8) ? group : NULL;
+        break;
+    }
     case QUOIT_COMMAND_DRAIN:
         /* Would end the fun: left to the end. */
         command->kind = QUOIT_COMMAND_RETURN_LEASE;
@@ -187,12 +308,12 @@ static void random_command(struct random_state *state, quoit_command *command)
 
 static void take_events(struct random_state *state, const quoit_event *events, long count)
 {
-    unsigned char sum = 0;
+    unsigned char sum = 0, peers = 0;
     long index;
     for (index = 0; index < count; index++) {
         const quoit_event *event = &events[index];
         uint32_t byte;
-        if (event->kind < QUOIT_EVENT_ACCEPTED || event->kind > QUOIT_EVENT_DRAINED || event->reserved != 0)
+        if (event->kind < QUOIT_EVENT_ACCEPTED || event->kind > QUOIT_EVENT_DATAGRAM_REFUSED || event->reserved != 0)
             stop("an event of a kind that is not known", event->kind);
         if (event->connection != 0)
             keep(&state->connections, event->connection);
@@ -201,11 +322,21 @@ static void take_events(struct random_state *state, const quoit_event *events, l
                 sum ^= ((const unsigned char *)event->data)[byte];
             keep(&state->leases, event->lease);
         }
+        if (event->kind == QUOIT_EVENT_DATAGRAMS) {
+            const quoit_datagrams *view = (const quoit_datagrams *)event->data;
+            for (byte = 0; byte < view->length; byte++)
+                sum ^= ((const unsigned char *)view->data)[byte];
+            for (byte = 0; byte < view->peer_length; byte++)
+                peers ^= ((const unsigned char *)view->peer)[byte];
+            keep(&state->leases, event->lease);
+        }
         if (event->descriptor >= 0)
             close(event->descriptor);
     }
     if (sum != 0)
         stop("bytes that nobody sent", sum);
+    /* Read to be checked by the sanitizer only. */
+    (void)peers;
 }
 
 static void random_turn(struct shared *shared, struct random_state *state)
@@ -216,13 +347,12 @@ static void random_turn(struct shared *shared, struct random_state *state)
     long filled;
     memset(commands, 0, sizeof commands);
     for (index = 0; index < count; index++)
-        random_command(state, &commands[index]);
+        random_command(state, &commands[index], index);
     filled = quoit_turn(shared->loop, commands, count, events, capacity, (int64_t)below(&state->random, 10000));
     if (capacity == 0) {
         must("a turn without room", filled, -EINVAL);
         for (index = 0; index < count; index++)
-            if (commands[index].descriptor >= 0 && commands[index].descriptor != NO_DESCRIPTOR)
-                close(commands[index].descriptor);
+            keep_own(&commands[index]);
         return;
     }
     if (sound("quoit_turn", filled) < 0)
@@ -237,7 +367,42 @@ static void random_question(struct shared *shared, struct random_state *state)
     size_t room = below(&state->random, sizeof text + 1);
     quoit_counters counters;
     memset(&counters, 0, sizeof counters);
-    switch (below(&state->random, 12)) {
+    switch (below(&state->random, 17)) {
+    case 12: sound("quoit_datagram_address", quoit_datagram_address(shared->loop, id, text, room)); break;
+    case 13: sound("quoit_datagram_fd", quoit_datagram_fd(shared->loop, id)); break;
+    case 14: {
+        quoit_datagram_counters counts;
+        memset(&counts, 0, sizeof counts);
+        counts.size = (uint32_t)below(&state->random, sizeof counts + 1);
+        sound("quoit_datagram_counters_read", quoit_datagram_counters_read(shared->loop, id, &counts));
+        break;
+    }
+    case 15: {
+        uint64_t opened;
+        quoit_datagram_socket *socket = random_datagram_socket(&state->random);
+        /* Half of them are sent to by the random sends. */
+        if (socket != NULL && below(&state->random, 2)) {
+            socklen_t length = sizeof state->nowhere;
+            struct sockaddr_storage address;
+            memset(&address, 0, sizeof address);
+            if (quoit_datagram_socket_address(socket, text, sizeof text) > 0 && strncmp(text, "127", 3) == 0
+                && quoit_sockaddr_parse(text, strlen(text), &address, sizeof address) == (int)length)
+                memcpy(&state->nowhere, &address, length);
+        }
+        if (sound("quoit_open_datagram",
+                  quoit_open_datagram(shared->loop, socket, below(&state->random, 8), &opened)) == 0)
+            keep(&state->connections, opened);
+        break;
+    }
+    case 16: {
+        quoit_datagram_socket *socket;
+        quoit_datagram_options options;
+        random_options(&state->random, &options);
+        if (sound("quoit_datagram_socket_adopt",
+                  quoit_datagram_socket_adopt(some_descriptor(&state->random, &state->peers), &options, &socket)) == 0)
+            quoit_datagram_socket_close(socket);
+        break;
+    }
     case 0: sound("quoit_local_address", quoit_local_address(shared->loop, id, text, room)); break;
     case 1: sound("quoit_peer_address", quoit_peer_address(shared->loop, id, text, room)); break;
     case 2: sound("quoit_connection_fd", quoit_connection_fd(shared->loop, id)); break;
@@ -283,6 +448,7 @@ static void *interfere(void *argument)
     quoit_event event;
     long call;
     state->random = shared->seed * 31 + 17;
+    state->nowhere = loopback();
     while (!atomic_load(&shared->turned))
         sched_yield();
     for (call = 0; call < shared->calls || !atomic_load(&shared->done); call++) {
@@ -303,6 +469,8 @@ static void *interfere(void *argument)
         case 3: {
             /* Numbers that were given to nobody, or to the other thread. */
             uint64_t lease = below(&state->random, 64) | below(&state->random, 4) << 16;
+            if (below(&state->random, 2))
+                lease = 1ull << 63 | below(&state->random, 4) << 26 | below(&state->random, 8);
             sound("quoit_remote_return_leases", (long)quoit_remote_return_leases(shared->remote, &lease, 1));
             break;
         }
@@ -313,11 +481,10 @@ static void *interfere(void *argument)
             break;
         default:
             for (index = 0; index < count; index++)
-                random_command(state, &commands[index]);
+                random_command(state, &commands[index], index);
             code = sound("quoit_remote_post", (long)quoit_remote_post(shared->remote, commands, count));
             for (index = code < 0 ? 0 : (size_t)code; index < count; index++)
-                if (commands[index].descriptor >= 0 && commands[index].descriptor != NO_DESCRIPTOR)
-                    close(commands[index].descriptor);
+                keep_own(&commands[index]);
         }
         if (call >= shared->calls)
             sched_yield();
@@ -363,6 +530,7 @@ int main(int argc, char **argv)
         return 2;
     shared.seed = state.random = strtoull(argv[2], NULL, 10) * 2 + 1;
     shared.calls = atol(argv[3]);
+    state.nowhere = loopback();
     config.size = sizeof config;
     must("quoit_config_default", quoit_config_default(&config), 0);
     config.engine = strcmp(argv[1], "uring") == 0 ? QUOIT_ENGINE_URING : QUOIT_ENGINE_EPOLL;
@@ -372,6 +540,7 @@ int main(int argc, char **argv)
     config.buffer_ring = 16;
     config.leases_per_connection = 4;
     config.inbox = 16;
+    config.datagram_sockets = 8;
     must("a loop numbered too high", quoit_loop_create(&config, 4096, &shared.loop), -EINVAL);
     must("quoit_loop_create", quoit_loop_create(&config, 9, &shared.loop), 0);
     must("quoit_loop_remote", quoit_loop_remote(shared.loop, &shared.remote), 0);

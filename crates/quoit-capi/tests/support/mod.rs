@@ -4,6 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use quoit::{Config, try_uring};
+
 /// A file of this crate.
 pub(crate) fn file(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
@@ -34,6 +36,17 @@ pub(crate) fn compilers() -> Vec<(&'static str, &'static [&'static str])> {
             here
         })
         .collect()
+}
+
+/// The engines that run here; says which does not.
+pub(crate) fn engines() -> Vec<&'static str> {
+    match try_uring(&Config::default()) {
+        Ok(_) => vec!["epoll", "uring"],
+        Err(reason) => {
+            println!("skipped for io_uring: {reason}");
+            vec!["epoll"]
+        }
+    }
 }
 
 /// Whether a program is here.

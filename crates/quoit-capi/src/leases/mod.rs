@@ -6,7 +6,13 @@ use std::fmt;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use quoit::Lease;
+use quoit::{Datagrams, Lease};
+
+use crate::types;
+
+mod slab;
+
+use slab::{MARK, Slab};
 
 /// What an entry holds, in the lower two bits of its state; the rest is the generation.
 const FREE: u64 = 0;
@@ -24,9 +30,11 @@ struct Entry {
     lease: UnsafeCell<MaybeUninit<Lease>>,
 }
 
-/// The leases of one loop that are in C's hands: one entry a pool slot, as no two leases share one.
+/// The leases of one loop that are in C's hands. Those of connections: one entry a pool slot, as no two leases share
+/// one. Those of datagram sockets: in a slab.
 pub(crate) struct Leases {
     entries: Box<[Entry]>,
+    datagrams: Slab,
 }
 
 // SAFETY: the lease in an entry is reached only by the thread that moved the entry's phase from FREE (there is one at
@@ -44,7 +52,14 @@ impl Leases {
         };
         Self {
             entries: (0..slots).map(entry).collect(),
+            datagrams: Slab::new(),
         }
+    }
+
+    /// Keeps datagrams, and gives their number, never 0, and what C is shown of them as long as the number names them.
+    /// One call at a time: the loop's.
+    pub(crate) fn put_datagrams(&self, datagrams: Datagrams) -> (u64, *const types::Datagrams) {
+        self.datagrams.put(datagrams)
     }
 
     /// Keeps a lease, and gives its number; never 0. One call at a time: the loop's.
@@ -65,6 +80,17 @@ impl Leases {
 
     /// Moves a lease out; `None` if the number names none (any more).
     pub(crate) fn take(&self, number: u64) -> Option<Lease> {
+        let lease = self.lift(number)?;
+        self.settle(number);
+        Some(lease)
+    }
+
+    /// Moves a lease out, until [`settle`](Self::settle) or [`undo_lift`](Self::undo_lift); `None` if the number names
+    /// none (any more).
+    pub(crate) fn lift(&self, number: u64) -> Option<Lease> {
+        if number & MARK != 0 {
+            return self.datagrams.lift(number);
+        }
         let entry = self.entries.get((number & ((1 << SLOT_BITS) - 1)) as usize)?;
         let generation = number >> SLOT_BITS;
         let held = generation << PHASE_BITS | HELD;
@@ -80,11 +106,21 @@ impl Leases {
             .store(generation << PHASE_BITS | FREE, Ordering::Release);
         Some(lease)
     }
-}
 
-impl Leases {
-    /// Undoes [`take`](Self::take): the lease is what it gave for `number`.
-    pub(crate) fn undo_take(&self, number: u64, lease: Lease) {
+    /// Makes a [`lift`](Self::lift) final.
+    pub(crate) fn settle(&self, number: u64) {
+        // A slot's entry is free as soon as its lease was moved out: only that lease stands for the slot.
+        if number & MARK != 0 {
+            self.datagrams.settle(number);
+        }
+    }
+
+    /// Undoes a [`lift`](Self::lift): the lease is what it gave for `number`. Of what was cut from it nothing is
+    /// missing afterwards.
+    pub(crate) fn undo_lift(&self, number: u64, lease: Lease) {
+        if number & MARK != 0 {
+            return self.datagrams.undo(number, lease);
+        }
         let entry = &self.entries[lease.slot().index()];
         let generation = number >> SLOT_BITS;
         assert_eq!(
@@ -92,8 +128,9 @@ impl Leases {
             generation << PHASE_BITS | FREE,
             "as long as the lease exists, its slot gets no other"
         );
-        // SAFETY: as in `put`: whoever has the slot's only lease is alone with its free entry.
-        unsafe { (*entry.lease.get()).write(lease) };
+        // The entry still has the lease as it was lifted: whoever has the slot's only lease is alone with its free entry.
+        // That one is the lease again, so this one must not return the slot.
+        std::mem::forget(lease);
         entry
             .state
             .store(generation << PHASE_BITS | HELD, Ordering::Release);
@@ -167,10 +204,17 @@ mod tests {
         for wrong in [0, 1, number + 1, number + (1 << SLOT_BITS), u64::MAX] {
             assert!(leases.take(wrong).is_none());
         }
+        let lease = leases.lift(number).unwrap();
+        assert!(leases.lift(number).is_none());
+        leases.undo_lift(number, lease);
+        let mut lease = leases.lift(number).unwrap();
+        let length = lease.len();
+        assert!(length > 2);
+        lease.advance(1);
+        lease.truncate(1);
+        leases.undo_lift(number, lease);
         let lease = leases.take(number).unwrap();
-        assert!(leases.take(number).is_none());
-        leases.undo_take(number, lease);
-        assert_eq!(leases.take(number).unwrap()[0], 5);
+        assert_eq!((lease.len(), lease[0]), (length, 5), "as it was lifted");
         assert!(leases.take(number).is_none());
     }
 

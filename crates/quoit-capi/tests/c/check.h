@@ -1,0 +1,55 @@
+/* What the C tests share: ending with a text at the first thing that is not as it should be. */
+#ifndef CHECK_H
+#define CHECK_H
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <quoit.h>
+
+static inline void fail(const char *what, long code)
+{
+    char text[512];
+    quoit_error_text(text, sizeof text);
+    fprintf(stderr, "%s: %ld: %s\n", what, code, text);
+    exit(1);
+}
+
+/* The answer of a call that must succeed. */
+static inline long check(const char *what, long code)
+{
+    if (code < 0)
+        fail(what, code);
+    return code;
+}
+
+/* A call that must answer this. */
+static inline void must(const char *what, long code, long expected)
+{
+    if (code != expected)
+        fail(what, code);
+}
+
+static inline void expect(int holds, const char *what)
+{
+    if (!holds) {
+        fprintf(stderr, "not so: %s\n", what);
+        exit(1);
+    }
+}
+
+static inline quoit_loop *make_loop(const char *engine, uint32_t index)
+{
+    quoit_loop *loop;
+    quoit_config config;
+    config.size = sizeof config;
+    check("quoit_config_default", quoit_config_default(&config));
+    config.engine = strcmp(engine, "uring") == 0 ? QUOIT_ENGINE_URING : QUOIT_ENGINE_EPOLL;
+    config.connections = 1024;
+    check("quoit_loop_create", quoit_loop_create(&config, index, &loop));
+    expect(quoit_engine(loop) == (int)config.engine, "the engine asked for runs");
+    return loop;
+}
+
+#endif
