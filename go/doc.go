@@ -1,4 +1,4 @@
-// Package quoit serves TCP and Unix stream connections on event loops: on io_uring or epoll through libquoit where that
+// Package quoit serves TCP and Unix stream connections, and datagrams, on event loops: on io_uring or epoll through libquoit where that
 // can be used, otherwise on package net. The API and its behaviour are the same.
 //
 // There are two ways in. A Handler is called on the loops, without a goroutine a connection:
@@ -15,6 +15,8 @@
 //	listener, err := quoit.Listen("tcp", ":8080")
 //	err = http.Serve(listener, handler)
 //
+// The same two ways for datagrams are StartDatagrams with a DatagramHandler, and ListenPacket.
+//
 // # Which engine runs
 //
 // EngineAuto takes io_uring where the kernel lets it, otherwise epoll, both in libquoit.so.0: the file that the
@@ -26,7 +28,10 @@
 //
 // Each loop of libquoit has a locked thread. It makes one call into the library a turn, in which everything that was
 // written since leaves, and what has arrived comes back; no memory of Go's is kept by the library. Callbacks run on
-// that thread and must not block. A loop that made goroutines ready lets them run before it waits. The waits of a
-// process's loops keep at most GOMAXPROCS - 1 of Go's processors; further loops wait in Go's own poller, so that
-// timers, goroutines and other descriptors are not held up, also with GOMAXPROCS=1.
+// that thread and must not block. A loop that made goroutines ready lets them run before it waits.
+//
+// A loop that waits keeps one of Go's processors, as every call that blocks does. At most GOMAXPROCS - 1 loops of a
+// process do so without limit; a further one keeps its processor for up to 2 ms while it is busy, and otherwise waits in
+// Go's own poller, so that timers, goroutines and other descriptors are not held up, also with GOMAXPROCS=1. That costs
+// changes of thread: WithSpareProcessor avoids them.
 package quoit

@@ -119,6 +119,29 @@ func TestOneProcessorIsEnough(t *testing.T) {
 	}
 }
 
+// TestChildWithASpareProcessor is what the process of TestASpareProcessorIsAskedFor does.
+func TestChildWithASpareProcessor(t *testing.T) {
+	if os.Getenv("QUOIT_TEST_CHILD") == "" {
+		t.Skip("it is run by another test")
+	}
+	for index, wanted := range []int{2, 3, 3} {
+		options := []quoit.Option{quiet(), quoit.WithLoops(1), quoit.WithEngine(quoit.EngineEpoll)}
+		if index < 2 {
+			options = append(options, quoit.WithSpareProcessor())
+		}
+		server := start(t, echoes(), options...)
+		roundTrip(t, dial(t, server.Addr()), "hello")
+		if found := runtime.GOMAXPROCS(0); found != wanted {
+			t.Errorf("with %d loops GOMAXPROCS is %d and not %d", index+1, found, wanted)
+		}
+	}
+}
+
+func TestASpareProcessorIsAskedFor(t *testing.T) {
+	t.Setenv("GOMAXPROCS", "1")
+	withLibrary(t, "TestChildWithASpareProcessor", os.Getenv("QUOIT_LIBRARY"))
+}
+
 // libraryEngines are the engines of libquoit that run here; without any the test is skipped.
 func libraryEngines(t *testing.T) []quoit.Engine {
 	t.Helper()

@@ -5,8 +5,6 @@ package quoit
 import (
 	"errors"
 	"fmt"
-	"math"
-	"os"
 	"runtime"
 	"sync"
 	"syscall"
@@ -51,7 +49,7 @@ type nativeLoop struct {
 	ended  bool     // takes nothing any more
 
 	// The loop's thread only.
-	poller      *poller // nil if it waits in its turns
+	waiter      waiter
 	connections map[native.ID]*Conn
 	dialling    map[uint64]*Conn  // by token
 	timers      map[uint64]func() // by token
@@ -67,6 +65,7 @@ type nativeLoop struct {
 	hurry       bool // the turn must not wait: something follows it
 	full        bool // the last turn had no room for more events, so sends are not settled
 	stopping    bool
+	datagrams   datagramTable
 }
 
 // useLibrary makes the loops on libquoit: all of one engine.
@@ -241,6 +240,9 @@ func (l *nativeLoop) run(config native.Config, ready chan<- error) {
 		return
 	}
 	defer giveLoopNumber(number)
+	if l.group.config.spareProcessor {
+		spareProcessor(number)
+	}
 	if err := l.make(&config, number); err != nil {
 		ready <- err
 		return
@@ -264,8 +266,8 @@ func (l *nativeLoop) make(config *native.Config, number int) error {
 		return err
 	}
 	remote, err := library.Remote()
-	if err == nil && parks(number) {
-		l.poller, err = newPoller(library)
+	if err == nil {
+		l.waiter, err = newWaiter(library, number)
 	}
 	if err != nil {
 		return errors.Join(err, library.Destroy())
@@ -283,22 +285,15 @@ func (l *nativeLoop) make(config *native.Config, number int) error {
 
 // turn takes in what is asked of the loop, makes one turn of the library's, and reports its events.
 func (l *nativeLoop) turn() error {
-	timeout := int64(-1)
-	if l.woken {
-		// What was made ready runs before the loop waits, also where there is no other processor for it: this
-		// goroutine would keep its own while it waits. What those goroutines ask for leaves in one turn.
-		l.woken = false
-		runtime.Gosched()
-	}
+	l.waiter.begin(l.woken)
+	l.woken = false
 	l.hurry = false
-	if l.gather() || l.hurry || l.full || !l.sleeps() {
-		timeout = 0
-	}
-	if timeout != 0 && l.poller != nil {
-		if err := l.park(); err != nil {
+	timeout := int64(0)
+	if more := l.gather(); !more && !l.hurry && !l.full && l.sleeps() {
+		var err error
+		if timeout, err = l.waiter.wait(len(l.commands) > 0); err != nil {
 			return err
 		}
-		timeout = 0
 	}
 	filled, err := l.library.Turn(l.commands, l.events, timeout)
 	l.awake()
@@ -306,24 +301,17 @@ func (l *nativeLoop) turn() error {
 	if err != nil {
 		return err
 	}
+	l.waiter.waited(timeout, filled)
 	for index := range filled {
 		l.dispatch(&l.events[index])
 	}
+	l.deliverDatagrams()
 	// A turn that filled all the room may not have told of everything that it refused.
 	l.full = filled == len(l.events)
 	if !l.full {
 		l.settle()
 	}
 	return nil
-}
-
-// park waits in Go's poller, and gives the processor away meanwhile. What was gathered is given to the library first.
-func (l *nativeLoop) park() error {
-	if len(l.commands) > 0 {
-		l.awake()
-		return nil
-	}
-	return l.poller.wait()
 }
 
 // gather turns requests into commands; it answers whether some found no room.
@@ -468,85 +456,4 @@ func (l *nativeLoop) settle() {
 		}
 	}
 	l.flights = flights[:0]
-}
-
-// parks answers whether the loop of that number waits in Go's poller. One that waits in a turn keeps one of Go's
-// processors until the runtime takes it back, which lasts up to 10 ms. Over all loops of the process, whose numbers
-// are the smallest that are free, one processor stays for goroutines, timers and other descriptors.
-func parks(number int) bool { return number >= runtime.GOMAXPROCS(0)-1 }
-
-// poller waits for a parked loop.
-type poller struct {
-	library *native.Loop
-	file    *os.File
-	raw     syscall.RawConn
-	look    func(descriptor uintptr) bool // p.ready, made once
-	waited  bool
-	limited bool // a deadline is set
-}
-
-func newPoller(library *native.Loop) (*poller, error) {
-	descriptor, err := library.Descriptor()
-	if err != nil {
-		return nil, err
-	}
-	// The file closes what it is given, and the descriptor is the library's.
-	own, err := fcntl(descriptor, syscall.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		return nil, os.NewSyscallError("fcntl", err)
-	}
-	if err := syscall.SetNonblock(own, true); err != nil {
-		return nil, os.NewSyscallError("fcntl", err)
-	}
-	file := os.NewFile(uintptr(own), "quoit")
-	raw, err := file.SyscallConn()
-	if err != nil {
-		return nil, err
-	}
-	p := &poller{library: library, file: file, raw: raw}
-	p.look = p.ready
-	return p, nil
-}
-
-func fcntl(descriptor, command, argument int) (int, error) {
-	result, _, errno := syscall.Syscall(syscall.SYS_FCNTL, uintptr(descriptor), uintptr(command), uintptr(argument))
-	if errno != 0 {
-		return -1, errno
-	}
-	return int(result), nil
-}
-
-// wait parks the loop until the descriptor may be readable, its next timer is due, or it has something to do.
-func (p *poller) wait() error {
-	if p.limited {
-		// One that has passed would end the next wait before it begins.
-		p.limited = false
-		if err := p.file.SetReadDeadline(time.Time{}); err != nil {
-			return err
-		}
-	}
-	p.waited = false
-	err := p.raw.Read(p.look)
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return nil
-	}
-	return err
-}
-
-// ready parks the loop when it is first called in a wait, and answers whether the wait is over.
-func (p *poller) ready(descriptor uintptr) bool {
-	if p.waited {
-		return true
-	}
-	p.waited = true
-	// Go's poller is edge-triggered, and an edge counts only from here on, so the loop is parked here and not before.
-	limit := p.library.Park(int(descriptor))
-	if limit <= 0 {
-		return true // something is to be done first; or it fails, as the next turn will
-	}
-	if limit == math.MaxInt64 {
-		return false
-	}
-	p.limited = true
-	return p.file.SetReadDeadline(time.Now().Add(time.Duration(limit))) != nil
 }

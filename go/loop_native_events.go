@@ -59,6 +59,8 @@ func (l *nativeLoop) dispatch(event *native.Event) {
 			delete(l.timers, event.Token)
 			f()
 		}
+	default:
+		l.datagramEvent(event)
 	}
 }
 
@@ -458,6 +460,7 @@ func (l *nativeLoop) finish() {
 	}
 	clear(l.connections)
 	clear(l.dialling)
+	l.finishDatagrams()
 	l.group.mu.Lock()
 	var mine []*listening
 	for _, to := range l.group.accepts {
@@ -469,11 +472,7 @@ func (l *nativeLoop) finish() {
 	for _, to := range mine {
 		to.end(ErrShutdown)
 	}
-	var closed error
-	if l.poller != nil {
-		closed = l.poller.file.Close()
-	}
-	if err := errors.Join(closed, l.library.Destroy()); err != nil {
+	if err := errors.Join(l.waiter.close(), l.library.Destroy()); err != nil {
 		l.group.config.logger.Error("quoit: a loop was not ended cleanly", "error", err)
 	}
 	l.mu.Lock()

@@ -21,6 +21,7 @@ type stdLoop struct {
 
 	mu          sync.Mutex
 	connections map[*Conn]*stdConn
+	sockets     map[*stdSocket]struct{}
 	posted      []func()
 	running     bool // a goroutine runs what was posted
 	ticks       map[*time.Timer]struct{}
@@ -151,6 +152,7 @@ func (l *stdLoop) end() {
 		l.idle.Wait()
 	}
 	l.mu.Unlock()
+	l.endDatagrams()
 	l.pool.close()
 }
 

@@ -31,6 +31,8 @@ type backend interface {
 	home
 	// listen begins to accept, for all loops of the group; called on the first.
 	listen(to *listening) error
+	// openDatagram opens a datagram socket, and sets what of it only the loop knows.
+	openDatagram(socket *DatagramSocket, address string, config *config, reusePort bool, to datagramSink) error
 	// every calls f on the loop now and after each time that it answers, until that is 0 or less.
 	every(f func() time.Duration)
 	// each calls f on the loop with every connection.
@@ -192,9 +194,9 @@ func (l *Loops) pick() (backend, error) {
 // bindAddress makes of an address as package net takes it one that the library takes: numbers, or unix:PATH.
 func bindAddress(network, address string) (string, error) {
 	switch network {
-	case "unix":
+	case "unix", "unixgram":
 		return "unix:" + address, nil
-	case "tcp", "tcp4", "tcp6":
+	case "tcp", "tcp4", "tcp6", "udp", "udp4", "udp6":
 	default:
 		return "", net.UnknownNetworkError(network)
 	}
@@ -207,7 +209,7 @@ func bindAddress(network, address string) (string, error) {
 		return "", err
 	}
 	if host == "" {
-		if network == "tcp4" || network == "tcp" && !hasIPv6() {
+		if ipVersion := network[len("tcp"):]; ipVersion == "4" || ipVersion == "" && !hasIPv6() {
 			host = "0.0.0.0"
 		} else {
 			host = "::"
@@ -230,9 +232,9 @@ var hasIPv6 = sync.OnceValue(func() bool {
 	return true
 })
 
-// resolve answers the addresses of a host that the network can use, those of version 4 first.
+// resolve answers the addresses of a host that the network, of TCP or UDP, can use, those of version 4 first.
 func resolve(ctx context.Context, network, host string) ([]string, error) {
-	kind := "ip" + strings.TrimPrefix(network, "tcp")
+	kind := "ip" + network[len("tcp"):]
 	found, err := net.DefaultResolver.LookupNetIP(ctx, kind, host)
 	if err != nil {
 		return nil, err

@@ -330,37 +330,42 @@ func (n *NetConn) setLimit(of *limit, waiter chan struct{}, t time.Time) error {
 	if n.closed {
 		return n.opError("set", errClosed)
 	}
-	of.at, of.passed = t, false
+	of.set(&n.mu, waiter, t)
+	return nil
+}
+
+// set moves the deadline; when it has passed, waiter is signalled. The lock mu is held, and guards the limit.
+func (l *limit) set(mu *sync.Mutex, waiter chan struct{}, t time.Time) {
+	l.at, l.passed = t, false
 	if t.IsZero() {
-		stop(of)
-		return nil
+		stop(l)
+		return
 	}
 	after := time.Until(t)
 	if after <= 0 {
-		stop(of)
-		of.passed = true
+		stop(l)
+		l.passed = true
 		signal(waiter)
-		return nil
+		return
 	}
-	if of.timer == nil {
-		of.timer = time.AfterFunc(after, func() {
-			n.mu.Lock()
-			defer n.mu.Unlock()
-			// It may have been moved while this was on its way.
-			if of.at.IsZero() || of.passed {
-				return
-			}
-			if left := time.Until(of.at); left > 0 {
-				of.timer.Reset(left)
-				return
-			}
-			of.passed = true
-			signal(waiter)
-		})
-	} else {
-		of.timer.Reset(after)
+	if l.timer != nil {
+		l.timer.Reset(after)
+		return
 	}
-	return nil
+	l.timer = time.AfterFunc(after, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		// It may have been moved while this was on its way.
+		if l.at.IsZero() || l.passed {
+			return
+		}
+		if left := time.Until(l.at); left > 0 {
+			l.timer.Reset(left)
+			return
+		}
+		l.passed = true
+		signal(waiter)
+	})
 }
 
 // expired is whether the deadline has passed, also where its timer has not fired yet.

@@ -58,9 +58,13 @@ type config struct {
 	without     []string
 	connections int
 
+	spareProcessor bool
+
 	receiveSlots, receiveSlotSize int
 	highWater, lowWater           int
 	inbound                       int
+
+	datagramConfig
 
 	reusePort  bool
 	backlog    int
@@ -84,6 +88,7 @@ func newConfig(options []Option) (*config, error) {
 		noDelay:         true,
 		keepAlive:       15 * time.Second,
 		closeLimit:      10 * time.Second,
+		datagramConfig:  defaultDatagrams(),
 	}
 	for _, option := range options {
 		option(c)
@@ -107,6 +112,9 @@ func newConfig(options []Option) (*config, error) {
 	case c.closeLimit <= 0:
 		return nil, fmt.Errorf("quoit: WithCloseLimit(%v): the time must be positive", c.closeLimit)
 	}
+	if err := c.datagramConfig.check(); err != nil {
+		return nil, err
+	}
 	return c, nil
 }
 
@@ -119,6 +127,12 @@ func OnLoops(loops *Loops) Option { return func(c *config) { c.shared = loops } 
 
 // WithLoops sets the number of loops, each a thread of its own. Default: runtime.GOMAXPROCS(0).
 func WithLoops(number int) Option { return func(c *config) { c.loops = number } }
+
+// WithSpareProcessor raises GOMAXPROCS, where it is lower, to one more than the process has loops on libquoit, and leaves
+// it there. A loop that waits keeps one of Go's processors; with one to spare all loops can, nothing else waits for
+// them, and they need no changes of thread, which costs least. It changes the whole program, which may then run Go on
+// one thread more, and ends the runtime's own updates of GOMAXPROCS. Default: off, and the last loop shares.
+func WithSpareProcessor() Option { return func(c *config) { c.spareProcessor = true } }
 
 // WithEngine chooses the engine. Default: EngineAuto.
 func WithEngine(engine Engine) Option { return func(c *config) { c.engine = engine } }

@@ -7,6 +7,7 @@ require (
 	github.com/quoit-io/quoit/go v0.0.0
 	github.com/quoit-io/quoit/go/fasthttp v0.0.0
 	github.com/valyala/fasthttp v1.73.0
+	golang.org/x/net v0.60.0
 	google.golang.org/grpc v1.85.0
 )
 
@@ -14,7 +15,6 @@ require (
 	github.com/andybalholm/brotli v1.2.2 // indirect
 	github.com/klauspost/compress v1.19.1 // indirect
 	github.com/valyala/bytebufferpool v1.0.0 // indirect
-	golang.org/x/net v0.60.0 // indirect
 	golang.org/x/sys v0.48.0 // indirect
 	golang.org/x/text v0.42.0 // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260817212433-ac3dfec99bb1 // indirect

@@ -78,125 +78,188 @@ type peer struct {
 func (p *peer) LocalAddr() net.Addr  { return p.conn.LocalAddr() }
 func (p *peer) RemoteAddr() net.Addr { return p.conn.RemoteAddr() }
 
-// work is what serving one request takes.
+// work is what serving the requests takes that one connection has brought in a turn.
 type work struct {
 	source bytes.Reader
 	reader *bufio.Reader
-	out    bytes.Buffer
-	writer *bufio.Writer
-	ctx    fasthttp.RequestCtx
+	out    output
+	writer *bufio.Writer // to out
+	ctx    *fasthttp.RequestCtx
+
+	stream *fasthttp.Response // is still to be written, when the connection has moved
+	ending bool               // the connection closes after it
 }
 
 var works = sync.Pool{New: func() any {
-	w := &work{reader: bufio.NewReaderSize(nil, 4<<10)}
+	w := &work{reader: bufio.NewReaderSize(nil, 4<<10), ctx: new(fasthttp.RequestCtx)}
 	w.writer = bufio.NewWriterSize(&w.out, 4<<10)
 	return w
 }}
 
+// output writes to a connection on its loop, and keeps what that has no room for.
+type output struct {
+	conn *quoit.Conn
+	rest []byte
+}
+
+// Write implements io.Writer. It does not fail: of a connection that has ended nothing is left to write to.
+func (o *output) Write(p []byte) (int, error) {
+	if len(o.rest) == 0 {
+		_, err := o.conn.Write(p)
+		if !errors.Is(err, quoit.ErrFull) && !errors.Is(err, quoit.ErrTooLarge) {
+			return len(p), nil
+		}
+	}
+	o.rest = append(o.rest, p...)
+	return len(p), nil
+}
+
 // OnOpen implements quoit.Handler.
 func (h *Handler) OnOpen(c *quoit.Conn) { c.SetContext(&peer{conn: c}) }
+
+// after is what becomes of a connection after one of its requests.
+type after int
+
+const (
+	goesOn  after = iota
+	moves         // to a goroutine, with the request, which was not served
+	streams       // its response, on a goroutine
+	closes
+	aborts
+)
 
 // OnData implements quoit.Handler: it serves all requests that are completely there.
 func (h *Handler) OnData(c *quoit.Conn) {
 	from := c.Context().(*peer)
-	if c.Buffered() < from.need {
+	view, _ := c.Peek(c.Buffered())
+	if len(view) < from.need {
 		return
 	}
-	from.need = 0
-	for c.Buffered() > 0 && !c.IsClosed() {
-		view, _ := c.Peek(c.Buffered())
-		verdict, whole := frame.Scan(view, h.limit)
-		if verdict == frame.More {
-			from.need = whole
-			return
-		}
+	verdict, whole := frame.Scan(view, h.limit)
+	from.need = whole
+	if verdict != frame.Whole {
 		if verdict == frame.Move {
 			h.move(c, nil)
-			return
 		}
-		if !h.serve(c, from, view[:whole]) {
-			return
+		return
+	}
+	w := works.Get().(*work)
+	w.begin(c, view)
+	w.ctx.Init2(from, h.logger(), false)
+	used, then := 0, goesOn
+	for {
+		from.need = 0
+		if then = h.serve(w, from, len(view)-used-whole); then == moves {
+			break
+		}
+		used += whole
+		if then != goesOn || len(view) == used || len(w.out.rest) > 0 {
+			break
+		}
+		if verdict, whole = frame.Scan(view[used:], h.limit); verdict != frame.Whole {
+			from.need = whole
+			if verdict == frame.Move {
+				then = moves
+			}
+			break
 		}
 	}
+	c.Discard(used)
+	h.finish(c, w, then)
 }
 
-// serve serves one request; false if the connection has left the loop.
-func (h *Handler) serve(c *quoit.Conn, from *peer, raw []byte) (stays bool) {
-	w := works.Get().(*work)
-	w.source.Reset(raw)
-	w.reader.Reset(&w.source)
-	ctx := &w.ctx
-	ctx.Init2(from, h.logger(), false)
-	if err := ctx.Request.Read(w.reader); err != nil || h.blocks != nil && h.blocks(&ctx.Request) {
-		h.recycle(w)
-		h.move(c, nil)
-		return false
+// serve serves one request; left is how many bytes follow it.
+func (h *Handler) serve(w *work, from *peer, left int) after {
+	ctx := w.ctx
+	if h.server.DisableHeaderNamesNormalizing {
+		ctx.Request.Header.DisableNormalizing()
+		ctx.Response.Header.DisableNormalizing()
+	}
+	ctx.Response.Header.SetNoDefaultContentType(h.server.NoDefaultContentType)
+	err := ctx.Request.Read(w.reader)
+	// Where the parser sees another end than frame.Scan does, it is not for the loop.
+	if err != nil || w.reader.Buffered()+w.source.Len() != left || h.blocks != nil && h.blocks(&ctx.Request) {
+		return moves
 	}
 	head := ctx.Request.Header.IsHead()
-	closes := ctx.Request.Header.ConnectionClose()
+	ending := ctx.Request.Header.ConnectionClose()
 	h.handler(ctx)
-	c.Discard(len(raw))
-	response := &ctx.Response
-	late := ctx.LastTimeoutErrorResponse()
-	if late != nil {
-		// The handler's goroutines may use the context for ever, so it is not used again.
-		response = late
-	}
 	if ctx.Hijacked() {
 		h.logger().Printf("quoit: a handler hijacked a connection on the loop, which is closed; serve %s by Blocking", ctx.Path())
-		_ = c.Abort() // or it has ended
-		return false
+		return aborts
 	}
-	closes = closes || response.Header.ConnectionClose()
-	if closes {
+	response := &ctx.Response
+	if late := ctx.LastTimeoutErrorResponse(); late != nil {
+		// The handler's goroutines may use the context for ever, so it is not used again.
+		response = late
+		w.ctx = new(fasthttp.RequestCtx)
+		w.ctx.Init2(from, h.logger(), false)
+	}
+	ending = ending || response.Header.ConnectionClose()
+	if ending {
 		response.Header.SetConnectionClose()
 	}
-	if len(response.Header.Server()) == 0 && h.name != "" {
+	if h.name != "" && len(response.Header.Server()) == 0 {
 		response.Header.SetServer(h.name)
 	}
 	response.SkipBody = response.SkipBody || head
 	if response.IsBodyStream() {
-		h.move(c, func(n net.Conn) bool {
-			err := response.Write(w.writerTo(n))
-			return errors.Join(err, w.writer.Flush()) == nil && !closes
-		})
-		return false
+		w.stream, w.ending = response, ending
+		return streams
 	}
-	w.out.Reset()
-	w.writer.Reset(&w.out)
-	// The memory that it writes to takes everything.
+	// The output takes everything.
 	_ = response.Write(w.writer)
-	_ = w.writer.Flush()
-	_, err := c.Write(w.out.Bytes())
-	if errors.Is(err, quoit.ErrFull) || errors.Is(err, quoit.ErrTooLarge) {
-		rest := bytes.Clone(w.out.Bytes())
+	if ending {
+		return closes
+	}
+	w.reset()
+	return goesOn
+}
+
+// finish sends what was written, and does what was decided.
+func (h *Handler) finish(c *quoit.Conn, w *work, then after) {
+	_ = w.writer.Flush() // the output takes everything
+	rest := w.out.rest
+	switch {
+	case then == aborts:
+		_ = c.Abort() // or it has ended
+		return        // a context cannot be told to forget a hijacker
+	case then == streams:
+		h.move(c, func(n net.Conn) bool {
+			w.writer.Reset(n)
+			_, first := w.writer.Write(rest)
+			err := errors.Join(first, w.stream.Write(w.writer), w.writer.Flush())
+			return err == nil && !w.ending
+		})
+		return // and it is the goroutine's
+	case len(rest) > 0:
 		h.move(c, func(n net.Conn) bool {
 			_, err := n.Write(rest)
-			return err == nil && !closes
+			return err == nil && then != closes
 		})
-		stays = false
-	} else {
-		stays = !closes
-		if closes {
-			_ = c.Close() // or the peer has gone
-		}
+	case then == moves:
+		h.move(c, nil)
+	case then == closes:
+		_ = c.Close() // or the peer has gone
 	}
-	if late == nil {
-		h.recycle(w)
-	}
-	return stays
+	w.reset()
+	w.out = output{}
+	works.Put(w)
 }
 
-func (w *work) writerTo(n net.Conn) *bufio.Writer {
-	w.writer.Reset(n)
-	return w.writer
+// begin prepares for the requests that are in view.
+func (w *work) begin(c *quoit.Conn, view []byte) {
+	w.out.conn = c
+	w.writer.Reset(&w.out)
+	w.source.Reset(view)
+	w.reader.Reset(&w.source)
 }
 
-func (h *Handler) recycle(w *work) {
+// reset forgets a request and its response.
+func (w *work) reset() {
 	w.ctx.ResetUserValues()
 	w.ctx.Request.Reset()
 	w.ctx.Response.Reset()
-	works.Put(w)
 }
 
 // move serves the connection on a goroutine from now on, after what first writes, which answers whether it goes on.

@@ -4,6 +4,7 @@ package frame
 
 import (
 	"bytes"
+	"encoding/binary"
 	"strconv"
 )
 
@@ -20,55 +21,73 @@ const (
 	Move
 )
 
-var (
-	headEnd = []byte("\r\n\r\n")
-	lineEnd = []byte("\r\n")
-)
+const lineEnd = "\r\n"
 
 // Scan looks at the bytes from the start of a request on. limit is the most that a request, head and body, may have
-// to be served on the loop. For Whole it answers the request's length in bytes, as
-// for More where its head is there.
+// to be served on the loop. For Whole it answers the request's length in bytes, as for More where its head is there. It
+// reads each byte of the head once, and a head that is malformed already may be to Move before its end is there.
 func Scan(view []byte, limit int) (Verdict, int) {
-	end := bytes.Index(view[:min(len(view), limit)], headEnd)
-	if end < 0 {
-		if len(view) >= limit || !plausible(view) {
-			return Move, 0
-		}
-		return More, 0
+	seen := view[:min(len(view), limit)]
+	first := bytes.IndexByte(seen, '\n')
+	if first < 0 {
+		return unfinished(view, limit)
 	}
-	head, body := view[:end+len(lineEnd)], 0
-	first := bytes.Index(head, lineEnd)
-	if !bytes.HasSuffix(head[:first], []byte(" HTTP/1.1")) || bytes.HasPrefix(head, []byte("CONNECT ")) {
+	if !bytes.HasSuffix(seen[:first], []byte(" HTTP/1.1\r")) || bytes.HasPrefix(seen, []byte("CONNECT ")) {
 		return Move, 0
 	}
-	hosts, lengths := 0, 0
-	for rest := head[first+len(lineEnd):]; len(rest) > 0; {
-		next := bytes.Index(rest, lineEnd)
-		line := rest[:next]
-		rest = rest[next+len(lineEnd):]
-		colon := bytes.IndexByte(line, ':')
+	body, hosts, lengths := 0, 0, 0
+	at := first + 1
+	for {
+		start := at
+		for at < len(seen) && classes[seen[at]]&token != 0 {
+			at++
+		}
+		if at+len(lineEnd) > len(seen) {
+			return unfinished(view, limit)
+		}
+		name := seen[start:at]
+		if len(name) == 0 && string(seen[at:at+len(lineEnd)]) == lineEnd {
+			break
+		}
 		// Folded lines, bare line feeds and names that are none are for the framework's server to refuse.
-		if colon <= 0 || !all(line[:colon], token) || !all(line[colon+1:], text) {
+		if len(name) == 0 || seen[at] != ':' {
 			return Move, 0
 		}
-		switch name, value := line[:colon], bytes.TrimSpace(line[colon+1:]); {
-		case is(name, "host"):
-			if !all(value, host) {
-				return Move, 0
-			}
-			hosts++
-		case is(name, "content-length"):
-			length, err := strconv.ParseUint(string(value), 10, 31)
-			if err != nil || value[0] == '+' {
-				return Move, 0
-			}
-			body = int(length)
-			lengths++
-		case is(name, "transfer-encoding"), is(name, "expect"), is(name, "upgrade"), is(name, "trailer"):
+		start = at + 1
+		at = start + textLength(seen[start:])
+		if at+len(lineEnd) > len(seen) {
+			return unfinished(view, limit)
+		}
+		if string(seen[at:at+len(lineEnd)]) != lineEnd {
 			return Move, 0
+		}
+		value := seen[start:at]
+		at += len(lineEnd)
+		switch len(name) {
+		case len("host"):
+			if is(name, "host") {
+				if !all(bytes.TrimSpace(value), host) {
+					return Move, 0
+				}
+				hosts++
+			}
+		case len("content-length"):
+			if is(name, "content-length") {
+				value = bytes.TrimSpace(value)
+				length, err := strconv.ParseUint(string(value), 10, 31)
+				if err != nil || value[0] == '+' {
+					return Move, 0
+				}
+				body = int(length)
+				lengths++
+			}
+		case len("expect"), len("upgrade"), len("transfer-encoding"):
+			if is(name, "expect") || is(name, "upgrade") || is(name, "trailer") || is(name, "transfer-encoding") {
+				return Move, 0
+			}
 		}
 	}
-	whole := end + len(headEnd) + body
+	whole := at + len(lineEnd) + body
 	switch {
 	case hosts != 1 || lengths > 1 || whole > limit:
 		return Move, 0
@@ -76,6 +95,14 @@ func Scan(view []byte, limit int) (Verdict, int) {
 		return More, whole
 	}
 	return Whole, whole
+}
+
+// unfinished is the verdict on a head whose end is not within the limit.
+func unfinished(view []byte, limit int) (Verdict, int) {
+	if len(view) >= limit || !plausible(view) {
+		return Move, 0
+	}
+	return More, 0
 }
 
 // plausible is whether an unfinished head may become one of HTTP/1.1: it begins with a letter.
@@ -122,6 +149,27 @@ var classes = func() (classes [256]uint8) {
 	}
 	return classes
 }()
+
+// textLength is how many bytes there are before the first that may not be in a field's value.
+func textLength(line []byte) int {
+	const (
+		ones = 0x0101010101010101
+		high = 0x80 * ones
+	)
+	at := 0
+	for ; at+8 <= len(line); at += 8 {
+		eight := binary.LittleEndian.Uint64(line[at:])
+		deletes := eight ^ 0x7f*ones
+		// A byte below ' ' borrows from its highest bit, as does a DEL from 1; a tab is looked at below.
+		if (eight-' '*ones)&^eight&high != 0 || (deletes-ones)&^deletes&high != 0 {
+			break
+		}
+	}
+	for at < len(line) && classes[line[at]]&text != 0 {
+		at++
+	}
+	return at
+}
 
 func all(bytes []byte, class uint8) bool {
 	for _, c := range bytes {

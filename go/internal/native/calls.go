@@ -217,3 +217,64 @@ func (r *Remote) Counters() Counters {
 	C.shim_remote_counters(r.handle, &counters)
 	return *(*Counters)(unsafe.Pointer(&counters.turns))
 }
+
+// DatagramSocket is quoit_datagram_socket: one that no loop has yet.
+type DatagramSocket struct{ handle *C.quoit_datagram_socket }
+
+// DefaultDatagramOptions is quoit_datagram_options_default.
+func DefaultDatagramOptions() DatagramOptions {
+	var options DatagramOptions
+	// It fails only for a size that the library does not know, which Load has ruled out.
+	C.shim_datagram_options_default((*C.quoit_datagram_options)(unsafe.Pointer(&options)))
+	return options
+}
+
+// BindDatagram is quoit_datagram_socket_bind, with groups to join, and connected to peer unless that is empty.
+func BindDatagram(address string, options DatagramOptions, groups []MulticastGroup, peer string) (*DatagramSocket, error) {
+	var text text
+	options.GroupCount, options.PeerLength = uint32(len(groups)), uint32(len(peer))
+	socket := new(DatagramSocket)
+	code := C.shim_datagram_bind((*C.char)(unsafe.Pointer(unsafe.StringData(address))), C.size_t(len(address)),
+		(*C.quoit_datagram_options)(unsafe.Pointer(&options)),
+		(*C.quoit_multicast_group)(unsafe.Pointer(unsafe.SliceData(groups))),
+		(*C.char)(unsafe.Pointer(unsafe.StringData(peer))), &socket.handle, text.pointer())
+	if code < 0 {
+		return nil, text.failure("quoit_datagram_socket_bind", code)
+	}
+	return socket, nil
+}
+
+// Address is quoit_datagram_socket_address: where it is bound, its port resolved.
+func (s *DatagramSocket) Address() string {
+	var text text
+	C.shim_datagram_socket_address(s.handle, text.pointer(), C.SHIM_TEXT)
+	return text.String()
+}
+
+// Close is quoit_datagram_socket_close.
+func (s *DatagramSocket) Close() {
+	C.shim_datagram_socket_close(s.handle)
+	s.handle = nil
+}
+
+// OpenDatagram is quoit_open_datagram: the socket is the library's from now on.
+func (l *Loop) OpenDatagram(socket *DatagramSocket) (ID, error) {
+	var id C.uint64_t
+	code := C.shim_open_datagram(l.handle, socket.handle, &id, l.scratch.pointer())
+	socket.handle = nil
+	if code < 0 {
+		return 0, l.scratch.failure("quoit_open_datagram", code)
+	}
+	return ID(id), nil
+}
+
+// DatagramCounters is quoit_datagram_counters_read.
+func (l *Loop) DatagramCounters(socket ID) (DatagramCounters, error) {
+	var counters DatagramCounters
+	code := C.shim_datagram_counters(l.handle, C.uint64_t(socket), (*C.quoit_datagram_counters)(unsafe.Pointer(&counters)),
+		l.scratch.pointer())
+	if code < 0 {
+		return DatagramCounters{}, l.scratch.failure("quoit_datagram_counters_read", code)
+	}
+	return counters, nil
+}

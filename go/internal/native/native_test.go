@@ -53,6 +53,12 @@ func TestGoStructuresHaveTheLayout(t *testing.T) {
 		"quoit_stream_options":  reflect.TypeFor[StreamOptions](),
 		"quoit_config":          reflect.TypeFor[Config](),
 		"quoit_connect_options": reflect.TypeFor[ConnectOptions](),
+
+		"quoit_multicast_group":   reflect.TypeFor[MulticastGroup](),
+		"quoit_datagram_options":  reflect.TypeFor[DatagramOptions](),
+		"quoit_datagrams":         reflect.TypeFor[Datagrams](),
+		"quoit_datagram_send":     reflect.TypeFor[DatagramSend](),
+		"quoit_datagram_counters": reflect.TypeFor[DatagramCounters](),
 	}
 	checked := 0
 	lines := bufio.NewScanner(strings.NewReader(layoutText))
@@ -104,7 +110,16 @@ func TestConstantsAreTheHeaders(t *testing.T) {
 		"CLOSED_TIMEOUT": ClosedTimeout, "CLOSED_LIMIT": ClosedLimit, "CLOSED_ERROR": ClosedError,
 		"REFUSED_FULL": RefusedFull, "REFUSED_ERROR": RefusedError,
 		"ENGINE_AUTO": EngineAuto, "ENGINE_URING": EngineURing, "ENGINE_EPOLL": EngineEpoll,
-		"BIND_REUSE_PORT": BindReusePort,
+		"BIND_REUSE_PORT":        BindReusePort,
+		"COMMAND_SEND_DATAGRAMS": CommandSendDatagrams, "COMMAND_CLOSE_DATAGRAM": CommandCloseDatagram,
+		"EVENT_DATAGRAMS": EventDatagrams, "EVENT_DATAGRAM_SENT": EventDatagramSent,
+		"EVENT_DATAGRAM_ERROR": EventDatagramError, "EVENT_DATAGRAM_CLOSED": EventDatagramClosed,
+		"EVENT_DATAGRAM_REFUSED": EventDatagramRefused, "FLAG_ECN": FlagECN,
+		"DATAGRAMS_TRUNCATED": DatagramsTruncated, "DATAGRAMS_ECN": DatagramsECN,
+		"DATAGRAM_REUSE_PORT": DatagramReusePort, "DATAGRAM_REUSE_ADDRESS": DatagramReuseAddress,
+		"DATAGRAM_BROADCAST": DatagramBroadcast, "DATAGRAM_IPV6_ONLY": DatagramIPv6Only,
+		"DATAGRAM_TELL_ECN": DatagramTellECN, "DATAGRAM_TELL_TIME": DatagramTellTime,
+		"DATAGRAM_TELL_LOCAL": DatagramTellLocal, "GRO_TRANSPARENT": GROTransparent,
 	}
 	for name, value := range constants {
 		if !strings.Contains(layoutText, "constant QUOIT_"+name+" "+strconv.Itoa(value)+"\n") {
@@ -117,7 +132,7 @@ func TestALayoutOfAnotherVersionIsRefused(t *testing.T) {
 	if err := checkLayout(layoutText); err != nil {
 		t.Error(err)
 	}
-	grown := strings.Replace(layoutText, "struct quoit_config 128", "struct quoit_config 136", 1)
+	grown := strings.Replace(layoutText, "struct quoit_config 144", "struct quoit_config 152", 1)
 	if err := checkLayout(grown); err != nil {
 		t.Errorf("a structure that begins with its size may grow: %v", err)
 	}

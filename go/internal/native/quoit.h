@@ -4,8 +4,9 @@
  * docs/c-abi.md has a section for every call; docs/execution.md the rules of threads, ownership and lifetime in one
  * place. In short:
  *
- * - A loop serves its connections on one thread: that of its first quoit_turn. Calls from another thread are refused
- *   with -EPERM. What any thread may use is the loop's remote, sockets, and the calls on plain descriptors.
+ * - A loop serves its connections and datagram sockets on one thread: that of its first quoit_turn. Calls from another
+ *   thread are refused with -EPERM. What any thread may use is the loop's remote, sockets, and the calls on plain
+ *   descriptors.
  * - Errors are negative errno values; quoit_error_text has the text of the calling thread's last one.
  * - Structures whose first field is `size` may grow at their end: set it to sizeof before the call. Commands and
  *   events are 64 bytes for good. Reserved fields are zero.
@@ -31,7 +32,7 @@ extern "C" {
 
 /* The version of this ABI. A library of the same major and of this or a later minor version can be used. */
 #define QUOIT_ABI_MAJOR 1
-#define QUOIT_ABI_MINOR 0
+#define QUOIT_ABI_MINOR 1
 #define QUOIT_ABI_VERSION ((uint32_t)QUOIT_ABI_MAJOR << 16 | (uint32_t)QUOIT_ABI_MINOR)
 
 /* For fields of 32 bits that may be left unset. */
@@ -42,12 +43,20 @@ typedef struct quoit_loop quoit_loop;
 typedef struct quoit_remote quoit_remote;
 typedef struct quoit_socket quoit_socket;
 typedef struct quoit_capabilities quoit_capabilities;
+typedef struct quoit_datagram_socket quoit_datagram_socket;
 
 /* Engines: quoit_config.engine, quoit_engine. */
 enum {
     QUOIT_ENGINE_AUTO = 0,  /* io_uring where it is usable, otherwise epoll; quoit_engine_reason says why */
     QUOIT_ENGINE_URING = 1, /* io_uring, or fail with the reason */
     QUOIT_ENGINE_EPOLL = 2
+};
+
+/* How a loop waits until something happens: quoit_config.wait. */
+enum {
+    QUOIT_WAIT_BLOCK = 0, /* sleeps in the kernel */
+    QUOIT_WAIT_SPIN = 1,  /* looks again and again for quoit_config.spin_ns, then sleeps */
+    QUOIT_WAIT_POLL = 2   /* never sleeps */
 };
 
 /* Commands: quoit_command.kind. In brackets: the fields that are read beside `kind`. */
@@ -90,13 +99,32 @@ enum {
     /* [time_ns] Stop all listeners, report DRAINING, abort what is left after the time, report DRAINED. */
     QUOIT_COMMAND_DRAIN = 15,
     /* [lease] Return received memory. */
-    QUOIT_COMMAND_RETURN_LEASE = 16
+    QUOIT_COMMAND_RETURN_LEASE = 16,
+    /* [data, token] Open the quoit_datagram_socket `data` on this loop. It is the library's from now on, even if the
+     * command is refused. Answered by DATAGRAM_OPENED. */
+    QUOIT_COMMAND_OPEN_DATAGRAM = 17,
+    /* [target, data, length, token] Send the `length` quoit_datagram_send at `data`, which are read during the call.
+     * If one of them makes no sense, none is sent, and DATAGRAM_REFUSED has the command's token; what the socket
+     * refuses is told with the token of each. */
+    QUOIT_COMMAND_SEND_DATAGRAMS = 18,
+    /* [target] Deliver no datagrams until RESUME_DATAGRAMS. */
+    QUOIT_COMMAND_PAUSE_DATAGRAMS = 19,
+    /* [target] Deliver again. */
+    QUOIT_COMMAND_RESUME_DATAGRAMS = 20,
+    /* [target, data] Become a member of the quoit_multicast_group `data`. */
+    QUOIT_COMMAND_JOIN_MULTICAST = 21,
+    /* [target, data] Be none any more. */
+    QUOIT_COMMAND_LEAVE_MULTICAST = 22,
+    /* [target] Deliver nothing more, send what is queued, and close, at the latest after
+     * quoit_config.close_deadline_ns. */
+    QUOIT_COMMAND_CLOSE_DATAGRAM = 23
 };
 
-/* quoit_command.flags */
+/* quoit_command.flags and quoit_datagram_send.flags */
 enum {
-    QUOIT_FLAG_BORROWED = 1, /* SEND: the bytes are lent, not copied */
-    QUOIT_FLAG_PAUSED = 2    /* CONNECT, ATTACH: deliver nothing until RESUME */
+    QUOIT_FLAG_BORROWED = 1, /* SEND, quoit_datagram_send: the bytes are lent, not copied */
+    QUOIT_FLAG_PAUSED = 2,   /* CONNECT, ATTACH: deliver nothing until RESUME */
+    QUOIT_FLAG_ECN = 4       /* quoit_datagram_send: `ecn` is set */
 };
 
 /* Events: quoit_event.kind. In brackets: the fields that are set beside `kind`; all others are 0, and `descriptor`
@@ -133,7 +161,29 @@ enum {
     /* quoit_remote_wake was called, once or more often. */
     QUOIT_EVENT_WOKEN = 15,
     QUOIT_EVENT_DRAINING = 16,
-    QUOIT_EVENT_DRAINED = 17
+    QUOIT_EVENT_DRAINED = 17,
+    /* Of datagram sockets; `connection` is the socket's id. */
+    /* [connection, token] */
+    QUOIT_EVENT_DATAGRAM_OPENED = 18,
+    /* [connection, data, length, lease] One buffer: a datagram, or several that the kernel has joined. `data` is a
+     * quoit_datagrams, and `length` the bytes of all; both are readable until the lease is returned or sent. */
+    QUOIT_EVENT_DATAGRAMS = 19,
+    /* [connection, token, length, error] What became of a datagram that was sent with a token: its bytes, which the
+     * kernel has taken, or the error. Memory that was lent for it is free. */
+    QUOIT_EVENT_DATAGRAM_SENT = 20,
+    /* [connection, reason, error, length] Something went wrong, and the socket goes on. `reason` is one of
+     * QUOIT_DATAGRAM_ERROR_*, `length` the bytes of the datagram that was to be sent. */
+    QUOIT_EVENT_DATAGRAM_ERROR = 21,
+    /* [connection] The queue had been full, and is at its low-water mark. */
+    QUOIT_EVENT_DATAGRAM_WRITABLE = 22,
+    /* [connection] All of the socket's slots are held: receiving waits for leases to be returned. */
+    QUOIT_EVENT_DATAGRAM_PRESSURE = 23,
+    /* [connection, token, error] The last event of each datagram socket. `token` is that of its opening; `error` is 0
+     * if it was closed. */
+    QUOIT_EVENT_DATAGRAM_CLOSED = 24,
+    /* [connection, token, reason, error] A command for a datagram socket, or one send of it, did nothing. `reason` is
+     * one of QUOIT_REFUSED_*. */
+    QUOIT_EVENT_DATAGRAM_REFUSED = 25
 };
 
 /* quoit_event.reason of QUOIT_EVENT_CLOSED */
@@ -146,7 +196,7 @@ enum {
     QUOIT_CLOSED_ERROR = 6    /* `error` says which */
 };
 
-/* quoit_event.reason of QUOIT_EVENT_REFUSED */
+/* quoit_event.reason of QUOIT_EVENT_REFUSED and QUOIT_EVENT_DATAGRAM_REFUSED */
 enum {
     QUOIT_REFUSED_STALE = 1,     /* the id or the lease names nothing (any more) on this loop */
     QUOIT_REFUSED_FULL = 2,      /* the outbound queue is full; WRITABLE follows */
@@ -154,6 +204,21 @@ enum {
     QUOIT_REFUSED_CLOSING = 4,   /* the connection no longer sends */
     QUOIT_REFUSED_LIMIT = 5,     /* connections, listeners or timers */
     QUOIT_REFUSED_ERROR = 6      /* `error` says which; -EINVAL for a command that makes no sense */
+};
+
+/* quoit_event.reason of QUOIT_EVENT_DATAGRAM_ERROR */
+enum {
+    QUOIT_DATAGRAM_ERROR_NETWORK = 1,   /* an earlier datagram did not arrive; only connected sockets are told */
+    QUOIT_DATAGRAM_ERROR_TOO_LARGE = 2, /* -EMSGSIZE: `length` bytes cannot be sent in one piece */
+    QUOIT_DATAGRAM_ERROR_SEND = 3,      /* `length` bytes could not be sent */
+    QUOIT_DATAGRAM_ERROR_CONTROL_TRUNCATED = 4, /* a datagram was dropped: an option was set that tells too much */
+    QUOIT_DATAGRAM_ERROR_RECEIVE = 5    /* want of the kernel's memory; tried again */
+};
+
+/* quoit_datagrams.flags */
+enum {
+    QUOIT_DATAGRAMS_TRUNCATED = 1, /* it was longer than there was room, and the rest is lost */
+    QUOIT_DATAGRAMS_ECN = 2        /* `ecn` is told */
 };
 
 /* What becomes of accepted connections: quoit_listen_options.accept. */
@@ -171,6 +236,32 @@ enum {
     QUOIT_BIND_UNLINK_EXISTING = 4 /* remove a Unix socket's file on which nobody listens */
 };
 
+/* quoit_datagram_options.flags */
+enum {
+    QUOIT_DATAGRAM_REUSE_PORT = 1,    /* SO_REUSEPORT: several sockets of one user on one port */
+    QUOIT_DATAGRAM_REUSE_ADDRESS = 2, /* SO_REUSEADDR: a port that others receive multicast on */
+    QUOIT_DATAGRAM_BROADCAST = 4,     /* SO_BROADCAST: may send to broadcast addresses */
+    QUOIT_DATAGRAM_IPV6_ONLY = 8,     /* IPV6_V6ONLY: without it, [::] takes IPv4 as well */
+    QUOIT_DATAGRAM_TELL_ECN = 16,     /* tell each datagram's congestion notification */
+    QUOIT_DATAGRAM_TELL_TIME = 32,    /* tell when the kernel received it */
+    QUOIT_DATAGRAM_TELL_LOCAL = 64,   /* tell the address that it was sent to, and the interface */
+    QUOIT_DATAGRAM_FORCE_RECEIVE_BUFFER = 128, /* `receive_buffer` past the system's cap; needs CAP_NET_ADMIN */
+    QUOIT_DATAGRAM_PAUSED = 256       /* deliver nothing until RESUME_DATAGRAMS */
+};
+
+/* Whether the kernel may join datagrams of one sender (UDP_GRO): quoit_datagram_options.gro. */
+enum {
+    QUOIT_GRO_OFF = 0,
+    QUOIT_GRO_TRANSPARENT = 1, /* joined; quoit_datagrams.count says how many there are */
+    QUOIT_GRO_RAW = 2          /* joined, and counted as one */
+};
+
+/* Which socket of a group gets a datagram: quoit_datagram_socket_bind_group. */
+enum {
+    QUOIT_STEERING_HASH = 0, /* by the addresses and ports */
+    QUOIT_STEERING_CPU = 1   /* by the processor that handled the packet */
+};
+
 /* quoit_counter_info.kind */
 enum {
     QUOIT_FIGURE_COUNTER = 0, /* only grows */
@@ -183,10 +274,10 @@ typedef struct quoit_command {
     uint16_t kind;      /* QUOIT_COMMAND_* */
     uint16_t flags;     /* QUOIT_FLAG_* */
     int32_t descriptor;
-    uint64_t target;    /* a connection or a listener */
+    uint64_t target;    /* a connection, a listener or a datagram socket */
     uint64_t token;     /* the caller's; comes back with the outcome. 0: none is wanted where one can do without */
     const void *data;
-    uint32_t length;    /* bytes */
+    uint32_t length;    /* bytes; SEND_DATAGRAMS: elements */
     uint32_t reserved;
     uint64_t offset;    /* bytes */
     uint64_t lease;
@@ -196,11 +287,11 @@ typedef struct quoit_command {
 /* One thing that happened: 64 bytes, for good. */
 typedef struct quoit_event {
     uint16_t kind;      /* QUOIT_EVENT_* */
-    uint16_t reason;    /* QUOIT_CLOSED_* or QUOIT_REFUSED_* */
+    uint16_t reason;    /* QUOIT_CLOSED_*, QUOIT_REFUSED_* or QUOIT_DATAGRAM_ERROR_* */
     int32_t error;      /* a negative errno, or 0 */
     int32_t descriptor;
     uint32_t length;    /* bytes at `data` */
-    uint64_t connection;
+    uint64_t connection; /* or a datagram socket */
     uint64_t listener;
     uint64_t token;
     const void *data;
@@ -249,6 +340,9 @@ typedef struct quoit_config {
     int64_t connect_timeout_ns;     /* Default 30 s */
     int64_t close_deadline_ns;      /* Default 10 s */
     int64_t ring_memory_patience_ns; /* how long making a ring is tried again on ENOMEM. Default 2 s */
+    uint32_t datagram_sockets;      /* at once, at most 1,024. Default 64 */
+    uint32_t wait;                  /* QUOIT_WAIT_*. Default BLOCK */
+    int64_t spin_ns;                /* with WAIT_SPIN: how long before it sleeps */
 } quoit_config;
 
 /* For QUOIT_COMMAND_CONNECT. Addresses are text: 127.0.0.1:80, [::1]:80, unix:/run/app.sock, unix:@abstract. */
@@ -282,6 +376,98 @@ typedef struct quoit_listen_options {
     uint32_t reserved;
     quoit_stream_options stream;         /* of accepted connections */
 } quoit_listen_options;
+
+/* A multicast group to be a member of. Part of others, so it cannot grow. */
+typedef struct quoit_multicast_group {
+    uint8_t address[16];     /* the first `address_length` bytes, in the order of the network */
+    uint32_t address_length; /* 4: IPv4, 16: IPv6 */
+    uint32_t interface;      /* by number (if_nametoindex(3)); 0: the kernel chooses */
+} quoit_multicast_group;
+
+/* How to set up a datagram socket. Options that its family does not have are ignored. */
+typedef struct quoit_datagram_options {
+    uint32_t size;
+    uint32_t flags;          /* QUOIT_DATAGRAM_*. Default 0 */
+    uint32_t max_datagram;   /* bytes received of one, at most 65,507; no effect with GRO. Default 65,507 */
+    uint32_t slots;          /* of its own receive memory, at most 32,768. Default 256 */
+    uint32_t gro;            /* QUOIT_GRO_*. Default OFF */
+    uint32_t high_water;     /* bytes queued past which sends are refused. Default 256 KiB */
+    uint32_t low_water;      /* bytes at which DATAGRAM_WRITABLE follows. Default 64 KiB */
+    uint32_t queued_sends;   /* past which sends are refused, at most 65,536. Default 512 */
+    uint32_t receive_buffer; /* SO_RCVBUF in bytes. Default 0: the system's */
+    uint32_t send_buffer;    /* SO_SNDBUF in bytes. Default 0: the system's */
+    uint32_t multicast_loop; /* 0 or 1: this host gets what is sent to a group. Default UNSET: the kernel's, 1 */
+    uint32_t multicast_hops; /* that multicast may go, at most 255. Default UNSET: the kernel's, 1 */
+    const quoit_multicast_group *groups; /* to join */
+    uint32_t group_count;
+    uint32_t peer_length;    /* bytes of `peer`. Default 0: not connected */
+    const char *peer;        /* the only peer, an address as text */
+} quoit_datagram_options;
+
+/* What one buffer brought: `count` datagrams of one peer. With more than one, each has `segment_size` bytes, and only
+ * the last one may be shorter. The library may append fields: `size` says how far it knows them. */
+typedef struct quoit_datagrams {
+    uint32_t size;
+    uint32_t flags;         /* QUOIT_DATAGRAMS_* */
+    const void *data;       /* the bytes of all, in their order */
+    uint32_t length;        /* how many, possibly none */
+    uint32_t count;         /* datagrams, at least 1 */
+    uint32_t segment_size;  /* of joined ones; 0: it came alone */
+    uint32_t peer_length;   /* bytes of `peer`; 0 for a Unix socket without a name */
+    const void *peer;       /* who sent it: a struct sockaddr */
+    int64_t timestamp_ns;   /* with TELL_TIME: when the kernel received it, since 1970; of joined ones the first */
+    uint32_t interface;     /* with TELL_LOCAL: that it came by, by number; otherwise 0 */
+    uint8_t local_length;   /* of `local`: 4, 16, or 0 if it is not told */
+    uint8_t ecn;            /* the two bits of RFC 3168, if the flag says so */
+    uint16_t reserved;
+    uint8_t local[16];      /* with TELL_LOCAL: the IP address that it was sent to, in the order of the network */
+} quoit_datagrams;
+
+/* One datagram to be sent, or several of one size to one peer: 80 bytes, for good. `reserved` must be 0. */
+typedef struct quoit_datagram_send {
+    const void *data;       /* with `lease`: within the bytes of that */
+    uint32_t length;        /* bytes, possibly none */
+    uint16_t flags;         /* QUOIT_FLAG_BORROWED: the bytes are not copied during the call, but lent until
+                             * DATAGRAM_SENT or DATAGRAM_REFUSED with the token, or DATAGRAM_CLOSED. QUOIT_FLAG_ECN */
+    uint16_t segment_size;  /* cut into datagrams of this many bytes; 0: one datagram */
+    uint64_t token;         /* comes back with DATAGRAM_SENT; 0: only failures are told, by DATAGRAM_ERROR */
+    uint64_t lease;         /* not 0: received memory to send without a copy. It is used up, even if refused */
+    const void *to;         /* a struct sockaddr; as in quoit_datagrams.peer, or from quoit_sockaddr_parse */
+    uint32_t to_length;     /* bytes of `to`; 0: the peer that the socket is connected to */
+    uint32_t interface;     /* to leave by, by number; 0: the kernel chooses */
+    uint8_t source[16];     /* an IP address of this host, in the order of the network */
+    uint8_t source_length;  /* 4, 16, or 0: the kernel chooses */
+    uint8_t ecn;            /* with QUOIT_FLAG_ECN: 0 to 3; otherwise 0 */
+    uint8_t reserved[14];
+} quoit_datagram_send;
+
+/* What a datagram socket has done since it was opened. */
+typedef struct quoit_datagram_counters {
+    uint32_t size;
+    uint32_t reserved;
+    uint64_t received;             /* datagrams delivered, joined ones one by one */
+    uint64_t received_bytes;
+    uint64_t received_buffers;     /* that they came in: received / received_buffers is the GRO ratio */
+    uint64_t receive_batches;      /* turns that brought any */
+    uint64_t largest_batch;        /* the most buffers that one turn brought */
+    uint64_t kernel_drops;         /* buffers that the kernel dropped because the socket's memory was full */
+    uint64_t pauses;               /* times that receiving paused because all slots were held */
+    uint64_t truncated;            /* datagrams longer than max_datagram */
+    uint64_t control_truncated;    /* datagrams dropped because their control messages came cut */
+    uint64_t arms;                 /* receives that were armed */
+    uint64_t receive_errors;       /* those of earlier sends (ICMP) included */
+    uint64_t sent;                 /* datagrams that the kernel took, segments one by one */
+    uint64_t sent_bytes;
+    uint64_t sends;                /* that they took: sent / sends is the GSO ratio */
+    uint64_t send_batches;         /* operations that those sends left in */
+    uint64_t sends_refused;        /* because the queue was full */
+    uint64_t send_errors;
+    uint64_t segmentation_refused; /* sends in segments that were made one by one instead */
+    uint64_t slots;
+    uint64_t slots_leased;         /* held now */
+    uint64_t slots_low_water;      /* the fewest not held at any moment */
+    uint64_t queued_bytes;         /* for sending, now */
+} quoit_datagram_counters;
 
 /* A feature of io_uring. The texts live as long as the quoit_capabilities. */
 typedef struct quoit_capability {
@@ -376,6 +562,7 @@ int quoit_config_default(quoit_config *config);
 int quoit_connect_options_default(quoit_connect_options *options);
 int quoit_bind_options_default(quoit_bind_options *options);
 int quoit_listen_options_default(quoit_listen_options *options);
+int quoit_datagram_options_default(quoit_datagram_options *options);
 
 /* ---- What io_uring can do here. Any thread. ---- */
 
@@ -406,6 +593,31 @@ int quoit_socket_address(const quoit_socket *socket, char *buffer, size_t capaci
 /* The name that the service manager gave it; empty without one. */
 int quoit_socket_name(const quoit_socket *socket, char *buffer, size_t capacity);
 void quoit_socket_close(quoit_socket *socket);
+
+/* ---- Datagram sockets that no loop has yet. Any thread, one at a time for each socket. ---- */
+
+/* Makes one. `address` as for connections, or unix: for a Unix socket without a name, which can send and not be
+ * answered. `options` may be null. Port 0 is resolved. */
+int quoit_datagram_socket_bind(const char *address, size_t length, const quoit_datagram_options *options,
+                               quoit_datagram_socket **out);
+/* Makes `count` on one port, one for each of as many loops, and fills `out` with all of them or none. `steering` is one
+ * of QUOIT_STEERING_*. */
+int quoit_datagram_socket_bind_group(const char *address, size_t length, const quoit_datagram_options *options,
+                                     uint32_t steering, quoit_datagram_socket **out, size_t count);
+/* Takes over a datagram socket's descriptor; it is the library's from now on, even on failure. Of the options, those
+ * that are set before binding have no effect. */
+int quoit_datagram_socket_adopt(int descriptor, const quoit_datagram_options *options, quoit_datagram_socket **out);
+/* The descriptor, which stays the socket's. */
+int quoit_datagram_socket_fd(const quoit_datagram_socket *socket);
+int quoit_datagram_socket_address(const quoit_datagram_socket *socket, char *buffer, size_t capacity);
+void quoit_datagram_socket_close(quoit_datagram_socket *socket);
+
+/* ---- Addresses as the kernel has them (struct sockaddr). Any thread. ---- */
+
+/* Fills in the address that a text names, if there is room for it, and answers its length in bytes, at most 128. */
+int quoit_sockaddr_parse(const char *address, size_t length, void *buffer, size_t capacity);
+/* The text of one of `length` bytes. */
+int quoit_sockaddr_text(const void *sockaddr, size_t length, char *buffer, size_t capacity);
 
 /* ---- Plain descriptors, which stay the caller's. Any thread. ---- */
 
@@ -442,6 +654,14 @@ int quoit_local_address(quoit_loop *loop, uint64_t connection, char *buffer, siz
 int quoit_peer_address(quoit_loop *loop, uint64_t connection, char *buffer, size_t capacity);
 /* A connection's descriptor, for options; do not read, write or close it. */
 int quoit_connection_fd(quoit_loop *loop, uint64_t connection);
+/* Opens a datagram socket, which is the library's from now on, even on failure, and fills in its id. DATAGRAM_OPENED
+ * with the token follows. */
+int quoit_open_datagram(quoit_loop *loop, quoit_datagram_socket *socket, uint64_t token, uint64_t *id);
+int quoit_datagram_address(quoit_loop *loop, uint64_t socket, char *buffer, size_t capacity);
+/* A datagram socket's descriptor, for options and names; do not read, write or close it. */
+int quoit_datagram_fd(quoit_loop *loop, uint64_t socket);
+/* A datagram socket's counters as of now. Set `size` first. */
+int quoit_datagram_counters_read(quoit_loop *loop, uint64_t socket, quoit_datagram_counters *counters);
 /* The counters as of now. Set `size` first. */
 int quoit_loop_counters(quoit_loop *loop, quoit_counters *counters);
 

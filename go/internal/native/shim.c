@@ -12,7 +12,9 @@
     X(capabilities_get) X(capabilities_free) X(socket_bind) X(socket_address) X(socket_close)         \
     X(loop_create) X(loop_destroy) X(turn) X(fd) X(next_deadline) X(engine) X(engine_reason) X(listen)                \
     X(local_address) X(peer_address) X(loop_remote) X(remote_release) X(remote_wake)                 \
-    X(remote_counters)
+    X(remote_counters)                                                                                                \
+    X(datagram_options_default) X(datagram_socket_bind) X(datagram_socket_address) X(datagram_socket_close)           \
+    X(open_datagram) X(datagram_counters_read)
 
 #ifdef QUOIT_STATIC
 
@@ -230,6 +232,42 @@ void shim_remote_release(const quoit_remote *remote)
 int shim_remote_wake(const quoit_remote *remote)
 {
     return CALL(remote_wake)(remote);
+}
+
+int shim_datagram_options_default(quoit_datagram_options *options)
+{
+    options->size = sizeof *options;
+    return CALL(datagram_options_default)(options);
+}
+
+int shim_datagram_bind(const char *address, size_t length, const quoit_datagram_options *options,
+                       const quoit_multicast_group *groups, const char *peer, quoit_datagram_socket **out, char *text)
+{
+    quoit_datagram_options whole = *options;
+    whole.groups = groups;
+    whole.peer = peer;
+    return answer(CALL(datagram_socket_bind)(address, length, &whole, out), text);
+}
+
+int shim_datagram_socket_address(const quoit_datagram_socket *socket, char *buffer, size_t capacity)
+{
+    return CALL(datagram_socket_address)(socket, buffer, capacity);
+}
+
+void shim_datagram_socket_close(quoit_datagram_socket *socket)
+{
+    CALL(datagram_socket_close)(socket);
+}
+
+int shim_open_datagram(quoit_loop *loop, quoit_datagram_socket *socket, uint64_t *id, char *text)
+{
+    return answer(CALL(open_datagram)(loop, socket, 0, id), text);
+}
+
+int shim_datagram_counters(quoit_loop *loop, uint64_t socket, quoit_datagram_counters *counters, char *text)
+{
+    counters->size = sizeof *counters;
+    return answer(CALL(datagram_counters_read)(loop, socket, counters), text);
 }
 
 int shim_remote_counters(const quoit_remote *remote, quoit_counters *counters)

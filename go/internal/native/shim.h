@@ -49,4 +49,13 @@ void shim_remote_release(const quoit_remote *remote);
 int shim_remote_wake(const quoit_remote *remote);
 int shim_remote_counters(const quoit_remote *remote, quoit_counters *counters);
 
+int shim_datagram_options_default(quoit_datagram_options *options);
+/* `groups` and `peer` take the place of the pointers in `options`, so that those hold none of Go's. */
+int shim_datagram_bind(const char *address, size_t length, const quoit_datagram_options *options,
+                       const quoit_multicast_group *groups, const char *peer, quoit_datagram_socket **out, char *text);
+int shim_datagram_socket_address(const quoit_datagram_socket *socket, char *buffer, size_t capacity);
+void shim_datagram_socket_close(quoit_datagram_socket *socket);
+int shim_open_datagram(quoit_loop *loop, quoit_datagram_socket *socket, uint64_t *id, char *text);
+int shim_datagram_counters(quoit_loop *loop, uint64_t socket, quoit_datagram_counters *counters, char *text);
+
 #endif

@@ -75,6 +75,9 @@ type Config struct {
 	ConnectTimeoutNS     int64
 	CloseDeadlineNS      int64
 	RingMemoryPatienceNS int64
+	DatagramSockets      uint32
+	Wait                 uint32
+	SpinNS               int64
 }
 
 // ConnectOptions is quoit_connect_options: Command.Data of CommandConnect, in native memory.
@@ -87,6 +90,96 @@ type ConnectOptions struct {
 	_             uint32
 	TimeoutNS     int64
 	Stream        StreamOptions
+}
+
+// MulticastGroup is quoit_multicast_group.
+type MulticastGroup struct {
+	Address       [16]byte
+	AddressLength uint32
+	Interface     uint32
+}
+
+// DatagramOptions is quoit_datagram_options. Start from DefaultDatagramOptions; BindDatagram sets the pointers.
+type DatagramOptions struct {
+	Size          uint32
+	Flags         uint32
+	MaxDatagram   uint32
+	Slots         uint32
+	GRO           uint32
+	HighWater     uint32
+	LowWater      uint32
+	QueuedSends   uint32
+	ReceiveBuffer uint32
+	SendBuffer    uint32
+	MulticastLoop uint32
+	MulticastHops uint32
+	Groups        unsafe.Pointer
+	GroupCount    uint32
+	PeerLength    uint32
+	Peer          unsafe.Pointer
+}
+
+// Datagrams is quoit_datagrams: Event.Data of EventDatagrams, in native memory, readable until the lease is returned.
+type Datagrams struct {
+	Size        uint32
+	Flags       uint32
+	Data        unsafe.Pointer
+	Length      uint32
+	Count       uint32
+	SegmentSize uint32
+	PeerLength  uint32
+	Peer        unsafe.Pointer
+	TimestampNS int64
+	Interface   uint32
+	LocalLength uint8
+	ECN         uint8
+	_           uint16
+	Local       [16]byte
+}
+
+// DatagramSend is quoit_datagram_send: an element of Command.Data of CommandSendDatagrams, in native memory.
+type DatagramSend struct {
+	Data         unsafe.Pointer
+	Length       uint32
+	Flags        uint16
+	SegmentSize  uint16
+	Token        uint64
+	Lease        uint64
+	To           unsafe.Pointer
+	ToLength     uint32
+	Interface    uint32
+	Source       [16]byte
+	SourceLength uint8
+	ECN          uint8
+	_            [14]byte
+}
+
+// DatagramCounters is quoit_datagram_counters.
+type DatagramCounters struct {
+	Size                uint32
+	_                   uint32
+	Received            uint64
+	ReceivedBytes       uint64
+	ReceivedBuffers     uint64
+	ReceiveBatches      uint64
+	LargestBatch        uint64
+	KernelDrops         uint64
+	Pauses              uint64
+	Truncated           uint64
+	ControlTruncated    uint64
+	Arms                uint64
+	ReceiveErrors       uint64
+	Sent                uint64
+	SentBytes           uint64
+	Sends               uint64
+	SendBatches         uint64
+	SendsRefused        uint64
+	SendErrors          uint64
+	SegmentationRefused uint64
+	Slots               uint64
+	SlotsLeased         uint64
+	SlotsLowWater       uint64
+	QueuedBytes         uint64
 }
 
 // What Command.Kind may be: QUOIT_COMMAND_*.
@@ -102,6 +195,8 @@ const (
 	CommandSetTimer      = 12
 	CommandStopListening = 14
 	CommandReturnLease   = 16
+	CommandSendDatagrams = 18
+	CommandCloseDatagram = 23
 )
 
 // What Event.Kind may be: QUOIT_EVENT_*.
@@ -117,6 +212,31 @@ const (
 	EventListenerClosed = 12
 	EventRefused        = 13
 	EventTimer          = 14
+
+	EventDatagrams       = 19
+	EventDatagramSent    = 20
+	EventDatagramError   = 21
+	EventDatagramClosed  = 24
+	EventDatagramRefused = 25
+)
+
+// Flags: QUOIT_FLAG_ECN of DatagramSend.Flags, QUOIT_DATAGRAMS_* of Datagrams.Flags, QUOIT_DATAGRAM_* and QUOIT_GRO_* of
+// DatagramOptions.
+const (
+	FlagECN = 4
+
+	DatagramsTruncated = 1
+	DatagramsECN       = 2
+
+	DatagramReusePort    = 1
+	DatagramReuseAddress = 2
+	DatagramBroadcast    = 4
+	DatagramIPv6Only     = 8
+	DatagramTellECN      = 16
+	DatagramTellTime     = 32
+	DatagramTellLocal    = 64
+
+	GROTransparent = 1
 )
 
 // What Event.Reason may be: QUOIT_CLOSED_* of EventClosed, QUOIT_REFUSED_* of EventRefused.

@@ -28,6 +28,9 @@ import (
 var (
 	way    = peer.Choice{Name: "--way", Words: []string{"event", "fasthttp", "nethttp", "listener"}}
 	engine = peer.Choice{Name: "--engine", Words: []string{"auto", "uring", "epoll", "std"}}
+	// processor is whether GOMAXPROCS is one more than the loops, which then wait best, or as many, as for the rivals.
+	// auto is shared for the listener, whose goroutines would run on a thread beside the loop's, on the same core.
+	processor = peer.Choice{Name: "--processor", Words: []string{"auto", "spare", "shared"}}
 )
 
 func main() {
@@ -39,6 +42,9 @@ func main() {
 		// Room for the lab's idle connections in one loop.
 		options := []quoit.Option{quoit.WithEngine(engine), quoit.WithLoops(arguments.Loops), quoit.WithConnections(20480)}
 		way := arguments.Choices[way.Name]
+		if wanted := arguments.Choices[processor.Name]; wanted == "spare" || wanted == "auto" && way != "listener" {
+			options = append(options, quoit.WithSpareProcessor())
+		}
 		switch {
 		case way != "event" && arguments.Service == "echo":
 			return fmt.Errorf("only --way event echoes, and not %q", way)
@@ -47,13 +53,14 @@ func main() {
 		default:
 			return serve(arguments, handler(way, arguments), options)
 		}
-	}, way, engine, peer.Writes)
+	}, way, engine, processor, peer.Writes)
 }
 
 func handler(way string, arguments peer.Arguments) quoit.Handler {
 	switch {
 	case way == "fasthttp":
-		return loopfasthttp.New(handlers.FastHTTP, loopfasthttp.WithServer(&fasthttp.Server{Name: "quoit"}))
+		server := &fasthttp.Server{Name: "quoit", DisableHeaderNamesNormalizing: true}
+		return loopfasthttp.New(handlers.FastHTTP, loopfasthttp.WithServer(server))
 	case way == "nethttp":
 		return loophttp.New(http.HandlerFunc(handlers.NetHTTP))
 	case arguments.Service == "echo":

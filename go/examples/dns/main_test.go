@@ -1,0 +1,29 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net"
+	"testing"
+
+	"github.com/quoit-io/quoit/go/examples/internal/exampletest"
+)
+
+// The resolver of package net is the client.
+func TestDNS(t *testing.T) {
+	at := exampletest.Start(t, serve)
+	resolver := net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "udp", at.String())
+	}}
+	found, err := resolver.LookupNetIP(t.Context(), "ip4", "one.example.")
+	if err != nil || len(found) != 1 || found[0].String() != "192.0.2.1" {
+		t.Error(found, err)
+	}
+	var failure *net.DNSError
+	if _, err := resolver.LookupNetIP(t.Context(), "ip4", "none.example."); !errors.As(err, &failure) || !failure.IsNotFound {
+		t.Error(err)
+	}
+	if reply := answer([]byte("what?")); reply != nil {
+		t.Errorf("%q", reply)
+	}
+}

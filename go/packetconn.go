@@ -1,0 +1,393 @@
+package quoit
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// PacketConn is a net.PacketConn on a loop: what ListenPacket answers. Its methods may be called from any goroutine, at
+// the same time.
+//
+// ReadFrom copies out of the library's receive memory, of which the socket has as many slots as WithDatagramSlots says;
+// what comes while all of them wait to be read stays in the kernel's memory, or is dropped there. WriteTo copies, and
+// returns when the datagram is queued, at most as many bytes as WithWaterMarks says: as on any network, nobody tells
+// whether it arrives, and Counters counts those that the kernel refused later. On the thread of its own loop a call that
+// would have to wait answers ErrOnLoop.
+type PacketConn struct {
+	loops     *Loops
+	ownsLoops bool
+	network   string
+	config    *config
+	socket    *DatagramSocket
+	std       net.PacketConn // instead, on EngineStd
+
+	// One reader and one writer wait at a time; the others queue up here.
+	reading sync.Mutex
+	writing sync.Mutex
+
+	mu      sync.Mutex
+	queue   []received // from head on
+	head    int
+	closed  bool  // by this end
+	lost    bool  // with the loop, or the descriptor
+	failure error // why
+
+	readable chan struct{} // room for one; tells the reader to look
+	writable chan struct{} // likewise, the writer
+
+	readLimit  limit
+	writeLimit limit
+}
+
+var _ interface {
+	net.PacketConn
+	io.Closer
+} = (*PacketConn)(nil)
+
+// ListenPacket opens a datagram socket on an address of network udp, udp4, udp6 or unixgram, as net.ListenPacket does;
+// on EngineStd it is package net's. Options make its loop, which lasts until it is closed.
+func ListenPacket(network, address string, options ...Option) (*PacketConn, error) {
+	config, err := newConfig(append([]Option{WithLoops(1)}, options...))
+	if err != nil {
+		return nil, err
+	}
+	loops, owns, err := config.group()
+	if err != nil {
+		return nil, err
+	}
+	p := &PacketConn{
+		loops: loops, ownsLoops: owns, network: network, config: config,
+		readable: make(chan struct{}, 1), writable: make(chan struct{}, 1),
+	}
+	if err := p.open(network, address); err != nil {
+		err = &net.OpError{Op: "listen", Net: network, Err: err}
+		if owns {
+			err = errors.Join(err, loops.Close())
+		}
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *PacketConn) open(network, address string) error {
+	if p.loops.engine == EngineStd {
+		var err error
+		p.std, err = listenStdPacket(network, address, p.config)
+		return err
+	}
+	bound, err := bindAddress(network, address)
+	if err != nil {
+		return err
+	}
+	loop, err := p.loops.pick()
+	if err != nil {
+		return err
+	}
+	p.socket, err = p.loops.openDatagram(loop.number(), network, bound, p.config, false, packetSink{p})
+	return err
+}
+
+// packetSink reports to a PacketConn.
+type packetSink struct{ p *PacketConn }
+
+func (packetSink) keepsLeases() {}
+
+func (k packetSink) received(s *DatagramSocket, batch []received) {
+	p := k.p
+	p.mu.Lock()
+	if p.closed || p.lost {
+		p.mu.Unlock()
+		for index := range batch {
+			s.below.returnLease(batch[index].lease)
+		}
+		return
+	}
+	if p.head == len(p.queue) {
+		p.queue, p.head = p.queue[:0], 0
+	}
+	p.queue = append(p.queue, batch...)
+	p.mu.Unlock()
+	signal(p.readable)
+	s.below.wokeSomebody()
+}
+
+func (k packetSink) writable(s *DatagramSocket) {
+	signal(k.p.writable)
+	s.below.wokeSomebody()
+}
+
+// failed does nothing: the counters tell, and a later datagram has nothing to do with it.
+func (packetSink) failed(*DatagramSocket, *DatagramError) {}
+
+func (k packetSink) closed(s *DatagramSocket, err error) {
+	p := k.p
+	p.mu.Lock()
+	p.lost = true
+	if !p.closed {
+		p.failure = err
+	}
+	p.drop(s)
+	stop(&p.readLimit)
+	stop(&p.writeLimit)
+	p.mu.Unlock()
+	signal(p.readable)
+	signal(p.writable)
+	s.below.wokeSomebody()
+	if p.ownsLoops {
+		go func() { _ = p.loops.Close() }() // fails only if it was called before
+	}
+}
+
+// drop gives back what was not read. The lock is held.
+func (p *PacketConn) drop(s *DatagramSocket) {
+	for index := p.head; index < len(p.queue); index++ {
+		s.below.returnLease(p.queue[index].lease)
+	}
+	p.queue, p.head = nil, 0
+}
+
+// ReadFrom implements net.PacketConn. What a datagram has beyond b is lost.
+func (p *PacketConn) ReadFrom(b []byte) (int, net.Addr, error) {
+	if p.std != nil {
+		return p.std.ReadFrom(b)
+	}
+	n, from, err := p.read(b)
+	if err != nil {
+		return 0, nil, err
+	}
+	return n, from.Addr(), nil
+}
+
+// ReadFromUDPAddrPort is ReadFrom without an allocation for the address, for the networks of UDP.
+func (p *PacketConn) ReadFromUDPAddrPort(b []byte) (int, netip.AddrPort, error) {
+	if p.std != nil {
+		udp, ok := p.std.(*net.UDPConn)
+		if !ok {
+			return 0, netip.AddrPort{}, p.opError("read", errPeer)
+		}
+		n, from, err := udp.ReadFromUDPAddrPort(b)
+		return n, netip.AddrPortFrom(from.Addr().Unmap(), from.Port()), err
+	}
+	n, from, err := p.read(b)
+	return n, from.Peer, err
+}
+
+func (p *PacketConn) read(b []byte) (int, Datagram, error) {
+	p.reading.Lock()
+	defer p.reading.Unlock()
+	for {
+		n, from, wait, err := p.tryRead(b)
+		if !wait {
+			if err != nil {
+				err = p.opError("read", err)
+			}
+			return n, from, err
+		}
+		if p.socket.below.here() {
+			return 0, Datagram{}, p.opError("read", ErrOnLoop)
+		}
+		<-p.readable
+	}
+}
+
+// tryRead answers a datagram that is there, or that the reader must wait. Its bytes are in b.
+func (p *PacketConn) tryRead(b []byte) (n int, from Datagram, wait bool, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.closed:
+		return 0, from, false, errClosed
+	case p.readLimit.expired():
+		return 0, from, false, errTimeout
+	case p.head < len(p.queue):
+	case p.failure != nil:
+		return 0, from, false, p.failure
+	case p.lost:
+		return 0, from, false, errClosed
+	default:
+		return 0, from, true, nil
+	}
+	first := &p.queue[p.head]
+	from = first.Datagram
+	one := first.Bytes
+	if first.count > 1 {
+		one = one[:min(first.segment, len(one))]
+		first.Bytes = first.Bytes[len(one):]
+		first.count--
+	} else {
+		first.count = 0
+	}
+	n = copy(b, one)
+	from.Bytes = nil
+	if first.count == 0 {
+		p.socket.below.returnLease(first.lease)
+		*first = received{}
+		p.head++
+	}
+	return n, from, false, nil
+}
+
+// WriteTo implements net.PacketConn. It waits while the queue is full.
+func (p *PacketConn) WriteTo(b []byte, to net.Addr) (int, error) {
+	if p.std != nil {
+		return p.std.WriteTo(b, to)
+	}
+	var target peer
+	switch to := to.(type) {
+	case *net.UDPAddr:
+		if to != nil {
+			target.address = to.AddrPort()
+			if !target.address.IsValid() && to.IP == nil {
+				// As with package net: the host itself.
+				target.address = netip.AddrPortFrom(netip.IPv4Unspecified(), uint16(to.Port))
+			}
+		}
+	case *net.UnixAddr:
+		if to != nil {
+			target.name, target.unix = to.Name, true
+		}
+	default:
+		return 0, p.opErrorTo("write", to, syscall.EINVAL)
+	}
+	if err := p.write(b, target); err != nil {
+		return 0, p.opErrorTo("write", to, err)
+	}
+	return len(b), nil
+}
+
+// WriteToUDPAddrPort is WriteTo for the networks of UDP.
+func (p *PacketConn) WriteToUDPAddrPort(b []byte, to netip.AddrPort) (int, error) {
+	if p.std != nil {
+		if udp, ok := p.std.(*net.UDPConn); ok {
+			return udp.WriteToUDPAddrPort(b, to)
+		}
+		return 0, p.opError("write", errPeer)
+	}
+	if err := p.write(b, peer{address: to}); err != nil {
+		return 0, p.opErrorTo("write", net.UDPAddrFromAddrPort(to), err)
+	}
+	return len(b), nil
+}
+
+func (p *PacketConn) write(b []byte, to peer) error {
+	p.writing.Lock()
+	defer p.writing.Unlock()
+	if address := to.address.Addr(); address.Is4In6() {
+		to.address = netip.AddrPortFrom(address.Unmap(), to.address.Port())
+	}
+	message := Message{Bytes: b}
+	for {
+		p.mu.Lock()
+		closed, expired, failure, lost := p.closed, p.writeLimit.expired(), p.failure, p.lost
+		p.mu.Unlock()
+		switch {
+		case closed:
+			return errClosed
+		case expired:
+			return errTimeout
+		case failure != nil:
+			return failure
+		case lost:
+			return errClosed
+		}
+		err := p.socket.below.send(&message, to)
+		if err != ErrFull {
+			return err
+		}
+		if p.socket.below.here() {
+			return ErrOnLoop
+		}
+		<-p.writable
+	}
+}
+
+// Close implements net.PacketConn. It wakes who waits, lets what was written leave, at most for the time of
+// WithCloseLimit, and returns when the socket is closed (on the thread of its own loop, before).
+func (p *PacketConn) Close() error {
+	if p.std != nil {
+		return p.std.Close()
+	}
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return p.opError("close", errClosed)
+	}
+	p.closed = true
+	p.drop(p.socket)
+	stop(&p.readLimit)
+	stop(&p.writeLimit)
+	p.mu.Unlock()
+	signal(p.readable)
+	signal(p.writable)
+	_ = p.socket.Close() // or it has ended by itself
+	if !p.socket.below.here() {
+		<-p.socket.gone
+	}
+	return nil
+}
+
+// LocalAddr implements net.PacketConn.
+func (p *PacketConn) LocalAddr() net.Addr {
+	if p.std != nil {
+		return p.std.LocalAddr()
+	}
+	return p.socket.local
+}
+
+// Loops are the loops that it runs on.
+func (p *PacketConn) Loops() *Loops { return p.loops }
+
+// Counters is what the socket has done; on EngineStd nothing is known.
+func (p *PacketConn) Counters() (DatagramCounters, error) {
+	if p.std != nil {
+		return DatagramCounters{}, nil
+	}
+	return p.socket.Counters()
+}
+
+// SetDeadline implements net.PacketConn.
+func (p *PacketConn) SetDeadline(t time.Time) error {
+	if err := p.SetReadDeadline(t); err != nil {
+		return err
+	}
+	return p.SetWriteDeadline(t)
+}
+
+// SetReadDeadline implements net.PacketConn. A time in the past wakes a reader.
+func (p *PacketConn) SetReadDeadline(t time.Time) error {
+	if p.std != nil {
+		return p.std.SetReadDeadline(t)
+	}
+	return p.setLimit(&p.readLimit, p.readable, t)
+}
+
+// SetWriteDeadline implements net.PacketConn. A time in the past wakes a writer.
+func (p *PacketConn) SetWriteDeadline(t time.Time) error {
+	if p.std != nil {
+		return p.std.SetWriteDeadline(t)
+	}
+	return p.setLimit(&p.writeLimit, p.writable, t)
+}
+
+func (p *PacketConn) setLimit(of *limit, waiter chan struct{}, t time.Time) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return p.opError("set", errClosed)
+	}
+	of.set(&p.mu, waiter, t)
+	return nil
+}
+
+func (p *PacketConn) opError(op string, err error) error {
+	return &net.OpError{Op: op, Net: p.network, Source: p.LocalAddr(), Err: err}
+}
+
+func (p *PacketConn) opErrorTo(op string, to net.Addr, err error) error {
+	return &net.OpError{Op: op, Net: p.network, Source: p.LocalAddr(), Addr: to, Err: err}
+}

@@ -1,0 +1,301 @@
+package quoit_test
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	quoit "github.com/quoit-io/quoit/go"
+)
+
+func listenPacket(t *testing.T, network, address string, options ...quoit.Option) *quoit.PacketConn {
+	t.Helper()
+	conn, err := quoit.ListenPacket(network, address, append([]quoit.Option{quiet()}, options...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	conn.SetDeadline(time.Now().Add(patience))
+	return conn
+}
+
+func TestPacketConnsTalk(t *testing.T) {
+	onEngines(t, func(t *testing.T, engine quoit.Option) {
+		one, other := listenPacket(t, "udp", "127.0.0.1:0", engine), listenPacket(t, "udp4", ":0", engine)
+		to := &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: other.LocalAddr().(*net.UDPAddr).Port}
+		memory := make([]byte, 1<<16)
+		for _, length := range []int{5, 0, 20_000} {
+			if n, err := one.WriteTo(make([]byte, length), to); n != length || err != nil {
+				t.Fatal(n, err)
+			}
+			n, from, err := other.ReadFrom(memory)
+			if n != length || err != nil || from.String() != one.LocalAddr().String() {
+				t.Fatal(n, from, err)
+			}
+			if n, err := other.WriteTo(memory[:n], from); n != length || err != nil {
+				t.Fatal(n, err)
+			}
+			if n, from, err := one.ReadFromUDPAddrPort(memory); n != length || err != nil || from.String() != to.String() {
+				t.Fatal(n, from, err)
+			}
+		}
+		// What does not fit is lost, and nothing of the next one.
+		one.WriteTo([]byte("long"), to)
+		one.WriteTo([]byte("next"), to)
+		for _, expected := range []string{"lo", "ne"} {
+			if n, _, err := other.ReadFrom(memory[:2]); err != nil || string(memory[:n]) != expected {
+				t.Errorf("%q, %v", memory[:n], err)
+			}
+		}
+	})
+}
+
+// Many readers and writers at once: each datagram is read once, whole.
+func TestPacketConnsFromManyGoroutines(t *testing.T) {
+	const goroutines, each = 8, 200
+	onEngines(t, func(t *testing.T, engine quoit.Option) {
+		one, other := listenPacket(t, "udp", "127.0.0.1:0", engine), listenPacket(t, "udp", "127.0.0.1:0", engine)
+		var writers, readers sync.WaitGroup
+		seen := make(map[string]int)
+		var lock sync.Mutex
+		tokens := make(chan struct{}, 64) // in flight: few enough that none is dropped
+		for range goroutines {
+			readers.Go(func() {
+				memory := make([]byte, 64)
+				for {
+					n, from, err := other.ReadFrom(memory)
+					if errors.Is(err, net.ErrClosed) {
+						return
+					}
+					if err != nil || from.String() != one.LocalAddr().String() {
+						t.Error(from, err)
+						return
+					}
+					lock.Lock()
+					seen[string(memory[:n])]++
+					lock.Unlock()
+					<-tokens
+				}
+			})
+		}
+		for writer := range goroutines {
+			writers.Go(func() {
+				for number := range each {
+					tokens <- struct{}{}
+					if _, err := one.WriteTo(fmt.Appendf(nil, "%d/%d", writer, number), other.LocalAddr()); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+		writers.Wait()
+		for range cap(tokens) {
+			tokens <- struct{}{} // all were read
+		}
+		other.Close()
+		readers.Wait()
+		if len(seen) != goroutines*each {
+			t.Errorf("%d different datagrams came", len(seen))
+		}
+		for text, count := range seen {
+			if count != 1 {
+				t.Errorf("%q came %d times", text, count)
+			}
+		}
+	})
+}
+
+func TestDeadlinesOfPacketConns(t *testing.T) {
+	onEngines(t, func(t *testing.T, engine quoit.Option) {
+		conn := listenPacket(t, "udp", "127.0.0.1:0", engine)
+		memory := make([]byte, 16)
+		conn.SetReadDeadline(time.Now().Add(time.Millisecond))
+		var timeout net.Error
+		for range 2 {
+			if _, _, err := conn.ReadFrom(memory); !errors.Is(err, os.ErrDeadlineExceeded) || !errors.As(err, &timeout) || !timeout.Timeout() {
+				t.Error(err)
+			}
+		}
+		// One in the past wakes who waits.
+		conn.SetReadDeadline(time.Time{})
+		failures := make(chan error)
+		go func() {
+			_, _, err := conn.ReadFrom(memory)
+			failures <- err
+		}()
+		conn.SetReadDeadline(time.Unix(1, 0))
+		if err := receive(t, failures); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Error(err)
+		}
+		conn.SetWriteDeadline(time.Unix(1, 0))
+		if _, err := conn.WriteTo(memory, conn.LocalAddr()); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Error(err)
+		}
+		// And none lets it go on.
+		conn.SetDeadline(time.Time{})
+		if _, err := conn.WriteTo([]byte("self"), conn.LocalAddr()); err != nil {
+			t.Error(err)
+		}
+		if n, _, err := conn.ReadFrom(memory); n != 4 || err != nil {
+			t.Error(n, err)
+		}
+	})
+}
+
+func TestClosingAPacketConnWithAReader(t *testing.T) {
+	onEngines(t, func(t *testing.T, engine quoit.Option) {
+		conn := listenPacket(t, "udp", "127.0.0.1:0", engine)
+		failures := make(chan error)
+		for range 3 {
+			go func() {
+				_, _, err := conn.ReadFrom(make([]byte, 16))
+				failures <- err
+			}()
+		}
+		if err := conn.Close(); err != nil {
+			t.Error(err)
+		}
+		for range 3 {
+			if err := receive(t, failures); !errors.Is(err, net.ErrClosed) {
+				t.Error(err)
+			}
+		}
+		if _, err := conn.WriteTo([]byte("a"), conn.LocalAddr()); !errors.Is(err, net.ErrClosed) {
+			t.Error(err)
+		}
+		if err := conn.SetDeadline(time.Now()); !errors.Is(err, net.ErrClosed) {
+			t.Error(err)
+		}
+		if err := conn.Close(); !errors.Is(err, net.ErrClosed) {
+			t.Error(err)
+		}
+	})
+}
+
+// What was not read goes back, so that a shared loop's memory is whole, and what was written before leaves.
+func TestClosingAPacketConnWithDatagrams(t *testing.T) {
+	onEngines(t, func(t *testing.T, engine quoit.Option) {
+		loops, err := quoit.NewLoops(engine, quiet(), quoit.WithLoops(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer loops.Close()
+		first := listenPacket(t, "udp", "127.0.0.1:0", quoit.OnLoops(loops), quoit.WithDatagramSlots(4))
+		second := listenPacket(t, "udp", "127.0.0.1:0", quoit.OnLoops(loops))
+		for range 8 {
+			if _, err := second.WriteTo([]byte("unread"), first.LocalAddr()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 3 {
+			if _, _, err := first.ReadFrom(make([]byte, 16)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		first.WriteTo([]byte("last"), second.LocalAddr())
+		first.Close()
+		memory := make([]byte, 16)
+		if n, _, err := second.ReadFrom(memory); err != nil || string(memory[:n]) != "last" {
+			t.Errorf("%q, %v", memory[:n], err)
+		}
+	})
+}
+
+func TestErrorsOfPacketConns(t *testing.T) {
+	onEngines(t, func(t *testing.T, engine quoit.Option) {
+		conn := listenPacket(t, "udp4", "127.0.0.1:0", engine)
+		if _, err := conn.WriteTo(make([]byte, 65_508), conn.LocalAddr()); !errors.Is(err, syscall.EMSGSIZE) {
+			t.Error(err)
+		}
+		if _, err := conn.WriteTo([]byte("a"), &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 9}); err == nil {
+			t.Error("a datagram went to TCP")
+		}
+		// A peer that is not there is nobody's fault, and the socket goes on.
+		gone := listenPacket(t, "udp4", "127.0.0.1:0", engine)
+		nobody := gone.LocalAddr()
+		gone.Close()
+		if _, err := conn.WriteTo([]byte("hello?"), nobody); err != nil {
+			t.Error(err)
+		}
+		if _, err := conn.WriteTo([]byte("self"), conn.LocalAddr()); err != nil {
+			t.Error(err)
+		}
+		if n, _, err := conn.ReadFrom(make([]byte, 16)); n != 4 || err != nil {
+			t.Error(n, err)
+		}
+	})
+}
+
+// A writer past the queue's end waits for room, and all of it arrives in the end: nothing is refused below.
+func TestWritersOfAPacketConnWait(t *testing.T) {
+	onEngines(t, func(t *testing.T, engine quoit.Option) {
+		conn := listenPacket(t, "udp", "127.0.0.1:0", engine, quoit.WithWaterMarks(2000, 0))
+		to := listenPacket(t, "udp", "127.0.0.1:0", engine)
+		for range 300 {
+			if _, err := conn.WriteTo(make([]byte, 1000), to.LocalAddr()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n, _, err := to.ReadFrom(make([]byte, 2000)); n != 1000 || err != nil {
+			t.Error(n, err)
+		}
+		if conn.Loops().Engine() == quoit.EngineStd {
+			return
+		}
+		counters, err := conn.Counters()
+		if err != nil || counters.SendsRefused != 0 || counters.SendErrors != 0 {
+			t.Errorf("%+v, %v", counters, err)
+		}
+	})
+}
+
+// The methods that would wait say so on the thread of their own loop.
+func TestPacketConnsOnTheirOwnLoop(t *testing.T) {
+	for _, engine := range engines() {
+		if engine == quoit.EngineStd {
+			continue // there it may wait
+		}
+		t.Run(engine.String(), func(t *testing.T) {
+			loops, err := quoit.NewLoops(quoit.WithEngine(engine), quiet(), quoit.WithLoops(1))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer loops.Close()
+			conn := listenPacket(t, "udp", "127.0.0.1:0", quoit.OnLoops(loops))
+			failures := make(chan error, 1)
+			server := startDatagrams(t, "udp", "127.0.0.1:0", &datagramHandler{
+				datagram: func(*quoit.DatagramSocket, []quoit.Datagram) {
+					_, _, err := conn.ReadFrom(make([]byte, 16))
+					failures <- err
+				},
+			}, quoit.OnLoops(loops))
+			dialUDP(t, server.Addr()).Write([]byte("go"))
+			if err := receive(t, failures); !errors.Is(err, quoit.ErrOnLoop) {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func ExampleListenPacket() {
+	conn, err := quoit.ListenPacket("udp", "127.0.0.1:0", quiet())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer conn.Close()
+	if _, err := conn.WriteTo([]byte("to myself"), conn.LocalAddr()); err != nil {
+		fmt.Println(err)
+		return
+	}
+	memory := make([]byte, 64)
+	n, from, err := conn.ReadFrom(memory)
+	fmt.Println(string(memory[:n]), from.String() == conn.LocalAddr().String(), err)
+	// Output: to myself true <nil>
+}
