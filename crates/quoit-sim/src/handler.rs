@@ -462,6 +462,7 @@ impl<E: Engine> World<E> {
             && let Some(state) = self.reference.find(id)
         {
             state.closing = true;
+            state.closed_fairly = false;
         }
     }
 

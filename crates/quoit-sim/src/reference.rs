@@ -257,6 +257,15 @@ impl Reference {
                         lent.token
                     );
                 }
+                let gracefully = match reason {
+                    CloseReason::PeerClosed => true,
+                    CloseReason::Local => state.closed_fairly && !state.may_be_closing,
+                    _ => false,
+                };
+                assert!(
+                    !gracefully || state.awaited() == 0,
+                    "{event:?}, and lent memory is not acknowledged"
+                );
                 return Some(state);
             }
             Event::ListenerClosed { listener, .. } => {

@@ -68,6 +68,7 @@ pub(super) struct Connection {
     pub(super) receive_side: ReceiveSide,
     /// Why it ends, once that is known.
     pub(super) reason: Option<CloseReason>,
+    /// This end was the first to end its direction, or closed.
     pub(super) local: bool,
 
     /// Operations in flight.
@@ -136,13 +137,9 @@ impl Connection {
         }
     }
 
-    /// Why a connection ends of which both directions have ended.
-    pub(super) fn both_ended(&self) -> CloseReason {
-        if self.local {
-            CloseReason::Local
-        } else {
-            CloseReason::PeerClosed
-        }
+    /// Whether both directions have ended.
+    pub(super) fn both_ended(&self) -> bool {
+        self.send_side == SendSide::Ended && self.receive_side == ReceiveSide::Ended
     }
 
     /// Whether the kernel is done with everything of this connection.

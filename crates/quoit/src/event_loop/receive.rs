@@ -2,7 +2,7 @@
 
 use std::os::fd::AsRawFd;
 
-use super::connection::{HeldBack, Phase, ReceiveSide, SendSide};
+use super::connection::{HeldBack, Phase, ReceiveSide};
 use super::teardown::survives;
 use super::{Loop, Memory};
 use crate::engine::{Engine, Handle, Kind, Operation, Received};
@@ -276,9 +276,8 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             };
             if connection.phase == Phase::Open && connection.receive_side == ReceiveSide::Ending {
                 connection.receive_side = ReceiveSide::Ended;
-                if connection.send_side == SendSide::Ended {
-                    let reason = connection.both_ended();
-                    self.end(id.slot(), reason, false);
+                if connection.both_ended() {
+                    self.end_both(id.slot());
                 }
             }
         }
@@ -314,9 +313,10 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             }
             Phase::Draining => {
                 connection.receive_side = ReceiveSide::Ended;
-                let reason = error.map_or(CloseReason::Local, CloseReason::from_errno);
-                if error.is_some() || connection.send_side == SendSide::Ended {
-                    self.end(slot, reason, error.is_some_and(survives));
+                if let Some(errno) = error {
+                    self.end(slot, CloseReason::from_errno(errno), survives(errno));
+                } else if connection.both_ended() {
+                    self.end_both(slot);
                 }
             }
             Phase::Connecting | Phase::Ending => {}

@@ -326,6 +326,12 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         self.counters.queued_bytes -= freed as u64;
         self.acknowledge(id, acknowledged);
         self.after_room(id);
+        if let Some(connection) = self.connections.get(slot, id.generation())
+            && connection.held == 0
+            && connection.both_ended()
+        {
+            self.end_both(slot);
+        }
         self.finish_if_quiet(slot);
     }
 
@@ -389,18 +395,19 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             return;
         }
         connection.send_side = SendSide::Ended;
-        let received_all = connection.receive_side == ReceiveSide::Ended;
         let draining = connection.phase == Phase::Draining;
-        let reason = connection.both_ended();
-        if received_all {
-            // Both directions have ended; closing the descriptor sends the FIN.
-            self.end(slot, reason, false);
+        let both_ended = connection.both_ended();
+        if both_ended && connection.held == 0 {
+            // Closing the descriptor sends the FIN.
+            self.end_both(slot);
             return;
         }
         let socket = connection.descriptor.as_ref().expect("present until closed");
         self.counters.system_calls += 1;
         let result = self.system.shutdown_send(std::os::fd::AsFd::as_fd(socket));
-        if result.is_err() && draining {
+        if both_ended {
+            self.end_both(slot);
+        } else if result.is_err() && draining {
             // The peer has gone already.
             self.end(slot, CloseReason::Reset, false);
         }

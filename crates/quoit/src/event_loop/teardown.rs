@@ -71,14 +71,13 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         if let ReceiveSide::EndHeld(_) | ReceiveSide::Ending = state.receive_side {
             state.receive_side = ReceiveSide::Ended;
         }
-        let both_ended = state.send_side == SendSide::Ended && state.receive_side == ReceiveSide::Ended;
-        let reason = state.both_ended();
+        let both_ended = state.both_ended() && state.held == 0;
         self.clear_timer(handlers_deadline);
         self.given_up.push(connection);
         self.drop_queued_events(connection);
         self.drop_inbound(slot);
         if both_ended {
-            self.end(slot, reason, false);
+            self.end_both(slot);
             return Ok(());
         }
         let deadline = deadline.unwrap_or(self.config.close_deadline);
@@ -138,6 +137,34 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                 self.end(id.slot(), reason, true);
             }
             Phase::Ending => {}
+        }
+    }
+
+    /// Both directions have ended: so does the connection, once all lent memory is acknowledged. For memory that
+    /// the kernel sends without a copy that may take a while yet, at most as long as a graceful close.
+    pub(super) fn end_both(&mut self, slot: Slot) {
+        let Some((connection, generation)) = self.connections.at(slot) else {
+            return;
+        };
+        if !matches!(connection.phase, Phase::Open | Phase::Draining) {
+            return;
+        }
+        debug_assert!(connection.both_ended());
+        if connection.held == 0 {
+            let reason = if connection.local {
+                CloseReason::Local
+            } else {
+                CloseReason::PeerClosed
+            };
+            self.end(slot, reason, false);
+        } else if connection.limit.is_none() {
+            let id = ConnectionId::new(self.index, slot, generation);
+            let limit = self.set_timer(self.config.close_deadline, TimerKey::Limit(id));
+            match limit {
+                Some(_) => self.find(id).expect("looked up just now").limit = limit,
+                // Without a timer the wait would have no end.
+                None => self.end(slot, CloseReason::Timeout, true),
+            }
         }
     }
 

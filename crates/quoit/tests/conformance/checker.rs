@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Instant;
 
-use quoit::{ConnectionId, Event, ListenerId, Token};
+use quoit::{CloseReason, ConnectionId, Event, ListenerId, Token};
 
 #[derive(Debug, Default)]
 struct State {
@@ -14,6 +14,8 @@ struct State {
     paused: bool,
     /// A graceful close or an abort was asked for.
     closing: bool,
+    /// An abort was asked for.
+    aborted: bool,
     writable_owed: bool,
     deadline: Option<Instant>,
     /// Tokens of lent sends that are not acknowledged yet.
@@ -53,6 +55,12 @@ impl Checker {
 
     pub(crate) fn closing(&mut self, id: ConnectionId) {
         self.state(id).closing = true;
+    }
+
+    pub(crate) fn aborting(&mut self, id: ConnectionId) {
+        let state = self.state(id);
+        state.closing = true;
+        state.aborted = true;
     }
 
     pub(crate) fn lent(&mut self, id: ConnectionId, token: Token) {
@@ -171,10 +179,23 @@ impl Checker {
                 assert!(Instant::now() >= at, "{event:?} came early");
             }
             Event::Closed {
-                connection, token, ..
+                connection,
+                token,
+                reason,
             } => {
+                let draining = self.draining;
                 let state = self.state(*connection);
                 assert_eq!(state.token, *token, "{event:?} has another's token");
+                let gracefully = match reason {
+                    CloseReason::PeerClosed => true,
+                    CloseReason::Local => state.established && !state.aborted && !draining,
+                    _ => false,
+                };
+                assert!(
+                    !gracefully || state.lent.is_empty(),
+                    "{event:?}, and these are not acknowledged: {:?}",
+                    state.lent
+                );
                 self.open.remove(connection);
                 self.closed.insert(*connection);
             }

@@ -444,7 +444,7 @@ impl Driver {
     pub(crate) fn abort(&mut self, id: ConnectionId) -> Result<(), Refusal> {
         let result = self.quoit.abort(id);
         if result.is_ok() {
-            self.checker.closing(id);
+            self.checker.aborting(id);
         }
         result
     }
