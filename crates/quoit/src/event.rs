@@ -13,6 +13,8 @@
 //!
 //! - Exactly one `Closed` a connection, always its last event. After it the id is stale, all memory that was
 //!   lent for sending is free, and sends that no `Sent` had acknowledged may or may not have reached the peer.
+//!   Where both directions have ended in their own time, after a graceful close or without, none of them is left:
+//!   then all were acknowledged before.
 //! - No `Data` follows `EndOfStream`, and neither comes after the turn that carries a `Pause` out, until
 //!   `Resume`.
 //! - `Writable` comes once after the queue was full: a send was refused, or the high-water mark was reached.

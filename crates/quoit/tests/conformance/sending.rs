@@ -395,7 +395,8 @@ pub(crate) fn the_loops_send_memory_used_up(level: &Level) {
                 fill(driver, hog, &mut Vec::new());
             }
             for _ in 0..2 {
-                assert_eq!(driver.send(id, b"x", Token::NONE), Err(Refusal::Full));
+                let refused = driver.send(id, b"x", Token::NONE);
+                assert_eq!(refused, Err(Refusal::Full), "{:?}", driver.seen(id));
             }
             let reader = if abort {
                 driver.abort(hog).unwrap();
