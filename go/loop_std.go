@@ -265,6 +265,9 @@ func (l *stdLoop) adopt(connection net.Conn, to *listening) {
 	go s.read()
 }
 
+// writerRequests are those that a connection's writing goroutine follows.
+const writerRequests = requestFlush | requestShutdown | requestClose
+
 // stdConn is a connection of package net under a Conn.
 type stdConn struct {
 	loop    *stdLoop
@@ -302,7 +305,7 @@ func (s *stdConn) serve() {
 	c := s.conn
 	c.mu.Lock()
 	requests := c.requests
-	c.requests &= requestFlush | requestShutdown | requestClose
+	c.requests &= writerRequests
 	c.listed = false
 	if requests&requestDeadline != 0 {
 		s.setTimer(c.deadline)
@@ -366,9 +369,10 @@ func (s *stdConn) write() {
 		c.mu.Lock()
 		bytes := c.out.next(64 << 10)
 		if bytes == nil {
-			requests := c.requests
-			c.requests = 0
-			if requests&(requestShutdown|requestClose) == 0 {
+			// Others may have been added just now, for a serve that is on its way.
+			requests := c.requests & writerRequests
+			c.requests &^= writerRequests
+			if requests&^requestFlush == 0 {
 				s.writing = false
 				c.mu.Unlock()
 				return
