@@ -2,33 +2,57 @@
 
 use std::fmt;
 use std::io;
+use std::process::ExitCode;
 
 /// A measurement that failed: what failed, on what, and where it is known what to do next.
 #[derive(Debug)]
 pub(crate) struct LabError {
     message: String,
-    is_usage: bool,
+    kind: Kind,
+}
+
+/// Whose fault it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Something went wrong.
+    Failure,
+    /// There is a mistake in the command line or in a file.
+    Usage,
+    /// This machine lacks what it needs.
+    NotHere,
 }
 
 impl LabError {
     pub(crate) fn new(message: impl Into<String>) -> Self {
         Self {
             message: message.into(),
-            is_usage: false,
+            kind: Kind::Failure,
         }
     }
 
     /// The same as a mistake of the user's in the command line or in a file.
     pub(crate) fn into_usage(self) -> Self {
         Self {
-            is_usage: true,
+            kind: Kind::Usage,
             ..self
         }
     }
 
-    /// Whether it is a mistake in the command line or in a file.
-    pub(crate) fn is_usage(&self) -> bool {
-        self.is_usage
+    /// The same where nothing can be measured because of what this machine lacks.
+    pub(crate) fn into_not_here(self) -> Self {
+        Self {
+            kind: Kind::NotHere,
+            ..self
+        }
+    }
+
+    /// What the program ends with.
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        match self.kind {
+            Kind::Failure => ExitCode::FAILURE,
+            Kind::Usage => ExitCode::from(2),
+            Kind::NotHere => ExitCode::from(4),
+        }
     }
 
     /// Puts what was being done in front of the operating system's error.

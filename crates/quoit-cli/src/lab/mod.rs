@@ -73,11 +73,7 @@ pub(crate) fn run(arguments: LabArguments) -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             console::say(format_args!("quoit lab: {error}"));
-            if error.is_usage() {
-                ExitCode::from(2)
-            } else {
-                ExitCode::FAILURE
-            }
+            error.exit_code()
         }
     }
 }

@@ -235,11 +235,16 @@ pub(crate) fn leave_out(
             let reasons = left_out
                 .iter()
                 .map(|left| format!("\n  {}: {}", left.what, left.why));
-            Err(LabError::new(format!(
+            let error = LabError::new(format!(
                 "{}: {nothing}{}",
                 experiment.name,
                 reasons.collect::<String>()
-            )))
+            ));
+            Err(if asked_and_missing.is_empty() {
+                error.into_not_here()
+            } else {
+                error
+            })
         }
     }
 }

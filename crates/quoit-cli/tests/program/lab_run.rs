@@ -498,6 +498,17 @@ fn a_server_of_ones_own_that_is_missing_ends_the_run_before_it_begins() {
 }
 
 #[test]
+fn an_experiment_that_this_machine_cannot_run_exits_4_and_says_what_it_lacks() {
+    let other = server("other").replace("command = \"", "command = \"/nowhere/");
+    let lab = Lab::new(&(ECHO.to_owned() + &server("base") + &other));
+    let output = lab.run("");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(4), "{text}");
+    assert!(text.contains("\n  other: there is no /nowhere/"), "{text}");
+    assert!(!lab.path("out").exists(), "nothing was measured");
+}
+
+#[test]
 fn wrong_usage_exits_2_and_names_what_is_wrong() {
     for (arguments, expected) in [
         ("lab run nothing-of-that-name", "there is no experiment"),

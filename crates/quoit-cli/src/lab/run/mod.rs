@@ -108,7 +108,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
         console::say(format_args!("quoit lab: {} is left out: {}", left.what, left.why));
     }
     if works.is_empty() {
-        return Err(LabError::new("nothing is left to be measured"));
+        return Err(LabError::new("nothing is left to be measured").into_not_here());
     }
     let out = arguments.folder(&experiment.name)?;
     let identity = identity(&experiment, &site)?;
