@@ -66,6 +66,7 @@ impl Engine for AnyEngine {
         either!(self, engine => engine.try_send(connection, descriptor, bytes))
     }
 
+    #[inline]
     fn send_at_once(
         &mut self,
         connection: Slot,

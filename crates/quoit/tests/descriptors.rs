@@ -250,6 +250,30 @@ fn accepting_that_is_forbidden_does_not_spin() {
     });
 }
 
+/// What is queued for a stopped listener cannot be taken either: that is not taken for an empty queue.
+#[test]
+fn a_stopped_listener_that_may_not_accept_says_so() {
+    in_children("a_stopped_listener_that_may_not_accept_says_so", |engine| {
+        if engine != EngineKind::Epoll {
+            // Accepts inside the kernel, where no filter reaches: nothing would be queued.
+            return;
+        }
+        let mut scene = Scene::new(engine, 0);
+        scene.starve(0);
+        deny([libc::SYS_accept4], libc::EPERM);
+        scene.hoard.clear();
+        scene.quoit.stop_listening(scene.listener).unwrap();
+        while scene.listener_closed.is_none() {
+            scene.turn(None);
+        }
+        assert_eq!(scene.listener_closed, Some(Some(Errno::new(libc::EPERM))));
+        assert!(scene.served.is_empty());
+        // The descriptor itself is closed with the next submission.
+        scene.turn(Some(Duration::ZERO));
+        all_reset(&mut scene.clients);
+    });
+}
+
 /// The user's limit on epoll registrations is used up (`epoll(7)`, `max_user_watches`). A loop registers its listener
 /// anew every now and then, and cannot.
 #[test]

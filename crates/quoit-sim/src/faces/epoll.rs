@@ -203,7 +203,7 @@ impl EpollSys for SimEpoll {
                 if count > 0 && kernel.strikes(Fault::ShortSend) {
                     break;
                 }
-                match kernel.send_message(object, header) {
+                match kernel.send_message(object, header, &mut false) {
                     Ok(length) => message.msg_len = length as u32,
                     Err(error) if count == 0 => return Err(error),
                     // Forgotten, as in Linux.

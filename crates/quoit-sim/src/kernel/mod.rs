@@ -70,6 +70,8 @@ pub struct Kernel {
     passed: Vec<Passed>,
     /// Datagrams that the program's sockets have received or sent.
     pub datagrams_moved: u64,
+    /// A message to a full Unix receiver is spent (`Kernel::send_message`): it is a fault of Linux, and may be mended.
+    spends_messages: bool,
     /// Nobody may accept, for good.
     accepting_is_forbidden: bool,
     /// Until when there are no descriptors.
@@ -159,6 +161,7 @@ impl Kernel {
             network: Network::default(),
             passed: Vec::new(),
             datagrams_moved: 0,
+            spends_messages: Random::new(seed, 10).chance(768),
             accepting_is_forbidden: false,
             exhausted_until: 0,
             taken: 0,

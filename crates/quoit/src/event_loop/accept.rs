@@ -24,6 +24,14 @@ const FIRST_RETRY: Duration = Duration::from_millis(10);
 const LAST_RETRY: Duration = Duration::from_secs(1);
 /// How often taking what is queued is tried again after a listener was stopped: about four seconds in all.
 const LAST_RETRIES: u32 = 10;
+
+/// Whether an error of accepting ends the listener itself: no time mends it.
+fn is_of_listener(error: Errno) -> bool {
+    matches!(
+        error.code(),
+        libc::EBADF | libc::EINVAL | libc::ENOTSOCK | libc::EOPNOTSUPP | libc::EFAULT
+    )
+}
 /// Connections that an engine which stops exactly is asked for at once.
 const EXACT_BATCH: u32 = 256;
 
@@ -175,6 +183,8 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         }
         found.stopping = true;
         found.waiting = false;
+        // However long its pauses are by now.
+        found.next_retry = FIRST_RETRY;
         let retry = found.retry.take();
         let armed = found.armed.is_some();
         self.clear_timer(retry);
@@ -286,15 +296,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                 listener.next_retry = FIRST_RETRY;
                 self.take_accepted(slot, descriptor);
             }
-            // What ends the listener itself.
-            Err(errno)
-                if matches!(
-                    errno.code(),
-                    libc::EBADF | libc::EINVAL | libc::ENOTSOCK | libc::EOPNOTSUPP | libc::EFAULT
-                ) =>
-            {
-                fatal = Some(errno);
-            }
+            Err(errno) if is_of_listener(errno) => fatal = Some(errno),
             Err(Errno::ECANCELED | Errno::EAGAIN) => {}
             Err(errno) if is_of_one_accept(errno) => {}
             // Descriptors or memory are used up, or a limit, or accepting is forbidden: that lasts, and a loop
@@ -468,7 +470,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         listener.error = listener.error.or(error);
         if listener.error.is_none()
             && let Err(errno) = self.accept_queued(slot)
-            && !self.put_off_finish(slot)
+            && (is_of_listener(errno) || !self.put_off_finish(slot))
             && let Some((listener, _)) = self.listeners.at(slot)
         {
             listener.error = Some(errno);
@@ -528,7 +530,8 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// Accepts what the kernel has queued, as far as there are slots.
     ///
     /// # Errors
-    /// There are no descriptors or no memory for it, and something is or may be queued.
+    /// There are no descriptors or no memory for it, or it is forbidden, and something is or may be queued; or
+    /// [`is_of_listener`].
     fn accept_queued(&mut self, slot: Slot) -> Result<(), Errno> {
         while self.has_room_for_accepted() {
             let Some((listener, _)) = self.listeners.at(slot) else {
@@ -550,10 +553,8 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                     }
                 }
                 Err(errno) if is_of_one_accept(errno) => {}
-                Err(errno @ (Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM | Errno::ENOBUFS)) => {
-                    return Err(errno);
-                }
-                Err(_) => return Ok(()),
+                Err(Errno::EAGAIN) => return Ok(()),
+                Err(errno) => return Err(errno),
             }
         }
         Ok(())

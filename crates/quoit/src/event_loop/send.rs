@@ -6,7 +6,7 @@ use super::Loop;
 use super::connection::{Phase, ReceiveSide, SendSide};
 use super::teardown::survives;
 use crate::command::{FileRange, Payload};
-use crate::engine::{Engine, Gather, Operation, SendMode};
+use crate::engine::{Engine, EngineKind, Gather, Operation, SendMode};
 use crate::errno::Errno;
 use crate::event::{CloseReason, Event, Refusal};
 use crate::id::{ConnectionId, Slot, Token};
@@ -100,7 +100,11 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// [`Refusal::Closing`], also if it is this send that finds the connection broken; [`Refusal::Stale`].
     pub fn try_send(&mut self, connection: ConnectionId, bytes: &[u8]) -> Result<usize, Refusal> {
         let slot = connection.slot();
-        let threshold = self.config.zero_copy_threshold;
+        // Epoll always copies.
+        let threshold = self
+            .config
+            .zero_copy_threshold
+            .filter(|_| self.engine.kind() == EngineKind::Uring);
         let state = self.sender(connection)?;
         if state.zero_copy && threshold.is_some_and(|least| bytes.len() >= least as usize) {
             return Ok(0);

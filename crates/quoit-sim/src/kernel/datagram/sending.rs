@@ -17,7 +17,16 @@ use crate::memory;
 
 impl Kernel {
     /// `sendmsg(2)` without waiting, of what a header at `address` names. Answers the bytes that were taken: all.
-    pub(crate) fn send_message(&mut self, id: ObjectId, address: usize) -> Result<usize, i32> {
+    ///
+    /// Of a message that is `spent` nothing is left but an empty one. It is spent when it finds a Unix receiver full:
+    /// `unix_dgram_sendmsg` has taken the bytes in by then. A call that is over does not mind; io_uring tries the same
+    /// message again when there is room (seen on Linux 6.18).
+    pub(crate) fn send_message(
+        &mut self,
+        id: ObjectId,
+        address: usize,
+        spent: &mut bool,
+    ) -> Result<usize, i32> {
         let header = memory::header(address);
         let to = match header.name {
             (_, 0) => None,
@@ -29,7 +38,11 @@ impl Kernel {
             (_, 0) => &[][..],
             (at, length) => memory::read(at, length),
         };
-        let pieces = memory::pieces(address);
+        let pieces = if *spent {
+            Vec::new()
+        } else {
+            memory::pieces(address)
+        };
         let pieces = pieces.iter().filter(|&&(_, length)| length > 0);
         let addressed = to.is_some();
         let result = self.send_datagram(
@@ -38,6 +51,10 @@ impl Kernel {
             control,
             pieces.map(|&(at, length)| memory::read(at, length)),
         );
+        let finds_own_room = |socket: &DatagramSocket| socket.sending < socket.send_capacity;
+        *spent |= result == Err(libc::EAGAIN)
+            && self.spends_messages
+            && self.datagram_at(id).is_some_and(finds_own_room);
         // One that fails has moved on as well, and so has one to another than the peer that finds no room: it is lost.
         self.datagrams_moved += u64::from(addressed || result != Err(libc::EAGAIN));
         self.note(|| format!("datagram from object {id}: {result:?}"));

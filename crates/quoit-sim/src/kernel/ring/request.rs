@@ -59,7 +59,8 @@ pub(super) enum Operation {
     Receive(Receive),
     Send(Send),
     ReceiveMessage(ReceiveMessage),
-    SendMessage { header: usize },
+    /// See [`Kernel::send_message`].
+    SendMessage { header: usize, spent: bool },
     Poll { events: u32, multishot: bool },
     ReadCounter { address: usize },
 }
@@ -185,7 +186,7 @@ impl Kernel {
             Operation::ReceiveMessage(receive) => {
                 self.go_on_receiving_datagrams(id, request.user_data, object, receive)
             }
-            Operation::SendMessage { header } => match self.send_message(object, *header) {
+            Operation::SendMessage { header, spent } => match self.send_message(object, *header, spent) {
                 Ok(count) => Outcome::Ends(count as i32, 0),
                 Err(libc::EAGAIN) => Outcome::Waits,
                 Err(error) => Outcome::Ends(-error, 0),

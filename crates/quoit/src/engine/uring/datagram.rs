@@ -80,8 +80,7 @@ pub(super) struct DatagramSocket {
     /// Those from here on have not been submitted.
     submitted: usize,
     manner: SendManner,
-    /// Whether one of what was submitted found the socket full, and whether room is being waited for.
-    full: bool,
+    /// Room is being waited for.
     polling: bool,
     send_cancelled: bool,
 }
@@ -308,7 +307,6 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         let messages = batch.messages.as_ptr();
         let (descriptor, waits) = (state.descriptor, state.manner.waits && !state.manner.polls());
         state.unsent = left;
-        state.full = false;
         let mut number = 0;
         while number < count && left > 0 {
             if self.datagrams.get(socket).has_no_result(number) {
@@ -337,9 +335,6 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         let batch = state.batch.as_mut().expect("a completion belongs to a batch");
         if number as usize == ROOM {
             state.polling = false;
-        } else if result == -libc::EAGAIN && state.manner.polls() {
-            state.full = true;
-            state.unsent -= 1;
         } else {
             batch.results[number as usize] = Some(u32::try_from(result).map_err(|_| Errno::new(-result)));
             state.unsent -= 1;
@@ -347,15 +342,19 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         if state.unsent > 0 {
             return;
         }
-        if state.manner.ordered && !state.send_cancelled {
-            // Behind a failure the linked ones were cancelled: they are tried by themselves.
+        if state.manner.ordered {
+            let mut full = false;
             for result in &mut batch.results {
-                if *result == Some(Err(Errno::ECANCELED)) {
-                    *result = None;
+                match result {
+                    Some(Err(Errno::EAGAIN)) if state.manner.polls() => full = true,
+                    // Behind a failure the linked ones were cancelled: they are tried by themselves.
+                    Some(Err(Errno::ECANCELED)) => {}
+                    _ => continue,
                 }
+                *result = None;
             }
-            if batch.results.iter().any(Option::is_none) {
-                if !std::mem::take(&mut state.full) {
+            if !state.send_cancelled && batch.results.iter().any(Option::is_none) {
+                if !full {
                     return self.push_datagrams(socket, pool);
                 }
                 state.polling = true;
