@@ -11,7 +11,6 @@ use crate::world::{Occasion, World};
 impl<E: Engine> World<E> {
     /// Checks an event of a datagram socket, and answers what the handler is to react to.
     pub(crate) fn take_datagram_event(&mut self, event: Event) -> Option<Occasion> {
-        let text = format!("{event:?}");
         match event {
             Event::DatagramOpened { socket, token } => self.note_opened(socket, token),
             Event::Datagrams { socket, datagrams } => {
@@ -33,7 +32,7 @@ impl<E: Engine> World<E> {
                     DatagramError::ControlTruncated => state.check_control_truncated(),
                     DatagramError::Send { .. } | DatagramError::TooLarge { .. } => state.note_send_error(),
                     DatagramError::Receive(_) => {
-                        assert!(!state.closing, "{text} after it was closed");
+                        assert!(!state.closing, "{error:?} of {socket:?} after it was closed");
                         state.failures += 1;
                     }
                     // Of a receive, or in place of a send.
@@ -42,23 +41,26 @@ impl<E: Engine> World<E> {
             }
             Event::DatagramWritable { socket } => {
                 let state = self.datagrams.state(socket);
-                assert!(!state.closing, "{text} after it was closed");
+                assert!(!state.closing, "{socket:?} is writable after it was closed");
                 state.writable_owed = false;
                 let left = state.times_full.checked_sub(1);
-                state.times_full = left.unwrap_or_else(|| panic!("{text} was owed by nothing"));
+                state.times_full = left.unwrap_or_else(|| panic!("{socket:?} is writable, and was not full"));
             }
             Event::DatagramPressure { socket } => {
                 let state = self.datagrams.state(socket);
-                assert!(!state.closing, "{text} after it was closed");
+                assert!(!state.closing, "pressure of {socket:?} after it was closed");
                 return Some(Occasion::DatagramPressure);
             }
             Event::DatagramClosed { socket, token, error } => {
                 let state = self.datagrams.state(socket);
-                assert_eq!(error, None, "{text}: nothing is wrong with the descriptor");
-                assert_eq!(state.token, token, "{text} has another's token");
+                assert_eq!(
+                    error, None,
+                    "the end of {socket:?}: nothing is wrong with its descriptor"
+                );
+                assert_eq!(state.token, token, "{socket:?} closes with another's token");
                 assert!(
                     state.closing || state.may_be_closing || self.ending,
-                    "{text}, and nobody closed it"
+                    "{socket:?} closes, and nobody closed it"
                 );
                 state.check_closed();
                 let number = state.number;

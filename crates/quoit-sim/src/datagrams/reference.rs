@@ -35,8 +35,12 @@ pub(crate) struct Sending {
     pub(crate) on_the_way: bool,
     /// Which of its datagrams have left; true too for those that are too short to be told from others.
     pub(super) left: Vec<bool>,
+    /// How many have not.
+    pub(crate) missing: usize,
     /// All of its datagrams can be told from others.
     pub(super) distinct: bool,
+    /// The datagram that will leave next if they leave in order: looked for first.
+    pub(crate) next: usize,
 }
 
 /// The bytes of a send.
@@ -66,6 +70,7 @@ impl Sending {
         let rest = length - (count - 1) * size;
         left[count - 1] |= rest < DISTINCT;
         let distinct = !left.contains(&true);
+        let missing = left.iter().filter(|&&left| !left).count();
         Self {
             to,
             content,
@@ -76,12 +81,14 @@ impl Sending {
             free: None,
             on_the_way: false,
             left,
+            missing,
             distinct,
+            next: 0,
         }
     }
 
     fn has_left(&self) -> bool {
-        self.left.iter().all(|&left| left)
+        self.missing == 0
     }
 
     /// Whether a message is a part of this that has not left; takes note of it if so.
@@ -97,7 +104,7 @@ impl Sending {
         if segment != 0 && (segment != step || length <= segment) || (segment == 0 && length > step) {
             return false;
         }
-        for first in 0..self.left.len() {
+        for first in (self.next..self.left.len()).chain(0..self.next) {
             let offset = first * step;
             let count = length.div_ceil(step).max(1);
             let covered = first..(first + count).min(self.left.len());
@@ -107,6 +114,7 @@ impl Sending {
             if !fits || bytes[offset..offset + length] != *message.bytes {
                 continue;
             }
+            self.next = covered.end;
             if length < DISTINCT || step < DISTINCT {
                 return true;
             }
@@ -118,6 +126,7 @@ impl Sending {
                 covered
             };
             if !self.left[told.clone()].contains(&true) {
+                self.missing -= told.len();
                 self.left[told].fill(true);
                 return true;
             }
@@ -146,6 +155,8 @@ pub(crate) struct Socket {
     /// Handed over by the kernel, and not delivered yet.
     pub(crate) handed: VecDeque<Handed>,
     pub(crate) sends: Vec<Sending>,
+    /// The send of which a part was the last to leave.
+    leaving: usize,
     /// Of sends that have ended, or that nothing is told of.
     frees: Vec<Arc<AtomicBool>>,
     /// Times that the queue was full, less the times that `DatagramWritable` came.
@@ -189,6 +200,7 @@ impl Socket {
             may_be_closing: false,
             handed: VecDeque::new(),
             sends: Vec::new(),
+            leaving: 0,
             frees: Vec::new(),
             times_full: 0,
             writable_owed: false,
@@ -226,11 +238,11 @@ impl Socket {
             }
         }
         for message in passed.departed {
-            let found = self
-                .sends
-                .iter_mut()
-                .position(|sending| sending.matches(&message));
-            let Some(found) = found else {
+            // Probably a part of the same as the last one.
+            let count = self.sends.len();
+            let begin = self.leaving.min(count);
+            let mut order = (begin..count).chain(0..begin);
+            let Some(found) = order.find(|&index| self.sends[index].matches(&message)) else {
                 panic!(
                     "{:?} sent {} bytes to {:?} ({:?}), and nobody wanted that, or not again",
                     self.id,
@@ -245,6 +257,7 @@ impl Socket {
             } else {
                 1
             };
+            self.leaving = found;
             self.messages += 1;
             self.datagrams += count as u64;
             self.bytes += message.bytes.len() as u64;

@@ -265,10 +265,7 @@ fn read_datagram_operation(entry: &SubmissionEntry, fields: &Fields) -> Option<O
     let header = fields.address as usize;
     let is = |wanted: Opcode| entry.opcode == wanted as u8;
     if is(Opcode::IORING_OP_SENDMSG) {
-        return Some(Operation::SendMessage {
-            header,
-            spent: false,
-        });
+        return Some(Operation::SendMessage { header, spent: false });
     }
     if is(Opcode::IORING_OP_POLL_ADD) {
         return Some(read_poll(entry, fields));

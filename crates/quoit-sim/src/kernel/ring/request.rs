@@ -54,15 +54,28 @@ impl Request {
 
 #[derive(Debug)]
 pub(super) enum Operation {
-    Accept { multishot: bool },
-    Connect { address: (usize, usize), begun: bool },
+    Accept {
+        multishot: bool,
+    },
+    Connect {
+        address: (usize, usize),
+        begun: bool,
+    },
     Receive(Receive),
     Send(Send),
     ReceiveMessage(ReceiveMessage),
     /// See [`Kernel::send_message`].
-    SendMessage { header: usize, spent: bool },
-    Poll { events: u32, multishot: bool },
-    ReadCounter { address: usize },
+    SendMessage {
+        header: usize,
+        spent: bool,
+    },
+    Poll {
+        events: u32,
+        multishot: bool,
+    },
+    ReadCounter {
+        address: usize,
+    },
 }
 
 /// A receive of datagrams.
