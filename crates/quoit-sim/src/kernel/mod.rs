@@ -68,7 +68,7 @@ pub struct Kernel {
     network: Network,
     /// What passed through the datagram sockets that are watched, by the number of each.
     passed: Vec<Passed>,
-    /// Datagrams that the program's sockets have received or sent.
+    /// Datagrams that the program's sockets have received or sent, and those that have left their memory.
     pub datagrams_moved: u64,
     /// A message to a full Unix receiver is spent (`Kernel::send_message`): it is a fault of Linux, and may be mended.
     spends_messages: bool,

@@ -121,6 +121,8 @@ impl Kernel {
         if let Some(socket) = self.datagram(id) {
             socket.sending -= size;
             if socket.has_space() {
+                // Told by an edge each time, also if nobody wants to send (`sock_def_write_space`).
+                self.datagrams_moved += 1;
                 self.wake(id, events::OUT);
             }
         }
