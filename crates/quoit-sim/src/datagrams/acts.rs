@@ -271,7 +271,7 @@ impl<E: Engine> World<E> {
         match result {
             Ok(()) => {
                 assert!(!state.closing, "{id:?} takes sends although it is closing");
-                state.sends.push(sending);
+                state.add_send(sending);
                 if full {
                     state.writable_owed = true;
                     state.times_full += 1;
@@ -332,7 +332,7 @@ impl<E: Engine> World<E> {
         if let Some(state) = self.datagrams.find(id) {
             // It may fill the queue.
             state.times_full += 1;
-            state.sends.push(Sending {
+            state.add_send(Sending {
                 token,
                 on_the_way: true,
                 ..sending

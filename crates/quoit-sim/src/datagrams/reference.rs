@@ -36,11 +36,13 @@ pub(crate) struct Sending {
     /// Which of its datagrams have left; true too for those that are too short to be told from others.
     pub(super) left: Vec<bool>,
     /// How many have not.
-    pub(crate) missing: usize,
+    pub(super) missing: usize,
     /// All of its datagrams can be told from others.
     pub(super) distinct: bool,
+    /// There was another one just like it.
+    pub(super) has_twin: bool,
     /// The datagram that will leave next if they leave in order: looked for first.
-    pub(crate) next: usize,
+    pub(super) next: usize,
 }
 
 /// The bytes of a send.
@@ -83,8 +85,22 @@ impl Sending {
             left,
             missing,
             distinct,
+            has_twin: false,
             next: 0,
         }
+    }
+
+    /// Whether messages of this cannot be told from those of another.
+    fn is_twin_of(&self, other: &Self) -> bool {
+        (&self.to, self.ecn, self.source) == (&other.to, other.ecn, other.source)
+            && self.content.bytes() == other.content.bytes()
+    }
+
+    fn note_twin(&mut self) {
+        self.left.fill(true);
+        self.missing = 0;
+        self.distinct = false;
+        self.has_twin = true;
     }
 
     fn has_left(&self) -> bool {
@@ -115,7 +131,7 @@ impl Sending {
                 continue;
             }
             self.next = covered.end;
-            if length < DISTINCT || step < DISTINCT {
+            if length < DISTINCT || step < DISTINCT || self.has_twin {
                 return true;
             }
             // The last may be too short to be told from others.
@@ -215,6 +231,17 @@ impl Socket {
             errors: 0,
             failures: 0,
         }
+    }
+
+    /// A send was taken, or is on its way.
+    pub(crate) fn add_send(&mut self, mut sending: Sending) {
+        // A datagram that came twice may be answered twice. Which answer leaves and which fails is not to be seen.
+        let twin = self.sends.iter_mut().find(|other| other.is_twin_of(&sending));
+        if let Some(twin) = twin {
+            twin.note_twin();
+            sending.note_twin();
+        }
+        self.sends.push(sending);
     }
 
     /// Takes in what passed through the socket in the kernel.
