@@ -60,7 +60,7 @@ pub(crate) fn bury() {
     GRAVEYARD.with_borrow_mut(Vec::clear);
 }
 
-impl<E: Engine> World<E> {
+impl<E: Engine + 'static> World<E> {
     fn token(&mut self) -> Token {
         self.next_token += 1;
         Token(self.next_token)

@@ -11,6 +11,7 @@ pub mod faults;
 mod handler;
 pub mod kernel;
 mod memory;
+mod partner;
 pub mod pattern;
 pub mod plan;
 pub mod random;

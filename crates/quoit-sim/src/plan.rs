@@ -96,6 +96,8 @@ pub struct Plan {
     pub features: FeatureSet,
     /// Let the probe find out instead of being told.
     pub probes: bool,
+    /// A second loop lives, to which the first listener hands some of what it accepts.
+    pub partner: bool,
     /// Where to listen, with what becomes of connections, and the backlog.
     pub listeners: Vec<(Address, Accepted, u32)>,
     /// The lives.
@@ -124,7 +126,11 @@ impl Plan {
         let features = draw_features(&mut random);
         // It costs as much as some runs, and does the same each time.
         let probes = random.chance(10);
-        let listeners = draw_listeners(&mut random);
+        let mut listeners = draw_listeners(&mut random);
+        let partner = Random::new(options.seed, 11).chance(120);
+        if partner {
+            listeners[0].1 = Accepted::Spread;
+        }
         let count = random.magnitude(MOST_LIVES);
         let turns = random.magnitude(400) as u32;
         let events = *random.choose(&[1, 3, 16, 64, 64]);
@@ -143,6 +149,7 @@ impl Plan {
             config,
             features,
             probes,
+            partner,
             listeners,
             lives,
             profile,

@@ -19,7 +19,7 @@ use crate::kernel::with;
 use crate::pattern;
 use crate::world::World;
 
-impl<E: Engine> World<E> {
+impl<E: Engine + 'static> World<E> {
     /// What is done with datagrams before a turn.
     pub(crate) fn act_with_datagrams(&mut self, turn: u32) {
         if self.datagrams.is_absent() {

@@ -8,7 +8,7 @@ use super::{KeptDatagrams, Opening};
 use crate::kernel::with;
 use crate::world::{Occasion, World};
 
-impl<E: Engine> World<E> {
+impl<E: Engine + 'static> World<E> {
     /// Checks an event of a datagram socket, and answers what the handler is to react to.
     pub(crate) fn take_datagram_event(&mut self, event: Event) -> Option<Occasion> {
         match event {

@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::rc::Rc;
 
 use super::object::ObjectId;
 use super::ring::RingId;
@@ -25,6 +26,8 @@ pub enum Action {
     Nudge(RingId, u64),
     /// Another thread does something.
     Outside(u64),
+    /// Another thread's loop has a turn.
+    OtherLoop,
     /// A datagram reaches its end.
     DatagramArrives(u64),
     /// A datagram socket has room again.
@@ -35,6 +38,12 @@ pub enum Action {
 
 /// What another thread does, in its place in the order of things.
 pub type Job = Box<dyn FnOnce()>;
+
+/// A loop that lives on another thread.
+pub(super) struct OtherLoop {
+    turn: Rc<dyn Fn()>,
+    is_due: bool,
+}
 
 /// How far a wait has come.
 pub enum Step {
@@ -69,6 +78,32 @@ impl Kernel {
         self.plan(after, Action::Outside(number));
     }
 
+    /// Another thread has a loop, whose turns are these calls.
+    pub(crate) fn start_other_loop(&mut self, turn: Rc<dyn Fn()>) {
+        self.other_loop = Some(OtherLoop { turn, is_due: true });
+    }
+
+    /// The other loop has its next turn after so many nanoseconds.
+    pub(crate) fn plan_other_loop(&mut self, after: u64) {
+        self.plan(after, Action::OtherLoop);
+    }
+
+    /// The other loop has no more turns.
+    pub(crate) fn stop_other_loop(&mut self) {
+        self.other_loop = None;
+    }
+
+    /// What another thread is to do now.
+    fn take_due_job(&mut self) -> Option<Job> {
+        if let Some(other) = &mut self.other_loop
+            && std::mem::take(&mut other.is_due)
+        {
+            let turn = Rc::clone(&other.turn);
+            return Some(Box::new(move || turn()));
+        }
+        self.due_jobs.pop_front()
+    }
+
     /// Jobs that are planned and not done.
     #[must_use]
     pub fn has_jobs(&self) -> bool {
@@ -101,6 +136,11 @@ impl Kernel {
             Action::DatagramArrives(number) => self.datagram_arrives(number),
             Action::DatagramRoom(number) => self.give_room(number),
             Action::DatagramPeer(peer) => self.play_datagram_peer(peer),
+            Action::OtherLoop => {
+                if let Some(other) = &mut self.other_loop {
+                    other.is_due = true;
+                }
+            }
             Action::Outside(number) => {
                 let job = self.jobs.remove(&number);
                 self.counts.incidents.other_threads += 1;
@@ -111,7 +151,7 @@ impl Kernel {
 
     /// Goes on to the next thing that happens, but not past `end` (`None`: as far as it takes).
     pub(crate) fn step(&mut self, end: Option<u64>) -> Step {
-        if let Some(job) = self.due_jobs.pop_front() {
+        if let Some(job) = self.take_due_job() {
             return Step::Job(job);
         }
         if self.strikes(Fault::ClockJump) {
@@ -139,7 +179,7 @@ impl Kernel {
 
 /// Lets the other threads do what is due.
 pub(crate) fn do_jobs() {
-    while let Some(job) = with(|kernel| kernel.due_jobs.pop_front()) {
+    while let Some(job) = with(Kernel::take_due_job) {
         job();
     }
 }

@@ -55,6 +55,7 @@ pub struct Kernel {
     jobs: BTreeMap<u64, Job>,
     due_jobs: VecDeque<Job>,
     next_job: u64,
+    other_loop: Option<agenda::OtherLoop>,
     pub(crate) table: Table,
     objects: Vec<Object>,
     /// The addresses in use.
@@ -151,6 +152,7 @@ impl Kernel {
             jobs: BTreeMap::new(),
             due_jobs: VecDeque::new(),
             next_job: 0,
+            other_loop: None,
             table: Table::new(descriptors),
             objects: Vec::new(),
             bound: Vec::new(),

@@ -8,6 +8,8 @@ use quoit::{ConnectionId, Token};
 
 use super::{Summary, World};
 use crate::kernel::with;
+use crate::partner::Partner;
+use crate::reference::Connection;
 
 /// The time in which everything must have come to its end once nothing goes wrong any more, in nanoseconds.
 const PATIENCE: u64 = 8_000_000_000;
@@ -26,9 +28,29 @@ enum Unsettled {
     Datagrams(String),
     /// That all arrives, of this connection and peer.
     Connection(ConnectionId, usize),
+    /// The same of one that the second loop has.
+    Partner(ConnectionId, usize),
 }
 
-impl<E: Engine> World<E> {
+/// Whether all that concerns a connection has arrived, or cannot any more.
+pub(crate) fn has_settled(state: &Connection, peer: usize) -> bool {
+    if !state.established || state.closing || state.may_be_closing {
+        return true;
+    }
+    with(|kernel| {
+        let peer = &kernel.peers[peer];
+        let lost = peer.gone || peer.broke_off || peer.saw_error.is_some();
+        let all_sent = peer.sent == peer.plan.total || peer.ended;
+        let all_received = peer.received == peer.expected.len() as u64;
+        lost || (all_sent
+            && all_received
+            && state.received == peer.sent
+            && state.awaited() == 0
+            && !state.writable_owed)
+    })
+}
+
+impl<E: Engine + 'static> World<E> {
     /// Nothing goes wrong any more: all that can be delivered must be.
     pub(super) fn settle(&mut self) {
         with(|kernel| {
@@ -73,24 +95,15 @@ impl<E: Engine> World<E> {
         for index in 0..self.reference.open().len() {
             let id = self.reference.open()[index];
             let state = self.reference.find(id)?;
-            if !state.established || state.closing || state.may_be_closing {
-                continue;
-            }
             let Some(peer) = state.peer else { continue };
-            let settled = with(|kernel| {
-                let peer = &kernel.peers[peer];
-                let lost = peer.gone || peer.broke_off || peer.saw_error.is_some();
-                let all_sent = peer.sent == peer.plan.total || peer.ended;
-                let all_received = peer.received == peer.expected.len() as u64;
-                lost || (all_sent
-                    && all_received
-                    && state.received == peer.sent
-                    && state.awaited() == 0
-                    && !state.writable_owed)
-            });
-            if !settled {
+            if !has_settled(state, peer) {
                 return Some(Unsettled::Connection(id, peer));
             }
+        }
+        if let Some(partner) = &self.partner
+            && let Some((id, peer)) = partner.borrow_mut().find_unsettled()
+        {
+            return Some(Unsettled::Partner(id, peer));
         }
         self.find_unsettled_datagrams().map(Unsettled::Datagrams)
     }
@@ -99,6 +112,16 @@ impl<E: Engine> World<E> {
         match unsettled {
             Unsettled::Jobs => "other threads have not done".to_owned(),
             Unsettled::Datagrams(text) => text,
+            Unsettled::Partner(id, peer) => with(|kernel| {
+                let peer = &kernel.peers[peer];
+                format!(
+                    "{id:?} of the second loop: peer sent {} of {}; {} of {} received",
+                    peer.sent,
+                    peer.plan.total,
+                    peer.received,
+                    peer.expected.len()
+                )
+            }),
             Unsettled::Wake => "a wake was not told".to_owned(),
             Unsettled::Timer(token, ago) => format!("{token:?} is due since {ago} ns"),
             Unsettled::Connection(id, peer) => {
@@ -131,7 +154,7 @@ impl<E: Engine> World<E> {
             self.release_all();
             self.datagrams.release_all();
             self.turn(Some(Duration::from_millis(100)));
-            if self.reference.drained {
+            if self.reference.drained && self.drain_partner() {
                 break;
             }
             let time = with(|kernel| kernel.now()) - begin;
@@ -150,11 +173,21 @@ impl<E: Engine> World<E> {
         let watches_wakes = u64::from(self.quoit.engine() == quoit::EngineKind::Uring);
         // So are the cancellations of a batch of datagrams.
         for _ in 0..self.plan.lives.len() + 2 + 128 * self.plan.datagrams.sockets.len() {
-            if self.quoit.counters().in_flight > watches_wakes {
+            let partner = self.partner.as_ref();
+            let partners = partner.map_or(0, |partner| partner.borrow().in_flight());
+            if self.quoit.counters().in_flight.max(partners) > watches_wakes {
                 self.turn(Some(Duration::from_millis(1)));
             }
         }
         self.check_end()
+    }
+
+    /// Drains the second loop, which is handed nothing more; answers whether it has drained.
+    fn drain_partner(&mut self) -> bool {
+        let Some(partner) = &self.partner else { return true };
+        let mut partner = partner.borrow_mut();
+        partner.drain();
+        partner.has_drained()
     }
 
     fn check_end(mut self) -> Summary {
@@ -164,10 +197,13 @@ impl<E: Engine> World<E> {
         assert_eq!(counters.pool_leased, 0, "leases are left");
         assert_eq!(counters.queued_bytes, 0, "bytes are left in queues");
         assert_eq!(counters.send_chunks_used, 0, "send memory is left");
+        let partner = self.partner.as_ref();
+        let partner = partner.map(|partner| partner.borrow().counters());
+        let (partners, partners_lives) = partner.unwrap_or_default();
         let reference = &self.reference;
         assert_eq!(counters.accepted, reference.accepted, "connections accepted");
         assert_eq!(
-            counters.sent_bytes,
+            counters.sent_bytes + partners.sent_bytes,
             with(|kernel| kernel.taken),
             "bytes that sockets took"
         );
@@ -195,12 +231,13 @@ impl<E: Engine> World<E> {
         });
         let summary = Summary {
             turns: u64::from(self.turns),
-            lives: reference.closed_by.iter().sum(),
+            lives: reference.closed_by.iter().sum::<u64>() + partners_lives,
             bytes: counters.sent_bytes + counters.received_bytes,
             time: with(|kernel| kernel.now()),
         };
         self.kept.clear();
         drop(self.datagrams);
+        self.partner.take().into_iter().for_each(Partner::end);
         drop(ManuallyDrop::into_inner(self.quoit));
         drop((self.remote, self.ended_loop));
         with(|kernel| {

@@ -2,7 +2,9 @@
 
 mod end;
 
-use std::cell::Cell;
+pub(crate) use end::has_settled;
+
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -19,6 +21,7 @@ use quoit::{
 use crate::datagrams::{DatagramLives, KeptDatagrams};
 use crate::faces::{SimEpoll, SimSockets};
 use crate::kernel::{do_jobs, with};
+use crate::partner::Partner;
 use crate::pattern;
 use crate::plan::{Accepted, Options, Plan, Style};
 use crate::random::Random;
@@ -56,6 +59,8 @@ pub struct World<E: Engine> {
     /// Never dropped by unwinding: a loop that has failed must not be asked to end well.
     pub(crate) quoit: ManuallyDrop<Loop<E, SimSockets>>,
     pub(crate) remote: Remote,
+    /// The second loop, if there is one.
+    partner: Option<Rc<RefCell<Partner<E>>>>,
     /// Of a loop that has ended.
     ended_loop: Remote,
     /// Another thread has woken the loop, and it has not said so yet.
@@ -152,28 +157,31 @@ pub struct Summary {
     pub time: u64,
 }
 
-impl<E: Engine> World<E> {
+impl<E: Engine + 'static> World<E> {
     /// Makes the loop and its surroundings in the installed kernel.
-    pub fn new(options: &Options, plan: Plan, make: impl FnOnce(&Plan, &mut LoopMemory) -> E) -> Self {
-        let index = LoopIndex::default();
-        let mut memory = LoopMemory::new(index, &plan.config).expect("eventfds are to be had");
-        let engine = make(&plan, &mut memory);
-        let quoit = Loop::with_engine(
-            index,
-            plan.config.clone(),
-            memory,
-            engine,
-            String::new(),
-            SimSockets,
-        );
+    pub fn new(options: &Options, plan: Plan, make: impl Fn(&Plan, &mut LoopMemory) -> E) -> Self {
+        let make_loop = |index| {
+            let mut memory = LoopMemory::new(index, &plan.config).expect("eventfds are to be had");
+            let engine = make(&plan, &mut memory);
+            let config = plan.config.clone();
+            Loop::with_engine(index, config, memory, engine, String::new(), SimSockets)
+        };
+        let quoit = make_loop(LoopIndex::default());
         let remote = quoit.remote();
+        let wake_owed = Rc::default();
+        let partner = plan.partner.then(|| {
+            let index = LoopIndex::new(2).expect("there can be three loops");
+            let quoit = make_loop(index);
+            Partner::start(quoit, options.seed, remote.clone(), Rc::clone(&wake_owed))
+        });
         let ended_loop = ended_loop();
         let mut world = Self {
             random: Random::new(options.seed, 3),
             quoit: ManuallyDrop::new(quoit),
             remote,
+            partner,
             ended_loop,
-            wake_owed: Rc::default(),
+            wake_owed,
             reference: Reference::default(),
             kept: VecDeque::new(),
             datagrams: DatagramLives::new(options.seed, plan.datagrams.clone(), |number| {
@@ -206,7 +214,11 @@ impl<E: Engine> World<E> {
                 Accepted::Connections => Accept::Connections,
                 Accepted::Paused => Accept::Paused,
                 Accepted::Descriptors => Accept::Descriptors,
-                Accepted::Spread => Accept::Spread([self.remote.clone(), self.ended_loop.clone()].into()),
+                Accepted::Spread => {
+                    let partner = self.partner.iter().map(|partner| partner.borrow().remote());
+                    let own = [self.remote.clone(), self.ended_loop.clone()];
+                    Accept::Spread(own.into_iter().chain(partner).collect())
+                }
             };
             let options = ListenerOptions {
                 listen: ListenOptions {

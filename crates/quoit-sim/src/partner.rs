@@ -1,0 +1,252 @@
+//! A second live loop, as on another thread: it takes connections that the first accepts and hands over.
+//!
+//! It has its turns in the order of things, between any two calls of the first loop and while that one sleeps. Its own
+//! handler is a simple one, as the first has all the tricks: what counts here is what passes between the two.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::mem::ManuallyDrop;
+use std::os::fd::AsRawFd;
+use std::rc::Rc;
+use std::time::Duration;
+
+use quoit::engine::Engine;
+use quoit::{ConnectionId, Counters, Event, Events, Lease, Loop, Payload, Refusal, Remote, Token};
+
+use crate::faces::SimSockets;
+use crate::kernel::with;
+use crate::pattern;
+use crate::random::Random;
+use crate::reference::Reference;
+use crate::world::{Kept, has_settled};
+
+/// The time between its turns, in nanoseconds, at most.
+const PAUSE: u64 = 60_000;
+
+/// The loop, and what is known of it.
+pub(crate) struct Partner<E: Engine> {
+    /// Never dropped by unwinding: a loop that has failed must not be asked to end well.
+    quoit: ManuallyDrop<Loop<E, SimSockets>>,
+    random: Random,
+    reference: Reference,
+    kept: VecDeque<Kept>,
+    events: Events,
+    ending: bool,
+    /// The first loop, and whether it has been woken and has not said so.
+    other: Remote,
+    wake_owed: Rc<Cell<bool>>,
+}
+
+impl<E: Engine + 'static> Partner<E> {
+    /// Begins to have turns in the installed kernel.
+    pub(crate) fn start(
+        quoit: Loop<E, SimSockets>,
+        seed: u64,
+        other: Remote,
+        wake_owed: Rc<Cell<bool>>,
+    ) -> Rc<RefCell<Self>> {
+        let partner = Rc::new(RefCell::new(Self {
+            quoit: ManuallyDrop::new(quoit),
+            random: Random::new(seed, 12),
+            reference: Reference::default(),
+            kept: VecDeque::new(),
+            events: Events::with_capacity(16),
+            ending: false,
+            other,
+            wake_owed,
+        }));
+        let this = Rc::clone(&partner);
+        with(|kernel| {
+            kernel.start_other_loop(Rc::new(move || {
+                // In the midst of its own turn it cannot have another.
+                if let Ok(mut partner) = this.try_borrow_mut() {
+                    partner.turn();
+                    let pause = partner.random.magnitude(PAUSE);
+                    with(|kernel| kernel.plan_other_loop(pause));
+                }
+            }));
+        });
+        partner
+    }
+
+    pub(crate) fn remote(&self) -> Remote {
+        self.quoit.remote()
+    }
+
+    /// Everything is to come to its end.
+    pub(crate) fn drain(&mut self) {
+        self.ending = true;
+        self.quoit.drain(Duration::from_secs(3600));
+    }
+
+    pub(crate) fn has_drained(&self) -> bool {
+        self.reference.drained
+    }
+
+    /// Its counters, and the connections that it has closed.
+    pub(crate) fn counters(&self) -> (Counters, u64) {
+        (self.quoit.counters(), self.reference.closed_by.iter().sum())
+    }
+
+    /// Operations that have not ended.
+    pub(crate) fn in_flight(&self) -> u64 {
+        self.quoit.counters().in_flight
+    }
+
+    fn turn(&mut self) {
+        let room = self.random.between(1, 16) as usize;
+        self.events.set_capacity(room);
+        if let Err(error) = self.quoit.turn([], &mut self.events, Some(Duration::ZERO)) {
+            panic!("the second loop's turn failed: {error}");
+        }
+        let events: Vec<_> = self.events.drain().collect();
+        for event in events {
+            self.take(event);
+        }
+        let fair = with(|kernel| kernel.is_fair());
+        while self.kept.len() > 4 || (fair && !self.kept.is_empty()) {
+            self.kept.pop_front().expect("there is one").check();
+        }
+        if self.ending {
+            for id in self.reference.open().to_vec() {
+                self.close(id, Some(Duration::from_secs(60)));
+            }
+        } else if !fair {
+            self.act();
+        }
+    }
+
+    fn act(&mut self) {
+        if self.random.chance(20) {
+            self.wake_owed.set(true);
+            self.other.wake();
+        }
+        if self.random.chance(20) && !self.reference.open().is_empty() {
+            let id = *self.random.choose(self.reference.open());
+            if self.random.chance(500) {
+                self.close(id, None);
+            } else if self.quoit.abort(id).is_ok()
+                && let Some(state) = self.reference.find(id)
+            {
+                state.closing = true;
+            }
+        }
+    }
+
+    fn close(&mut self, id: ConnectionId, deadline: Option<Duration>) {
+        // Refused, it is closing already, or has ended by itself.
+        if self.quoit.close(id, deadline).is_ok()
+            && let Some(state) = self.reference.find(id)
+        {
+            state.closing = true;
+        }
+    }
+
+    fn take(&mut self, event: Event) {
+        with(|kernel| kernel.note(|| format!("second loop's event {event:?}")));
+        if let Event::Accepted { connection, .. } = event {
+            self.reference.begin(connection, Token::NONE, true, false);
+            let descriptor = self
+                .quoit
+                .descriptor(connection)
+                .map(|descriptor| descriptor.as_raw_fd());
+            if let (Some(descriptor), Some(state)) = (descriptor, self.reference.find(connection)) {
+                state.peer = with(|kernel| kernel.peer_of(descriptor));
+            }
+        }
+        let closed = self.reference.check(&event, self.quoit.now().as_nanos());
+        match event {
+            Event::Data { connection, data } => self.take_data(connection, data),
+            Event::EndOfStream { connection } => self.take_end(connection),
+            Event::Closed { .. } => {
+                let state = closed.expect("the reference knew it");
+                assert!(state.established, "attached connections are established");
+            }
+            _ => {}
+        }
+    }
+
+    fn take_data(&mut self, connection: ConnectionId, data: Lease) {
+        let state = self.reference.find(connection).expect("checked just now");
+        let Some(peer) = state.peer else { return };
+        let offset = state.received;
+        state.received += data.len() as u64;
+        if let Some(at) = pattern::first_difference(peer as u64, offset, &data) {
+            panic!("{connection:?} was given a wrong byte at offset {at}");
+        }
+        if self.random.chance(400) {
+            self.send(connection, peer, &data);
+        }
+        if self.random.chance(400) {
+            self.kept.push_back(Kept {
+                connection,
+                peer,
+                offset,
+                data,
+            });
+        }
+    }
+
+    fn send(&mut self, id: ConnectionId, peer: usize, bytes: &[u8]) {
+        let result = self.quoit.send(id, Payload::Copy(bytes), Token::NONE);
+        let full = self.quoit.is_full(id);
+        match result {
+            Ok(()) => with(|kernel| kernel.peers[peer].expected.extend_from_slice(bytes)),
+            Err(Refusal::Full | Refusal::Closing | Refusal::Stale | Refusal::TooLarge) => {}
+            Err(refusal) => panic!("a send on {id:?} is refused: {refusal}"),
+        }
+        if result == Err(Refusal::Full) || (result.is_ok() && full) {
+            self.reference.full(id);
+        }
+    }
+
+    fn take_end(&mut self, id: ConnectionId) {
+        let state = self.reference.find(id).expect("checked just now");
+        if let Some(peer) = state.peer {
+            let received = state.received;
+            with(|kernel| {
+                let peer = &kernel.peers[peer];
+                assert!(
+                    peer.sent == received || peer.broke_off,
+                    "{id:?} was told the end after {received} bytes, of {} that were sent",
+                    peer.sent
+                );
+            });
+        }
+        self.close(id, Some(Duration::from_secs(60)));
+    }
+
+    /// A connection of which something must happen yet when nothing is in the way.
+    pub(crate) fn find_unsettled(&mut self) -> Option<(ConnectionId, usize)> {
+        for index in 0..self.reference.open().len() {
+            let id = self.reference.open()[index];
+            let state = self.reference.find(id)?;
+            if let Some(peer) = state.peer.filter(|&peer| !has_settled(state, peer)) {
+                return Some((id, peer));
+            }
+        }
+        None
+    }
+
+    /// Looks for what is left, and drops the loop.
+    pub(crate) fn end(partner: Rc<RefCell<Self>>) {
+        with(|kernel| kernel.stop_other_loop());
+        let Some(partner) = Rc::into_inner(partner) else {
+            panic!("the second loop has a turn at its end");
+        };
+        let Self { quoit, mut kept, .. } = partner.into_inner();
+        kept.clear();
+        let quoit = ManuallyDrop::into_inner(quoit);
+        let counters = quoit.counters();
+        assert_eq!(counters.connections, 0);
+        assert_eq!(counters.pool_leased, 0, "leases of the second loop are left");
+        assert_eq!(
+            counters.queued_bytes, 0,
+            "bytes are left in the second loop's queues"
+        );
+        assert_eq!(
+            counters.send_chunks_used, 0,
+            "send memory of the second loop is left"
+        );
+    }
+}
