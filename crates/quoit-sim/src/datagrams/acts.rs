@@ -19,6 +19,9 @@ use crate::kernel::with;
 use crate::pattern;
 use crate::world::World;
 
+/// Datagrams of one send, at most: a few batches.
+const MOST_DATAGRAMS: usize = 300;
+
 impl<E: Engine + 'static> World<E> {
     /// What is done with datagrams before a turn.
     pub(crate) fn act_with_datagrams(&mut self, turn: u32) {
@@ -213,11 +216,12 @@ impl<E: Engine + 'static> World<E> {
         lives.next_stream += 1;
         let stream = lives.next_stream;
         let length = (lives.random.magnitude(longest + 1) as usize - 1).min(pattern::LONGEST);
-        let bytes = pattern::bytes(stream, 0, length);
         let step = lives
             .random
             .chance(300)
             .then(|| lives.random.magnitude(longest.min(2000)) as u16);
+        let length = step.map_or(length, |step| length.min(usize::from(step) * MOST_DATAGRAMS));
+        let bytes = pattern::bytes(stream, 0, length);
         let ecn = (!unix && lives.random.chance(300)).then(|| Ecn::from_bits(lives.random.below(4) as u8));
         let source = (v4 && lives.random.chance(60)).then(|| IpAddr::from([127, 0, 0, 2]));
         let token = if lives.random.chance(600) {

@@ -13,8 +13,8 @@ use crate::reference::Connection;
 
 /// The time in which everything must have come to its end once nothing goes wrong any more, in nanoseconds.
 const PATIENCE: u64 = 8_000_000_000;
-/// The turns that this may take: 64 KiB may leave in datagrams of two bytes, and eight turns be spent on each.
-const PATIENT_TURNS: u32 = 500_000;
+/// The turns that this may take.
+const PATIENT_TURNS: u32 = 100_000;
 
 /// What must happen yet when nothing is in the way.
 enum Unsettled {

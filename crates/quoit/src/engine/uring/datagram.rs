@@ -47,18 +47,28 @@ impl Header {
 }
 
 /// How a batch is sent: as [`Operation::SendDatagrams`](crate::engine::Operation::SendDatagrams) says.
-#[derive(Clone, Copy, Default, Debug)]
-pub(super) struct SendManner {
-    pub(super) waits: bool,
-    pub(super) ordered: bool,
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) enum SendManner {
+    /// What finds no room fails. None waits, so they leave in the order in which they are submitted.
+    #[default]
+    AtOnce,
+    /// What finds no room waits for some, and others overtake it.
+    Waiting,
+    /// One that finds no room holds up those behind it: they are linked, so that none overtakes another.
+    ///
+    /// Room is waited for by a poll. Left to wait by itself, `sendmsg` on a Unix socket whose peer is full has nothing
+    /// of its message left when the kernel tries it again, and sends an empty datagram (seen on Linux 6.18:
+    /// `unix_dgram_sendmsg` takes the bytes in before it finds that the peer is full).
+    InOrder,
 }
 
 impl SendManner {
-    /// Whether room is waited for by a poll. Left to wait by itself, `sendmsg` on a Unix socket whose peer is full has
-    /// nothing of its message left when the kernel tries it again, and sends an empty datagram (seen on Linux 6.18:
-    /// `unix_dgram_sendmsg` takes the bytes in before it finds that the peer is full).
-    fn polls(self) -> bool {
-        self.waits && self.ordered
+    pub(super) fn new(waits: bool, ordered: bool) -> Self {
+        match (waits, ordered) {
+            (false, _) => Self::AtOnce,
+            (true, false) => Self::Waiting,
+            (true, true) => Self::InOrder,
+        }
     }
 }
 
@@ -288,24 +298,24 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         self.push_datagrams(socket, pool);
     }
 
-    /// Submits what has no result of a batch. Those that must leave in order are linked, so that none overtakes one
-    /// that waits, and no more at once than the submission queue holds, as no link reaches past its end.
+    /// Submits what has no result of a batch; of what is linked no more at once than the submission queue holds, as no
+    /// link reaches past its end.
     fn push_datagrams(&mut self, socket: Slot, pool: &mut Pool) {
         let state = self.datagrams.get(socket);
         let Some(batch) = &state.batch else { return };
-        let ordered = state.manner.ordered;
+        let linked = state.manner == SendManner::InOrder;
         let wanted = batch.results.iter().filter(|result| result.is_none()).count();
-        if ordered && self.sys.unsubmitted() as usize + wanted > self.submission_entries {
+        if linked && self.sys.unsubmitted() as usize + wanted > self.submission_entries {
             self.flush(pool);
         }
         let room = self.submission_entries - (self.sys.unsubmitted() as usize).min(self.submission_entries);
         let state = self.datagrams.get(socket);
         let Some(batch) = &state.batch else { return };
-        let mut left = if ordered { wanted.min(room.max(1)) } else { wanted };
+        let mut left = if linked { wanted.min(room.max(1)) } else { wanted };
         let count = batch.results.len();
         // The headers' addresses, computed without reading: the messages do not move while the box is kept.
         let messages = batch.messages.as_ptr();
-        let (descriptor, waits) = (state.descriptor, state.manner.waits && !state.manner.polls());
+        let (descriptor, waits) = (state.descriptor, state.manner == SendManner::Waiting);
         state.unsent = left;
         let mut number = 0;
         while number < count && left > 0 {
@@ -313,7 +323,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
                 left -= 1;
                 let header = messages.wrapping_add(number).cast::<libc::msghdr>();
                 let mut entry = entry::send_datagram(descriptor, header, waits, send_data(socket, number));
-                if ordered && left > 0 {
+                if linked && left > 0 {
                     entry::link_to_next(&mut entry);
                 }
                 self.push(entry, pool);
@@ -342,11 +352,11 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         if state.unsent > 0 {
             return;
         }
-        if state.manner.ordered {
+        if state.manner == SendManner::InOrder {
             let mut full = false;
             for result in &mut batch.results {
                 match result {
-                    Some(Err(Errno::EAGAIN)) if state.manner.polls() => full = true,
+                    Some(Err(Errno::EAGAIN)) => full = true,
                     // Behind a failure the linked ones were cancelled: they are tried by themselves.
                     Some(Err(Errno::ECANCELED)) => {}
                     _ => continue,

@@ -455,7 +455,7 @@ impl<S: UringSys, K: SocketSys> Engine for UringEngine<S, K> {
                 batch,
                 waits,
                 ordered,
-            } => self.send_datagrams(socket, batch, SendManner { waits, ordered }, pool),
+            } => self.send_datagrams(socket, batch, SendManner::new(waits, ordered), pool),
             Operation::Cancel { handle, kind } => self.cancel(handle, kind, pool),
             Operation::Close { handle, descriptor } => self.close(handle, descriptor, pool),
         }
