@@ -16,6 +16,11 @@ const PATIENCE: u64 = 8_000_000_000;
 /// The turns that this may take.
 const PATIENT_TURNS: u32 = 100_000;
 
+/// Longer than any timer that could be left, but for that of draining.
+const SLEEP: Duration = Duration::from_secs(1000);
+/// Turns in which events may be told that were left, and nobody sleeps.
+const MOST_LEFT: u32 = 1000;
+
 /// What must happen yet when nothing is in the way.
 enum Unsettled {
     /// Jobs of other threads.
@@ -179,7 +184,29 @@ impl<E: Engine + 'static> World<E> {
                 self.turn(Some(Duration::from_millis(1)));
             }
         }
+        self.check_sleep();
         self.check_end()
+    }
+
+    /// That nothing is left which would wake the loop, such as a timer of a connection that is gone.
+    fn check_sleep(&mut self) {
+        with(|kernel| kernel.stop_other_loop());
+        for &token in self.reference.timers.keys() {
+            self.quoit.cancel_named_timer(Token(token));
+        }
+        for _ in 0..MOST_LEFT {
+            let begin = with(|kernel| kernel.now());
+            self.turn(Some(SLEEP));
+            let slept = Duration::from_nanos(with(|kernel| kernel.now()) - begin);
+            if slept >= SLEEP {
+                return;
+            }
+            assert!(
+                slept < SLEEP / 1000,
+                "with nothing left to wake it, the loop sleeps {slept:?} of {SLEEP:?}"
+            );
+        }
+        panic!("with nothing left to do, the loop does not sleep");
     }
 
     /// Drains the second loop, which is handed nothing more; answers whether it has drained.
