@@ -23,6 +23,12 @@ use crate::world::{Kept, has_settled};
 /// The time between its turns, in nanoseconds, at most.
 const PAUSE: u64 = 60_000;
 
+/// Something to react to.
+enum Occasion {
+    Data(Kept),
+    End(ConnectionId),
+}
+
 /// The loop, and what is known of it.
 pub(crate) struct Partner<E: Engine> {
     /// Never dropped by unwinding: a loop that has failed must not be asked to end well.
@@ -99,9 +105,14 @@ impl<E: Engine + 'static> Partner<E> {
         if let Err(error) = self.quoit.turn([], &mut self.events, Some(Duration::ZERO)) {
             panic!("the second loop's turn failed: {error}");
         }
+        // All of a turn's events are true at its end, so all are checked before anything is done about any.
         let events: Vec<_> = self.events.drain().collect();
-        for event in events {
-            self.take(event);
+        let occasions: Vec<_> = events.into_iter().filter_map(|event| self.take(event)).collect();
+        for occasion in occasions {
+            match occasion {
+                Occasion::Data(kept) => self.handle(kept),
+                Occasion::End(id) => self.close(id, Some(Duration::from_secs(60))),
+            }
         }
         let fair = with(|kernel| kernel.is_fair());
         while self.kept.len() > 4 || (fair && !self.kept.is_empty()) {
@@ -142,7 +153,8 @@ impl<E: Engine + 'static> Partner<E> {
         }
     }
 
-    fn take(&mut self, event: Event) {
+    /// Checks an event, and answers what is to be done about it.
+    fn take(&mut self, event: Event) -> Option<Occasion> {
         with(|kernel| kernel.note(|| format!("second loop's event {event:?}")));
         if let Event::Accepted { connection, .. } = event {
             self.reference.begin(connection, Token::NONE, true, false);
@@ -156,34 +168,42 @@ impl<E: Engine + 'static> Partner<E> {
         }
         let closed = self.reference.check(&event, self.quoit.now().as_nanos());
         match event {
-            Event::Data { connection, data } => self.take_data(connection, data),
-            Event::EndOfStream { connection } => self.take_end(connection),
+            Event::Data { connection, data } => return self.check_data(connection, data),
+            Event::EndOfStream { connection } => {
+                self.check_end(connection);
+                return Some(Occasion::End(connection));
+            }
             Event::Closed { .. } => {
                 let state = closed.expect("the reference knew it");
                 assert!(state.established, "attached connections are established");
             }
             _ => {}
         }
+        None
     }
 
-    fn take_data(&mut self, connection: ConnectionId, data: Lease) {
+    fn check_data(&mut self, connection: ConnectionId, data: Lease) -> Option<Occasion> {
         let state = self.reference.find(connection).expect("checked just now");
-        let Some(peer) = state.peer else { return };
+        let peer = state.peer?;
         let offset = state.received;
         state.received += data.len() as u64;
         if let Some(at) = pattern::first_difference(peer as u64, offset, &data) {
             panic!("{connection:?} was given a wrong byte at offset {at}");
         }
+        Some(Occasion::Data(Kept {
+            connection,
+            peer,
+            offset,
+            data,
+        }))
+    }
+
+    fn handle(&mut self, kept: Kept) {
         if self.random.chance(400) {
-            self.send(connection, peer, &data);
+            self.send(kept.connection, kept.peer, &kept.data);
         }
         if self.random.chance(400) {
-            self.kept.push_back(Kept {
-                connection,
-                peer,
-                offset,
-                data,
-            });
+            self.kept.push_back(kept);
         }
     }
 
@@ -200,7 +220,7 @@ impl<E: Engine + 'static> Partner<E> {
         }
     }
 
-    fn take_end(&mut self, id: ConnectionId) {
+    fn check_end(&mut self, id: ConnectionId) {
         let state = self.reference.find(id).expect("checked just now");
         if let Some(peer) = state.peer {
             let received = state.received;
@@ -213,7 +233,6 @@ impl<E: Engine + 'static> Partner<E> {
                 );
             });
         }
-        self.close(id, Some(Duration::from_secs(60)));
     }
 
     /// A connection of which something must happen yet when nothing is in the way.
