@@ -24,6 +24,8 @@ const FIRST_RETRY: Duration = Duration::from_millis(10);
 const LAST_RETRY: Duration = Duration::from_secs(1);
 /// How often taking what is queued is tried again after a listener was stopped: about four seconds in all.
 const LAST_RETRIES: u32 = 10;
+/// Connections that an engine which stops exactly is asked for at once.
+const EXACT_BATCH: u32 = 256;
 
 /// Whether an error of accepting ends the listener itself: no time mends it.
 fn is_of_listener(error: Errno) -> bool {
@@ -32,8 +34,6 @@ fn is_of_listener(error: Errno) -> bool {
         libc::EBADF | libc::EINVAL | libc::ENOTSOCK | libc::EOPNOTSUPP | libc::EFAULT
     )
 }
-/// Connections that an engine which stops exactly is asked for at once.
-const EXACT_BATCH: u32 = 256;
 
 /// What becomes of accepted connections.
 #[derive(Clone, Debug, Default)]
