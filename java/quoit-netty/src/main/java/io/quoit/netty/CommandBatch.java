@@ -16,6 +16,8 @@ final class CommandBatch {
     private ByteBuffer memory;
     private long address;
     private int count;
+    /** How many batches were taken. */
+    private int batch;
 
     /** What commands of this batch point to and nobody else keeps. */
     private final ArrayList<ByteBuffer> kept = new ArrayList<>();
@@ -57,6 +59,7 @@ final class CommandBatch {
     /** The turn has taken the commands. */
     void taken() {
         count = 0;
+        batch++;
         kept.clear();
         if (!otherBusy) {
             otherBusy = true;
@@ -110,9 +113,18 @@ final class CommandBatch {
         return at;
     }
 
-    /** Lets an attach of this batch receive at once. */
-    void attachReceiving(int at) {
+    /** The number of the present batch. */
+    int batch() {
+        return batch;
+    }
+
+    /** Lets an attach receive at once; false if the batch that it is of has been taken. */
+    boolean attachReceiving(int at, int of) {
+        if (of != batch) {
+            return false;
+        }
         memory.putShort(at + Command.FLAGS, (short) 0);
+        return true;
     }
 
     int send(long connection, long data, int length, long token, int flags) {

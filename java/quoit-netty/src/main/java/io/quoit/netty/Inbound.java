@@ -32,8 +32,10 @@ final class Inbound {
     private boolean readPending;
     /** What the native connection was told last. */
     private boolean paused = true;
-    /** The place of an attach in the present batch; -1 if it has been taken. */
+    /** The place of an attach, and the batch that it is of; -1 if there is none. */
     private int attaching = -1;
+
+    private int attachingBatch;
 
     private boolean delivering;
     private boolean deliveryAsked;
@@ -76,6 +78,7 @@ final class Inbound {
     /** The connection is being attached, by the command at this place of the present batch. */
     void attaching(int at) {
         attaching = at;
+        attachingBatch = channel.handler().commands().batch();
     }
 
     void read() {
@@ -112,8 +115,8 @@ final class Inbound {
             paused = false;
             channel.handler().commands().simple(Abi.COMMAND_RESUME, connection);
         } else if (attaching >= 0) {
-            paused = false;
-            channel.handler().commands().attachReceiving(attaching);
+            // Between the turn that takes it and the event that tells its id there is nothing to tell: opened() will.
+            paused = !channel.handler().commands().attachReceiving(attaching, attachingBatch);
         }
     }
 

@@ -11,12 +11,18 @@ import io.netty.buffer.ByteBuf;
 import io.netty.buffer.CompositeByteBuf;
 import io.netty.buffer.Unpooled;
 import io.netty.channel.Channel;
+import io.netty.channel.ChannelHandlerContext;
+import io.netty.channel.ChannelInboundHandlerAdapter;
 import io.netty.channel.ChannelOption;
+import io.netty.channel.EventLoop;
 import io.netty.channel.EventLoopGroup;
 import io.netty.channel.FixedRecvByteBufAllocator;
+import java.net.InetSocketAddress;
 import java.net.Socket;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
@@ -243,6 +249,49 @@ class ReceiveTest {
         } finally {
             for (Socket client : clients) {
                 client.close();
+            }
+        }
+    }
+
+    /** One turn reports 1,024 events: connections past that are attached already, and not yet known by an id. */
+    @Test
+    void readsOfConnectionsWhoseOpeningIsNotToldYetAreNotLost() throws Exception {
+        int count = 1024 + 20;
+        BlockingQueue<Channel> children = new LinkedBlockingQueue<>();
+        server = new QuoitServerSocketChannel();
+        server.config().setOption(ChannelOption.SO_BACKLOG, count);
+        server.pipeline().addLast(new ChannelInboundHandlerAdapter() {
+            @Override
+            public void channelRead(ChannelHandlerContext context, Object child) {
+                children.add((Channel) child);
+            }
+        });
+        EventLoop loop = group.next();
+        loop.register(server).sync();
+        server.bind(new InetSocketAddress("127.0.0.1", 0)).sync();
+        List<Socket> peers = new ArrayList<>();
+        try {
+            List<Channel> channels = new ArrayList<>();
+            while (peers.size() < count) {
+                Socket peer = Peers.connect(server);
+                peers.add(peer);
+                peer.getOutputStream().write(1);
+                Channel child = children.poll(Peers.PATIENCE_SECONDS, TimeUnit.SECONDS);
+                child.config().setAutoRead(false);
+                child.pipeline().addLast(keeper);
+                channels.add(child);
+            }
+            loop.submit(() -> {
+                        channels.forEach(loop::register);
+                        ((AbstractQuoitServerChannel) server).handler().atEndOfRun(() -> channels.forEach(Channel::read));
+                    })
+                    .sync();
+            for (int received = 0; received < count; received++) {
+                keeper.message().release();
+            }
+        } finally {
+            for (Socket peer : peers) {
+                peer.close();
             }
         }
     }
