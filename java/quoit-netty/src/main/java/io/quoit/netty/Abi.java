@@ -24,6 +24,10 @@ final class Abi {
     static final int COMMAND_RESUME = 10;
     static final int COMMAND_STOP_LISTENING = 14;
     static final int COMMAND_RETURN_LEASE = 16;
+    static final int COMMAND_SEND_DATAGRAMS = 18;
+    static final int COMMAND_PAUSE_DATAGRAMS = 19;
+    static final int COMMAND_RESUME_DATAGRAMS = 20;
+    static final int COMMAND_CLOSE_DATAGRAM = 23;
 
     static final int FLAG_BORROWED = 1;
     static final int FLAG_PAUSED = 2;
@@ -38,6 +42,12 @@ final class Abi {
     static final int EVENT_CLOSED = 11;
     static final int EVENT_LISTENER_CLOSED = 12;
     static final int EVENT_REFUSED = 13;
+    static final int EVENT_DATAGRAM_OPENED = 18;
+    static final int EVENT_DATAGRAMS = 19;
+    static final int EVENT_DATAGRAM_SENT = 20;
+    static final int EVENT_DATAGRAM_ERROR = 21;
+    static final int EVENT_DATAGRAM_CLOSED = 24;
+    static final int EVENT_DATAGRAM_REFUSED = 25;
 
     static final int CLOSED_LOCAL = 1;
     static final int CLOSED_PEER = 2;
@@ -54,6 +64,11 @@ final class Abi {
     static final int REFUSED_ERROR = 6;
 
     static final int ACCEPT_DESCRIPTORS = 2;
+
+    static final int DATAGRAM_PAUSED = 256;
+
+    static final int GRO_OFF = 0;
+    static final int GRO_TRANSPARENT = 1;
 
     static final int FIGURE_GAUGE = 1;
 
@@ -122,6 +137,7 @@ final class Abi {
         static final int COMPLETIONS_PER_TURN = 84;
         static final int KERNEL_POLL_NS = 96;
         static final int CLOSE_DEADLINE_NS = 112;
+        static final int DATAGRAM_SOCKETS = 128;
 
         private Config() {}
     }
@@ -145,6 +161,46 @@ final class Abi {
         static final int ACCEPT = 4;
 
         private ListenOptions() {}
+    }
+
+    /** Offsets in {@code quoit_datagram_options}. */
+    static final class DatagramOptions {
+        static final int STRUCT_SIZE = 72;
+        static final int FLAGS = 4;
+        static final int MAX_DATAGRAM = 8;
+        static final int SLOTS = 12;
+        static final int GRO = 16;
+        static final int HIGH_WATER = 20;
+        static final int LOW_WATER = 24;
+        static final int QUEUED_SENDS = 28;
+
+        private DatagramOptions() {}
+    }
+
+    /** Offsets in {@code quoit_datagrams}. */
+    static final class Datagrams {
+        static final int DATA = 8;
+        static final int LENGTH = 16;
+        static final int COUNT = 20;
+        static final int SEGMENT_SIZE = 24;
+        static final int PEER_LENGTH = 28;
+        static final int PEER = 32;
+
+        private Datagrams() {}
+    }
+
+    /** Offsets in {@code quoit_datagram_send}. */
+    static final class DatagramSend {
+        static final int STRUCT_SIZE = 80;
+        static final int DATA = 0;
+        static final int LENGTH = 8;
+        static final int FLAGS = 12;
+        static final int SEGMENT_SIZE = 14;
+        static final int TOKEN = 16;
+        static final int TO = 32;
+        static final int TO_LENGTH = 40;
+
+        private DatagramSend() {}
     }
 
     /** Offsets in {@code quoit_capability}. */

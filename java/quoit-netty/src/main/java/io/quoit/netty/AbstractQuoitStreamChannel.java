@@ -1,7 +1,6 @@
 package io.quoit.netty;
 
 import io.netty.buffer.ByteBuf;
-import io.netty.buffer.ByteBufUtil;
 import io.netty.channel.Channel;
 import io.netty.channel.ChannelException;
 import io.netty.channel.ChannelFuture;
@@ -474,15 +473,9 @@ abstract class AbstractQuoitStreamChannel extends AbstractQuoitChannel implement
 
     @Override
     protected Object filterOutboundMessage(Object message) {
-        long limit = config().pendingWriteLimit();
-        if (limit > 0) {
-            ChannelOutboundBuffer buffer = unsafe().outboundBuffer();
-            if (buffer != null && buffer.totalPendingWriteBytes() >= limit) {
-                throw new PendingWritesException(buffer.totalPendingWriteBytes(), limit);
-            }
-        }
+        PendingWritesException.check(unsafe().outboundBuffer(), config().pendingWriteLimit());
         if (message instanceof ByteBuf bytes) {
-            return isDirect(bytes) ? bytes : direct(bytes);
+            return isDirect(bytes) ? bytes : DirectCopy.of(bytes, alloc());
         }
         if (message instanceof FileRegion) {
             return message;
@@ -497,24 +490,6 @@ abstract class AbstractQuoitStreamChannel extends AbstractQuoitChannel implement
             return true;
         }
         return bytes.isDirect() && bytes.nioBufferCount() > 0;
-    }
-
-    private ByteBuf direct(ByteBuf bytes) {
-        int length = bytes.readableBytes();
-        if (length == 0) {
-            bytes.release();
-            return io.netty.buffer.Unpooled.EMPTY_BUFFER;
-        }
-        ByteBuf copy;
-        if (alloc().isDirectBufferPooled()) {
-            copy = alloc().directBuffer(length);
-        } else {
-            ByteBuf local = ByteBufUtil.threadLocalDirectBuffer();
-            copy = local == null ? alloc().directBuffer(length) : local;
-        }
-        copy.writeBytes(bytes, bytes.readerIndex(), length);
-        bytes.release();
-        return copy;
     }
 
     @Override

@@ -78,10 +78,7 @@ abstract class AbstractQuoitStreamConfig extends AbstractQuoitConfig implements 
         } else if (option == ChannelOption.SO_LINGER) {
             linger = (Integer) value;
         } else if (option == QuoitChannelOption.PENDING_WRITE_LIMIT) {
-            if ((Long) value < 0) {
-                throw new IllegalArgumentException("PENDING_WRITE_LIMIT: " + value + " (expected: >= 0)");
-            }
-            pendingWriteLimit = (Long) value;
+            pendingWriteLimit = PendingWritesException.limit((Long) value);
         } else {
             return super.setOption(option, value);
         }

@@ -14,6 +14,7 @@ import java.nio.file.Path;
 
 /** Socket addresses of Java, of the kernel ({@code struct sockaddr}) and of libquoit (texts). */
 final class Addresses {
+    static final int AF_UNSPEC = 0;
     static final int AF_UNIX = 1;
     static final int AF_INET = 2;
     static final int AF_INET6 = 10;
@@ -22,8 +23,8 @@ final class Addresses {
     static final int BYTES = 110;
 
     private static final int UNIX_NAME_BYTES = 108;
-    private static final int INET_BYTES = 16;
-    private static final int INET6_BYTES = 28;
+    static final int INET_BYTES = 16;
+    static final int INET6_BYTES = 28;
 
     private Addresses() {}
 
@@ -43,15 +44,7 @@ final class Addresses {
     static int write(SocketAddress address, ByteBuffer to) {
         to.clear().order(ByteOrder.nativeOrder());
         if (address instanceof InetSocketAddress inet) {
-            InetAddress ip = inet.getAddress();
-            to.putShort(0, (short) family(address));
-            to.put(2, (byte) (inet.getPort() >>> 8)).put(3, (byte) inet.getPort());
-            if (ip instanceof Inet6Address six) {
-                to.putInt(4, 0).put(8, six.getAddress()).putInt(24, six.getScopeId());
-                return INET6_BYTES;
-            }
-            to.put(4, ip.getAddress()).putLong(8, 0);
-            return INET_BYTES;
+            return write(inet, to, 0);
         }
         byte[] name = unixName(address).getBytes(StandardCharsets.UTF_8);
         if (name.length == 0 || name.length >= UNIX_NAME_BYTES) {
@@ -60,6 +53,44 @@ final class Addresses {
         }
         to.putShort(0, (short) AF_UNIX).put(2, name).put(2 + name.length, (byte) 0);
         return 2 + name.length + (name[0] == 0 ? 0 : 1);
+    }
+
+    /** Writes an IP address at a place of a buffer in native order, and answers its length, at most {@link #INET6_BYTES}. */
+    static int write(InetSocketAddress inet, ByteBuffer to, int at) {
+        InetAddress ip = inet.getAddress();
+        int port = inet.getPort();
+        to.putShort(at, (short) family(inet)).put(at + 2, (byte) (port >>> 8)).put(at + 3, (byte) port);
+        if (ip instanceof Inet6Address six) {
+            to.putInt(at + 4, 0).put(at + 8, six.getAddress()).putInt(at + 24, six.getScopeId());
+            return INET6_BYTES;
+        }
+        to.put(at + 4, ip.getAddress()).putLong(at + 8, 0);
+        return INET_BYTES;
+    }
+
+    /**
+     * An IP address as a socket of a family is given it: to one of IPv6, addresses of IPv4 are mapped ones; the wildcard is
+     * that of the family.
+     */
+    static InetSocketAddress of(int family, InetSocketAddress address) {
+        InetAddress ip = address.getAddress();
+        boolean six = family == AF_INET6;
+        if (six == ip instanceof Inet6Address || !six && !ip.isAnyLocalAddress()) {
+            return address;
+        }
+        byte[] bytes = new byte[six ? 16 : 4];
+        if (six && !ip.isAnyLocalAddress()) {
+            bytes[10] = (byte) 0xFF;
+            bytes[11] = (byte) 0xFF;
+            System.arraycopy(ip.getAddress(), 0, bytes, 12, 4);
+        }
+        try {
+            // InetAddress.getByAddress would make an IPv4 address of a mapped one.
+            InetAddress fitting = six ? Inet6Address.getByAddress(null, bytes, -1) : InetAddress.getByAddress(bytes);
+            return new InetSocketAddress(fitting, address.getPort());
+        } catch (UnknownHostException impossible) {
+            throw new IllegalStateException("an address of 4 or 16 bytes is one", impossible);
+        }
     }
 
     /** Reads an address as the kernel wrote it; null for one without a name, or of another family. */

@@ -138,6 +138,12 @@ final class CommandBatch {
         memory.putInt(at + Command.LENGTH, length);
     }
 
+    /** Sends {@code sends} quoit_datagram_send, whose memory must last until the batch is taken. */
+    void sendDatagrams(long socket, long data, int sends, long token) {
+        int at = add(Abi.COMMAND_SEND_DATAGRAMS, 0, socket, token);
+        memory.putLong(at + Command.DATA, data).putInt(at + Command.LENGTH, sends);
+    }
+
     // ---- staging ----
 
     /** Reserves room for bytes that the next turn copies, and answers its offset; -1 if there is none. */

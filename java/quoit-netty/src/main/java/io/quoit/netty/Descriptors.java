@@ -10,6 +10,7 @@ import java.nio.ByteOrder;
 final class Descriptors {
     static final int SOL_SOCKET = 1;
     static final int SO_REUSEADDR = 2;
+    static final int SO_BROADCAST = 6;
     static final int SO_SNDBUF = 7;
     static final int SO_RCVBUF = 8;
     static final int SO_KEEPALIVE = 9;
@@ -21,8 +22,17 @@ final class Descriptors {
     static final int IP_FREEBIND = 15;
     static final int IP_TRANSPARENT = 19;
     static final int IP_BIND_ADDRESS_NO_PORT = 24;
+    static final int IP_MULTICAST_IF = 32;
+    static final int IP_MULTICAST_TTL = 33;
+    static final int IP_MULTICAST_LOOP = 34;
+    static final int IP_MULTICAST_ALL = 49;
 
     static final int IPPROTO_IPV6 = 41;
+    static final int IPV6_MULTICAST_IF = 17;
+    static final int IPV6_MULTICAST_HOPS = 18;
+    static final int IPV6_MULTICAST_LOOP = 19;
+    static final int IPV6_V6ONLY = 26;
+    static final int IPV6_MULTICAST_ALL = 29;
     static final int IPV6_TCLASS = 67;
 
     static final int IPPROTO_TCP = 6;
@@ -41,6 +51,7 @@ final class Descriptors {
     static final int SHUT_RDWR = 2;
 
     private static final int SOCK_STREAM = 1;
+    private static final int SOCK_DGRAM = 2;
     private static final int SOCK_NONBLOCK = 0x800;
     private static final int SOCK_CLOEXEC = 0x80000;
 
@@ -57,6 +68,32 @@ final class Descriptors {
     /** A stream socket that does not block. */
     static int stream(int family) throws IOException {
         return checked("socket", library().socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC));
+    }
+
+    /** A datagram socket that does not block; one of IPv6 takes IPv4 as well. */
+    static int datagram(int family) throws IOException {
+        int made = checked("socket", library().socket(family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC));
+        if (family == Addresses.AF_INET6) {
+            set(made, IPPROTO_IPV6, IPV6_V6ONLY, 0);
+        }
+        return made;
+    }
+
+    /** Connects a datagram socket, which is done at once. */
+    static void connectDatagram(int descriptor, SocketAddress address) throws IOException {
+        ByteBuffer room = room(Addresses.BYTES);
+        connectRaw(descriptor, room, Addresses.write(address, room));
+    }
+
+    /** Ends the connection of a datagram socket. */
+    static void disconnectDatagram(int descriptor) throws IOException {
+        connectRaw(descriptor, room(Addresses.BYTES).putShort(0, (short) Addresses.AF_UNSPEC), Addresses.INET_BYTES);
+    }
+
+    private static void connectRaw(int descriptor, ByteBuffer address, int length) throws IOException {
+        int result = library().connect(descriptor, library().address(address), length);
+        java.lang.ref.Reference.reachabilityFence(address);
+        checked("connect", result);
     }
 
     static void bind(int descriptor, SocketAddress address) throws IOException {
@@ -106,8 +143,12 @@ final class Descriptors {
     }
 
     static void set(int descriptor, int level, int name, int value) {
-        ByteBuffer room = room(Integer.BYTES).putInt(0, value);
-        int result = library().setOption(descriptor, level, name, library().address(room), Integer.BYTES);
+        set(descriptor, level, name, room(Integer.BYTES).putInt(0, value));
+    }
+
+    /** Sets an option that is a structure: all of a direct buffer. */
+    static void set(int descriptor, int level, int name, ByteBuffer room) {
+        int result = library().setOption(descriptor, level, name, library().address(room), room.capacity());
         java.lang.ref.Reference.reachabilityFence(room);
         if (result < 0) {
             throw new ChannelException(Errno.exception("setsockopt", result));

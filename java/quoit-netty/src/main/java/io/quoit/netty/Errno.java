@@ -5,6 +5,7 @@ import java.io.IOException;
 import java.net.BindException;
 import java.net.ConnectException;
 import java.net.NoRouteToHostException;
+import java.net.PortUnreachableException;
 import java.net.SocketException;
 import java.nio.channels.ClosedChannelException;
 
@@ -24,6 +25,7 @@ final class Errno {
     private static final int ENFILE = 23;
     private static final int EMFILE = 24;
     private static final int EPIPE = 32;
+    private static final int EMSGSIZE = 90;
     private static final int EPROTONOSUPPORT = 93;
     private static final int EOPNOTSUPP = 95;
     private static final int EAFNOSUPPORT = 97;
@@ -51,6 +53,7 @@ final class Errno {
             case ENFILE -> "Too many open files in system";
             case EMFILE -> "Too many open files";
             case EPIPE -> "Broken pipe";
+            case EMSGSIZE -> "Message too long";
             case ENOPROTOOPT -> "Protocol not available";
             case EPROTONOSUPPORT -> "Protocol not supported";
             case EOPNOTSUPP -> "Operation not supported";
@@ -75,6 +78,25 @@ final class Errno {
             case ECONNREFUSED -> new ConnectException(text);
             case ENETUNREACH, EHOSTUNREACH -> new NoRouteToHostException(text);
             default -> new SocketException(text);
+        };
+    }
+
+    /** Why a datagram was not sent, or did not arrive. */
+    static IOException datagramFailure(int error) {
+        return switch (Math.abs(error)) {
+            case ECONNREFUSED -> new PortUnreachableException(text(error));
+            case ENETUNREACH, EHOSTUNREACH -> new NoRouteToHostException(text(error));
+            default -> new SocketException(text(error));
+        };
+    }
+
+    /** Why the library refused a datagram. */
+    static IOException datagramRefusal(int reason, int error) {
+        return switch (reason) {
+            case Abi.REFUSED_ERROR -> datagramFailure(error);
+            case Abi.REFUSED_STALE, Abi.REFUSED_CLOSING -> new ClosedChannelException();
+            case Abi.REFUSED_TOO_LARGE -> datagramFailure(EMSGSIZE);
+            default -> new SocketException("the queue of the socket is full");
         };
     }
 

@@ -12,7 +12,7 @@ import java.util.concurrent.atomic.AtomicIntegerFieldUpdater;
  * next read, and the connection is paused: so a handler that reads message by message costs no pausing as long as its
  * peer answers message by message.
  */
-final class Inbound {
+final class Inbound implements LeaseHolder {
     private static final AtomicIntegerFieldUpdater<Inbound> RETURNED_ELSEWHERE =
             AtomicIntegerFieldUpdater.newUpdater(Inbound.class, "returnedElsewhere");
 
@@ -57,19 +57,23 @@ final class Inbound {
 
     // ---- slots of the pool that this channel's buffers hold ----
 
-    boolean holdsTooMuch() {
+    @Override
+    public boolean holdsTooMuch() {
         return slotsOut - returnedHere - returnedElsewhere >= slotsBeforeCopy;
     }
 
-    void handedOut() {
+    @Override
+    public void handedOut() {
         slotsOut++;
     }
 
-    void returnedHere() {
+    @Override
+    public void returnedHere() {
         returnedHere++;
     }
 
-    void returnedElsewhere() {
+    @Override
+    public void returnedElsewhere() {
         RETURNED_ELSEWHERE.getAndIncrement(this);
     }
 

@@ -12,6 +12,7 @@ enum KernelOption {
     RECEIVE_BUFFER(ChannelOption.SO_RCVBUF, Descriptors.SOL_SOCKET, Descriptors.SO_RCVBUF),
     REUSE_ADDRESS(ChannelOption.SO_REUSEADDR, Descriptors.SOL_SOCKET, Descriptors.SO_REUSEADDR),
     REUSE_PORT(QuoitChannelOption.SO_REUSEPORT, Descriptors.SOL_SOCKET, Descriptors.SO_REUSEPORT),
+    BROADCAST(ChannelOption.SO_BROADCAST, Descriptors.SOL_SOCKET, Descriptors.SO_BROADCAST),
     BUSY_POLL(QuoitChannelOption.SO_BUSY_POLL, Descriptors.SOL_SOCKET, Descriptors.SO_BUSY_POLL),
     TYPE_OF_SERVICE(ChannelOption.IP_TOS, Descriptors.IPPROTO_IP, Descriptors.IP_TOS),
     FREE_BIND(QuoitChannelOption.IP_FREEBIND, Descriptors.IPPROTO_IP, Descriptors.IP_FREEBIND),
@@ -54,7 +55,7 @@ enum KernelOption {
 
     private boolean isFlag() {
         return switch (this) {
-            case KEEPALIVE, REUSE_ADDRESS, REUSE_PORT, FREE_BIND, TRANSPARENT, NO_DELAY, CORK, QUICK_ACK -> true;
+            case KEEPALIVE, REUSE_ADDRESS, REUSE_PORT, BROADCAST, FREE_BIND, TRANSPARENT, NO_DELAY, CORK, QUICK_ACK -> true;
             default -> false;
         };
     }

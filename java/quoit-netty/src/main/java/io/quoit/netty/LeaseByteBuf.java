@@ -26,7 +26,7 @@ final class LeaseByteBuf extends UnpooledDirectByteBuf {
     private final Slot slot;
     private long lease;
     private int length;
-    private Inbound holder;
+    private LeaseHolder holder;
 
     LeaseByteBuf(LeasePool pool, Slot slot, ByteBufAllocator allocator) {
         super(allocator, slot.view, slot.view.capacity());
@@ -35,7 +35,7 @@ final class LeaseByteBuf extends UnpooledDirectByteBuf {
     }
 
     /** Begins a new life, with the bytes of an event. */
-    LeaseByteBuf open(long lease, int length, Inbound holder) {
+    LeaseByteBuf open(long lease, int length, LeaseHolder holder) {
         this.lease = lease;
         this.length = length;
         this.holder = holder;
@@ -83,7 +83,7 @@ final class LeaseByteBuf extends UnpooledDirectByteBuf {
     @Override
     protected void deallocate() {
         long returned = lease;
-        Inbound from = holder;
+        LeaseHolder from = holder;
         holder = null;
         // Before the slot: its next bytes may come as soon as that is back.
         slot.set(this);

@@ -6,41 +6,31 @@ import io.netty.buffer.ByteBufAllocator;
 import io.netty.util.collection.LongObjectHashMap;
 import java.util.concurrent.atomic.AtomicLong;
 
-/** Hands received memory to pipelines as buffers, and takes it back from any thread. Belongs to one loop. */
+/**
+ * Hands received memory to pipelines as buffers, and takes it back from any thread: that of a loop's connections, or of one
+ * datagram socket.
+ */
 final class LeasePool {
     private final NativeLibrary library;
-    private final Remote remote;
-    private final CommandBatch commands;
+    private final LeaseReturns returns;
     private final int slots;
     private final int slotSize;
     private final int limit;
     private final LongObjectHashMap<LeaseByteBuf.Slot> known;
-
-    /** The loop's thread, as long as the loop takes commands. */
-    private volatile Thread thread;
 
     private long handedOut;
     private long returnedHere;
     private long copied;
     private final AtomicLong returnedElsewhere = new AtomicLong();
 
-    LeasePool(NativeLibrary library, Remote remote, CommandBatch commands, QuoitIoHandlerConfig config) {
+    /** Of {@code slots} slots with {@code slotSize} bytes each; from {@code limit} slots on, bytes are copied. */
+    LeasePool(NativeLibrary library, LeaseReturns returns, int slots, int slotSize, int limit) {
         this.library = library;
-        this.remote = remote;
-        this.commands = commands;
-        this.slots = config.receiveSlots();
-        this.slotSize = config.receiveSlotSize();
-        this.limit = config.receiveSlotsForApplication();
+        this.returns = returns;
+        this.slots = slots;
+        this.slotSize = slotSize;
+        this.limit = limit;
         this.known = new LongObjectHashMap<>(Math.min(slots, 1024));
-    }
-
-    void start() {
-        thread = Thread.currentThread();
-    }
-
-    /** From now on leases go back through the remote, which outlives the loop. */
-    void stop() {
-        thread = null;
     }
 
     /** Slots that pipelines hold. */
@@ -54,7 +44,7 @@ final class LeasePool {
     }
 
     /** The bytes of an event as a buffer: over the slot itself, or a copy where too many slots are out. */
-    ByteBuf take(long address, int length, long lease, Inbound holder, ByteBufAllocator allocator) {
+    ByteBuf take(long address, int length, long lease, LeaseHolder holder, ByteBufAllocator allocator) {
         LeaseByteBuf.Slot slot = known.get(address);
         if (slot == null) {
             slot = new LeaseByteBuf.Slot(library.view(address, slotSize), address);
@@ -67,7 +57,7 @@ final class LeasePool {
             copied++;
             ByteBuf copy = allocator.directBuffer(length, length);
             copy.writeBytes(slot.view.duplicate().limit(length));
-            commands.returnLease(lease);
+            returns.give(lease);
             return copy;
         }
         LeaseByteBuf buffer = slot.getAndSet(null);
@@ -81,19 +71,19 @@ final class LeasePool {
 
     /** Gives a lease back unseen. */
     void discard(long lease) {
-        commands.returnLease(lease);
+        returns.give(lease);
     }
 
-    void release(long lease, Inbound holder) {
-        if (Thread.currentThread() == thread) {
+    void release(long lease, LeaseHolder holder) {
+        if (returns.isHere()) {
             returnedHere++;
             holder.returnedHere();
-            commands.returnLease(lease);
         } else {
+            // Before the lease: whoever sees the slot again sees that it came back.
             returnedElsewhere.getAndIncrement();
             holder.returnedElsewhere();
-            remote.returnLease(lease);
         }
+        returns.give(lease);
     }
 
     /** Opens what Netty keeps for allocators: the leak detector. */

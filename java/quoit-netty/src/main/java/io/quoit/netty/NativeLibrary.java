@@ -16,6 +16,12 @@ abstract class NativeLibrary {
     /** Native memory as a buffer in native order, which keeps nothing alive. */
     abstract ByteBuffer view(long address, int length);
 
+    /** The 64 bits at an address. */
+    abstract long longAt(long address);
+
+    /** The 32 bits at an address. */
+    abstract int intAt(long address);
+
     /** The text at an address, up to its NUL; empty for address 0. */
     abstract String text(long address);
 
@@ -39,6 +45,8 @@ abstract class NativeLibrary {
 
     abstract int listenOptionsDefault(long options);
 
+    abstract int datagramOptionsDefault(long options);
+
     abstract int counterDescribe(int index, long info);
 
     abstract int capabilitiesProbe(long config, long out);
@@ -53,6 +61,8 @@ abstract class NativeLibrary {
 
     abstract int socketAdopt(int descriptor, long out);
 
+    abstract int datagramSocketAdopt(int descriptor, long options, long out);
+
     abstract int loopCreate(long config, int index, long out);
 
     abstract int loopDestroy(long loop);
@@ -64,6 +74,8 @@ abstract class NativeLibrary {
     abstract String engineReason(long loop);
 
     abstract int listen(long loop, long socket, long options, long out);
+
+    abstract int openDatagram(long loop, long socket, long token, long out);
 
     abstract int connectionDescriptor(long loop, long connection);
 
@@ -84,6 +96,8 @@ abstract class NativeLibrary {
     abstract int socket(int family, int type);
 
     abstract int bind(int descriptor, long address, int length);
+
+    abstract int connect(int descriptor, long address, int length);
 
     abstract int listenOn(int descriptor, int backlog);
 

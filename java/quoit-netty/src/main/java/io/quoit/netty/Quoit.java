@@ -1,6 +1,7 @@
 package io.quoit.netty;
 
 import io.netty.channel.nio.NioIoHandler;
+import io.netty.channel.socket.nio.NioDatagramChannel;
 import io.netty.channel.socket.nio.NioServerSocketChannel;
 import io.netty.channel.socket.nio.NioSocketChannel;
 import io.netty.util.internal.logging.InternalLogger;
@@ -71,10 +72,18 @@ public final class Quoit {
         if (cause != null) {
             LOGGER.warn("Quoit's transport is not available, NIO is used instead: {}", cause.getMessage());
             return new QuoitTransport(
-                    "nio", NioIoHandler.newFactory(), NioSocketChannel.class, NioServerSocketChannel.class);
+                    "nio",
+                    NioIoHandler.newFactory(),
+                    NioSocketChannel.class,
+                    NioServerSocketChannel.class,
+                    NioDatagramChannel.class);
         }
         return new QuoitTransport(
-                "quoit", QuoitIoHandler.newFactory(config), QuoitSocketChannel.class, QuoitServerSocketChannel.class);
+                "quoit",
+                QuoitIoHandler.newFactory(config),
+                QuoitSocketChannel.class,
+                QuoitServerSocketChannel.class,
+                QuoitDatagramChannel.class);
     }
 
     /**

@@ -31,6 +31,23 @@ public final class QuoitChannelOption<T> extends UnixChannelOption<T> {
     public static final ChannelOption<Integer> TCP_DEFER_ACCEPT = ofEpoll("TCP_DEFER_ACCEPT");
     /** {@code SO_BUSY_POLL} in microseconds. */
     public static final ChannelOption<Integer> SO_BUSY_POLL = ofEpoll("SO_BUSY_POLL");
+    /**
+     * The most bytes of a datagram that a datagram channel receives; what is longer comes cut. 1 to 65,507; default 65,507.
+     * Set it before the channel is bound or connected.
+     */
+    public static final ChannelOption<Integer> MAX_DATAGRAM_PAYLOAD_SIZE = valueOf("MAX_DATAGRAM_PAYLOAD_SIZE");
+    /**
+     * Whether the kernel may join datagrams of one sender ({@code UDP_GRO}), which come one by one all the same. Default
+     * false. Set it before the channel is bound or connected.
+     */
+    public static final ChannelOption<Boolean> UDP_GRO = valueOf("UDP_GRO");
+    /**
+     * How many slots a datagram channel's receive memory has, each with room for one datagram or, with {@link #UDP_GRO},
+     * 64 KiB. 1 to 32,768; default 256. Set it before the channel is bound or connected.
+     */
+    public static final ChannelOption<Integer> DATAGRAM_SLOTS = valueOf(QuoitChannelOption.class, "DATAGRAM_SLOTS");
+    /** {@code IP_MULTICAST_ALL} of {@code ip(7)}, and its like of IPv6. */
+    public static final ChannelOption<Boolean> IP_MULTICAST_ALL = valueOf("IP_MULTICAST_ALL");
     /** {@code IP_FREEBIND} of {@code ip(7)}. */
     public static final ChannelOption<Boolean> IP_FREEBIND = valueOf("IP_FREEBIND");
     /** {@code IP_TRANSPARENT} of {@code ip(7)}. */

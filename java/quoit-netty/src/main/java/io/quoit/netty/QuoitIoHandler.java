@@ -44,7 +44,9 @@ public final class QuoitIoHandler implements IoHandler {
     private final long loop;
     private final Remote remote;
     private final CommandBatch commands;
+    private final LeaseReturns returns;
     private final LeasePool leases;
+    private final DatagramTable datagrams;
     private final Metrics metrics;
     private final ByteBuffer events;
     private final long eventsAddress;
@@ -89,7 +91,14 @@ public final class QuoitIoHandler implements IoHandler {
         }
         remote = new Remote(library, out.getLong(0));
         commands = new CommandBatch(library, STAGING_BYTES);
-        leases = new LeasePool(library, remote, commands, config);
+        returns = new LeaseReturns(remote, commands);
+        leases = new LeasePool(
+                library,
+                returns,
+                config.receiveSlots(),
+                config.receiveSlotSize(),
+                config.receiveSlotsForApplication());
+        datagrams = new DatagramTable(library, loop, config, returns);
         metrics = new Metrics(library, remote, leases, index, engine(), library.engineReason(loop));
         events = ByteBuffer.allocateDirect(EVENTS * Event.SIZE).order(ByteOrder.nativeOrder());
         eventsAddress = library.address(events);
@@ -138,6 +147,10 @@ public final class QuoitIoHandler implements IoHandler {
         return leases;
     }
 
+    DatagramTable datagrams() {
+        return datagrams;
+    }
+
     Metrics metrics() {
         return metrics;
     }
@@ -150,7 +163,7 @@ public final class QuoitIoHandler implements IoHandler {
             throw new IllegalStateException("Quoit's loops need a platform thread each; " + thread
                     + " is virtual: give the event loop group a thread factory of platform threads");
         }
-        leases.start();
+        returns.start();
         // The first turn binds the loop to this thread.
         turn(0);
         Metrics.add(metrics);
@@ -287,8 +300,8 @@ public final class QuoitIoHandler implements IoHandler {
                 return 0;
             }
             default -> {
-                // WOKEN, and what this package does not ask for.
-                return 0;
+                // Those of datagram sockets, WOKEN, and what this package does not ask for.
+                return kind >= Abi.EVENT_DATAGRAM_OPENED ? datagrams.dispatch(kind, events, at) : 0;
             }
         }
         return 1;
@@ -480,10 +493,13 @@ public final class QuoitIoHandler implements IoHandler {
         }
         finishSending();
         destroyed = true;
-        leases.stop();
+        returns.stop();
         Metrics.remove(metrics);
         if (library.loopDestroy(loop) < 0) {
+            // What it was lent may still be read: it is never released.
             LOGGER.warn("Quoit: a loop was not ended cleanly: {}", library.errorText());
+        } else {
+            datagrams.destroyed();
         }
         LoopNumbers.give(index);
     }
@@ -491,7 +507,7 @@ public final class QuoitIoHandler implements IoHandler {
     /** Lets closed connections send what they have; resets those that lent memory and cannot. */
     private void finishSending() {
         long end = System.nanoTime() + END_PATIENCE_NANOS;
-        while (!failed && (commands.count() > 0 || metrics.queuedBytes(loop) > 0)) {
+        while (!failed && (commands.count() > 0 || metrics.queuedBytes(loop) > 0 || datagrams.lends())) {
             long left = end - System.nanoTime();
             if (left <= 0) {
                 break;

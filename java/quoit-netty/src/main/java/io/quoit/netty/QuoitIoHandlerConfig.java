@@ -17,6 +17,7 @@ import java.util.Set;
  * <tr><td>{@link #withEngine engine}</td><td>{@link QuoitEngine#AUTO}</td></tr>
  * <tr><td>{@link #withoutFeatures features not to use}</td><td>none</td></tr>
  * <tr><td>{@link #withConnections connections}</td><td>16,384</td></tr>
+ * <tr><td>{@link #withDatagramSockets datagram sockets}</td><td>64</td></tr>
  * <tr><td>{@link #withReceivePool receive slots, bytes of one}</td><td>1,024, 16 KiB</td></tr>
  * <tr><td>{@link #withLeasesPerConnection slots that one connection may hold}</td><td>64</td></tr>
  * <tr><td>{@link #withOutboundWaterMarks native outbound water marks}</td><td>64 KiB, 256 KiB</td></tr>
@@ -33,6 +34,7 @@ public final class QuoitIoHandlerConfig {
     private static final QuoitIoHandlerConfig DEFAULT = new QuoitIoHandlerConfig(new Values());
 
     private static final int MAX_CONNECTIONS = 1 << 20;
+    private static final int MAX_DATAGRAM_SOCKETS = 1024;
     private static final int MAX_SLOTS = 1 << 15;
     private static final int MAX_QUEUE = 1 << 15;
 
@@ -40,6 +42,7 @@ public final class QuoitIoHandlerConfig {
         QuoitEngine engine = QuoitEngine.AUTO;
         Set<String> without = Set.of();
         int connections = 16_384;
+        int datagramSockets = 64;
         int receiveSlots = 1024;
         int receiveSlotSize = 16 << 10;
         int leasesPerConnection = 64;
@@ -111,6 +114,18 @@ public final class QuoitIoHandlerConfig {
     public QuoitIoHandlerConfig withConnections(int connections) {
         Values changed = values.copy();
         changed.connections = ObjectUtil.checkInRange(connections, 1, MAX_CONNECTIONS, "connections");
+        return new QuoitIoHandlerConfig(changed);
+    }
+
+    /**
+     * Sets how many datagram sockets a loop may have. One more cannot be bound or connected.
+     *
+     * @param sockets 0 to 1,024
+     * @return a changed copy
+     */
+    public QuoitIoHandlerConfig withDatagramSockets(int sockets) {
+        Values changed = values.copy();
+        changed.datagramSockets = ObjectUtil.checkInRange(sockets, 0, MAX_DATAGRAM_SOCKETS, "sockets");
         return new QuoitIoHandlerConfig(changed);
     }
 
@@ -292,6 +307,10 @@ public final class QuoitIoHandlerConfig {
         return values.highWater;
     }
 
+    int lowWater() {
+        return values.lowWater;
+    }
+
     long closeDeadlineNanos() {
         return values.closeDeadlineNanos;
     }
@@ -318,6 +337,7 @@ public final class QuoitIoHandlerConfig {
             config.putLong(Config.WITHOUT, Doctor.bits(library, values.without));
         }
         config.putInt(Config.CONNECTIONS, values.connections)
+                .putInt(Config.DATAGRAM_SOCKETS, values.datagramSockets)
                 .putInt(Config.RECEIVE_SLOTS, values.receiveSlots)
                 .putInt(Config.RECEIVE_SLOT_SIZE, values.receiveSlotSize)
                 .putInt(Config.LEASES_PER_CONNECTION, values.leasesPerConnection)

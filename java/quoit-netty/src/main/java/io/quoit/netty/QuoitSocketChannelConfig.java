@@ -14,8 +14,8 @@ import java.util.EnumSet;
  * receives into that allocator's buffers.
  */
 public final class QuoitSocketChannelConfig extends AbstractQuoitStreamConfig implements SocketChannelConfig {
-    private static final EnumSet<KernelOption> SUPPORTED =
-            EnumSet.complementOf(EnumSet.of(KernelOption.DEFER_ACCEPT, KernelOption.FAST_OPEN));
+    private static final EnumSet<KernelOption> SUPPORTED = EnumSet.complementOf(
+            EnumSet.of(KernelOption.DEFER_ACCEPT, KernelOption.FAST_OPEN, KernelOption.BROADCAST));
 
     QuoitSocketChannelConfig(QuoitSocketChannel channel) {
         super(channel, SUPPORTED);

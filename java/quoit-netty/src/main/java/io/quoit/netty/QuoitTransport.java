@@ -1,6 +1,7 @@
 package io.quoit.netty;
 
 import io.netty.channel.IoHandlerFactory;
+import io.netty.channel.socket.DatagramChannel;
 import io.netty.channel.socket.ServerSocketChannel;
 import io.netty.channel.socket.SocketChannel;
 
@@ -11,9 +12,11 @@ import io.netty.channel.socket.SocketChannel;
  * @param ioHandlerFactory for {@code new MultiThreadIoEventLoopGroup(factory)}
  * @param socketChannel for {@code Bootstrap.channel}
  * @param serverSocketChannel for {@code ServerBootstrap.channel}
+ * @param datagramChannel for {@code Bootstrap.channel}
  */
 public record QuoitTransport(
         String name,
         IoHandlerFactory ioHandlerFactory,
         Class<? extends SocketChannel> socketChannel,
-        Class<? extends ServerSocketChannel> serverSocketChannel) {}
+        Class<? extends ServerSocketChannel> serverSocketChannel,
+        Class<? extends DatagramChannel> datagramChannel) {}

@@ -40,6 +40,8 @@ final class FfmLibrary extends NativeLibrary {
             quoit("connect_options_default", FunctionDescriptor.of(I, P));
     private static final MethodHandle LISTEN_OPTIONS_DEFAULT =
             quoit("listen_options_default", FunctionDescriptor.of(I, P));
+    private static final MethodHandle DATAGRAM_OPTIONS_DEFAULT =
+            quoit("datagram_options_default", FunctionDescriptor.of(I, P));
     private static final MethodHandle COUNTER_DESCRIBE = quoit("counter_describe", FunctionDescriptor.of(I, I, P));
     private static final MethodHandle CAPABILITIES_PROBE = quoit("capabilities_probe", FunctionDescriptor.of(I, P, P));
     private static final MethodHandle CAPABILITIES_USABLE = quoit("capabilities_usable", FunctionDescriptor.of(I, P));
@@ -48,12 +50,15 @@ final class FfmLibrary extends NativeLibrary {
     private static final MethodHandle CAPABILITIES_GET = quoit("capabilities_get", FunctionDescriptor.of(I, P, I, P));
     private static final MethodHandle CAPABILITIES_FREE = quoit("capabilities_free", FunctionDescriptor.ofVoid(P));
     private static final MethodHandle SOCKET_ADOPT = quoit("socket_adopt", FunctionDescriptor.of(I, I, P));
+    private static final MethodHandle DATAGRAM_SOCKET_ADOPT =
+            quoit("datagram_socket_adopt", FunctionDescriptor.of(I, I, P, P));
     private static final MethodHandle LOOP_CREATE = quoit("loop_create", FunctionDescriptor.of(I, P, I, P));
     private static final MethodHandle LOOP_DESTROY = quoit("loop_destroy", FunctionDescriptor.of(I, P));
     private static final MethodHandle TURN = quoit("turn", FunctionDescriptor.of(I, P, P, P, P, P, P));
     private static final MethodHandle ENGINE = quoit("engine", FunctionDescriptor.of(I, P));
     private static final MethodHandle ENGINE_REASON = quoit("engine_reason", FunctionDescriptor.of(I, P, P, P));
     private static final MethodHandle LISTEN = quoit("listen", FunctionDescriptor.of(I, P, P, P, P));
+    private static final MethodHandle OPEN_DATAGRAM = quoit("open_datagram", FunctionDescriptor.of(I, P, P, P, P));
     private static final MethodHandle CONNECTION_FD = quoit("connection_fd", FunctionDescriptor.of(I, P, P));
     private static final MethodHandle LOOP_COUNTERS = quoit("loop_counters", FunctionDescriptor.of(I, P, P));
     private static final MethodHandle LOOP_REMOTE = quoit("loop_remote", FunctionDescriptor.of(I, P, P));
@@ -65,6 +70,7 @@ final class FfmLibrary extends NativeLibrary {
 
     private static final MethodHandle C_SOCKET = libc("socket", FunctionDescriptor.of(I, I, I, I));
     private static final MethodHandle C_BIND = libc("bind", FunctionDescriptor.of(I, I, P, I));
+    private static final MethodHandle C_CONNECT = libc("connect", FunctionDescriptor.of(I, I, P, I));
     private static final MethodHandle C_LISTEN = libc("listen", FunctionDescriptor.of(I, I, I));
     private static final MethodHandle C_CLOSE = libc("close", FunctionDescriptor.of(I, I));
     private static final MethodHandle C_SHUTDOWN = libc("shutdown", FunctionDescriptor.of(I, I, I));
@@ -79,6 +85,9 @@ final class FfmLibrary extends NativeLibrary {
     private static final int DUPLICATE_CLOSE_ON_EXEC = 1030;
 
     private static final int TEXT_BYTES = 1024;
+
+    /** All memory, for what the library points to. */
+    private static final MemorySegment MEMORY = MemorySegment.NULL.reinterpret(Long.MAX_VALUE);
 
     FfmLibrary() {}
 
@@ -157,6 +166,16 @@ final class FfmLibrary extends NativeLibrary {
     }
 
     @Override
+    long longAt(long address) {
+        return MEMORY.get(ValueLayout.JAVA_LONG_UNALIGNED, address);
+    }
+
+    @Override
+    int intAt(long address) {
+        return MEMORY.get(ValueLayout.JAVA_INT_UNALIGNED, address);
+    }
+
+    @Override
     String text(long address) {
         return address == 0 ? "" : MemorySegment.ofAddress(address).reinterpret(Long.MAX_VALUE).getString(0);
     }
@@ -226,6 +245,15 @@ final class FfmLibrary extends NativeLibrary {
     }
 
     @Override
+    int datagramOptionsDefault(long options) {
+        try {
+            return (int) DATAGRAM_OPTIONS_DEFAULT.invokeExact(options);
+        } catch (Throwable cause) {
+            throw thrown(cause);
+        }
+    }
+
+    @Override
     int counterDescribe(int index, long info) {
         try {
             return (int) COUNTER_DESCRIBE.invokeExact(index, info);
@@ -285,6 +313,15 @@ final class FfmLibrary extends NativeLibrary {
     }
 
     @Override
+    int datagramSocketAdopt(int descriptor, long options, long out) {
+        try {
+            return (int) DATAGRAM_SOCKET_ADOPT.invokeExact(descriptor, options, out);
+        } catch (Throwable cause) {
+            throw thrown(cause);
+        }
+    }
+
+    @Override
     int loopCreate(long config, int index, long out) {
         try {
             return (int) LOOP_CREATE.invokeExact(config, index, out);
@@ -329,6 +366,15 @@ final class FfmLibrary extends NativeLibrary {
     int listen(long loop, long socket, long options, long out) {
         try {
             return (int) LISTEN.invokeExact(loop, socket, options, out);
+        } catch (Throwable cause) {
+            throw thrown(cause);
+        }
+    }
+
+    @Override
+    int openDatagram(long loop, long socket, long token, long out) {
+        try {
+            return (int) OPEN_DATAGRAM.invokeExact(loop, socket, token, out);
         } catch (Throwable cause) {
             throw thrown(cause);
         }
@@ -405,6 +451,11 @@ final class FfmLibrary extends NativeLibrary {
     @Override
     int bind(int descriptor, long address, int length) {
         return system(state -> (int) C_BIND.invokeExact(state, descriptor, address, length));
+    }
+
+    @Override
+    int connect(int descriptor, long address, int length) {
+        return system(state -> (int) C_CONNECT.invokeExact(state, descriptor, address, length));
     }
 
     @Override

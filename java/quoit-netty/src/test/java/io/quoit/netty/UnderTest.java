@@ -5,6 +5,8 @@ import io.netty.bootstrap.ServerBootstrap;
 import io.netty.channel.EventLoopGroup;
 import io.netty.channel.MultiThreadIoEventLoopGroup;
 import io.netty.channel.nio.NioIoHandler;
+import io.netty.channel.socket.SocketProtocolFamily;
+import io.netty.channel.socket.nio.NioDatagramChannel;
 import io.netty.channel.socket.nio.NioServerSocketChannel;
 import io.netty.channel.socket.nio.NioSocketChannel;
 import io.netty.testsuite.transport.TestsuitePermutation.BootstrapComboFactory;
@@ -79,6 +81,43 @@ final class UnderTest {
             @Override
             public Bootstrap newClientInstance() {
                 return ourClient ? client() : new Bootstrap().group(NIO).channel(NioSocketChannel.class);
+            }
+        };
+    }
+
+    /** A datagram channel's bootstrap; null for the family that is the default. */
+    static Bootstrap datagram(SocketProtocolFamily family) {
+        Bootstrap bootstrap = new Bootstrap().group(GROUP).channelFactory(() -> new QuoitDatagramChannel(family));
+        return SMALL
+                ? bootstrap.option(QuoitChannelOption.DATAGRAM_SLOTS, 2).option(QuoitChannelOption.MAX_DATAGRAM_PAYLOAD_SIZE, 2048)
+                : bootstrap;
+    }
+
+    static List<BootstrapFactory<Bootstrap>> datagrams() {
+        return List.of(() -> datagram(null));
+    }
+
+    /** Both ends ours, and each with the other of NIO. */
+    static List<BootstrapComboFactory<Bootstrap, Bootstrap>> datagramPairs(SocketProtocolFamily family) {
+        return List.of(
+                datagramPair(family, true, true), datagramPair(family, true, false), datagramPair(family, false, true));
+    }
+
+    private static BootstrapComboFactory<Bootstrap, Bootstrap> datagramPair(
+            SocketProtocolFamily family, boolean ourServer, boolean ourClient) {
+        return new BootstrapComboFactory<>() {
+            @Override
+            public Bootstrap newServerInstance() {
+                return ourServer ? datagram(family) : nio();
+            }
+
+            @Override
+            public Bootstrap newClientInstance() {
+                return ourClient ? datagram(family) : nio();
+            }
+
+            private Bootstrap nio() {
+                return new Bootstrap().group(NIO).channelFactory(() -> new NioDatagramChannel(family));
             }
         };
     }

@@ -1,0 +1,243 @@
+package io.quoit.netty;
+
+import io.netty.buffer.ByteBuf;
+import io.netty.channel.ChannelOutboundBuffer;
+import io.netty.channel.socket.DatagramPacket;
+import io.netty.channel.unix.SegmentedDatagramPacket;
+import io.netty.util.ReferenceCountUtil;
+import io.quoit.netty.Abi.DatagramSend;
+import java.io.IOException;
+import java.net.InetSocketAddress;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.util.ArrayList;
+
+/**
+ * The sending half of a datagram channel; the loop's thread only.
+ *
+ * <p>What is flushed goes to the library as one command, and its memory is lent: each message leaves the outbound buffer
+ * when the library tells its own outcome. One such batch is under way at a time, so that the library has room for all of
+ * it; what is flushed meanwhile leaves together afterwards.
+ */
+final class DatagramOutbound implements ChannelOutboundBuffer.MessageProcessor {
+    /** The most sends of a batch, which is what the library's queue has room for. */
+    static final int MOST_SENDS = 512;
+
+    private static final int FIRST_SENDS = 16;
+    private static final int SEND_BYTES = DatagramSend.STRUCT_SIZE;
+    private static final int PEER_BYTES = 32;
+
+    /** The token of commands; those of sends are positive. */
+    private static final long COMMAND_TOKEN = Long.MIN_VALUE;
+
+    private final QuoitDatagramChannel channel;
+
+    private ChannelOutboundBuffer buffer;
+    /** The sends of a batch, and the addresses that they are for. */
+    private ByteBuffer sends = room(FIRST_SENDS * SEND_BYTES);
+
+    private ByteBuffer peers = room(FIRST_SENDS * PEER_BYTES);
+
+    /** Sends of the batch, and how many of them have left the outbound buffer. */
+    private int count;
+
+    private int done;
+    private int bytes;
+    /** The token of the batch's first send. */
+    private long firstToken = 1;
+    /** What became of each send; {@link #UNKNOWN} until that is told. */
+    private final ArrayList<Object> outcomes = new ArrayList<>();
+
+    private static final Object UNKNOWN = new Object();
+    private static final Object SENT = new Object();
+
+    /** In flight though Netty has let go of them. */
+    private ArrayList<Object> orphans;
+
+    private boolean removing;
+    private boolean ended;
+
+    DatagramOutbound(QuoitDatagramChannel channel) {
+        this.channel = channel;
+    }
+
+    /** Whether memory of Java's is in the library's hands. */
+    boolean lends() {
+        return done < count;
+    }
+
+    /** Sends what is flushed, unless a batch is under way. */
+    void write(ChannelOutboundBuffer flushed) throws IOException {
+        buffer = flushed;
+        if (lends() || removing || ended || channel.socket() == 0) {
+            return;
+        }
+        firstToken += count;
+        count = 0;
+        done = 0;
+        bytes = 0;
+        outcomes.clear();
+        try {
+            flushed.forEachFlushedMessage(this);
+        } catch (Exception failure) {
+            throw new IOException("a datagram could not be sent", failure);
+        }
+        if (count == 0) {
+            return;
+        }
+        long to = NativeLoader.library().address(peers);
+        for (int send = 0; send < count; send++) {
+            sends.putLong(send * SEND_BYTES + DatagramSend.TO, to + send * PEER_BYTES);
+        }
+        long at = NativeLoader.library().address(sends);
+        channel.handler().commands().sendDatagrams(channel.socket(), at, count, COMMAND_TOKEN);
+        channel.metrics().wrote(bytes, count);
+    }
+
+    @Override
+    public boolean processMessage(Object message) {
+        if (count == MOST_SENDS || bytes >= channel.handler().config().highWater()) {
+            return false;
+        }
+        ByteBuf content;
+        InetSocketAddress to;
+        int segment = 0;
+        if (message instanceof DatagramPacket packet) {
+            content = packet.content();
+            to = packet.recipient();
+            if (packet instanceof SegmentedDatagramPacket segmented) {
+                segment = segmented.segmentSize();
+            }
+        } else {
+            content = (ByteBuf) message;
+            to = channel.remoteAddress();
+        }
+        put(content, to, segment);
+        return true;
+    }
+
+    private void put(ByteBuf content, InetSocketAddress to, int segment) {
+        int at = count * SEND_BYTES;
+        if (at == sends.capacity()) {
+            sends = room(2 * at).put(0, sends, 0, at);
+            peers = room(2 * count * PEER_BYTES).put(0, peers, 0, count * PEER_BYTES);
+        }
+        int length = content.readableBytes();
+        sends.putLong(at + DatagramSend.DATA, length == 0 ? 0 : address(content, length));
+        sends.putInt(at + DatagramSend.LENGTH, length);
+        sends.putShort(at + DatagramSend.FLAGS, (short) Abi.FLAG_BORROWED);
+        sends.putShort(at + DatagramSend.SEGMENT_SIZE, (short) segment);
+        sends.putLong(at + DatagramSend.TOKEN, firstToken + count);
+        // Without an address here, the kernel's own idea of the peer would decide; it is the same one.
+        sends.putInt(at + DatagramSend.TO_LENGTH, Addresses.write(to, peers, count * PEER_BYTES));
+        outcomes.add(UNKNOWN);
+        count++;
+        bytes += length;
+    }
+
+    private static long address(ByteBuf content, int length) {
+        if (content.hasMemoryAddress()) {
+            return content.memoryAddress() + content.readerIndex();
+        }
+        ByteBuffer part = content.internalNioBuffer(content.readerIndex(), length);
+        return NativeLoader.library().address(part) + part.position();
+    }
+
+    /** Zeroed, as the library wants what is not written. */
+    private static ByteBuffer room(int bytes) {
+        return ByteBuffer.allocateDirect(bytes).order(ByteOrder.nativeOrder());
+    }
+
+    // ---- what the loop reports ----
+
+    /** The outcome of the send with a token. */
+    void sent(long token, int error) {
+        outcome(token, error == 0 ? SENT : Errno.datagramFailure(error));
+    }
+
+    /** The library has not taken the send with a token, or the whole command. */
+    void refused(long token, int reason, int error) {
+        IOException cause = Errno.datagramRefusal(reason, error);
+        if (token != COMMAND_TOKEN) {
+            outcome(token, cause);
+            return;
+        }
+        for (int send = 0; send < count; send++) {
+            outcome(firstToken + send, cause);
+        }
+    }
+
+    private void outcome(long token, Object outcome) {
+        long send = token - firstToken;
+        if (send < 0 || send >= count) {
+            return;
+        }
+        outcomes.set((int) send, outcome);
+        if (!lends()) {
+            return;
+        }
+        removing = true;
+        try {
+            // They mostly come in the order of the sends, but need not; Netty lets go of the first one only.
+            while (done < count && outcomes.get(done) != UNKNOWN) {
+                Object first = outcomes.get(done++);
+                if (ended) {
+                    continue;
+                }
+                if (first == SENT) {
+                    buffer.remove();
+                } else {
+                    buffer.remove((IOException) first);
+                }
+            }
+        } finally {
+            removing = false;
+        }
+        if (lends()) {
+            return;
+        }
+        if (ended) {
+            releaseOrphans();
+        } else {
+            channel.flushMore();
+        }
+    }
+
+    // ---- the end ----
+
+    /** Netty lets go of its queue: what is in flight stays until its outcome, or the socket is gone. */
+    void end() {
+        ended = true;
+        if (!lends() || orphans != null) {
+            return;
+        }
+        orphans = new ArrayList<>();
+        int[] left = {count - done};
+        try {
+            buffer.forEachFlushedMessage(message -> {
+                if (left[0]-- <= 0) {
+                    return false;
+                }
+                orphans.add(ReferenceCountUtil.retain(message));
+                return true;
+            });
+        } catch (Exception impossible) {
+            throw new IllegalStateException("retaining messages throws nothing", impossible);
+        }
+    }
+
+    /** The socket is gone, and with it all that was lent. */
+    void closed() {
+        ended = true;
+        done = count;
+        releaseOrphans();
+    }
+
+    private void releaseOrphans() {
+        if (orphans != null) {
+            ArrayList<Object> released = orphans;
+            orphans = null;
+            released.forEach(ReferenceCountUtil::safeRelease);
+        }
+    }
+}
