@@ -3,11 +3,13 @@ package io.quoit.reactor;
 import io.netty.channel.Channel;
 import io.netty.channel.EventLoopGroup;
 import io.netty.channel.MultiThreadIoEventLoopGroup;
+import io.netty.channel.socket.DatagramChannel;
 import io.netty.channel.socket.ServerSocketChannel;
 import io.netty.channel.socket.SocketChannel;
 import io.netty.channel.unix.DomainSocketChannel;
 import io.netty.channel.unix.ServerDomainSocketChannel;
 import io.netty.util.concurrent.DefaultThreadFactory;
+import io.quoit.netty.QuoitDatagramChannel;
 import io.quoit.netty.QuoitDomainSocketChannel;
 import io.quoit.netty.QuoitIoHandler;
 import io.quoit.netty.QuoitIoHandlerConfig;
@@ -22,9 +24,6 @@ import reactor.netty.resources.LoopResources;
 /**
  * Quoit's event loops for Reactor Netty: {@code HttpServer.create().runOn(QuoitLoopResources.create("http", 2, true))}.
  * Servers and clients share one group; a client that is used on a loop stays on it.
- *
- * <p>There are no datagrams yet, which Reactor Netty's own name resolver needs: give clients
- * {@code resolver(DefaultAddressResolverGroup.INSTANCE)}.
  */
 public final class QuoitLoopResources implements LoopResources {
     private final EventLoopGroup group;
@@ -98,6 +97,8 @@ public final class QuoitLoopResources implements LoopResources {
             channel = new QuoitDomainSocketChannel();
         } else if (type == ServerDomainSocketChannel.class) {
             channel = new QuoitServerDomainSocketChannel();
+        } else if (type == DatagramChannel.class) {
+            channel = new QuoitDatagramChannel();
         } else {
             throw unsupported(type);
         }
@@ -115,6 +116,8 @@ public final class QuoitLoopResources implements LoopResources {
             channel = QuoitDomainSocketChannel.class;
         } else if (type == ServerDomainSocketChannel.class) {
             channel = QuoitServerDomainSocketChannel.class;
+        } else if (type == DatagramChannel.class) {
+            channel = QuoitDatagramChannel.class;
         } else {
             throw unsupported(type);
         }
@@ -122,8 +125,8 @@ public final class QuoitLoopResources implements LoopResources {
     }
 
     private static UnsupportedOperationException unsupported(Class<?> type) {
-        return new UnsupportedOperationException("Quoit has no " + type.getSimpleName()
-                + ": give clients resolver(DefaultAddressResolverGroup.INSTANCE), and datagrams other loops");
+        return new UnsupportedOperationException(
+                "Quoit has no " + type.getName() + ": give such channels other loops, as Reactor Netty's own");
     }
 
     @Override

@@ -3,7 +3,8 @@ package io.quoit.reactor;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 
-import io.netty.resolver.DefaultAddressResolverGroup;
+import io.netty.channel.socket.DatagramPacket;
+import io.quoit.netty.QuoitDatagramChannel;
 import io.quoit.netty.QuoitEngine;
 import io.quoit.netty.QuoitIoHandlerConfig;
 import io.quoit.netty.QuoitSocketChannel;
@@ -15,10 +16,13 @@ import org.junit.jupiter.params.provider.EnumSource;
 import reactor.core.publisher.Flux;
 import reactor.core.publisher.Mono;
 import reactor.netty.ByteBufFlux;
+import reactor.netty.Connection;
 import reactor.netty.DisposableServer;
 import reactor.netty.http.client.HttpClient;
 import reactor.netty.http.server.HttpServer;
 import reactor.netty.resources.ConnectionProvider;
+import reactor.netty.udp.UdpClient;
+import reactor.netty.udp.UdpServer;
 
 class QuoitLoopResourcesTest {
     private static final Duration PATIENCE = Duration.ofSeconds(20);
@@ -42,8 +46,7 @@ class QuoitLoopResourcesTest {
         try {
             HttpClient client = HttpClient.create(connections)
                     .runOn(loops)
-                    .resolver(DefaultAddressResolverGroup.INSTANCE)
-                    .baseUrl("http://127.0.0.1:" + server.port());
+                    .baseUrl("http://localhost:" + server.port());
             List<String> bodies = List.of("", "a", "b".repeat(5_000), "c".repeat(1_000_000), "d".repeat(17));
             List<String> answers = Flux.fromIterable(bodies)
                     .flatMapSequential(body -> client.post()
@@ -60,6 +63,39 @@ class QuoitLoopResourcesTest {
         } finally {
             server.disposeNow(PATIENCE);
             connections.disposeLater().block(PATIENCE);
+            loops.disposeLater(Duration.ZERO, Duration.ofSeconds(1)).block(PATIENCE);
+        }
+    }
+
+    /** Reactor Netty's UDP server and client. */
+    @ParameterizedTest
+    @EnumSource(QuoitEngine.class)
+    void datagramsAreEchoed(QuoitEngine engine) {
+        QuoitLoopResources loops = QuoitLoopResources.create(
+                "quoit-test", 2, true, QuoitIoHandlerConfig.defaults().withEngine(engine));
+        Connection server = UdpServer.create()
+                .runOn(loops)
+                .host("127.0.0.1")
+                .port(0)
+                .handle((in, out) -> out.sendObject(in.receiveObject()
+                        .cast(DatagramPacket.class)
+                        .map(packet -> new DatagramPacket(packet.content().retain(), packet.sender()))))
+                .bindNow(PATIENCE);
+        try {
+            assertInstanceOf(QuoitDatagramChannel.class, server.channel());
+            Connection client = UdpClient.create()
+                    .runOn(loops)
+                    .remoteAddress(() -> server.channel().localAddress())
+                    .connectNow(PATIENCE);
+            String echo = client.outbound()
+                    .sendString(Mono.just("a datagram"))
+                    .then()
+                    .then(client.inbound().receive().asString().next())
+                    .block(PATIENCE);
+            assertEquals("a datagram", echo);
+            client.disposeNow(PATIENCE);
+        } finally {
+            server.disposeNow(PATIENCE);
             loops.disposeLater(Duration.ZERO, Duration.ofSeconds(1)).block(PATIENCE);
         }
     }

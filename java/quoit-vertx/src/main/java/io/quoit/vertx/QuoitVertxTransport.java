@@ -6,8 +6,10 @@ import io.netty.channel.IoHandlerFactory;
 import io.netty.channel.ServerChannel;
 import io.netty.channel.socket.DatagramChannel;
 import io.netty.channel.socket.InternetProtocolFamily;
+import io.netty.channel.socket.SocketProtocolFamily;
 import io.netty.channel.unix.DomainSocketAddress;
 import io.quoit.netty.Quoit;
+import io.quoit.netty.QuoitDatagramChannel;
 import io.quoit.netty.QuoitDomainSocketChannel;
 import io.quoit.netty.QuoitIoHandler;
 import io.quoit.netty.QuoitIoHandlerConfig;
@@ -19,9 +21,6 @@ import io.vertx.core.transport.Transport;
 
 /**
  * Quoit as Vert.x's transport: {@code Vertx.builder().withTransport(new QuoitVertxTransport()).build()}.
- *
- * <p>There are no datagrams yet, which Vert.x's own name resolver needs: run with
- * {@code -Dvertx.disableDnsResolver=true}, so that Java resolves names. Without it closing Vert.x waits for that resolver.
  */
 public final class QuoitVertxTransport implements Transport {
     private final Implementation implementation;
@@ -97,14 +96,14 @@ public final class QuoitVertxTransport implements Transport {
 
         @Override
         public DatagramChannel datagramChannel() {
-            throw new UnsupportedOperationException("Quoit's transport has no datagrams yet: run "
-                    + "with -Dvertx.disableDnsResolver=true so that Java resolves names");
+            return new QuoitDatagramChannel();
         }
 
         @Override
         @SuppressWarnings("deprecation")
         public DatagramChannel datagramChannel(InternetProtocolFamily family) {
-            return datagramChannel();
+            return new QuoitDatagramChannel(
+                    family == InternetProtocolFamily.IPv6 ? SocketProtocolFamily.INET6 : SocketProtocolFamily.INET);
         }
 
         @Override

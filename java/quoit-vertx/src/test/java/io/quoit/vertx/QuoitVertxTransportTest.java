@@ -9,6 +9,8 @@ import io.vertx.core.Future;
 import io.vertx.core.Vertx;
 import io.vertx.core.VertxOptions;
 import io.vertx.core.buffer.Buffer;
+import io.vertx.core.datagram.DatagramSocket;
+import io.vertx.core.dns.AddressResolverOptions;
 import io.vertx.core.http.HttpClient;
 import io.vertx.core.http.HttpClientResponse;
 import io.vertx.core.http.HttpMethod;
@@ -65,8 +67,69 @@ class QuoitVertxTransportTest {
                             .setURI("/"))
                     .compose(request -> request.send().compose(HttpClientResponse::body)));
             assertEquals("unix", answer.toString());
+            // Vert.x closes a client that nothing refers to any more.
+            await(client.close());
         } finally {
             await(vertx.close());
         }
+    }
+
+    /**
+     * Vert.x's own name resolver asks a server of names, which is a datagram socket of Vert.x's, and the client reaches
+     * whom the name stands for.
+     */
+    @ParameterizedTest
+    @EnumSource(QuoitEngine.class)
+    void namesAreResolvedByDatagrams(QuoitEngine engine) throws Exception {
+        QuoitVertxTransport transport = new QuoitVertxTransport(QuoitIoHandlerConfig.defaults().withEngine(engine));
+        Vertx names = Vertx.builder().withTransport(transport).build();
+        try {
+            DatagramSocket server = await(names.createDatagramSocket().listen(0, "127.0.0.1"));
+            server.handler(query -> server.send(
+                    answer(query.data()), query.sender().port(), query.sender().host()));
+            AddressResolverOptions resolver = new AddressResolverOptions()
+                    .addServer("127.0.0.1:" + server.localAddress().port())
+                    .setMaxQueries(2);
+            Vertx vertx = Vertx.builder()
+                    .with(new VertxOptions().setAddressResolverOptions(resolver))
+                    .withTransport(transport)
+                    .build();
+            try {
+                HttpServer http = vertx.createHttpServer().requestHandler(request -> request.response().end("found"));
+                await(http.listen(0, "127.0.0.1"));
+                HttpClient client = vertx.createHttpClient();
+                Buffer answer = await(client.request(HttpMethod.GET, http.actualPort(), "named.quoit.test", "/")
+                        .compose(request -> request.send().compose(HttpClientResponse::body)));
+                assertEquals("found", answer.toString());
+                // Vert.x closes a client that nothing refers to any more.
+                await(client.close());
+            } finally {
+                await(vertx.close());
+            }
+        } finally {
+            await(names.close());
+        }
+    }
+
+    /** The answer to a DNS query (RFC 1035): 127.0.0.1 to one for an address of IPv4, and nothing to others. */
+    private static Buffer answer(Buffer query) {
+        int end = 12;
+        while (query.getByte(end) != 0) {
+            end += 1 + query.getByte(end);
+        }
+        end += 5;
+        boolean address = query.getShort(end - 4) == 1;
+        Buffer answer = Buffer.buffer()
+                .appendShort(query.getShort(0))
+                .appendShort((short) 0x8180)
+                .appendShort((short) 1)
+                .appendShort((short) (address ? 1 : 0))
+                .appendInt(0)
+                .appendBuffer(query.slice(12, end));
+        if (address) {
+            answer.appendShort((short) 0xC00C).appendShort((short) 1).appendShort((short) 1);
+            answer.appendInt(60).appendShort((short) 4).appendInt(0x7F000001);
+        }
+        return answer;
     }
 }
