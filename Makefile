@@ -130,6 +130,10 @@ lab-peers-check: toolchain lab-peers ## Lint the rivals' sources and check that 
 	cd lab/peers/rust/rivals && $(CARGO) clippy --release --locked --all-targets --target-dir ../../../../target/rivals -- --deny warnings
 	@command -v go >/dev/null || { echo "make: go was not found; the Go sources are not linted" >&2; exit 0; } && \
 		cd lab/peers/go && test -z "$$(gofmt -l .)" && go vet -tags "poll_opt quoit_static" ./...
+	@if command -v $(MAVEN) >/dev/null && java/jdk >/dev/null; then \
+		$(JAVA_BUILD) -P lab --projects ../lab/peers/java --also-make -Dtest='io.quoit.peers.*Test' \
+			-Dsurefire.failIfNoSpecifiedTests=false verify; \
+	else echo "make: Maven or a JDK 25 was not found; the Java sources are not tested" >&2; fi
 	$(CARGO) test --package quoit-cli --test program rivals -- --nocapture
 
 hunt: toolchain ## Fuzz each decoder for a few seconds, then run the loop on the simulated kernel until a fault is found or you stop it

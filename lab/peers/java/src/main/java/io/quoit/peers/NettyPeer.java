@@ -17,7 +17,7 @@ import io.netty.util.Version;
 import java.net.InetSocketAddress;
 import java.util.List;
 
-/** A server on Netty for the lab: {@code netty echo|http|rpc [--engine E] [--listen HOST:PORT] [--loops N]}. */
+/** A server on Netty for the lab: {@code netty echo|http|rpc|rsocket [--engine E] [--listen HOST:PORT] [--loops N]}. */
 public final class NettyPeer {
     private static final int BACKLOG = 4096;
     private static final int MOST_LOOPS = 1024;
@@ -34,11 +34,11 @@ public final class NettyPeer {
 
     private record Arguments(String service, Transport transport, InetSocketAddress listen, int loops) {
         private static final String USAGE =
-                "usage: netty echo|http|rpc [--engine nio|epoll|uring|uring-rings|quoit-uring|quoit-epoll]"
+                "usage: netty echo|http|rpc|rsocket [--engine nio|epoll|uring|uring-rings|quoit-uring|quoit-epoll]"
                         + " [--listen HOST:PORT] [--loops N]";
 
         static Arguments of(String[] words) throws Usage {
-            if (words.length % 2 == 0 || !List.of("echo", "http", "rpc").contains(words[0])) {
+            if (words.length % 2 == 0 || !List.of("echo", "http", "rpc", "rsocket").contains(words[0])) {
                 throw new Usage(USAGE);
             }
             Transport transport = Transport.QUOIT_URING;
@@ -57,26 +57,19 @@ public final class NettyPeer {
         }
 
         private static Transport transport(String word) throws Usage {
-            for (Transport transport : Transport.values()) {
-                if (transport.word.equals(word)) {
-                    return transport;
-                }
+            Transport transport = Transport.of(word);
+            if (transport == null) {
+                throw new Usage(USAGE);
             }
-            throw new Usage(USAGE);
+            return transport;
         }
 
         private static InetSocketAddress address(String text) throws Usage {
-            int colon = text.lastIndexOf(':');
             try {
-                InetSocketAddress address = new InetSocketAddress(
-                        text.substring(0, Math.max(0, colon)), Integer.parseInt(text.substring(colon + 1)));
-                if (colon > 0 && !address.isUnresolved()) {
-                    return address;
-                }
-            } catch (IllegalArgumentException noPort) {
-                throw new Usage("--listen takes HOST:PORT, and '" + text + "' is none");
+                return hostAndPort(text);
+            } catch (IllegalArgumentException none) {
+                throw new Usage("--listen: " + none.getMessage());
             }
-            throw new Usage("--listen takes HOST:PORT, and '" + text + "' is none");
         }
 
         private static int loops(String text) throws Usage {
@@ -87,12 +80,29 @@ public final class NettyPeer {
         }
     }
 
+    /** The address that a text of the form HOST:PORT names. */
+    static InetSocketAddress hostAndPort(String text) {
+        int colon = text.lastIndexOf(':');
+        if (colon > 0 && text.substring(colon + 1).matches("[0-9]{1,5}")) {
+            InetSocketAddress address =
+                    new InetSocketAddress(text.substring(0, colon), Integer.parseInt(text.substring(colon + 1)));
+            if (!address.isUnresolved()) {
+                return address;
+            }
+        }
+        throw new IllegalArgumentException("'" + text + "' is no HOST:PORT");
+    }
+
     /**
-     * Serves until a signal arrives.
+     * Serves until a signal arrives, or runs a load.
      *
      * @param words the command line
      */
     public static void main(String[] words) {
+        if (words.length > 0 && words[0].equals("rsocket-load")) {
+            List<String> options = List.of(words).subList(1, words.length);
+            System.exit(RSocketLoad.main(options, System.out::println, System.err::println));
+        }
         Arguments arguments;
         try {
             arguments = Arguments.of(words.length == 0 ? new String[] {"", ""} : words);
@@ -101,10 +111,9 @@ public final class NettyPeer {
             System.exit(2);
             return;
         }
-        Channel server;
+        InetSocketAddress address;
         try {
-            EventLoopGroup group = new MultiThreadIoEventLoopGroup(arguments.loops, arguments.transport.loops());
-            server = bootstrap(arguments, group).bind(arguments.listen).sync().channel();
+            address = serve(arguments);
         } catch (Exception | LinkageError failure) {
             System.err.println("netty: serving on " + arguments.listen + ": " + failure);
             System.exit(1);
@@ -112,10 +121,20 @@ public final class NettyPeer {
         }
         // A signal ends it with 0. The other rivals do not wait for their connections either.
         Runtime.getRuntime().addShutdownHook(new Thread(() -> Runtime.getRuntime().halt(0)));
-        InetSocketAddress address = (InetSocketAddress) server.localAddress();
         String version = Version.identify().get("netty-transport").artifactVersion();
         System.out.println("listening on " + address.getAddress().getHostAddress() + ":" + address.getPort()
                 + " engine=netty-" + arguments.transport.word + " loops=" + arguments.loops + " version=" + version);
+    }
+
+    /** Begins to serve, and answers where. */
+    private static InetSocketAddress serve(Arguments arguments) throws InterruptedException {
+        if (arguments.service.equals("rsocket")) {
+            return RSocketLoad.serve(arguments.transport, arguments.loops, arguments.listen, System.out::println)
+                    .address();
+        }
+        EventLoopGroup group = new MultiThreadIoEventLoopGroup(arguments.loops, arguments.transport.loops());
+        Channel server = bootstrap(arguments, group).bind(arguments.listen).sync().channel();
+        return (InetSocketAddress) server.localAddress();
     }
 
     private static ServerBootstrap bootstrap(Arguments arguments, EventLoopGroup group) {

@@ -1,44 +1,51 @@
 package io.quoit.peers;
 
+import io.netty.channel.Channel;
+import io.netty.channel.ChannelConfig;
 import io.netty.channel.IoHandlerFactory;
 import io.netty.channel.ServerChannel;
 import io.netty.channel.epoll.EpollIoHandler;
 import io.netty.channel.epoll.EpollServerSocketChannel;
+import io.netty.channel.epoll.EpollSocketChannel;
 import io.netty.channel.nio.NioIoHandler;
 import io.netty.channel.socket.nio.NioServerSocketChannel;
+import io.netty.channel.socket.nio.NioSocketChannel;
 import io.netty.channel.uring.IoUringBufferRingConfig;
+import io.netty.channel.uring.IoUringChannelOption;
 import io.netty.channel.uring.IoUringFixedBufferRingAllocator;
 import io.netty.channel.uring.IoUringIoHandler;
 import io.netty.channel.uring.IoUringIoHandlerConfig;
 import io.netty.channel.uring.IoUringServerSocketChannel;
+import io.netty.channel.uring.IoUringSocketChannel;
 import io.quoit.netty.QuoitEngine;
 import io.quoit.netty.QuoitIoHandler;
 import io.quoit.netty.QuoitIoHandlerConfig;
 import io.quoit.netty.QuoitServerSocketChannel;
+import io.quoit.netty.QuoitSocketChannel;
 
 /** The transports that can be compared, by the word after {@code --engine}. */
 enum Transport {
-    NIO("nio", NioServerSocketChannel.class) {
+    NIO("nio", NioServerSocketChannel.class, NioSocketChannel.class) {
         @Override
         IoHandlerFactory loops() {
             return NioIoHandler.newFactory();
         }
     },
-    EPOLL("epoll", EpollServerSocketChannel.class) {
+    EPOLL("epoll", EpollServerSocketChannel.class, EpollSocketChannel.class) {
         @Override
         IoHandlerFactory loops() {
             return EpollIoHandler.newFactory();
         }
     },
     /** As frameworks take it: with nothing configured. */
-    URING("uring", IoUringServerSocketChannel.class) {
+    URING("uring", IoUringServerSocketChannel.class, IoUringSocketChannel.class) {
         @Override
         IoHandlerFactory loops() {
             return IoUringIoHandler.newFactory();
         }
     },
     /** With a buffer ring, so that receives are multishot. */
-    URING_RINGS("uring-rings", IoUringServerSocketChannel.class) {
+    URING_RINGS("uring-rings", IoUringServerSocketChannel.class, IoUringSocketChannel.class) {
         @Override
         IoHandlerFactory loops() {
             IoUringBufferRingConfig ring = IoUringBufferRingConfig.builder()
@@ -50,13 +57,13 @@ enum Transport {
             return IoUringIoHandler.newFactory(new IoUringIoHandlerConfig().setBufferRingConfig(ring));
         }
     },
-    QUOIT_URING("quoit-uring", QuoitServerSocketChannel.class) {
+    QUOIT_URING("quoit-uring", QuoitServerSocketChannel.class, QuoitSocketChannel.class) {
         @Override
         IoHandlerFactory loops() {
             return QuoitIoHandler.newFactory(QuoitIoHandlerConfig.defaults().withEngine(QuoitEngine.URING));
         }
     },
-    QUOIT_EPOLL("quoit-epoll", QuoitServerSocketChannel.class) {
+    QUOIT_EPOLL("quoit-epoll", QuoitServerSocketChannel.class, QuoitSocketChannel.class) {
         @Override
         IoHandlerFactory loops() {
             return QuoitIoHandler.newFactory(QuoitIoHandlerConfig.defaults().withEngine(QuoitEngine.EPOLL));
@@ -68,11 +75,30 @@ enum Transport {
 
     final String word;
     final Class<? extends ServerChannel> serverChannel;
+    final Class<? extends Channel> channel;
 
-    Transport(String word, Class<? extends ServerChannel> serverChannel) {
+    Transport(String word, Class<? extends ServerChannel> serverChannel, Class<? extends Channel> channel) {
         this.word = word;
         this.serverChannel = serverChannel;
+        this.channel = channel;
     }
 
     abstract IoHandlerFactory loops();
+
+    /** Sets what a connection that no loop has yet needs beside. */
+    void prepare(ChannelConfig config) {
+        if (this == URING_RINGS) {
+            config.setOption(IoUringChannelOption.IO_URING_BUFFER_GROUP_ID, BUFFER_GROUP);
+        }
+    }
+
+    /** The transport that a word names; null if there is none. */
+    static Transport of(String word) {
+        for (Transport transport : values()) {
+            if (transport.word.equals(word)) {
+                return transport;
+            }
+        }
+        return null;
+    }
 }
