@@ -14,6 +14,8 @@ import java.util.stream.Stream;
 import org.junit.jupiter.api.Assumptions;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /** Runs {@link Consumer} with the packed jars, as users do: right, and wrong in every way that has a message. */
 class PackedJarTest {
@@ -77,19 +79,34 @@ class PackedJarTest {
         assertTrue(output.contains("transport=quoit answer=word cause=none"), output);
     }
 
-    @Test
-    void anOlderJavaGetsAMessageAndNio() throws Exception {
-        String older;
-        try (Stream<Path> homes = Files.list(Path.of("/usr/lib/jvm"))) {
-            older = homes.filter(home -> home.getFileName().toString().matches(".*(17|21).*"))
-                    .map(home -> home.resolve("bin/java"))
-                    .filter(Files::isExecutable)
-                    .map(Path::toString)
-                    .findFirst()
-                    .orElse(null);
-        }
-        Assumptions.assumeTrue(older != null, "no older Java is installed");
+    /** Each of Java 17 and 21 that is installed, found among the system's or named by JAVA_17_HOME and JAVA_21_HOME. */
+    @ParameterizedTest
+    @ValueSource(ints = {17, 21})
+    void anOlderJavaGetsAMessageAndNio(int version) throws Exception {
+        String older = olderJava(version);
+        Assumptions.assumeTrue(older != null, "no Java " + version + " is installed");
         assertFallsBack(onClassPath(older, Map.of()), "Java 22 or newer");
+    }
+
+    private static String olderJava(int version) throws Exception {
+        List<Path> homes = new ArrayList<>();
+        String named = System.getenv("JAVA_" + version + "_HOME");
+        if (named != null) {
+            homes.add(Path.of(named));
+        }
+        Path system = Path.of("/usr/lib/jvm");
+        if (Files.isDirectory(system)) {
+            try (Stream<Path> all = Files.list(system)) {
+                all.filter(home -> home.getFileName().toString().matches(".*\\b" + version + "\\b.*"))
+                        .forEach(homes::add);
+            }
+        }
+        return homes.stream()
+                .map(home -> home.resolve("bin/java"))
+                .filter(Files::isExecutable)
+                .map(Path::toString)
+                .findFirst()
+                .orElse(null);
     }
 
     @Test

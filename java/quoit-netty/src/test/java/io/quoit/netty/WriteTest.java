@@ -23,10 +23,12 @@ import java.net.Socket;
 import java.net.SocketException;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
@@ -134,6 +136,46 @@ class WriteTest {
             assertArrayEquals(end, Peers.read(client, end.length));
             assertArrayEquals(new byte[] {2}, Peers.read(client, 1));
             last.sync();
+        }
+    }
+
+    /** A region whose length does not fit into 31 bits: nothing but zeros, and marks at its end and around 2 GiB. */
+    @Test
+    @Tag("slow")
+    void aRegionOfMoreThanTwoGibibytesIsSentWhole(@TempDir Path folder) throws Exception {
+        long length = (2L << 30) + 100_000;
+        long[] marks = {0, (2L << 30) - 1, 2L << 30, length - 1};
+        Path path = folder.resolve("sparse");
+        try (RandomAccessFile file = new RandomAccessFile(path.toFile(), "rw")) {
+            file.setLength(length);
+            for (long mark : marks) {
+                file.seek(mark);
+                file.write((int) (mark % 100) + 1);
+            }
+        }
+        try (Socket client = Peers.connect(server)) {
+            Channel channel = accepted.next();
+            DefaultFileRegion region = new DefaultFileRegion(path.toFile(), 0, length);
+            ChannelFuture sent = channel.writeAndFlush(region);
+            byte[] zeros = new byte[1 << 20];
+            byte[] part = new byte[1 << 20];
+            long received = 0;
+            while (received < length) {
+                int count = client.getInputStream().read(part);
+                assertTrue(count > 0, "the end came after " + received);
+                for (long mark : marks) {
+                    if (mark >= received && mark < received + count) {
+                        int at = (int) (mark - received);
+                        assertEquals(mark % 100 + 1, part[at], "at " + mark);
+                        part[at] = 0;
+                    }
+                }
+                assertEquals(-1, Arrays.mismatch(part, 0, count, zeros, 0, count), "a byte behind " + received);
+                received += count;
+            }
+            sent.sync();
+            assertEquals(length, region.transferred());
+            assertEquals(0, client.getInputStream().available());
         }
     }
 

@@ -1,0 +1,69 @@
+package io.quoit.netty;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.File;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import org.junit.jupiter.api.Assumptions;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.condition.EnabledIf;
+
+/** io_uring denied and locked memory exhausted: in children of this process, for both last as long as a process. */
+@EnabledIf("onceForBothEngines")
+class DeniedTest {
+    static boolean onceForBothEngines() {
+        return UnderTest.ENGINE == QuoitEngine.URING && !UnderTest.SMALL && Quoit.doctor().uringUsable();
+    }
+
+    /** Runs {@link Denied} under the commands that come before it; answers what it printed. */
+    private static String run(String mode, String... before) throws Exception {
+        List<String> command = new ArrayList<>(List.of(before));
+        command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
+        command.addAll(List.of("--enable-native-access=ALL-UNNAMED", "-ea", "-cp", classPath()));
+        command.addAll(List.of(Denied.class.getName(), mode));
+        Process child = new ProcessBuilder(command).redirectErrorStream(true).start();
+        String output = new String(child.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
+        assertEquals(0, child.waitFor(), output);
+        return output;
+    }
+
+    /** Surefire may have put the class path into the manifest of a jar. */
+    private static String classPath() {
+        return System.getProperty("surefire.test.class.path", System.getProperty("java.class.path"));
+    }
+
+    @Test
+    void aSeccompFilterIsNamedAndTheLoopsFallBack() throws Exception {
+        String output = run("seccomp");
+        assertTrue(output.contains("passed"), output);
+    }
+
+    /** Without the capability to lock what one likes; root's is dropped, others have none. */
+    @Test
+    void loopsPastTheLimitOfLockedMemoryFallBack() throws Exception {
+        List<String> before = new ArrayList<>();
+        if (System.getProperty("user.name").equals("root")) {
+            before.addAll(List.of(tool("setpriv"), "--bounding-set=-ipc_lock", "--inh-caps=-ipc_lock"));
+        }
+        before.addAll(List.of(tool("prlimit"), "--memlock=524288:524288"));
+        String output = run("memlock", before.toArray(new String[0]));
+        Assumptions.assumeFalse(output.contains("not counted"), output);
+        assertTrue(output.contains("passed"), output);
+    }
+
+    private static String tool(String name) {
+        for (String folder : System.getenv().getOrDefault("PATH", "/usr/bin").split(File.pathSeparator)) {
+            Path file = Path.of(folder, name);
+            if (Files.isExecutable(file)) {
+                return file.toString();
+            }
+        }
+        Assumptions.abort(name + " of util-linux is not installed");
+        return null;
+    }
+}
