@@ -113,7 +113,7 @@ abstract class AbstractQuoitChannel extends AbstractChannel {
     abstract class QuoitUnsafe extends AbstractUnsafe implements QuoitIoHandle {
         /** Closes the channel because its loop ends. */
         @Override
-        public final void close() {
+        public void close() {
             close(voidPromise());
         }
 

@@ -93,7 +93,7 @@ final class DatagramTable {
     /** The loop is gone, and with it all sockets. */
     void destroyed() {
         for (QuoitDatagramChannel channel : sockets.values()) {
-            channel.outbound().closed();
+            channel.ended(0);
         }
         sockets.clear();
     }

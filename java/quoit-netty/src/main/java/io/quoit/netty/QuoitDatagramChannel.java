@@ -20,13 +20,15 @@ import java.net.SocketAddress;
 import java.net.SocketException;
 import java.nio.channels.NotYetConnectedException;
 import java.nio.channels.UnsupportedAddressTypeException;
+import java.util.concurrent.Executor;
 
 /**
  * A UDP socket on Quoit, for event loops of {@link QuoitIoHandler}. It takes {@link DatagramPacket}s (also those of
  * {@code SegmentedDatagramPacket}, which the kernel cuts), envelopes, and when connected plain buffers; it hands out
  * {@link DatagramPacket}s whose bytes lie in the socket's own receive memory until they are released.
  *
- * <p>Its port is free again after the run of the loop that follows {@code close}, once what was sent before has left.
+ * <p>{@code close} takes effect at once, and is done when what was sent before has left and the port is free again; or
+ * earlier, if the event loop ends.
  */
 public final class QuoitDatagramChannel extends AbstractQuoitChannel implements DatagramChannel {
     private static final ChannelMetadata METADATA = new ChannelMetadata(true, 16);
@@ -44,6 +46,8 @@ public final class QuoitDatagramChannel extends AbstractQuoitChannel implements 
     private InetSocketAddress bound;
     /** The library's id; 0 if there is none yet, or no more. */
     private long socket;
+    /** The rest of Netty's close, while the library has the socket still. */
+    private Runnable closing;
 
     /**
      * A socket for IPv6 and IPv4, or for IPv4 alone where there is no IPv6 or {@code java.net.preferIPv4Stack} is set.
@@ -216,10 +220,11 @@ public final class QuoitDatagramChannel extends AbstractQuoitChannel implements 
 
     // ---- the end ----
 
-    /** The loop says that the socket is gone. */
+    /** The socket is gone, with or without the loop. */
     void ended(int error) {
         socket = 0;
         outbound.closed();
+        finishClosing();
         if (isOpen()) {
             descriptor = NO_DESCRIPTOR;
             if (error != 0) {
@@ -238,6 +243,10 @@ public final class QuoitDatagramChannel extends AbstractQuoitChannel implements 
 
     @Override
     protected void doClose() throws Exception {
+        beginClosing();
+    }
+
+    private void beginClosing() {
         if (!markClosed()) {
             return;
         }
@@ -251,6 +260,14 @@ public final class QuoitDatagramChannel extends AbstractQuoitChannel implements 
             handler().hurry();
         } else if (closed >= 0) {
             Descriptors.close(closed);
+        }
+    }
+
+    private void finishClosing() {
+        Runnable rest = closing;
+        closing = null;
+        if (rest != null) {
+            rest.run();
         }
     }
 
@@ -453,6 +470,23 @@ public final class QuoitDatagramChannel extends AbstractQuoitChannel implements 
             if (!wasActive && isActive()) {
                 pipeline().fireChannelActive();
             }
+        }
+
+        /** Netty's promises and events of a close follow when the library tells that the socket is gone. */
+        @Override
+        protected Executor prepareToClose() {
+            if (socket == 0) {
+                return null;
+            }
+            beginClosing();
+            return rest -> closing = rest;
+        }
+
+        /** The loop ends, and may tell nothing more. */
+        @Override
+        public void close() {
+            super.close();
+            finishClosing();
         }
 
         void flushMore() {
