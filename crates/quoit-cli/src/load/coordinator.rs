@@ -78,8 +78,13 @@ pub(crate) fn run(
             run_protocol(plan, &InOrder(Http::new(request, recorded)), stop, observe)
         }
         Workload::Rpc(streams) => {
-            check_rpc(plan, *streams)?;
-            run_protocol(plan, &Rpc::new(*streams, plan.pipeline), stop, observe)
+            check_rpc(plan, streams)?;
+            run_protocol(
+                plan,
+                &Rpc::new(streams.clone(), plan.pipeline, plan.seed),
+                stop,
+                observe,
+            )
         }
     }
 }

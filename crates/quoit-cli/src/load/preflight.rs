@@ -101,8 +101,8 @@ pub(super) fn record_http(plan: &Plan, path: &str, request: &[u8]) -> Result<Rec
 ///
 /// # Errors
 /// The server cannot be reached, or does not speak the protocol.
-pub(super) fn check_rpc(plan: &Plan, streams: RpcStreams) -> Result<(), LoadError> {
-    let mut rpc = Rpc::new(streams.single(), 1);
+pub(super) fn check_rpc(plan: &Plan, streams: &RpcStreams) -> Result<(), LoadError> {
+    let mut rpc = Rpc::new(streams.single(), 1, plan.seed);
     // No connection of the run has this id.
     let mut state = rpc.connection(u32::MAX, 0);
     let mut request = Vec::new();

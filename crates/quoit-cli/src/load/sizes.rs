@@ -1,4 +1,4 @@
-//! The sizes of echo messages.
+//! The sizes of messages.
 
 use std::fmt;
 use std::str::FromStr;
@@ -41,7 +41,7 @@ impl Sizes {
     }
 
     /// The smallest size.
-    pub(super) fn least(&self) -> usize {
+    pub(crate) fn least(&self) -> usize {
         let least = match self {
             Sizes::Fixed(size) | Sizes::Uniform(size, _) => *size,
             Sizes::Weighted(sizes) => sizes.iter().map(|(size, _)| *size).min().unwrap_or(0),
@@ -50,7 +50,7 @@ impl Sizes {
     }
 
     /// The largest size.
-    pub(super) fn largest(&self) -> usize {
+    pub(crate) fn largest(&self) -> usize {
         let largest = match self {
             Sizes::Fixed(size) => *size,
             Sizes::Uniform(_, most) => *most,

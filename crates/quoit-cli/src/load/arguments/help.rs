@@ -10,6 +10,7 @@ Examples:
   quoit load rpc --connect 127.0.0.1:7000 --connections 16 --streams 1000 --messages 32
   quoit load rpc --connect 127.0.0.1:7000 --connections 1 --messages 0 --credit 70000 --size 1024
   quoit load rpc --connect 127.0.0.1:7000 --streams 100 --messages 0 --push 1 --every 1
+  quoit load rpc --connect 127.0.0.1:7000 --streams 100 --sizes 128:90,65536:10
   quoit load http --connect 127.0.0.1:8080 --rate 20000 --pipeline 8 --interval 1
   quoit load http --connect 127.0.0.1:8080 --churn --connections 16
   quoit load echo --connect 127.0.0.1:7000 --sizes 64:80,1024:15,65536:5 --slow 8:500 --hdr load.hlog
@@ -21,7 +22,7 @@ Exit status: 0 if every reply was right, 1 if the run failed or its figures are 
 
 pub(super) const JSON_FIELDS: &str = "\
 Fields of the JSON object (units in the names; null: nothing to say; docs/load.md says more):
-  protocol, target, message_bytes and message_sizes (echo) or path (http),
+  protocol, target, message_bytes and message_sizes (echo, rpc) or path (http),
   connections, pipeline, threads, offered_per_second, schedule, batch, seed,
   churn, slow_connections, ramp_up_seconds, warmup_seconds   what was run
   window_started_at              the measured window, in seconds since 1970

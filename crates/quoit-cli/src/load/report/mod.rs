@@ -26,7 +26,7 @@ pub(crate) struct Report {
     /// Bytes of an echo or rpc message, on average; absent for HTTP.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) message_bytes: Option<f64>,
-    /// How the sizes of echo messages are spread, as given; absent for HTTP.
+    /// How the sizes of messages are spread, as given; absent for HTTP.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) message_sizes: Option<String>,
     /// The path that was requested; absent for the others.
@@ -223,7 +223,7 @@ impl Report {
         let (protocol, sizes, path) = match &plan.workload {
             Workload::Echo { sizes } => ("echo", Some(sizes.clone()), None),
             Workload::Http { path, .. } => ("http", None, Some(path.clone())),
-            Workload::Rpc(streams) => ("rpc", Some(Sizes::Fixed(streams.size)), None),
+            Workload::Rpc(streams) => ("rpc", Some(streams.sizes.clone()), None),
         };
         let rpc = match &plan.workload {
             Workload::Rpc(streams) => Some(RpcReport::new(streams, &tally.stream_latencies)),

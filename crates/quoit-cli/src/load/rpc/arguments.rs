@@ -6,9 +6,13 @@ use clap::Args;
 use clap::builder::RangedU64ValueParser;
 
 use super::{Direction, RpcStreams};
+use crate::load::Sizes;
 use crate::load::arguments::parse_positive_seconds;
 use crate::rpc::frame::Pace;
 use crate::rpc::{MAX_MESSAGE, MIN_MESSAGE, MIN_PERIOD};
+
+/// Bytes of a message unless they are given.
+const SIZE: u32 = 128;
 
 /// Credit of a stream unless it is given.
 const CREDIT: u32 = 1024;
@@ -23,10 +27,14 @@ pub(crate) struct RpcArguments {
     /// Messages of a stream, which is opened again when it has ended; 0: endless
     #[arg(long, value_name = "M", default_value_t = 32)]
     messages: u64,
-    /// Bytes of a message
-    #[arg(long, value_name = "BYTES", default_value_t = 128,
+    /// Bytes of a message, from 24 to 16,777,211 [default: 128]
+    #[arg(long, value_name = "BYTES", conflicts_with = "sizes",
           value_parser = RangedU64ValueParser::<u32>::new().range(u64::from(MIN_MESSAGE)..=u64::from(MAX_MESSAGE)))]
-    size: u32,
+    size: Option<u32>,
+    /// Bytes of messages at random, drawn for each stream as it is opened: A..B, each size alike; or
+    /// 64:80,1024:15,65536:5, sizes with weights
+    #[arg(long, value_name = "SIZES", value_parser = parse_sizes)]
+    sizes: Option<Sizes>,
     /// Who sends the messages
     #[arg(long, value_enum, default_value = "response")]
     direction: Direction,
@@ -83,10 +91,22 @@ impl RpcArguments {
         Ok(RpcStreams {
             direction: self.direction,
             messages: self.messages,
-            size: self.size,
+            sizes: self
+                .sizes
+                .clone()
+                .unwrap_or(Sizes::Fixed(self.size.unwrap_or(SIZE))),
             credit: self.credit.unwrap_or(CREDIT),
             pace,
             timed: self.direction == Direction::Response && !self.untimed,
         })
     }
+}
+
+/// Sizes that the format allows.
+fn parse_sizes(text: &str) -> Result<Sizes, String> {
+    let sizes: Sizes = text.parse()?;
+    if sizes.least() < MIN_MESSAGE as usize || sizes.largest() > MAX_MESSAGE as usize {
+        return Err(format!("messages have from {MIN_MESSAGE} to {MAX_MESSAGE} bytes"));
+    }
+    Ok(sizes)
 }

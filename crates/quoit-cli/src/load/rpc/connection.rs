@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::stream::{Course, Place};
-use super::{Direction, RpcStreams};
+use super::{Direction, Rpc, RpcStreams};
 use crate::load::protocol::{Outcomes, Then, WrongKind};
 use crate::rpc::clock::monotonic;
 use crate::rpc::content::{Checker, Content};
@@ -63,7 +63,8 @@ impl RpcState {
     }
 
     /// Begins one stream, and sends as much on it as there is room for in `limit` bytes of output.
-    pub(super) fn open(&mut self, streams: &RpcStreams, start: u64, limit: usize, output: &mut Vec<u8>) {
+    pub(super) fn open(&mut self, rpc: &Rpc, start: u64, limit: usize, output: &mut Vec<u8>) {
+        let streams = &rpc.streams;
         if self.open_streams() == 0 {
             self.heard = self.heard.max(start);
         }
@@ -73,13 +74,14 @@ impl RpcState {
         });
         let place = &mut self.places[index as usize];
         place.open(index, self.concurrent, start);
+        place.size = rpc.size(self.tag, place.id);
         match streams.direction {
             Direction::Response => {
                 place.credit = u64::from(streams.credit).min(streams.most());
                 let open = OpenResponse {
                     tag: self.tag,
                     messages: streams.messages,
-                    size: streams.size,
+                    size: place.size,
                     // No more than the u32 that it is the lesser of.
                     credit: place.credit as u32,
                     pace: streams.pace,
@@ -91,7 +93,7 @@ impl RpcState {
                 let open = OpenRequest {
                     tag: self.tag,
                     messages: streams.messages,
-                    size: streams.size,
+                    size: place.size,
                 };
                 Control::OpenRequest(open).append(place.id, output);
                 self.to_send.push_back(index);
@@ -119,7 +121,6 @@ impl RpcState {
 
     /// Sends messages, in turn, until there are `limit` bytes of output.
     pub(super) fn send(&mut self, streams: &RpcStreams, limit: usize, output: &mut Vec<u8>) {
-        let size = streams.size as usize;
         while output.len() < limit
             && let Some(index) = self.to_send.pop_front()
         {
@@ -135,9 +136,9 @@ impl RpcState {
                     tag: self.tag,
                     time: 0,
                 };
-                output.extend_from_slice(&header(place.id, Kind::Message, streams.size));
+                output.extend_from_slice(&header(place.id, Kind::Message, place.size));
                 let begin = output.len();
-                content.append(0, size, output);
+                content.append(0, place.size as usize, output);
                 place.checksum.update(&output[begin..]);
                 place.messages += 1;
             }
@@ -254,8 +255,8 @@ impl RpcState {
         if streams.direction == Direction::Request {
             return Err(wrong("the server sent it on a stream of ours"));
         }
-        if size != streams.size {
-            return Err(wrong(&format!("it has {size} bytes, not {}", streams.size)));
+        if size != place.size {
+            return Err(wrong(&format!("it has {size} bytes, not {}", place.size)));
         }
         if number >= place.credit {
             return Err(wrong("there was no credit for it"));

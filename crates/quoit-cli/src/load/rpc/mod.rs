@@ -15,6 +15,7 @@ mod tests;
 pub(super) mod untrusted;
 
 use super::protocol::{Outcomes, Protocol, Then};
+use super::sizes::Sizes;
 use super::worker::GATHER;
 use crate::rpc::frame::Pace;
 pub(crate) use arguments::RpcArguments;
@@ -40,13 +41,14 @@ impl Direction {
 }
 
 /// The streams that are opened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RpcStreams {
     pub(crate) direction: Direction,
     /// Messages a stream; 0: it is endless. At least one in the direction of requests.
     pub(crate) messages: u64,
-    /// Bytes of a message: from [`crate::rpc::MIN_MESSAGE`] to [`crate::rpc::MAX_MESSAGE`].
-    pub(crate) size: u32,
+    /// Bytes of a stream's messages, which all have one size: from [`crate::rpc::MIN_MESSAGE`] to
+    /// [`crate::rpc::MAX_MESSAGE`].
+    pub(crate) sizes: Sizes,
     /// Messages that the server may send ahead on a stream. At least one.
     pub(crate) credit: u32,
     /// `None`: the server sends as fast as credit allows.
@@ -65,11 +67,11 @@ impl RpcStreams {
     }
 
     /// What is checked before a run: one message, at once.
-    pub(crate) fn single(self) -> Self {
+    pub(crate) fn single(&self) -> Self {
         Self {
             messages: 1,
             pace: None,
-            ..self
+            ..self.clone()
         }
     }
 }
@@ -80,12 +82,27 @@ pub(crate) struct Rpc {
     streams: RpcStreams,
     /// Streams at once on a connection.
     concurrent: u32,
+    /// What the sizes depend on.
+    seed: u64,
 }
 
 impl Rpc {
-    /// `concurrent`: streams at once on a connection, as pacing will have it. At least one.
-    pub(crate) fn new(streams: RpcStreams, concurrent: u32) -> Self {
-        Self { streams, concurrent }
+    /// `concurrent`: streams at once on a connection, as pacing will have it. At least one. `seed`: what the sizes
+    /// depend on.
+    pub(crate) fn new(streams: RpcStreams, concurrent: u32, seed: u64) -> Self {
+        Self {
+            streams,
+            concurrent,
+            seed,
+        }
+    }
+
+    /// Bytes of the messages of a stream, by its connection's tag and its own id.
+    fn size(&self, tag: u32, stream: u32) -> u32 {
+        // No more than the u32 that the sizes are made of.
+        self.streams
+            .sizes
+            .of(self.seed, u64::from(tag), u64::from(stream)) as u32
     }
 }
 
@@ -99,7 +116,7 @@ impl Protocol for Rpc {
     }
 
     fn begin(&mut self, state: &mut RpcState, start: u64, output: &mut Vec<u8>) {
-        state.open(&self.streams, start, GATHER, output);
+        state.open(self, start, GATHER, output);
     }
 
     fn respond(&mut self, state: &mut RpcState, _now: u64, limit: usize, output: &mut Vec<u8>) {

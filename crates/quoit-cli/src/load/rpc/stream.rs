@@ -6,6 +6,8 @@ pub(super) struct Place {
     /// The present stream's, or the last one's; 0 before the first.
     pub(super) id: u32,
     pub(super) course: Course,
+    /// Bytes of the present stream's messages.
+    pub(super) size: u32,
     /// When the present stream was begun.
     pub(super) start: u64,
     /// Messages that went over it, whole.
@@ -30,6 +32,7 @@ impl Place {
         Self {
             id: 0,
             course: Course::Free,
+            size: 0,
             start: 0,
             messages: 0,
             credit: 0,

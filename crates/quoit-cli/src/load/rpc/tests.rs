@@ -5,6 +5,7 @@ use proptest::sample::Index;
 
 use super::{Direction, Rpc, RpcStreams};
 use crate::load::protocol::{Outcomes, Protocol, Then, WrongKind};
+use crate::load::sizes::Sizes;
 use crate::rpc::frame::Pace;
 use crate::serve::rpc::{Environment, RpcConnection};
 
@@ -39,7 +40,7 @@ impl Outcomes for Found {
 const RESPONSES: RpcStreams = RpcStreams {
     direction: Direction::Response,
     messages: 20,
-    size: 100,
+    sizes: Sizes::Fixed(100),
     credit: 8,
     pace: None,
     timed: true,
@@ -57,7 +58,7 @@ struct Pair {
 
 impl Pair {
     fn new(streams: RpcStreams, concurrent: u32) -> Self {
-        let rpc = Rpc::new(streams, concurrent);
+        let rpc = Rpc::new(streams, concurrent, 9);
         Self {
             state: rpc.connection(7, 1_000),
             rpc,
@@ -115,13 +116,18 @@ proptest! {
     #[test]
     fn all_that_was_begun_is_settled_however_bytes_move(
         is_request in any::<bool>(),
-        (messages, size, credit) in (1_u64..40, 24_u32..600, 1_u32..20),
+        (messages, least, credit) in (1_u64..40, 24_u32..600, 1_u32..20),
+        spread in 0_u32..400,
         concurrent in 1_u32..6,
         total in 1_u32..20,
         pieces in prop::collection::vec(1_usize..2_000, 1..20),
     ) {
         let direction = if is_request { Direction::Request } else { Direction::Response };
-        let streams = RpcStreams { direction, messages, size, credit, timed: !is_request, ..RESPONSES };
+        let sizes = match spread {
+            0 => Sizes::Fixed(least),
+            _ => Sizes::Uniform(least, least + spread),
+        };
+        let streams = RpcStreams { direction, messages, sizes, credit, timed: !is_request, ..RESPONSES };
         let mut pair = Pair::new(streams, concurrent);
         let mut begun = 0;
         let mut pieces = pieces.iter().cycle();
@@ -187,6 +193,23 @@ const RPC_OF_ONE_ANSWER: RpcStreams = RpcStreams {
     timed: false,
     ..RESPONSES
 };
+
+#[test]
+fn a_message_of_another_size_than_its_streams_is_found() {
+    let sizes = |least, most| RpcStreams {
+        sizes: Sizes::Uniform(least, most),
+        ..RPC_OF_ONE_ANSWER
+    };
+    let mut pair = Pair::new(sizes(100, 1_000), 1);
+    let request = pair.client_writes(1, 0);
+    pair.server_takes(&request);
+    let answer = pair.server_writes(1 << 20);
+    let mut strict = Pair::new(sizes(1_001, 1_002), 1);
+    strict.client_writes(1, 0);
+    strict.client_takes(&answer);
+    assert_eq!((strict.found.right, strict.then), (0, Then::GiveUp));
+    assert!(strict.found.wrong[0].contains("bytes, not"), "{:?}", strict.found);
+}
 
 #[test]
 fn an_endless_stream_goes_on_by_credit_until_it_is_cancelled() {

@@ -1,6 +1,6 @@
 //! What a load takes of an RPC server, given anything. See [`crate::untrusted`].
 
-use super::{Direction, Rpc, RpcStreams};
+use super::{Direction, Rpc, RpcStreams, Sizes};
 use crate::load::protocol::{Outcomes, Protocol, Then, WrongKind};
 use crate::untrusted::cuttings;
 
@@ -39,14 +39,14 @@ pub fn rpc_client(bytes: &[u8]) {
         let streams = RpcStreams {
             direction,
             messages: 3,
-            size: 30,
+            sizes: Sizes::Fixed(30),
             credit: 2,
             pace: None,
             timed: false,
         };
         let mut seen = None;
         for pieces in cuttings(bytes) {
-            let mut rpc = Rpc::new(streams, 2);
+            let mut rpc = Rpc::new(streams.clone(), 2, 0);
             let (mut state, mut output) = (rpc.connection(1, 0), Vec::new());
             let mut found = Found::default();
             rpc.begin(&mut state, 1, &mut output);
