@@ -175,7 +175,9 @@ public class HttpScenarios
         await using var server = await TestServer.HttpAsync(transport, application => application.MapGet("/", async context =>
         {
             using var registration = context.RequestAborted.Register(() => aborted.TrySetResult());
-            while (!context.RequestAborted.IsCancellationRequested)
+            // Until it is told of, not until the token says so: that comes first, and the end of this handler takes the
+            // registration back.
+            while (!aborted.Task.IsCompleted)
             {
                 await context.Response.Body.WriteAsync(new byte[10_000]);
             }

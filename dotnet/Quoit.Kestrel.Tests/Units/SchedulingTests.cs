@@ -47,6 +47,21 @@ public class SchedulingTests
     }
 
     [Fact]
+    public async Task After_the_end_of_its_loop_nothing_waits_for_that_thread()
+    {
+        // The runtime gives the number of a thread that has ended to another, which never calls for the workers.
+        var queue = new WorkerQueue(static () => { });
+        queue.BindTo(Environment.CurrentManagedThreadId);
+        var before = new TaskCompletionSource();
+        var behind = new TaskCompletionSource();
+        queue.Schedule(_ => before.SetResult(), null);
+        queue.Unbind();
+        queue.Schedule(_ => behind.SetResult(), null);
+        await before.Task.Soon();
+        await behind.Task.Soon();
+    }
+
+    [Fact]
     public async Task What_is_scheduled_from_many_threads_runs_once_each()
     {
         var queue = new WorkerQueue(static () => { });

@@ -298,7 +298,7 @@ internal sealed unsafe partial class Loop : PipeScheduler
         // Memory that connections lent was free when they were told of their end, but for what the library reports
         // above; what is posted from now on runs on the thread pool.
         EndScheduling();
-        Workers.Notify();
+        Workers.Unbind();
         foreach (var barrier in _barriers)
         {
             barrier.TrySetResult();

@@ -45,6 +45,14 @@ internal sealed class WorkerQueue : PipeScheduler, IThreadPoolWorkItem
         }
     }
 
+    /// <summary>Asks for a worker for what is left, and from here on for everything: the loop's thread is about to end,
+    /// and another may be given its number.</summary>
+    public void Unbind()
+    {
+        Volatile.Write(ref _loopThread, 0);
+        Notify();
+    }
+
     /// <summary>Asks for a worker if there is something to do.</summary>
     public void Notify()
     {
