@@ -93,6 +93,77 @@ public class BadInputScenarios
         Assert.Contains("io_uring", line, StringComparison.Ordinal);
     }
 
+    /// <summary>Serves by more loops than locked memory has rings for; null where that limit does not hold.</summary>
+    private static async Task<Child?> StartWithLittleLockedMemoryAsync(string engine, int loops)
+    {
+        // Root may lock what it likes, unless it is started without that right.
+        var through = Environment.IsPrivilegedProcess ? "setpriv --inh-caps=-ipc_lock --bounding-set=-ipc_lock" : "";
+        var child = await Child.StartAsync(
+            "serve",
+            new() { ["Kestrel__Quoit__Engine"] = engine, ["Kestrel__Quoit__Loops"] = $"{loops}" },
+            "ulimit -l 512;",
+            through);
+        if (child.Output.Contains("on IoUring", StringComparison.Ordinal))
+        {
+            // The kernels of some years do not count rings as locked memory.
+            await child.DisposeAsync();
+            return null;
+        }
+        return child;
+    }
+
+    private const int TooManyLoops = 32;
+
+    private static void NamesTheLimitAndTheRemedy(string line)
+    {
+        Assert.Contains("RLIMIT_MEMLOCK", line, StringComparison.Ordinal);
+        Assert.Contains("512 KiB", line, StringComparison.Ordinal);
+        Assert.Contains("ulimit -l", line, StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public async Task Where_locked_memory_is_short_of_all_loops_they_run_on_epoll_and_the_log_says_why()
+    {
+        if (!Transports.UsableEngines.Contains(QuoitEngine.IoUring)
+            || await StartWithLittleLockedMemoryAsync("Auto", TooManyLoops) is not { } child)
+        {
+            return;
+        }
+        await using (child)
+        {
+            Assert.Contains("hello", await GetAsync(child.Port), StringComparison.Ordinal);
+            Assert.Empty(Complaints(child));
+            var line = Assert.Single(child.Output.Split('\n'), line => line.StartsWith("Information 1 Started", StringComparison.Ordinal));
+            Assert.Contains($"runs {TooManyLoops} loop(s) on Epoll: ", line, StringComparison.Ordinal);
+            NamesTheLimitAndTheRemedy(line);
+        }
+    }
+
+    [Fact]
+    public async Task Where_locked_memory_is_short_of_all_loops_and_io_uring_is_required_the_start_fails_with_the_remedy()
+    {
+        if (!Transports.UsableEngines.Contains(QuoitEngine.IoUring)
+            || await StartWithLittleLockedMemoryAsync("IoUring", TooManyLoops) is not { } child)
+        {
+            return;
+        }
+        await using (child)
+        {
+            Assert.Equal(0, child.Port);
+            var line = Assert.Single(child.Output.Split('\n'), line => line.StartsWith("failed: ", StringComparison.Ordinal));
+            Assert.StartsWith("failed: QuoitUnavailableException: ", line, StringComparison.Ordinal);
+            NamesTheLimitAndTheRemedy(line);
+        }
+    }
+
+    [Fact]
+    public async Task On_one_processor_there_is_one_loop()
+    {
+        await using var child = await Child.StartAsync("serve", new() { ["DOTNET_PROCESSOR_COUNT"] = "1" });
+        Assert.Contains("Quoit runs 1 loop(s)", child.Output, StringComparison.Ordinal);
+        Assert.Contains("hello", await GetAsync(child.Port), StringComparison.Ordinal);
+    }
+
     public static TheoryData<string> Engines => [.. Transports.UsableEngines.Select(engine => engine.ToString())];
 
     [Theory]

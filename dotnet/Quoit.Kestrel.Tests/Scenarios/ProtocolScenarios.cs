@@ -110,6 +110,53 @@ public sealed class ProtocolScenarios : IDisposable
 
     [Theory]
     [MemberData(nameof(All))]
+    public async Task A_renegotiation_that_the_client_asks_for_is_refused(Transport transport)
+    {
+        await using var server = await TestServer.HttpAsync(transport, HttpScenarios.Map, listen => listen.UseHttps(_certificate));
+        var to = server.EndPoint;
+        await Task.Factory.StartNew(
+            () =>
+            {
+                using var client = OpenSsl.Connect(to);
+                client.Send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+                Assert.StartsWith("HTTP/1.1 200", client.ReceiveUntil("hello"), StringComparison.Ordinal);
+                Assert.False(client.Renegotiate());
+            },
+            CancellationToken.None, TaskCreationOptions.LongRunning, TaskScheduler.Default).Soon();
+        // The others of the server are as before.
+        using var next = await Client.ConnectAsync(to);
+        await using var stream = await AuthenticateAsync(next, SslApplicationProtocol.Http11);
+    }
+
+    [Theory]
+    [MemberData(nameof(All))]
+    public async Task A_clients_certificate_that_the_application_asks_for_later(Transport transport)
+    {
+        // The server's own renegotiation, in TLS 1.2: the handshake goes on in the middle of the connection.
+        using var own = CreateCertificate("client");
+        await using var server = await TestServer.HttpAsync(
+            transport,
+            application => application.MapGet("/", static async context =>
+            {
+                Assert.Null(context.Connection.ClientCertificate);
+                var certificate = await context.Connection.GetClientCertificateAsync();
+                await context.Response.WriteAsync(certificate?.Subject ?? "none");
+            }),
+            listen => listen.UseHttps(_certificate, https =>
+            {
+                https.SslProtocols = SslProtocols.Tls12;
+                https.ClientCertificateMode = ClientCertificateMode.DelayCertificate;
+                https.AllowAnyClientCertificate();
+            }));
+        using var client = await Client.ConnectAsync(server.EndPoint);
+        await using var stream = await AuthenticateAsync(client, SslApplicationProtocol.Http11, own);
+        await stream.WriteAsync("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"u8.ToArray());
+        using var reader = new StreamReader(stream);
+        Assert.Contains("CN=client", await reader.ReadToEndAsync().Soon(), StringComparison.Ordinal);
+    }
+
+    [Theory]
+    [MemberData(nameof(All))]
     public async Task Bytes_that_are_no_tls_end_the_connection(Transport transport)
     {
         await using var server = await TestServer.HttpAsync(transport, HttpScenarios.Map, listen => listen.UseHttps(_certificate));
@@ -222,6 +269,74 @@ public sealed class ProtocolScenarios : IDisposable
             length = 0;
             return false;
         }
+    }
+
+    [Theory]
+    [MemberData(nameof(All))]
+    public async Task A_stream_of_http2_that_nobody_reads_holds_up_no_other(Transport transport)
+    {
+        const int Size = 2_000_000;
+        var connections = new System.Collections.Concurrent.ConcurrentDictionary<string, bool>();
+        var written = 0L;
+        await using var server = await TestServer.HttpAsync(
+            transport,
+            application =>
+            {
+                application.Use((context, next) =>
+                {
+                    connections[context.Connection.Id] = true;
+                    return next(context);
+                });
+                application.MapGet("/large", async context =>
+                {
+                    await HttpScenarios.WriteBodyAsync(context.Response.Body, Size);
+                    Volatile.Write(ref written, Size);
+                });
+                application.MapGet("/small/{number:int}", static (int number) => $"<{number}>");
+            },
+            listen => listen.Protocols = HttpProtocols.Http2);
+        // The window of a stream is far below its body and far below the connection's.
+        using var handler = new SocketsHttpHandler { InitialHttp2StreamWindowSize = 65_535 };
+        using var client = new HttpClient(handler)
+        {
+            DefaultRequestVersion = HttpVersion.Version20,
+            DefaultVersionPolicy = HttpVersionPolicy.RequestVersionExact,
+        };
+        await using var large = await client.GetStreamAsync($"{server.Address}/large", Wait.Token);
+        for (var number = 0; number < 50; number++)
+        {
+            Assert.Equal($"<{number}>", await client.GetStringAsync($"{server.Address}/small/{number}", Wait.Token));
+        }
+        Assert.Equal(0, Volatile.Read(ref written));
+        Assert.Equal(Size, await HttpScenarios.CheckBodyAsync(large).Soon());
+        Assert.Single(connections);
+    }
+
+    [Theory]
+    [MemberData(nameof(All))]
+    public async Task A_server_that_stops_says_goaway_and_ends_the_connection(Transport transport)
+    {
+        const byte Settings = 4, GoAway = 7;
+        var server = await TestServer.HttpAsync(transport, HttpScenarios.Map, listen => listen.Protocols = HttpProtocols.Http2);
+        using var client = await Client.ConnectAsync(server.EndPoint);
+        await client.SendAsync("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+        await client.SendAsync(new byte[] { 0, 0, 0, Settings, 0, 0, 0, 0, 0 });
+        async Task<byte> FrameAsync()
+        {
+            var head = await client.ReceiveAsync(9);
+            await client.ReceiveAsync((head[0] << 16) | (head[1] << 8) | head[2]);
+            return head[3];
+        }
+        Assert.Equal(Settings, await FrameAsync());
+        var stopping = server.StopAsync();
+        while (await FrameAsync() != GoAway)
+        {
+        }
+        var rest = await client.ReceiveToEndAsync();
+        // Another one of the same kind may follow: that no stream is left.
+        Assert.True(rest.Length == 0 || rest[3] == GoAway, Convert.ToHexString(rest));
+        await stopping.Soon();
+        await server.DisposeAsync();
     }
 
     [Theory]

@@ -30,7 +30,12 @@ internal sealed partial class Child : IAsyncDisposable
     public int Port { get; private set; }
 
     /// <summary>Starts one and waits until it serves, or has ended because it could not.</summary>
-    public static async Task<Child> StartAsync(string part, Dictionary<string, string?> environment, string limits = "")
+    /// <param name="part">What it is to play.</param>
+    /// <param name="environment">Variables of its environment; those that are null are taken from it.</param>
+    /// <param name="limits">Commands of a shell that it is started behind, as <c>ulimit -n 260;</c>.</param>
+    /// <param name="through">A command that starts it, as <c>setpriv</c> does; empty for none.</param>
+    public static async Task<Child> StartAsync(
+        string part, Dictionary<string, string?> environment, string limits = "", string through = "")
     {
         var dotnet = Environment.ProcessPath!;
         if (Path.GetFileNameWithoutExtension(dotnet) != "dotnet")
@@ -42,7 +47,7 @@ internal sealed partial class Child : IAsyncDisposable
             RedirectStandardOutput = true,
             RedirectStandardInput = true,
             RedirectStandardError = true,
-            ArgumentList = { "-c", $"{limits} exec \"$0\" exec \"$1\" {part} 2>&1", dotnet, typeof(Child).Assembly.Location },
+            ArgumentList = { "-c", $"{limits} exec {through} \"$0\" exec \"$1\" {part} 2>&1", dotnet, typeof(Child).Assembly.Location },
         };
         foreach (var (name, value) in environment)
         {

@@ -33,9 +33,9 @@ internal sealed partial class LoopGroup : IAsyncDisposable
             KeepaliveIntervalS = keepAlive,
             KeepaliveProbes = keepAlive == 0 ? 0u : 9,
         };
-        CreateLoops();
+        var fallBack = CreateLoops();
         Engine = _loops[0].Engine;
-        EngineReason = _loops[0].EngineReason;
+        EngineReason = fallBack ?? _loops[0].EngineReason;
         foreach (var loop in _loops)
         {
             loop.Start();
@@ -73,19 +73,24 @@ internal sealed partial class LoopGroup : IAsyncDisposable
 
     public MemoryPool<byte> CreatePool() => _createPool();
 
-    private void CreateLoops()
+    /// <summary>Makes the loops, all of one engine. Answers why they are epoll's if rings could be made for some of them
+    /// and not for all; null otherwise.</summary>
+    private string? CreateLoops()
     {
         var config = CreateConfig();
         try
         {
             AddLoops(config);
+            return null;
         }
-        catch (QuoitUnavailableException) when (config.Engine == (uint)NativeEngine.Auto && _loops.Count > 0)
+        catch (QuoitUnavailableException missing) when (config.Engine == (uint)NativeEngine.Auto && _loops.Count > 0)
         {
-            // The first ring could be made and another could not: all loops take epoll.
+            // As where locked memory is enough for a few rings.
+            var reason = $"io_uring runs {_loops.Count} of {Options.Loops} loops and no more; {missing.Message}";
             DiscardLoops();
             config.Engine = (uint)NativeEngine.Epoll;
             AddLoops(config);
+            return reason;
         }
         catch
         {
