@@ -150,6 +150,53 @@ public class FactoryScenarios
 
     [Theory]
     [MemberData(nameof(Quoit))]
+    public async Task A_unix_listener_whose_queue_is_full_ends_or_delays_the_attempt(Transport transport)
+    {
+        // connect(2) answers EAGAIN here, which means neither that the attempt has begun nor that it is to be tried at once.
+        using var folder = new Folder();
+        var to = new UnixDomainSocketEndPoint(Path.Combine(folder.Path, "full"));
+        using var full = new Socket(AddressFamily.Unix, SocketType.Stream, ProtocolType.Unspecified);
+        full.Bind(to);
+        full.Listen(0);
+        var queued = new List<Socket>();
+        for (SocketException? refused = null; refused is null;)
+        {
+            var socket = new Socket(AddressFamily.Unix, SocketType.Stream, ProtocolType.Unspecified) { Blocking = false };
+            queued.Add(socket);
+            try
+            {
+                socket.Connect(to);
+            }
+            catch (SocketException failure)
+            {
+                refused = failure;
+            }
+        }
+        await using var factory = Create(transport);
+        var attempt = factory.ConnectAsync(to, Wait.Token).AsTask();
+        for (var accepted = 0; accepted < queued.Count - 1; accepted++)
+        {
+            (await full.AcceptAsync(Wait.Token)).Dispose();
+        }
+        try
+        {
+            await using var connection = await attempt.Soon();
+            using var peer = await full.AcceptAsync(Wait.Token);
+            await connection.Transport.Output.WriteAsync("x"u8.ToArray());
+            Assert.Equal(1, await peer.ReceiveAsync(new byte[2], Wait.Token));
+        }
+        catch (SocketException failure)
+        {
+            Assert.Equal(SocketError.WouldBlock, failure.SocketErrorCode);
+        }
+        // The next finds room in any case.
+        await using var next = await factory.ConnectAsync(to, Wait.Token);
+        (await full.AcceptAsync(Wait.Token)).Dispose();
+        queued.ForEach(socket => socket.Dispose());
+    }
+
+    [Theory]
+    [MemberData(nameof(Quoit))]
     public async Task Disposed_listeners_and_factories_say_so(Transport transport)
     {
         var factory = Create(transport);

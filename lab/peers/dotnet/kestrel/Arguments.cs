@@ -8,20 +8,29 @@ namespace Lab;
 /// <param name="Loops">Loops of Quoit, or I/O queues of Kestrel's own transport.</param>
 /// <param name="Transport">By its name in the ready line.</param>
 /// <param name="Bare">Whether the application is bare, or a minimal API.</param>
-internal sealed record Arguments(IPEndPoint Listen, int Loops, string Transport, bool Bare)
+/// <param name="Tls">Whether it serves over TLS.</param>
+/// <param name="Client">What the HttpClient behind <c>/client</c> runs on, by the names of transports; null for no such
+/// path.</param>
+/// <param name="Metrics">Where its counters are; null for nowhere.</param>
+internal sealed record Arguments(
+    IPEndPoint Listen, int Loops, string Transport, bool Bare, bool Tls, string? Client, IPEndPoint? Metrics)
 {
     private static readonly string[] s_transports =
         ["sockets", "sockets-inline", "quoit-uring", "quoit-epoll", "quoit-uring-inline", "quoit-epoll-inline"];
 
-    public bool Inline => Transport.EndsWith("-inline", StringComparison.Ordinal);
+    public bool Inline => IsInline(Transport);
 
-    public bool Quoit => Transport.StartsWith("quoit", StringComparison.Ordinal);
+    public bool Quoit => IsQuoit(Transport);
 
-    /// <summary>Quoit's options for the transport; only if it is one of Quoit's.</summary>
-    public void Apply(QuoitTransportOptions options)
+    public static bool IsQuoit(string transport) => transport.StartsWith("quoit", StringComparison.Ordinal);
+
+    private static bool IsInline(string transport) => transport.EndsWith("-inline", StringComparison.Ordinal);
+
+    /// <summary>Quoit's options for a transport; only if it is one of Quoit's.</summary>
+    public void Apply(QuoitTransportOptions options, string transport)
     {
-        options.Engine = Transport.Contains("epoll", StringComparison.Ordinal) ? QuoitEngine.Epoll : QuoitEngine.IoUring;
-        options.Scheduling = Inline ? QuoitScheduling.UnsafeInlineOnLoop : QuoitScheduling.ThreadPool;
+        options.Engine = transport.Contains("epoll", StringComparison.Ordinal) ? QuoitEngine.Epoll : QuoitEngine.IoUring;
+        options.Scheduling = IsInline(transport) ? QuoitScheduling.UnsafeInlineOnLoop : QuoitScheduling.ThreadPool;
         options.Loops = Loops;
         options.Backlog = 4096;
     }
@@ -29,9 +38,10 @@ internal sealed record Arguments(IPEndPoint Listen, int Loops, string Transport,
     /// <summary>The arguments; null, and one line on standard error, if they are wrong.</summary>
     public static Arguments? Parse(string[] words)
     {
-        var arguments = new Arguments(new IPEndPoint(IPAddress.Loopback, 0), 1, "sockets", false);
+        var arguments = new Arguments(new IPEndPoint(IPAddress.Loopback, 0), 1, "sockets", false, false, null, null);
         var fault = words.Length % 2 == 0 || words[0] != "http"
-            ? $"usage: kestrel http [--listen HOST:PORT] [--loops N] [--transport {string.Join('|', s_transports)}] [--app minimal|bare]"
+            ? $"usage: kestrel http [--listen HOST:PORT] [--loops N] [--transport {string.Join('|', s_transports)}] "
+                + "[--app minimal|bare] [--tls on|off] [--client TRANSPORT] [--metrics HOST:PORT]"
             : null;
         for (var index = 1; fault is null && index < words.Length; index += 2)
         {
@@ -50,10 +60,27 @@ internal sealed record Arguments(IPEndPoint Listen, int Loops, string Transport,
                 case "--app" when value is "minimal" or "bare":
                     arguments = arguments with { Bare = value == "bare" };
                     break;
+                case "--tls" when value is "on" or "off":
+                    arguments = arguments with { Tls = value == "on" };
+                    break;
+                case "--client" when s_transports.Contains(value) && value != "sockets-inline":
+                    arguments = arguments with { Client = value };
+                    break;
+                case "--metrics" when IPEndPoint.TryParse(value, out var metrics):
+                    arguments = arguments with { Metrics = metrics };
+                    break;
                 default:
                     fault = $"{words[index]} does not take {value}";
                     break;
             }
+        }
+        if (fault is null && arguments.Bare && (arguments.Tls || arguments.Client is not null))
+        {
+            fault = "--tls and --client are for --app minimal";
+        }
+        if (fault is null && arguments.Tls && arguments.Client is not null)
+        {
+            fault = "--client asks this server without TLS; leave one of them out";
         }
         if (fault is not null)
         {

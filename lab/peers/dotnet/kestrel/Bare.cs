@@ -22,7 +22,7 @@ internal sealed class Bare : IHttpApplication<IFeatureCollection>
         if (arguments.Quoit)
         {
             var options = new QuoitTransportOptions();
-            arguments.Apply(options);
+            arguments.Apply(options, arguments.Transport);
             factory = new QuoitTransportFactory(
                 Options.Create(options), NullLoggerFactory.Instance, host.Services.GetRequiredService<IMemoryPoolFactory<byte>>());
         }

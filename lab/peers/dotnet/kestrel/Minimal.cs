@@ -1,5 +1,8 @@
 using System.Net;
+using Microsoft.AspNetCore.Connections;
 using Microsoft.AspNetCore.Server.Kestrel.Transport.Sockets;
+using Microsoft.Extensions.Logging.Abstractions;
+using Microsoft.Extensions.Options;
 using Quoit.Kestrel;
 
 namespace Lab;
@@ -11,14 +14,25 @@ internal static class Minimal
     {
         var builder = WebApplication.CreateSlimBuilder();
         builder.Logging.ClearProviders();
+        using var certificate = arguments.Tls ? Certificate.Create() : null;
+        if (arguments.Tls)
+        {
+            builder.WebHost.UseKestrelHttpsConfiguration();
+        }
         builder.WebHost.ConfigureKestrel(options =>
         {
             options.AddServerHeader = false;
-            options.Listen(arguments.Listen);
+            options.Listen(arguments.Listen, listen =>
+            {
+                if (certificate is not null)
+                {
+                    listen.UseHttps(certificate);
+                }
+            });
         });
         if (arguments.Quoit)
         {
-            builder.WebHost.UseQuoit(arguments.Apply);
+            builder.WebHost.UseQuoit(options => arguments.Apply(options, arguments.Transport));
         }
         else
         {
@@ -27,8 +41,18 @@ internal static class Minimal
         await using var application = builder.Build();
         application.MapGet("/plaintext", static context => Answer(context.Response, "text/plain", Answers.PlaintextBytes));
         application.MapGet("/json", static context => Answer(context.Response, "application/json", Answers.Json()));
+        await using var factory = arguments.Client is { } name ? CreateFactory(arguments, name) : null;
+        using var client = arguments.Client is null ? null : CreateClient(factory);
+        var own = "";
+        if (client is not null)
+        {
+            // As a proxy does that is its own backend.
+            application.MapGet("/client", async context =>
+                await Answer(context.Response, "text/plain", await client.GetByteArrayAsync(own, context.RequestAborted)));
+        }
         await application.StartAsync(CancellationToken.None);
         var address = new Uri(application.Urls.First());
+        own = $"{address.AbsoluteUri}plaintext";
         ready(new IPEndPoint(IPAddress.Parse(address.Host), address.Port));
         await Task.Delay(Timeout.Infinite, ended).ContinueWith(static _ => { }, TaskScheduler.Default);
         await application.StopAsync(CancellationToken.None);
@@ -39,6 +63,31 @@ internal static class Minimal
         options.Backlog = 4096;
         options.IOQueueCount = arguments.Inline ? 0 : arguments.Loops;
         options.UnsafePreferInlineScheduling = arguments.Inline;
+    }
+
+    /// <summary>What the client connects by; null for what it does by itself.</summary>
+    private static QuoitTransportFactory? CreateFactory(Arguments arguments, string transport)
+    {
+        if (!Arguments.IsQuoit(transport))
+        {
+            return null;
+        }
+        var options = new QuoitTransportOptions();
+        arguments.Apply(options, transport);
+        return new QuoitTransportFactory(Options.Create(options), NullLoggerFactory.Instance);
+    }
+
+    /// <summary>With the settings of a proxy.</summary>
+    private static HttpClient CreateClient(IConnectionFactory? factory)
+    {
+        var handler = new SocketsHttpHandler
+        {
+            UseProxy = false,
+            UseCookies = false,
+            AllowAutoRedirect = false,
+            ActivityHeadersPropagator = null,
+        };
+        return new HttpClient(factory is null ? handler : handler.UseQuoit(factory));
     }
 
     private static Task Answer(HttpResponse response, string contentType, byte[] body)

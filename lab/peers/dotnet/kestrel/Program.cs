@@ -1,14 +1,24 @@
 // The program kestrel serves HTTP by ASP.NET Core's server, on the transport that is asked for:
 //
-//   kestrel http [--listen HOST:PORT] [--loops N] [--transport NAME] [--app minimal|bare]
+//   kestrel http [--listen HOST:PORT] [--loops N] [--transport NAME] [--app minimal|bare] [--tls on|off]
+//                [--client NAME] [--metrics HOST:PORT]
 //
 // Transports: sockets and sockets-inline (UnsafePreferInlineScheduling) are Kestrel's own; quoit-uring, quoit-epoll,
 // and the same with -inline (UnsafeInlineOnLoop), are Quoit's. The application is a minimal API, or a bare
-// IHttpApplication without routing, middleware or dependency injection.
+// IHttpApplication without routing, middleware or dependency injection. With --client, /client asks for /plaintext of
+// this same server by HttpClient on that transport. --metrics shows what the runtime has compiled.
+//
+//   kestrel load --connect HOST:PORT --seconds N [--connections N] [--handshakes on|off]
+//
+// makes load over TLS: requests on connections that are kept, or a new handshake for each.
 using System.Net;
 using System.Runtime.InteropServices;
 using Lab;
 
+if (args is ["load", ..])
+{
+    return await Load.RunAsync(args);
+}
 if (Arguments.Parse(args) is not { } arguments)
 {
     return 2;
@@ -23,8 +33,13 @@ using var terminate = PosixSignalRegistration.Create(PosixSignal.SIGTERM, End);
 using var interrupt = PosixSignalRegistration.Create(PosixSignal.SIGINT, End);
 try
 {
+    if (arguments.Metrics is { } metrics)
+    {
+        Metrics.Serve(metrics);
+    }
     void Ready(EndPoint address) => Console.WriteLine(
-        $"listening on {address} engine=kestrel-{arguments.Transport} loops={arguments.Loops} version={Environment.Version}");
+        $"listening on {address} engine=kestrel-{arguments.Transport} loops={arguments.Loops} version={Environment.Version}"
+        + (arguments.Tls ? " tls=on" : "") + (arguments.Client is { } client ? $" client={client}" : ""));
     await (arguments.Bare ? Bare.ServeAsync(arguments, Ready, ended.Token) : Minimal.ServeAsync(arguments, Ready, ended.Token));
     return 0;
 }

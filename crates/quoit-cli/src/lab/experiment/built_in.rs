@@ -55,6 +55,8 @@ pub(super) const EXPERIMENTS: &[File] = files![
     "loops",
     "spread",
     "kestrel",
+    "kestrel-tls",
+    "kestrel-client",
     "netty",
 ];
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::steadiness::{self, Steadiness};
 use crate::lab::pairs::{self, NoiseBand};
 use crate::lab::results::model::{
-    CaseResults, Comparison, Control, Environment, Judge, Ratio, Results, ServerSummary, Verdict,
+    CaseResults, Comparison, Control, Environment, Figures, Judge, Ratio, Results, ServerSummary, Verdict,
 };
 use crate::lab::table;
 
@@ -204,6 +204,13 @@ pub(crate) fn warnings(case: &CaseResults) -> Vec<String> {
             let errors = table::count(figures.errors as f64);
             warnings.push(format!(
                 "{server}: {errors} requests failed; its figures are those of a server that errs."
+            ));
+        }
+        if let Some(share) = figures.compiling_share.filter(|share| *share > Figures::MOST_COMPILING) {
+            let share = percent(share);
+            warnings.push(format!(
+                "{server}: its runtime was still compiling for {share} of the window, so its figures are not those of \
+                 a server that is warmed up; a longer `warm_up` is needed."
             ));
         }
         if let (Some(lag), Some(latency)) = (figures.generator_lag_p99_ns, &figures.latency)

@@ -136,6 +136,7 @@ fn check_figures(figures: &Figures) -> Checked {
         ("context_switches_per_unit", figures.context_switches_per_unit),
         ("idle_cpu_ns_per_second", figures.idle_cpu_ns_per_second),
         ("generator_lag_p99_ns", figures.generator_lag_p99_ns),
+        ("compiling_share", figures.compiling_share),
     ] {
         if let Some(value) = value {
             at_least_zero(name, value)?;

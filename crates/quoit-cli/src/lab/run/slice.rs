@@ -30,6 +30,9 @@ pub(crate) const COUNT_SECONDS: f64 = 1.0;
 const NOT_SEEN: &str = "the lab did not come to run during the window";
 const NOTHING_DONE: &str = "no reply came during the window";
 
+/// The counter of a runtime that compiles what it runs while it runs: the seconds that it has spent on that.
+const COMPILING: &str = "compiling_seconds";
+
 /// What all slices of a run have in common.
 pub(crate) struct Rig<'a> {
     pub(crate) programs: &'a Programs,
@@ -360,6 +363,7 @@ impl Rig<'_> {
             ..report.figures()
         };
         slice.counters = seen.counters(*window);
+        slice.figures.compiling_share = slice.counters.get(COMPILING).map(|spent| spent / elapsed);
         // What generators use elsewhere is no time of these processors.
         let generator_here = generator_ns.filter(|_| self.site.is_local());
         let shares = seen.shares(server.cpu_ns + generator_here.unwrap_or(0.0));

@@ -1,6 +1,6 @@
 //! Slices that the machine disturbed, and how many of them are repeated.
 
-use crate::lab::results::model::Slice;
+use crate::lab::results::model::{Figures, Slice};
 
 /// Shares beyond which a slice says more about the machine than about the server: of the processors' time that the
 /// hypervisor gave to others, and that other processes used. A shared machine always loses some of both, which pairs
@@ -47,6 +47,13 @@ pub(crate) fn reason(slice: &Slice) -> Option<String> {
                 MOST_SLIPPED,
             )
         })
+        .or_else(|| {
+            beyond(
+                "the server's runtime was still compiling",
+                slice.figures.compiling_share,
+                Figures::MOST_COMPILING,
+            )
+        })
 }
 
 /// Whether a slice that was spoiled `times` times already is repeated, after `spoiled` of `measured` slices were.
@@ -58,25 +65,29 @@ pub(crate) fn may_repeat(times: u32, spoiled: u32, measured: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lab::results::model::Figures;
 
     #[test]
     fn disturbed_slices_are_told() {
         assert_eq!(reason(&Slice::default()), None);
-        let slice = |stolen, foreign, slipped| Slice {
+        let slice = |stolen, foreign, slipped, compiling| Slice {
             stolen_share: Some(stolen),
             foreign_share: Some(foreign),
             figures: Figures {
                 slipped_share: Some(slipped),
+                compiling_share: Some(compiling),
                 ..Figures::default()
             },
             ..Slice::default()
         };
-        assert_eq!(reason(&slice(0.2, 0.2, 0.4)), None);
+        assert_eq!(reason(&slice(0.2, 0.2, 0.4, 0.009)), None);
         for (slice, expected) in [
-            (slice(0.3, 0.0, 0.0), "hypervisor"),
-            (slice(0.0, 0.3, 0.0), "other processes used the processors (30 %)"),
-            (slice(0.0, 0.0, 0.6), "the generator did not"),
+            (slice(0.3, 0.0, 0.0, 0.0), "hypervisor"),
+            (slice(0.0, 0.3, 0.0, 0.0), "other processes used the processors (30 %)"),
+            (slice(0.0, 0.0, 0.6, 0.0), "the generator did not"),
+            (
+                slice(0.0, 0.0, 0.0, 0.03),
+                "the server's runtime was still compiling (3 %)",
+            ),
         ] {
             let told = reason(&slice).expect(expected);
             assert!(told.contains(expected), "{told}");

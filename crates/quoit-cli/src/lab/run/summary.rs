@@ -212,6 +212,7 @@ fn medians(all: &[&Figures]) -> Figures {
         slipped_share: optional(&|figures| figures.slipped_share),
         generator_lag_p99_ns: optional(&|figures| figures.generator_lag_p99_ns),
         errors: all.iter().map(|figures| figures.errors).sum(),
+        compiling_share: optional(&|figures| figures.compiling_share),
         datagrams: datagram_medians(all),
     }
 }

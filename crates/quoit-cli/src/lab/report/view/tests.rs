@@ -88,16 +88,20 @@ fn errors_lag_slips_and_spoiled_slices_are_said() {
     let case = &mut results.cases[2];
     case.servers[0].figures.errors = 3;
     case.servers[0].figures.generator_lag_p99_ns = Some(1e9);
+    case.servers[0].figures.compiling_share = Some(0.123);
+    case.servers[1].figures.compiling_share = Some(0.009);
     let text = warnings(case).join("\n");
     let spoiled = format!("1 of {} slices", case.slices.len());
     for part in [
         "3 requests failed",
         "was late by 1.00 s",
+        "its runtime was still compiling for 12.3 % of the window",
         "quoit/uring 1.2 % (with them p99 is",
         &spoiled,
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
+    assert_eq!(text.matches("compiling").count(), 1, "{text}");
 }
 
 #[test]
