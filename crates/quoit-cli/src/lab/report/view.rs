@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use super::steadiness::{self, Steadiness};
 use crate::lab::pairs::{self, NoiseBand};
+use crate::lab::results;
 use crate::lab::results::model::{
-    CaseResults, Comparison, Control, Environment, Figures, Judge, Ratio, Results, ServerSummary, Verdict,
+    CaseResults, Comparison, Control, Environment, Judge, Ratio, Results, ServerSummary, Slice, Verdict,
 };
 use crate::lab::table;
 
@@ -206,11 +207,14 @@ pub(crate) fn warnings(case: &CaseResults) -> Vec<String> {
                 "{server}: {errors} requests failed; its figures are those of a server that errs."
             ));
         }
-        if let Some(share) = figures.compiling_share.filter(|share| *share > Figures::MOST_COMPILING) {
+        if let Some(share) = figures
+            .compiling_share
+            .filter(|share| *share > results::MOST_COMPILING)
+        {
             let share = percent(share);
             warnings.push(format!(
                 "{server}: its runtime was still compiling for {share} of the window, so its figures are not those of \
-                 a server that is warmed up; a longer `warm_up` is needed."
+                 a server that is warmed up; it takes a longer warm-up."
             ));
         }
         if let (Some(lag), Some(latency)) = (figures.generator_lag_p99_ns, &figures.latency)
@@ -324,9 +328,8 @@ fn slips(server: &ServerSummary) -> Option<String> {
 pub(crate) fn counters_per_unit(case: &CaseResults, server: &str) -> Option<BTreeMap<String, f64>> {
     let mut units = 0.0;
     let mut counters: BTreeMap<String, f64> = BTreeMap::new();
-    let counts = |slice: &&crate::lab::results::model::Slice| {
-        slice.server == server && slice.spoiled.is_none() && !slice.counters.is_empty()
-    };
+    let counts =
+        |slice: &&Slice| slice.server == server && slice.spoiled.is_none() && !slice.counters.is_empty();
     for slice in case.slices.iter().filter(counts) {
         units += slice.figures.units;
         for (name, value) in &slice.counters {

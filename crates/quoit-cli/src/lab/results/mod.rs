@@ -17,6 +17,9 @@ use model::{Results, SCHEMA};
 
 /// The least share of a second that a sample has to cover to stand for one.
 pub(crate) const WHOLE_SECOND: f64 = 0.5;
+/// The largest share of the window that a server's runtime may spend compiling: what it has not compiled well yet costs
+/// several times what it will.
+pub(crate) const MOST_COMPILING: f64 = 0.01;
 /// What to do about a file that cannot be used.
 const REMEDY: &str = "give a results.json that `quoit lab run` wrote";
 

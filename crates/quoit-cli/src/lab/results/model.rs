@@ -280,18 +280,12 @@ pub(crate) struct Figures {
     pub(crate) generator_lag_p99_ns: Option<f64>,
     pub(crate) errors: u64,
     /// Time that the server's runtime spent compiling, by its own account, over the window's length: past
-    /// [`Figures::MOST_COMPILING`] it was not warmed up. Of a server that shows `quoit_compiling_seconds_total`.
+    /// a hundredth it was not warmed up. Of a server that shows `quoit_compiling_seconds_total`.
     #[serde(default)]
     pub(crate) compiling_share: Option<f64>,
     /// Of a case of datagrams.
     #[serde(default)]
     pub(crate) datagrams: Option<DatagramFigures>,
-}
-
-impl Figures {
-    /// The largest share of the window that a server's runtime may spend compiling: what it has not compiled well yet
-    /// costs several times what it will.
-    pub(crate) const MOST_COMPILING: f64 = 0.01;
 }
 
 /// The account of a sink: `sent = units + missing`, exactly, where `units` are the datagrams that it handled.

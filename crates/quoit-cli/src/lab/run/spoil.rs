@@ -1,6 +1,7 @@
 //! Slices that the machine disturbed, and how many of them are repeated.
 
-use crate::lab::results::model::{Figures, Slice};
+use crate::lab::results;
+use crate::lab::results::model::Slice;
 
 /// Shares beyond which a slice says more about the machine than about the server: of the processors' time that the
 /// hypervisor gave to others, and that other processes used. A shared machine always loses some of both, which pairs
@@ -51,7 +52,7 @@ pub(crate) fn reason(slice: &Slice) -> Option<String> {
             beyond(
                 "the server's runtime was still compiling",
                 slice.figures.compiling_share,
-                Figures::MOST_COMPILING,
+                results::MOST_COMPILING,
             )
         })
 }
@@ -65,6 +66,7 @@ pub(crate) fn may_repeat(times: u32, spoiled: u32, measured: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lab::results::model::Figures;
 
     #[test]
     fn disturbed_slices_are_told() {
@@ -82,7 +84,10 @@ mod tests {
         assert_eq!(reason(&slice(0.2, 0.2, 0.4, 0.009)), None);
         for (slice, expected) in [
             (slice(0.3, 0.0, 0.0, 0.0), "hypervisor"),
-            (slice(0.0, 0.3, 0.0, 0.0), "other processes used the processors (30 %)"),
+            (
+                slice(0.0, 0.3, 0.0, 0.0),
+                "other processes used the processors (30 %)",
+            ),
             (slice(0.0, 0.0, 0.6, 0.0), "the generator did not"),
             (
                 slice(0.0, 0.0, 0.0, 0.03),

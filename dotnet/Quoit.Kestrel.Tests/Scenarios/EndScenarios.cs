@@ -1,0 +1,131 @@
+using System.Net.Sockets;
+using Microsoft.AspNetCore.Builder;
+using Microsoft.AspNetCore.Http;
+using Quoit.Kestrel.Tests.Support;
+
+namespace Quoit.Kestrel.Tests.Scenarios;
+
+/// <summary>Ends that come while something waits: a paused connection, a full one, one that is half closed.</summary>
+public class EndScenarios
+{
+    public static TheoryData<Transport> All => Transports.All;
+
+    /// <summary>Sends until the peer takes no more. Answers the task that goes on sending until the connection ends.</summary>
+    private static async Task<Task> SendUntilFullAsync(Client client)
+    {
+        var piece = new byte[64 * 1024];
+        var sent = 0L;
+        var sending = Task.Run(async () =>
+        {
+            try
+            {
+                while (true)
+                {
+                    Interlocked.Add(ref sent, await client.Socket.SendAsync(piece));
+                }
+            }
+            catch (Exception failure) when (failure is SocketException or ObjectDisposedException)
+            {
+            }
+        });
+        // Full is what takes nothing for so many looks one after another.
+        const int Looks = 20;
+        var before = -1L;
+        var same = 0;
+        await Wait.Until(
+            () =>
+            {
+                var now = Interlocked.Read(ref sent);
+                same = now == before && now > 0 ? same + 1 : 0;
+                before = now;
+                return same >= Looks;
+            },
+            () => "the peer takes more and more");
+        return sending;
+    }
+
+    [Theory]
+    [MemberData(nameof(All))]
+    public async Task A_server_that_is_dropped_while_a_client_is_held_back(Transport transport)
+    {
+        var begun = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
+        var server = await TestServer.HttpAsync(transport, application => application.MapPost("/", async context =>
+        {
+            begun.TrySetResult();
+            await Task.Delay(Timeout.Infinite, context.RequestAborted);
+        }));
+        using var client = await Client.ConnectAsync(server.EndPoint);
+        await client.SendAsync("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n\r\n");
+        await begun.Task.Soon();
+        var sending = await SendUntilFullAsync(client);
+        await server.DropAsync().AsTask().Soon();
+        await sending.Soon();
+        Assert.Equal(0, server.Pools.Rented);
+        server.Pools.Verify();
+    }
+
+    [Theory]
+    [MemberData(nameof(All))]
+    public async Task A_client_that_goes_when_both_directions_are_full(Transport transport)
+    {
+        var ended = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
+        await using var server = await TestServer.HttpAsync(transport, application => application.MapPost("/", async context =>
+        {
+            try
+            {
+                await context.Request.Body.CopyToAsync(context.Response.Body);
+            }
+            catch (Exception failure) when (failure is IOException or OperationCanceledException)
+            {
+                ended.SetResult();
+                throw;
+            }
+        }));
+        using var client = await Client.ConnectAsync(server.EndPoint);
+        await client.SendAsync("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n\r\n");
+        var sending = await SendUntilFullAsync(client);
+        client.Reset();
+        await sending.Soon();
+        await ended.Task.Soon();
+        await Wait.Until(() => server.Pools.Rented == 0, () => $"{server.Pools.Rented} blocks are left");
+    }
+
+    [Theory]
+    [MemberData(nameof(All))]
+    public async Task A_request_is_aborted_when_its_client_ends_its_direction(Transport transport)
+    {
+        // Kestrel's way with a client that will not read, as it has to suppose; over every transport.
+        var begun = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
+        var aborted = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
+        await using var server = await TestServer.HttpAsync(transport, application => application.MapGet("/", async context =>
+        {
+            using var registration = context.RequestAborted.Register(() => aborted.TrySetResult());
+            begun.SetResult();
+            await aborted.Task;
+        }));
+        using var client = await Client.ConnectAsync(server.EndPoint);
+        await client.SendAsync("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+        await begun.Task.Soon();
+        client.EndSending();
+        await aborted.Task.Soon();
+    }
+
+    [Theory]
+    [MemberData(nameof(All))]
+    public async Task ConnectionClosed_is_told_when_the_server_ends_first(Transport transport)
+    {
+        var closed = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
+        await using var server = await TestServer.RawAsync(transport, async connection =>
+        {
+            using var registration = connection.ConnectionClosed.Register(() => closed.TrySetResult());
+            await connection.Transport.Output.WriteAsync("bye"u8.ToArray());
+            await connection.Transport.Output.CompleteAsync();
+            await connection.Transport.Input.CompleteAsync();
+            await closed.Task;
+        });
+        using var client = await Client.ConnectAsync(server.EndPoint);
+        Assert.Equal("bye", await client.ReceiveTextToEndAsync());
+        client.EndSending();
+        await closed.Task.Soon();
+    }
+}
