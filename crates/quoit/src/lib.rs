@@ -83,6 +83,7 @@ mod runtime;
 mod selected;
 mod sync;
 pub mod sys;
+mod thread;
 mod timers;
 #[cfg(any(test, fuzzing))]
 pub mod untrusted;

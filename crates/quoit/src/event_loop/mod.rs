@@ -18,7 +18,6 @@ mod turn;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::thread::ThreadId;
 use std::time::Duration;
 
 use crate::address::Address;
@@ -33,6 +32,7 @@ use crate::pool::Pool;
 use crate::remote::{Inbox, Remote};
 use crate::selected::AnyEngine;
 use crate::sys::{Linux, SocketSys, Time};
+use crate::thread::ThreadNumber;
 use crate::timers::{TimerId, Wheel};
 
 use connection::Connection;
@@ -119,7 +119,7 @@ pub struct Loop<E: Engine = AnyEngine, K: SocketSys = Linux> {
     engine: E,
     engine_reason: String,
     system: K,
-    owner: Option<ThreadId>,
+    owner: Option<ThreadNumber>,
     now: Time,
     waited_until: Option<Time>,
 
@@ -451,9 +451,7 @@ impl<E: Engine, K: SocketSys> Drop for Loop<E, K> {
             return;
         };
         memory.remote.close();
-        let on_owner = self
-            .owner
-            .is_none_or(|owner| owner == std::thread::current().id());
+        let on_owner = self.owner.is_none_or(|owner| owner == ThreadNumber::current());
         let patience = if on_owner {
             Duration::from_secs(5)
         } else {

@@ -7,6 +7,7 @@ use super::{Loop, TurnError};
 use crate::engine::Engine;
 use crate::errno::Errno;
 use crate::sys::SocketSys;
+use crate::thread::ThreadNumber;
 
 impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// A descriptor that becomes readable when a [parked](Loop::park) loop has something to do, for the poller of
@@ -55,7 +56,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     pub fn park(&mut self) -> Result<Option<Duration>, TurnError> {
         match self.owner {
             None => return Ok(Some(Duration::ZERO)),
-            Some(owner) if owner == std::thread::current().id() => {}
+            Some(owner) if owner == ThreadNumber::current() => {}
             Some(_) => return Err(TurnError::WrongThread),
         }
         if self.parked {

@@ -13,6 +13,7 @@ use crate::event::{Event, Events};
 use crate::id::{ConnectionId, ListenerId};
 use crate::remote::Inbox;
 use crate::sys::{SocketSys, Time};
+use crate::thread::ThreadNumber;
 
 /// Timers that one turn lets fire before it looks at the kernel again.
 const TIMERS_PER_TURN: usize = 1024;
@@ -111,7 +112,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
 
     /// Makes the calling thread the owner at the first turn, and checks that it is at every other.
     fn own(&mut self) -> Result<(), TurnError> {
-        let current = std::thread::current().id();
+        let current = ThreadNumber::current();
         match self.owner {
             Some(owner) if owner == current => Ok(()),
             Some(_) => Err(TurnError::WrongThread),

@@ -5,7 +5,6 @@
 
 use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
-use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use linux_raw_sys::io_uring as abi;
@@ -22,6 +21,7 @@ use crate::features::{Feature, FeatureSet};
 use crate::id::Slot;
 use crate::pool::Pool;
 use crate::sys::{SocketSys, Time};
+use crate::thread::ThreadNumber;
 
 mod cancel;
 mod connect;
@@ -97,7 +97,7 @@ pub struct UringEngine<S: UringSys, K: SocketSys> {
     wake_counter: Option<Box<u64>>,
     /// Whether the wake is being watched.
     watching: bool,
-    owner: Option<ThreadId>,
+    owner: Option<ThreadNumber>,
     quiescing: bool,
     /// Whether somebody may wait on the notifier.
     notifies: bool,
@@ -363,7 +363,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
     }
 
     fn is_owner(&self) -> bool {
-        self.owner == Some(thread::current().id())
+        self.owner == Some(ThreadNumber::current())
     }
 
     fn note_overflow(&mut self) {
@@ -395,7 +395,7 @@ impl<S: UringSys, K: SocketSys> Engine for UringEngine<S, K> {
 
     fn bind(&mut self, wake: RawFd, pool: &mut Pool) -> Result<(), Errno> {
         self.sys.enable()?;
-        self.owner = Some(thread::current().id());
+        self.owner = Some(ThreadNumber::current());
         if self.features.contains(Feature::RegisteredRing) {
             // A thread has room for 16; without, an enter costs a little more.
             let _ = self.sys.register_ring_descriptor();

@@ -7,7 +7,6 @@
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering, fence};
-use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use linux_raw_sys::io_uring as abi;
@@ -17,6 +16,7 @@ use super::sys::{
     CompletionEntry, ProbeSockets, ProvidedBuffer, RingParameters, RingProperties, SubmissionEntry, UringSys,
 };
 use crate::errno::Errno;
+use crate::thread::ThreadNumber;
 
 /// Where a buffer ring keeps its tail: it overlays the reserved bytes of the first buffer
 /// (`struct io_uring_buf_ring`).
@@ -156,7 +156,7 @@ impl BufferRing {
 /// The ring's own descriptor, registered with one thread.
 struct RegisteredDescriptor {
     index: u32,
-    thread: ThreadId,
+    thread: ThreadNumber,
 }
 
 /// One io_uring.
@@ -337,7 +337,7 @@ impl UringSys for Ring {
         self.register(operation, &raw mut update, 1)?;
         self.registered = Some(RegisteredDescriptor {
             index: update.offset,
-            thread: thread::current().id(),
+            thread: ThreadNumber::current(),
         });
         Ok(())
     }
@@ -523,7 +523,7 @@ impl Drop for Ring {
         if let Some(registered) = &self.registered {
             // A registration belongs to its thread: from another one the index would name something else. That
             // thread's end removes it.
-            if registered.thread == thread::current().id() {
+            if registered.thread == ThreadNumber::current() {
                 let mut update = abi::io_uring_rsrc_update {
                     offset: registered.index,
                     resv: 0,
