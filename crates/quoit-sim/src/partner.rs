@@ -20,8 +20,9 @@ use crate::random::Random;
 use crate::reference::Reference;
 use crate::world::{Kept, has_settled};
 
-/// The time between its turns, in nanoseconds, at most.
+/// The time between its turns, in nanoseconds, at most: while something happens, and while nothing does.
 const PAUSE: u64 = 60_000;
+const LONGEST_PAUSE: u64 = 50_000_000;
 
 /// Something to react to.
 enum Occasion {
@@ -37,7 +38,12 @@ pub(crate) struct Partner<E: Engine> {
     reference: Reference,
     kept: VecDeque<Kept>,
     events: Events,
+    /// Room for a turn's events, and for what they give reason to.
+    taken: Vec<Event>,
+    occasions: Vec<Occasion>,
     ending: bool,
+    /// The time to its next turn, at most: longer and longer while nothing happens, as a loop sleeps then.
+    pause: u64,
     /// The first loop, and whether it has been woken and has not said so.
     other: Remote,
     wake_owed: Rc<Cell<bool>>,
@@ -57,7 +63,10 @@ impl<E: Engine + 'static> Partner<E> {
             reference: Reference::default(),
             kept: VecDeque::new(),
             events: Events::with_capacity(16),
+            taken: Vec::new(),
+            occasions: Vec::new(),
             ending: false,
+            pause: PAUSE,
             other,
             wake_owed,
         }));
@@ -67,7 +76,8 @@ impl<E: Engine + 'static> Partner<E> {
                 // In the midst of its own turn it cannot have another.
                 if let Ok(mut partner) = this.try_borrow_mut() {
                     partner.turn();
-                    let pause = partner.random.magnitude(PAUSE);
+                    let most = partner.pause;
+                    let pause = partner.random.magnitude(most);
                     with(|kernel| kernel.plan_other_loop(pause));
                 }
             }));
@@ -105,15 +115,23 @@ impl<E: Engine + 'static> Partner<E> {
         if let Err(error) = self.quoit.turn([], &mut self.events, Some(Duration::ZERO)) {
             panic!("the second loop's turn failed: {error}");
         }
+        let mut taken = std::mem::take(&mut self.taken);
+        taken.extend(self.events.drain());
+        self.pause = match taken.is_empty() {
+            true => (self.pause * 2).min(LONGEST_PAUSE),
+            false => PAUSE,
+        };
         // All of a turn's events are true at its end, so all are checked before anything is done about any.
-        let events: Vec<_> = self.events.drain().collect();
-        let occasions: Vec<_> = events.into_iter().filter_map(|event| self.take(event)).collect();
-        for occasion in occasions {
+        let mut occasions = std::mem::take(&mut self.occasions);
+        occasions.extend(taken.drain(..).filter_map(|event| self.take(event)));
+        for occasion in occasions.drain(..) {
             match occasion {
                 Occasion::Data(kept) => self.handle(kept),
                 Occasion::End(id) => self.close(id, Some(Duration::from_secs(60))),
             }
         }
+        self.taken = taken;
+        self.occasions = occasions;
         let fair = with(|kernel| kernel.is_fair());
         while self.kept.len() > 4 || (fair && !self.kept.is_empty()) {
             self.kept.pop_front().expect("there is one").check();

@@ -39,7 +39,7 @@ pub(crate) struct Sending {
     pub(super) missing: usize,
     /// All of its datagrams can be told from others.
     pub(super) distinct: bool,
-    /// There was another one just like it.
+    /// Another one had a datagram just like one of it.
     pub(super) has_twin: bool,
     /// The datagram that will leave next if they leave in order: looked for first.
     pub(super) next: usize,
@@ -90,10 +90,17 @@ impl Sending {
         }
     }
 
-    /// Whether messages of this cannot be told from those of another.
+    /// Whether a datagram of this cannot be told from one of another.
     fn is_twin_of(&self, other: &Self) -> bool {
         (&self.to, self.ecn, self.source) == (&other.to, other.ecn, other.source)
-            && self.content.bytes() == other.content.bytes()
+            && self
+                .datagrams()
+                .any(|one| one.len() >= DISTINCT && other.datagrams().any(|other| one == other))
+    }
+
+    fn datagrams(&self) -> impl Iterator<Item = &[u8]> {
+        let bytes = self.content.bytes();
+        bytes.chunks(self.step.map_or(bytes.len(), usize::from).max(1))
     }
 
     fn note_twin(&mut self) {
@@ -235,11 +242,13 @@ impl Socket {
 
     /// A send was taken, or is on its way.
     pub(crate) fn add_send(&mut self, mut sending: Sending) {
-        // A datagram that came twice may be answered twice. Which answer leaves and which fails is not to be seen.
-        let twin = self.sends.iter_mut().find(|other| other.is_twin_of(&sending));
-        if let Some(twin) = twin {
-            twin.note_twin();
-            sending.note_twin();
+        // A datagram that came twice may be answered twice, and a part of a send that comes back may be answered while
+        // that is still being sent. Which leaves and which fails is not to be seen.
+        for other in &mut self.sends {
+            if other.is_twin_of(&sending) {
+                other.note_twin();
+                sending.note_twin();
+            }
         }
         self.sends.push(sending);
     }
