@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fmt;
 use std::mem::{offset_of, size_of};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -214,6 +214,23 @@ impl SocketAddress {
         i32::from(libc::sa_family_t::from_ne_bytes(
             self.get(offset_of!(libc::sockaddr, sa_family)),
         ))
+    }
+
+    /// The host that an internet address names, and its scope: of a link-local IPv6 address, the interface by number; 0
+    /// for all others.
+    pub(crate) fn host(&self) -> Option<(IpAddr, u32)> {
+        match self.family() {
+            libc::AF_INET => {
+                let host = Ipv4Addr::from(self.get::<4>(offset_of!(libc::sockaddr_in, sin_addr)));
+                Some((host.into(), 0))
+            }
+            libc::AF_INET6 => {
+                let host = Ipv6Addr::from(self.get::<16>(offset_of!(libc::sockaddr_in6, sin6_addr)));
+                let scope = u32::from_ne_bytes(self.get(offset_of!(libc::sockaddr_in6, sin6_scope_id)));
+                Some((host.into(), scope))
+            }
+            _ => None,
+        }
     }
 
     /// The address of no family (`AF_UNSPEC`), to which a TCP socket connects in order to be disconnected.

@@ -1,4 +1,5 @@
-//! Datagram sockets: opening and closing here, `receive` and `send` the two directions, `queue` what waits to be sent.
+//! Datagram sockets: opening and closing here, `receive` and `send` the two directions, `queue` what waits to be sent,
+//! `segmentation` what is known of routes that take no segments.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -23,6 +24,7 @@ use queue::Queue;
 
 mod queue;
 mod receive;
+mod segmentation;
 mod send;
 
 /// Bytes of a slot for joined datagrams: whatever an IP packet can carry.

@@ -10,6 +10,8 @@ use crate::errno::Errno;
 use crate::id::Token;
 use crate::reserved::Reserved;
 
+use super::segmentation::{Route, Segmentation};
+
 /// Messages that leave with one operation at most: enough that the call's own cost is shared by many, and few enough
 /// that another socket's turn comes soon.
 const BATCH: usize = 64;
@@ -101,6 +103,8 @@ struct Entry {
     length: usize,
     /// Bytes of each datagram, where there may be several.
     step: Option<u16>,
+    /// The interface to leave by; 0 for any.
+    interface: u32,
     token: Token,
     /// Bytes that have left or failed.
     done: usize,
@@ -124,6 +128,8 @@ pub(super) struct Send<'a> {
     pub(super) control: Control,
     pub(super) payload: Payload<'a>,
     pub(super) step: Option<u16>,
+    /// The interface that it names; 0 for none.
+    pub(super) interface: u32,
     pub(super) token: Token,
 }
 
@@ -157,8 +163,7 @@ pub(super) struct Queue {
     low_water: usize,
     queued: usize,
     parts: Vec<Part>,
-    /// Segments of at least this size were refused.
-    refused_from: u32,
+    segmentation: Segmentation,
     /// A batch has either only sends that name their receivers, or none.
     separates: bool,
 }
@@ -173,7 +178,7 @@ impl Queue {
             low_water: low_water as usize,
             queued: 0,
             parts: Vec::with_capacity(BATCH),
-            refused_from: u32::MAX,
+            segmentation: Segmentation::new(),
             separates: false,
         }
     }
@@ -181,7 +186,7 @@ impl Queue {
     /// For a Unix socket: those cannot cut, and whoever is connected to a full one is told when it has room, but nobody
     /// else.
     pub(super) fn be_unix(&mut self) {
-        self.refused_from = 0;
+        self.segmentation = Segmentation::never();
         self.separates = true;
     }
 
@@ -238,6 +243,7 @@ impl Queue {
             bytes,
             length,
             step: send.step.filter(|&step| usize::from(step) < length),
+            interface: send.interface,
             token: send.token,
             done: 0,
             finished: false,
@@ -271,9 +277,13 @@ impl Queue {
                 Bytes::Lent(lent) => lent.as_slice().as_ptr(),
             };
             let mut offset = entry.done;
+            let refused_from = match entry.step {
+                Some(_) => self.segmentation.refused_from(|| entry.route()),
+                None => 0,
+            };
             loop {
                 let left = entry.length - offset;
-                let (length, segmented) = entry.next(left, self.refused_from);
+                let (length, segmented) = entry.next(left, refused_from);
                 self.parts.push(Part {
                     entry: index,
                     length,
@@ -326,7 +336,7 @@ impl Queue {
                     let size = u32::from(entry.step.unwrap_or_default());
                     // EIO says that the device cannot at all, the others that it cannot so.
                     let from = if errno.code() == libc::EIO { 0 } else { size };
-                    self.refused_from = self.refused_from.min(from);
+                    self.segmentation.refuse(entry.route(), from);
                     tally.uncut += 1;
                     continue;
                 }
@@ -368,6 +378,18 @@ impl Queue {
 }
 
 impl Entry {
+    fn route(&self) -> Route {
+        let (to, scope) = self.to.as_ref().and_then(SocketAddress::host).unzip();
+        Route {
+            to,
+            // What is named by the send comes before the address's scope.
+            interface: match self.interface {
+                0 => scope.unwrap_or_default(),
+                named => named,
+            },
+        }
+    }
+
     /// How many of the `left` bytes leave with the next message, and whether the kernel cuts it.
     fn next(&self, left: usize, refused_from: u32) -> (usize, bool) {
         let Some(step) = self.step else {
@@ -402,6 +424,7 @@ mod tests {
             control: Control::NONE,
             payload: Payload::Copy(bytes),
             step,
+            interface: 0,
             token: Token(token),
         }
     }
@@ -468,6 +491,40 @@ mod tests {
                 queue.settle(&batch, |_| ());
             }
         }
+    }
+
+    #[test]
+    fn a_refusal_to_cut_holds_for_its_route_alone() {
+        let mut queue = Queue::new(100_000, 100, 16);
+        let mut batch = DatagramBatch::default();
+        let to = |address: &str, interface| Send {
+            to: Some(address.parse::<std::net::SocketAddr>().unwrap().into()),
+            interface,
+            ..send(&[1; 3000], Some(1000), 0)
+        };
+        let mut round = |send: Send<'_>, result: Result<u32, Errno>| {
+            assert!(queue.push(send));
+            queue.fill(&mut batch);
+            let pieces = batch.messages.len();
+            results(&mut batch, |_| result);
+            queue.settle(&batch, |_| ());
+            while !queue.is_empty() {
+                queue.fill(&mut batch);
+                results(&mut batch, |_| Ok(1));
+                queue.settle(&batch, |_| ());
+            }
+            pieces
+        };
+        assert_eq!(round(to("192.0.2.1:53", 0), Err(Errno::new(libc::EIO))), 1);
+        // Whatever its port; and not another host, nor the same by another interface.
+        assert_eq!(round(to("192.0.2.1:5353", 0), Ok(1)), 3);
+        assert_eq!(round(to("192.0.2.2:53", 0), Ok(1)), 1);
+        assert_eq!(round(to("192.0.2.1:53", 4), Ok(1)), 1);
+        // The scope of an address is an interface.
+        assert_eq!(round(to("[fe80::1%3]:53", 0), Err(Errno::new(libc::EIO))), 1);
+        assert_eq!(round(to("[fe80::1%3]:53", 0), Ok(1)), 3);
+        assert_eq!(round(to("[fe80::1%4]:53", 0), Ok(1)), 1);
+        assert_eq!(round(to("[fe80::1%4]:53", 3), Ok(1)), 3);
     }
 
     #[test]

@@ -167,6 +167,7 @@ impl State {
             control,
             payload: datagram.payload,
             step: datagram.segment_size,
+            interface: datagram.interface.unwrap_or_default(),
             token: datagram.token,
         })
     }
