@@ -7,7 +7,7 @@ use crate::datagram::{Datagram, Datagrams};
 use crate::engine::Engine;
 use crate::errno::Errno;
 use crate::event::{CloseReason, DatagramError, Event, Events, Refusal};
-use crate::event_loop::{Loop, TurnError};
+use crate::event_loop::{DatagramDelivery, Loop, TurnError};
 use crate::id::{ConnectionId, DatagramSocketId, ListenerId, Token};
 use crate::pool::Lease;
 use crate::sys::SocketSys;
@@ -246,13 +246,24 @@ pub struct Delivery {
 impl Delivery {
     /// Answers the event if it is still to be handed out, given what the handler has done since the turn.
     pub fn admit<E: Engine, K: SocketSys>(&mut self, quoit: &Loop<E, K>, event: Event) -> Option<Event> {
+        // Of these there are most, and one look at the socket answers all.
+        if let Event::Datagrams { socket, .. } = &event {
+            return match quoit.datagram_delivery(*socket) {
+                DatagramDelivery::Over => None,
+                DatagramDelivery::Open if !self.holds_datagrams(*socket) => Some(event),
+                DatagramDelivery::Open | DatagramDelivery::Paused => {
+                    self.held_back.push(event);
+                    None
+                }
+            };
+        }
         if event.delivers_to().is_some_and(|id| quoit.is_given_up(id)) {
             // Closed or aborted by an earlier call of this very turn.
             return None;
         }
         if event
             .delivers_to_datagrams()
-            .is_some_and(|socket| quoit.is_closing_datagram(socket))
+            .is_some_and(|socket| quoit.datagram_delivery(socket) == DatagramDelivery::Over)
         {
             return None;
         }
@@ -262,12 +273,6 @@ impl Delivery {
             {
                 // Paused by an earlier call of this very turn; and once something is held back, so is all
                 // that follows it, even if a later call resumes.
-                self.held_back.push(event);
-                None
-            }
-            Event::Datagrams { socket, .. }
-                if quoit.is_datagram_paused(socket) || self.holds_datagrams(socket) =>
-            {
                 self.held_back.push(event);
                 None
             }

@@ -313,26 +313,45 @@ impl TryFrom<&Address> for SocketAddress {
     }
 }
 
+/// `N` of the bytes, from `at` on, which lie in them: with a place known at compile time, one load.
+#[inline]
+pub(crate) fn part<const N: usize, const M: usize>(bytes: &[u8; M], at: usize) -> [u8; N] {
+    *bytes[at..].first_chunk().expect("the places lie in the bytes")
+}
+
 impl TryFrom<&SocketAddress> for Address {
     type Error = AddressError;
 
     fn try_from(raw: &SocketAddress) -> Result<Self, AddressError> {
-        let truncated = AddressError::Truncated { length: raw.length };
-        match raw.family() {
-            _ if raw.length < size_of::<libc::sa_family_t>() => Err(truncated),
-            libc::AF_INET if raw.length < size_of::<libc::sockaddr_in>() => Err(truncated),
-            libc::AF_INET => Ok(Self::Tcp(SocketAddr::V4(SocketAddrV4::new(
-                Ipv4Addr::from(raw.get::<4>(offset_of!(libc::sockaddr_in, sin_addr))),
-                u16::from_be_bytes(raw.get(offset_of!(libc::sockaddr_in, sin_port))),
-            )))),
-            libc::AF_INET6 if raw.length < size_of::<libc::sockaddr_in6>() => Err(truncated),
-            libc::AF_INET6 => Ok(Self::Tcp(SocketAddr::V6(SocketAddrV6::new(
-                Ipv6Addr::from(raw.get::<16>(offset_of!(libc::sockaddr_in6, sin6_addr))),
-                u16::from_be_bytes(raw.get(offset_of!(libc::sockaddr_in6, sin6_port))),
-                u32::from_ne_bytes(raw.get(offset_of!(libc::sockaddr_in6, sin6_flowinfo))),
-                u32::from_ne_bytes(raw.get(offset_of!(libc::sockaddr_in6, sin6_scope_id))),
-            )))),
-            libc::AF_UNIX => match &raw.storage.0[UNIX_NAME_OFFSET..raw.length] {
+        Self::read(raw.as_bytes())
+    }
+}
+
+impl Address {
+    /// As the kernel wrote it (`struct sockaddr`), to as many bytes as the address has.
+    pub(crate) fn read(bytes: &[u8]) -> Result<Self, AddressError> {
+        let truncated = AddressError::Truncated { length: bytes.len() };
+        let Some(family) = bytes.first_chunk() else {
+            return Err(truncated);
+        };
+        match i32::from(libc::sa_family_t::from_ne_bytes(*family)) {
+            libc::AF_INET => {
+                let raw: &[u8; size_of::<libc::sockaddr_in>()] = bytes.first_chunk().ok_or(truncated)?;
+                Ok(Self::Tcp(SocketAddr::V4(SocketAddrV4::new(
+                    Ipv4Addr::from(part::<4, _>(raw, offset_of!(libc::sockaddr_in, sin_addr))),
+                    u16::from_be_bytes(part(raw, offset_of!(libc::sockaddr_in, sin_port))),
+                ))))
+            }
+            libc::AF_INET6 => {
+                let raw: &[u8; size_of::<libc::sockaddr_in6>()] = bytes.first_chunk().ok_or(truncated)?;
+                Ok(Self::Tcp(SocketAddr::V6(SocketAddrV6::new(
+                    Ipv6Addr::from(part::<16, _>(raw, offset_of!(libc::sockaddr_in6, sin6_addr))),
+                    u16::from_be_bytes(part(raw, offset_of!(libc::sockaddr_in6, sin6_port))),
+                    u32::from_ne_bytes(part(raw, offset_of!(libc::sockaddr_in6, sin6_flowinfo))),
+                    u32::from_ne_bytes(part(raw, offset_of!(libc::sockaddr_in6, sin6_scope_id))),
+                ))))
+            }
+            libc::AF_UNIX => match &bytes[UNIX_NAME_OFFSET..] {
                 [] => Ok(Self::UnixUnnamed),
                 [0, name @ ..] => Ok(Self::UnixAbstract(name.into())),
                 // A path of all 108 bytes, which others may bind, comes without its NUL.

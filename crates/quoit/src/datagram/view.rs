@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use super::control::Received;
 use super::send::Ecn;
-use crate::address::{Address, SocketAddress};
+use crate::address::{Address, part};
 use crate::command::Payload;
 use crate::pool::Lease;
 
@@ -38,7 +38,9 @@ pub(crate) struct Head {
 impl Head {
     /// Reads it from the start of a slot.
     pub(crate) fn read(slot: &[u8]) -> Self {
-        let word = |at: usize| u32::from_ne_bytes(std::array::from_fn(|index| slot[at + index]));
+        let bytes: &[u8; NAME_OFFSET as usize] =
+            slot.first_chunk().expect("a slot is longer than its header");
+        let word = |at: usize| u32::from_ne_bytes(part(bytes, at));
         Self {
             name: word(0),
             control: word(4),
@@ -80,7 +82,11 @@ impl Meta {
     /// No time was told.
     const NO_TIME: u32 = u32::MAX;
 
+    /// Writes it to the start of what had the control messages.
     pub(crate) fn write(&self, place: &mut [u8]) {
+        let place: &mut [u8; Self::SIZE] = place
+            .first_chunk_mut()
+            .expect("there is room for it in every slot");
         let Received {
             local,
             interface,
@@ -105,32 +111,50 @@ impl Meta {
         place[38] = self.truncated.into();
         place[39] = self.raw.into();
     }
+}
 
-    pub(crate) fn read(place: &[u8]) -> Self {
-        fn bytes<const N: usize>(place: &[u8], at: usize) -> [u8; N] {
-            std::array::from_fn(|index| place[at + index])
-        }
-        let address = Ipv6Addr::from(bytes::<16>(place, 0));
-        let nanoseconds = u32::from_ne_bytes(bytes(place, 24));
-        Self {
-            received: Received {
-                local: match place[36] {
-                    Self::V4 => Some(address.to_ipv4_mapped().unwrap_or(Ipv4Addr::UNSPECIFIED).into()),
-                    Self::V6 => Some(address.into()),
-                    _ => None,
-                },
-                interface: u32::from_ne_bytes(bytes(place, 28)),
-                ecn: (place[37] != Self::NO_ECN).then(|| Ecn::from_bits(place[37])),
-                timestamp: (nanoseconds != Self::NO_TIME)
-                    .then(|| (i64::from_ne_bytes(bytes(place, 16)), nanoseconds)),
-                segment_size: u32::from_ne_bytes(bytes(place, 32)),
-                drops: None,
-            },
-            truncated: place[38] != 0,
-            raw: place[39] != 0,
+/// A [`Meta`] that was written, read field by field: a handler seldom asks for more than one.
+#[derive(Clone, Copy)]
+struct Written<'a>(&'a [u8; Meta::SIZE]);
+
+impl Written<'_> {
+    fn local(self) -> Option<IpAddr> {
+        let address = Ipv6Addr::from(part::<16, _>(self.0, 0));
+        match self.0[36] {
+            Meta::V4 => Some(address.to_ipv4_mapped().unwrap_or(Ipv4Addr::UNSPECIFIED).into()),
+            Meta::V6 => Some(address.into()),
+            _ => None,
         }
     }
+
+    fn timestamp(self) -> Option<(i64, u32)> {
+        let nanoseconds = u32::from_ne_bytes(part(self.0, 24));
+        (nanoseconds != Meta::NO_TIME).then(|| (i64::from_ne_bytes(part(self.0, 16)), nanoseconds))
+    }
+
+    fn interface(self) -> u32 {
+        u32::from_ne_bytes(part(self.0, 28))
+    }
+
+    fn segment_size(self) -> u32 {
+        u32::from_ne_bytes(part(self.0, 32))
+    }
+
+    fn ecn(self) -> Option<Ecn> {
+        (self.0[37] != Meta::NO_ECN).then(|| Ecn::from_bits(self.0[37]))
+    }
+
+    fn is_truncated(self) -> bool {
+        self.0[38] != 0
+    }
+
+    fn is_raw(self) -> bool {
+        self.0[39] != 0
+    }
 }
+
+/// The start of a slot, as far as views read it: the header, the peer's address, and what is known.
+type Start = [u8; CONTROL_OFFSET as usize + Meta::SIZE];
 
 /// What came in one buffer: a datagram, or several of one peer and one size that the kernel has joined.
 ///
@@ -152,8 +176,8 @@ impl Datagrams {
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "there is at least one")]
     pub fn len(&self) -> usize {
-        let meta = self.meta();
-        count(self.lease.len(), meta.received.segment_size, meta.raw)
+        let known = self.whole().known();
+        count(self.lease.len(), known.segment_size(), known.is_raw())
     }
 
     /// The first, which is the only one but for joined ones.
@@ -173,9 +197,10 @@ impl Datagrams {
     /// [size](Datagram::segment_size), of which the last may be shorter.
     #[must_use]
     pub fn whole(&self) -> Datagram<'_> {
+        let start = self.lease.slot_start(size_of::<Start>());
         Datagram {
             bytes: &self.lease,
-            head: self.lease.slot_start(CONTROL_OFFSET as usize + Meta::SIZE),
+            head: start.first_chunk().expect("as many were asked for"),
         }
     }
 
@@ -195,15 +220,11 @@ impl Datagrams {
         self.lease
     }
 
-    fn meta(&self) -> Meta {
-        self.whole().meta()
-    }
-
     /// The bytes of each, if there may be several.
     fn step(&self) -> Option<usize> {
-        let meta = self.meta();
-        let step = meta.received.segment_size as usize;
-        (!meta.raw && step > 0).then_some(step)
+        let known = self.whole().known();
+        let step = known.segment_size() as usize;
+        (!known.is_raw() && step > 0).then_some(step)
     }
 }
 
@@ -262,7 +283,7 @@ impl<'a> Iterator for Segments<'a> {
 #[derive(Clone, Copy)]
 pub struct Datagram<'a> {
     bytes: &'a [u8],
-    head: &'a [u8],
+    head: &'a Start,
 }
 
 impl<'a> Datagram<'a> {
@@ -276,14 +297,14 @@ impl<'a> Datagram<'a> {
     /// Takes no memory but for Unix names.
     #[must_use]
     pub fn peer(&self) -> Address {
-        Address::try_from(&SocketAddress::from_bytes(self.peer_bytes())).unwrap_or(Address::UnixUnnamed)
+        Address::read(self.peer_bytes()).unwrap_or(Address::UnixUnnamed)
     }
 
     /// Who sent it, as the kernel wrote it (`struct sockaddr`), possibly nothing at all for a Unix socket that is bound
     /// to nothing. Lives as long as the [`Datagrams`], and not only as this view.
     #[must_use]
     pub fn peer_bytes(&self) -> &'a [u8] {
-        let length = Head::read(self.head).name.min(NAME_ROOM) as usize;
+        let length = u32::from_ne_bytes(part(self.head, 0)).min(NAME_ROOM) as usize;
         &self.head[NAME_OFFSET as usize..][..length]
     }
 
@@ -291,27 +312,27 @@ impl<'a> Datagram<'a> {
     /// [`receive_local_address`](crate::DatagramOptions::receive_local_address): of this host, or the group.
     #[must_use]
     pub fn local_address(&self) -> Option<IpAddr> {
-        self.meta().received.local
+        self.known().local()
     }
 
     /// The interface that it came by, by number, with
     /// [`receive_local_address`](crate::DatagramOptions::receive_local_address).
     #[must_use]
     pub fn interface(&self) -> Option<u32> {
-        Some(self.meta().received.interface).filter(|&interface| interface != 0)
+        Some(self.known().interface()).filter(|&interface| interface != 0)
     }
 
     /// Its congestion notification, with [`receive_ecn`](crate::DatagramOptions::receive_ecn).
     #[must_use]
     pub fn ecn(&self) -> Option<Ecn> {
-        self.meta().received.ecn
+        self.known().ecn()
     }
 
     /// When the kernel received it, with [`receive_timestamps`](crate::DatagramOptions::receive_timestamps). Of joined
     /// ones, the first.
     #[must_use]
     pub fn timestamp(&self) -> Option<SystemTime> {
-        let (seconds, nanoseconds) = self.meta().received.timestamp?;
+        let (seconds, nanoseconds) = self.known().timestamp()?;
         let epoch = SystemTime::UNIX_EPOCH;
         let whole = Duration::from_secs(seconds.unsigned_abs());
         let moment = if seconds < 0 {
@@ -326,7 +347,7 @@ impl<'a> Datagram<'a> {
     /// [`Gro::Raw`](crate::Gro::Raw)) which these bytes are.
     #[must_use]
     pub fn segment_size(&self) -> Option<u16> {
-        u16::try_from(self.meta().received.segment_size)
+        u16::try_from(self.known().segment_size())
             .ok()
             .filter(|&size| size != 0)
     }
@@ -334,11 +355,12 @@ impl<'a> Datagram<'a> {
     /// Whether it was longer than there was room, and the rest is lost.
     #[must_use]
     pub fn is_truncated(&self) -> bool {
-        self.meta().truncated
+        self.known().is_truncated()
     }
 
-    fn meta(&self) -> Meta {
-        Meta::read(&self.head[CONTROL_OFFSET as usize..])
+    fn known(&self) -> Written<'a> {
+        let known = &self.head[CONTROL_OFFSET as usize..];
+        Written(known.first_chunk().expect("the rest of the start is just that"))
     }
 }
 
@@ -382,14 +404,27 @@ mod tests {
             };
             let mut place = [0xaa; Meta::SIZE];
             meta.write(&mut place);
-            prop_assert_eq!(Meta::read(&place), meta);
+            let known = Written(&place);
+            let read = Meta {
+                received: Received {
+                    local: known.local(),
+                    interface: known.interface(),
+                    ecn: known.ecn(),
+                    timestamp: known.timestamp(),
+                    segment_size: known.segment_size(),
+                    drops: None,
+                },
+                truncated: known.is_truncated(),
+                raw: known.is_raw(),
+            };
+            prop_assert_eq!(read, meta);
         }
 
         /// Whatever the sizes, the segments are the payload, none is longer than said, and as many as counted.
         #[test]
         fn segments_are_the_payload(length in 0usize..5000, step in 0u32..1500, raw: bool) {
             let payload: Vec<u8> = (0..length).map(|index| index as u8).collect();
-            let mut head = vec![0; CONTROL_OFFSET as usize + Meta::SIZE];
+            let mut head: Start = [0; size_of::<Start>()];
             let received = Received { segment_size: step, ..Received::default() };
             Meta { received, truncated: false, raw }.write(&mut head[CONTROL_OFFSET as usize..]);
             let whole = Datagram { bytes: &payload, head: &head };

@@ -40,6 +40,7 @@ use table::Table;
 
 pub use accept::{Accept, ListenerOptions};
 pub(crate) use commands::apply_stream_options;
+pub(crate) use datagram::DatagramDelivery;
 pub use turn::TurnError;
 
 /// The memory that a loop's operations may name, made before the engine, which is given part of it.

@@ -530,9 +530,23 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         self.datagrams.get(id.slot(), id.generation())
     }
 
-    /// Whether the socket is being closed, or is gone.
-    pub(crate) fn is_closing_datagram(&self, socket: DatagramSocketId) -> bool {
-        self.look_up_datagram(socket)
-            .is_none_or(|state| state.phase != Phase::Open)
+    /// Whether what came for the socket is to be handed out.
+    pub(crate) fn datagram_delivery(&self, socket: DatagramSocketId) -> DatagramDelivery {
+        match self.look_up_datagram(socket) {
+            Some(state) if state.phase == Phase::Open && state.paused => DatagramDelivery::Paused,
+            Some(state) if state.phase == Phase::Open => DatagramDelivery::Open,
+            Some(_) | None => DatagramDelivery::Over,
+        }
     }
+}
+
+/// What is to become of datagrams that were reported and not yet handed out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum DatagramDelivery {
+    /// They are handed out.
+    Open,
+    /// They are kept until the socket is resumed.
+    Paused,
+    /// They are dropped: the socket is being closed, or is gone.
+    Over,
 }

@@ -215,6 +215,8 @@ impl Queue {
     }
 
     /// Takes a send, or answers false: there is no room.
+    // Inlined into its only caller, so that what is some hundred bytes is not moved from one to the other.
+    #[inline]
     pub(super) fn push(&mut self, send: Send<'_>) -> bool {
         let length = send.payload.len();
         if self.is_full() {
@@ -347,33 +349,41 @@ impl Queue {
             entry.done += part.length;
             entry.finished = entry.done == entry.length;
         }
-        while self.entries.front().is_some_and(|entry| entry.finished) {
-            let Some(entry) = self.entries.pop_front() else {
-                break;
-            };
-            self.free(&entry);
+        let Self {
+            entries,
+            copies,
+            queued,
+            ..
+        } = self;
+        let mut finished = 0;
+        for entry in entries.iter().take_while(|entry| entry.finished) {
+            free(entry, copies, queued);
             ended(Outcome {
                 token: entry.token,
                 length: u32::try_from(entry.length).unwrap_or(u32::MAX),
                 error: entry.error,
             });
+            finished += 1;
         }
+        // Dropped where they are: each is some hundred bytes.
+        entries.drain(..finished);
         tally
     }
 
     /// Drops everything. None may be in flight.
     pub(super) fn clear(&mut self) {
         debug_assert!(self.parts.is_empty(), "the kernel reads what is in flight");
-        while let Some(entry) = self.entries.pop_front() {
-            self.free(&entry);
+        for entry in self.entries.drain(..) {
+            free(&entry, &mut self.copies, &mut self.queued);
         }
     }
+}
 
-    fn free(&mut self, entry: &Entry) {
-        self.queued -= entry.length;
-        if let Bytes::Copied(copy) = &entry.bytes {
-            self.copies.give_back(copy);
-        }
+/// Takes an entry, the oldest, out of the account.
+fn free(entry: &Entry, copies: &mut Copies, queued: &mut usize) {
+    *queued -= entry.length;
+    if let Bytes::Copied(copy) = &entry.bytes {
+        copies.give_back(copy);
     }
 }
 
