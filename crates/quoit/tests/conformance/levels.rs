@@ -47,6 +47,7 @@ levels! {
         config.zero_copy_threshold = Some(1);
         config.register_pool = true;
     };
+    REGISTERED: Uring, |config| config.register_pool = true;
     KERNEL_POLL: Uring, |config| config.kernel_poll = Some(Duration::from_millis(50));
 }
 
