@@ -88,6 +88,37 @@ fn udp_echo_echoes() {
 }
 
 #[test]
+fn statsd_adds_up_and_tells() {
+    guard(120);
+    let example = Example::start("statsd", &[]);
+    let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+    sender.connect(example.address).unwrap();
+    for _ in 0..100 {
+        sender.send(b"hits:1|c\nsampled:2|c|@0.5\n").unwrap();
+    }
+    for datagram in [
+        &b"load:5|g"[..],
+        b"load:-2|g\nload:+0.5|g",
+        b"time:10|ms\ntime:30|ms",
+        b"",
+        b"nonsense\nhits:1|g\nhits:x|c\n:1|c\nhits:1|c|@0\nhits:1|c|@1|more\nhits:1|\xff",
+    ] {
+        sender.send(datagram).unwrap();
+    }
+    let expected = "hits 100\nload 3.5\nsampled 400\ntime count=2 min=10 mean=20 max=30\n\
+                    datagrams=105 refused=7 truncated=0 dropped=0\n";
+    let report = || {
+        let mut report = String::new();
+        client(example.address).read_to_string(&mut report).unwrap();
+        report
+    };
+    // Datagrams and connections come by different ways: it is asked until all have been received, and once more, when
+    // the turn that received the last has handed them out.
+    while !report().contains("datagrams=105 ") {}
+    assert_eq!(report(), expected);
+}
+
+#[test]
 fn echo_echoes() {
     guard(120);
     let example = Example::start("echo", &[]);
