@@ -110,6 +110,20 @@ impl Runtime {
         config: RuntimeConfig,
         make_handler: impl Fn(&mut Loop) -> H + Send + Sync + 'static,
     ) -> Result<Self, StartError> {
+        Self::start_driven(config, make_handler, Loop::run)
+    }
+
+    /// As [`Runtime::start`], with `drive` in place of [`Loop::run`] on each loop's thread: for loops that wait in the loop of
+    /// another library ([`Loop::park`]). It is to return once [`Loop::run_turn`] has answered that the loop has drained:
+    /// the loop is dropped then, with all that is left on it. If it fails, the other loops drain.
+    ///
+    /// # Errors
+    /// As [`Runtime::start`].
+    pub fn start_driven<H: Handler + 'static>(
+        config: RuntimeConfig,
+        make_handler: impl Fn(&mut Loop) -> H + Send + Sync + 'static,
+        drive: impl Fn(&mut Loop, &mut H) -> Result<(), TurnError> + Send + Sync + 'static,
+    ) -> Result<Self, StartError> {
         let count = config.loops.max(1);
         let mut loops = make_loops(&config.config, count)?;
         let addresses = add_listeners(&mut loops, config.listeners, config.spread)?;
@@ -122,6 +136,7 @@ impl Runtime {
         };
         let batch = config.batch;
         let make_handler = Arc::new(make_handler);
+        let drive = Arc::new(drive);
         let drainer = Drainer {
             remotes: loops.iter().map(Loop::remote).collect(),
         };
@@ -136,6 +151,7 @@ impl Runtime {
             let remote = quoit.remote();
             let drainer = drainer.clone();
             let make_handler = Arc::clone(&make_handler);
+            let drive = Arc::clone(&drive);
             let index = usize::from(quoit.index().get());
             let cpu = (!cpus.is_empty()).then(|| cpus[index % cpus.len()]);
             let thread = std::thread::Builder::new()
@@ -157,7 +173,7 @@ impl Runtime {
                     // Dropped before `others`, which must not wait for room in this loop's inbox.
                     let mut quoit = quoit;
                     let mut handler = make_handler(&mut quoit);
-                    let result = quoit.run(&mut handler);
+                    let result = drive(&mut quoit, &mut handler);
                     others.drained = result.is_ok();
                     result
                 })

@@ -89,7 +89,12 @@ impl Protocol {
 
 /// How a loop waits.
 #[derive(Debug, Clone, Copy)]
-struct Wait(WaitMode);
+enum Wait {
+    /// In its own turns.
+    Own(WaitMode),
+    /// In an epoll instance of the program.
+    Foreign,
+}
 
 impl FromStr for Wait {
     type Err = String;
@@ -107,9 +112,10 @@ impl FromStr for Wait {
                     microseconds.ok_or("spin takes 1 to 1000000 microseconds, such as spin:50")?;
                 WaitMode::Spin(Duration::from_micros(microseconds))
             }
-            _ => return Err("expected block, poll, or spin:MICROSECONDS".to_owned()),
+            None if text == "foreign" => return Ok(Self::Foreign),
+            _ => return Err("expected block, poll, foreign, or spin:MICROSECONDS".to_owned()),
         };
-        Ok(Self(mode))
+        Ok(Self::Own(mode))
     }
 }
 
@@ -177,7 +183,7 @@ struct Common {
           value_parser = RangedU64ValueParser::<u32>::new().range(1..=60_000))]
     kernel_poll: Option<u32>,
     /// How a loop waits: block sleeps at once, spin:US looks for so many microseconds first, poll never sleeps and
-    /// takes a processor a loop
+    /// takes a processor a loop; foreign sleeps in an epoll instance of this program, as inside another library's loop
     #[arg(long, global = true, value_name = "HOW", default_value = "block")]
     wait: Wait,
     /// Connections that each loop may have
@@ -235,6 +241,11 @@ impl ServeArguments {
         matches!(self.common.engine, Engine::Auto)
     }
 
+    /// Whether loops wait in an epoll instance of the program.
+    pub(super) fn waits_elsewhere(&self) -> bool {
+        matches!(self.common.wait, Wait::Foreign)
+    }
+
     pub(super) fn connections_were_given(&self) -> bool {
         self.common.connections.is_some()
     }
@@ -257,7 +268,10 @@ impl ServeArguments {
             },
             without: common.without,
             connections: common.connections.unwrap_or(Config::default().connections),
-            wait: common.wait.0,
+            wait: match common.wait {
+                Wait::Own(mode) => mode,
+                Wait::Foreign => WaitMode::Block,
+            },
             zero_copy_threshold: common.zero_copy,
             register_pool: common.register_pool,
             kernel_poll: common

@@ -4,6 +4,7 @@ mod arguments;
 mod datagrams;
 mod descriptors;
 mod echo;
+mod foreign;
 pub(crate) mod http;
 mod http_server;
 mod metrics;
@@ -21,7 +22,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use quoit::{Address, EngineKind, Runtime, StartError};
+use quoit::{Address, EngineKind, Handler, Loop, Runtime, StartError};
 use quoit_yardstick::{SinkReport, Work};
 
 use crate::console::say;
@@ -86,7 +87,11 @@ fn serve(arguments: &ServeArguments) -> Result<ExitCode, String> {
         sockets: sockets.clone(),
         sink_run: Arc::clone(&sink_run),
     };
-    let runtime = start(protocol.clone(), config, shared).map_err(|error| error.to_string())?;
+    let driven = Driven {
+        config,
+        elsewhere: arguments.waits_elsewhere(),
+    };
+    let runtime = start(protocol.clone(), driven, shared).map_err(|error| error.to_string())?;
     published.publish(&runtime);
     let metrics = match metrics_address {
         Some(address) => {
@@ -170,7 +175,27 @@ struct Shared {
     sink_run: Arc<SinkRun>,
 }
 
-fn start(protocol: Protocol, config: quoit::RuntimeConfig, shared: Shared) -> Result<Runtime, StartError> {
+/// How loops are run.
+struct Driven {
+    config: quoit::RuntimeConfig,
+    /// They wait in an epoll instance of the program.
+    elsewhere: bool,
+}
+
+impl Driven {
+    fn start<H: Handler + 'static>(
+        self,
+        make_handler: impl Fn(&mut Loop) -> H + Send + Sync + 'static,
+    ) -> Result<Runtime, StartError> {
+        if self.elsewhere {
+            Runtime::start_driven(self.config, make_handler, foreign::drive)
+        } else {
+            Runtime::start(self.config, make_handler)
+        }
+    }
+}
+
+fn start(protocol: Protocol, driven: Driven, shared: Shared) -> Result<Runtime, StartError> {
     let Shared {
         published,
         timeouts,
@@ -180,23 +205,21 @@ fn start(protocol: Protocol, config: quoit::RuntimeConfig, shared: Shared) -> Re
     } = shared;
     let sockets_of = move || Arc::clone(sockets.as_ref().expect("servers of datagrams have sockets"));
     match protocol {
-        Protocol::Echo => Runtime::start(config, move |_| Echo::new(work)),
-        Protocol::Rpc { streams } => Runtime::start(config, move |quoit| {
-            RpcServer::new(streams as usize, work, published.rpc(quoit.index()))
-        }),
-        Protocol::Sink => Runtime::start(config, move |_| Sink::new(work)),
-        Protocol::Http => Runtime::start(config, move |_| {
-            HttpServer::new(timeouts, work, metrics::writer(&published))
-        }),
-        Protocol::UdpEcho(_) => Runtime::start(config, move |quoit| {
+        Protocol::Echo => driven.start(move |_| Echo::new(work)),
+        Protocol::Rpc { streams } => {
+            driven.start(move |quoit| RpcServer::new(streams as usize, work, published.rpc(quoit.index())))
+        }
+        Protocol::Sink => driven.start(move |_| Sink::new(work)),
+        Protocol::Http => driven.start(move |_| HttpServer::new(timeouts, work, metrics::writer(&published))),
+        Protocol::UdpEcho(_) => driven.start(move |quoit| {
             let figures = published.datagrams(quoit.index());
             UdpEcho::new(quoit, &sockets_of(), work, figures)
         }),
-        Protocol::UdpSink(_) => Runtime::start(config, move |quoit| {
+        Protocol::UdpSink(_) => driven.start(move |quoit| {
             let figures = published.datagrams(quoit.index());
             UdpSink::new(quoit, &sockets_of(), work, Arc::clone(&sink_run), figures)
         }),
-        Protocol::Dns(dns) => Runtime::start(config, move |quoit| {
+        Protocol::Dns(dns) => driven.start(move |quoit| {
             let index = quoit.index();
             let figures = (published.datagrams(index), published.dns(index));
             Dns::new(quoit, &sockets_of(), dns.responder(), work, figures)

@@ -82,6 +82,10 @@ fn datagrams_come_back_unchanged() {
                 &["--count 3000 --outstanding 4 --senders 4 --mode sendmmsg"],
             ),
             (
+                "udp-echo --loops 2 --wait foreign",
+                &["--count 1000 --outstanding 4 --senders 4", "--count 50"],
+            ),
+            (
                 "udp-echo --gro --work 100",
                 &["--count 3200 --outstanding 32 --mode gso", "--count 100"],
             ),
@@ -136,6 +140,8 @@ fn a_sink_accounts_for_every_datagram_and_ends() {
                 "--count 5000 --rate 50000 --senders 2",
             ),
             ("--wait poll", "--count 5000"),
+            ("--wait foreign", "--count 5000 --mode sendmmsg"),
+            ("--work 500", "--phase flat:0.2 --phase 20000:0.2"),
             ("--gro --receive-buffer 1000000", "--count 20000 --mode gso"),
             ("--loops 2", "--count 4000 --rate 40000 --senders 4"),
         ] {
@@ -255,6 +261,7 @@ fn a_port_that_is_taken_is_named() {
 fn wrong_options_are_refused() {
     for (options, expected) in [
         ("--wait spin", "spin:MICROSECONDS"),
+        ("--wait elsewhere", "foreign"),
         ("--wait spin:0", "1 to 1000000"),
         ("--max-datagram 65508", "65507"),
         ("--slots 0", "--slots"),
