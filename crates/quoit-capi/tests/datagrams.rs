@@ -81,3 +81,16 @@ fn datagram_sockets_do_what_the_header_says() {
         }
     }
 }
+
+#[test]
+fn each_processor_or_each_peer_has_its_socket() {
+    let folder = tempfile::tempdir().unwrap();
+    for (compiler, options) in compilers() {
+        let program = folder.path().join("steering");
+        compile(compiler, options, &file("tests/c/steering.c"), &program);
+        for engine in engines() {
+            let output = Command::new(&program).arg(engine).output().unwrap();
+            succeeded(&format!("{compiler} {engine}"), &output);
+        }
+    }
+}
