@@ -131,6 +131,7 @@ type DatagramSocket struct {
 	below   datagramBackend
 	network string
 	local   net.Addr
+	remote  net.Addr // of one that is connected to a peer
 	loop    int
 	gone    chan struct{} // closed with the last event
 }
@@ -279,17 +280,20 @@ func (k *datagramHandlerSink) panicked(s *DatagramSocket, recovered any) {
 }
 
 // checkMessage answers why a message cannot be queued on any engine.
-func checkMessage(message *Message, to peer, network string) error {
+func checkMessage(message *Message, to peer, s *DatagramSocket) error {
 	largest := len(message.Bytes)
 	if message.SegmentSize > 0 {
 		largest = min(largest, message.SegmentSize)
 	}
-	unix := network == "unixgram"
+	unix := s.network == "unixgram"
 	switch {
 	case message.SegmentSize < 0 || message.SegmentSize > maxUDPPayload:
 		return fmt.Errorf("quoit: a segment size of %d: it must be from 0 to 65,507", message.SegmentSize)
+	case s.remote != nil && to == peer{}: // to whom it is connected
 	case to.unix != unix, !unix && !to.address.IsValid(), unix && to.name == "":
 		return errPeer
+	}
+	switch {
 	case !unix && largest > maxUDPPayload:
 		return errMessageSize
 	}

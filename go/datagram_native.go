@@ -76,7 +76,11 @@ func (l *nativeLoop) openDatagram(
 	if socket.network == "udp6" {
 		options.Flags |= native.DatagramIPv6Only
 	}
-	bound, err := native.BindDatagram(address, options, groups, "")
+	var peer string
+	if socket.remote != nil {
+		peer = socket.remote.String()
+	}
+	bound, err := native.BindDatagram(address, options, groups, peer)
 	if err != nil {
 		return err
 	}
@@ -340,7 +344,7 @@ func (s *nativeSocket) askLoop() {
 
 // send implements datagramBackend.
 func (s *nativeSocket) send(message *Message, to peer) error {
-	if err := checkMessage(message, to, s.socket.network); err != nil {
+	if err := checkMessage(message, to, s.socket); err != nil {
 		return err
 	}
 	length := len(message.Bytes)
@@ -356,7 +360,10 @@ func (s *nativeSocket) send(message *Message, to peer) error {
 		return ErrFull
 	}
 	var address [128]byte
-	name := appendSockaddr(address[:0], to)
+	var name []byte // none is to whom it is connected
+	if to != (peer{}) {
+		name = appendSockaddr(address[:0], to)
+	}
 	need := len(name) + length
 	if s.bytes == nil {
 		s.bytes = s.loop.pool.get(max(need, smallestBlock))

@@ -76,7 +76,7 @@ func (s *DatagramServer) open(network, address string, handler DatagramHandler) 
 	}
 	for index := range count {
 		sink := &datagramHandlerSink{handler: handler, config: s.config}
-		socket, err := s.loops.openDatagram(index, network, bound, s.config, count > 1, sink)
+		socket, err := s.loops.openDatagram(index, network, bound, nil, s.config, count > 1, sink)
 		if err != nil {
 			return err
 		}
@@ -86,9 +86,9 @@ func (s *DatagramServer) open(network, address string, handler DatagramHandler) 
 	return nil
 }
 
-// openDatagram opens a socket on a loop.
+// openDatagram opens a socket on a loop, connected to a peer unless that is nil.
 func (l *Loops) openDatagram(
-	loop int, network, address string, config *config, reusePort bool, to datagramSink,
+	loop int, network, address string, peer net.Addr, config *config, reusePort bool, to datagramSink,
 ) (*DatagramSocket, error) {
 	l.mu.Lock()
 	ended := l.ended
@@ -96,7 +96,7 @@ func (l *Loops) openDatagram(
 	if ended {
 		return nil, ErrShutdown
 	}
-	socket := &DatagramSocket{network: network, loop: loop, gone: make(chan struct{})}
+	socket := &DatagramSocket{network: network, remote: peer, loop: loop, gone: make(chan struct{})}
 	if err := l.loops[loop].openDatagram(socket, address, config, reusePort, to); err != nil {
 		return nil, err
 	}

@@ -185,7 +185,7 @@ func (s *stdSocket) report(f func()) {
 
 // send implements datagramBackend: what the kernel refuses is told as it is told for libquoit, by OnError.
 func (s *stdSocket) send(message *Message, to peer) error {
-	if err := checkMessage(message, to, s.socket.network); err != nil {
+	if err := checkMessage(message, to, s.socket); err != nil {
 		return err
 	}
 	s.mu.Lock()

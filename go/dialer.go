@@ -6,6 +6,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // Dialer makes connections on loops. Its DialContext fits http.Transport and the like. Its methods may be called from
@@ -13,6 +14,7 @@ import (
 type Dialer struct {
 	loops     *Loops
 	ownsLoops bool
+	config    *config
 	std       *net.Dialer // instead, on EngineStd
 }
 
@@ -26,7 +28,7 @@ func NewDialer(options ...Option) (*Dialer, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Dialer{loops: loops, ownsLoops: owns}
+	d := &Dialer{loops: loops, ownsLoops: owns, config: config}
 	if loops.engine == EngineStd {
 		d.std = &net.Dialer{KeepAlive: config.keepAlive}
 	}
@@ -49,10 +51,11 @@ func (d *Dialer) Dial(network, address string) (net.Conn, error) {
 	return d.DialContext(context.Background(), network, address)
 }
 
-// DialContext connects to an address of network tcp, tcp4, tcp6 or unix. Of a host with several addresses it tries one
-// after the other, those of version 4 first. The context limits connecting only.
+// DialContext connects to an address of network tcp, tcp4, tcp6, udp, udp4, udp6 or unix. Of a host with several addresses
+// it tries one after the other, those of version 4 first. The context limits connecting only. For the networks of UDP it
+// answers a *DatagramConn, or on EngineStd what package net has, and the first address will do: nobody is asked.
 func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
-	if d.std != nil && slices.Contains([]string{"tcp", "tcp4", "tcp6", "unix"}, network) {
+	if d.std != nil && slices.Contains([]string{"tcp", "tcp4", "tcp6", "udp", "udp4", "udp6", "unix"}, network) {
 		return d.std.DialContext(ctx, network, address)
 	}
 	targets, err := dialTargets(ctx, network, address)
@@ -61,7 +64,7 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.
 	}
 	var last error
 	for _, target := range targets {
-		n, err := d.dial(ctx, network, target)
+		n, err := d.dialAny(ctx, network, target)
 		if err == nil {
 			return n, nil
 		}
@@ -83,7 +86,7 @@ func dialTargets(ctx context.Context, network, address string) ([]string, error)
 	switch network {
 	case "unix":
 		return []string{address}, nil
-	case "tcp", "tcp4", "tcp6":
+	case "tcp", "tcp4", "tcp6", "udp", "udp4", "udp6":
 	default:
 		return nil, net.UnknownNetworkError(network)
 	}
@@ -106,6 +109,18 @@ func dialTargets(ctx context.Context, network, address string) ([]string, error)
 		hosts[index] = net.JoinHostPort(host, strconv.Itoa(port))
 	}
 	return hosts, nil
+}
+
+func (d *Dialer) dialAny(ctx context.Context, network, target string) (net.Conn, error) {
+	if strings.HasPrefix(network, "udp") {
+		return d.dialDatagrams(ctx, network, target)
+	}
+	// Without a connection the interface is nil, too.
+	n, err := d.dial(ctx, network, target)
+	if err != nil {
+		return nil, err
+	}
+	return n, nil
 }
 
 // dialling is one attempt.

@@ -270,8 +270,11 @@ func TestDialErrors(t *testing.T) {
 		if _, err := dialer.DialContext(over, "tcp", address); err == nil {
 			t.Error("it has connected although the context is over")
 		}
-		if _, err := dialer.Dial("udp", address); err == nil {
-			t.Error("there are no datagrams here")
+		if _, err := dialer.DialContext(over, "udp", address); err == nil {
+			t.Error("it has a socket of datagrams although the context is over")
+		}
+		if _, err := dialer.Dial("sctp", address); !errors.As(err, new(net.UnknownNetworkError)) {
+			t.Errorf("a network that is not known answers %v", err)
 		}
 	})
 }

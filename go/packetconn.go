@@ -36,6 +36,7 @@ type PacketConn struct {
 	closed  bool  // by this end
 	lost    bool  // with the loop, or the descriptor
 	failure error // why
+	refusal error // what a peer, to which it is connected, answered last, until it is read
 
 	readable chan struct{} // room for one; tells the reader to look
 	writable chan struct{} // likewise, the writer
@@ -88,7 +89,7 @@ func (p *PacketConn) open(network, address string) error {
 	if err != nil {
 		return err
 	}
-	p.socket, err = p.loops.openDatagram(loop.number(), network, bound, p.config, false, packetSink{p})
+	p.socket, err = p.loops.openDatagram(loop.number(), network, bound, nil, p.config, false, packetSink{p})
 	return err
 }
 
@@ -121,8 +122,18 @@ func (k packetSink) writable(s *DatagramSocket) {
 	s.below.wokeSomebody()
 }
 
-// failed does nothing: the counters tell, and a later datagram has nothing to do with it.
-func (packetSink) failed(*DatagramSocket, *DatagramError) {}
+// failed tells the next reader what the peer of a connected socket has answered. Without one it does nothing: the counters
+// tell, and a later datagram has nothing to do with it.
+func (k packetSink) failed(s *DatagramSocket, err *DatagramError) {
+	if s.remote == nil {
+		return
+	}
+	k.p.mu.Lock()
+	k.p.refusal = err.Err
+	k.p.mu.Unlock()
+	signal(k.p.readable)
+	s.below.wokeSomebody()
+}
 
 func (k packetSink) closed(s *DatagramSocket, err error) {
 	p := k.p
@@ -204,6 +215,9 @@ func (p *PacketConn) tryRead(b []byte) (n int, from Datagram, wait bool, err err
 		return 0, from, false, errClosed
 	case p.readLimit.expired():
 		return 0, from, false, errTimeout
+	case p.refusal != nil:
+		err, p.refusal = p.refusal, nil
+		return 0, from, false, err
 	case p.head < len(p.queue):
 	case p.failure != nil:
 		return 0, from, false, p.failure

@@ -1,6 +1,7 @@
 package quoit_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net"
@@ -298,4 +299,81 @@ func ExampleListenPacket() {
 	n, from, err := conn.ReadFrom(memory)
 	fmt.Println(string(memory[:n]), from.String() == conn.LocalAddr().String(), err)
 	// Output: to myself true <nil>
+}
+
+// A connection of datagrams has one peer, learns that nobody is there, and goes on.
+func TestDialDatagrams(t *testing.T) {
+	onEngines(t, func(t *testing.T, engine quoit.Option) {
+		dialer := newDialer(t, engine)
+		peer, err := net.ListenPacket("udp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		address := peer.LocalAddr().String()
+		conn, err := dialer.Dial("udp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if conn.RemoteAddr().String() != address {
+			t.Errorf("connected to %v and not %v", conn.RemoteAddr(), address)
+		}
+		if local := conn.LocalAddr().(*net.UDPAddr); !local.IP.IsLoopback() || local.Port == 0 {
+			t.Errorf("the local address is %v", local)
+		}
+		_ = conn.SetDeadline(time.Now().Add(patience))
+		_ = peer.SetDeadline(time.Now().Add(patience))
+
+		// Whoever else sends to it is not heard.
+		stranger, err := net.Dial("udp", conn.LocalAddr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer stranger.Close()
+		_, _ = stranger.Write([]byte("stranger"))
+
+		buffer := make([]byte, 100)
+		for round := range 20 {
+			sent := bytes.Repeat([]byte{byte(round)}, round*3)
+			if _, err := conn.Write(sent); err != nil {
+				t.Fatal(err)
+			}
+			n, from, err := peer.ReadFrom(buffer)
+			if err != nil || !bytes.Equal(buffer[:n], sent) || from.String() != conn.LocalAddr().String() {
+				t.Fatalf("%x from %v, %v, and not %x from %v", buffer[:n], from, err, sent, conn.LocalAddr())
+			}
+			if _, err := peer.WriteTo(buffer[:n], from); err != nil {
+				t.Fatal(err)
+			}
+			if n, err := conn.Read(buffer); err != nil || !bytes.Equal(buffer[:n], sent) {
+				t.Fatalf("%x, %v, and not %x", buffer[:n], err, sent)
+			}
+		}
+
+		peer.Close()
+		if _, err := conn.Write([]byte("anybody?")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.Read(buffer); !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Fatalf("nobody is there, and a read answers %v", err)
+		}
+		again, err := net.ListenPacket("udp", address)
+		if err != nil {
+			t.Skipf("the port was taken meanwhile: %v", err)
+		}
+		defer again.Close()
+		_ = again.SetDeadline(time.Now().Add(patience))
+		if _, err := conn.Write([]byte("now?")); err != nil {
+			t.Fatal(err)
+		}
+		if n, _, err := again.ReadFrom(buffer); err != nil || string(buffer[:n]) != "now?" {
+			t.Fatalf("%q, %v", buffer[:n], err)
+		}
+		if err := conn.Close(); err != nil {
+			t.Error(err)
+		}
+		if _, err := conn.Read(buffer); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("a closed one answers %v", err)
+		}
+	})
 }

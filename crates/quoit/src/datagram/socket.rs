@@ -96,6 +96,15 @@ impl DatagramSocket {
             }
         };
         set_up(system, socket, family, &address, options)?;
+        let address = if options.peer.is_some() {
+            // Connected, it has an address of this host in place of a wildcard.
+            let named = system
+                .local_address(socket)
+                .map_err(DatagramSocketError::of(&address, DatagramStep::Name))?;
+            Address::try_from(&named).unwrap_or(address)
+        } else {
+            address
+        };
         let peer = system
             .peer_address(socket)
             .ok()

@@ -1,0 +1,83 @@
+package quoit
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"time"
+)
+
+// DatagramConn is a net.Conn of datagrams to and from one peer: what a Dialer answers for the networks of UDP. Each Write
+// sends one datagram, and each Read takes one; what it has beyond the bytes read into is lost. A Read also answers what the
+// network says of datagrams that were written before, such as syscall.ECONNREFUSED, and the connection goes on. For the rest
+// it is as PacketConn.
+type DatagramConn struct{ p *PacketConn }
+
+var _ net.Conn = (*DatagramConn)(nil)
+
+// dialDatagrams makes a socket that is connected to the target, an IP address and port.
+func (d *Dialer) dialDatagrams(ctx context.Context, network, target string) (net.Conn, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	remote, err := netip.ParseAddrPort(target)
+	if err != nil {
+		return nil, err
+	}
+	loop, err := d.loops.pick()
+	if err != nil {
+		return nil, err
+	}
+	if loop.here() {
+		return nil, ErrOnLoop
+	}
+	from := "0.0.0.0:0"
+	if remote.Addr().Is6() {
+		from = "[::]:0"
+	}
+	p := &PacketConn{
+		loops: d.loops, network: network, config: d.config,
+		readable: make(chan struct{}, 1), writable: make(chan struct{}, 1),
+	}
+	peer := net.UDPAddrFromAddrPort(remote)
+	p.socket, err = d.loops.openDatagram(loop.number(), network, from, peer, d.config, false, packetSink{p})
+	if err != nil {
+		return nil, err
+	}
+	return &DatagramConn{p}, nil
+}
+
+// Read implements net.Conn.
+func (c *DatagramConn) Read(b []byte) (int, error) {
+	n, _, err := c.p.read(b)
+	return n, err
+}
+
+// Write implements net.Conn. It waits while the queue is full.
+func (c *DatagramConn) Write(b []byte) (int, error) {
+	if err := c.p.write(b, peer{}); err != nil {
+		return 0, c.p.opErrorTo("write", c.RemoteAddr(), err)
+	}
+	return len(b), nil
+}
+
+// Close implements net.Conn, as PacketConn.Close does.
+func (c *DatagramConn) Close() error { return c.p.Close() }
+
+// LocalAddr implements net.Conn.
+func (c *DatagramConn) LocalAddr() net.Addr { return c.p.socket.local }
+
+// RemoteAddr implements net.Conn: the peer.
+func (c *DatagramConn) RemoteAddr() net.Addr { return c.p.socket.remote }
+
+// SetDeadline implements net.Conn.
+func (c *DatagramConn) SetDeadline(t time.Time) error { return c.p.SetDeadline(t) }
+
+// SetReadDeadline implements net.Conn. A time in the past wakes a reader.
+func (c *DatagramConn) SetReadDeadline(t time.Time) error { return c.p.SetReadDeadline(t) }
+
+// SetWriteDeadline implements net.Conn. A time in the past wakes a writer.
+func (c *DatagramConn) SetWriteDeadline(t time.Time) error { return c.p.SetWriteDeadline(t) }
+
+// Counters is what the socket has done.
+func (c *DatagramConn) Counters() (DatagramCounters, error) { return c.p.Counters() }
