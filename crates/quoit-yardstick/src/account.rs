@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::header::{Header, Kind};
+use super::intervals::Intervals;
 use super::window::{Arrival, Window};
 
 /// Counts of datagrams. `taken = distinct + duplicates + forgotten`, and, once all senders have said what they sent,
@@ -53,6 +54,8 @@ pub struct Account {
     run: Option<u64>,
     senders: Vec<Option<Sender>>,
     totals: Totals,
+    /// Of `distinct`, when they were due.
+    due: Intervals,
     /// One more than the highest number of a shutdown that came.
     shutdowns_begun: u64,
 }
@@ -102,6 +105,9 @@ impl Account {
             Arrival::Forgotten => totals.forgotten += 1,
         }
         let new = matches!(arrival, Arrival::Next | Arrival::Late);
+        if new {
+            self.due.note(header.due, 1);
+        }
         Some(Entry { header, new })
     }
 
@@ -119,6 +125,12 @@ impl Account {
     #[must_use]
     pub fn totals(&self) -> Totals {
         self.totals
+    }
+
+    /// Of the data that came, each counted once, when they were due.
+    #[must_use]
+    pub fn due(&self) -> &Intervals {
+        &self.due
     }
 
     /// The run that it is kept of.
@@ -191,6 +203,7 @@ impl Account {
             }
         }
         self.shutdowns_begun = self.shutdowns_begun.max(other.shutdowns_begun);
+        self.due.merge(&other.due);
         let (sum, more) = (&mut self.totals, &other.totals);
         sum.taken += more.taken;
         sum.bytes += more.bytes;
@@ -269,6 +282,7 @@ mod tests {
             prop_assert_eq!(account.sent(), Some(sent.iter().sum()));
             prop_assert_eq!(account.missing(), Some(lost));
             prop_assert!(account.gaps() <= lost);
+            prop_assert_eq!(account.due().sum(), totals.distinct);
         }
     }
 

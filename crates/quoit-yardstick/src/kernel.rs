@@ -96,24 +96,34 @@ impl ProcessTimes {
     }
 }
 
-/// The most memory that this process has had resident, in bytes (VmHWM, proc_pid_status(5)).
-///
-/// # Errors
-/// /proc cannot be read, or does not say.
-pub fn peak_memory() -> io::Result<u64> {
-    let status = std::fs::read_to_string("/proc/self/status")?;
-    status
-        .lines()
-        .find_map(|line| {
-            line.strip_prefix("VmHWM:")?
-                .trim()
-                .strip_suffix("kB")?
-                .trim()
-                .parse::<u64>()
-                .ok()
+/// Memory of this process, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProcessMemory {
+    /// The most that it has had resident (VmHWM, proc_pid_status(5)).
+    pub peak_resident: u64,
+    /// What is pinned for the kernel and cannot be moved (VmPin): buffers registered with io_uring, for instance.
+    pub pinned: u64,
+}
+
+impl ProcessMemory {
+    /// That of now.
+    ///
+    /// # Errors
+    /// /proc cannot be read, or does not say.
+    pub fn now() -> io::Result<Self> {
+        let status = std::fs::read_to_string("/proc/self/status")?;
+        let bytes = |name: &str| {
+            let value = status.lines().find_map(|line| line.strip_prefix(name));
+            value
+                .and_then(|value| value.trim().strip_suffix("kB")?.trim().parse::<u64>().ok())
+                .map(|kibibytes| kibibytes * 1024)
+                .ok_or_else(|| io::Error::other(format!("/proc/self/status has no {name}")))
+        };
+        Ok(Self {
+            peak_resident: bytes("VmHWM:")?,
+            pinned: bytes("VmPin:")?,
         })
-        .map(|kibibytes| kibibytes * 1024)
-        .ok_or_else(|| io::Error::other("/proc/self/status has no VmHWM"))
+    }
 }
 
 #[cfg(test)]
@@ -148,6 +158,6 @@ mod tests {
         let earlier = ProcessTimes::now();
         let later = ProcessTimes::now();
         assert!(later.user + later.kernel >= earlier.user + earlier.kernel);
-        assert!(peak_memory().unwrap() > 100_000);
+        assert!(ProcessMemory::now().unwrap().peak_resident > 100_000);
     }
 }

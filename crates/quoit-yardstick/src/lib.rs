@@ -9,6 +9,7 @@
 mod account;
 pub mod dns;
 mod header;
+mod intervals;
 mod kernel;
 mod sink;
 mod window;
@@ -16,6 +17,7 @@ mod work;
 
 pub use account::{Account, Entry, Totals};
 pub use header::{Header, Kind, MOST_SENDERS, Malformed};
-pub use kernel::{ProcessTimes, SocketMemory, peak_memory};
+pub use intervals::Intervals;
+pub use kernel::{ProcessMemory, ProcessTimes, SocketMemory};
 pub use sink::{Sink, SinkReport, SocketReport, Taken};
 pub use work::Work;

@@ -8,11 +8,14 @@ use serde::{Deserialize, Serialize};
 
 use super::account::{Account, Entry, Totals};
 use super::header::Kind;
-use super::kernel::{ProcessTimes, SocketMemory, peak_memory};
+use super::intervals::Intervals;
+use super::kernel::{ProcessMemory, ProcessTimes, SocketMemory};
 use super::work::Work;
 
 /// Messages between two looks at the socket's memory: rare enough to cost nothing, often enough to see a peak.
 const MESSAGES_A_LOOK: u32 = 1024;
+/// Bytes, likewise: messages that GRO joined are few and large.
+const BYTES_A_LOOK: usize = 1 << 20;
 
 /// What a datagram was to a [`Sink`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,9 +53,12 @@ pub struct Sink {
     messages: u64,
     receives: u64,
     until_look: u32,
+    bytes_since_look: usize,
     memory: SocketMemory,
     peak_socket_memory: u64,
     drops: u64,
+    /// Memory of the process that was pinned when the run ended.
+    pinned: Option<u64>,
 }
 
 impl Sink {
@@ -67,9 +73,11 @@ impl Sink {
             messages: 0,
             receives: 0,
             until_look: 0,
+            bytes_since_look: 0,
             memory: SocketMemory::default(),
             peak_socket_memory: 0,
             drops: 0,
+            pinned: None,
         }
     }
 
@@ -79,7 +87,7 @@ impl Sink {
         self.receives += 1;
         self.messages += u64::from(messages);
         self.until_look = self.until_look.saturating_sub(messages);
-        self.until_look == 0
+        self.until_look == 0 || self.bytes_since_look >= BYTES_A_LOOK
     }
 
     /// Says how many receives all messages so far came in, for whom a message comes by itself and who counts otherwise.
@@ -90,6 +98,7 @@ impl Sink {
     /// Takes the datagrams of one message, which are all `segment` bytes long but for the last. `whole` says whether
     /// the message's end was there.
     pub fn take_message(&mut self, message: &[u8], segment: Option<usize>, whole: bool) -> Taken {
+        self.bytes_since_look += message.len();
         let segment = segment.filter(|&segment| segment > 0).unwrap_or(usize::MAX);
         if message.len() <= segment {
             return self.take(message, whole);
@@ -119,6 +128,8 @@ impl Sink {
             Kind::Shutdown => {
                 if self.ended.is_none() {
                     self.ended = Some(Moment::now());
+                    // While all is still there. A kernel that does not tell leaves it out.
+                    self.pinned = ProcessMemory::now().ok().map(|memory| memory.pinned);
                 }
                 if self.account.is_complete() {
                     return Taken::Last;
@@ -135,6 +146,7 @@ impl Sink {
     /// Those of [`SocketMemory::of`].
     pub fn look(&mut self, socket: BorrowedFd<'_>) -> io::Result<()> {
         self.until_look = MESSAGES_A_LOOK;
+        self.bytes_since_look = 0;
         let memory = SocketMemory::of(socket)?;
         // The kernel's counter wraps around.
         self.drops += u64::from(memory.drops.wrapping_sub(self.memory.drops));
@@ -165,6 +177,8 @@ impl Sink {
         self.memory.receive_buffer = self.memory.receive_buffer.max(other.memory.receive_buffer);
         self.peak_socket_memory += other.peak_socket_memory;
         self.drops += other.drops;
+        // Of the same process.
+        self.pinned = self.pinned.max(other.pinned);
     }
 
     /// What was found. `server` names who received, `pool` is the memory that it received into, in bytes.
@@ -203,8 +217,10 @@ impl Sink {
             datagrams_per_second: if rate.is_finite() { rate } else { 0.0 },
             user_ns: nanoseconds(times.user),
             kernel_ns: nanoseconds(times.kernel),
-            peak_memory_bytes: peak_memory()?,
+            peak_memory_bytes: ProcessMemory::now()?.peak_resident,
+            pinned_bytes: self.pinned,
             pool_bytes: pool,
+            intervals: self.account.due().clone(),
         })
     }
 }
@@ -259,8 +275,12 @@ pub struct SinkReport {
     pub kernel_ns: u64,
     /// The most memory that the process had resident.
     pub peak_memory_bytes: u64,
+    /// Memory of the process that was pinned for the kernel when the run ended: with io_uring, what is registered.
+    pub pinned_bytes: Option<u64>,
     /// The memory that it received into.
     pub pool_bytes: u64,
+    /// Of `received`, when they were due.
+    pub intervals: Intervals,
 }
 
 /// The receive side of a sink's socket.
@@ -325,6 +345,7 @@ mod tests {
             (report.totals.truncated, report.complete, report.pool_bytes),
             (1, true, 7)
         );
+        assert_eq!(report.intervals.counts(), [9]);
         assert!(report.elapsed_ns > 0 && report.datagrams_per_second > 0.0);
     }
 
@@ -346,10 +367,18 @@ mod tests {
         sink.look(socket.as_fd()).unwrap();
         assert!(!sink.received(MESSAGES_A_LOOK - 1));
         assert!(sink.received(1));
+        // Or by bytes.
+        sink.look(socket.as_fd()).unwrap();
+        for _ in 0..BYTES_A_LOOK.div_ceil(60_000) {
+            assert!(!sink.received(1));
+            sink.take_message(&[0; 60_000], Some(1000), true);
+        }
+        assert!(sink.received(1));
         let report = sink.report("test", Duration::ZERO, 0).unwrap();
+        let by_bytes = BYTES_A_LOOK.div_ceil(60_000) as u64 + 1;
         assert_eq!(
             (report.receives, report.messages),
-            (3, u64::from(MESSAGES_A_LOOK) + 1)
+            (3 + by_bytes, u64::from(MESSAGES_A_LOOK) + 1 + by_bytes)
         );
         assert!(report.socket.receive_buffer_bytes > 0);
     }

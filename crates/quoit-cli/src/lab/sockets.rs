@@ -1,4 +1,4 @@
-//! Connections of a server, as the kernel's own table has them.
+//! Sockets of a server, as the kernel's own tables have them.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -63,9 +63,48 @@ fn is_accepted(line: &str, host: Option<&str>, port: u16) -> bool {
         && inode.is_some_and(|inode| inode != "0")
 }
 
+/// What the datagram sockets at one address hold and have lost, together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct DatagramSockets {
+    /// Memory of what waits to be received, in bytes, with the kernel's overhead.
+    pub(crate) held: u64,
+    /// Packets dropped since they were made.
+    pub(crate) drops: u64,
+}
+
+/// Of the UDP sockets at an address, in the network namespace of `process`; `None` if there is none, or if the process has
+/// ended.
+pub(crate) fn datagram_sockets(process: u32, server: SocketAddr) -> Option<DatagramSockets> {
+    let table = if server.is_ipv4() { "udp" } else { "udp6" };
+    let table = File::open(format!("/proc/{process}/net/{table}")).ok()?;
+    let (host, port) = (host_in_table(server.ip()), server.port());
+    let mut sum: Option<DatagramSockets> = None;
+    for line in BufReader::new(table).lines() {
+        if let Some(one) = datagram_socket(&line.ok()?, host.as_deref(), port) {
+            let sum = sum.get_or_insert_default();
+            sum.held += one.held;
+            sum.drops += one.drops;
+        }
+    }
+    sum
+}
+
+/// As for TCP, with the count of drops as the last field.
+fn datagram_socket(line: &str, host: Option<&str>, port: u16) -> Option<DatagramSockets> {
+    let mut fields = line.split_ascii_whitespace();
+    let (at, number) = fields.nth(1)?.rsplit_once(':')?;
+    let is_it = host.is_none_or(|host| at == host) && u16::from_str_radix(number, 16) == Ok(port);
+    let (_, held) = fields.nth(2)?.split_once(':')?;
+    is_it.then_some(())?;
+    Some(DatagramSockets {
+        held: u64::from_str_radix(held, 16).ok()?,
+        drops: fields.next_back()?.parse().ok()?,
+    })
+}
+
 #[cfg(test)]
 mod tests {
-    use std::net::{TcpListener, TcpStream};
+    use std::net::{TcpListener, TcpStream, UdpSocket};
 
     use super::*;
 
@@ -106,6 +145,26 @@ mod tests {
         assert!(!is_accepted(&line("0200007F"), host.as_deref(), 8080));
         assert!(!is_accepted(&line(here), host.as_deref(), 8081));
         assert!(is_accepted(&line("0200007F"), None, 8080));
+    }
+
+    #[test]
+    fn what_datagram_sockets_hold_and_drop_is_seen() {
+        for host in ["127.0.0.1", "::1"] {
+            let receiver = UdpSocket::bind((host, 0)).expect("a port is free");
+            let address = receiver.local_addr().expect("it is bound");
+            let seen = || datagram_sockets(std::process::id(), address);
+            assert_eq!(seen(), Some(DatagramSockets::default()));
+            let sender = UdpSocket::bind((host, 0)).expect("a port is free");
+            let mut sent = 0;
+            while seen().is_some_and(|seen| seen.drops == 0) {
+                sender.send_to(&[0; 1000], address).expect("it is sent");
+                sent += 1;
+            }
+            let full = seen().expect("it is open");
+            assert!(full.held > 1000 * (sent - full.drops), "{full:?} of {sent}");
+            drop(receiver);
+            assert_eq!(seen(), None);
+        }
     }
 
     #[test]

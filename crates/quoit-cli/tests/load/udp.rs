@@ -124,6 +124,37 @@ fn a_run_in_seconds_sends_at_its_rate_and_no_faster() {
 }
 
 #[test]
+fn phases_follow_one_another_and_every_tenth_of_a_second_closes() {
+    let phases = "--phase flat:0.2 --phase 1000:0.3 --phase 3000:0.2 --senders 2 --mode sendmmsg";
+    let (sent, found) = run_to_sink("127.0.0.1:0", phases);
+    let phases = sent["phases"].as_array().expect("a list");
+    let offered: Vec<_> = phases.iter().map(|phase| &phase["offered_per_second"]).collect();
+    assert_eq!(
+        offered,
+        [&Value::Null, &1000.0.into(), &3000.0.into()],
+        "{sent:#}"
+    );
+    let begins: Vec<_> = phases.iter().map(|phase| &phase["begins_seconds"]).collect();
+    assert_eq!(begins, [&Value::from(0.0), &0.2.into(), &0.5.into()], "{sent:#}");
+    let total: u64 = phases.iter().map(|phase| number(&phase["sent"])).sum();
+    assert_eq!(total, number(&sent["sent"]), "{sent:#}");
+    // No more than fell due; fewer, if the machine lets a sender sleep through the end of a phase.
+    assert!((1..=300).contains(&number(&phases[1]["sent"])), "{sent:#}");
+    assert!((1..=600).contains(&number(&phases[2]["sent"])), "{sent:#}");
+    assert_eq!(sent["offered_per_second"], Value::Null, "{sent:#}");
+
+    let counted = sent["intervals"].as_array().expect("a list");
+    assert!((6..=7).contains(&counted.len()), "{sent:#}");
+    assert_eq!(counted.iter().map(number).sum::<u64>(), total, "{sent:#}");
+    assert!(counted[2..5].iter().map(number).sum::<u64>() <= 300, "{sent:#}");
+    let handled = found.intervals.counts();
+    assert_eq!(handled.iter().sum::<u64>(), found.received, "{found:?}");
+    for (place, &handled) in handled.iter().enumerate() {
+        assert!(handled <= number(&counted[place]), "{place}: {found:?} {sent:#}");
+    }
+}
+
+#[test]
 fn a_good_echo_answers_everything() {
     let address = echo(|_, datagram| vec![datagram.to_vec()]);
     for options in [
@@ -281,6 +312,10 @@ fn wrong_usage_is_refused_with_the_limits() {
         ("--source ::1", "not of the same kind"),
         ("--outstanding 3", "--echo"),
         ("--echo --outstanding 3 --rate 5", "--rate"),
+        ("--phase 100", "RATE:SECONDS"),
+        ("--phase fast:1", "fast"),
+        ("--phase 100:1 --rate 5", "--rate"),
+        ("--phase 100:1 --echo", "--echo"),
     ] {
         let output = quoit(&format!("load udp --connect 127.0.0.1:9 {options}"));
         assert_eq!(output.status.code(), Some(2), "{options}: {output:?}");

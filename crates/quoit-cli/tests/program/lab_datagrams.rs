@@ -13,11 +13,16 @@ const SINK: &str =
 /// Runs an experiment with the sink and another server, given by its command. Answers how it ended, the results, and
 /// what was printed.
 fn run(case: &str, other: &str) -> (Option<i32>, Value, String) {
+    run_for("0.1", case, other)
+}
+
+/// The same with slices of so many seconds.
+fn run_for(seconds: &str, case: &str, other: &str) -> (Option<i32>, Value, String) {
     let folder = TempDir::new().expect("a temporary folder can be made");
     let (file, out) = (folder.path().join("test.toml"), folder.path().join("out"));
     let text = format!(
         "title = \"A test\"\nabout = \"For the tests.\"\nbaseline = \"base\"\n\
-         [effort]\npairs = 2\nmost_pairs = 2\nseconds = 0.1\nwarm_up = 0\n\
+         [effort]\npairs = 2\nmost_pairs = 2\nseconds = {seconds}\nwarm_up = 0\n\
          [workload]\nkind = \"datagrams\"\nsize = 200\nmode = \"sendmmsg\"\n{case}\n\
          [[server]]\nname = \"base\"\ncommand = '''{SINK}'''\nexpects = [\"engine=epoll\"]\n\
          [[server]]\nname = \"other\"\ncommand = '''{other}'''\n"
@@ -62,6 +67,35 @@ fn every_datagram_of_a_run_is_accounted_for() {
         }
         assert!(printed.contains("packets dropped"), "{printed}");
     }
+}
+
+#[test]
+fn what_follows_an_overload_is_shown_and_seconds_are_sampled() {
+    // The sink is slower than the overload, and faster than what follows it.
+    let case = "rate = 2000\nwork = 20000\noverload = 100\njudge = \"handled\"";
+    let (code, results, printed) = run_for("3.3", case, SINK);
+    assert_eq!(code, Some(0), "{printed}");
+    let workload = results["cases"][0]["workload"].as_str().expect("a text");
+    assert!(workload.contains("behind 100 times as many"), "{workload}");
+    let slices = results["cases"][0]["slices"]
+        .as_array()
+        .expect("slices are a list");
+    for slice in slices.iter().filter(|slice| slice["spoiled"].is_null()) {
+        let number = |value: &Value| value.as_f64().expect("a number");
+        let recovery = &slice["figures"]["datagrams"]["recovery"];
+        assert!((number(&recovery["of_seconds"]) - 2.2).abs() < 0.01, "{slice:#}");
+        assert!(number(&recovery["handled_share_before"]) < 1.0, "{slice:#}");
+        assert!(number(&recovery["seconds"]) <= 2.2, "{slice:#}");
+        let samples = slice["samples"].as_array().expect("samples are a list");
+        assert!(samples.len() >= 2, "{slice:#}");
+        let drops: f64 = samples.iter().map(|sample| number(&sample["drops"])).sum();
+        assert!(drops > 0.0, "{slice:#}");
+        for sample in samples {
+            assert!(number(&sample["units"]) <= number(&sample["sent"]), "{slice:#}");
+            assert!(sample["socket_bytes"].is_u64(), "{slice:#}");
+        }
+    }
+    assert!(printed.contains("recovered after"), "{printed}");
 }
 
 #[test]

@@ -49,6 +49,7 @@ pub(super) const EXPERIMENTS: &[File] = files![
     "bulk",
     "rio",
     "rio-gro",
+    "rio-recovery",
     "dns",
     "floor",
     "features",

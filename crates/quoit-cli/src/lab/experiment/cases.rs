@@ -21,7 +21,7 @@ pub(super) const SPOKEN: [&str; 5] = ["echo", "http", "rpc", CLIENTS_OWN, "udp-s
 const KINDS: [&str; 4] = ["load", "bulk", "idle", "datagrams"];
 
 /// The fields of a workload, each with the kinds that have a use for it.
-const FIELDS: [(&str, &[&str]); 18] = [
+const FIELDS: [(&str, &[&str]); 19] = [
     ("kind", &KINDS),
     ("protocol", &["load"]),
     ("connections", &["load", "idle"]),
@@ -39,6 +39,7 @@ const FIELDS: [(&str, &[&str]); 18] = [
     ("mode", &["datagrams"]),
     ("work", &["datagrams"]),
     ("judge", &["datagrams"]),
+    ("overload", &["datagrams"]),
     ("quick", &KINDS),
 ];
 
@@ -313,6 +314,10 @@ fn read_datagrams(section: &Section<'_>, values: &Stated<'_>) -> Option<Datagram
             None => 1,
         },
         pace: read_pace(values, MOST_OF_PEAK)?,
+        overload: match get("overload") {
+            Some(item) => Some(read_overload(item, values)?),
+            None => None,
+        },
         work: match get("work") {
             // A second at most: more is a mistake of the unit.
             Some(item) => item.whole(0..=1_000_000_000)?,
@@ -342,6 +347,19 @@ fn read_datagrams(section: &Section<'_>, values: &Stated<'_>) -> Option<Datagram
     Some(datagrams)
 }
 
+/// How many times the rate an overload is: there has to be a rate, and no count.
+fn read_overload(item: &Item<'_>, values: &Stated<'_>) -> Option<f64> {
+    if values.contains_key("count") {
+        item.add("stands beside `count`; an overload and what follows it last for a time");
+        return None;
+    }
+    if !values.contains_key("rate") && !values.contains_key("share_of_peak") {
+        item.add("needs `rate` or `share_of_peak`: what is offered after the overload");
+        return None;
+    }
+    item.number(1.0..=1000.0)
+}
+
 /// The further arguments of `quoit load udp`.
 fn read_datagram_arguments(values: &Stated<'_>) -> Option<Vec<String>> {
     let mut arguments = Vec::new();
@@ -357,6 +375,7 @@ fn read_datagram_arguments(values: &Stated<'_>) -> Option<Vec<String>> {
         ("--count", "count"),
         ("--senders", "senders"),
         ("--rate", "rate"),
+        ("--phase", "overload"),
         ("--size", "size"),
         ("--mode", "mode"),
         ("--connect", ""),

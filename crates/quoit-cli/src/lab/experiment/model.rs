@@ -200,6 +200,8 @@ pub(crate) struct DatagramSpec {
     pub(crate) senders: u16,
     /// Closed means flat out: nobody waits for a datagram.
     pub(crate) pace: Pace,
+    /// So many times the rate is offered in the first third of the time, and the rate in the rest.
+    pub(crate) overload: Option<f64>,
     /// Processor time that a sink is to burn for each datagram, in nanoseconds: `{work}` in the servers' commands.
     pub(crate) work: u64,
     pub(crate) judge: Judge,
@@ -219,12 +221,20 @@ impl DatagramSpec {
         let mut option = |name: &str, value: String| words.extend([name.to_owned(), value]);
         option("--connect", connect.to_string());
         option("--senders", self.senders.to_string());
-        match self.count {
-            Some(count) => option("--count", count.to_string()),
-            None => option("--seconds", seconds.to_string()),
-        }
-        if let Some(rate) = rate {
-            option("--rate", rate.to_string());
+        match (self.overload, rate, self.count) {
+            (Some(overload), Some(rate), _) => {
+                option("--phase", format!("{}:{}", rate * overload, seconds / 3.0));
+                option("--phase", format!("{rate}:{}", seconds * 2.0 / 3.0));
+            }
+            (_, rate, count) => {
+                match count {
+                    Some(count) => option("--count", count.to_string()),
+                    None => option("--seconds", seconds.to_string()),
+                }
+                if let Some(rate) = rate {
+                    option("--rate", rate.to_string());
+                }
+            }
         }
         option("--shutdowns", shutdowns.to_string());
         option("--shutdown-every", every.to_string());

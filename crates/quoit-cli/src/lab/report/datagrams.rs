@@ -1,16 +1,17 @@
 //! The account of a case of datagrams in words: the table of the article on Registered I/O.
 
-use super::view::{bytes, percent};
-use crate::lab::results::model::{CaseResults, DatagramFigures, ServerSummary};
+use super::view::{NONE, bytes, percent};
+use crate::lab::results::model::{CaseResults, DatagramFigures, Recovery, ServerSummary};
 use crate::lab::table;
 
 /// What stands above the table.
 pub(super) const ABOUT: &str = "Every datagram that was sent is handled or missing; the runs fail where the sums do \
     not close. Packets dropped are those of the socket, the last datagrams of a run included; one that GRO joined \
-    holds many.";
+    holds many. Where an overload came first, recovered says how long after its end the last loss was: from then on \
+    everything was handled.";
 
 /// The columns behind the server's name.
-pub(super) const TITLES: [&str; 10] = [
+pub(super) const TITLES: [&str; 11] = [
     "sent",
     "handled",
     "share",
@@ -21,6 +22,7 @@ pub(super) const TITLES: [&str; 10] = [
     "packets dropped",
     "socket memory, peak of bound",
     "pool",
+    "recovered after",
 ];
 
 /// Whether there is such a table.
@@ -48,5 +50,17 @@ pub(super) fn row(server: &ServerSummary) -> Option<[String; TITLES.len()]> {
             bytes(datagrams.socket_bound_bytes)
         ),
         bytes(datagrams.pool_bytes),
+        datagrams.recovery.as_ref().map_or(NONE.to_owned(), recovered),
     ])
+}
+
+fn recovered(recovery: &Recovery) -> String {
+    if recovery.recovered_share < 1.0 {
+        return format!(
+            "not within {:.1} s in {} of the runs",
+            recovery.of_seconds,
+            percent(1.0 - recovery.recovered_share)
+        );
+    }
+    format!("{:.1} s", recovery.seconds)
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::model::{
     CaseResults, Comparison, Control, DatagramFigures, EffortUsed, Environment, ExperimentInfo, Figures,
-    Judge, Latency, LeftOut, Placement, Ratio, ReadingCost, Results, SCHEMA, Sample, ServerSummary, Slice,
-    Verdict,
+    Judge, Latency, LeftOut, Placement, Ratio, ReadingCost, Recovery, Results, SCHEMA, Sample, ServerSummary,
+    Slice, Verdict,
 };
 
 /// The server that all others are compared with.
@@ -324,6 +324,8 @@ fn slice(
                 server_kernel_ns: units * figures.server_cpu_ns_per_unit * 0.78,
                 resident_bytes: figures.resident_bytes,
                 drops: 0,
+                sent: None,
+                socket_bytes: None,
                 counters: counters(units),
             }
         })
@@ -414,6 +416,13 @@ pub(crate) fn datagrams() -> CaseResults {
                 pool_bytes: 131_072.0,
                 messages_per_receive: 12.5,
                 datagrams_per_message: 1.0,
+                recovery: Some(Recovery {
+                    seconds: 0.2,
+                    of_seconds: 6.0,
+                    recovered_share: if server == BASELINE { 0.75 } else { 1.0 },
+                    handled_share_before: 0.5,
+                    handled_share_after: 0.999,
+                }),
             }),
             ..Figures::default()
         };

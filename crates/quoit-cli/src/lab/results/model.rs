@@ -312,6 +312,23 @@ pub(crate) struct DatagramFigures {
     pub(crate) messages_per_receive: f64,
     /// More than 1 where GRO joins them.
     pub(crate) datagrams_per_message: f64,
+    /// Of a case with an overload.
+    #[serde(default)]
+    pub(crate) recovery: Option<Recovery>,
+}
+
+/// What follows an overload: the rate that is offered then.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Recovery {
+    /// From the end of the overload until the last loss, to a tenth of a second: from then on everything was handled.
+    pub(crate) seconds: f64,
+    /// How long the rate was offered.
+    pub(crate) of_seconds: f64,
+    /// 1 if there was a time without loss at the end, 0 if not; of several slices the mean.
+    pub(crate) recovered_share: f64,
+    /// Of what was sent before the end of the overload, and after it, the share that was handled.
+    pub(crate) handled_share_before: f64,
+    pub(crate) handled_share_after: f64,
 }
 
 /// Latencies in nanoseconds.
@@ -336,8 +353,15 @@ pub(crate) struct Sample {
     pub(crate) server_user_ns: f64,
     pub(crate) server_kernel_ns: f64,
     pub(crate) resident_bytes: Option<u64>,
-    /// Packets that the machine's sockets dropped (`TcpExtListenDrops`, `UdpRcvbufErrors` and the like).
+    /// Packets that the machine's sockets dropped (`TcpExtListenDrops`, `UdpRcvbufErrors` and the like); of datagrams, that
+    /// the server's did.
     pub(crate) drops: u64,
+    /// Datagrams that were sent in it, of which `units` were handled, whenever.
+    #[serde(default)]
+    pub(crate) sent: Option<f64>,
+    /// What the server's datagram sockets held at its end, with the kernel's overhead.
+    #[serde(default)]
+    pub(crate) socket_bytes: Option<u64>,
     /// What the server's own counters rose by from the last reading to this; empty where they were not read at both
     /// ends, because the server shows none or does so little that reading would change its figures.
     pub(crate) counters: BTreeMap<String, f64>,

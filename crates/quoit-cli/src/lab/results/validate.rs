@@ -108,8 +108,10 @@ fn check_slice(slice: &Slice) -> Checked {
     }
     for sample in &slice.samples {
         at_least_zero("samples.at_seconds", sample.at_seconds)?;
-        if let Some(units) = sample.units {
-            at_least_zero("samples.units", units)?;
+        for (name, value) in [("units", sample.units), ("sent", sample.sent)] {
+            if let Some(value) = value {
+                at_least_zero(&format!("samples.{name}"), value)?;
+            }
         }
         at_least_zero("samples.server_user_ns", sample.server_user_ns)?;
         at_least_zero("samples.server_kernel_ns", sample.server_kernel_ns)?;
@@ -180,7 +182,20 @@ fn check_datagrams(datagrams: &DatagramFigures) -> Checked {
     ] {
         at_least_zero(&format!("datagrams.{name}"), value)?;
     }
-    share("datagrams.handled_share", datagrams.handled_share)
+    share("datagrams.handled_share", datagrams.handled_share)?;
+    let Some(recovery) = &datagrams.recovery else {
+        return Ok(());
+    };
+    at_least_zero("datagrams.recovery.seconds", recovery.seconds)?;
+    at_least_zero("datagrams.recovery.of_seconds", recovery.of_seconds)?;
+    for (name, value) in [
+        ("recovered_share", recovery.recovered_share),
+        ("handled_share_before", recovery.handled_share_before),
+        ("handled_share_after", recovery.handled_share_after),
+    ] {
+        share(&format!("datagrams.recovery.{name}"), value)?;
+    }
+    Ok(())
 }
 
 fn check_latency(latency: &Latency) -> Checked {

@@ -1,11 +1,14 @@
 //! What a case of datagrams comes to: the account of the sender and that of the sink, held against each other.
 
-use quoit_yardstick::SinkReport;
+use std::time::Duration;
+
+use quoit_yardstick::{Intervals, SinkReport};
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::sink_watch::{Look, samples};
 use crate::lab::error::{LabError, Result};
-use crate::lab::results::model::{DatagramFigures, Figures, Slice};
+use crate::lab::results::model::{DatagramFigures, Figures, Recovery, Slice};
 
 /// What of a `quoit load udp --json` is of use here.
 #[derive(Clone, Debug, Deserialize)]
@@ -16,13 +19,24 @@ struct Sent {
     generator_cpu_ns_per_datagram: f64,
     interrupted: bool,
     invalid: Option<String>,
+    /// Seconds since 1970.
+    started_at: f64,
+    phases: Vec<Phase>,
+    intervals: Intervals,
+}
+
+/// A part of the run.
+#[derive(Clone, Debug, Deserialize)]
+struct Phase {
+    begins_seconds: f64,
+    seconds: f64,
 }
 
 /// The figures of a run, from the reports of its two ends.
 ///
 /// # Errors
 /// A report is none, or a datagram is not accounted for.
-pub(super) fn slice(server: &str, sent: Value, found: &str) -> Result<Slice> {
+pub(super) fn slice(server: &str, sent: Value, found: &str, looks: &[Look]) -> Result<Slice> {
     let sent: Sent = serde_json::from_value(sent)
         .map_err(|error| LabError::new(format!("the report of the load cannot be understood: {error}")))?;
     let found: SinkReport = serde_json::from_str(found)
@@ -37,6 +51,7 @@ pub(super) fn slice(server: &str, sent: Value, found: &str) -> Result<Slice> {
     let missing = close(&sent, &found).map_err(LabError::new)?;
     let mut slice = Slice {
         server: server.to_owned(),
+        samples: samples(looks, sent.started_at, &sent.intervals, &found.intervals),
         ..Slice::default()
     };
     let handled = found.received as f64;
@@ -68,10 +83,38 @@ pub(super) fn slice(server: &str, sent: Value, found: &str) -> Result<Slice> {
             pool_bytes: found.pool_bytes as f64,
             messages_per_receive: each(found.messages, found.receives),
             datagrams_per_message: each(found.totals.taken, found.messages),
+            recovery: recovery(&sent, &found),
         }),
         ..Figures::default()
     };
     Ok(slice)
+}
+
+/// What followed the overload: the last phase of a run that has several.
+fn recovery(sent: &Sent, found: &SinkReport) -> Option<Recovery> {
+    let [_, .., last] = &sent.phases[..] else {
+        return None;
+    };
+    // There are such: the account has closed.
+    let losses = sent.intervals.losses(&found.intervals)?;
+    let begins = last.begins_seconds;
+    let seconds = losses.last_after(Duration::from_secs_f64(begins)).as_secs_f64();
+    let (before, lost_before) = (sent.intervals.until(begins), losses.until(begins));
+    let (after, lost_after) = (sent.sent as f64 - before, losses.sum() as f64 - lost_before);
+    let share = |sent: f64, lost: f64| {
+        if sent > 0.0 {
+            (1.0 - lost / sent).clamp(0.0, 1.0)
+        } else {
+            1.0
+        }
+    };
+    Some(Recovery {
+        seconds: seconds.min(last.seconds),
+        of_seconds: last.seconds,
+        recovered_share: f64::from(u8::from(seconds < last.seconds)),
+        handled_share_before: share(before, lost_before),
+        handled_share_after: share(after, lost_after),
+    })
 }
 
 /// Holds the two accounts against each other: answers what is missing, all of which the socket has dropped.
@@ -93,6 +136,12 @@ fn close(sent: &Sent, found: &SinkReport) -> std::result::Result<u64, String> {
         return Err(format!(
             "the sums do not close: {account}, and the senders told the sink {told}"
         ));
+    }
+    if sent.intervals.sum() != sent.sent || found.intervals.sum() != found.received {
+        return Err("the counts by time are not those of the whole run".to_owned());
+    }
+    if sent.intervals.losses(&found.intervals).is_none() {
+        return Err("more was handled than sent in a part of the run".to_owned());
     }
     let totals = found.totals;
     if totals.taken != totals.distinct + totals.duplicates + totals.forgotten
@@ -127,8 +176,13 @@ mod tests {
     fn sent(sent: u64) -> Value {
         json!({
             "run": 5, "sent": sent, "sent_per_second": 1e5, "generator_cpu_ns_per_datagram": 500.0,
-            "interrupted": false, "invalid": null, "more": "is passed over",
+            "interrupted": false, "invalid": null, "more": "is passed over", "started_at": 0.0,
+            "phases": [{"begins_seconds": 0.0, "seconds": 0.3}], "intervals": [50, sent - 60, 10],
         })
+    }
+
+    fn counts(counts: &[u64]) -> Intervals {
+        serde_json::from_value(json!(counts)).unwrap()
     }
 
     /// A sink that was sent 100 and handled 90.
@@ -158,12 +212,13 @@ mod tests {
             datagrams_per_second: 90_000.0,
             user_ns: 9_000,
             kernel_ns: 27_000,
+            intervals: counts(&[45, 35, 10]),
             ..nothing.report("test", Duration::ZERO, 4096).unwrap()
         }
     }
 
     fn of(sent: Value, found: &SinkReport) -> Result<Slice> {
-        slice("quoit", sent, &serde_json::to_string(found).unwrap())
+        slice("quoit", sent, &serde_json::to_string(found).unwrap(), &[])
     }
 
     #[test]
@@ -204,6 +259,49 @@ mod tests {
             refused(100, |found| (found.sent, found.missing) = (None, None)),
             "no end"
         );
+        assert!(
+            refused(100, |found| found.intervals = counts(&[45, 34, 10])),
+            "one had no time"
+        );
+        assert!(
+            refused(100, |found| found.intervals = counts(&[39, 40, 11])),
+            "more came of the last tenth than were sent"
+        );
+    }
+
+    #[test]
+    fn what_follows_an_overload_is_told_apart() {
+        let mut load = sent(100);
+        load["phases"] = json!([
+            {"begins_seconds": 0.0, "seconds": 0.1},
+            {"begins_seconds": 0.1, "seconds": 0.2},
+        ]);
+        let recovery = |found: &SinkReport| {
+            let figures = of(load.clone(), found).unwrap().figures;
+            figures.datagrams.unwrap().recovery.unwrap()
+        };
+        let mut sink = found();
+        let seen = recovery(&sink);
+        assert_eq!((seen.of_seconds, seen.recovered_share), (0.2, 1.0));
+        assert!((seen.seconds - 0.1).abs() < 1e-9, "{seen:?}");
+        assert_eq!((seen.handled_share_before, seen.handled_share_after), (0.9, 0.9));
+
+        sink.intervals = counts(&[45, 36, 9]);
+        assert_eq!(recovery(&sink).recovered_share, 0.0);
+        sink.intervals = counts(&[40, 40, 10]);
+        let seen = recovery(&sink);
+        assert_eq!((seen.seconds, seen.recovered_share), (0.0, 1.0));
+        assert_eq!((seen.handled_share_before, seen.handled_share_after), (0.8, 1.0));
+        // A run of one phase has none.
+        assert!(
+            of(sent(100), &found())
+                .unwrap()
+                .figures
+                .datagrams
+                .unwrap()
+                .recovery
+                .is_none()
+        );
     }
 
     #[test]
@@ -223,6 +321,7 @@ mod tests {
         (found.received, found.missing) = (0, Some(100));
         (found.totals.taken, found.totals.distinct, found.totals.duplicates) = (0, 0, 0);
         found.socket.drops = 102;
+        found.intervals = counts(&[]);
         assert!(of(sent(100), &found).unwrap().spoiled.is_some());
     }
 }

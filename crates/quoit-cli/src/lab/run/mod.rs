@@ -23,6 +23,7 @@ mod reading;
 mod record;
 mod schedule;
 mod setting;
+mod sink_watch;
 mod slice;
 mod spoil;
 mod stream;

@@ -185,6 +185,9 @@ impl Work<'_> {
             (_, Some(rate)) => format!(", {rate:.0} datagrams/s offered"),
             (_, None) => ", flat out".to_owned(),
         };
+        if let Some(overload) = datagrams.overload {
+            text += &format!(", behind {overload} times as many for a third of the time");
+        }
         text += match datagrams.judge {
             Judge::Handled => "; judged by what is handled",
             Judge::Cpu | Judge::Memory => "; judged by CPU a datagram",

@@ -8,6 +8,7 @@ use super::generator::{Generator, Report, Window};
 use super::interrupt::Interrupts;
 use super::launch::{self, Launched};
 use super::reading::{self, Reader};
+use super::sink_watch::SinkWatch;
 use super::watch::{Look, Seen, Watch};
 use super::{Halt, datagrams, idle, stream};
 use crate::clock::monotonic_now;
@@ -166,6 +167,7 @@ impl Rig<'_> {
         let mut words = vec![self.programs.quoit.display().to_string(), "load".to_owned()];
         words.extend(datagrams.load_arguments(address, job.rate, self.seconds));
         let command = self.site.generator_command(0, &words)?;
+        let watch = SinkWatch::new(&launched.server);
         let generator = Generator::start("the load", command, self.site.is_local())?;
         let patience = match (datagrams.count, job.rate) {
             (Some(count), Some(rate)) => Duration::from_secs_f64(count as f64 / rate),
@@ -174,9 +176,10 @@ impl Rig<'_> {
             (None, _) => Duration::from_secs_f64(self.seconds),
         };
         let deadline = monotonic_now() + patience + PATIENCE;
+        let looks = watch.watch(self.interrupts, &generator, deadline)?;
         let sent = generator.finish(self.interrupts, deadline)?;
         let found = launched.server.report(REPORT_PATIENCE)?;
-        Ok(datagrams::slice(&job.server.name, sent, &found)?)
+        Ok(datagrams::slice(&job.server.name, sent, &found, &looks)?)
     }
 
     fn launch(&self, job: Job<'_>) -> Outcome<Launched> {

@@ -9,8 +9,8 @@ use crate::lab::experiment::model::Effort;
 use crate::lab::pairs::{self, NoiseBand, SEED};
 use crate::lab::results::WHOLE_SECOND;
 use crate::lab::results::model::{
-    CaseResults, Comparison, Control, DatagramFigures, Figures, Judge, Latency, Ratio, ReadingCost, Sample,
-    ServerSummary, Slice, Verdict,
+    CaseResults, Comparison, Control, DatagramFigures, Figures, Judge, Latency, Ratio, ReadingCost, Recovery,
+    Sample, ServerSummary, Slice, Verdict,
 };
 
 /// Sums up a case; `None` if nothing was measured of it.
@@ -236,6 +236,20 @@ fn datagram_medians(all: &[&Figures]) -> Option<DatagramFigures> {
         pool_bytes: of(|figures| figures.pool_bytes),
         messages_per_receive: of(|figures| figures.messages_per_receive),
         datagrams_per_message: of(|figures| figures.datagrams_per_message),
+        recovery: recovery_medians(&all),
+    })
+}
+
+/// Medians, but for the share of the slices that recovered.
+fn recovery_medians(all: &[DatagramFigures]) -> Option<Recovery> {
+    let all: Vec<Recovery> = all.iter().filter_map(|figures| figures.recovery).collect();
+    let of = |figure: fn(&Recovery) -> f64| pairs::median(&mut all.iter().map(figure).collect::<Vec<_>>());
+    (!all.is_empty()).then(|| Recovery {
+        seconds: of(|recovery| recovery.seconds),
+        of_seconds: of(|recovery| recovery.of_seconds),
+        recovered_share: all.iter().map(|recovery| recovery.recovered_share).sum::<f64>() / all.len() as f64,
+        handled_share_before: of(|recovery| recovery.handled_share_before),
+        handled_share_after: of(|recovery| recovery.handled_share_after),
     })
 }
 

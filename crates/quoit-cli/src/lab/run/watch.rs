@@ -279,6 +279,8 @@ impl<'a> Seen<'a> {
                 server_kernel_ns: used.cpu_ns * (1.0 - user),
                 resident_bytes: Some(after.server.resident_bytes),
                 drops: after.drops.saturating_sub(before.drops),
+                sent: None,
+                socket_bytes: None,
                 counters: match (&before.counters, &after.counters) {
                     (Some(before), Some(after)) => rise(before, after),
                     (None, _) | (_, None) => BTreeMap::new(),

@@ -7,7 +7,7 @@ use clap::Args;
 use clap::builder::RangedU64ValueParser;
 use quoit_yardstick::{Header, MOST_SENDERS};
 
-use super::plan::{EchoPlan, Mode, Shutdown, UdpLength, UdpPlan};
+use super::plan::{EchoPlan, Mode, Phase, Shutdown, UdpLength, UdpPlan};
 use crate::load::Sizes;
 use crate::load::arguments::{SourceRange, parse_positive_seconds, parse_rate, parse_source};
 
@@ -62,6 +62,12 @@ pub(crate) struct UdpArguments {
     /// Send for this long [default: 5]
     #[arg(long, value_name = "SECONDS", value_parser = parse_positive_seconds)]
     seconds: Option<Duration>,
+    /// A part of the run: RATE:SECONDS, the rate in datagrams a second over all senders, or `flat` for as fast as it
+    /// goes. Several follow one another, such as --phase 400000:2 --phase 50000:5: overload, and then what can be
+    /// sustained
+    #[arg(long = "phase", value_name = "RATE:SECONDS", value_parser = parse_phase,
+          conflicts_with_all = ["rate", "count", "seconds", "echo"])]
+    phases: Vec<Phase>,
     /// Expect every datagram back, and measure how long that takes: with --rate from when it was due
     #[arg(long)]
     echo: bool,
@@ -93,6 +99,19 @@ pub(crate) struct UdpArguments {
     /// Show no progress bar (there is none unless standard error is a terminal)
     #[arg(long)]
     pub(super) no_progress: bool,
+}
+
+fn parse_phase(text: &str) -> Result<Phase, String> {
+    let (rate, seconds) = text.split_once(':').ok_or_else(|| {
+        format!("`{text}` is no phase; expected RATE:SECONDS such as 50000:5, or flat:SECONDS")
+    })?;
+    Ok(Phase {
+        rate: match rate {
+            "flat" => None,
+            rate => Some(parse_rate(rate)?),
+        },
+        length: UdpLength::Time(parse_positive_seconds(seconds)?),
+    })
 }
 
 fn parse_target(text: &str) -> Result<SocketAddr, String> {
@@ -132,10 +151,17 @@ impl UdpArguments {
             seed: self.seed,
             senders: self.senders,
             sources: self.source.iter().flat_map(|range| range.0.clone()).collect(),
-            rate: self.rate,
-            length: self
-                .count
-                .map_or(UdpLength::Time(self.seconds.unwrap_or(LENGTH)), UdpLength::Count),
+            phases: if self.phases.is_empty() {
+                let length = self
+                    .count
+                    .map_or(UdpLength::Time(self.seconds.unwrap_or(LENGTH)), UdpLength::Count);
+                vec![Phase {
+                    rate: self.rate,
+                    length,
+                }]
+            } else {
+                self.phases.clone()
+            },
             echo: self.echo.then_some(EchoPlan {
                 outstanding: self.outstanding,
                 timeout: self.timeout,

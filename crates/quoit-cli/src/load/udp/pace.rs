@@ -3,16 +3,19 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::plan::{EchoPlan, UdpLength};
+use super::plan::{EchoPlan, Phase, UdpLength};
 
-/// The timetable of one sender, in nanoseconds since the run's beginning.
+/// The timetable of one sender for one phase, in nanoseconds since the run's beginning.
 #[derive(Debug)]
 pub(super) struct Pace {
     kind: Kind,
+    /// When the phase begins.
+    begins: u64,
     /// Datagrams that it sends at most.
     count: u64,
     /// When it stops.
     until: u64,
+    /// Datagrams of this phase that were sent.
     sent: u64,
 }
 
@@ -39,10 +42,10 @@ pub(super) enum Permit {
 }
 
 impl Pace {
-    /// That of sender `index` of `senders`.
+    /// That of sender `index` of `senders` in a phase that begins at `begins`.
     pub(super) fn new(
-        length: UdpLength,
-        rate: Option<f64>,
+        Phase { rate, length }: Phase,
+        begins: u64,
         echo: Option<EchoPlan>,
         (index, senders): (u16, u16),
     ) -> Self {
@@ -51,7 +54,7 @@ impl Pace {
                 let (index, senders) = (u64::from(index), u64::from(senders));
                 (count / senders + u64::from(index < count % senders), u64::MAX)
             }
-            UdpLength::Time(time) => (u64::MAX, nanoseconds(time)),
+            UdpLength::Time(time) => (u64::MAX, begins.saturating_add(nanoseconds(time))),
         };
         let kind = match (rate, echo) {
             (Some(rate), _) => {
@@ -59,7 +62,7 @@ impl Pace {
                 Kind::Even {
                     apart: between * f64::from(senders),
                     // Senders take turns.
-                    offset: between * f64::from(index),
+                    offset: begins as f64 + between * f64::from(index),
                 }
             }
             (None, Some(echo)) => Kind::Outstanding(Outstanding::new(echo)),
@@ -67,10 +70,21 @@ impl Pace {
         };
         Self {
             kind,
+            begins,
             count,
             until,
             sent: 0,
         }
+    }
+
+    /// When the phase begins and, unless it ends by count, when it ends.
+    pub(super) fn span(&self) -> (u64, u64) {
+        (self.begins, self.until)
+    }
+
+    /// Datagrams of this phase that were sent.
+    pub(super) fn so_far(&self) -> u64 {
+        self.sent
     }
 
     /// What may be done at `now`.
@@ -201,6 +215,10 @@ pub(super) fn nanoseconds(time: Duration) -> u64 {
 mod tests {
     use super::*;
 
+    fn phase(length: UdpLength, rate: Option<f64>) -> Phase {
+        Phase { rate, length }
+    }
+
     const ECHO: EchoPlan = EchoPlan {
         outstanding: 2,
         timeout: Duration::from_nanos(100),
@@ -209,7 +227,7 @@ mod tests {
     #[test]
     fn even_senders_take_turns_and_catch_up() {
         // A datagram every 1000 ns over both.
-        let pace = |index| Pace::new(UdpLength::Count(9), Some(1e6), None, (index, 2));
+        let pace = |index| Pace::new(phase(UdpLength::Count(9), Some(1e6)), 0, None, (index, 2));
         let (mut first, mut second) = (pace(0), pace(1));
         assert_eq!(first.permit(0), Permit::Send(1));
         assert_eq!(second.permit(0), Permit::Wait(1001));
@@ -228,17 +246,32 @@ mod tests {
 
     #[test]
     fn time_ends_a_run_and_no_wait_is_longer() {
-        let mut pace = Pace::new(UdpLength::Time(Duration::from_nanos(50)), Some(1e6), None, (0, 1));
+        let time = UdpLength::Time(Duration::from_nanos(50));
+        let mut pace = Pace::new(phase(time, Some(1e6)), 0, None, (0, 1));
         pace.sent(1, 0);
         assert_eq!(pace.permit(1), Permit::Wait(50));
         assert_eq!(pace.permit(50), Permit::Over);
-        let mut pace = Pace::new(UdpLength::Time(Duration::from_nanos(50)), None, None, (0, 1));
+        let mut pace = Pace::new(phase(time, None), 0, None, (0, 1));
         assert_eq!(pace.permit(49), Permit::Send(u64::MAX));
     }
 
     #[test]
+    fn a_later_phase_has_a_timetable_of_its_own() {
+        let time = UdpLength::Time(Duration::from_nanos(2500));
+        let mut pace = Pace::new(phase(time, Some(1e6)), 10_000, None, (1, 2));
+        assert_eq!(pace.span(), (10_000, 12_500));
+        // Its first is the second of the phase, and nothing of an earlier one is owed.
+        assert_eq!(pace.permit(10_500), Permit::Wait(11_001));
+        assert_eq!(pace.permit(11_200), Permit::Send(1));
+        assert_eq!(pace.due(0, 11_200), 11_000);
+        pace.sent(1, 11_200);
+        assert_eq!((pace.permit(11_300), pace.so_far()), (Permit::Wait(12_500), 1));
+        assert_eq!(pace.permit(12_500), Permit::Over);
+    }
+
+    #[test]
     fn outstanding_datagrams_make_room_when_answered_or_late() {
-        let mut pace = Pace::new(UdpLength::Count(10), None, Some(ECHO), (0, 1));
+        let mut pace = Pace::new(phase(UdpLength::Count(10), None), 0, Some(ECHO), (0, 1));
         assert_eq!(pace.permit(0), Permit::Send(2));
         pace.sent(2, 0);
         assert_eq!(pace.permit(1), Permit::Wait(100));

@@ -27,10 +27,8 @@ pub(crate) struct UdpPlan {
     pub(super) senders: u16,
     /// The local addresses that the sockets are bound to, in turn; none: the kernel's choice.
     pub(super) sources: Vec<IpAddr>,
-    /// Datagrams a second, evenly spaced; `None`: as fast as it goes.
-    pub(super) rate: Option<f64>,
-    /// When it ends.
-    pub(super) length: UdpLength,
+    /// The run's parts, one after the other. At least one.
+    pub(super) phases: Vec<Phase>,
     /// Replies, if they are expected.
     pub(super) echo: Option<EchoPlan>,
     /// The datagrams at the end.
@@ -58,6 +56,15 @@ impl Mode {
             Mode::Gso => "gso",
         }
     }
+}
+
+/// A part of a run: how fast is sent, and how much.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Phase {
+    /// Datagrams a second, evenly spaced; `None`: as fast as it goes.
+    pub(super) rate: Option<f64>,
+    /// When it ends. All but a run's only phase end by time.
+    pub(super) length: UdpLength,
 }
 
 /// How much is sent.
@@ -90,6 +97,19 @@ pub(crate) struct Shutdown {
 }
 
 impl UdpPlan {
+    /// The length of all phases together.
+    pub(super) fn length(&self) -> UdpLength {
+        let times = self.phases.iter().map(|phase| match phase.length {
+            UdpLength::Time(time) => Ok(time),
+            UdpLength::Count(count) => Err(count),
+        });
+        // Only a single one has a count.
+        match times.sum::<Result<Duration, u64>>() {
+            Ok(time) => UdpLength::Time(time),
+            Err(count) => UdpLength::Count(count),
+        }
+    }
+
     /// Refuses what cannot go together.
     pub(super) fn check(&self) -> Result<(), String> {
         // What is left of 65,535 after the headers of IP and UDP; IPv6 does not count its own.
@@ -129,7 +149,7 @@ impl UdpPlan {
                 ));
             }
         }
-        if let UdpLength::Count(count) = self.length
+        if let UdpLength::Count(count) = self.length()
             && count < u64::from(self.senders)
         {
             return Err(format!(

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
+use quoit_yardstick::Intervals;
 use serde::{Deserialize, Serialize};
 
-use super::plan::UdpPlan;
+use super::plan::{UdpLength, UdpPlan};
 use super::replies::ReplyTally;
 use super::sender::SenderTally;
 use crate::load::LoadError;
@@ -35,8 +36,12 @@ pub(crate) struct UdpReport {
     pub(crate) senders: u16,
     /// What the datagrams of this run carry.
     pub(crate) run: u64,
-    /// Datagrams a second that fell due; `None`: as fast as it went.
+    /// Datagrams a second that fell due; `None`: as fast as it went, or in several phases.
     pub(crate) offered_per_second: Option<f64>,
+    /// The run's parts, one after the other: at least one.
+    pub(crate) phases: Vec<PhaseReport>,
+    /// What was sent, by the tenth of a second since the run began in which it was due.
+    pub(crate) intervals: Intervals,
     /// When the run began, in seconds since 1970 by the wall clock.
     pub(crate) started_at: f64,
     /// From the run's beginning to the last datagram sent.
@@ -53,7 +58,7 @@ pub(crate) struct UdpReport {
     pub(crate) send_failures: u64,
     /// How late batches were sent, with a rate.
     pub(crate) lag: Option<Percentiles>,
-    /// Whether less than 99 % of the offered rate was sent.
+    /// Whether less than 99 % of the offered rate was sent, in any phase.
     pub(crate) lagging: bool,
     /// What came back, if that was expected.
     pub(crate) replies: Option<RepliesReport>,
@@ -68,6 +73,19 @@ pub(crate) struct UdpReport {
     pub(crate) interrupted: bool,
     /// Why the figures must not be used, if so.
     pub(crate) invalid: Option<String>,
+}
+
+/// A part of a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct PhaseReport {
+    /// Datagrams a second that fell due; `None`: as fast as it went.
+    pub(crate) offered_per_second: Option<f64>,
+    /// Since the run began.
+    pub(crate) begins_seconds: f64,
+    /// Its length: of one that ends by a count, until its last datagram.
+    pub(crate) seconds: f64,
+    /// Datagrams that the kernel took in it.
+    pub(crate) sent: u64,
 }
 
 /// What came back from an echo. `sent = received + lost`, exactly, and what came again, late or wrong is beside it.
@@ -135,6 +153,8 @@ impl UdpReport {
             sum(|tally| tally.calls),
             sum(|tally| tally.failures),
         );
+        let phases = phases(plan, &tallies);
+        let mut intervals = Intervals::default();
         let mut lag: Option<Histogram<u64>> = None;
         let mut replies = Vec::new();
         for tally in tallies {
@@ -142,8 +162,14 @@ impl UdpReport {
                 Some(lag) => add_histogram(lag, &tally.lag)?,
                 None => lag = Some(tally.lag),
             }
+            intervals.merge(&tally.intervals);
             replies.extend(tally.replies);
         }
+        let lags = |phase: &PhaseReport| {
+            phase
+                .offered_per_second
+                .is_some_and(|offered| by(phase.sent as f64, phase.seconds) < ENOUGH * offered)
+        };
         let replies = RepliesReport::new(sent, elapsed, replies)?;
         let invalid = match &replies {
             _ if sent == 0 => Some("nothing was sent".to_owned()),
@@ -160,7 +186,10 @@ impl UdpReport {
             datagram_sizes: plan.sizes.to_string(),
             senders: plan.senders,
             run,
-            offered_per_second: plan.rate,
+            offered_per_second: match plan.phases[..] {
+                [only] => only.rate,
+                _ => None,
+            },
             started_at: started_at.as_secs_f64(),
             elapsed_seconds: elapsed,
             sent,
@@ -169,7 +198,9 @@ impl UdpReport {
             send_calls,
             send_failures,
             lag: lag.as_ref().and_then(percentiles),
-            lagging: plan.rate.is_some_and(|offered| rate < ENOUGH * offered) && ending == Ending::Complete,
+            lagging: phases.iter().any(lags) && ending == Ending::Complete,
+            phases,
+            intervals,
             replies,
             shutdown,
             generator_cpu_ns_per_datagram: by(cpu_ns, sent as f64),
@@ -212,6 +243,16 @@ impl UdpReport {
                 self.sent_per_second, self.sent_megabytes_per_second
             ),
         );
+        if self.phases.len() > 1 {
+            for (number, phase) in (1..).zip(&self.phases) {
+                let offered = phase.offered_per_second;
+                let offered = offered.map_or("flat out".to_owned(), |rate| format!("{rate:.0}/s offered"));
+                row(
+                    &format!("phase {number}"),
+                    format!("{} in {:.3} s, {offered}", phase.sent, phase.seconds),
+                );
+            }
+        }
         row(
             "calls",
             format!(
@@ -270,6 +311,26 @@ impl UdpReport {
         }
         rows
     }
+}
+
+/// The phases that were begun, over all senders.
+fn phases(plan: &UdpPlan, tallies: &[SenderTally]) -> Vec<PhaseReport> {
+    let begun = |number: usize| {
+        let all = || tallies.iter().filter_map(move |tally| tally.phases.get(number));
+        let begins = all().map(|phase| phase.begun).min()?;
+        let ended = all().map(|phase| phase.ended).max()?;
+        let seconds = match plan.phases[number].length {
+            UdpLength::Time(time) => time.as_secs_f64().min((ended - begins) as f64 / 1e9),
+            UdpLength::Count(_) => (ended - begins) as f64 / 1e9,
+        };
+        Some(PhaseReport {
+            offered_per_second: plan.phases[number].rate,
+            begins_seconds: begins as f64 / 1e9,
+            seconds,
+            sent: all().map(|phase| phase.sent).sum(),
+        })
+    };
+    (0..plan.phases.len()).map_while(begun).collect()
 }
 
 impl RepliesReport {

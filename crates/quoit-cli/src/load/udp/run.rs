@@ -192,7 +192,7 @@ fn send(
 fn stage(plan: &UdpPlan, shared: &Shared<'_>) -> Stage {
     let sum = |of: fn(&Progress) -> u64| shared.progress.iter().map(of).sum::<u64>();
     let sent = sum(|progress| progress.sent.load(Ordering::Relaxed));
-    let fraction = match plan.length {
+    let fraction = match plan.length() {
         UdpLength::Count(count) => sent as f64 / count as f64,
         UdpLength::Time(time) => shared.start.elapsed().as_secs_f64() / time.as_secs_f64(),
     };

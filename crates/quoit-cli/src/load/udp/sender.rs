@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
-use quoit_yardstick::Header;
+use quoit_yardstick::{Header, Intervals};
 use socket2::Socket;
 
 use super::calls::{Inbox, be_punctual, wait_readable};
 use super::outbox::Outbox;
 use super::pace::{Pace, Permit, nanoseconds};
-use super::plan::{EchoPlan, Mode, UdpPlan};
+use super::plan::{EchoPlan, Mode, Phase, UdpPlan};
 use super::replies::{Replies, ReplyTally};
 use crate::load::LoadError;
 use crate::load::system::thread_cpu_time;
@@ -66,6 +66,12 @@ pub(super) struct Sender<'a> {
     index: u16,
     socket: &'a Socket,
     pace: Pace,
+    /// The phases behind that of `pace`.
+    later: std::slice::Iter<'a, Phase>,
+    turns: (u16, u16),
+    /// What was sent in each phase that is over.
+    phases: Vec<PhaseTally>,
+    intervals: Intervals,
     outbox: Outbox,
     echo: Option<(EchoPlan, Replies, Inbox)>,
     sent: u64,
@@ -86,11 +92,24 @@ pub(super) struct SenderTally {
     pub(super) failures: u64,
     /// When the last one was sent, in nanoseconds since the run began.
     pub(super) ended: u64,
+    /// What was sent in each phase that was begun, in their order.
+    pub(super) phases: Vec<PhaseTally>,
+    /// When they were due.
+    pub(super) intervals: Intervals,
     /// How late batches were sent, by a timetable.
     pub(super) lag: Histogram<u64>,
     /// Processor time of the thread.
     pub(super) cpu_ns: u64,
     pub(super) replies: Option<ReplyTally>,
+}
+
+/// What a sender did in one phase.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PhaseTally {
+    /// When it began and ended, in nanoseconds since the run began.
+    pub(super) begun: u64,
+    pub(super) ended: u64,
+    pub(super) sent: u64,
 }
 
 impl<'a> Sender<'a> {
@@ -116,12 +135,19 @@ impl<'a> Sender<'a> {
                 Some((echo, replies, inbox))
             }
         };
+        let turns = (header.sender, header.senders);
+        let mut later = plan.phases.iter();
+        let first = *later.next().expect("a plan has a phase");
         Ok(Self {
             shared,
             plan,
             index: header.sender,
             socket,
-            pace: Pace::new(plan.length, plan.rate, plan.echo, (header.sender, header.senders)),
+            pace: Pace::new(first, 0, plan.echo, turns),
+            later,
+            turns,
+            phases: Vec::with_capacity(plan.phases.len()),
+            intervals: Intervals::default(),
             outbox: Outbox::new(
                 plan.mode,
                 plan.sizes.clone(),
@@ -146,6 +172,7 @@ impl<'a> Sender<'a> {
         while !self.shared.is_stopped() {
             let now = self.shared.now();
             match self.pace.permit(now) {
+                Permit::Over if self.begin_next_phase(now) => {}
                 Permit::Over => break,
                 Permit::Send(count) => self.send(count, now)?,
                 Permit::Wait(until) => self.wait(Duration::from_nanos(until.saturating_sub(now)))?,
@@ -153,6 +180,10 @@ impl<'a> Sender<'a> {
             self.take_replies()?;
         }
         let ended = self.shared.now();
+        if self.phases.len() < self.plan.phases.len() {
+            // It was stopped before its end.
+            self.end_phase(ended);
+        }
         self.await_replies(ended)?;
         Ok(SenderTally {
             sent: self.sent,
@@ -160,10 +191,31 @@ impl<'a> Sender<'a> {
             calls: self.outbox.calls,
             failures: self.failures,
             ended,
+            phases: self.phases,
+            intervals: self.intervals,
             lag: self.lag,
             cpu_ns: processor_time()?.saturating_sub(cpu),
             replies: self.echo.map(|(_, replies, _)| replies.finish()),
         })
+    }
+
+    /// The phase is over. Answers whether there is another, which begins where this one was to end.
+    fn begin_next_phase(&mut self, now: u64) -> bool {
+        let (_, until) = self.pace.span();
+        self.end_phase(now.min(until));
+        let next = self.later.next();
+        if let Some(&phase) = next {
+            self.pace = Pace::new(phase, until, self.plan.echo, self.turns);
+        }
+        next.is_some()
+    }
+
+    fn end_phase(&mut self, ended: u64) {
+        self.phases.push(PhaseTally {
+            begun: self.pace.span().0,
+            ended,
+            sent: self.pace.so_far(),
+        });
     }
 
     fn send(&mut self, count: u64, now: u64) -> Result<(), LoadError> {
@@ -177,6 +229,13 @@ impl<'a> Sender<'a> {
         let (sent, error) = self
             .outbox
             .send(self.socket, self.sent, count, |ahead| pace.due(ahead, now));
+        if pace.has_timetable() {
+            for ahead in 0..sent as u64 {
+                self.intervals.note(pace.due(ahead, now), 1);
+            }
+        } else {
+            self.intervals.note(now, sent as u64);
+        }
         self.sent += sent as u64;
         self.pace.sent(sent as u64, now);
         self.shared.progress[usize::from(self.index)]
