@@ -156,15 +156,16 @@ pub(crate) fn holders_of_the_whole_pool(level: &Level) {
             assert_eq!(held[0], 4);
             assert!(held.iter().all(|count| *count <= 4));
         }
-        // They wait; nothing is tried again and again meanwhile.
-        let before = driver.quoit.counters();
-        for _ in 0..10 {
-            assert_eq!(driver.turn(Duration::from_millis(2)), 0);
-        }
-        let after = driver.quoit.counters();
-        assert_eq!(after.receive_arms, before.receive_arms);
-        assert_eq!(after.receive_no_buffers, before.receive_no_buffers);
-        assert!(after.enters - before.enters <= 20);
+        // They wait; nothing is tried again and again meanwhile. A kernel that polls may come late to the last receives.
+        driver.until("they wait", |driver| {
+            let before = driver.quoit.counters();
+            let reported: usize = (0..10).map(|_| driver.turn(Duration::from_millis(2))).sum();
+            let after = driver.quoit.counters();
+            reported == 0
+                && after.receive_arms == before.receive_arms
+                && after.receive_no_buffers == before.receive_no_buffers
+                && after.enters - before.enters <= 20
+        });
         if exact {
             // The first slot goes to who came first.
             driver.held.pop_front();
