@@ -12,7 +12,9 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::support::{Server, engines, quoit};
+use serde_json::Value;
+
+use crate::support::{Server, engines, quoit, run};
 use crate::traffic::{self, Harm};
 
 /// A fault: the calls, what strace does to them, and at which calls of each thread. Io_uring's begin after those
@@ -73,15 +75,40 @@ const ACCEPTING: &[Fault] = &[
 
 /// What ends the connection that it meets.
 const ENDING: &[Fault] = &[
-    fault("epoll", "recvfrom", "error=ECONNRESET", "9+97", Harm::Connection),
-    fault("epoll", "recvfrom", "error=ETIMEDOUT", "9+97", Harm::Connection),
-    fault("epoll", "recvfrom", "error=ENOMEM", "9+97", Harm::Connection),
+    fault("epoll", "recvfrom", "error=ECONNRESET", "9+97", Harm::One),
+    fault("epoll", "recvfrom", "error=ETIMEDOUT", "9+97", Harm::One),
+    fault("epoll", "recvfrom", "error=ENOMEM", "9+97", Harm::One),
     // Once: what the peer still sends is delivered first, for as long as a graceful close may take.
-    fault("epoll", SENDS, "error=ENOBUFS", "29", Harm::Connection),
+    fault("epoll", SENDS, "error=ENOBUFS", "29", Harm::One),
     // The wake and the listener are registered first. No removal is among these calls, which cannot fail so: the
     // listener's comes after 16 connections, of which as many as there are clients may not be registered yet.
-    fault("epoll", "epoll_ctl", "error=ENOMEM", "4..12+4", Harm::Connection),
-    fault("epoll", "epoll_ctl", "error=ENOSPC", "4..12+4", Harm::Connection),
+    fault("epoll", "epoll_ctl", "error=ENOMEM", "4..12+4", Harm::One),
+    fault("epoll", "epoll_ctl", "error=ENOSPC", "4..12+4", Harm::One),
+];
+
+const RECEIVE_MESSAGES: &str = "recvmmsg";
+const SEND_MESSAGES: &str = "sendmmsg";
+
+/// The same for datagrams. Where receiving fails nothing was received yet, and it goes on.
+const DATAGRAMS: &[Fault] = &[
+    fault("uring", "io_uring_enter", "error=EINTR", "40+3", Harm::None),
+    fault("uring", "io_uring_enter", "error=EAGAIN", "40+3", Harm::None),
+    fault("uring", "io_uring_enter", "error=EBUSY", "40+3", Harm::None),
+    fault("uring", "io_uring_enter", "delay_exit=500", "40+2", Harm::None),
+    fault("epoll", WAITS, "error=EINTR", "2+3", Harm::None),
+    fault("epoll", WAITS, "delay_exit=500", "1+2", Harm::None),
+    fault("epoll", RECEIVE_MESSAGES, "error=EINTR", "1+2", Harm::None),
+    fault("epoll", RECEIVE_MESSAGES, "error=ENOMEM", "1+3", Harm::None),
+    fault("epoll", RECEIVE_MESSAGES, "error=ECONNREFUSED", "1+3", Harm::None),
+    fault("epoll", RECEIVE_MESSAGES, "delay_exit=500", "1+3", Harm::None),
+    fault("epoll", SEND_MESSAGES, "error=EINTR", "1+2", Harm::None),
+    fault("epoll", SEND_MESSAGES, "delay_exit=500", "1+3", Harm::None),
+];
+
+/// Sending that fails, for want of memory or as a filter forbids it. The first of the batch is lost, and no other.
+const UNSENT: &[Fault] = &[
+    fault("epoll", SEND_MESSAGES, "error=ENOBUFS", "9..210+97", Harm::One),
+    fault("epoll", SEND_MESSAGES, "error=EPERM", "9..210+97", Harm::One),
 ];
 
 /// The server under strace, which writes what it does to `log`. The server is this process's child, strace its
@@ -158,6 +185,46 @@ fn endured(test: &str, faults: &[Fault]) {
     }
 }
 
+/// Has datagrams answered under each fault: each once and unchanged, but for as many as sends failed.
+fn answered(test: &str, faults: &[Fault]) {
+    if !can_inject(test) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    for (number, fault) in faults.iter().enumerate() {
+        if !engines().contains(&fault.engine) {
+            continue;
+        }
+        let name = format!("{} {}:{}", fault.engine, fault.calls, fault.tampering);
+        let log = folder.path().join(number.to_string());
+        let mut server = Server::start_command(strace(fault, "udp-echo", &log), 1);
+        let before = traffic::open_descriptors(&server);
+        // So few at once that no socket's buffer is ever full.
+        let sizes = "--sizes 40..9000 --count 600 --outstanding 4 --senders 2";
+        // How long nothing is lost, and how soon what is lost is given up.
+        let timeout = if fault.harm == Harm::None { 20 } else { 5 };
+        let output = run(&format!(
+            "load udp --connect {} --echo --timeout {timeout} {sizes} --json",
+            server.address()
+        ));
+        assert!(output.status.success(), "{name}: {output:?}");
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        traffic::wait_for_descriptors(&server, before);
+        server.terminate_first_thread();
+        server.ends_with(0);
+        let injected = injections(&log) as u64;
+        let replies = &report["replies"];
+        let lost = replies["lost"].as_u64().unwrap();
+        println!("{name}: {injected} faults, {lost} datagrams were lost");
+        assert!(injected > 0, "{name}: the fault did not happen");
+        let expected = if fault.harm == Harm::None { 0 } else { injected };
+        assert_eq!(lost, expected, "{name}: {report:#}");
+        for harm in ["wrong", "duplicates", "foreign"] {
+            assert_eq!(replies[harm], 0, "{name}: {report:#}");
+        }
+    }
+}
+
 /// How often strace has tampered with a call.
 fn injections(log: &Path) -> usize {
     let text = std::fs::read_to_string(log).unwrap();
@@ -179,6 +246,19 @@ fn accepting_goes_on_after_every_error() {
 #[test]
 fn a_connections_error_ends_that_connection_alone() {
     endured("a_connections_error_ends_that_connection_alone", ENDING);
+}
+
+#[test]
+fn datagrams_are_all_answered_whatever_receiving_them_meets() {
+    answered(
+        "datagrams_are_all_answered_whatever_receiving_them_meets",
+        DATAGRAMS,
+    );
+}
+
+#[test]
+fn a_datagram_that_cannot_be_sent_is_lost_alone() {
+    answered("a_datagram_that_cannot_be_sent_is_lost_alone", UNSENT);
 }
 
 #[test]
@@ -225,8 +305,8 @@ fn http_is_whole_under_interruptions() {
 #[test]
 fn an_engine_that_fails_for_good_ends_the_program_with_a_line() {
     const FATAL: &[Fault] = &[
-        fault("uring", "io_uring_enter", "error=EBADF", "60+1", Harm::Connection),
-        fault("epoll", WAITS, "error=EBADF", "9+1", Harm::Connection),
+        fault("uring", "io_uring_enter", "error=EBADF", "60+1", Harm::One),
+        fault("epoll", WAITS, "error=EBADF", "9+1", Harm::One),
     ];
     if !can_inject("an_engine_that_fails_for_good_ends_the_program_with_a_line") {
         return;

@@ -16,13 +16,14 @@ const SIZES: [usize; 5] = [1, 17, 4_096, 70_000, 400_000];
 /// Failed exchanges in a row after which the service is taken to be gone.
 const MOST_FAILURES: usize = 100;
 
-/// Whether a fault may end the connection that it meets.
+/// Whether a fault may end the connection that it meets, or lose the datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Harm {
     /// It passes: nobody may notice.
     None,
-    /// One connection may end early, with nothing wrong before that. The others and the service go on.
-    Connection,
+    /// One connection may end early, with nothing wrong before that, or one datagram be lost. The others and the
+    /// service go on.
+    One,
 }
 
 /// Has all clients complete their exchanges, each with what it sent. Answers how many connections broke.
@@ -58,7 +59,7 @@ fn exchange_alone(address: &str, client: usize, harm: Harm) -> usize {
                     !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut),
                     "client {client} is stuck in round {round}: {error}"
                 );
-                assert_eq!(harm, Harm::Connection, "client {client}, round {round}: {error}");
+                assert_eq!(harm, Harm::One, "client {client}, round {round}: {error}");
                 broken += 1;
                 failures += 1;
                 assert!(
