@@ -126,6 +126,27 @@ public class BindScenarios
         Assert.Contains("hello", await GetAsync(bound), StringComparison.Ordinal);
     }
 
+    [Fact]
+    public async Task A_socket_that_systemd_hands_over()
+    {
+        const string Shell = "/bin/bash";
+        if (!File.Exists(Shell))
+        {
+            return; // Another shell knows no descriptor above 9.
+        }
+        using var socket = new Socket(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
+        socket.Bind(new IPEndPoint(IPAddress.Loopback, 0));
+        socket.Listen();
+        // As sd_listen_fds(3) has it: the first is number 3, and the process that is meant is named.
+        await using var child = await Child.StartAsync(
+            "systemd", [],
+            through: $"""{Shell} -c 'exec 3<&{Child.Inherited(socket)}; LISTEN_FDS=1 LISTEN_PID=$$ exec "$0" "$@"'""");
+        Assert.Contains("Information 1 Started", child.Output, StringComparison.Ordinal);
+        var bound = (IPEndPoint)socket.LocalEndPoint!;
+        Assert.Equal(bound.Port, child.Port);
+        Assert.Contains("hello", await GetAsync(bound), StringComparison.Ordinal);
+    }
+
     [Theory]
     [MemberData(nameof(Normal))]
     public async Task A_port_that_is_in_use(Transport transport)

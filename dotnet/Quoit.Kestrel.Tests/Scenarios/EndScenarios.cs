@@ -1,5 +1,7 @@
 using System.Net.Sockets;
+using System.Threading.Channels;
 using Microsoft.AspNetCore.Builder;
+using Microsoft.AspNetCore.Connections;
 using Microsoft.AspNetCore.Http;
 using Quoit.Kestrel.Tests.Support;
 
@@ -127,5 +129,43 @@ public class EndScenarios
         Assert.Equal("bye", await client.ReceiveTextToEndAsync());
         client.EndSending();
         await closed.Task.Soon();
+    }
+
+    [Theory]
+    [MemberData(nameof(All))]
+    public async Task What_is_asked_of_a_connection_that_is_gone_does_not_meet_the_next(Transport transport)
+    {
+        // The next takes the place of the first, in the loop as in the table of descriptors.
+        var connections = Channel.CreateUnbounded<ConnectionContext>();
+        await using var server = await TestServer.RawAsync(
+            transport,
+            async connection =>
+            {
+                connections.Writer.TryWrite(connection);
+                await connection.Transport.Input.CopyToAsync(connection.Transport.Output);
+            },
+            static options => options.Loops = 1);
+        ConnectionContext gone;
+        using (var client = await Client.ConnectAsync(server.EndPoint))
+        {
+            gone = await connections.Reader.ReadAsync(Wait.Token);
+            client.EndSending();
+            Assert.Empty(await client.ReceiveToEndAsync());
+        }
+        if (server.Loops is { } loops)
+        {
+            await LoopState.NothingLeftAsync(loops);
+        }
+        using var next = await Client.ConnectAsync(server.EndPoint);
+        await next.SendAsync("before");
+        await next.ReceiveUntilAsync("before");
+        gone.Abort(new ConnectionAbortedException("too late"));
+        if (server.Loops is { } same)
+        {
+            await same.Loops[0].TurnAsync().Soon();
+        }
+        await next.SendAsync("behind");
+        next.EndSending();
+        Assert.Equal("behind", await next.ReceiveTextToEndAsync());
     }
 }

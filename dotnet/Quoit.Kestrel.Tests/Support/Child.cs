@@ -13,7 +13,8 @@ namespace Quoit.Kestrel.Tests.Support;
 
 /// <summary>
 /// The processes that tests start: this assembly, with <c>serve</c> for a server that is configured by the environment,
-/// or <c>deny</c> for the same in a process that may not use io_uring. Each line of the log goes to standard output;
+/// <c>systemd</c> for one on the sockets that systemd hands over, or <c>deny</c> for the first in a process that may not
+/// use io_uring. Each line of the log goes to standard output;
 /// it serves until its standard input ends.
 /// </summary>
 internal sealed partial class Child : IAsyncDisposable
@@ -66,6 +67,15 @@ internal sealed partial class Child : IAsyncDisposable
         return child;
     }
 
+    /// <summary>The number under which children have a socket of this process, who by themselves would have none.</summary>
+    public static int Inherited(System.Net.Sockets.Socket socket)
+    {
+        const int SetDescriptorFlags = 2;
+        var descriptor = (int)socket.Handle;
+        Assert.Equal(0, Fcntl(descriptor, SetDescriptorFlags, 0));
+        return descriptor;
+    }
+
     public async ValueTask DisposeAsync()
     {
         _process.StandardInput.Close();
@@ -91,7 +101,7 @@ internal sealed partial class Child : IAsyncDisposable
         }
         try
         {
-            await ServeAsync();
+            await ServeAsync(arguments is ["systemd"]);
             return 0;
         }
         catch (Exception failure)
@@ -101,12 +111,22 @@ internal sealed partial class Child : IAsyncDisposable
         }
     }
 
-    private static async Task ServeAsync()
+    private static async Task ServeAsync(bool systemd)
     {
         var builder = WebApplication.CreateSlimBuilder();
         builder.Logging.ClearProviders().AddProvider(new ConsoleLines());
         builder.WebHost.UseQuoit();
-        builder.WebHost.ConfigureKestrel(kestrel => kestrel.Listen(System.Net.IPAddress.Loopback, 0));
+        builder.WebHost.ConfigureKestrel(kestrel =>
+        {
+            if (systemd)
+            {
+                kestrel.UseSystemd();
+            }
+            else
+            {
+                kestrel.Listen(System.Net.IPAddress.Loopback, 0);
+            }
+        });
         await using var application = builder.Build();
         application.MapGet("/", static () => "hello");
         // As a proxy does that is its own backend.
@@ -158,6 +178,9 @@ internal sealed partial class Child : IAsyncDisposable
         public ushort Length;
         public Filter* Filters;
     }
+
+    [LibraryImport("libc", EntryPoint = "fcntl", SetLastError = true)]
+    private static partial int Fcntl(int descriptor, int command, nint flags);
 
     [LibraryImport("libc", EntryPoint = "prctl", SetLastError = true)]
     private static partial int Prctl(int option, nuint one, nuint two, nuint three, nuint four);

@@ -1,0 +1,69 @@
+using System.Net;
+using System.Net.Sockets;
+using Microsoft.AspNetCore.Connections.Features;
+using Quoit.Kestrel.Tests.Support;
+
+namespace Quoit.Kestrel.Tests.Scenarios;
+
+/// <summary>Options that hold for sockets and threads, as the kernel has them.</summary>
+public class OptionScenarios
+{
+    public static TheoryData<Transport> Engines => Transports.Engines;
+
+    [Theory]
+    [MemberData(nameof(Engines))]
+    public async Task Those_of_sockets_hold_for_each_connection(Transport transport)
+    {
+        var seen = new TaskCompletionSource<(bool NoDelay, bool KeepAlive, int Idle, int Between)>();
+        await using var server = await TestServer.RawAsync(
+            transport,
+            connection =>
+            {
+                var socket = connection.Features.Get<IConnectionSocketFeature>()!.Socket;
+                int Option(SocketOptionLevel level, SocketOptionName name) => (int)socket.GetSocketOption(level, name)!;
+                seen.SetResult((
+                    socket.NoDelay,
+                    Option(SocketOptionLevel.Socket, SocketOptionName.KeepAlive) != 0,
+                    Option(SocketOptionLevel.Tcp, SocketOptionName.TcpKeepAliveTime),
+                    Option(SocketOptionLevel.Tcp, SocketOptionName.TcpKeepAliveInterval)));
+                return Task.CompletedTask;
+            },
+            options =>
+            {
+                options.NoDelay = false;
+                options.KeepAlive = TimeSpan.FromSeconds(90);
+            });
+        using var client = await Client.ConnectAsync(server.EndPoint);
+        Assert.Equal((false, true, 90, 90), await seen.Task.Soon());
+    }
+
+    [Theory]
+    [MemberData(nameof(Engines))]
+    public async Task Loops_that_are_pinned_and_spin_have_a_processor_each_and_serve(Transport transport)
+    {
+        await using var server = await TestServer.RawAsync(
+            transport,
+            static connection => connection.Transport.Input.CopyToAsync(connection.Transport.Output),
+            options =>
+            {
+                options.PinLoops = true;
+                options.SpinBudget = TimeSpan.FromMilliseconds(1);
+            });
+        using (var client = await Client.ConnectAsync(server.EndPoint))
+        {
+            await client.SendAsync(Pattern.Bytes(100_000));
+            Pattern.Check(await client.ReceiveAsync(100_000), 0);
+        }
+        var allowed = new List<string>();
+        foreach (var loop in server.Loops!.Loops)
+        {
+            var answer = new TaskCompletionSource<string>(TaskCreationOptions.RunContinuationsAsynchronously);
+            loop.Schedule(
+                _ => answer.SetResult(File.ReadLines("/proc/thread-self/status").Single(line => line.StartsWith("Cpus_allowed_list:", StringComparison.Ordinal))),
+                null);
+            allowed.Add((await answer.Task.Soon()).Split(':')[1].Trim());
+        }
+        Assert.All(allowed, processors => Assert.Matches(@"^\d+$", processors));
+        Assert.Equal(Math.Min(allowed.Count, Environment.ProcessorCount), allowed.Distinct().Count());
+    }
+}
