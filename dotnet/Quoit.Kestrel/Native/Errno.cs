@@ -17,6 +17,7 @@ internal static class Errno
             -1 or PermissionDenied => SocketError.AccessDenied,
             -2 => SocketError.AddressNotAvailable, // ENOENT of a Unix path
             -9 or -88 => SocketError.NotSocket,
+            -11 => SocketError.WouldBlock, // EAGAIN of a Unix listener whose queue is full
             -22 => SocketError.InvalidArgument,
             -23 or -24 => SocketError.TooManyOpenSockets,
             -32 => SocketError.Shutdown,
