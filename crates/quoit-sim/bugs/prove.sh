@@ -1,9 +1,9 @@
 #!/bin/sh
 # Builds the simulator with each seeded bug of this folder, hunts, and prints how many seeds it took to find it.
-# usage: prove.sh [SECONDS [BUG ...]]: the time given to each hunt, 120 unless told; and which bugs, all unless told.
+# usage: prove.sh [SECONDS [BUG ...]]: the time given to each hunt, 600 unless told; and which bugs, all unless told.
 set -eu
 
-seconds=${1:-120}
+seconds=${1:-600}
 [ $# -eq 0 ] || shift
 bugs=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$bugs/../../.." && pwd)

@@ -53,7 +53,7 @@ fn soak() {
     println!("soak of {} s, SEED={seed}", length.as_secs());
     let mut targets = Vec::new();
     for &engine in support::engines() {
-        for service in [Service::Echo, Service::Http, Service::Rpc] {
+        for service in [Service::Echo, Service::Http, Service::Rpc, Service::Datagrams] {
             targets.push(Target::start(engine, service));
         }
     }

@@ -2,12 +2,13 @@
 
 use std::fmt;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::{Shutdown, TcpStream, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
-use crate::support::{Client, Pattern, connect, quoit};
+use crate::support::{Client, PATIENCE, Pattern, connect, quoit};
 use crate::target::{Service, Target};
 
 /// What the peers have done, over all servers.
@@ -65,6 +66,8 @@ impl Random {
 /// If a byte is wrong, or the server does not do what it should.
 pub(crate) fn act(target: &Target, random: &mut Random, tally: &Tally) {
     match (target.service, random.below(8)) {
+        (Service::Datagrams, 0) => flood(target, random, tally),
+        (Service::Datagrams, _) => datagrams(target, random, tally),
         (_, 0) => churn(target, random, tally),
         (_, 1) => reset(target, random, tally),
         (Service::Echo, 2) => half_close(target, random, tally),
@@ -104,7 +107,7 @@ fn reset(target: &Target, random: &mut Random, tally: &Tally) {
     let mut stream = open(target, tally);
     let part = match target.service {
         Service::Http => b"POST /echo HTTP/1.1\r\nContent-Length: 1000000\r\n\r\nand so".to_vec(),
-        Service::Echo | Service::Rpc => {
+        _ => {
             let length = 1 + random.below(3) as usize;
             random.bytes(length)
         }
@@ -294,4 +297,59 @@ fn calls(target: &Target, kill: bool, random: &mut Random, tally: &Tally) {
         String::from_utf8_lossy(&output.stderr)
     );
     tally.requests.fetch_add(requests, Relaxed);
+}
+
+fn open_datagrams(target: &Target) -> UdpSocket {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.connect(target.address()).unwrap();
+    socket
+}
+
+/// A datagram of any length that the server takes, with a number in front.
+fn numbered(number: u64, random: &mut Random) -> Vec<u8> {
+    let length = random.below(9000) as usize;
+    [&number.to_be_bytes(), &random.bytes(length)[..]].concat()
+}
+
+/// Datagrams there and back, one by one. Under a flood some are lost: those are sent again.
+fn datagrams(target: &Target, random: &mut Random, tally: &Tally) {
+    let socket = open_datagrams(target);
+    socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+    let mut buffer = vec![0; 65_536];
+    for number in 0..=random.below(200) {
+        let message = numbered(number, random);
+        let begin = Instant::now();
+        socket.send(&message).unwrap();
+        loop {
+            assert!(begin.elapsed() < PATIENCE, "a datagram is never answered");
+            match socket.recv(&mut buffer) {
+                Ok(length) if buffer[..length] == message => break,
+                Ok(length) => {
+                    // The second answer to one that was sent again, as the first was late.
+                    let earlier = buffer[..length]
+                        .first_chunk()
+                        .map(|bytes| u64::from_be_bytes(*bytes));
+                    assert!(
+                        earlier.is_some_and(|earlier| earlier < number),
+                        "another datagram came back"
+                    );
+                }
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                    socket.send(&message).unwrap();
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+        tally.requests.fetch_add(1, Relaxed);
+    }
+}
+
+/// Sends more than can be taken, and goes before it is answered.
+fn flood(target: &Target, random: &mut Random, tally: &Tally) {
+    let socket = open_datagrams(target);
+    for number in 0..random.below(500) {
+        // Its own memory may be full.
+        let _ = socket.send(&numbered(number, random));
+    }
+    tally.kills.fetch_add(1, Relaxed);
 }

@@ -1,24 +1,26 @@
 //! The servers, and what they hold while nobody is connected.
 
 use std::fmt;
-use std::net::TcpStream;
+use std::net::{TcpStream, UdpSocket};
 use std::time::Instant;
 
 use crate::support::{Client, PATIENCE, Server, connect};
 
-/// Gauges that are zero without connections.
+/// Gauges that are zero without connections, and of a server of datagrams when all is answered.
 const EMPTY: [&str; 4] = [
     "quoit_connections",
     "quoit_pool_leased",
     "quoit_queued_bytes",
     "quoit_send_chunks_used",
 ];
+const ANSWERED: [&str; 2] = ["quoit_datagrams_slots_leased", "quoit_datagrams_queued_bytes"];
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Service {
     Echo,
     Http,
     Rpc,
+    Datagrams,
 }
 
 /// One server, and what it held after each round.
@@ -44,6 +46,7 @@ impl Target {
             Service::Echo => "echo",
             Service::Http => "http",
             Service::Rpc => "rpc",
+            Service::Datagrams => "udp-echo",
         };
         let server = Server::on(engine, &format!("{name} --metrics 127.0.0.1:0"));
         let metrics = server.message("metrics on ");
@@ -57,10 +60,17 @@ impl Target {
             resident_kib: Vec::new(),
         };
         // The figures are told at the end of a turn: before the first one, the server seems to do nothing at all.
-        drop(connect(target.address()));
+        let came = if service == Service::Datagrams {
+            let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+            socket.send_to(b"first", target.address()).unwrap();
+            "quoit_datagrams_received_total"
+        } else {
+            drop(connect(target.address()));
+            "quoit_accepted_total"
+        };
         let begin = Instant::now();
-        while target.figures("quoit_accepted_total") == 0 || target.figures("quoit_connections") > 0 {
-            assert!(begin.elapsed() < PATIENCE, "{target} accepts nothing");
+        while target.figures(came) == 0 || target.figures("quoit_connections") > 0 {
+            assert!(begin.elapsed() < PATIENCE, "{target} takes nothing");
             std::thread::yield_now();
         }
         target.in_flight = target.figures("quoit_in_flight");
@@ -114,9 +124,15 @@ impl Target {
     /// # Panics
     /// If something stays.
     pub(crate) fn all_given_back(&mut self) {
+        let of_datagrams = if self.service == Service::Datagrams {
+            &ANSWERED[..]
+        } else {
+            &[]
+        };
         for (name, rest) in EMPTY
-            .map(|name| (name, 0))
-            .into_iter()
+            .iter()
+            .chain(of_datagrams)
+            .map(|&name| (name, 0))
             .chain([("quoit_in_flight", self.in_flight)])
         {
             let begin = Instant::now();
@@ -135,15 +151,16 @@ impl Target {
 
     /// Ends it in an orderly way, with a peer connected that has its answers and one that has said nothing.
     pub(crate) fn drain(mut self) {
-        let idle = connect(self.address());
+        let idle = (self.service != Service::Datagrams).then(|| connect(self.address()));
         self.server.terminate();
         drop(idle);
         let messages = self.server.ends_with(0);
         assert!(messages.is_empty(), "{self}: {messages}");
-        assert!(
-            TcpStream::connect(self.address()).is_err(),
-            "{self}: it still listens"
-        );
+        let gone = match self.service {
+            Service::Datagrams => UdpSocket::bind(self.address()).is_ok(),
+            _ => TcpStream::connect(self.address()).is_err(),
+        };
+        assert!(gone, "{self}: it still listens");
     }
 }
 
