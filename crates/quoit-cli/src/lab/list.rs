@@ -88,7 +88,12 @@ pub(crate) fn seconds(experiment: &Experiment, pairs: u32) -> f64 {
         controls.dedup();
         let series = comparisons.count() + controls.len();
         let slices = 2 * pairs as usize * series + servers().count();
-        slices as f64 * slice_seconds(&case.workload, &experiment.effort)
+        // Each client makes a case of it.
+        let clients = match case.workload {
+            Workload::Load(_) => experiment.clients.len().max(1),
+            Workload::Bulk { .. } | Workload::Idle { .. } | Workload::Datagrams(_) => 1,
+        };
+        (clients * slices) as f64 * slice_seconds(&case.workload, &experiment.effort)
     });
     cases.sum()
 }
@@ -145,6 +150,12 @@ mod tests {
         // Three comparisons, and the controls of both floors: 20 slices of 2 seconds in two pairs, and one of each
         // of the four servers.
         assert_eq!(seconds(&experiment, 2), 48.0);
+        let (batches, _) = experiment::find("rsocket-batch").expect("it is built in");
+        let one = |mut experiment: Experiment| {
+            experiment.clients.truncate(1);
+            experiment
+        };
+        assert_eq!(seconds(&batches, 2), 2.0 * seconds(&one(batches.clone()), 2));
         assert_eq!(
             (time(48.0), time(200.0), time(9000.0)),
             ("48 s".into(), "3 min".into(), "2.5 h".into())

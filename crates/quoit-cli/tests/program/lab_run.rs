@@ -284,6 +284,53 @@ fn streams_idle_connections_and_clients_are_cases_too() {
     );
 }
 
+/// As a client whose virtual machine has to warm up first; it says more than `quoit load` does.
+#[test]
+fn clients_that_announce_their_window_are_measured_in_it() {
+    let client = r#"
+[[client]]
+name = "theirs"
+announces = true
+command = '''sh -c "\"$0\" load echo --connect $1 --seconds $2 --warmup $3 --json --no-progress --announce | sed 's/^{{/{{\"told\":{{\"answer\":42}},/'" {quoit} {connect} {seconds} {warm_up}'''
+"#;
+    let text = ECHO.to_owned() + &server("base") + &server("other");
+    let results = Lab::new(&(text.clone() + client)).measured("--pairs 1 --most-pairs 1");
+    let case = &results["cases"][0];
+    for server in case["servers"].as_array().unwrap() {
+        let figures = &server["figures"];
+        assert_eq!(figures["told"]["answer"], 42.0, "{case:#}");
+        assert!(
+            figures["client_peak_resident_bytes"].as_f64() > Some(0.0),
+            "{case:#}"
+        );
+    }
+    assert!(
+        case["comparisons"][0]["total_cost"]["median"].as_f64() > Some(0.0),
+        "{case:#}"
+    );
+
+    let silent = client.replace(" --announce", "");
+    assert_ne!(silent, client);
+    let (_, said) = Lab::new(&(text + &silent)).failed();
+    assert!(said.contains("theirs has not announced its window"), "{said}");
+}
+
+#[test]
+fn a_load_without_replies_is_repeated_and_then_said_to_be_none() {
+    let client = r#"
+[[client]]
+name = "theirs"
+command = "sh -c 'echo {{\\\"requests\\\":0,\\\"elapsed_seconds\\\":1}}' {connect}"
+"#;
+    let lab = Lab::new(&(ECHO.to_owned() + &server("base") + &server("other") + client));
+    let (_, said) = lab.failed();
+    assert!(said.contains("is measured again: no reply came"), "{said}");
+    assert!(
+        said.contains("could not be measured: no reply came during the window"),
+        "{said}"
+    );
+}
+
 /// An echo server on a thread of the test whose replies are wrong from the connection with this number on. Its
 /// process, which the lab starts and watches, only says where it is.
 fn garbling(from: usize) -> String {

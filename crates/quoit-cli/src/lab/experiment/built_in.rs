@@ -59,6 +59,10 @@ pub(super) const EXPERIMENTS: &[File] = files![
     "kestrel-tls",
     "kestrel-client",
     "netty",
+    "rsocket-backend",
+    "rsocket-batch",
+    "rsocket-periodic",
+    "rsocket-stream",
 ];
 
 /// The servers that experiments take by name.

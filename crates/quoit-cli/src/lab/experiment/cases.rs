@@ -9,13 +9,10 @@ use super::template::{self, Values};
 use crate::lab::results::model::Judge;
 
 /// What `quoit load` speaks over connections, and what clients under test do besides.
-const PROTOCOLS: [&str; 4] = ["echo", "http", "rpc", CLIENTS_OWN];
-
-/// What `quoit load` does not speak.
-pub(super) const CLIENTS_OWN: &str = "dns";
+const PROTOCOLS: [&str; 5] = ["echo", "http", "rpc", "dns", "rsocket"];
 
 /// What a server can be asked to speak.
-pub(super) const SPOKEN: [&str; 5] = ["echo", "http", "rpc", CLIENTS_OWN, "udp-sink"];
+pub(super) const SPOKEN: [&str; 6] = ["echo", "http", "rpc", "dns", "rsocket", "udp-sink"];
 
 /// The kinds of workloads.
 const KINDS: [&str; 4] = ["load", "bulk", "idle", "datagrams"];
@@ -257,7 +254,7 @@ fn read_workload(section: &Section<'_>, values: &Stated<'_>) -> Option<Workload>
                 arguments: read_arguments(protocol, values)?,
             };
             if section.problems.is_empty()
-                && protocol != CLIENTS_OWN
+                && !load.is_for_clients()
                 && let Err(message) = understood(&load)
             {
                 section.add(

@@ -5,7 +5,8 @@ use std::net::IpAddr;
 
 use super::cases;
 use super::model::{
-    Case, Claim, ClientSpec, Effort, Experiment, Metrics, PlacementKind, Ready, ServerSpec, Workload,
+    CLIENTS_OWN, Case, Claim, ClientSpec, Effort, Experiment, Metrics, PlacementKind, Ready, ServerSpec,
+    Workload,
 };
 use super::reader::{Problems, Section, nearest};
 use super::template;
@@ -46,7 +47,15 @@ const SERVER_FIELDS: &[&str] = &[
     "remedy",
     "quick",
 ];
-const CLIENT_FIELDS: &[&str] = &["name", "command", "environment", "needs", "remedy"];
+const CLIENT_FIELDS: &[&str] = &[
+    "name",
+    "command",
+    "announces",
+    "environment",
+    "needs",
+    "remedy",
+    "quick",
+];
 
 /// What is measured unless the file says otherwise: enough for a band of 5 % on a quiet machine. More pairs narrow it;
 /// longer slices do not.
@@ -163,14 +172,13 @@ pub(super) fn read(
     let (generators, host) = read_remote(&section, placement);
     check_shares(&section, &generators, &cases);
     let clients = read_clients(&section);
-    let needs_client = |case: &Case| case.workload.protocol() == cases::CLIENTS_OWN;
-    if clients.is_empty() && cases.iter().any(needs_client) {
+    let mut protocols = cases.iter().map(|case| case.workload.protocol());
+    if clients.is_empty()
+        && let Some(protocol) = protocols.find(|protocol| CLIENTS_OWN.contains(protocol))
+    {
         section.add(
             "client",
-            format!(
-                "is missing: `quoit load` does not speak `{}`, so that a client has to",
-                cases::CLIENTS_OWN
-            ),
+            format!("is missing: `quoit load` does not speak `{protocol}`, so that a client has to"),
         );
     }
     let experiment = Experiment {
@@ -522,12 +530,22 @@ fn read_clients(section: &Section<'_>) -> Vec<ClientSpec> {
         if clients.iter().any(|other| other.name == name) {
             section.add("name", format!("`{name}` is the name of another client too"));
         }
+        let flag = |name: &str| section.field(name).and_then(|field| field.flag());
+        let announces = flag("announces").unwrap_or(false);
+        if !announces && command.iter().any(|word| word.contains("{warm_up}")) {
+            section.add(
+                "command",
+                "has {warm_up}, but only a client that `announces` its window warms up itself",
+            );
+        }
         clients.push(ClientSpec {
             name,
             command,
+            announces,
             environment,
             needs,
             remedy,
+            in_quick: flag("quick").unwrap_or(true),
         });
     }
     clients

@@ -102,7 +102,7 @@ pub(crate) struct ServerSpec {
     /// The command, split into words (as a shell would, without its expansions). In each word `{quoit}` is this
     /// program, `{bin}` the folder that it lies in, `{peers}` the folder of the built rivals, `{host}` and
     /// `{port}` where to listen, `{listen}` both with a colon, `{protocol}` what the case speaks (`echo`, `http`, `rpc`,
-    /// `dns` or `udp-sink`), `{work}` the nanoseconds that it is to work for each datagram, `{cores}` the number of cores that it may use, `{folder}` an empty folder of its own that is removed
+    /// `dns`, `rsocket` or `udp-sink`), `{work}` the nanoseconds that it is to work for each datagram, `{cores}` the number of cores that it may use, `{folder}` an empty folder of its own that is removed
     /// afterwards, and `{metrics}` where to serve counters ([`Metrics::Apart`]). `{{` and `}}` are braces.
     ///
     /// Empty if `command_from` names a variable that is not set: such a server is left out before the run.
@@ -161,11 +161,18 @@ pub(crate) struct ClientSpec {
     pub(crate) name: String,
     /// As a server's command; `{connect}` is the server's address, `{seconds}` the length of the window, and
     /// `{server}` the name of the server under test. It prints, as its last line, a JSON object with at least
-    /// `requests` and `elapsed_seconds`; fields of `quoit load --json` are understood.
+    /// `requests` and `elapsed_seconds`; fields of `quoit load --json` are understood, and `told`, further figures by
+    /// name.
     pub(crate) command: Vec<String>,
+    /// Whether it warms up itself, for `{warm_up}` seconds at most, and then writes the line `window opens_ns=T lasts_ns=D
+    /// in_ns=N` of `quoit load --announce` to standard error: only that window is measured. Otherwise it runs once to
+    /// warm up the server, and is measured from its start to its end.
+    pub(crate) announces: bool,
     pub(crate) environment: BTreeMap<String, String>,
     pub(crate) needs: Vec<String>,
     pub(crate) remedy: String,
+    /// Whether it takes part with `--quick`.
+    pub(crate) in_quick: bool,
 }
 
 /// A complete workload.
@@ -247,7 +254,7 @@ impl DatagramSpec {
 /// The arguments of `quoit load` that an experiment sets.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct LoadSpec {
-    /// `echo`, `http` or `rpc`; or `dns`, for clients under test alone.
+    /// `echo`, `http` or `rpc`; or `dns` or `rsocket`, for clients under test alone.
     pub(crate) protocol: String,
     pub(crate) connections: u32,
     pub(crate) threads: u32,
@@ -257,6 +264,16 @@ pub(crate) struct LoadSpec {
     pub(crate) pace: Pace,
     /// Further arguments, such as `--size 512` or `--path /json`, as `quoit load PROTOCOL` takes them.
     pub(crate) arguments: Vec<String>,
+}
+
+/// What `quoit load` does not speak: clients under test set all else themselves.
+pub(super) const CLIENTS_OWN: [&str; 2] = ["dns", "rsocket"];
+
+impl LoadSpec {
+    /// Whether `quoit load` cannot make it.
+    pub(crate) fn is_for_clients(&self) -> bool {
+        CLIENTS_OWN.contains(&self.protocol.as_str())
+    }
 }
 
 impl Workload {
@@ -292,6 +309,7 @@ impl Experiment {
     pub(crate) fn quickened(mut self) -> Self {
         self.effort = self.quick;
         self.servers.retain(|server| server.in_quick);
+        self.clients.retain(|client| client.in_quick);
         self.cases.retain(|case| case.in_quick);
         self
     }

@@ -104,6 +104,27 @@ fn dns_is_for_clients_alone() {
 }
 
 #[test]
+fn a_client_that_announces_its_window_warms_up_itself() {
+    let with = |more: &str| {
+        let text = RIGHT.replacen("client {connect}\"\n", &format!("client {{connect}} {more}\n"), 1);
+        assert_ne!(text, RIGHT);
+        read(&text)
+    };
+    let experiment = with("{warm_up}\"\nannounces = true\nquick = false").expect("it is right");
+    assert!(experiment.clients[0].announces && !experiment.clients[0].in_quick);
+    assert!(experiment.quickened().clients.is_empty());
+    let experiment = with("\"").expect("it is right");
+    assert!(!experiment.clients[0].announces && experiment.clients[0].in_quick);
+    let error = with("{warm_up}\"").expect_err("nobody warms up");
+    assert!(
+        error
+            .to_string()
+            .contains("client[1].command: has {warm_up}, but"),
+        "{error}"
+    );
+}
+
+#[test]
 fn mistakes_are_told_with_line_and_field() {
     for (from, to, expected) in [
         (

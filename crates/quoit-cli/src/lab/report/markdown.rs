@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::datagrams;
 use super::view::{self, NONE};
+use super::{datagrams, told};
 use crate::lab::results::model::{CaseResults, Results, Verdict};
 
 /// The whole report: what we lose first, then every case, then what stands around the figures.
@@ -118,6 +118,7 @@ fn one_case(text: &mut String, results: &Results, case: &CaseResults) {
     }
     text.push('\n');
     datagrams_of(text, case);
+    told_of(text, case);
     for warning in view::warnings(case) {
         paragraph(text, &plain(&warning));
     }
@@ -148,6 +149,24 @@ fn datagrams_of(text: &mut String, case: &CaseResults) {
         if let Some(cells) = datagrams::row(server) {
             row(text, std::iter::once(plain(&server.server)).chain(cells));
         }
+    }
+    text.push('\n');
+}
+
+/// What clients say beside, if they do.
+fn told_of(text: &mut String, case: &CaseResults) {
+    let servers = told::servers(case);
+    if servers.is_empty() {
+        return;
+    }
+    paragraph(text, &plain(told::ABOUT));
+    let names = servers.iter().map(|server| plain(&server.server));
+    row(text, std::iter::once("figure".to_owned()).chain(names));
+    text.push_str("|---|");
+    text.push_str(&"---:|".repeat(servers.len()));
+    text.push('\n');
+    for cells in told::rows(&servers) {
+        row(text, cells.iter().map(|cell| plain(cell)));
     }
     text.push('\n');
 }
@@ -293,6 +312,35 @@ mod tests {
         assert!(
             sentence.contains("takes 0.800 ") && sentence.ends_with("for each datagram that it handles"),
             "{sentence}"
+        );
+    }
+
+    #[test]
+    fn what_clients_say_is_a_table_of_its_own() {
+        let mut results = example::results();
+        assert!(!markdown(&results).contains("What the clients say"));
+        let servers = &mut results.cases[0].servers;
+        let told = [
+            ("server_heap_peak_bytes", 31_457_280.0),
+            ("client_gc_seconds", 0.25),
+        ];
+        servers[0].figures.told = told.map(|(name, value)| (name.to_owned(), value)).into();
+        servers[1].figures.told = [("server_heap_peak_bytes".to_owned(), 7.0)].into();
+        let servers = told::servers(&results.cases[0]);
+        let names = servers.iter().map(|server| plain(&server.server));
+        let head = format!("| figure | {} |", names.collect::<Vec<_>>().join(" | "));
+        let text = markdown(&results);
+        let table = text.split("What the clients say").nth(1).expect("it is there");
+        let lines: Vec<&str> = table.lines().skip(2).take(4).collect();
+        assert_eq!(lines[0], head);
+        assert!(
+            lines[2].starts_with("| client\\_gc\\_seconds | ") && lines[2].contains(" 0.250 "),
+            "{lines:?}"
+        );
+        assert!(lines[2].contains(" – |"), "{lines:?}");
+        assert!(
+            lines[3].contains(" 31,457,280 ") && lines[3].contains(" 7 "),
+            "{lines:?}"
         );
     }
 

@@ -5,6 +5,7 @@ mod datagrams;
 mod html;
 mod markdown;
 mod steadiness;
+mod told;
 pub(super) mod view;
 
 use std::path::PathBuf;

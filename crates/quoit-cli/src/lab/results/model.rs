@@ -286,6 +286,9 @@ pub(crate) struct Figures {
     /// Of a case of datagrams.
     #[serde(default)]
     pub(crate) datagrams: Option<DatagramFigures>,
+    /// What a client under test says beside, of itself and of the server: the unit is in the name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) told: BTreeMap<String, f64>,
 }
 
 /// The account of a sink: `sent = units + missing`, exactly, where `units` are the datagrams that it handled.

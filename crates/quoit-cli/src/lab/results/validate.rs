@@ -162,6 +162,9 @@ fn check_figures(figures: &Figures) -> Checked {
     {
         check_latency(latency)?;
     }
+    for (name, value) in &figures.told {
+        finite(name, *value)?;
+    }
     figures.datagrams.as_ref().map_or(Ok(()), check_datagrams)
 }
 

@@ -89,6 +89,8 @@ pub(crate) struct Report {
     /// By kind.
     pub(crate) errors: BTreeMap<String, u64>,
     pub(crate) first_error: Option<String>,
+    /// What else a client under test says of itself and of the server, by name.
+    pub(crate) told: BTreeMap<String, f64>,
     /// Whether the generator was stopped before its time.
     pub(crate) interrupted: bool,
     /// Why its figures must not be used.
@@ -130,6 +132,7 @@ impl Report {
             slipped_share: self.slipped_share,
             generator_lag_p99_ns: self.lag.map(|lag| lag.p99_ns),
             errors: self.errors.values().sum(),
+            told: self.told.clone(),
             ..Figures::default()
         }
     }

@@ -149,6 +149,7 @@ pub(crate) fn client(
     server: &Server,
     programs: &Programs,
     site: &Site,
+    warm_up: f64,
     seconds: f64,
 ) -> Result<(Command, TempDir)> {
     let folder = tempfile::tempdir().map_err(LabError::io(format!("making a folder for {}", spec.name)))?;
@@ -159,6 +160,7 @@ pub(crate) fn client(
             site.address_for_generator(server.address()).to_string(),
         )
         .set("seconds", seconds.to_string())
+        .set("warm_up", warm_up.to_string())
         .set("server", server.name())
         .set("protocol", case.workload.protocol())
         .set("cores", site.generator_cores().len().to_string())

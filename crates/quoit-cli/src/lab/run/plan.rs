@@ -101,7 +101,7 @@ impl Work<'_> {
     /// What the cost is for.
     pub(crate) fn unit(&self) -> &'static str {
         match &self.case.workload {
-            Workload::Load(load) if load.protocol == "rpc" => "message",
+            Workload::Load(load) if ["rpc", "rsocket"].contains(&load.protocol.as_str()) => "message",
             Workload::Load(_) => "request",
             Workload::Bulk { .. } => "MiB",
             Workload::Idle { .. } => "connection",
@@ -207,6 +207,9 @@ impl Work<'_> {
             }
             Workload::Datagrams(datagrams) => return self.datagrams_in_words(datagrams, peak),
         };
+        if let Some(client) = self.client.filter(|_| load.is_for_clients()) {
+            return format!("{}, by {}", load.protocol, client.name);
+        }
         let mut words = vec![load.protocol.clone()];
         words.extend(load.arguments.iter().cloned());
         let mut text = words.join(" ");

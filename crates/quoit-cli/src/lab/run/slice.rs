@@ -104,6 +104,8 @@ impl Rig<'_> {
         });
         let version = launched.server.ready().value("version").map(str::to_owned);
         match &job.case.workload {
+            // It was ended to quote its output.
+            _ if nothing.is_some() => drop(launched),
             // A sink ends by itself, and has when its report was read.
             Workload::Datagrams(_) => drop(launched),
             Workload::Load(_) | Workload::Bulk { .. } | Workload::Idle { .. } => launched.server.stop()?,
@@ -199,6 +201,9 @@ impl Rig<'_> {
         }
         match (&job.case.workload, job.client) {
             (Workload::Load(load), None) => self.drive_announced(launched, load, job.rate, watch, seconds),
+            (Workload::Load(_), Some(client)) if client.announces => {
+                self.drive_client(launched, job, client, watch, seconds)
+            }
             _ => self.drive_whole(launched, job, watch, seconds),
         }
     }
@@ -258,6 +263,36 @@ impl Rig<'_> {
         })
     }
 
+    /// A client under test with its own warm-up, which announces its window.
+    fn drive_client(
+        &self,
+        launched: &Launched,
+        job: Job<'_>,
+        client: &ClientSpec,
+        watch: Watch<'_>,
+        seconds: f64,
+    ) -> Outcome<Driven> {
+        let (generator, _folder) = self.start_client(launched, job, seconds, false)?;
+        let patience = PATIENCE + Duration::from_secs_f64(self.warm_up);
+        let window = generator.window(self.interrupts, patience)?;
+        let mut looks = Vec::new();
+        let mut deadline = monotonic_now() + PATIENCE;
+        if let Some(window) = window {
+            deadline = window.closes + PATIENCE;
+            let mut watch = watch.with_client(generator.process_id());
+            looks = watch.looks(self.interrupts, &generator, Some(window), deadline)?;
+        }
+        let report = accept(generator.finish(self.interrupts, deadline)?)?;
+        if window.is_none() {
+            return Err(LabError::new(format!("{} has not announced its window", client.name)).into());
+        }
+        Ok(Driven {
+            looks,
+            report,
+            window,
+        })
+    }
+
     /// A client of its own kind: what it does from its start to its end is measured, after another run of it to warm
     /// up.
     fn drive_whole(
@@ -294,8 +329,15 @@ impl Rig<'_> {
         match (&job.case.workload, job.client) {
             (_, Some(client)) => {
                 let server = &launched.server;
-                let (command, folder) =
-                    launch::client(client, job.case, server, self.programs, self.site, seconds)?;
+                let (command, folder) = launch::client(
+                    client,
+                    job.case,
+                    server,
+                    self.programs,
+                    self.site,
+                    self.warm_up,
+                    seconds,
+                )?;
                 Ok((Generator::start(&client.name, command, true)?, Some(folder)))
             }
             (Workload::Bulk { path, mebibytes }, None) => {
@@ -347,7 +389,7 @@ impl Rig<'_> {
         let generator_ns = report
             .generator_cpu_ns_per_request
             .map(|each| each * units)
-            .or(client.map(|client| client.cpu_ns));
+            .or(client.map(|client| client.cpu_ns * scale));
         let per_unit = |figure: f64| figure * scale / units;
         slice.figures = Figures {
             units,

@@ -214,7 +214,20 @@ fn medians(all: &[&Figures]) -> Figures {
         errors: all.iter().map(|figures| figures.errors).sum(),
         compiling_share: optional(&|figures| figures.compiling_share),
         datagrams: datagram_medians(all),
+        told: told_medians(all),
     }
+}
+
+/// The same of what clients say beside.
+fn told_medians(all: &[&Figures]) -> BTreeMap<String, f64> {
+    let mut told: BTreeMap<&String, Vec<f64>> = BTreeMap::new();
+    for (name, value) in all.iter().flat_map(|figures| &figures.told) {
+        told.entry(name).or_default().push(*value);
+    }
+    let medians = told.into_iter();
+    medians
+        .map(|(name, mut values)| (name.clone(), pairs::median(&mut values)))
+        .collect()
 }
 
 /// The same of what only datagrams have.

@@ -206,10 +206,13 @@ impl<'a> Seen<'a> {
         self.last.server.since(&self.first.server)
     }
 
-    /// What the client used from its beginning, as far as it was seen.
+    /// What the client used from the first look on, or from its beginning if it began after that, as far as it was seen.
     pub(crate) fn client(&self) -> Option<Usage> {
         let seen = || self.looks.iter().filter_map(|look| look.client);
         let mut usage = seen().next_back()?;
+        if let Some(before) = self.first.client {
+            usage = usage.since(&before);
+        }
         // A process that has ended has no memory any more.
         usage.resident_bytes = seen().map(|usage| usage.resident_bytes).max()?;
         usage.peak_resident_bytes = seen().filter_map(|usage| usage.peak_resident_bytes).max();
@@ -347,6 +350,27 @@ mod tests {
         let looks = [look(3001, 0.0), look(3100, 2e9)];
         assert_eq!(Seen::of(&looks).expect("two").scale(WINDOW), None);
         assert!(Seen::of(&looks[..1]).is_none());
+    }
+
+    #[test]
+    fn a_client_that_was_there_before_is_seen_from_the_first_look_on() {
+        let client = |cpu_ns: f64, resident_bytes: u64| {
+            Some(Usage {
+                cpu_ns,
+                resident_bytes,
+                ..Usage::default()
+            })
+        };
+        let mut looks = [look(1000, 0.0), look(2000, 0.0), look(3000, 0.0)];
+        (looks[0].client, looks[1].client) = (client(7e9, 9000), client(8e9, 5000));
+        let seen = Seen::of(&looks).expect("there are looks").client();
+        assert_eq!(
+            seen.map(|usage| (usage.cpu_ns, usage.resident_bytes)),
+            Some((1e9, 9000))
+        );
+        looks[0].client = None;
+        let seen = Seen::of(&looks).expect("there are looks").client();
+        assert_eq!(seen.map(|usage| usage.cpu_ns), Some(8e9));
     }
 
     #[test]

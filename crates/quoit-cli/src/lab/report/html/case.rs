@@ -9,6 +9,7 @@ use crate::lab::error::Result;
 use crate::lab::report::charts::{self, colours};
 use crate::lab::report::datagrams;
 use crate::lab::report::steadiness;
+use crate::lab::report::told;
 use crate::lab::report::view::{self, NONE, or_none};
 use crate::lab::results::model::{CaseResults, Results, ServerSummary, Verdict};
 use crate::lab::table;
@@ -39,6 +40,7 @@ pub(super) fn case(results: &Results, case: &CaseResults, names: &[&str], id: &s
             @for control in view::controls(results, case) { p.quiet { (control) } }
             (comparisons(case))
             (datagram_table(case))
+            (told_table(case))
             @for warning in view::warnings(case) { p.warning { (warning) } }
             @if let Some(chart) = percentiles {
                 h3 { "Latency" }
@@ -199,6 +201,22 @@ fn datagram_table(case: &CaseResults) -> Markup {
             h3 { "Datagrams" }
             p { (datagrams::ABOUT) }
             (by_server(case, "Datagrams", &datagrams::TITLES, cells))
+        }
+    }
+}
+
+/// What clients say beside, if they do.
+fn told_table(case: &CaseResults) -> Markup {
+    let servers = told::servers(case);
+    let names = servers.iter().map(|server| server.server.clone());
+    let titles: Vec<String> = std::iter::once("figure".to_owned()).chain(names).collect();
+    let rows = told::rows(&servers).into_iter();
+    let rows = rows.map(|cells| cells.into_iter().map(|cell| html! { (cell) }).collect());
+    html! {
+        @if !servers.is_empty() {
+            h3 { "What the clients say" }
+            p { (told::ABOUT) }
+            (scrolled("What the clients say", &titles, rows.collect()))
         }
     }
 }

@@ -134,6 +134,24 @@ fn spoiled_slices_are_kept_and_do_not_count() {
 }
 
 #[test]
+fn what_clients_say_has_medians_too() {
+    let mut record = record(1.0);
+    let of_uring = record
+        .slices
+        .iter_mut()
+        .filter(|slice| slice.server == "quoit-uring");
+    for (number, slice) in of_uring.enumerate() {
+        slice.figures.told.insert("heap".to_owned(), number as f64);
+    }
+    let results = results(&record);
+    let told = |server: usize| results.servers[server].figures.told.clone();
+    assert_eq!(
+        (told(0), told(1)),
+        (BTreeMap::new(), BTreeMap::from([("heap".to_owned(), 2.5)]))
+    );
+}
+
+#[test]
 fn half_a_pair_does_not_count() {
     let mut record = record(1.0);
     let last = record.slices.pop().expect("there are some");

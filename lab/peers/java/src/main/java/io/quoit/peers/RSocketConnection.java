@@ -135,6 +135,11 @@ abstract class RSocketConnection extends ChannelInboundHandlerAdapter {
                 .writeShort(type << 10 | flags);
     }
 
+    /** Pushed metadata: between the programs at both ends, and no part of a case. */
+    static ByteBuf pushed(ChannelHandlerContext context, byte[] metadata) {
+        return begin(context, 0, METADATA_PUSH, FLAG_METADATA, metadata.length).writeBytes(metadata);
+    }
+
     /** A payload frame with a message. */
     static ByteBuf message(ChannelHandlerContext context, int id, int flags, int number, int size) {
         return begin(context, id, PAYLOAD, flags, size)

@@ -10,14 +10,17 @@ import java.lang.management.ManagementFactory;
 import java.lang.management.MemoryPoolMXBean;
 import java.lang.management.MemoryType;
 import java.util.ArrayList;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Locale;
+import java.util.Map;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.LongAdder;
+import java.util.stream.Collectors;
 
 /**
  * What this virtual machine does during a window: messages of each second, processor time, the heap's peak (the sum of the
- * pools' peaks), collections, bytes allocated on the heap by all threads, direct memory, time of compiling.
+ * pools' peaks; garbage of before should have been collected), collections, bytes allocated on the heap by all threads, direct memory, time of compiling.
  */
 final class RSocketFigures {
     private static final com.sun.management.ThreadMXBean THREADS =
@@ -127,8 +130,36 @@ final class RSocketFigures {
         return sums;
     }
 
-    /** Ends the window, and answers its figures as members of a JSON object. */
-    String end() throws InterruptedException {
+    /**
+     * What a window came to.
+     *
+     * @param seconds how long it was
+     * @param messages that were counted in it
+     * @param eachSecond the same, of each whole second
+     * @param others by name, with the unit in the name; {@code warm} is 1 if the virtual machine was
+     */
+    record Window(double seconds, long messages, List<Long> eachSecond, Map<String, Number> others) {
+        /** As members of a JSON object. */
+        String json() {
+            return String.format(
+                            Locale.ROOT,
+                            "\"seconds\":%.3f,\"messages\":%d,\"messages_per_second\":%s",
+                            seconds,
+                            messages,
+                            eachSecond.toString().replace(" ", ""))
+                    + "," + members("", others);
+        }
+
+        /** Names and numbers as members of a JSON object. */
+        static String members(String prefix, Map<String, Number> numbers) {
+            return numbers.entrySet().stream()
+                    .map(entry -> "\"" + prefix + entry.getKey() + "\":" + entry.getValue())
+                    .collect(Collectors.joining(","));
+        }
+    }
+
+    /** Ends the window. */
+    Window end() throws InterruptedException {
         ended = true;
         sampler.interrupt();
         sampler.join();
@@ -136,53 +167,49 @@ final class RSocketFigures {
         long sum = messages.sum() - firstMessages;
         long allocated = THREADS.getTotalThreadAllocatedBytes() - firstAllocated;
         double compiling = (compilingMillis() - firstCompiling) / 1e3;
-        StringBuilder json = new StringBuilder();
-        json.append(String.format(
-                Locale.ROOT,
-                "\"seconds\":%.3f,\"messages\":%d,\"messages_per_second\":%s,\"cpu_seconds\":%.3f,"
-                        + "\"heap_peak_bytes\":%d,\"gc_count\":%d,\"gc_seconds\":%.3f,\"direct_peak_bytes\":%d,"
-                        + "\"allocated_bytes\":%d,\"allocated_bytes_per_message\":%.3f,\"compiling_seconds\":%.3f,"
-                        + "\"warm\":%b",
-                seconds,
-                sum,
-                eachSecond.toString().replace(" ", ""),
-                (SYSTEM.getProcessCpuTime() - firstCpu) / 1e9,
-                heapPeak(),
-                collections() - firstCollections,
-                (collectionMillis() - firstCollectionMillis) / 1e3,
-                Math.max(directPeak, direct()),
-                allocated,
-                sum == 0 ? 0.0 : (double) allocated / sum,
-                compiling,
-                compiling < MOST_COMPILING * seconds));
+        Map<String, Number> others = new LinkedHashMap<>();
+        others.put("cpu_seconds", rounded((SYSTEM.getProcessCpuTime() - firstCpu) / 1e9));
+        others.put("heap_peak_bytes", heapPeak());
+        others.put("gc_count", collections() - firstCollections);
+        others.put("gc_seconds", rounded((collectionMillis() - firstCollectionMillis) / 1e3));
+        others.put("direct_peak_bytes", Math.max(directPeak, direct()));
+        others.put("allocated_bytes", allocated);
+        others.put("allocated_bytes_per_message", rounded((double) allocated / Math.max(1, sum)));
+        others.put("compiling_seconds", rounded(compiling));
+        others.put("warm", compiling < MOST_COMPILING * seconds ? 1 : 0);
         long[] last = quoit();
         if (last[1] > firstQuoit[1]) {
-            json.append(String.format(
-                    Locale.ROOT,
-                    ",\"entries_per_enter\":%.3f,\"pieces_per_send\":%.3f",
-                    (double) (last[0] - firstQuoit[0]) / (last[1] - firstQuoit[1]),
-                    (double) (last[2] - firstQuoit[2]) / Math.max(1, last[3] - firstQuoit[3])));
+            others.put("entries_per_enter", rounded((double) (last[0] - firstQuoit[0]) / (last[1] - firstQuoit[1])));
+            others.put(
+                    "pieces_per_send",
+                    rounded((double) (last[2] - firstQuoit[2]) / Math.max(1, last[3] - firstQuoit[3])));
         }
-        return json.toString();
+        return new Window(seconds, sum, List.copyOf(eachSecond), others);
+    }
+
+    /** To a thousandth. */
+    private static double rounded(double number) {
+        return Math.round(number * 1e3) / 1e3;
     }
 
     /**
      * Waits until the virtual machine is warm: three seconds in a row with hardly any compiling.
      *
-     * @return the seconds that took, negative if it was not warm within {@code most}
+     * @param most seconds that it may take
+     * @return the seconds that it took
      */
-    static long warmUp(int most) throws InterruptedException {
+    static double warmUp(double most) throws InterruptedException {
+        long begin = System.nanoTime();
         int calm = 0;
         long before = compilingMillis();
-        for (int second = 1; second <= most; second++) {
-            Thread.sleep(1_000);
+        double passed = 0;
+        while (calm < 3 && passed < most) {
+            Thread.sleep((long) Math.min(1_000, Math.ceil((most - passed) * 1e3)));
             long now = compilingMillis();
             calm = now - before < MOST_COMPILING * 1_000 ? calm + 1 : 0;
             before = now;
-            if (calm == 3) {
-                return second;
-            }
+            passed = (System.nanoTime() - begin) / 1e9;
         }
-        return -1;
+        return rounded(passed);
     }
 }

@@ -4,29 +4,44 @@ import io.netty.bootstrap.Bootstrap;
 import io.netty.bootstrap.ServerBootstrap;
 import io.netty.buffer.PooledByteBufAllocator;
 import io.netty.channel.Channel;
+import io.netty.channel.ChannelHandlerContext;
 import io.netty.channel.ChannelInitializer;
 import io.netty.channel.ChannelOption;
 import io.netty.channel.EventLoopGroup;
 import io.netty.channel.MultiThreadIoEventLoopGroup;
 import io.netty.util.concurrent.DefaultThreadFactory;
+import java.math.BigDecimal;
 import java.net.InetSocketAddress;
 import java.net.SocketAddress;
+import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
+import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.LongAdder;
 import java.util.function.Consumer;
+import java.util.stream.Collectors;
 
 /**
  * RSocket's frames on raw Netty, both ends: how a client and a server of one case do on a transport. The server prints a
  * line of JSON for each window that a client tells it of, the client one for its own.
  */
 final class RSocketLoad implements AutoCloseable {
-    /** Words to the server, by pushed metadata. */
-    private static final int WINDOW_BEGINS = 1;
+    /** Words to the server, by pushed metadata; it answers the second with its figures, a name and a number a line. */
+    private static final byte WINDOW_BEGINS = 1;
 
-    private static final int WINDOW_ENDS = 2;
+    private static final byte WINDOW_ENDS = 2;
 
+    /** Collects garbage, so that the heap's peak is what a window makes of it. */
+    private static final byte COLLECT = 3;
+
+    /** Between saying that a window will open and its opening, so that whoever watches is there. */
+    private static final long NOTICE_NANOS = 200_000_000;
+
+    private static final int ANSWER_SECONDS = 20;
+
+    private static final int MOST_SECONDS = 86_400;
     private static final int BACKLOG = 4096;
 
     private final EventLoopGroup group;
@@ -84,8 +99,10 @@ final class RSocketLoad implements AutoCloseable {
             this.reports = reports;
         }
 
-        synchronized void word(int word) {
-            if (word == WINDOW_BEGINS) {
+        synchronized void word(ChannelHandlerContext context, byte word) {
+            if (word == COLLECT) {
+                Thread.ofPlatform().start(System::gc);
+            } else if (word == WINDOW_BEGINS) {
                 figures = new RSocketFigures(messages);
             } else if (word == WINDOW_ENDS && figures != null) {
                 RSocketFigures ended = figures;
@@ -93,12 +110,28 @@ final class RSocketLoad implements AutoCloseable {
                 // Not on the event loop, which it would hold up.
                 Thread.ofPlatform().start(() -> {
                     try {
-                        reports.accept(line("server", transport, ended.end()));
+                        RSocketFigures.Window window = ended.end();
+                        reports.accept(line("server", transport, window.json()));
+                        byte[] told = lines(window).getBytes(StandardCharsets.US_ASCII);
+                        context.executor()
+                                .execute(() -> context.writeAndFlush(RSocketConnection.pushed(context, told)));
                     } catch (InterruptedException stopped) {
                         Thread.currentThread().interrupt();
                     }
                 });
             }
+        }
+
+        private static String lines(RSocketFigures.Window window) {
+            return window.others().entrySet().stream()
+                    .map(figure -> figure.getKey() + " " + figure.getValue() + "\n")
+                    .collect(Collectors.joining());
+        }
+
+        private static Map<String, Number> figures(String lines) {
+            Map<String, Number> figures = new LinkedHashMap<>();
+            lines.lines().map(line -> line.split(" ")).forEach(pair -> figures.put(pair[0], new BigDecimal(pair[1])));
+            return figures;
         }
     }
 
@@ -154,25 +187,54 @@ final class RSocketLoad implements AutoCloseable {
     }
 
     /**
-     * Runs the case for a window, and answers its figures as a line of JSON.
+     * Runs the case for a window, and answers both ends' figures as a line of JSON, in which the lab finds what it wants of a
+     * client under test.
      *
      * @param warmUp seconds that the virtual machine may take to become warm
+     * @param announcements get {@code window opens_ns=T lasts_ns=D in_ns=N} shortly before the window opens, T by
+     *     CLOCK_MONOTONIC
      */
-    String run(Transport transport, int warmUp, double seconds) throws InterruptedException {
-        long warm = RSocketFigures.warmUp(warmUp);
+    String run(Transport transport, double warmUp, double seconds, Consumer<String> announcements)
+            throws InterruptedException {
+        double warmed = RSocketFigures.warmUp(warmUp);
+        check();
+        tell(COLLECT);
+        System.gc();
+        // HotSpot's clock is CLOCK_MONOTONIC.
+        long opens = System.nanoTime() + NOTICE_NANOS;
+        long lasts = (long) (seconds * 1e9);
+        announcements.accept("window opens_ns=" + opens + " lasts_ns=" + lasts + " in_ns=" + NOTICE_NANOS);
+        TimeUnit.NANOSECONDS.sleep(opens - System.nanoTime());
         tell(WINDOW_BEGINS);
         RSocketFigures figures = new RSocketFigures(messages);
-        Thread.sleep((long) (seconds * 1_000));
-        String report = figures.end();
+        TimeUnit.NANOSECONDS.sleep(opens + lasts - System.nanoTime());
+        RSocketFigures.Window window = figures.end();
         tell(WINDOW_ENDS);
+        String told = requesters.get(0).told().poll(ANSWER_SECONDS, TimeUnit.SECONDS);
         check();
-        return line("client", transport, "\"warm_up_seconds\":" + (warm < 0 ? warmUp : warm) + "," + report);
+        if (told == null) {
+            throw new IllegalStateException("the server has not told its figures");
+        }
+        return line("client", transport, json(window, Window.figures(told), warmed));
     }
 
-    private void tell(int word) throws InterruptedException {
+    private static String json(RSocketFigures.Window window, Map<String, Number> server, double warmed) {
+        StringBuilder intervals = new StringBuilder();
+        for (int second = 0; second < window.eachSecond().size(); second++) {
+            intervals.append(second == 0 ? "" : ",")
+                    .append("{\"at_seconds\":" + (second + 1) + ",\"requests\":")
+                    .append(window.eachSecond().get(second) + "}");
+        }
+        return "\"warm_up_seconds\":" + warmed + "," + window.json() + ",\"requests\":" + window.messages()
+                + ",\"elapsed_seconds\":" + window.seconds() + ",\"intervals\":[" + intervals + "],\"told\":{"
+                + RSocketFigures.Window.members("client_", window.others()) + ","
+                + RSocketFigures.Window.members("server_", server) + "}";
+    }
+
+    private void tell(byte word) throws InterruptedException {
         var context = channels.get(0).pipeline().firstContext();
         context.executor()
-                .submit(() -> context.writeAndFlush(RSocketRequester.word(context, word)))
+                .submit(() -> context.writeAndFlush(RSocketConnection.pushed(context, new byte[] {word})))
                 .sync();
     }
 
@@ -189,7 +251,7 @@ final class RSocketLoad implements AutoCloseable {
         RSocketCase load = RSocketCase.of("rpc-backend");
         InetSocketAddress address = null;
         int loops = 1;
-        int warmUp = 60;
+        double warmUp = 60;
         double seconds = 10;
         try {
             if (words.size() % 2 != 0) {
@@ -202,8 +264,8 @@ final class RSocketLoad implements AutoCloseable {
                     case "--case" -> load = known(RSocketCase.of(value), value);
                     case "--connect" -> address = NettyPeer.hostAndPort(value);
                     case "--loops" -> loops = Integer.parseInt(value);
-                    case "--seconds" -> seconds = Double.parseDouble(value);
-                    case "--warm-up" -> warmUp = Integer.parseInt(value);
+                    case "--seconds" -> seconds = seconds(value);
+                    case "--warm-up" -> warmUp = seconds(value);
                     default -> load = known(load.with(words.get(at), Integer.parseInt(value)), words.get(at));
                 }
             }
@@ -213,13 +275,21 @@ final class RSocketLoad implements AutoCloseable {
             return 2;
         }
         try (RSocketLoad client = connect(transport, loops, address, load)) {
-            out.accept(client.run(transport, warmUp, seconds));
+            out.accept(client.run(transport, warmUp, seconds, complaints));
             return 0;
         } catch (Exception failure) {
             Throwable cause = failure.getCause() == null ? failure : failure.getCause();
             complaints.accept("netty rsocket-load: " + failure.getMessage() + ": " + cause);
             return 1;
         }
+    }
+
+    private static double seconds(String text) {
+        double seconds = Double.parseDouble(text);
+        if (!(seconds >= 0 && seconds <= MOST_SECONDS)) {
+            throw new IllegalArgumentException("'" + text + "' is no number of seconds up to " + MOST_SECONDS);
+        }
+        return seconds;
     }
 
     private static <T> T known(T value, String word) {

@@ -5,6 +5,8 @@ import io.netty.channel.ChannelHandlerContext;
 import io.netty.handler.codec.CorruptedFrameException;
 import io.netty.util.collection.IntObjectHashMap;
 import java.nio.charset.StandardCharsets;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.atomic.LongAdder;
 
 /**
@@ -19,6 +21,7 @@ final class RSocketRequester extends RSocketConnection {
     private final IntObjectHashMap<Stream> streams = new IntObjectHashMap<>();
     private int nextId = 1;
     private boolean wrote;
+    private final BlockingQueue<String> told = new LinkedBlockingQueue<>();
     private volatile Throwable failure;
 
     private static final class Stream {
@@ -35,6 +38,11 @@ final class RSocketRequester extends RSocketConnection {
     /** Why the connection has failed; null if it has not. */
     Throwable failure() {
         return failure;
+    }
+
+    /** What the program at the other end tells. */
+    BlockingQueue<String> told() {
+        return told;
     }
 
     @Override
@@ -83,6 +91,10 @@ final class RSocketRequester extends RSocketConnection {
 
     @Override
     void frame(ChannelHandlerContext context, int id, int type, int flags, ByteBuf in, int end) {
+        if (type == METADATA_PUSH) {
+            told.add(in.toString(in.readerIndex(), end - in.readerIndex(), StandardCharsets.US_ASCII));
+            return;
+        }
         if (type != PAYLOAD) {
             throw new CorruptedFrameException("a frame of type " + type);
         }
@@ -104,11 +116,6 @@ final class RSocketRequester extends RSocketConnection {
             stream.used = 0;
             wrote = true;
         }
-    }
-
-    /** Pushes metadata of one byte: a word to the program at the other end. */
-    static ByteBuf word(ChannelHandlerContext context, int word) {
-        return begin(context, 0, METADATA_PUSH, FLAG_METADATA, 1).writeByte(word);
     }
 
     @Override

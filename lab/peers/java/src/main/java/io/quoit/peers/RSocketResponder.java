@@ -9,7 +9,7 @@ import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.LongAdder;
-import java.util.function.IntConsumer;
+import java.util.function.BiConsumer;
 
 /**
  * The serving end. What a stream is asked for stands in its request's data: messages (0: without end), bytes of each,
@@ -23,7 +23,7 @@ final class RSocketResponder extends RSocketConnection {
     /** Messages of one stream before it is another's turn. */
     private static final int TURN = 16;
 
-    private final IntConsumer words;
+    private final BiConsumer<ChannelHandlerContext, Byte> words;
     private final IntObjectHashMap<Stream> streams = new IntObjectHashMap<>();
     /** Streams that have something to send, each once. */
     private final ArrayDeque<Stream> ready = new ArrayDeque<>();
@@ -54,7 +54,7 @@ final class RSocketResponder extends RSocketConnection {
         Future<?> ticks;
     }
 
-    RSocketResponder(LongAdder messages, IntConsumer words) {
+    RSocketResponder(LongAdder messages, BiConsumer<ChannelHandlerContext, Byte> words) {
         super(messages);
         this.words = words;
     }
@@ -89,7 +89,7 @@ final class RSocketResponder extends RSocketConnection {
                     close(stream);
                 }
             }
-            case METADATA_PUSH -> words.accept(in.readByte());
+            case METADATA_PUSH -> words.accept(context, in.readByte());
             default -> throw new CorruptedFrameException("a frame of type " + type);
         }
     }

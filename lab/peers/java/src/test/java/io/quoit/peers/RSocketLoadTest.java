@@ -62,7 +62,15 @@ class RSocketLoadTest {
         RSocketCase load = new RSocketCase(2, 10, 0, 128, 1_000, 0, 0, false);
         try (RSocketLoad server = RSocketLoad.serve(transport, 1, LOOPBACK, reports::add);
                 RSocketLoad client = RSocketLoad.connect(transport, 1, server.address(), load)) {
-            String report = client.run(transport, 0, 1.2);
+            List<String> announced = new ArrayList<>();
+            String report = client.run(transport, 0, 1.2, announced::add);
+            assertTrue(announced.toString().matches("\\[window opens_ns=\\d+ lasts_ns=1200000000 in_ns=\\d+]"), announced::toString);
+            // What the lab wants of a client.
+            for (String figure : new String[] {
+                "requests", "elapsed_seconds", "intervals", "at_seconds", "client_heap_peak_bytes", "server_gc_count"
+            }) {
+                assertTrue(report.contains("\"" + figure + "\":"), figure + ": " + report);
+            }
             assertTrue(report.startsWith("{\"role\":\"client\",\"engine\":\"netty-" + transport.word), report);
             String served = reports.poll(PATIENCE_SECONDS, TimeUnit.SECONDS);
             assertTrue(served != null && served.startsWith("{\"role\":\"server\""), served);
@@ -106,10 +114,12 @@ class RSocketLoadTest {
                 List.of("--connect", "127.0.0.1:1", "--case", "rpc-none"),
                 List.of("--connect", "127.0.0.1:1", "--size", "3"),
                 List.of("--connect", "127.0.0.1:1", "--engine", "other"),
+                List.of("--connect", "127.0.0.1:1", "--seconds", "NaN"),
                 List.of("--connect", "127.0.0.1:1", "--colour", "1"))) {
             assertEquals(2, RSocketLoad.main(words, line -> {}, complaints::add), words.toString());
         }
-        assertEquals(7, complaints.size());
+        assertEquals(8, complaints.size());
+        assertEquals(Transport.URING_RINGS, Transport.of("netty-uring-rings"));
         for (String name : new String[] {"rpc-backend", "rpc-batch", "rpc-periodic", "rpc-stream", "rpc-response"}) {
             assertEquals(77, RSocketCase.of(name).with("--size", 77).size());
         }
