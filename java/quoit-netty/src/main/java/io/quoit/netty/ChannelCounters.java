@@ -7,6 +7,9 @@ final class ChannelCounters {
     private long writtenBytes;
     private long writtenPieces;
     private long writes;
+    private long flushes;
+    private long flushNanos;
+    private long longestFlushNanos;
 
     void received(int bytes) {
         receivedBytes += bytes;
@@ -19,8 +22,22 @@ final class ChannelCounters {
         writes++;
     }
 
+    void flushed(long nanos) {
+        flushes++;
+        flushNanos += nanos;
+        longestFlushNanos = Math.max(longestFlushNanos, nanos);
+    }
+
     QuoitChannelSnapshot snapshot(long pendingBytes) {
         return new QuoitChannelSnapshot(
-                receivedBytes, receivedPieces, writtenBytes, writtenPieces, writes, pendingBytes);
+                receivedBytes,
+                receivedPieces,
+                writtenBytes,
+                writtenPieces,
+                writes,
+                flushes,
+                flushNanos,
+                longestFlushNanos,
+                pendingBytes);
     }
 }

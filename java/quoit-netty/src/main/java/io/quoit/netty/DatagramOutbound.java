@@ -43,6 +43,8 @@ final class DatagramOutbound implements ChannelOutboundBuffer.MessageProcessor {
 
     private int done;
     private int bytes;
+    /** When the batch was given to the loop, by {@link System#nanoTime()}. */
+    private long lentAt;
     /** The token of the batch's first send. */
     private long firstToken = 1;
     /** What became of each send; {@link #UNKNOWN} until that is told. */
@@ -91,7 +93,9 @@ final class DatagramOutbound implements ChannelOutboundBuffer.MessageProcessor {
         }
         long at = NativeLoader.library().address(sends);
         channel.handler().commands().sendDatagrams(channel.socket(), at, count, COMMAND_TOKEN);
+        lentAt = System.nanoTime();
         channel.metrics().wrote(bytes, count);
+        channel.handler().metrics().wrote(bytes, count);
     }
 
     @Override
@@ -196,6 +200,9 @@ final class DatagramOutbound implements ChannelOutboundBuffer.MessageProcessor {
         if (lends()) {
             return;
         }
+        long nanos = System.nanoTime() - lentAt;
+        channel.metrics().flushed(nanos);
+        channel.handler().metrics().flushed(nanos);
         if (ended) {
             releaseOrphans();
         } else {

@@ -25,6 +25,18 @@ final class Metrics {
     /** Of the loop's thread. */
     private final ByteBuffer own = room();
 
+    private final Histogram turnCommands =
+            new Histogram("turn_commands", "commands that a turn took from the event loop's run");
+    private final Histogram turnEvents = new Histogram("turn_events", "events that a turn reported");
+    private final Histogram writeBytes = new Histogram("write_bytes", "bytes of a write that was given to the loop");
+    private final Histogram writePieces =
+            new Histogram("write_pieces", "pieces of memory of a write that was given to the loop");
+    private final Histogram flushNanos = new Histogram(
+            "flush_nanos",
+            "nanoseconds from when the loop was lent the bytes of a flush until the kernel had all of them");
+    private final List<Histogram> histograms =
+            List.of(turnCommands, turnEvents, writeBytes, writePieces, flushNanos);
+
     Metrics(NativeLibrary library, Remote remote, LeasePool leases, int index, QuoitEngine engine, String reason) {
         this.library = library;
         this.remote = remote;
@@ -85,7 +97,24 @@ final class Metrics {
                 "received pieces that were copied because too many slots were held",
                 false,
                 leases.copied()));
-        return new QuoitLoopSnapshot(index, engine, reason, List.copyOf(metrics));
+        List<QuoitHistogram> shapes = histograms.stream().map(Histogram::snapshot).toList();
+        return new QuoitLoopSnapshot(index, engine, reason, List.copyOf(metrics), shapes);
+    }
+
+    // ---- what the part in Java counts, on the loop's thread ----
+
+    void turn(int commands, int events) {
+        turnCommands.add(commands);
+        turnEvents.add(events);
+    }
+
+    void wrote(int bytes, int pieces) {
+        writeBytes.add(bytes);
+        writePieces.add(pieces);
+    }
+
+    void flushed(long nanos) {
+        flushNanos.add(nanos);
     }
 
     /** Bytes that connections of a loop have yet to send; the loop's thread only. */

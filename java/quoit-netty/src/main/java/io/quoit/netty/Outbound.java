@@ -42,6 +42,8 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
     private long lent;
 
     private long gone;
+    /** When what is lent was given to the loop, by {@link System#nanoTime()}. */
+    private long lentAt;
 
     /** The copied send of the present batch: where it is staged, how long, and the place of its command. */
     private int staged = NONE;
@@ -137,6 +139,11 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
         lend(flushed);
     }
 
+    private void wrote(int bytes, int pieces) {
+        channel.metrics().wrote(bytes, pieces);
+        channel.handler().metrics().wrote(bytes, pieces);
+    }
+
     // ---- copied ----
 
     /** Copies all that is flushed, if it is little. */
@@ -164,7 +171,7 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
             stagedCommand = commands.send(
                     channel.connection(), commands.stagingAddress() + region, walkedBytes, COPY_TOKEN, 0);
             flies();
-            channel.metrics().wrote(walkedBytes, walked);
+            wrote(walkedBytes, walked);
         }
         removeWalked(flushed);
         return true;
@@ -177,7 +184,7 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
         }
         stagedLength += walkedBytes;
         channel.handler().commands().sendMore(stagedCommand, stagedLength);
-        channel.metrics().wrote(walkedBytes, walked);
+        wrote(walkedBytes, walked);
         removeWalked(flushed);
         return true;
     }
@@ -227,7 +234,7 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
         walk(flushed);
         if (walkedPieces > 0) {
             flies();
-            channel.metrics().wrote(walkedBytes, walkedPieces);
+            wrote(walkedBytes, walkedPieces);
         } else if (walked > 0) {
             // Nothing but empty messages.
             removeWalked(flushed);
@@ -297,6 +304,9 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
     }
 
     private void lend(long address, int length) {
+        if (!lends()) {
+            lentAt = System.nanoTime();
+        }
         lent += length;
         walkedPieces++;
         channel.handler().commands().send(channel.connection(), address, length, lent, Abi.FLAG_BORROWED);
@@ -317,7 +327,7 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
         walkedPieces = 0;
         lend(chunk);
         flies();
-        channel.metrics().wrote(chunk.readableBytes(), 1);
+        wrote(chunk.readableBytes(), 1);
     }
 
     // ---- what the loop reports ----
@@ -326,6 +336,11 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
     void sent(long token) {
         int bytes = (int) (token - gone);
         gone = token;
+        if (!lends()) {
+            long nanos = System.nanoTime() - lentAt;
+            channel.metrics().flushed(nanos);
+            channel.handler().metrics().flushed(nanos);
+        }
         if (orphans != null) {
             if (!lends()) {
                 releaseOrphans();

@@ -8,6 +8,9 @@ package io.quoit.netty;
  * @param writtenBytes bytes that were given to the loop
  * @param writtenPieces in how many pieces
  * @param writes in how many goes: pieces of one go leave together
+ * @param flushes flushes whose memory was lent to the loop and has all gone; those that were copied are done at once
+ * @param flushNanos nanoseconds that those took, from when the loop was lent the bytes until the kernel had all of them
+ * @param longestFlushNanos the longest of them
  * @param pendingBytes bytes that wait in the channel's outbound buffer, as Netty counts them
  */
 public record QuoitChannelSnapshot(
@@ -16,4 +19,7 @@ public record QuoitChannelSnapshot(
         long writtenBytes,
         long writtenPieces,
         long writes,
+        long flushes,
+        long flushNanos,
+        long longestFlushNanos,
         long pendingBytes) {}

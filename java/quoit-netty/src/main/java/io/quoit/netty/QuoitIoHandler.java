@@ -191,8 +191,9 @@ public final class QuoitIoHandler implements IoHandler {
     }
 
     private int turn(long timeoutNanos) {
-        int filled =
-                library.turn(loop, commands.address(), commands.count(), eventsAddress, EVENTS, timeoutNanos);
+        int given = commands.count();
+        int filled = library.turn(loop, commands.address(), given, eventsAddress, EVENTS, timeoutNanos);
+        metrics.turn(given, Math.max(0, filled));
         commands.taken();
         while (flightsTaken < flights.size()) {
             flights.get(flightsTaken++).taken();

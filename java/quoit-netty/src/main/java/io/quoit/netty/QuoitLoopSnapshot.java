@@ -9,8 +9,14 @@ import java.util.List;
  * @param engine the kernel interface that it runs on
  * @param engineReason why that one
  * @param metrics the figures, always in the same order
+ * @param histograms what varies from turn to turn and from write to write, always in the same order
  */
-public record QuoitLoopSnapshot(int loop, QuoitEngine engine, String engineReason, List<QuoitMetric> metrics) {
+public record QuoitLoopSnapshot(
+        int loop,
+        QuoitEngine engine,
+        String engineReason,
+        List<QuoitMetric> metrics,
+        List<QuoitHistogram> histograms) {
     /**
      * The figure with a name.
      *
@@ -25,5 +31,21 @@ public record QuoitLoopSnapshot(int loop, QuoitEngine engine, String engineReaso
             }
         }
         throw new IllegalArgumentException("there is no figure " + name);
+    }
+
+    /**
+     * The histogram with a name.
+     *
+     * @param name {@code turn_commands}, {@code turn_events}, {@code write_bytes}, {@code write_pieces} or {@code flush_nanos}
+     * @return the histogram
+     * @throws IllegalArgumentException if there is no such histogram
+     */
+    public QuoitHistogram histogram(String name) {
+        for (QuoitHistogram histogram : histograms) {
+            if (histogram.name().equals(name)) {
+                return histogram;
+            }
+        }
+        throw new IllegalArgumentException("there is no histogram " + name);
     }
 }

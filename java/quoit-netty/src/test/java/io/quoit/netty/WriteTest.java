@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertNotNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.netty.bootstrap.ServerBootstrap;
@@ -177,6 +178,52 @@ class WriteTest {
             assertEquals(length, region.transferred());
             assertEquals(0, client.getInputStream().available());
         }
+    }
+
+    /** Of what is copied, the promise is done at once; of what is lent, the time until the kernel has it is told. */
+    @Test
+    void writesAndFlushesAreCountedBySize() throws Exception {
+        byte[] small = Peers.bytes(50);
+        byte[] large = Peers.bytes(200_000);
+        try (Socket client = Peers.connect(server)) {
+            QuoitSocketChannel channel = (QuoitSocketChannel) accepted.next();
+            channel.writeAndFlush(Peers.direct(small)).sync();
+            assertArrayEquals(small, Peers.read(client, small.length));
+            assertEquals(0, channel.snapshot().flushes());
+            ChannelFuture sent = channel.writeAndFlush(Peers.direct(large));
+            assertArrayEquals(large, Peers.read(client, large.length));
+            sent.sync();
+            QuoitLoopSnapshot loop = group.submit(() -> channel.handler().metrics().snapshot()).get();
+            QuoitChannelSnapshot own = channel.snapshot();
+            assertEquals(small.length + large.length, loop.histogram("write_bytes").sum());
+            // 32 to 63 bytes.
+            assertEquals(1, loop.histogram("write_bytes").counts().get(6));
+            assertEquals(own.writes(), loop.histogram("write_pieces").count());
+            assertEquals(own.writtenPieces(), loop.histogram("write_pieces").sum());
+            assertTrue(own.flushes() >= 1 && own.longestFlushNanos() > 0, own.toString());
+            QuoitHistogram flushes = loop.histogram("flush_nanos");
+            assertEquals(own.flushes(), flushes.count());
+            assertEquals(own.flushNanos(), flushes.sum());
+            assertTrue(flushes.percentile(1) >= own.longestFlushNanos(), own + ": " + flushes);
+            assertTrue(loop.histogram("turn_commands").sum() >= own.writes(), loop.toString());
+            assertEquals(loop.histogram("turn_events").count(), loop.histogram("turn_commands").count());
+        }
+    }
+
+    @Test
+    void percentilesAreTrueToAPowerOfTwo() {
+        Histogram histogram = new Histogram("test", "of a test");
+        assertEquals(0, histogram.snapshot().percentile(0.5));
+        for (long value : new long[] {0, 1, 2, 3, 4, 1000, Long.MAX_VALUE}) {
+            histogram.add(value);
+        }
+        QuoitHistogram all = histogram.snapshot();
+        assertEquals(List.of(1L, 1L, 2L, 1L), all.counts().subList(0, 4));
+        assertEquals(7, all.count());
+        assertEquals(3, all.percentile(0.5));
+        assertEquals(1023, all.percentile(0.85));
+        assertEquals(QuoitHistogram.most(all.counts().size() - 1), all.percentile(1));
+        assertThrows(IllegalArgumentException.class, () -> all.percentile(Double.NaN));
     }
 
     @Test

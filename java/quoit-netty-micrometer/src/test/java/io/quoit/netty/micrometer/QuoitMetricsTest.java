@@ -24,6 +24,9 @@ class QuoitMetricsTest {
             assertEquals(2, registry.find("quoit.pool.slots").gauges().size());
             // A loop publishes its figures when it goes to sleep, which it does after its first turns.
             assertTrue(registry.find("quoit.turns").functionCounters().stream().allMatch(counter -> counter.count() >= 1));
+            assertEquals(2 * 3, registry.find("quoit.turn.events").tagKeys("phi").gauges().size());
+            registry.find("quoit.turn.events.count").functionCounters().forEach(counter -> assertTrue(counter.count() >= 1));
+            assertEquals(2, registry.find("quoit.flush.nanos.sum").functionCounters().size());
             registry.find("quoit.pool.slots").gauges().forEach(gauge -> assertEquals(1024, gauge.value()));
         } finally {
             group.shutdownGracefully(0, 1, TimeUnit.SECONDS).sync();
