@@ -27,7 +27,7 @@ class NettyEventLoopSuiteTest extends AbstractSingleThreadEventLoopTest {
                 SCALING_MAX_THREADS,
                 (Executor) null,
                 AUTO_SCALING_CHOOSER_FACTORY,
-                QuoitIoHandler.newFactory(UnderTest.config()));
+                UnderTest.factory());
     }
 
     /** Left out: a loop belongs to the thread that it began on, so event loops cannot be suspended and resumed. */
@@ -44,11 +44,11 @@ class NettyEventLoopSuiteTest extends AbstractSingleThreadEventLoopTest {
 
     @Override
     protected Channel newChannel() {
-        return new QuoitSocketChannel();
+        return UnderTest.stream();
     }
 
     @Override
     protected Class<? extends ServerChannel> serverChannelClass() {
-        return QuoitServerSocketChannel.class;
+        return UnderTest.serverClass();
     }
 }

@@ -2,8 +2,11 @@ package io.quoit.netty;
 
 import io.netty.bootstrap.Bootstrap;
 import io.netty.bootstrap.ServerBootstrap;
+import io.netty.channel.Channel;
 import io.netty.channel.EventLoopGroup;
+import io.netty.channel.IoHandlerFactory;
 import io.netty.channel.MultiThreadIoEventLoopGroup;
+import io.netty.channel.ServerChannel;
 import io.netty.channel.nio.NioIoHandler;
 import io.netty.channel.socket.SocketProtocolFamily;
 import io.netty.channel.socket.nio.NioDatagramChannel;
@@ -18,12 +21,15 @@ import java.util.Locale;
 /**
  * The transport as the build wants it tested: {@code quoit.test.engine} is {@code uring} or {@code epoll},
  * {@code quoit.test.limits} is {@code normal}, or {@code small} for a pool and marks that are always short and no copying
- * of what is sent.
+ * of what is sent. {@code quoit.test.stock}, {@code epoll} or {@code uring}, puts Netty's own transport in place of this one.
  */
 final class UnderTest {
     static final QuoitEngine ENGINE =
             QuoitEngine.valueOf(System.getProperty("quoit.test.engine", "uring").toUpperCase(Locale.ROOT));
     static final boolean SMALL = System.getProperty("quoit.test.limits", "normal").equals("small");
+    /** Netty's transport that is tested in place of this one; mostly null. */
+    static final Stock STOCK = stock();
+
     private static final int THREADS = 4;
 
     static final EventLoopGroup GROUP = group(THREADS);
@@ -31,6 +37,23 @@ final class UnderTest {
             THREADS, new DefaultThreadFactory("test-nio", true), NioIoHandler.newFactory());
 
     private UnderTest() {}
+
+    private static Stock stock() {
+        String name = System.getProperty("quoit.test.stock");
+        return name == null ? null : Stock.valueOf(name.toUpperCase(Locale.ROOT));
+    }
+
+    static IoHandlerFactory factory() {
+        return STOCK != null ? STOCK.factory() : QuoitIoHandler.newFactory(config());
+    }
+
+    static Class<? extends ServerChannel> serverClass() {
+        return STOCK != null ? STOCK.serverClass : QuoitServerSocketChannel.class;
+    }
+
+    static Channel stream() {
+        return STOCK != null ? STOCK.stream() : new QuoitSocketChannel();
+    }
 
     static QuoitIoHandlerConfig config() {
         QuoitIoHandlerConfig config = QuoitIoHandlerConfig.defaults().withEngine(ENGINE);
@@ -47,15 +70,15 @@ final class UnderTest {
 
     static EventLoopGroup group(int threads) {
         return new MultiThreadIoEventLoopGroup(
-                threads, new DefaultThreadFactory("test-quoit", true), QuoitIoHandler.newFactory(config()));
+                threads, new DefaultThreadFactory("test-quoit", true), factory());
     }
 
     static ServerBootstrap server() {
-        return new ServerBootstrap().group(GROUP).channel(QuoitServerSocketChannel.class);
+        return new ServerBootstrap().group(GROUP).channel(serverClass());
     }
 
     static Bootstrap client() {
-        return new Bootstrap().group(GROUP).channel(QuoitSocketChannel.class);
+        return new Bootstrap().group(GROUP).channel(STOCK != null ? STOCK.streamClass : QuoitSocketChannel.class);
     }
 
     static List<BootstrapFactory<Bootstrap>> clients() {
@@ -87,6 +110,9 @@ final class UnderTest {
 
     /** A datagram channel's bootstrap; null for the family that is the default. */
     static Bootstrap datagram(SocketProtocolFamily family) {
+        if (STOCK != null) {
+            return new Bootstrap().group(GROUP).channelFactory(() -> STOCK.datagram(family));
+        }
         Bootstrap bootstrap = new Bootstrap().group(GROUP).channelFactory(() -> new QuoitDatagramChannel(family));
         return SMALL
                 ? bootstrap.option(QuoitChannelOption.DATAGRAM_SLOTS, 2).option(QuoitChannelOption.MAX_DATAGRAM_PAYLOAD_SIZE, 2048)
