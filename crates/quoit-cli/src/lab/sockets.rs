@@ -10,7 +10,7 @@ use super::error::{LabError, Result};
 const ESTABLISHED: &str = "01";
 
 /// Established TCP connections to an address that the server has accepted, in the network namespace of `process`. An
-/// address of no host, such as `0.0.0.0`, stands for every one of its family.
+/// address of no host, such as `0.0.0.0`, stands for every one.
 ///
 /// The kernel establishes a connection before the server takes it, so a client's success says nothing. In the table it
 /// has no inode until then (include/net/sock.h, `sock_i_ino`). Descriptors tell less: a server opens and closes others
@@ -19,17 +19,29 @@ const ESTABLISHED: &str = "01";
 /// # Errors
 /// The table cannot be read, for example because the process has ended.
 pub(crate) fn accepted_connections(process: u32, server: SocketAddr) -> Result<u64> {
-    let table = if server.is_ipv4() { "tcp" } else { "tcp6" };
-    let path = format!("/proc/{process}/net/{table}");
-    let count = File::open(&path).and_then(|file| count(BufReader::new(file), server));
-    count.map_err(LabError::io(format!("reading {path}")))
+    let count = |table: &str, host: Option<String>| {
+        let path = format!("/proc/{process}/net/{table}");
+        let count =
+            File::open(&path).and_then(|file| count(BufReader::new(file), host.as_deref(), server.port()));
+        count.map_err(LabError::io(format!("reading {path}")))
+    };
+    let IpAddr::V4(host) = server.ip() else {
+        return count("tcp6", host_in_table(server.ip()));
+    };
+    let of_ipv4 = count("tcp", host_in_table(server.ip()))?;
+    // Virtual machines serve IPv4 on sockets of IPv6. Where there is no IPv6, there is no table either.
+    let mapped = host_in_table(host.to_ipv6_mapped().into());
+    let of_both = match server.ip().is_unspecified() {
+        true => count("tcp6", None),
+        false => count("tcp6", mapped),
+    };
+    Ok(of_ipv4 + of_both.unwrap_or(0))
 }
 
-fn count(table: impl BufRead, server: SocketAddr) -> io::Result<u64> {
-    let (host, port) = (host_in_table(server.ip()), server.port());
+fn count(table: impl BufRead, host: Option<&str>, port: u16) -> io::Result<u64> {
     let mut accepted = 0;
     for line in table.lines() {
-        accepted += u64::from(is_accepted(&line?, host.as_deref(), port));
+        accepted += u64::from(is_accepted(&line?, host, port));
     }
     Ok(accepted)
 }
@@ -126,6 +138,21 @@ mod tests {
             drop((second, clients));
             assert_eq!(accepted(), 0);
         }
+    }
+
+    /// As virtual machines listen.
+    #[test]
+    fn what_came_by_ipv4_to_a_socket_of_ipv6_counts() {
+        let listener = TcpListener::bind("[::ffff:127.0.0.1]:0").expect("a port is free");
+        let port = listener.local_addr().expect("it is bound").port();
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        let accepted =
+            |address| accepted_connections(std::process::id(), address).expect("the tables are readable");
+        let _client = TcpStream::connect(address).expect("it is listening");
+        assert_eq!(accepted(address), 0);
+        let _server = listener.accept().expect("one is waiting");
+        assert_eq!(accepted(address), 1);
+        assert_eq!(accepted(SocketAddr::from(([0, 0, 0, 0], port))), 1);
     }
 
     #[test]
