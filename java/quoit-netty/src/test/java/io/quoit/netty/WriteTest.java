@@ -189,7 +189,8 @@ class WriteTest {
             QuoitSocketChannel channel = (QuoitSocketChannel) accepted.next();
             channel.writeAndFlush(Peers.direct(small)).sync();
             assertArrayEquals(small, Peers.read(client, small.length));
-            assertEquals(0, channel.snapshot().flushes());
+            // With small limits nothing is copied.
+            assertEquals(UnderTest.SMALL ? 1 : 0, channel.snapshot().flushes());
             ChannelFuture sent = channel.writeAndFlush(Peers.direct(large));
             assertArrayEquals(large, Peers.read(client, large.length));
             sent.sync();
