@@ -135,11 +135,85 @@ struct Storage([u8; STORAGE_SIZE]);
 const _: () = assert!(align_of::<Storage>() >= align_of::<libc::sockaddr_storage>());
 
 impl SocketAddress {
-    fn empty() -> Self {
+    /// Of no family and no length.
+    pub(crate) const fn empty() -> Self {
         Self {
             storage: Storage([0; STORAGE_SIZE]),
             length: 0,
         }
+    }
+
+    /// Whether it is of no length.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// Becomes another address, and writes no more than the two are long.
+    ///
+    /// # Errors
+    /// It has no form for the kernel, and nothing was changed.
+    pub(crate) fn set(&mut self, address: &Address) -> Result<(), AddressError> {
+        match address {
+            Address::Tcp(address) => self.set_internet(*address),
+            Address::UnixPath(_) | Address::UnixAbstract(_) | Address::UnixUnnamed => {
+                *self = address.try_into()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// As [`SocketAddress::set`], of an internet address.
+    pub(crate) fn set_internet(&mut self, address: SocketAddr) {
+        match address {
+            SocketAddr::V4(v4) => {
+                let raw: &mut [u8; size_of::<libc::sockaddr_in>()] = self.begin(libc::AF_INET);
+                set_part(
+                    raw,
+                    offset_of!(libc::sockaddr_in, sin_port),
+                    v4.port().to_be_bytes(),
+                );
+                set_part(raw, offset_of!(libc::sockaddr_in, sin_addr), v4.ip().octets());
+            }
+            SocketAddr::V6(v6) => {
+                let raw: &mut [u8; size_of::<libc::sockaddr_in6>()] = self.begin(libc::AF_INET6);
+                set_part(
+                    raw,
+                    offset_of!(libc::sockaddr_in6, sin6_port),
+                    v6.port().to_be_bytes(),
+                );
+                set_part(
+                    raw,
+                    offset_of!(libc::sockaddr_in6, sin6_flowinfo),
+                    v6.flowinfo().to_ne_bytes(),
+                );
+                set_part(raw, offset_of!(libc::sockaddr_in6, sin6_addr), v6.ip().octets());
+                set_part(
+                    raw,
+                    offset_of!(libc::sockaddr_in6, sin6_scope_id),
+                    v6.scope_id().to_ne_bytes(),
+                );
+            }
+        }
+    }
+
+    /// Becomes an address of this family and as many bytes, which are still zero but for the family.
+    fn begin<const N: usize>(&mut self, family: i32) -> &mut [u8; N] {
+        if self.length > N {
+            self.storage.0[N..self.length].fill(0);
+        }
+        self.length = N;
+        let bytes = self.storage.0.first_chunk_mut().expect("an address has room");
+        *bytes = [0; N];
+        // Families are small numbers, kept in 16 bits as `sa_family_t`.
+        let family = (family as libc::sa_family_t).to_ne_bytes();
+        set_part(bytes, offset_of!(libc::sockaddr, sa_family), family);
+        bytes
+    }
+
+    /// Becomes the empty one.
+    pub(crate) fn clear(&mut self) {
+        self.storage.0[..self.length].fill(0);
+        self.length = 0;
     }
 
     fn of_family(family: i32, length: usize) -> Self {
@@ -247,31 +321,9 @@ impl SocketAddress {
 
 impl From<SocketAddr> for SocketAddress {
     fn from(address: SocketAddr) -> Self {
-        match address {
-            SocketAddr::V4(v4) => {
-                let mut raw = Self::of_family(libc::AF_INET, size_of::<libc::sockaddr_in>());
-                raw.put(offset_of!(libc::sockaddr_in, sin_port), &v4.port().to_be_bytes());
-                raw.put(offset_of!(libc::sockaddr_in, sin_addr), &v4.ip().octets());
-                raw
-            }
-            SocketAddr::V6(v6) => {
-                let mut raw = Self::of_family(libc::AF_INET6, size_of::<libc::sockaddr_in6>());
-                raw.put(
-                    offset_of!(libc::sockaddr_in6, sin6_port),
-                    &v6.port().to_be_bytes(),
-                );
-                raw.put(
-                    offset_of!(libc::sockaddr_in6, sin6_flowinfo),
-                    &v6.flowinfo().to_ne_bytes(),
-                );
-                raw.put(offset_of!(libc::sockaddr_in6, sin6_addr), &v6.ip().octets());
-                raw.put(
-                    offset_of!(libc::sockaddr_in6, sin6_scope_id),
-                    &v6.scope_id().to_ne_bytes(),
-                );
-                raw
-            }
-        }
+        let mut raw = Self::empty();
+        raw.set_internet(address);
+        raw
     }
 }
 
@@ -311,6 +363,14 @@ impl TryFrom<&Address> for SocketAddress {
             Address::UnixUnnamed => Ok(Self::from_unix(&[], 0)),
         }
     }
+}
+
+/// Writes `part` from `at` on, where it lies in the bytes: with a place known at compile time, one store.
+#[inline]
+fn set_part<const N: usize, const M: usize>(bytes: &mut [u8; M], at: usize, part: [u8; N]) {
+    *bytes[at..]
+        .first_chunk_mut()
+        .expect("the places lie in the bytes") = part;
 }
 
 /// `N` of the bytes, from `at` on, which lie in them: with a place known at compile time, one load.
@@ -453,6 +513,33 @@ mod tests {
             SocketAddress::try_from(&name),
             Err(AddressError::NameTooLong { length: 108 })
         );
+    }
+
+    #[test]
+    fn an_address_written_over_another_is_as_if_it_were_new() {
+        let all: Vec<Address> = [
+            "[fe80::1%3]:53",
+            "192.0.2.1:53",
+            "unix:/run/a-long-name",
+            "unix:@b",
+        ]
+        .iter()
+        .map(|text| text.parse().unwrap())
+        .chain([Address::UnixUnnamed])
+        .collect();
+        for (before, after) in all.iter().flat_map(|one| all.iter().map(move |two| (one, two))) {
+            let mut raw = SocketAddress::try_from(before).unwrap();
+            raw.set(after).unwrap();
+            let new = SocketAddress::try_from(after).unwrap();
+            assert_eq!(raw.as_bytes(), new.as_bytes(), "{before} {after}");
+            assert_eq!(raw.storage.0, new.storage.0, "{before} {after}");
+            raw.clear();
+            assert!(raw.is_empty() && raw.storage.0 == [0; STORAGE_SIZE]);
+        }
+        let mut raw = SocketAddress::try_from(&all[1]).unwrap();
+        let too_long = Address::UnixPath("/".repeat(UNIX_PATH_LIMIT + 1).into());
+        raw.set(&too_long).unwrap_err();
+        assert_eq!(Address::try_from(&raw).as_ref(), Ok(&all[1]));
     }
 
     #[test]

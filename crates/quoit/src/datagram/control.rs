@@ -129,6 +129,11 @@ impl Control {
         unsegmented: 0,
     };
 
+    /// Becomes none.
+    pub(crate) fn clear(&mut self) {
+        (self.length, self.unsegmented) = (0, 0);
+    }
+
     fn put(&mut self, level: i32, kind: i32, parts: [&[u8]; 3]) {
         let data: usize = parts.iter().map(|part| part.len()).sum();
         let start = usize::from(self.length);
@@ -142,7 +147,9 @@ impl Control {
             self.bytes[at..at + part.len()].copy_from_slice(part);
             at += part.len();
         }
-        self.length = (start + space(data)) as u8;
+        let end = start + space(data);
+        self.bytes[at..end].fill(0);
+        self.length = end as u8;
     }
 
     /// Says from which address, and by which interface (0: any), to leave. `v6` is the socket's family.

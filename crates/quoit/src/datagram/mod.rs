@@ -18,7 +18,7 @@ pub use socket::{DatagramSocket, DatagramSocketError, DatagramStep};
 pub use view::{Datagram, Datagrams, Segments};
 
 pub(crate) use control::{Control, UDP_GRO, parse, space};
-pub(crate) use socket::{destination, is_v6};
+pub(crate) use socket::{is_v6, set_destination};
 pub(crate) use view::{CONTROL_OFFSET, Head, Meta, NAME_OFFSET, NAME_ROOM, count};
 
 /// The largest payload of a UDP datagram over IPv4: 65,535 less the headers of IP and UDP (RFC 768, RFC 791).

@@ -264,13 +264,24 @@ fn set_up(
 }
 
 /// An address as a socket of this family is given it: to IPv6, IPv4 addresses are mapped ones.
-pub(crate) fn destination(family: DatagramFamily, address: &Address) -> Result<SocketAddress, AddressError> {
+fn destination(family: DatagramFamily, address: &Address) -> Result<SocketAddress, AddressError> {
+    let mut raw = SocketAddress::empty();
+    set_destination(&mut raw, family, address)?;
+    Ok(raw)
+}
+
+/// As [`destination`], where it is to stay.
+pub(crate) fn set_destination(
+    raw: &mut SocketAddress,
+    family: DatagramFamily,
+    address: &Address,
+) -> Result<(), AddressError> {
     match address {
         Address::Tcp(SocketAddr::V4(v4)) if family == DatagramFamily::V6 => {
-            let mapped = SocketAddr::new(v4.ip().to_ipv6_mapped().into(), v4.port());
-            Ok(mapped.into())
+            raw.set_internet(SocketAddr::new(v4.ip().to_ipv6_mapped().into(), v4.port()));
+            Ok(())
         }
-        _ => address.try_into(),
+        _ => raw.set(address),
     }
 }
 

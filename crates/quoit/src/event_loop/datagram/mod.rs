@@ -1,5 +1,5 @@
-//! Datagram sockets: opening and closing here, `receive` and `send` the two directions, `queue` what waits to be sent,
-//! `segmentation` what is known of routes that take no segments.
+//! Datagram sockets: opening and closing here, `receive` and `send` the two directions, `queue` what waits to be sent with
+//! `copies` of its bytes and `headings` of where it goes, `segmentation` what is known of routes that take no segments.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -22,6 +22,8 @@ use crate::timers::TimerId;
 
 use queue::Queue;
 
+mod copies;
+mod headings;
 mod queue;
 mod receive;
 mod segmentation;

@@ -2,91 +2,19 @@
 
 use std::collections::VecDeque;
 
-use crate::address::SocketAddress;
 use crate::command::{Lent, Payload};
-use crate::datagram::{Control, MAX_SEGMENTS, MAX_UDP_PAYLOAD};
+use crate::datagram::{MAX_SEGMENTS, MAX_UDP_PAYLOAD};
 use crate::engine::DatagramBatch;
 use crate::errno::Errno;
 use crate::id::Token;
-use crate::reserved::Reserved;
 
+use super::copies::{Copies, Copy};
+use super::headings::{Heading, Headings};
 use super::segmentation::{Route, Segmentation};
 
 /// Messages that leave with one operation at most: enough that the call's own cost is shared by many, and few enough
 /// that another socket's turn comes soon.
 const BATCH: usize = 64;
-
-/// Copied bytes, in a ring: what is taken first is given back first.
-///
-/// Each piece is in one stretch, so up to its length less one is left unused at the end of the memory. Twice the most
-/// bytes that are queued is therefore always enough.
-#[derive(Debug)]
-struct Copies {
-    memory: Reserved,
-    /// Where the next piece goes, and where the oldest begins.
-    head: usize,
-    tail: usize,
-    /// Bytes in use, those left unused at the end included.
-    used: usize,
-}
-
-/// A piece of [`Copies`].
-#[derive(Debug)]
-struct Copy {
-    offset: usize,
-    length: usize,
-    /// Bytes to be given back with it.
-    taken: usize,
-}
-
-impl Copies {
-    fn new(most: usize) -> Self {
-        Self {
-            memory: Reserved::new(most * 2),
-            head: 0,
-            tail: 0,
-            used: 0,
-        }
-    }
-
-    fn put(&mut self, bytes: &[u8]) -> Option<Copy> {
-        let size = self.memory.length();
-        if self.used == 0 {
-            // From the start again, where the memory is still in the processor's caches.
-            (self.head, self.tail) = (0, 0);
-        }
-        let wraps = self.head >= self.tail && self.head + bytes.len() > size;
-        let unused = if wraps { size - self.head } else { 0 };
-        let offset = if wraps { 0 } else { self.head };
-        let taken = bytes.len() + unused;
-        if self.used + taken > size {
-            return None;
-        }
-        // SAFETY: the stretch lies within the memory: without a wrap before its end or, behind one, before the oldest
-        // piece, as not more than all is used. Nobody reads there before the send that follows.
-        unsafe {
-            let place = self.memory.address().as_ptr().add(offset);
-            place.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
-        }
-        self.head = offset + bytes.len();
-        self.used += taken;
-        Some(Copy {
-            offset,
-            length: bytes.len(),
-            taken,
-        })
-    }
-
-    fn give_back(&mut self, oldest: &Copy) {
-        self.tail = oldest.offset + oldest.length;
-        self.used -= oldest.taken;
-    }
-
-    fn address(&self, copy: &Copy) -> *const u8 {
-        // SAFETY: within the memory, where `put` made it.
-        unsafe { self.memory.address().as_ptr().add(copy.offset) }
-    }
-}
 
 #[derive(Debug)]
 enum Bytes {
@@ -94,11 +22,9 @@ enum Bytes {
     Lent(Lent),
 }
 
-/// One send.
+/// One send. Where it goes is its [`Heading`].
 #[derive(Debug)]
 struct Entry {
-    to: Option<SocketAddress>,
-    control: Control,
     bytes: Bytes,
     length: usize,
     /// Bytes of each datagram, where there may be several.
@@ -124,8 +50,6 @@ struct Part {
 
 /// What to send, and how.
 pub(super) struct Send<'a> {
-    pub(super) to: Option<SocketAddress>,
-    pub(super) control: Control,
     pub(super) payload: Payload<'a>,
     pub(super) step: Option<u16>,
     /// The interface that it names; 0 for none.
@@ -157,6 +81,8 @@ pub(super) struct Tally {
 #[derive(Debug)]
 pub(super) struct Queue {
     entries: VecDeque<Entry>,
+    /// Of the entries, in their order.
+    headings: Headings,
     most_entries: usize,
     copies: Copies,
     high_water: usize,
@@ -172,6 +98,7 @@ impl Queue {
     pub(super) fn new(high_water: u32, low_water: u32, most_entries: u32) -> Self {
         Self {
             entries: VecDeque::with_capacity(most_entries as usize),
+            headings: Headings::new(most_entries as usize),
             most_entries: most_entries as usize,
             copies: Copies::new(high_water as usize),
             high_water: high_water as usize,
@@ -214,8 +141,13 @@ impl Queue {
         length <= self.high_water
     }
 
-    /// Takes a send, or answers false: there is no room.
-    // Inlined into its only caller, so that what is some hundred bytes is not moved from one to the other.
+    /// Where the next send's heading is to be written, all of it, before [`Queue::push`].
+    pub(super) fn next_heading(&mut self) -> &mut Heading {
+        self.headings.next(self.entries.len())
+    }
+
+    /// Takes a send, whose heading was written, or answers false: there is no room.
+    // Inlined into its only caller, so that an entry is made where it stays.
     #[inline]
     pub(super) fn push(&mut self, send: Send<'_>) -> bool {
         let length = send.payload.len();
@@ -240,8 +172,6 @@ impl Queue {
         };
         self.queued += length;
         self.entries.push_back(Entry {
-            to: send.to,
-            control: send.control,
             bytes,
             length,
             step: send.step.filter(|&step| usize::from(step) < length),
@@ -262,14 +192,15 @@ impl Queue {
         batch.messages.clear();
         batch.payloads.clear();
         let mut addressed = None;
-        for (index, entry) in self.entries.iter_mut().enumerate() {
+        for (index, entry) in self.entries.iter().enumerate() {
             if self.parts.len() == BATCH {
                 break;
             }
             if entry.finished {
                 continue;
             }
-            let is_addressed = entry.to.is_some();
+            let heading = self.headings.at(index);
+            let is_addressed = !heading.to.is_empty();
             if self.separates && addressed.is_some_and(|before| before != is_addressed) {
                 break;
             }
@@ -280,7 +211,7 @@ impl Queue {
             };
             let mut offset = entry.done;
             let refused_from = match entry.step {
-                Some(_) => self.segmentation.refused_from(|| entry.route()),
+                Some(_) => self.segmentation.refused_from(|| entry.route(heading)),
                 None => 0,
             };
             loop {
@@ -298,12 +229,12 @@ impl Queue {
                 // SAFETY: a structure of integers and pointers, for which all zeroes is a valid value.
                 let mut message: libc::mmsghdr = unsafe { std::mem::zeroed() };
                 let header = &mut message.msg_hdr;
-                if let Some(to) = &entry.to {
-                    let (address, length) = to.as_raw();
+                if is_addressed {
+                    let (address, length) = heading.to.as_raw();
                     header.msg_name = address.cast_mut().cast();
                     header.msg_namelen = length;
                 }
-                (header.msg_control, header.msg_controllen) = entry.control.as_raw(segmented);
+                (header.msg_control, header.msg_controllen) = heading.control.as_raw(segmented);
                 batch.messages.push(message);
                 offset += length;
                 // Of those that the kernel cuts one at a time: whether it does is known only then, and what is sent
@@ -338,7 +269,8 @@ impl Queue {
                     let size = u32::from(entry.step.unwrap_or_default());
                     // EIO says that the device cannot at all, the others that it cannot so.
                     let from = if errno.code() == libc::EIO { 0 } else { size };
-                    self.segmentation.refuse(entry.route(), from);
+                    let route = entry.route(self.headings.at(part.entry));
+                    self.segmentation.refuse(route, from);
                     tally.uncut += 1;
                     continue;
                 }
@@ -365,8 +297,8 @@ impl Queue {
             });
             finished += 1;
         }
-        // Dropped where they are: each is some hundred bytes.
         entries.drain(..finished);
+        self.headings.release(finished);
         tally
     }
 
@@ -388,8 +320,8 @@ fn free(entry: &Entry, copies: &mut Copies, queued: &mut usize) {
 }
 
 impl Entry {
-    fn route(&self) -> Route {
-        let (to, scope) = self.to.as_ref().and_then(SocketAddress::host).unzip();
+    fn route(&self, heading: &Heading) -> Route {
+        let (to, scope) = heading.to.host().unzip();
         Route {
             to,
             // What is named by the send comes before the address's scope.
@@ -430,13 +362,18 @@ mod tests {
 
     fn send(bytes: &[u8], step: Option<u16>, token: u64) -> Send<'_> {
         Send {
-            to: None,
-            control: Control::NONE,
             payload: Payload::Copy(bytes),
             step,
             interface: 0,
             token: Token(token),
         }
+    }
+
+    /// To the peer of the socket.
+    fn push(queue: &mut Queue, send: Send<'_>) -> bool {
+        let heading = queue.next_heading();
+        assert!(heading.to.is_empty(), "no other was queued");
+        queue.push(send)
     }
 
     /// The bytes of each message.
@@ -467,7 +404,7 @@ mod tests {
         let mut queue = Queue::new(10_000, 100, 16);
         let mut batch = DatagramBatch::default();
         let bytes: Vec<u8> = (0..2500u32).map(|index| index as u8).collect();
-        assert!(queue.push(send(&bytes, Some(1000), 7)));
+        assert!(push(&mut queue, send(&bytes, Some(1000), 7)));
         queue.fill(&mut batch);
         assert_eq!(lengths(&batch), [2500]);
         results(&mut batch, |_| Err(Errno::EINVAL));
@@ -490,7 +427,7 @@ mod tests {
 
         // Smaller ones are still tried, until the device says that it cannot at all.
         for (size, errno, expected) in [(1000, None, 2), (999, Some(libc::EIO), 1), (10, None, 64)] {
-            assert!(queue.push(send(&bytes[..1900], Some(size), 0)));
+            assert!(push(&mut queue, send(&bytes[..1900], Some(size), 0)));
             queue.fill(&mut batch);
             assert_eq!(batch.messages.len(), expected, "{size}");
             results(&mut batch, |_| errno.map_or(Ok(1), |code| Err(Errno::new(code))));
@@ -507,12 +444,15 @@ mod tests {
     fn a_refusal_to_cut_holds_for_its_route_alone() {
         let mut queue = Queue::new(100_000, 100, 16);
         let mut batch = DatagramBatch::default();
-        let to = |address: &str, interface| Send {
-            to: Some(address.parse::<std::net::SocketAddr>().unwrap().into()),
-            interface,
-            ..send(&[1; 3000], Some(1000), 0)
+        let to = |address: &str, interface| {
+            let send = Send {
+                interface,
+                ..send(&[1; 3000], Some(1000), 0)
+            };
+            (address.parse().unwrap(), send)
         };
-        let mut round = |send: Send<'_>, result: Result<u32, Errno>| {
+        let mut round = |(to, send): (_, Send<'_>), result: Result<u32, Errno>| {
+            queue.next_heading().to.set_internet(to);
             assert!(queue.push(send));
             queue.fill(&mut batch);
             let pieces = batch.messages.len();
@@ -542,7 +482,7 @@ mod tests {
         let mut queue = Queue::new(1000, 100, 16);
         let mut batch = DatagramBatch::default();
         for token in 1..=3 {
-            assert!(queue.push(send(&[token as u8; 10], None, token)));
+            assert!(push(&mut queue, send(&[token as u8; 10], None, token)));
         }
         queue.fill(&mut batch);
         results(&mut batch, |index| {
@@ -562,7 +502,7 @@ mod tests {
     fn an_empty_datagram_is_one() {
         let mut queue = Queue::new(1000, 100, 16);
         let mut batch = DatagramBatch::default();
-        assert!(queue.push(send(b"", Some(5), 1)));
+        assert!(push(&mut queue, send(b"", Some(5), 1)));
         queue.fill(&mut batch);
         assert_eq!(lengths(&batch), [0]);
         results(&mut batch, |_| Ok(0));
@@ -588,7 +528,7 @@ mod tests {
             for (number, (length, step, flush, refuses)) in steps.into_iter().enumerate() {
                 let bytes = vec![number as u8; length];
                 let fits = queue.queued() + length <= high_water as usize && !queue.is_full();
-                prop_assert_eq!(queue.push(send(&bytes, step, taken)), fits);
+                prop_assert_eq!(push(&mut queue, send(&bytes, step, taken)), fits);
                 if fits {
                     expected.extend(bytes);
                     taken += 1;
@@ -623,7 +563,7 @@ mod tests {
                 results(&mut batch, |index| Ok(pieces[index].len() as u32));
                 queue.settle(&batch, |_| ended += 1);
             }
-            prop_assert_eq!((queue.queued(), queue.copies.used), (0, 0));
+            prop_assert_eq!((queue.queued(), queue.copies.used()), (0, 0));
             prop_assert_eq!(ended, taken);
             sent.sort_unstable();
             expected.sort_unstable();

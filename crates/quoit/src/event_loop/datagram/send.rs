@@ -1,9 +1,10 @@
 //! Sending datagrams: queueing, one batch in flight, outcomes, water marks.
 
+use super::Phase;
+use super::headings::Heading;
 use super::queue::{Outcome, Send};
-use super::{Phase, State};
 use crate::command::Payload;
-use crate::datagram::{Control, DatagramSend, destination, is_v6};
+use crate::datagram::{DatagramSend, is_v6, set_destination};
 use crate::engine::{DatagramBatch, Engine, Operation};
 use crate::errno::Errno;
 use crate::event::{DatagramError, Event, Refusal};
@@ -38,7 +39,18 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         if matches!(datagram.payload, Payload::Copy(_)) && !state.queue.can_copy(length) {
             return Err(Refusal::TooLarge);
         }
-        let send = state.prepare(datagram)?;
+        let way = Way {
+            family: state.family,
+            connected: state.connected,
+            peer_v6: state.peer_v6,
+        };
+        way.write(state.queue.next_heading(), &datagram)?;
+        let send = Send {
+            payload: datagram.payload,
+            step: datagram.segment_size,
+            interface: datagram.interface.unwrap_or_default(),
+            token: datagram.token,
+        };
         if !state.queue.push(send) {
             state.wants_writable = true;
             state.counters.sends_refused += 1;
@@ -136,20 +148,28 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     }
 }
 
-impl State {
-    /// What the kernel is to be told of a send.
+/// What of a socket decides how its sends are headed.
+struct Way {
+    family: DatagramFamily,
+    connected: bool,
+    peer_v6: bool,
+}
+
+impl Way {
+    /// Writes what the kernel is to be told of a send, whatever was there before.
     // Inlined as `Queue::push` is.
     #[inline]
-    fn prepare<'a>(&self, datagram: DatagramSend<'a>) -> Result<Send<'a>, Refusal> {
+    fn write(&self, heading: &mut Heading, datagram: &DatagramSend<'_>) -> Result<(), Refusal> {
         if datagram.segment_size == Some(0) {
             return Err(Errno::EINVAL.into());
         }
-        let to = match &datagram.to {
-            Some(to) => Some(destination(self.family, to).map_err(|_| Errno::EINVAL)?),
-            None if self.connected => None,
+        match &datagram.to {
+            Some(to) => set_destination(&mut heading.to, self.family, to).map_err(|_| Errno::EINVAL)?,
+            None if self.connected => heading.to.clear(),
             None => return Err(Errno::new(libc::EDESTADDRREQ).into()),
-        };
-        let mut control = Control::NONE;
+        }
+        let control = &mut heading.control;
+        control.clear();
         if self.family != DatagramFamily::Unix {
             let v6 = self.family == DatagramFamily::V6;
             if datagram.source.is_some() || datagram.interface.is_some() {
@@ -164,14 +184,7 @@ impl State {
                 control.set_segment_size(size);
             }
         }
-        Ok(Send {
-            to,
-            control,
-            payload: datagram.payload,
-            step: datagram.segment_size,
-            interface: datagram.interface.unwrap_or_default(),
-            token: datagram.token,
-        })
+        Ok(())
     }
 }
 

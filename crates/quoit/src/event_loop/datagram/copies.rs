@@ -1,0 +1,81 @@
+//! Memory for what a socket's sends copy.
+
+use crate::reserved::Reserved;
+
+/// Copied bytes, in a ring: what is taken first is given back first.
+///
+/// Each piece is in one stretch, so up to its length less one is left unused at the end of the memory. Twice the most
+/// bytes that are queued is therefore always enough.
+#[derive(Debug)]
+pub(super) struct Copies {
+    memory: Reserved,
+    /// Where the next piece goes, and where the oldest begins.
+    head: usize,
+    tail: usize,
+    /// Bytes in use, those left unused at the end included.
+    used: usize,
+}
+
+/// A piece of [`Copies`].
+#[derive(Debug)]
+pub(super) struct Copy {
+    offset: usize,
+    length: usize,
+    /// Bytes to be given back with it.
+    taken: usize,
+}
+
+impl Copies {
+    pub(super) fn new(most: usize) -> Self {
+        Self {
+            memory: Reserved::new(most * 2),
+            head: 0,
+            tail: 0,
+            used: 0,
+        }
+    }
+
+    pub(super) fn put(&mut self, bytes: &[u8]) -> Option<Copy> {
+        let size = self.memory.length();
+        if self.used == 0 {
+            // From the start again, where the memory is still in the processor's caches.
+            (self.head, self.tail) = (0, 0);
+        }
+        let wraps = self.head >= self.tail && self.head + bytes.len() > size;
+        let unused = if wraps { size - self.head } else { 0 };
+        let offset = if wraps { 0 } else { self.head };
+        let taken = bytes.len() + unused;
+        if self.used + taken > size {
+            return None;
+        }
+        // SAFETY: the stretch lies within the memory: without a wrap before its end or, behind one, before the oldest
+        // piece, as not more than all is used. Nobody reads there before the send that follows.
+        unsafe {
+            let place = self.memory.address().as_ptr().add(offset);
+            place.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+        }
+        self.head = offset + bytes.len();
+        self.used += taken;
+        Some(Copy {
+            offset,
+            length: bytes.len(),
+            taken,
+        })
+    }
+
+    pub(super) fn give_back(&mut self, oldest: &Copy) {
+        self.tail = oldest.offset + oldest.length;
+        self.used -= oldest.taken;
+    }
+
+    pub(super) fn address(&self, copy: &Copy) -> *const u8 {
+        // SAFETY: within the memory, where `put` made it.
+        unsafe { self.memory.address().as_ptr().add(copy.offset) }
+    }
+
+    /// Bytes in use.
+    #[cfg(test)]
+    pub(super) fn used(&self) -> usize {
+        self.used
+    }
+}
