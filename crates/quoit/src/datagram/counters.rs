@@ -18,8 +18,9 @@ pub struct DatagramCounters {
     pub receive_batches: u64,
     /// The most buffers that one turn brought.
     pub largest_batch: u64,
-    /// Buffers that the kernel dropped because the socket's memory was full (`SO_RXQ_OVFL`, `SO_MEMINFO`), since it was
-    /// opened. With GRO one may hold several datagrams. Known for idle sockets too: the kernel is asked.
+    /// Buffers that the kernel dropped because the socket's memory was full (`SO_MEMINFO`, before kernel 4.12
+    /// `SO_RXQ_OVFL`), since it was opened. With GRO one may hold several datagrams. Known for idle sockets too: the
+    /// kernel is asked.
     pub kernel_drops: u64,
     /// Times that receiving paused because the handler held all of the socket's slots.
     pub pauses: u64,

@@ -220,7 +220,11 @@ fn set_up(
     if let Some(bytes) = options.receive_buffer.filter(|_| options.force_receive_buffer) {
         set(DatagramOption::ForceReceiveBuffer(bytes))?;
     }
-    set(DatagramOption::CountDrops)?;
+    // Once any were dropped, being told with each datagram costs every one that follows. So only where the kernel cannot
+    // be asked.
+    if system.datagram_drops(socket).is_err() {
+        set(DatagramOption::CountDrops)?;
+    }
     if options.receive_timestamps {
         set(DatagramOption::Timestamps)?;
     }

@@ -92,7 +92,7 @@ pub enum DatagramFamily {
 /// One option of datagram sockets with its value. `v6` is the socket's family.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DatagramOption {
-    /// `SO_RXQ_OVFL`: tell with each datagram how many were dropped, once any were.
+    /// `SO_RXQ_OVFL`: tell with each datagram how many were dropped, once any were. For kernels that cannot be asked.
     CountDrops,
     /// `SO_TIMESTAMPNS`.
     Timestamps,

@@ -251,19 +251,12 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     }
 
     /// What a datagram socket has done so far; `None` if the id is stale. Asks the kernel for the drops, which it counts
-    /// modulo 2^32: ask before so many can have happened, if nothing is received meanwhile.
+    /// modulo 2^32. So do turns, once a minute: where a loop makes none for longer, ask before half as many can have
+    /// happened.
     pub fn datagram_counters(&mut self, socket: DatagramSocketId) -> Option<DatagramCounters> {
-        let index = self.index;
-        let state = self
-            .datagrams
-            .get_mut(socket.slot(), socket.generation())
-            .filter(|_| socket.loop_index() == index)?;
-        if let Some(descriptor) = &state.descriptor {
-            self.counters.system_calls += 1;
-            if let Ok(drops) = self.system.datagram_drops(descriptor.as_fd()) {
-                state.note_drops(drops);
-            }
-        }
+        self.look_up_datagram(socket)?;
+        self.look_at_drops(socket.slot());
+        let state = self.look_up_datagram(socket)?;
         Some(DatagramCounters {
             slots: state.pool.slots().into(),
             slots_leased: state.pool.leased().into(),
@@ -431,6 +424,10 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// and submits what is queued.
     pub(super) fn tend_datagrams(&mut self) {
         let slots = self.datagrams.slot_count();
+        if self.now.since(self.drops_looked_at) >= receive::LOOK_AT_DROPS {
+            self.drops_looked_at = self.now;
+            (0..slots).for_each(|index| self.look_at_drops(Slot::new(index)));
+        }
         for index in 0..slots {
             let slot = Slot::new(index);
             self.provide_datagram_slots(slot);

@@ -1,5 +1,6 @@
 //! Receiving datagrams: arming, delivery, pausing, want of slots.
 
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use super::{Phase, State};
@@ -14,6 +15,9 @@ use crate::sys::SocketSys;
 
 /// Before receiving is tried again for which something was wanting.
 const RETRY: Duration = Duration::from_millis(10);
+
+/// Between two looks at the kernel's counts of drops, which go round at 2^32: millions a second are dropped at most.
+pub(super) const LOOK_AT_DROPS: Duration = Duration::from_secs(60);
 
 impl State {
     /// Takes note of the kernel's count of drops, which goes round. Older news than known are told by going back.
@@ -69,6 +73,19 @@ impl State {
 }
 
 impl<E: Engine, K: SocketSys> Loop<E, K> {
+    /// Asks the kernel for its count of drops.
+    pub(super) fn look_at_drops(&mut self, slot: Slot) {
+        let Some((state, _)) = self.datagrams.at(slot) else {
+            return;
+        };
+        if let Some(descriptor) = &state.descriptor {
+            self.counters.system_calls += 1;
+            if let Ok(drops) = self.system.datagram_drops(descriptor.as_fd()) {
+                state.note_drops(drops);
+            }
+        }
+    }
+
     /// Takes returned leases in, and gives the engine all free slots.
     pub(super) fn provide_datagram_slots(&mut self, slot: Slot) {
         let Some((state, _)) = self.datagrams.at(slot) else {
@@ -324,6 +341,47 @@ impl Failure {
 
 #[cfg(test)]
 mod tests {
+    use std::net::UdpSocket;
+    use std::time::Duration;
+
+    use crate::address::Address;
+    use crate::config::Config;
+    use crate::datagram::DatagramOptions;
+    use crate::event::Events;
+    use crate::event_loop::Loop;
+    use crate::id::{LoopIndex, Token};
+    use crate::sys::Time;
+
+    #[test]
+    fn drops_are_looked_at_now_and_then_if_nobody_asks() {
+        let mut quoit = Loop::new(LoopIndex::default(), Config::default()).unwrap();
+        let options = DatagramOptions {
+            receive_buffer: Some(4096),
+            paused: true,
+            ..DatagramOptions::default()
+        };
+        let socket = quoit
+            .bind_datagram(&"127.0.0.1:0".parse().unwrap(), &options, Token::NONE)
+            .unwrap();
+        let Some(Address::Tcp(address)) = quoit.datagram_address(socket).cloned() else {
+            panic!("it is bound to what was asked for");
+        };
+        let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+        for _ in 0..100 {
+            client.send_to(&[1; 1000], address).unwrap();
+        }
+        let mut events = Events::with_capacity(10);
+        let mut known = |quoit: &mut Loop| {
+            quoit.turn([], &mut events, Some(Duration::ZERO)).unwrap();
+            let state = quoit.look_up_datagram(socket).unwrap();
+            state.counters.kernel_drops
+        };
+        assert_eq!(known(&mut quoit), 0);
+        // When the machine was started, which is more than a minute ago.
+        quoit.drops_looked_at = Time::from_nanos(0);
+        assert!(known(&mut quoit) > 50);
+    }
+
     /// The kernel's count goes round, is told late, and starts anywhere.
     #[test]
     fn drops_are_counted_past_the_end_of_the_kernels_count() {
