@@ -100,14 +100,16 @@ impl<E: Engine + 'static> World<E> {
         assert!(self.datagrams.find(id).is_none(), "{id:?} begins twice");
         self.datagrams.sockets.push(Socket::new(id, opening, plan));
         // What was dropped before the loop had it is none of the loop's, and how much that was is not known: some
-        // that was counted is the kernel's count less the loop's.
-        let counted = self
-            .quoit
-            .datagram_counters(id)
-            .map(|counters| counters.kernel_drops as u32);
-        let drops = with(|kernel| kernel.datagram_state(opening.descriptor)).map(|(_, drops)| drops);
-        if let (Some(counted), Some(drops)) = (counted, drops) {
-            self.datagrams.state(id).plan.drops = drops.wrapping_sub(counted);
+        // that was counted is the kernel's count less the loop's. Asking takes time, in which more may be dropped.
+        let drops = || with(|kernel| kernel.datagram_state(opening.descriptor)).map(|(_, drops)| drops);
+        let mut before = drops();
+        while let Some(counters) = self.quoit.datagram_counters(id)
+            && let Some(drops) = drops()
+        {
+            if before.replace(drops) == Some(drops) {
+                self.datagrams.state(id).plan.drops = drops.wrapping_sub(counters.kernel_drops as u32);
+                break;
+            }
         }
         // What has passed since the turn in which it began.
         self.datagrams.note_passed();
