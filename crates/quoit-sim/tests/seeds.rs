@@ -35,11 +35,6 @@ const REGRESSIONS: &[(u64, EngineKind, &str)] = &[
         Uring,
         "a deadline of an attempt to connect that had been given up",
     ),
-    (
-        1849,
-        Uring,
-        "a receive that is always armed when the only buffer is used",
-    ),
     (179, Epoll, "a stream cut short that looked complete"),
     (
         47,
@@ -57,7 +52,7 @@ const REGRESSIONS: &[(u64, EngineKind, &str)] = &[
         "a datagram socket that is gone and keeps the loop awake",
     ),
     (
-        1461,
+        172,
         Epoll,
         "a Unix datagram that waits for room of which nobody tells",
     ),
