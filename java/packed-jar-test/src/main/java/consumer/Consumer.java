@@ -21,6 +21,12 @@ import java.util.concurrent.TimeUnit;
 public final class Consumer {
     private Consumer() {}
 
+    /**
+     * Sends a word over the transport, and says which one that is.
+     *
+     * @param arguments none
+     * @throws Exception if the word does not come back
+     */
     public static void main(String[] arguments) throws Exception {
         QuoitTransport transport = Quoit.transport();
         EventLoopGroup group = new MultiThreadIoEventLoopGroup(1, transport.ioHandlerFactory());

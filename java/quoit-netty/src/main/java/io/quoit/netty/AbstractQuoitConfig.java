@@ -102,7 +102,11 @@ abstract class AbstractQuoitConfig extends DefaultChannelConfig {
         }
     }
 
-    /** Whether the user named an allocator of receive buffers. */
+    /**
+     * Whether the user named an allocator of receive buffers.
+     *
+     * @return true if so
+     */
     public final boolean hasOwnReceiveAllocator() {
         return ownReceiveAllocator;
     }

@@ -12,6 +12,10 @@ interface QuoitStreamConfig extends ChannelConfig {
     /** Bytes that may wait to be sent before a write is refused; 0: no limit. */
     long pendingWriteLimit();
 
-    /** Whether the user named an allocator of receive buffers. */
+    /**
+     * Whether the user named an allocator of receive buffers.
+     *
+     * @return true if so
+     */
     boolean hasOwnReceiveAllocator();
 }
