@@ -1,7 +1,8 @@
 //! What will happen, and the passing of time.
 
-use std::cmp::Reverse;
+use std::cmp::Ordering;
 use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
 use std::rc::Rc;
 
 use super::object::ObjectId;
@@ -10,7 +11,7 @@ use super::{Kernel, with};
 use crate::faults::Fault;
 
 /// Something that happens at its time.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub enum Action {
     /// A peer goes on.
     Peer(usize),
@@ -57,17 +58,49 @@ pub enum Step {
     Never,
 }
 
+/// An action at its time. What is planned for one time happens in the order in which it was planned.
+#[derive(Debug)]
+struct Planned {
+    time: u64,
+    sequence: u64,
+    action: Action,
+}
+
+impl Ord for Planned {
+    /// The next one is the greatest.
+    fn cmp(&self, other: &Self) -> Ordering {
+        (other.time, other.sequence).cmp(&(self.time, self.sequence))
+    }
+}
+
+impl PartialOrd for Planned {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Planned {
+    fn eq(&self, other: &Self) -> bool {
+        self.sequence == other.sequence
+    }
+}
+
+impl Eq for Planned {}
+
 #[derive(Debug, Default)]
 pub(super) struct Agenda {
-    entries: BinaryHeap<Reverse<(u64, u64, Action)>>,
+    entries: BinaryHeap<Planned>,
     sequence: u64,
 }
 
 impl Kernel {
     pub(super) fn plan(&mut self, after: u64, action: Action) {
         self.agenda.sequence += 1;
-        let entry = (self.now + after, self.agenda.sequence, action);
-        self.agenda.entries.push(Reverse(entry));
+        self.agenda.entries.push(Planned {
+            time: self.now + after,
+            sequence: self.agenda.sequence,
+            action,
+        });
     }
 
     /// Plans what another thread is to do.
@@ -117,11 +150,11 @@ impl Kernel {
     }
 
     fn do_due(&mut self) {
-        while let Some(&Reverse((time, _, action))) = self.agenda.entries.peek()
-            && time <= self.now
+        while let Some(next) = self.agenda.entries.peek_mut()
+            && next.time <= self.now
         {
-            self.agenda.entries.pop();
-            self.act(action, time);
+            let next = PeekMut::pop(next);
+            self.act(next.action, next.time);
         }
     }
 
@@ -161,7 +194,7 @@ impl Kernel {
             return Step::Moved;
         }
         match self.agenda.entries.peek() {
-            Some(&Reverse((time, ..))) if end.is_none_or(|end| time <= end) => {
+            Some(&Planned { time, .. }) if end.is_none_or(|end| time <= end) => {
                 self.now = self.now.max(time);
                 self.do_due();
                 Step::Moved
