@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 	"unsafe"
@@ -38,6 +39,7 @@ type nativeLoop struct {
 	remote  *native.Remote
 	pool    blocks
 	thread  int
+	away    atomic.Bool // none of the loop's own calls to handlers and functions is under way
 	engine  Engine
 	reason  string
 	gone    chan struct{} // closed when the thread has ended
@@ -285,17 +287,13 @@ func (l *nativeLoop) make(config *native.Config, number int) error {
 
 // turn takes in what is asked of the loop, makes one turn of the library's, and reports its events.
 func (l *nativeLoop) turn() error {
+	l.away.Store(true)
 	l.waiter.begin(l.woken)
+	l.away.Store(false)
 	l.woken = false
 	l.hurry = false
-	timeout := int64(0)
-	if more := l.gather(); !more && !l.hurry && !l.full && l.sleeps() {
-		var err error
-		if timeout, err = l.waiter.wait(len(l.commands) > 0); err != nil {
-			return err
-		}
-	}
-	filled, err := l.library.Turn(l.commands, l.events, timeout)
+	more := l.gather()
+	timeout, filled, err := l.advance(more)
 	l.awake()
 	l.commands = l.room[:0]
 	if err != nil {
@@ -312,6 +310,19 @@ func (l *nativeLoop) turn() error {
 		l.settle()
 	}
 	return nil
+}
+
+// advance waits if nothing is to be done before, and makes the library's turn.
+func (l *nativeLoop) advance(more bool) (timeout int64, filled int, err error) {
+	l.away.Store(true)
+	defer l.away.Store(false)
+	if !more && !l.hurry && !l.full && l.sleeps() {
+		if timeout, err = l.waiter.wait(len(l.commands) > 0); err != nil {
+			return 0, 0, err
+		}
+	}
+	filled, err = l.library.Turn(l.commands, l.events, timeout)
+	return timeout, filled, err
 }
 
 // gather turns requests into commands; it answers whether some found no room.

@@ -231,7 +231,11 @@ func (l *nativeLoop) wake() {
 	}
 }
 
-func (l *nativeLoop) here() bool        { return l.thread == syscall.Gettid() }
+func (l *nativeLoop) here() bool {
+	// While the loop yields or waits, who asks is somebody else, and need not ask the kernel.
+	return !l.away.Load() && l.thread == syscall.Gettid()
+}
+
 func (l *nativeLoop) number() int       { return l.index }
 func (l *nativeLoop) settings() *config { return l.group.config }
 func (l *nativeLoop) memory() *blocks   { return &l.pool }
