@@ -93,6 +93,14 @@ pub(super) struct Agenda {
     sequence: u64,
 }
 
+impl Agenda {
+    /// The next of what is due at that time.
+    fn take_due(&mut self, now: u64) -> Option<Planned> {
+        let next = self.entries.peek_mut()?;
+        (next.time <= now).then(|| PeekMut::pop(next))
+    }
+}
+
 impl Kernel {
     pub(super) fn plan(&mut self, after: u64, action: Action) {
         self.agenda.sequence += 1;
@@ -150,11 +158,8 @@ impl Kernel {
     }
 
     fn do_due(&mut self) {
-        while let Some(next) = self.agenda.entries.peek_mut()
-            && next.time <= self.now
-        {
-            let next = PeekMut::pop(next);
-            self.act(next.action, next.time);
+        while let Some(Planned { time, action, .. }) = self.agenda.take_due(self.now) {
+            self.act(action, time);
         }
     }
 
