@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::net::TcpListener;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::thread;
@@ -474,6 +475,14 @@ fn begun(lab: &Lab, script: &str) -> (Child, Lines<BufReader<ChildStderr>>) {
         .args(run.get_args())
         .stdout(Stdio::null())
         .stderr(Stdio::piped());
+    // Whoever runs the tests may have it ignored (`nohup`), which is inherited, and which no shell undoes.
+    let heed_the_terminals_end = || {
+        // SAFETY: no memory is passed, and `signal` may be called between `fork` and `exec` (signal-safety(7)).
+        unsafe { libc::signal(libc::SIGHUP, libc::SIG_DFL) };
+        Ok(())
+    };
+    // SAFETY: it makes one call that is async-signal-safe, and touches no memory.
+    unsafe { command.pre_exec(heed_the_terminals_end) };
     let mut child = command.spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
     let first = lines.next().unwrap().unwrap();
