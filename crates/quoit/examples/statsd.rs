@@ -145,20 +145,35 @@ impl Handler for Statsd {
     }
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let address = std::env::args().nth(1).unwrap_or("127.0.0.1:0".into());
-    let mut quoit = Loop::new(LoopIndex::default(), Config::default())?;
+/// Opens both on one port. Where the kernel is to choose it, it chooses one that is free for connections, and it may be
+/// taken for datagrams: then it is to choose again.
+fn open(quoit: &mut Loop, wanted: &Address) -> Result<DatagramSocketId, Box<dyn std::error::Error>> {
     let options = DatagramOptions {
         gro: Gro::Transparent,
         // Room for a burst while the loop is busy.
         receive_buffer: Some(4 << 20),
         ..DatagramOptions::default()
     };
-    let socket = quoit.bind_datagram(&address.parse()?, &options, Token::NONE)?;
-    // The port that was chosen, for TCP too.
-    let address: Address = quoit.datagram_address(socket).ok_or("closed")?.clone();
-    quoit.listen(&address, &ListenerOptions::default())?;
-    println!("listening on {address} engine={}", quoit.engine());
+    let mut tries = 8;
+    loop {
+        let listener = quoit.listen(wanted, &ListenerOptions::default())?;
+        let address = quoit.listener_address(listener).ok_or("closed")?;
+        tries -= 1;
+        match quoit.bind_datagram(&address, &options, Token::NONE) {
+            Ok(socket) => {
+                println!("listening on {address} engine={}", quoit.engine());
+                return Ok(socket);
+            }
+            Err(_) if address != *wanted && tries > 0 => quoit.stop_listening(listener)?,
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let address = std::env::args().nth(1).unwrap_or("127.0.0.1:0".into());
+    let mut quoit = Loop::new(LoopIndex::default(), Config::default())?;
+    let socket = open(&mut quoit, &address.parse()?)?;
     let mut statsd = Statsd {
         socket,
         metrics: HashMap::new(),
