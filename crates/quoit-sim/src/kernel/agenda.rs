@@ -1,8 +1,7 @@
 //! What will happen, and the passing of time.
 
-use std::cmp::Ordering;
+use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::collections::binary_heap::PeekMut;
 use std::rc::Rc;
 
 use super::object::ObjectId;
@@ -11,7 +10,7 @@ use super::{Kernel, with};
 use crate::faults::Fault;
 
 /// Something that happens at its time.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Action {
     /// A peer goes on.
     Peer(usize),
@@ -58,57 +57,17 @@ pub enum Step {
     Never,
 }
 
-/// An action at its time. What is planned for one time happens in the order in which it was planned.
-#[derive(Debug)]
-struct Planned {
-    time: u64,
-    sequence: u64,
-    action: Action,
-}
-
-impl Ord for Planned {
-    /// The next one is the greatest.
-    fn cmp(&self, other: &Self) -> Ordering {
-        (other.time, other.sequence).cmp(&(self.time, self.sequence))
-    }
-}
-
-impl PartialOrd for Planned {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Planned {
-    fn eq(&self, other: &Self) -> bool {
-        self.sequence == other.sequence
-    }
-}
-
-impl Eq for Planned {}
-
 #[derive(Debug, Default)]
 pub(super) struct Agenda {
-    entries: BinaryHeap<Planned>,
+    entries: BinaryHeap<Reverse<(u64, u64, Action)>>,
     sequence: u64,
-}
-
-impl Agenda {
-    /// The next of what is due at that time.
-    fn take_due(&mut self, now: u64) -> Option<Planned> {
-        let next = self.entries.peek_mut()?;
-        (next.time <= now).then(|| PeekMut::pop(next))
-    }
 }
 
 impl Kernel {
     pub(super) fn plan(&mut self, after: u64, action: Action) {
         self.agenda.sequence += 1;
-        self.agenda.entries.push(Planned {
-            time: self.now + after,
-            sequence: self.agenda.sequence,
-            action,
-        });
+        let entry = (self.now + after, self.agenda.sequence, action);
+        self.agenda.entries.push(Reverse(entry));
     }
 
     /// Plans what another thread is to do.
@@ -158,7 +117,10 @@ impl Kernel {
     }
 
     fn do_due(&mut self) {
-        while let Some(Planned { time, action, .. }) = self.agenda.take_due(self.now) {
+        while let Some(&Reverse((time, _, action))) = self.agenda.entries.peek()
+            && time <= self.now
+        {
+            self.agenda.entries.pop();
             self.act(action, time);
         }
     }
@@ -199,7 +161,7 @@ impl Kernel {
             return Step::Moved;
         }
         match self.agenda.entries.peek() {
-            Some(&Planned { time, .. }) if end.is_none_or(|end| time <= end) => {
+            Some(&Reverse((time, ..))) if end.is_none_or(|end| time <= end) => {
                 self.now = self.now.max(time);
                 self.do_due();
                 Step::Moved
