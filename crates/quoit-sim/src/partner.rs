@@ -18,7 +18,7 @@ use crate::kernel::with;
 use crate::pattern;
 use crate::random::Random;
 use crate::reference::Reference;
-use crate::world::{Kept, has_settled};
+use crate::world::{Kept, check_end_of_stream, first_unsettled};
 
 /// The time between its turns, in nanoseconds, at most: while something happens, and while nothing does.
 const PAUSE: u64 = 60_000;
@@ -188,7 +188,7 @@ impl<E: Engine + 'static> Partner<E> {
         match event {
             Event::Data { connection, data } => return self.check_data(connection, data),
             Event::EndOfStream { connection } => {
-                self.check_end(connection);
+                check_end_of_stream(&mut self.reference, connection);
                 return Some(Occasion::End(connection));
             }
             Event::Closed { .. } => {
@@ -238,31 +238,9 @@ impl<E: Engine + 'static> Partner<E> {
         }
     }
 
-    fn check_end(&mut self, id: ConnectionId) {
-        let state = self.reference.find(id).expect("checked just now");
-        if let Some(peer) = state.peer {
-            let received = state.received;
-            with(|kernel| {
-                let peer = &kernel.peers[peer];
-                assert!(
-                    peer.sent == received || peer.broke_off,
-                    "{id:?} was told the end after {received} bytes, of {} that were sent",
-                    peer.sent
-                );
-            });
-        }
-    }
-
     /// A connection of which something must happen yet when nothing is in the way.
     pub(crate) fn find_unsettled(&mut self) -> Option<(ConnectionId, usize)> {
-        for index in 0..self.reference.open().len() {
-            let id = self.reference.open()[index];
-            let state = self.reference.find(id)?;
-            if let Some(peer) = state.peer.filter(|&peer| !has_settled(state, peer)) {
-                return Some((id, peer));
-            }
-        }
-        None
+        first_unsettled(&mut self.reference)
     }
 
     /// Looks for what is left, and drops the loop.

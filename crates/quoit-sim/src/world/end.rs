@@ -9,7 +9,7 @@ use quoit::{ConnectionId, Token};
 use super::{Summary, World};
 use crate::kernel::with;
 use crate::partner::Partner;
-use crate::reference::Connection;
+use crate::reference::{Connection, Reference};
 
 /// The time in which everything must have come to its end once nothing goes wrong any more, in nanoseconds.
 const PATIENCE: u64 = 8_000_000_000;
@@ -38,7 +38,7 @@ enum Unsettled {
 }
 
 /// Whether all that concerns a connection has arrived, or cannot any more.
-pub(crate) fn has_settled(state: &Connection, peer: usize) -> bool {
+fn has_settled(state: &Connection, peer: usize) -> bool {
     if !state.established || state.closing || state.may_be_closing {
         return true;
     }
@@ -53,6 +53,18 @@ pub(crate) fn has_settled(state: &Connection, peer: usize) -> bool {
             && state.awaited() == 0
             && !state.writable_owed)
     })
+}
+
+/// A connection, and its peer, of which something must happen yet when nothing is in the way.
+pub(crate) fn first_unsettled(reference: &mut Reference) -> Option<(ConnectionId, usize)> {
+    for index in 0..reference.open().len() {
+        let id = reference.open()[index];
+        let state = reference.find(id)?;
+        if let Some(peer) = state.peer.filter(|&peer| !has_settled(state, peer)) {
+            return Some((id, peer));
+        }
+    }
+    None
 }
 
 impl<E: Engine + 'static> World<E> {
@@ -97,13 +109,8 @@ impl<E: Engine + 'static> World<E> {
         {
             return Some(Unsettled::Timer(Token(token), now - due));
         }
-        for index in 0..self.reference.open().len() {
-            let id = self.reference.open()[index];
-            let state = self.reference.find(id)?;
-            let Some(peer) = state.peer else { continue };
-            if !has_settled(state, peer) {
-                return Some(Unsettled::Connection(id, peer));
-            }
+        if let Some((id, peer)) = first_unsettled(&mut self.reference) {
+            return Some(Unsettled::Connection(id, peer));
         }
         if let Some(partner) = &self.partner
             && let Some((id, peer)) = partner.borrow_mut().find_unsettled()

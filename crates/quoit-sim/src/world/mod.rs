@@ -2,7 +2,7 @@
 
 mod end;
 
-pub(crate) use end::has_settled;
+pub(crate) use end::first_unsettled;
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -111,6 +111,21 @@ fn is_of_datagrams(event: &Event) -> bool {
             | Event::DatagramClosed { .. }
             | Event::DatagramRefused { .. }
     )
+}
+
+/// That the end of a stream comes behind all that was sent.
+pub(crate) fn check_end_of_stream(reference: &mut Reference, id: ConnectionId) {
+    let state = reference.find(id).expect("checked just now");
+    let Some(peer) = state.peer else { return };
+    let received = state.received;
+    with(|kernel| {
+        let peer = &kernel.peers[peer];
+        assert!(
+            peer.sent == received || peer.broke_off,
+            "{id:?} was told the end after {received} bytes, of {} that were sent",
+            peer.sent
+        );
+    });
 }
 
 /// Looks at how a connection ended.
@@ -370,7 +385,7 @@ impl<E: Engine + 'static> World<E> {
         let occasion = match event {
             Event::Data { connection, data } => self.check_data(connection, data),
             Event::EndOfStream { connection } => {
-                self.check_end_of_stream(connection);
+                check_end_of_stream(&mut self.reference, connection);
                 Some(Occasion::End(connection))
             }
             Event::AcceptedDescriptor { descriptor, .. } => Some(Occasion::Descriptor(descriptor)),
@@ -456,21 +471,6 @@ impl<E: Engine + 'static> World<E> {
         state.received += kept.data.len() as u64;
         self.reference.delivered += kept.data.len() as u64;
         Some(Occasion::Data(kept))
-    }
-
-    /// That the end comes behind all that was sent.
-    fn check_end_of_stream(&mut self, id: ConnectionId) {
-        let state = self.reference.find(id).expect("checked just now");
-        let Some(peer) = state.peer else { return };
-        let received = state.received;
-        with(|kernel| {
-            let peer = &kernel.peers[peer];
-            assert!(
-                peer.sent == received || peer.broke_off,
-                "{id:?} was told the end after {received} bytes, of {} that were sent",
-                peer.sent
-            );
-        });
     }
 
     fn on_end(&mut self, id: ConnectionId) {
