@@ -8,6 +8,9 @@
 // already read, to a goroutine in which a fasthttp.Server serves it over a net.Conn of quoit. Blocking chooses more
 // requests for that. A response with a body stream moves its connection too, once the handler has returned.
 //
+// What only fasthttp's server can set is not there on the loop: RequestCtx.Time is zero, and ConnID, ConnTime and
+// ConnRequestNum are those of one turn.
+//
 // RequestCtx.Hijack works for requests that are served on a goroutine, as upgrades are. On the loop it closes the
 // connection with a logged error; choose such requests by Blocking.
 package fasthttp
@@ -92,26 +95,60 @@ type work struct {
 
 var works = sync.Pool{New: func() any {
 	w := &work{reader: bufio.NewReaderSize(nil, 4<<10), ctx: new(fasthttp.RequestCtx)}
-	w.writer = bufio.NewWriterSize(&w.out, 4<<10)
+	w.out.gathered = make([]byte, 0, 4<<10)
+	w.writer = bufio.NewWriterSize(&w.out, 512)
 	return w
 }}
 
-// output writes to a connection on its loop, and keeps what that has no room for.
+// output gathers what is for a connection on its loop, and keeps what that has no room for.
 type output struct {
-	conn *quoit.Conn
-	rest []byte
+	conn     *quoit.Conn
+	gathered []byte // is given to the connection when it is full
+	rest     []byte
 }
 
 // Write implements io.Writer. It does not fail: of a connection that has ended nothing is left to write to.
 func (o *output) Write(p []byte) (int, error) {
-	if len(o.rest) == 0 {
-		_, err := o.conn.Write(p)
-		if !errors.Is(err, quoit.ErrFull) && !errors.Is(err, quoit.ErrTooLarge) {
+	if len(p) > cap(o.gathered)-len(o.gathered) {
+		o.flush()
+		if len(p) > cap(o.gathered) {
+			o.give(p)
 			return len(p), nil
 		}
 	}
-	o.rest = append(o.rest, p...)
+	o.gathered = append(o.gathered, p...)
 	return len(p), nil
+}
+
+// respond is what Response.Write does for one with a body, but that fasthttp makes the head where it is gathered.
+func (o *output) respond(response *fasthttp.Response, body []byte) {
+	response.Header.SetContentLength(len(body))
+	room := cap(o.gathered) - len(o.gathered)
+	head := response.Header.AppendBytes(o.gathered[len(o.gathered):])
+	if len(head) <= room {
+		o.gathered = o.gathered[:len(o.gathered)+len(head)]
+	} else {
+		_, _ = o.Write(head) // it grew elsewhere; and Write takes everything
+	}
+	_, _ = o.Write(body)
+}
+
+// flush gives the connection what is gathered.
+func (o *output) flush() {
+	if len(o.gathered) > 0 {
+		o.give(o.gathered)
+		o.gathered = o.gathered[:0]
+	}
+}
+
+func (o *output) give(p []byte) {
+	if len(o.rest) == 0 {
+		_, err := o.conn.Write(p)
+		if !errors.Is(err, quoit.ErrFull) && !errors.Is(err, quoit.ErrTooLarge) {
+			return
+		}
+	}
+	o.rest = append(o.rest, p...)
 }
 
 // OnOpen implements quoit.Handler.
@@ -122,11 +159,14 @@ type after int
 
 const (
 	goesOn  after = iota
+	waits         // for the rest of the request
 	moves         // to a goroutine, with the request, which was not served
 	streams       // its response, on a goroutine
 	closes
 	aborts
 )
+
+var endOfHead = []byte("\r\n\r\n")
 
 // OnData implements quoit.Handler: it serves all requests that are completely there.
 func (h *Handler) OnData(c *quoit.Conn) {
@@ -135,58 +175,62 @@ func (h *Handler) OnData(c *quoit.Conn) {
 	if len(view) < from.need {
 		return
 	}
-	verdict, whole := frame.Scan(view, h.limit)
-	from.need = whole
-	if verdict != frame.Whole {
-		if verdict == frame.Move {
-			h.move(c, nil)
-		}
-		return
-	}
 	w := works.Get().(*work)
 	w.begin(c, view)
 	w.ctx.Init2(from, h.logger(), false)
+	from.need = 0
+	// Where bytes end as a head does, as requests without a body do, none of the heads needs to be searched for its end.
+	wholeHeads := bytes.HasSuffix(view, endOfHead)
 	used, then := 0, goesOn
-	for {
-		from.need = 0
-		if then = h.serve(w, from, len(view)-used-whole); then == moves {
-			break
-		}
-		used += whole
-		if then != goesOn || len(view) == used || len(w.out.rest) > 0 {
-			break
-		}
-		if verdict, whole = frame.Scan(view[used:], h.limit); verdict != frame.Whole {
-			from.need = whole
-			if verdict == frame.Move {
+	for then == goesOn && used < len(view) && len(w.out.rest) == 0 {
+		left := view[used:]
+		if !(wholeHeads && len(left) >= len(endOfHead)) && !bytes.Contains(left[:min(len(left), h.limit)], endOfHead) {
+			// fasthttp's parser has no verdict on a part.
+			then = waits
+			if verdict, _ := frame.Scan(left, h.limit); verdict != frame.More {
 				then = moves
 			}
 			break
+		}
+		var whole int
+		if then, whole = h.serve(w, from, len(left)); then != moves && then != waits {
+			used += whole
 		}
 	}
 	c.Discard(used)
 	h.finish(c, w, then)
 }
 
-// serve serves one request; left is how many bytes follow it.
-func (h *Handler) serve(w *work, from *peer, left int) after {
+// serve serves one request whose head is there, of left bytes; whole is its length.
+func (h *Handler) serve(w *work, from *peer, left int) (then after, whole int) {
 	ctx := w.ctx
+	header := &ctx.Request.Header
 	if h.server.DisableHeaderNamesNormalizing {
-		ctx.Request.Header.DisableNormalizing()
+		header.DisableNormalizing()
 		ctx.Response.Header.DisableNormalizing()
 	}
 	ctx.Response.Header.SetNoDefaultContentType(h.server.NoDefaultContentType)
-	err := ctx.Request.Read(w.reader)
-	// Where the parser sees another end than frame.Scan does, it is not for the loop.
-	if err != nil || w.reader.Buffered()+w.source.Len() != left || h.blocks != nil && h.blocks(&ctx.Request) {
-		return moves
+	if err := header.Read(w.reader); err != nil {
+		return moves, 0
 	}
-	head := ctx.Request.Header.IsHead()
-	ending := ctx.Request.Header.ConnectionClose()
+	body := header.ContentLength() // or negative: -1 is chunked, -2 is none
+	whole = left - w.reader.Buffered() - w.source.Len() + max(body, 0)
+	if body == -1 || whole > h.limit || !header.IsHTTP11() || header.IsConnect() || frame.AsksForMore(header.RawHeaders()) {
+		return moves, 0
+	}
+	if whole > left {
+		from.need = whole
+		return waits, 0
+	}
+	if err := ctx.Request.ContinueReadBody(w.reader, 0); err != nil || h.blocks != nil && h.blocks(&ctx.Request) {
+		return moves, 0
+	}
+	head := header.IsHead()
+	ending := header.ConnectionClose()
 	h.handler(ctx)
 	if ctx.Hijacked() {
 		h.logger().Printf("quoit: a handler hijacked a connection on the loop, which is closed; serve %s by Blocking", ctx.Path())
-		return aborts
+		return aborts, whole
 	}
 	response := &ctx.Response
 	if late := ctx.LastTimeoutErrorResponse(); late != nil {
@@ -205,20 +249,19 @@ func (h *Handler) serve(w *work, from *peer, left int) after {
 	response.SkipBody = response.SkipBody || head
 	if response.IsBodyStream() {
 		w.stream, w.ending = response, ending
-		return streams
+		return streams, whole
 	}
-	// The output takes everything.
-	_ = response.Write(w.writer)
+	w.respond(response)
 	if ending {
-		return closes
+		return closes, whole
 	}
 	w.reset()
-	return goesOn
+	return goesOn, whole
 }
 
 // finish sends what was written, and does what was decided.
 func (h *Handler) finish(c *quoit.Conn, w *work, then after) {
-	_ = w.writer.Flush() // the output takes everything
+	w.out.flush()
 	rest := w.out.rest
 	switch {
 	case then == aborts:
@@ -226,9 +269,9 @@ func (h *Handler) finish(c *quoit.Conn, w *work, then after) {
 		return        // a context cannot be told to forget a hijacker
 	case then == streams:
 		h.move(c, func(n net.Conn) bool {
-			w.writer.Reset(n)
-			_, first := w.writer.Write(rest)
-			err := errors.Join(first, w.stream.Write(w.writer), w.writer.Flush())
+			writer := bufio.NewWriter(n)
+			_, first := writer.Write(rest)
+			err := errors.Join(first, w.stream.Write(writer), writer.Flush())
 			return err == nil && !w.ending
 		})
 		return // and it is the goroutine's
@@ -243,21 +286,31 @@ func (h *Handler) finish(c *quoit.Conn, w *work, then after) {
 		_ = c.Close() // or the peer has gone
 	}
 	w.reset()
-	w.out = output{}
+	w.out.conn, w.out.rest = nil, nil
 	works.Put(w)
 }
 
 // begin prepares for the requests that are in view.
 func (w *work) begin(c *quoit.Conn, view []byte) {
 	w.out.conn = c
-	w.writer.Reset(&w.out)
 	w.source.Reset(view)
 	w.reader.Reset(&w.source)
 }
 
+// respond writes a response.
+func (w *work) respond(response *fasthttp.Response) {
+	status := response.StatusCode()
+	if !response.SkipBody && status >= 200 && status != fasthttp.StatusNoContent && status != fasthttp.StatusNotModified {
+		w.out.respond(response, response.Body())
+		return
+	}
+	// The output takes everything.
+	_ = response.Write(w.writer)
+	_ = w.writer.Flush()
+}
+
 // reset forgets a request and its response.
 func (w *work) reset() {
-	w.ctx.ResetUserValues()
 	w.ctx.Request.Reset()
 	w.ctx.Response.Reset()
 }

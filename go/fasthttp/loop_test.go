@@ -111,6 +111,8 @@ func TestWhereRequestsAreServed(t *testing.T) {
 			"GET /where?slow HTTP/1.1\r\nHost: x\r\n\r\n":                                                      "goroutine",
 			"POST /where HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n":         "goroutine",
 			"GET /where HTTP/1.0\r\n\r\n":                                                                      "goroutine",
+			"GET /where HTTP/1.1\r\nHost: x\r\nupgrade: x\r\n\r\n":                                             "goroutine",
+			"GET /where HTTP/1.1\r\nHost: x\r\nX: " + strings.Repeat("x", 4<<10) + "\r\n\r\n":                  "Too big request header",
 			"POST /where HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n" + strings.Repeat("x", 100_000): "goroutine",
 		} {
 			c := dial(t, address)
@@ -138,6 +140,49 @@ func TestPipelinedResponsesKeepTheirOrder(t *testing.T) {
 			response, body := c.answer(t, "POST")
 			if body != fmt.Sprint(number) || response.Header.Get("X-Remote") != c.LocalAddr().String() {
 				t.Fatalf("%d: %q, %v", number, body, response.Header)
+			}
+		}
+	})
+}
+
+// Each request is cut at every place; the part before the cut arrives behind a request that is answered meanwhile.
+func TestRequestsThatComeInParts(t *testing.T) {
+	const request = "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nabcde\r\n\r\n"
+	onEngines(t, func(t *testing.T, engine quoit.Engine) {
+		c := dial(t, start(t, engine))
+		for cut := range len(request) {
+			io.WriteString(c, where+request[:cut])
+			if _, body := c.answer(t, "GET"); body != "loop" {
+				t.Fatalf("%d: %q", cut, body)
+			}
+			io.WriteString(c, request[cut:]+where)
+			if _, body := c.answer(t, "POST"); body != "abcde\r\n\r\n" {
+				t.Fatalf("%d: %q", cut, body)
+			}
+			if _, body := c.answer(t, "GET"); body != "loop" {
+				t.Fatalf("%d: %q", cut, body)
+			}
+		}
+	})
+}
+
+func TestResponsesOfEverySizeAreGathered(t *testing.T) {
+	onEngines(t, func(t *testing.T, engine quoit.Engine) {
+		c := dial(t, start(t, engine))
+		var sizes []int
+		for size := 0; size < 5000; size += 61 {
+			sizes = append(sizes, size)
+		}
+		sizes = append(sizes, 20000, 1, 30000)
+		content := bytes.Repeat([]byte("0123456789ab"), 3000)
+		var requests bytes.Buffer
+		for _, size := range sizes {
+			fmt.Fprintf(&requests, "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", size, content[:size])
+		}
+		go c.Write(requests.Bytes())
+		for _, size := range sizes {
+			if response, body := c.answer(t, "POST"); response.StatusCode != 200 || body != string(content[:size]) {
+				t.Fatalf("%d: %s, %d bytes", size, response.Status, len(body))
 			}
 		}
 	})

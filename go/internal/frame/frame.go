@@ -97,6 +97,26 @@ func Scan(view []byte, limit int) (Verdict, int) {
 	return Whole, whole
 }
 
+// AsksForMore is whether a request wants more than a response: a 100 (Continue) first, or another protocol. fields is its
+// head after the first line, which a framework has parsed without fault.
+func AsksForMore(fields []byte) bool {
+	for {
+		if begins(fields, "expect:") || begins(fields, "upgrade:") {
+			return true
+		}
+		end := bytes.IndexByte(fields, '\n')
+		if end < 0 {
+			return false
+		}
+		fields = fields[end+1:]
+	}
+}
+
+// begins is whether a line begins with text in lower case, in any case.
+func begins(line []byte, lower string) bool {
+	return len(line) >= len(lower) && line[0]|0x20 == lower[0] && is(line[:len(lower)], lower)
+}
+
 // unfinished is the verdict on a head whose end is not within the limit.
 func unfinished(view []byte, limit int) (Verdict, int) {
 	if len(view) >= limit || !plausible(view) {

@@ -42,6 +42,20 @@ func TestScan(t *testing.T) {
 	}
 }
 
+func TestAsksForMore(t *testing.T) {
+	for fields, want := range map[string]bool{
+		"\r\n":            false,
+		"Host: x\r\n\r\n": false,
+		"User-Agent: upgrade: x\r\nExpected: 1\r\nX-Upgrade: h2c\r\n\r\n": false,
+		"EXPECT: 100-continue\r\n\r\n":                                    true,
+		"Host: x\r\nupgrade:websocket\r\n\r\n":                            true,
+	} {
+		if got := AsksForMore([]byte(fields)); got != want {
+			t.Errorf("%q: %v", fields, got)
+		}
+	}
+}
+
 // FuzzWhole checks that the framework takes for a request exactly the bytes that Scan does, or refuses them.
 func FuzzWhole(f *testing.F) {
 	f.Add([]byte("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabcGET / HTTP/1.1\r\nHost: x\r\n\r\n"))
