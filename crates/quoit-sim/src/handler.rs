@@ -382,6 +382,7 @@ impl<E: Engine + 'static> World<E> {
         match self.random.below(5) {
             0 | 1 if !state.paused && is_there => {
                 state.paused = true;
+                self.reference.some_paused = true;
                 self.command(Command::Pause { connection: id });
             }
             0..=2 => self.resume(id),
@@ -490,6 +491,9 @@ impl<E: Engine + 'static> World<E> {
     }
 
     pub(crate) fn resume_all(&mut self) {
+        if !std::mem::take(&mut self.reference.some_paused) {
+            return;
+        }
         for index in 0..self.reference.open().len() {
             self.resume(self.reference.open()[index]);
         }

@@ -18,7 +18,7 @@ use crate::kernel::with;
 use crate::pattern;
 use crate::random::Random;
 use crate::reference::Reference;
-use crate::world::{Kept, check_end_of_stream, first_unsettled};
+use crate::world::{Kept, any_unsettled, check_end_of_stream, first_unsettled};
 
 /// The time between its turns, in nanoseconds, at most: while something happens, and while nothing does.
 const PAUSE: u64 = 60_000;
@@ -239,7 +239,12 @@ impl<E: Engine + 'static> Partner<E> {
     }
 
     /// A connection of which something must happen yet when nothing is in the way.
-    pub(crate) fn find_unsettled(&mut self) -> Option<(ConnectionId, usize)> {
+    pub(crate) fn any_unsettled(&mut self) -> Option<(ConnectionId, usize)> {
+        any_unsettled(&mut self.reference)
+    }
+
+    /// The first of them.
+    pub(crate) fn first_unsettled(&mut self) -> Option<(ConnectionId, usize)> {
         first_unsettled(&mut self.reference)
     }
 

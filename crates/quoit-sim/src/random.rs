@@ -43,7 +43,8 @@ impl Random {
     /// A number from 1 to `most` whose magnitude, not its value, is even: small ones are as likely as large ones.
     pub fn magnitude(&mut self, most: u64) -> u64 {
         let bits = self.below(u64::from(most.max(1).ilog2()) + 1) as u32;
-        self.between(1 << bits, (2 << bits) - 1).min(most)
+        // As `between(1 << bits, (2 << bits) - 1)`, whose product is no more than a shift.
+        (1 << bits | self.bits() >> 1 >> (63 - bits)).min(most)
     }
 
     /// One of a list, which must not be empty.

@@ -86,6 +86,10 @@ pub struct Reference {
     pub closed_by: [u64; 6],
     /// Bytes delivered in all.
     pub delivered: u64,
+    /// There may be connections that are paused; `false`: there are none.
+    pub(crate) some_paused: bool,
+    /// The connection that was found last to have something before it.
+    pub(crate) unsettled: Option<ConnectionId>,
 }
 
 /// The place of a reason in [`Reference::closed_by`].
@@ -127,6 +131,7 @@ impl Reference {
             self.slots.resize_with(index + 1, Occupants::default);
         }
         let occupants = &mut self.slots[index];
+        self.some_paused |= paused;
         assert!(!occupants.has_closed(id), "{id:?} is used again");
         assert!(occupants.find(id).is_none(), "{id:?} begins twice");
         let connection = Connection {

@@ -133,7 +133,7 @@ impl<E: Engine + 'static> World<E> {
         if handed.from == Address::UnixUnnamed {
             return;
         }
-        let content = Content::Bytes(handed.bytes[..handed.length].into());
+        let content = Content::Bytes(handed.bytes.slice(..handed.length));
         let step = (handed.facts.segment_size > 0).then_some(handed.facts.segment_size);
         let token = if self.datagrams.random.chance(500) {
             self.datagram_token()
@@ -185,33 +185,21 @@ impl<E: Engine + 'static> World<E> {
         let lives = &mut self.datagrams;
         let state = lives.sockets.iter().find(|socket| socket.id == id)?;
         let unix = state.plan.address.is_unix();
-        let mut targets: Vec<Address> = Vec::new();
-        let like = |address: &Address| match (address, &state.plan.address) {
+        let like = |address: &&Address| match (address, &state.plan.address) {
             (Address::Tcp(one), Address::Tcp(own)) => one.is_ipv4() == own.is_ipv4(),
             (one, own) => one.is_unix() == own.is_unix(),
         };
-        targets.extend(
-            lives
-                .plan
-                .peers
-                .iter()
-                .map(|(_, peer)| peer.address.clone())
-                .filter(like),
-        );
-        targets.extend(
-            lives
-                .plan
-                .sockets
-                .iter()
-                .map(|socket| socket.address.clone())
-                .filter(like),
-        );
-        targets.extend(lives.plan.nowhere.iter().filter(|address| like(address)).cloned());
+        let peers = lives.plan.peers.iter().map(|(_, peer)| &peer.address);
+        let sockets = lives.plan.sockets.iter().map(|socket| &socket.address);
+        let mut targets = peers.chain(sockets).chain(&lives.plan.nowhere).filter(like);
         let peer = state.plan.options.peer.clone();
         let v4 = matches!(&state.plan.address, Address::Tcp(address) if address.is_ipv4());
         let to = match peer {
             Some(_) if lives.random.chance(700) => None,
-            _ => Some(lives.random.choose(&targets).clone()),
+            _ => {
+                let place = lives.random.below(targets.clone().count() as u64) as usize;
+                targets.nth(place).cloned()
+            }
         };
         lives.next_stream += 1;
         let stream = lives.next_stream;

@@ -112,11 +112,16 @@ impl DatagramLives {
 
     /// Takes in what has passed through the sockets.
     pub(crate) fn note_passed(&mut self) {
-        for socket in &mut self.sockets {
-            if let Some(passed) = with(|kernel| kernel.take_passed(socket.watch)) {
-                socket.note_passed(passed);
-            }
+        if self.is_absent() {
+            return;
         }
+        with(|kernel| {
+            for socket in &mut self.sockets {
+                if let Some(passed) = kernel.take_passed(socket.watch) {
+                    socket.note_passed(passed);
+                }
+            }
+        });
         for token in self.unposted.borrow_mut().drain(..) {
             self.sockets
                 .iter_mut()

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
+use bytes::Bytes;
 use quoit::{Address, DatagramCounters, DatagramSocketId, Datagrams, Errno, Gro, Token};
 
 use super::Opening;
@@ -51,7 +52,7 @@ pub(crate) enum Content {
     /// So many bytes of a stream of the pattern, from its start.
     Pattern(u64, usize),
     /// These.
-    Bytes(Box<[u8]>),
+    Bytes(Bytes),
 }
 
 impl Content {

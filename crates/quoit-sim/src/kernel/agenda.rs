@@ -10,7 +10,7 @@ use super::{Kernel, with};
 use crate::faults::Fault;
 
 /// Something that happens at its time.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub enum Action {
     /// A peer goes on.
     Peer(usize),
@@ -57,17 +57,58 @@ pub enum Step {
     Never,
 }
 
+/// What is planned, by its time; what has the same time, in the order in which it was planned.
+///
+/// The heap has numbers alone, which are quickly compared and moved: the time, a number that counts what was planned,
+/// and the place of the action.
 #[derive(Debug, Default)]
 pub(super) struct Agenda {
-    entries: BinaryHeap<Reverse<(u64, u64, Action)>>,
-    sequence: u64,
+    entries: BinaryHeap<Reverse<u128>>,
+    planned: u64,
+    actions: Vec<Action>,
+    free: Vec<u32>,
+}
+
+/// Bits of an entry for the place of its action; those above count, and the upper half is the time.
+const PLACE_BITS: u32 = u32::BITS;
+
+impl Agenda {
+    fn push(&mut self, time: u64, action: Action) {
+        let place = match self.free.pop() {
+            Some(place) => {
+                self.actions[place as usize] = action;
+                place
+            }
+            None => {
+                self.actions.push(action);
+                self.actions.len() as u32 - 1
+            }
+        };
+        self.planned += 1;
+        let number = self.planned << PLACE_BITS | u64::from(place);
+        self.entries
+            .push(Reverse(u128::from(time) << u64::BITS | u128::from(number)));
+    }
+
+    /// When the first is due.
+    fn first(&self) -> Option<u64> {
+        let &Reverse(entry) = self.entries.peek()?;
+        Some((entry >> u64::BITS) as u64)
+    }
+
+    /// Takes the first out if it is due, with its time.
+    fn pop(&mut self, now: u64) -> Option<(u64, Action)> {
+        let time = self.first().filter(|&time| time <= now)?;
+        let Reverse(entry) = self.entries.pop()?;
+        let place = entry as u32;
+        self.free.push(place);
+        Some((time, self.actions[place as usize]))
+    }
 }
 
 impl Kernel {
     pub(super) fn plan(&mut self, after: u64, action: Action) {
-        self.agenda.sequence += 1;
-        let entry = (self.now + after, self.agenda.sequence, action);
-        self.agenda.entries.push(Reverse(entry));
+        self.agenda.push(self.now + after, action);
     }
 
     /// Plans what another thread is to do.
@@ -117,10 +158,7 @@ impl Kernel {
     }
 
     fn do_due(&mut self) {
-        while let Some(&Reverse((time, _, action))) = self.agenda.entries.peek()
-            && time <= self.now
-        {
-            self.agenda.entries.pop();
+        while let Some((time, action)) = self.agenda.pop(self.now) {
             self.act(action, time);
         }
     }
@@ -160,8 +198,8 @@ impl Kernel {
             self.do_due();
             return Step::Moved;
         }
-        match self.agenda.entries.peek() {
-            Some(&Reverse((time, ..))) if end.is_none_or(|end| time <= end) => {
+        match self.agenda.first() {
+            Some(time) if end.is_none_or(|end| time <= end) => {
                 self.now = self.now.max(time);
                 self.do_due();
                 Step::Moved

@@ -57,14 +57,23 @@ fn has_settled(state: &Connection, peer: usize) -> bool {
 
 /// A connection, and its peer, of which something must happen yet when nothing is in the way.
 pub(crate) fn first_unsettled(reference: &mut Reference) -> Option<(ConnectionId, usize)> {
-    for index in 0..reference.open().len() {
-        let id = reference.open()[index];
-        let state = reference.find(id)?;
-        if let Some(peer) = state.peer.filter(|&peer| !has_settled(state, peer)) {
-            return Some((id, peer));
-        }
-    }
-    None
+    let mut open = 0..reference.open().len();
+    open.find_map(|index| if_unsettled(reference, reference.open()[index]))
+}
+
+/// As [`first_unsettled`], but the one that was found last comes first: mostly it has not settled since.
+pub(crate) fn any_unsettled(reference: &mut Reference) -> Option<(ConnectionId, usize)> {
+    let again = reference.unsettled.and_then(|id| if_unsettled(reference, id));
+    let found = again.or_else(|| first_unsettled(reference));
+    reference.unsettled = found.map(|(id, _)| id);
+    found
+}
+
+/// The connection and its peer, if something must happen to it yet.
+fn if_unsettled(reference: &mut Reference, id: ConnectionId) -> Option<(ConnectionId, usize)> {
+    let state = reference.find(id)?;
+    let peer = state.peer.filter(|&peer| !has_settled(state, peer))?;
+    Some((id, peer))
 }
 
 impl<E: Engine + 'static> World<E> {
@@ -109,11 +118,11 @@ impl<E: Engine + 'static> World<E> {
         {
             return Some(Unsettled::Timer(Token(token), now - due));
         }
-        if let Some((id, peer)) = first_unsettled(&mut self.reference) {
+        if let Some((id, peer)) = any_unsettled(&mut self.reference) {
             return Some(Unsettled::Connection(id, peer));
         }
         if let Some(partner) = &self.partner
-            && let Some((id, peer)) = partner.borrow_mut().find_unsettled()
+            && let Some((id, peer)) = partner.borrow_mut().any_unsettled()
         {
             return Some(Unsettled::Partner(id, peer));
         }
@@ -124,19 +133,27 @@ impl<E: Engine + 'static> World<E> {
         match unsettled {
             Unsettled::Jobs => "other threads have not done".to_owned(),
             Unsettled::Datagrams(text) => text,
-            Unsettled::Partner(id, peer) => with(|kernel| {
-                let peer = &kernel.peers[peer];
-                format!(
-                    "{id:?} of the second loop: peer sent {} of {}; {} of {} received",
-                    peer.sent,
-                    peer.plan.total,
-                    peer.received,
-                    peer.expected.len()
-                )
-            }),
+            Unsettled::Partner(id, peer) => {
+                let first = self
+                    .partner
+                    .as_ref()
+                    .and_then(|partner| partner.borrow_mut().first_unsettled());
+                let (id, peer) = first.unwrap_or((id, peer));
+                with(|kernel| {
+                    let peer = &kernel.peers[peer];
+                    format!(
+                        "{id:?} of the second loop: peer sent {} of {}; {} of {} received",
+                        peer.sent,
+                        peer.plan.total,
+                        peer.received,
+                        peer.expected.len()
+                    )
+                })
+            }
             Unsettled::Wake => "a wake was not told".to_owned(),
             Unsettled::Timer(token, ago) => format!("{token:?} is due since {ago} ns"),
             Unsettled::Connection(id, peer) => {
+                let (id, peer) = first_unsettled(&mut self.reference).unwrap_or((id, peer));
                 let state = self.reference.find(id).expect("found just now");
                 let (received, lent, owed) = (state.received, state.awaited(), state.writable_owed);
                 with(|kernel| {

@@ -2,7 +2,7 @@
 
 mod end;
 
-pub(crate) use end::first_unsettled;
+pub(crate) use end::{any_unsettled, first_unsettled};
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -316,6 +316,14 @@ impl<E: Engine + 'static> World<E> {
         }
         self.datagrams.note_passed();
         self.watch_for_spinning(count, timeout != Some(Duration::ZERO));
+        if count > 0 {
+            self.handle_events();
+        }
+        self.check_counters();
+    }
+
+    /// Checks a turn's events, and does what the handler makes of them.
+    fn handle_events(&mut self) {
         let mut taken = std::mem::take(&mut self.taken);
         taken.extend(self.events.drain());
         // All of a turn's events are true at its end, so all are checked before anything is done about any.
@@ -341,7 +349,6 @@ impl<E: Engine + 'static> World<E> {
         }
         self.taken = taken;
         self.occasions = occasions;
-        self.check_counters();
     }
 
     fn watch_for_spinning(&mut self, events: usize, may_sleep: bool) {

@@ -9,8 +9,8 @@ mod sending;
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::rc::Rc;
 
+use bytes::Bytes;
 use quoit::Address;
 use quoit::sys::{DatagramFamily, DatagramOption, SocketOption};
 
@@ -40,7 +40,7 @@ const MOST_SEGMENTS: usize = 64;
 #[derive(Clone, Debug)]
 pub(super) struct Arrived {
     pub(super) from: Address,
-    pub(super) bytes: Rc<[u8]>,
+    pub(super) bytes: Bytes,
     pub(super) facts: Facts,
 }
 
@@ -50,7 +50,7 @@ pub struct Handed {
     /// Who sent it.
     pub from: Address,
     /// Its bytes, of which the first `length` were handed over.
-    pub bytes: Rc<[u8]>,
+    pub bytes: Bytes,
     /// See `bytes`.
     pub length: usize,
     /// What else is known of it.
@@ -65,7 +65,7 @@ pub struct Departed {
     /// Where to.
     pub to: Address,
     /// Its bytes.
-    pub bytes: Rc<[u8]>,
+    pub bytes: Bytes,
     /// What the program said of it.
     pub wishes: Wishes,
 }
@@ -84,7 +84,7 @@ pub struct Passed {
 pub(crate) struct Received {
     pub(crate) name: Vec<u8>,
     pub(crate) control: Vec<u8>,
-    pub(crate) bytes: Rc<[u8]>,
+    pub(crate) bytes: Bytes,
     /// Those of `bytes` that there was room for.
     pub(crate) length: usize,
     pub(crate) flags: i32,
@@ -342,7 +342,7 @@ impl Kernel {
         let received = Received {
             name: memory::address_bytes(&arrived.from),
             control,
-            bytes: Rc::clone(&arrived.bytes),
+            bytes: arrived.bytes.clone(),
             length,
             flags: if truncated { libc::MSG_TRUNC } else { 0 }
                 | if control_cut { libc::MSG_CTRUNC } else { 0 },

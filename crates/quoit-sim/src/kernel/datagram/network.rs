@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
-use std::rc::Rc;
 
+use bytes::Bytes;
 use quoit::Address;
 use quoit::sys::DatagramFamily;
 
@@ -129,7 +129,7 @@ impl Kernel {
     }
 
     /// A datagram of the program's leaves.
-    pub(super) fn transmit(&mut self, id: ObjectId, to: &Address, bytes: Rc<[u8]>, wishes: Wishes) {
+    pub(super) fn transmit(&mut self, id: ObjectId, to: &Address, bytes: Bytes, wishes: Wishes) {
         let size = bytes.len() + OVERHEAD;
         let Some(socket) = self.datagram(id) else { return };
         let Some(mut from) = socket.local.clone() else {
@@ -242,9 +242,10 @@ impl Kernel {
             self.enqueue(id, arrived);
             return;
         }
-        for piece in arrived.bytes.chunks(step) {
+        let length = arrived.bytes.len();
+        for begin in (0..length).step_by(step) {
             let arrived = Arrived {
-                bytes: piece.into(),
+                bytes: arrived.bytes.slice(begin..length.min(begin + step)),
                 from: arrived.from.clone(),
                 facts: Facts {
                     segment_size: 0,
@@ -272,7 +273,7 @@ impl Kernel {
             return;
         }
         let stream = peer.random.below(1 << 20);
-        let bytes = pattern::bytes(stream, 0, length.min(pattern::LONGEST)).into();
+        let bytes = Bytes::from_static(pattern::bytes(stream, 0, length.min(pattern::LONGEST)));
         let after = peer.random.magnitude(100_000);
         let arrived = Arrived {
             from: to.clone(),
@@ -326,7 +327,7 @@ impl Kernel {
             let stream = self.network.peers[number].random.below(1 << 20);
             let arrived = Arrived {
                 from: from.clone(),
-                bytes: pattern::bytes(stream, 0, length).into(),
+                bytes: Bytes::from_static(pattern::bytes(stream, 0, length)),
                 facts: Facts {
                     to: ip(&to),
                     ecn,

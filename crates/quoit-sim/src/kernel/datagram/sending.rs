@@ -1,8 +1,8 @@
 //! Sending: what `sendmsg(2)` on a datagram socket answers.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::rc::Rc;
 
+use bytes::Bytes;
 use quoit::Address;
 use quoit::sys::DatagramFamily;
 
@@ -84,7 +84,8 @@ impl Kernel {
         } else {
             control::read(control)?
         };
-        let bytes: Vec<u8> = pieces.flatten().copied().collect();
+        let mut bytes = Vec::new();
+        pieces.for_each(|piece| bytes.extend_from_slice(piece));
         let length = bytes.len();
         if self.strikes(Fault::TransferFails) {
             return Err(libc::ENOBUFS);
@@ -99,11 +100,11 @@ impl Kernel {
         Ok(length)
     }
 
-    fn log_departed(&mut self, id: ObjectId, to: &Address, bytes: &Rc<[u8]>, wishes: Wishes) {
+    fn log_departed(&mut self, id: ObjectId, to: &Address, bytes: &Bytes, wishes: Wishes) {
         if let Some(watch) = self.datagram(id).and_then(|socket| socket.watch) {
             self.passed[watch].departed.push(Departed {
                 to: to.clone(),
-                bytes: Rc::clone(bytes),
+                bytes: bytes.clone(),
                 wishes,
             });
         }
@@ -128,7 +129,7 @@ impl Kernel {
         is_full
     }
 
-    fn send_udp(&mut self, id: ObjectId, to: &Address, bytes: Rc<[u8]>, wishes: Wishes) -> Result<(), i32> {
+    fn send_udp(&mut self, id: ObjectId, to: &Address, bytes: Bytes, wishes: Wishes) -> Result<(), i32> {
         let refused = self.strikes(Fault::SegmentsRefused);
         let socket = self.datagram(id).ok_or(libc::ENOTSOCK)?;
         let largest = match socket.family {
@@ -158,7 +159,7 @@ impl Kernel {
         Ok(())
     }
 
-    fn send_unix(&mut self, id: ObjectId, to: &Address, bytes: Rc<[u8]>) -> Result<(), i32> {
+    fn send_unix(&mut self, id: ObjectId, to: &Address, bytes: Bytes) -> Result<(), i32> {
         let socket = self.datagram(id).ok_or(libc::ENOTSOCK)?;
         if bytes.len() + 32 > socket.send_capacity {
             return Err(libc::EMSGSIZE);

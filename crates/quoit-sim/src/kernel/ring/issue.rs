@@ -54,11 +54,9 @@ pub(crate) const OPERATIONS: &[Opcode] = &[
 ];
 
 impl Kernel {
-    /// Carries the first entry of a chain out as far as it goes now, and the others when those before them have
+    /// Carries an entry out as far as it goes now, and the `chain` that is linked to it when those before have
     /// succeeded.
-    pub(super) fn issue(&mut self, id: RingId, mut chain: VecDeque<SubmissionEntry>) {
-        let Some(entry) = chain.pop_front() else { return };
-        let entry = &entry;
+    pub(super) fn issue(&mut self, id: RingId, entry: &SubmissionEntry, chain: VecDeque<SubmissionEntry>) {
         let opcode = entry.opcode;
         let skips_success = entry.flags & SKIPS_SUCCESS != 0;
         let is = |wanted: Opcode| opcode == wanted as u8;
@@ -90,9 +88,17 @@ impl Kernel {
     }
 
     /// What is linked to a request that has ended is issued, or cancelled if that failed.
-    pub(super) fn go_on_with_chain(&mut self, id: RingId, chain: VecDeque<SubmissionEntry>, failed: bool) {
+    pub(super) fn go_on_with_chain(
+        &mut self,
+        id: RingId,
+        mut chain: VecDeque<SubmissionEntry>,
+        failed: bool,
+    ) {
         if !failed {
-            return self.issue(id, chain);
+            if let Some(next) = chain.pop_front() {
+                self.issue(id, &next, chain);
+            }
+            return;
         }
         for entry in chain {
             self.ring(id).late.push_back(Completion {

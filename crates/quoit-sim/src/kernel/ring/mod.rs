@@ -100,6 +100,8 @@ pub struct Ring {
     next_notification: u64,
     /// Requests for which something happened, to be gone on with in the task's own time.
     woken: VecDeque<u64>,
+    /// Room for those that are gone on with.
+    running: Vec<u64>,
     /// Completions that are to be posted then.
     late: VecDeque<Completion>,
     notifications: BTreeMap<u64, Notification>,
@@ -273,6 +275,7 @@ impl Kernel {
             requests: Requests::default(),
             next_notification: 0,
             woken: VecDeque::new(),
+            running: Vec::new(),
             late: VecDeque::new(),
             notifications: BTreeMap::new(),
             groups: Vec::new(),
@@ -366,10 +369,10 @@ impl Kernel {
     /// Runs the work that waits for the task, and posts what has completed.
     fn run_work(&mut self, id: RingId) {
         let ring = self.ring(id);
-        let mut late = std::mem::take(&mut ring.late);
-        let mut woken: Vec<u64> = ring.woken.drain(..).collect();
-        while let Some(completion) = late.pop_front() {
-            self.ring(id).post(completion);
+        let mut woken = std::mem::take(&mut ring.running);
+        woken.extend(ring.woken.drain(..));
+        while let Some(completion) = ring.late.pop_front() {
+            ring.post(completion);
         }
         if woken.len() > 1 && self.strikes(Fault::Reorder) {
             for index in (1..woken.len()).rev() {
@@ -377,12 +380,13 @@ impl Kernel {
                 woken.swap(index, other);
             }
         }
-        for request in woken {
+        for request in woken.drain(..) {
             if let Some(request) = self.ring(id).requests.get_mut(request) {
                 request.queued = false;
             }
             self.go_on(id, request);
         }
+        self.ring(id).running = woken;
     }
 
     /// The thread enters the kernel by another call, or is interrupted: rings whose work does not wait for an enter
@@ -445,20 +449,22 @@ impl Kernel {
     fn issue_some(&mut self, id: RingId, count: usize) {
         let mut left = count;
         while left > 0 {
+            let Some(first) = self.ring(id).submissions.pop_front() else {
+                return;
+            };
+            left -= 1;
+            // Most have nothing linked to them, and so no memory is allocated for it.
             let mut chain = VecDeque::new();
-            while left > 0 {
+            let mut linked = first.flags & issue::LINKED != 0;
+            while linked && left > 0 {
                 let Some(entry) = self.ring(id).submissions.pop_front() else {
-                    left = 0;
                     break;
                 };
                 left -= 1;
-                let linked = entry.flags & issue::LINKED != 0;
+                linked = entry.flags & issue::LINKED != 0;
                 chain.push_back(entry);
-                if !linked {
-                    break;
-                }
             }
-            self.issue(id, chain);
+            self.issue(id, &first, chain);
         }
     }
 
