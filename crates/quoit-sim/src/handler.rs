@@ -220,17 +220,18 @@ impl<E: Engine + 'static> World<E> {
     pub(crate) fn handle(&mut self, kept: Kept) {
         let style = self.styles[kept.peer];
         if self.random.chance(style.echo) {
-            let copy = kept.data.to_vec();
+            // They are the bytes of its stream there, as was checked when they came.
+            let bytes = pattern::bytes(kept.peer as u64, kept.offset, kept.data.len());
             let token = if self.random.chance(500) {
                 self.token()
             } else {
                 Token::NONE
             };
-            let free = Arc::new(AtomicBool::new(true));
+            let free = Arc::clone(&self.always_free);
             self.send(
                 kept.connection,
                 Payload::Lease(kept.data),
-                &copy,
+                bytes,
                 token,
                 Some(free),
             );
@@ -316,7 +317,8 @@ impl<E: Engine + 'static> World<E> {
             length: bytes.len() as u64,
         };
         let result = self.quoit.send_file(id, range, token);
-        self.after_send(id, result, bytes, token, Some(Arc::new(AtomicBool::new(true))));
+        let free = Arc::clone(&self.always_free);
+        self.after_send(id, result, bytes, token, Some(free));
     }
 
     /// Takes note of what was accepted for sending, and that a refusal is one that may be.

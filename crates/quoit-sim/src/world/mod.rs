@@ -9,6 +9,8 @@ use std::collections::VecDeque;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use quoit::engine::Engine;
@@ -74,6 +76,8 @@ pub struct World<E: Engine> {
     /// The life that each peer is.
     pub(crate) styles: Vec<Style>,
     pub(crate) next_token: u64,
+    /// In place of a mark of what is lent and tells nobody when it is let go of.
+    pub(crate) always_free: Arc<AtomicBool>,
     /// For the next turn.
     pub(crate) batch: Vec<Command<'static>>,
     events: Events,
@@ -148,9 +152,14 @@ fn check_closed(id: ConnectionId, state: &Connection, reason: CloseReason) {
 fn ended_loop() -> Remote {
     let index = LoopIndex::new(1).expect("there can be two loops");
     let config = Config {
+        connections: 1,
+        listeners: 1,
+        datagram_sockets: 1,
         receive_slots: 1,
         receive_slot_size: 64,
+        send_pieces: 1,
         send_chunks: 1,
+        inbox: 1,
         ..Config::default()
     };
     let memory = LoopMemory::new(index, &config).expect("eventfds are to be had");
@@ -207,6 +216,7 @@ impl<E: Engine + 'static> World<E> {
             connects: Vec::new(),
             styles: Vec::new(),
             next_token: 1,
+            always_free: Arc::new(AtomicBool::new(true)),
             batch: Vec::new(),
             events: Events::with_capacity(64),
             taken: Vec::new(),

@@ -115,10 +115,9 @@ pub(super) struct Send {
 
 impl Send {
     /// What is left to be sent.
-    fn rest(&self) -> impl Iterator<Item = &'static [u8]> + use<> {
+    fn rest(&self) -> impl Iterator<Item = &[u8]> {
         let mut skip = self.done;
-        let pieces = self.pieces.clone();
-        pieces.into_iter().filter_map(move |(address, length)| {
+        self.pieces.iter().filter_map(move |&(address, length)| {
             let skipped = skip.min(length);
             skip -= skipped;
             (skipped < length).then(|| memory::read(address + skipped, length - skipped))
