@@ -70,8 +70,9 @@ func New(handler http.Handler, options ...Option) *Handler {
 
 // state is what a connection has between its requests; it is kept with the connection.
 type state struct {
-	remote string
-	need   int // bytes of the request that is not complete; 0 if that is not known
+	remote  string
+	context context.Context // of all its requests
+	need    int             // bytes of the request that is not complete; 0 if that is not known
 }
 
 // work is what serving one request takes. A loop needs one; several loops share the pool.
@@ -87,7 +88,12 @@ var works = sync.Pool{New: func() any {
 }}
 
 // OnOpen implements quoit.Handler.
-func (h *Handler) OnOpen(c *quoit.Conn) { c.SetContext(&state{remote: c.RemoteAddr().String()}) }
+func (h *Handler) OnOpen(c *quoit.Conn) {
+	c.SetContext(&state{
+		remote:  c.RemoteAddr().String(),
+		context: context.WithValue(context.Background(), http.LocalAddrContextKey, c.LocalAddr()),
+	})
+}
 
 // OnData implements quoit.Handler: it serves all requests that are completely there.
 func (h *Handler) OnData(c *quoit.Conn) {
@@ -137,7 +143,7 @@ func (h *Handler) serve(c *quoit.Conn, known *state, raw []byte) bool {
 		}
 	}
 	request.RemoteAddr = known.remote
-	request = request.WithContext(context.WithValue(context.Background(), http.LocalAddrContextKey, c.LocalAddr()))
+	request = request.WithContext(known.context)
 	w.content.Reset()
 	response := &w.writer
 	response.begin(h, c, known, request, &w.content, len(raw))

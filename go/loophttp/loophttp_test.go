@@ -37,7 +37,10 @@ func routes() http.Handler {
 		io.Copy(w, r.Body)
 	})
 	mux.HandleFunc("/large", func(w http.ResponseWriter, _ *http.Request) { w.Write(make([]byte, 3<<20)) })
-	mux.HandleFunc("/none", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+	mux.HandleFunc("/none", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "5")
+		w.WriteHeader(http.StatusNoContent)
+	})
 	mux.HandleFunc("/split", func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X-Evil", "a\r\nb: c") })
 	mux.HandleFunc("/panic", func(http.ResponseWriter, *http.Request) { panic("as asked") })
 	mux.HandleFunc("/abort", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })

@@ -95,42 +95,49 @@ func bodyAllowed(status int) bool {
 func (w *responseWriter) finish() (closes bool) {
 	w.WriteHeader(http.StatusOK)
 	body := w.body.Bytes()
-	closes = w.request.Close || hasToken(w.header.Get("Connection"), "close")
+	closes = w.request.Close
+	if values := w.header["Connection"]; len(values) > 0 {
+		closes = closes || hasToken(values[0], "close")
+	}
 	out := append(w.out, "HTTP/1.1 "...)
 	out = strconv.AppendInt(out, int64(w.status), 10)
 	out = append(out, ' ')
 	out = append(out, http.StatusText(w.status)...)
 	out = append(out, "\r\n"...)
-	if bodyAllowed(w.status) {
-		// Of a HEAD only the handler may know how long the body would be.
-		if w.request.Method != http.MethodHead || len(body) > 0 {
-			w.header["Content-Length"] = nil
-			out = append(out, "Content-Length: "...)
-			out = strconv.AppendInt(out, int64(len(body)), 10)
-			out = append(out, "\r\n"...)
-		}
-		if _, set := w.header["Content-Type"]; !set && len(body) > 0 && w.header.Get("Content-Encoding") == "" {
-			out = append(out, "Content-Type: "...)
-			out = append(out, http.DetectContentType(body)...)
-			out = append(out, "\r\n"...)
-		}
+	allowed := bodyAllowed(w.status)
+	// Of a HEAD only the handler may know how long the body would be.
+	counted := allowed && (w.request.Method != http.MethodHead || len(body) > 0)
+	if counted {
+		out = append(out, "Content-Length: "...)
+		out = strconv.AppendInt(out, int64(len(body)), 10)
+		out = append(out, "\r\n"...)
+	}
+	if _, set := w.header["Content-Type"]; !set && allowed && len(body) > 0 && w.header.Get("Content-Encoding") == "" {
+		out = append(out, "Content-Type: "...)
+		out = append(out, http.DetectContentType(body)...)
+		out = append(out, "\r\n"...)
 	}
 	if _, set := w.header["Date"]; !set {
 		out = append(out, "Date: "...)
 		out = append(out, date()...)
 		out = append(out, "\r\n"...)
 	}
-	// What frames the message is this writer's.
-	delete(w.header, "Transfer-Encoding")
-	delete(w.header, "Connection")
 	if closes {
 		out = append(out, "Connection: close\r\n"...)
 	}
 	for name, values := range w.header {
-		for _, value := range values {
-			if !validName(name) {
+		switch name {
+		case "Transfer-Encoding", "Connection":
+			continue // what frames the message is this writer's
+		case "Content-Length":
+			if counted || w.status == http.StatusNoContent {
 				continue
 			}
+		}
+		if !validName(name) {
+			continue
+		}
+		for _, value := range values {
 			out = append(out, name...)
 			out = append(out, ": "...)
 			out = append(out, cleaner.Replace(value)...)
@@ -138,7 +145,7 @@ func (w *responseWriter) finish() (closes bool) {
 		}
 	}
 	out = append(out, "\r\n"...)
-	if w.request.Method != http.MethodHead && bodyAllowed(w.status) {
+	if w.request.Method != http.MethodHead && allowed {
 		out = append(out, body...)
 	}
 	w.out = out
