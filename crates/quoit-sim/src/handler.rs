@@ -487,6 +487,9 @@ impl<E: Engine + 'static> World<E> {
     }
 
     pub(crate) fn release_all(&mut self) {
+        if self.kept.is_empty() {
+            return;
+        }
         for kept in self.kept.drain(..) {
             kept.check();
         }

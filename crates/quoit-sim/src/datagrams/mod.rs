@@ -131,6 +131,9 @@ impl DatagramLives {
 
     /// Lets go of all that is kept.
     pub(crate) fn release_all(&mut self) {
+        if self.kept.is_empty() {
+            return;
+        }
         for kept in self.kept.drain(..) {
             kept.check();
         }

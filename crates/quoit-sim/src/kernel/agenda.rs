@@ -1,7 +1,5 @@
 //! What will happen, and the passing of time.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::rc::Rc;
 
 use super::object::ObjectId;
@@ -59,11 +57,12 @@ pub enum Step {
 
 /// What is planned, by its time; what has the same time, in the order in which it was planned.
 ///
-/// The heap has numbers alone, which are quickly compared and moved: the time, a number that counts what was planned,
-/// and the place of the action.
+/// A list in order, as it is mostly short. It has numbers alone, which are quickly compared and moved: the time, a
+/// number that counts what was planned, and the place of the action.
 #[derive(Debug, Default)]
 pub(super) struct Agenda {
-    entries: BinaryHeap<Reverse<u128>>,
+    /// The first is the last.
+    entries: Vec<u128>,
     planned: u64,
     actions: Vec<Action>,
     free: Vec<u32>,
@@ -86,20 +85,21 @@ impl Agenda {
         };
         self.planned += 1;
         let number = self.planned << PLACE_BITS | u64::from(place);
-        self.entries
-            .push(Reverse(u128::from(time) << u64::BITS | u128::from(number)));
+        let entry = u128::from(time) << u64::BITS | u128::from(number);
+        let position = self.entries.partition_point(|&other| other > entry);
+        self.entries.insert(position, entry);
     }
 
     /// When the first is due.
     fn first(&self) -> Option<u64> {
-        let &Reverse(entry) = self.entries.peek()?;
+        let entry = self.entries.last()?;
         Some((entry >> u64::BITS) as u64)
     }
 
     /// Takes the first out if it is due, with its time.
     fn pop(&mut self, now: u64) -> Option<(u64, Action)> {
         let time = self.first().filter(|&time| time <= now)?;
-        let Reverse(entry) = self.entries.pop()?;
+        let entry = self.entries.pop()?;
         let place = entry as u32;
         self.free.push(place);
         Some((time, self.actions[place as usize]))

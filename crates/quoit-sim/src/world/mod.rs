@@ -80,9 +80,9 @@ pub struct World<E: Engine> {
     pub(crate) always_free: Arc<AtomicBool>,
     /// For the next turn.
     pub(crate) batch: Vec<Command<'static>>,
-    events: Events,
-    /// Room for a turn's events, and for what they give reason to.
-    taken: Vec<Event>,
+    /// Not here while a turn's are handled.
+    events: Option<Events>,
+    /// Room for what they give reason to.
     occasions: Vec<Occasion>,
     /// Everything is being closed.
     pub(crate) ending: bool,
@@ -218,8 +218,7 @@ impl<E: Engine + 'static> World<E> {
             next_token: 1,
             always_free: Arc::new(AtomicBool::new(true)),
             batch: Vec::new(),
-            events: Events::with_capacity(64),
-            taken: Vec::new(),
+            events: Some(Events::with_capacity(64)),
             occasions: Vec::new(),
             ending: false,
             turns: 0,
@@ -314,9 +313,10 @@ impl<E: Engine + 'static> World<E> {
             do_jobs();
         }
         let room = self.random.magnitude(self.plan.events) as usize;
-        self.events.set_capacity(room);
+        let mut events = self.events.take().expect("put back by the last turn");
+        events.set_capacity(room);
         let batch = std::mem::take(&mut self.batch);
-        let count = match self.quoit.turn(batch, &mut self.events, timeout) {
+        let count = match self.quoit.turn(batch, &mut events, timeout) {
             Ok(count) => count,
             Err(error) => panic!("the turn failed: {error}"),
         };
@@ -326,21 +326,20 @@ impl<E: Engine + 'static> World<E> {
         }
         self.datagrams.note_passed();
         self.watch_for_spinning(count, timeout != Some(Duration::ZERO));
-        if count > 0 {
-            self.handle_events();
+        if !events.as_slice().is_empty() {
+            self.handle_events(&mut events);
         }
+        self.events = Some(events);
         self.check_counters();
     }
 
     /// Checks a turn's events, and does what the handler makes of them.
-    fn handle_events(&mut self) {
-        let mut taken = std::mem::take(&mut self.taken);
-        taken.extend(self.events.drain());
+    fn handle_events(&mut self, events: &mut Events) {
         // All of a turn's events are true at its end, so all are checked before anything is done about any.
         let mut occasions = std::mem::take(&mut self.occasions);
         if self.plan.one_by_one {
             let mut delivery = Delivery::default();
-            for event in taken.drain(..) {
+            for event in events.drain() {
                 if let Some(event) = delivery.admit(&self.quoit, event) {
                     self.take(event, &mut occasions);
                     for occasion in occasions.drain(..) {
@@ -350,14 +349,13 @@ impl<E: Engine + 'static> World<E> {
             }
             delivery.end(&mut self.quoit);
         } else {
-            for event in taken.drain(..) {
+            for event in events.drain() {
                 self.take(event, &mut occasions);
             }
             for occasion in occasions.drain(..) {
                 self.react(occasion);
             }
         }
-        self.taken = taken;
         self.occasions = occasions;
     }
 
@@ -516,7 +514,8 @@ impl<E: Engine + 'static> World<E> {
                 self.reference.closed_by
             );
         }
-        let queued: usize = self.quoit.connection_ids().map(|id| self.quoit.queued(id)).sum();
+        let open = self.quoit.connection_ids().take(counters.connections as usize);
+        let queued: usize = open.map(|id| self.quoit.queued(id)).sum();
         assert_eq!(counters.queued_bytes, queued as u64, "bytes queued for sending");
         self.check_datagram_counters();
     }

@@ -212,11 +212,8 @@ impl Ring {
     }
 
     fn flush_overflow(&mut self) {
-        while self.completions.len() < self.completion_entries as usize {
-            let Some(completion) = self.overflow.pop_front() else {
-                break;
-            };
-            self.completions.push_back(completion);
+        while !self.overflow.is_empty() && self.completions.len() < self.completion_entries as usize {
+            self.completions.extend(self.overflow.pop_front());
         }
     }
 
@@ -369,6 +366,9 @@ impl Kernel {
     /// Runs the work that waits for the task, and posts what has completed.
     fn run_work(&mut self, id: RingId) {
         let ring = self.ring(id);
+        if !ring.has_work() {
+            return;
+        }
         let mut woken = std::mem::take(&mut ring.running);
         woken.extend(ring.woken.drain(..));
         while let Some(completion) = ring.late.pop_front() {
