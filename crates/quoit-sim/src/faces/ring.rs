@@ -1,5 +1,6 @@
 //! The calls of io_uring.
 
+use std::rc::Rc;
 use std::time::Duration;
 
 use linux_raw_sys::io_uring as abi;
@@ -10,12 +11,13 @@ use quoit::engine::uring::sys::{
 
 use super::{errno, owned};
 use crate::faults::count_answer;
-use crate::kernel::{OPERATIONS, RingId, enter, with};
+use crate::kernel::{OPERATIONS, RingId, Shown, enter, with};
 
 /// One simulated ring.
 #[derive(Debug)]
 pub struct SimRing {
     ring: RingId,
+    shown: Rc<Shown>,
 }
 
 /// The set-up flags that the simulated kernel knows.
@@ -46,20 +48,21 @@ impl UringSys for SimRing {
             return Err(Errno::EINVAL);
         }
         let (submissions, completions) = (parameters.submission_entries, parameters.completion_entries);
-        let ring = with(|kernel| {
-            kernel.add_ring(
+        let (ring, shown) = with(|kernel| {
+            let ring = kernel.add_ring(
                 parameters.flags,
                 submissions,
                 completions,
                 parameters.poll_idle_ms,
-            )
+            );
+            (ring, kernel.ring(ring).shown())
         });
         let properties = RingProperties {
             features: FEATURES,
             submission_entries: submissions,
             completion_entries: completions,
         };
-        Ok((Self { ring }, properties))
+        Ok((Self { ring, shown }, properties))
     }
 
     fn probe_sockets() -> Result<ProbeSockets, Errno> {
@@ -132,7 +135,7 @@ impl UringSys for SimRing {
     }
 
     fn has_completion(&self) -> bool {
-        with(|kernel| kernel.ring(self.ring).has_completion())
+        self.shown.completions.get() > 0
     }
 
     fn pop(&mut self) -> Option<CompletionEntry> {
@@ -154,7 +157,7 @@ impl UringSys for SimRing {
     }
 
     fn has_overflowed(&self) -> bool {
-        with(|kernel| kernel.ring(self.ring).has_overflowed())
+        self.shown.overflowed.get()
     }
 
     fn has_deferred_work(&self) -> bool {
@@ -162,7 +165,7 @@ impl UringSys for SimRing {
     }
 
     fn enters(&self) -> u64 {
-        with(|kernel| kernel.ring(self.ring).enters)
+        self.shown.enters.get()
     }
 }
 

@@ -204,9 +204,10 @@ impl<E: Engine + 'static> World<E> {
         for _ in 0..self.plan.lives.len() + 2 + 128 * self.plan.datagrams.sockets.len() {
             let partner = self.partner.as_ref();
             let partners = partner.map_or(0, |partner| partner.borrow().in_flight());
-            if self.quoit.counters().in_flight.max(partners) > watches_wakes {
-                self.turn(Some(Duration::from_millis(1)));
+            if self.quoit.counters().in_flight.max(partners) <= watches_wakes {
+                break;
             }
+            self.turn(Some(Duration::from_millis(1)));
         }
         self.check_sleep();
         self.check_end()

@@ -9,6 +9,7 @@ use quoit::sys::DatagramFamily;
 
 use super::super::agenda::Action;
 use super::super::object::{Kind, ObjectId, events};
+use super::super::same;
 use super::{Arrived, Facts, Kernel, OVERHEAD, Wishes};
 use crate::faults::Fault;
 use crate::pattern;
@@ -68,7 +69,7 @@ pub(in crate::kernel) struct Network {
 
 impl Network {
     pub(super) fn has_peer(&self, address: &Address) -> bool {
-        self.peers.iter().any(|peer| peer.plan.address == *address)
+        self.peers.iter().any(|peer| same(&peer.plan.address, address))
     }
 
     fn number(&mut self) -> u64 {
@@ -262,7 +263,7 @@ impl Kernel {
             .network
             .peers
             .iter()
-            .position(|peer| peer.plan.address == *to)
+            .position(|peer| same(&peer.plan.address, to))
         else {
             return;
         };

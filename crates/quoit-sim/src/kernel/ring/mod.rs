@@ -3,7 +3,9 @@
 mod issue;
 mod request;
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
 
 use linux_raw_sys::io_uring as abi;
 use quoit::engine::uring::sys::{ProvidedBuffer, SubmissionEntry};
@@ -86,8 +88,20 @@ impl Requests {
     }
 }
 
+/// What the program sees of a ring without a call, as in the memory that both have mapped.
+#[derive(Default, Debug)]
+pub(crate) struct Shown {
+    /// Completions that can be taken.
+    pub(crate) completions: Cell<usize>,
+    /// There are others, for which there was no room.
+    pub(crate) overflowed: Cell<bool>,
+    /// Calls so far.
+    pub(crate) enters: Cell<u64>,
+}
+
 /// One ring.
 pub struct Ring {
+    shown: Rc<Shown>,
     flags: u32,
     pub(crate) submission_entries: u32,
     pub(crate) completion_entries: u32,
@@ -107,7 +121,6 @@ pub struct Ring {
     notifications: BTreeMap<u64, Notification>,
     /// Rings of provided buffers, by group.
     groups: Vec<Option<BufferGroup>>,
-    pub(crate) enters: u64,
     /// The kernel's thread that takes the submissions.
     thread: Option<PollThread>,
     /// A multishot receive that has emptied its socket waits, without looking for a buffer first: kernels that learn
@@ -186,16 +199,28 @@ impl Ring {
         self.submissions.len() as u32
     }
 
-    pub(crate) fn has_completion(&self) -> bool {
-        !self.completions.is_empty()
+    pub(crate) fn shown(&self) -> Rc<Shown> {
+        Rc::clone(&self.shown)
+    }
+
+    /// To be called when the completions have changed.
+    fn show(&self) {
+        self.shown.completions.set(self.completions.len());
+        self.shown.overflowed.set(!self.overflow.is_empty());
     }
 
     pub(crate) fn pop(&mut self) -> Option<Completion> {
-        self.completions.pop_front()
+        let completion = self.completions.pop_front();
+        self.show();
+        completion
     }
 
-    pub(crate) fn has_overflowed(&self) -> bool {
+    fn has_overflowed(&self) -> bool {
         !self.overflow.is_empty()
+    }
+
+    fn count_enter(&self) {
+        self.shown.enters.update(|enters| enters + 1);
     }
 
     fn has_room(&self) -> bool {
@@ -209,12 +234,20 @@ impl Ring {
             self.overflows += 1;
             self.overflow.push_back(completion);
         }
+        self.show();
     }
 
     fn flush_overflow(&mut self) {
-        while !self.overflow.is_empty() && self.completions.len() < self.completion_entries as usize {
-            self.completions.extend(self.overflow.pop_front());
+        if self.overflow.is_empty() {
+            return;
         }
+        while self.completions.len() < self.completion_entries as usize {
+            let Some(completion) = self.overflow.pop_front() else {
+                break;
+            };
+            self.completions.push_back(completion);
+        }
+        self.show();
     }
 
     pub(crate) fn stage_buffer(&mut self, group: u16, buffer: ProvidedBuffer) {
@@ -261,6 +294,7 @@ impl Kernel {
         });
         let stops_when_empty = self.random.chance(512);
         self.rings.push(Some(Ring {
+            shown: Rc::default(),
             stops_when_empty,
             flags,
             submission_entries: submissions,
@@ -276,7 +310,6 @@ impl Kernel {
             late: VecDeque::new(),
             notifications: BTreeMap::new(),
             groups: Vec::new(),
-            enters: 0,
             thread,
             overflows: 0,
             refused: 0,
@@ -501,7 +534,7 @@ pub(crate) fn enter(id: RingId, wait_for: u32, timeout: Option<u64>, flags: u32)
             kernel.fail(|| "a ring is entered before it is enabled".to_owned());
             return Err(libc::EBADFD);
         }
-        kernel.ring(id).enters += 1;
+        kernel.ring(id).count_enter();
         let (submitted, goes_on) = kernel.submit(id)?;
         if !goes_on {
             return Ok((submitted, None));
@@ -555,7 +588,7 @@ fn enter_with_thread(id: RingId, wait_for: u32, timeout: Option<u64>, flags: u32
         }
         kernel.pass();
         let ring = kernel.ring(id);
-        ring.enters += 1;
+        ring.count_enter();
         ring.flush_overflow();
         if asleep {
             kernel.rouse_thread(id);
