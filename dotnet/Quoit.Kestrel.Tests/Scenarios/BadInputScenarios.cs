@@ -176,9 +176,12 @@ public class BadInputScenarios
             {
                 ["Kestrel__Quoit__Engine"] = engine,
                 ["Kestrel__Quoit__Loops"] = "1",
-                // The runtime itself ends where it has no descriptor to load code with: it loads what is needed before.
+                // The runtime itself ends where it has no descriptor to load code or to start a thread with (it opens a pipe
+                // for each): it loads what is needed before, and the first request starts the pool's only thread.
                 ["DOTNET_TieredCompilation"] = "0",
                 ["DOTNET_EnableWriteXorExecute"] = "0",
+                ["DOTNET_ThreadPool_ForceMinWorkerThreads"] = "1",
+                ["DOTNET_ThreadPool_ForceMaxWorkerThreads"] = "1",
             },
             "ulimit -n 260;");
         var clients = new List<Client>();

@@ -76,12 +76,17 @@ internal sealed partial class Child : IAsyncDisposable
         return descriptor;
     }
 
+    /// <summary>Ends it; one that served and did not end in order, as a runtime that aborts does not, fails the test.</summary>
     public async ValueTask DisposeAsync()
     {
-        _process.StandardInput.Close();
         try
         {
+            _process.StandardInput.Close();
+            var rest = await _process.StandardOutput.ReadToEndAsync(Wait.Token);
             await _process.WaitForExitAsync(Wait.Token);
+            Assert.True(
+                Port == 0 || _process.ExitCode == 0,
+                $"the server ended with status {_process.ExitCode} and said:\n{Output}\n{rest}");
         }
         finally
         {
@@ -135,9 +140,18 @@ internal sealed partial class Child : IAsyncDisposable
             using var client = new HttpClient(new SocketsHttpHandler().UseQuoit(factory));
             return "self: " + await client.GetStringAsync($"http://localhost:{context.Connection.LocalPort}/");
         });
+        // On a thread of its own: reading the console to its end takes a thread as long as it lasts, and the pool has few in
+        // some tests.
+        var ended = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
+        new Thread(() =>
+        {
+            Console.In.ReadToEnd();
+            ended.SetResult();
+        })
+        { IsBackground = true }.Start();
         await application.StartAsync();
         Console.WriteLine($"listening on {application.Urls.First()}");
-        await Console.In.ReadToEndAsync();
+        await ended.Task;
         await application.StopAsync();
     }
 
