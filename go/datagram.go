@@ -143,6 +143,8 @@ type datagramBackend interface {
 	queued() int
 	close() error
 	counters() (DatagramCounters, error)
+	// setMember joins a group or leaves it.
+	setMember(group multicastGroup, member bool) error
 	here() bool
 	wokeSomebody()
 	// returnLease gives the memory of a buffer back, which was kept by the sink. Any goroutine.
@@ -213,6 +215,31 @@ func (s *DatagramSocket) Reply(to *Datagram, p []byte) error {
 
 // Queued is the number of bytes that were queued and have not left.
 func (s *DatagramSocket) Queued() int { return s.below.queued() }
+
+// JoinGroup makes the socket a member of a multicast group, on the interface, or on that of the kernel's choice if it is
+// nil. It does not wait: what the kernel refuses is told by OnError, such as syscall.ENODEV where no interface leads to the
+// group and syscall.EADDRINUSE if it is a member. Errors: of what is no group of the socket's family, net.ErrClosed, and
+// on EngineStd errors.ErrUnsupported. To share the port with other programs, open the socket WithMulticastGroup.
+func (s *DatagramSocket) JoinGroup(group netip.Addr, on *net.Interface) error {
+	return s.setMember(group, on, true)
+}
+
+// LeaveGroup ends what JoinGroup or WithMulticastGroup with the same interface began. It does not wait either: OnError is
+// told syscall.EADDRNOTAVAIL if the socket is no member.
+func (s *DatagramSocket) LeaveGroup(group netip.Addr, on *net.Interface) error {
+	return s.setMember(group, on, false)
+}
+
+func (s *DatagramSocket) setMember(group netip.Addr, on *net.Interface, member bool) error {
+	one := newMulticastGroup(group, on)
+	if err := one.check(); err != nil {
+		return fmt.Errorf("quoit: %w", err)
+	}
+	if s.network == "unixgram" || s.network == "udp4" && !group.Is4() || s.network == "udp6" && group.Is4() {
+		return fmt.Errorf("quoit: %v is no group for a socket of %s", group, s.network)
+	}
+	return s.below.setMember(one, member)
+}
 
 // Close closes the socket after what was queued has left, at the latest after the time of WithCloseLimit. It does not
 // wait. Nothing more is delivered but OnClose.

@@ -125,15 +125,19 @@ func (c *config) datagramOptions() (native.DatagramOptions, []native.MulticastGr
 	options.QueuedSends = socketSends + 1
 	var groups []native.MulticastGroup
 	for _, group := range c.groups {
-		one := native.MulticastGroup{Interface: uint32(group.index)}
-		one.AddressLength = uint32(copy(one.Address[:], group.address.AsSlice()))
-		groups = append(groups, one)
+		groups = append(groups, group.native())
 	}
 	if len(groups) > 0 {
 		// Other programs of this host may be members, too.
 		options.Flags |= native.DatagramReuseAddress
 	}
 	return options, groups
+}
+
+func (g multicastGroup) native() native.MulticastGroup {
+	one := native.MulticastGroup{Interface: uint32(g.index)}
+	one.AddressLength = uint32(copy(one.Address[:], g.address.AsSlice()))
+	return one
 }
 
 func parseDatagramAddress(text string) net.Addr {
@@ -466,6 +470,33 @@ func (s *nativeSocket) queued() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.total
+}
+
+// setMember implements datagramBackend.
+func (s *nativeSocket) setMember(group multicastGroup, member bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ending {
+		return errClosed
+	}
+	kind := uint16(native.CommandLeaveMulticast)
+	if member {
+		kind = native.CommandJoinMulticast
+	}
+	l := s.loop
+	posted := l.post(func() {
+		memory := l.pool.get(int(unsafe.Sizeof(native.MulticastGroup{})))
+		given := unsafe.Pointer(unsafe.SliceData(memory.memory))
+		*(*native.MulticastGroup)(given) = group.native()
+		// Without a token, by which a refusal is told from that of a batch.
+		l.push(native.Command{Kind: kind, Target: s.id, Data: given})
+		// The library reads it during the turn.
+		l.scratch = append(l.scratch, memory)
+	})
+	if !posted {
+		return errClosed
+	}
+	return nil
 }
 
 // close implements datagramBackend.

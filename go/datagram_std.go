@@ -252,6 +252,11 @@ func (s *stdSocket) close() error {
 	return s.net.Close()
 }
 
+// setMember implements datagramBackend. Package net has no call for it.
+func (s *stdSocket) setMember(multicastGroup, bool) error {
+	return fmt.Errorf("quoit: without libquoit a socket joins no group once it is open: %w", errors.ErrUnsupported)
+}
+
 func (s *stdSocket) counters() (DatagramCounters, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -441,6 +441,90 @@ func TestMulticast(t *testing.T) {
 	})
 }
 
+// TestMulticastJoinedLater joins and leaves a group from a callback; that of the next datagram finds it done.
+func TestMulticastJoinedLater(t *testing.T) {
+	loopback, err := net.InterfaceByName("lo")
+	if err != nil {
+		t.Skip(err)
+	}
+	group := netip.MustParseAddr("239.1.2.4")
+	onEngines(t, func(t *testing.T, engine quoit.Option) {
+		came, failed := make(chan string, 4), make(chan error, 4)
+		handler := &datagramHandler{
+			datagram: func(s *quoit.DatagramSocket, batch []quoit.Datagram) {
+				for index := range batch {
+					one := &batch[index]
+					var err error
+					switch string(one.Bytes) {
+					case "join":
+						err = s.JoinGroup(group, loopback)
+					case "leave":
+						err = s.LeaveGroup(group, loopback)
+					case "wrong":
+						err = s.JoinGroup(netip.MustParseAddr("127.0.0.1"), nil)
+					case "other":
+						err = s.JoinGroup(netip.MustParseAddr("ff02::1"), nil)
+					case "all":
+						came <- one.Peer.String()
+						continue
+					}
+					answer := "done"
+					if err != nil {
+						answer = err.Error()
+					}
+					if err := s.Reply(one, []byte(answer)); err != nil {
+						t.Error(err)
+					}
+				}
+			},
+			failed: func(_ *quoit.DatagramSocket, err error) { failed <- err },
+		}
+		server := startDatagrams(t, "udp4", "0.0.0.0:0", handler, engine, quoit.WithLoops(1))
+		port := server.Addr().(*net.UDPAddr).Port
+		connection := dialUDP(t, &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port})
+		if server.Loops().Engine() == quoit.EngineStd {
+			ask(t, connection, "join", "quoit: without libquoit a socket joins no group once it is open: unsupported operation")
+			return
+		}
+		ask(t, connection, "wrong", "quoit: 127.0.0.1 is no multicast group")
+		ask(t, connection, "other", "quoit: ff02::1 is no group for a socket of udp4")
+		ask(t, connection, "join", "done")
+		ask(t, connection, "?", "done")
+		sender, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer sender.Close()
+		raw, err := sender.SyscallConn()
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw.Control(func(fd uintptr) { err = multicastBy(fd, [4]byte{127, 0, 0, 1}) })
+		if err != nil {
+			t.Skip(err)
+		}
+		to := &net.UDPAddr{IP: group.AsSlice(), Port: port}
+		if _, err := sender.WriteTo([]byte("all"), to); err != nil {
+			t.Fatal(err)
+		}
+		if from := receive(t, came); from != sender.LocalAddr().String() {
+			t.Error(from)
+		}
+		// Joined twice is told, and the socket goes on.
+		ask(t, connection, "join", "done")
+		if err := receive(t, failed); !errors.Is(err, syscall.EADDRINUSE) {
+			t.Error(err)
+		}
+		ask(t, connection, "leave", "done")
+		ask(t, connection, "leave", "done")
+		if err := receive(t, failed); !errors.Is(err, syscall.EADDRNOTAVAIL) {
+			t.Error(err)
+		}
+		// A second leaving could not fail so if the first had not been done.
+		ask(t, connection, "?", "done")
+	})
+}
+
 func TestDatagramsThatCannotBe(t *testing.T) {
 	onEngines(t, func(t *testing.T, engine quoit.Option) {
 		taken := listenPacket(t, "udp", "127.0.0.1:0", engine)

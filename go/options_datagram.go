@@ -20,6 +20,21 @@ type multicastGroup struct {
 	index   int
 }
 
+func newMulticastGroup(group netip.Addr, on *net.Interface) multicastGroup {
+	one := multicastGroup{address: group.Unmap().WithZone("")}
+	if on != nil {
+		one.index = on.Index
+	}
+	return one
+}
+
+func (g multicastGroup) check() error {
+	if !g.address.IsMulticast() {
+		return fmt.Errorf("%v is no multicast group", g.address)
+	}
+	return nil
+}
+
 func defaultDatagrams() datagramConfig {
 	return datagramConfig{maxDatagram: maxUDPPayload, datagramSlots: 256}
 }
@@ -34,8 +49,8 @@ func (c *datagramConfig) check() error {
 		return fmt.Errorf("quoit: WithSocketBuffers(%d, %d): sizes must be from 0 to 1 GiB", c.receiveBuffer, c.sendBuffer)
 	}
 	for _, group := range c.groups {
-		if !group.address.IsMulticast() {
-			return fmt.Errorf("quoit: WithMulticastGroup(%v): it is no multicast group", group.address)
+		if err := group.check(); err != nil {
+			return fmt.Errorf("quoit: WithMulticastGroup: %w", err)
 		}
 	}
 	return nil
@@ -70,10 +85,6 @@ func WithSocketBuffers(receive, send int) Option {
 // if it is nil. On EngineStd one group is possible, and the socket is bound to it.
 func WithMulticastGroup(group netip.Addr, on *net.Interface) Option {
 	return func(c *config) {
-		one := multicastGroup{address: group}
-		if on != nil {
-			one.index = on.Index
-		}
-		c.groups = append(c.groups, one)
+		c.groups = append(c.groups, newMulticastGroup(group, on))
 	}
 }

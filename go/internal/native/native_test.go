@@ -112,6 +112,7 @@ func TestConstantsAreTheHeaders(t *testing.T) {
 		"ENGINE_AUTO": EngineAuto, "ENGINE_URING": EngineURing, "ENGINE_EPOLL": EngineEpoll,
 		"BIND_REUSE_PORT":        BindReusePort,
 		"COMMAND_SEND_DATAGRAMS": CommandSendDatagrams, "COMMAND_CLOSE_DATAGRAM": CommandCloseDatagram,
+		"COMMAND_JOIN_MULTICAST": CommandJoinMulticast, "COMMAND_LEAVE_MULTICAST": CommandLeaveMulticast,
 		"EVENT_DATAGRAMS": EventDatagrams, "EVENT_DATAGRAM_SENT": EventDatagramSent,
 		"EVENT_DATAGRAM_ERROR": EventDatagramError, "EVENT_DATAGRAM_CLOSED": EventDatagramClosed,
 		"EVENT_DATAGRAM_REFUSED": EventDatagramRefused, "FLAG_ECN": FlagECN,

@@ -92,7 +92,7 @@ type ConnectOptions struct {
 	Stream        StreamOptions
 }
 
-// MulticastGroup is quoit_multicast_group.
+// MulticastGroup is quoit_multicast_group: Command.Data of CommandJoinMulticast and CommandLeaveMulticast, in native memory.
 type MulticastGroup struct {
 	Address       [16]byte
 	AddressLength uint32
@@ -184,19 +184,21 @@ type DatagramCounters struct {
 
 // What Command.Kind may be: QUOIT_COMMAND_*.
 const (
-	CommandConnect       = 1
-	CommandSend          = 3
-	CommandShutdown      = 6
-	CommandClose         = 7
-	CommandAbort         = 8
-	CommandPause         = 9
-	CommandResume        = 10
-	CommandSetDeadline   = 11
-	CommandSetTimer      = 12
-	CommandStopListening = 14
-	CommandReturnLease   = 16
-	CommandSendDatagrams = 18
-	CommandCloseDatagram = 23
+	CommandConnect        = 1
+	CommandSend           = 3
+	CommandShutdown       = 6
+	CommandClose          = 7
+	CommandAbort          = 8
+	CommandPause          = 9
+	CommandResume         = 10
+	CommandSetDeadline    = 11
+	CommandSetTimer       = 12
+	CommandStopListening  = 14
+	CommandReturnLease    = 16
+	CommandSendDatagrams  = 18
+	CommandJoinMulticast  = 21
+	CommandLeaveMulticast = 22
+	CommandCloseDatagram  = 23
 )
 
 // What Event.Kind may be: QUOIT_EVENT_*.
