@@ -74,4 +74,15 @@ mod tests {
             assert!(!random.chance(0) && random.chance(1024));
         }
     }
+
+    #[test]
+    fn a_magnitude_is_a_number_between_two_powers_of_two() {
+        let mut random = Random::new(5, 6);
+        for most in (1..5000).chain([u64::MAX / 2]) {
+            let mut other = random.clone();
+            let bits = other.below(u64::from(most.ilog2()) + 1);
+            let expected = other.between(1 << bits, (2 << bits) - 1).min(most);
+            assert_eq!(random.magnitude(most), expected);
+        }
+    }
 }

@@ -221,3 +221,34 @@ pub(crate) fn do_jobs() {
         job();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers(agenda: &mut Agenda, now: u64) -> Vec<(u64, usize)> {
+        std::iter::from_fn(|| agenda.pop(now))
+            .map(|(time, action)| match action {
+                Action::Peer(number) => (time, number),
+                other => panic!("{other:?} was not planned"),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn what_is_planned_for_one_time_happens_in_the_order_of_planning() {
+        let mut agenda = Agenda::default();
+        for (number, time) in [5, 3, 5, 3, 9].into_iter().enumerate() {
+            agenda.push(time, Action::Peer(number));
+        }
+        assert_eq!(agenda.first(), Some(3));
+        assert_eq!(numbers(&mut agenda, 5), [(3, 1), (3, 3), (5, 0), (5, 2)]);
+        // Places that are used again say nothing of the order.
+        for number in 5..8 {
+            agenda.push(9, Action::Peer(number));
+        }
+        assert_eq!(numbers(&mut agenda, 8), []);
+        assert_eq!(numbers(&mut agenda, 9), [(9, 4), (9, 5), (9, 6), (9, 7)]);
+        assert_eq!(agenda.first(), None);
+    }
+}
