@@ -1,6 +1,6 @@
 //! Memory for copied sends: a fixed number of equal chunks, handed out to outbound queues.
 
-use crate::reserved::Reserved;
+use crate::reserved::{Reserved, stride};
 
 /// Chunks for which there is room in the list of free ones from the start.
 const FIRST_CHUNKS: usize = 64;
@@ -25,7 +25,7 @@ impl Chunks {
     pub(crate) fn new(count: u32, size: u32) -> Self {
         assert!(count > 0 && size > 0);
         Self {
-            memory: Reserved::new(count as usize * size as usize),
+            memory: Reserved::new(count as usize * stride(size)),
             size,
             free: Vec::with_capacity(FIRST_CHUNKS),
             touched: 0,
@@ -75,7 +75,7 @@ impl Chunks {
             self.memory
                 .address()
                 .as_ptr()
-                .add(chunk.0 as usize * self.size as usize + offset as usize)
+                .add(chunk.0 as usize * stride(self.size) + offset as usize)
         }
     }
 
@@ -90,7 +90,7 @@ impl Chunks {
                 .memory
                 .address()
                 .as_ptr()
-                .add(chunk.0 as usize * self.size as usize + offset as usize);
+                .add(chunk.0 as usize * stride(self.size) + offset as usize);
             target.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
         }
     }

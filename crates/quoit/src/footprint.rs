@@ -2,6 +2,7 @@
 
 use crate::config::Config;
 use crate::features::{Feature, FeatureSet};
+use crate::reserved::stride;
 
 /// Bytes of a submission queue entry (`struct io_uring_sqe`).
 const SUBMISSION_ENTRY: u64 = 64;
@@ -53,7 +54,7 @@ impl Footprint {
             submissions * SUBMISSION_INDEX
         };
         let completions = u64::from(config.completion_queue) * COMPLETION_ENTRY;
-        let receive_pool = u64::from(config.receive_slots) * u64::from(config.receive_slot_size);
+        let receive_pool = u64::from(config.receive_slots) * stride(config.receive_slot_size) as u64;
         Self {
             queues: pages(submissions * SUBMISSION_ENTRY) + pages(QUEUE_HEADER + completions + indices),
             buffer_ring: if features.contains(Feature::BufferRing) {
@@ -63,7 +64,7 @@ impl Footprint {
             },
             registered_pool: if config.register_pool { receive_pool } else { 0 },
             receive_pool,
-            send_memory: u64::from(config.send_chunks) * u64::from(config.send_chunk_size),
+            send_memory: u64::from(config.send_chunks) * stride(config.send_chunk_size) as u64,
         }
     }
 
@@ -91,7 +92,9 @@ mod tests {
         assert_eq!(footprint.queues, (8 + 17) * PAGE);
         assert_eq!(footprint.buffer_ring, PAGE);
         assert_eq!(footprint.locked(), 26 * PAGE);
-        assert_eq!(footprint.reserved(), (16 + 64) << 20);
+        // Slots and chunks of whole pages have a cache line more each.
+        assert_eq!(footprint.receive_pool, (16 << 20) + (64 << 10));
+        assert_eq!(footprint.send_memory, (64 << 20) + (1 << 20));
     }
 
     #[test]
@@ -104,6 +107,6 @@ mod tests {
         let footprint = Footprint::of(&config, FeatureSet::EMPTY);
         assert_eq!(footprint.queues, (64 + 16 + 5) * PAGE);
         assert_eq!(footprint.buffer_ring, 0);
-        assert_eq!(footprint.locked(), footprint.queues + (16 << 20));
+        assert_eq!(footprint.locked(), footprint.queues + (16 << 20) + (64 << 10));
     }
 }

@@ -4,14 +4,15 @@
 //! but for the return of a lease, which any thread may make at any time, also after the loop is gone: leases
 //! keep the memory alive. Returned slots are pushed onto a lock-free stack that the loop empties once a turn.
 //! Free slots are taken last in, first out, so that memory in use stays in the processor's caches and memory
-//! never needed is never touched.
+//! never needed is never touched. Slots begin at different sets of the caches (see [`stride`]): most messages are
+//! short, and the kernel goes through all slots of a buffer ring.
 
 use std::fmt;
 use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use crate::reserved::Reserved;
+use crate::reserved::{Reserved, stride};
 use crate::sync::{AtomicBool, AtomicU32, Ordering};
 use crate::wake::Wake;
 
@@ -74,8 +75,8 @@ struct Shared {
 impl Shared {
     fn address(&self, slot: u32) -> NonNull<u8> {
         debug_assert!((slot as usize) < self.below.len());
-        // SAFETY: the slot is within the allocation, which has `below.len()` slots of `slot_size` bytes.
-        unsafe { self.memory.address().add(slot as usize * self.slot_size as usize) }
+        // SAFETY: the slot is within the allocation, which has room for `below.len()` slots at that distance.
+        unsafe { self.memory.address().add(slot as usize * stride(self.slot_size)) }
     }
 
     fn put_back(&self, slot: u32) {
@@ -116,7 +117,7 @@ impl Pool {
         let count = slots as usize;
         Self {
             shared: Arc::new(Shared {
-                memory: Reserved::new(count * slot_size as usize),
+                memory: Reserved::new(count * stride(slot_size)),
                 discard: Reserved::new(DISCARD_BYTES as usize),
                 slot_size,
                 top: AtomicU32::new(END),

@@ -6,6 +6,16 @@
 use std::alloc::{Layout, handle_alloc_error};
 use std::ptr::NonNull;
 
+/// Bytes of a line of the processor's caches, on the machines that Linux servers are.
+const CACHE_LINE: usize = 64;
+
+/// The distance at which to place pieces of `size` bytes: the size, and a cache line more where that makes the number of
+/// lines odd. At a distance of 16 KiB the first bytes of all pieces, mostly the only ones in use, would share one set of
+/// a first-level cache and a few of a second-level one, and evict each other from caches that are almost empty.
+pub(crate) const fn stride(size: u32) -> usize {
+    ((size as usize).div_ceil(CACHE_LINE) | 1) * CACHE_LINE
+}
+
 /// Zeroed pages of this value's own.
 #[derive(Debug)]
 pub(crate) struct Reserved {
@@ -77,6 +87,18 @@ mod tests {
         };
         assert_eq!(result, 0);
         pages.iter().filter(|&&page| page & 1 == 1).count()
+    }
+
+    #[test]
+    fn pieces_begin_in_all_sets_of_a_cache() {
+        const SETS: usize = 64;
+        for size in [64, 100, 2048, 4096, 16 << 10] {
+            let sets: std::collections::HashSet<_> = (0..SETS)
+                .map(|piece| piece * stride(size) / CACHE_LINE % SETS)
+                .collect();
+            assert_eq!(sets.len(), SETS, "{size}");
+            assert!(stride(size) >= size as usize && stride(size) < size as usize + 2 * CACHE_LINE);
+        }
     }
 
     #[test]

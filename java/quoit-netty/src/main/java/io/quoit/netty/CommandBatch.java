@@ -12,6 +12,9 @@ final class CommandBatch {
     /** What one connection may copy in a turn without asking again. */
     static final int REGION_BYTES = 4096;
 
+    /** Between regions, so that their first bytes, mostly all that is used, do not share one set of the caches. */
+    private static final int CACHE_LINE_BYTES = 64;
+
     private final NativeLibrary library;
     private ByteBuffer memory;
     private long address;
@@ -153,7 +156,7 @@ final class CommandBatch {
             return -1;
         }
         // Aligned.
-        staged = offset + bytes + 7 & ~7;
+        staged = (offset + bytes + 7 & ~7) + CACHE_LINE_BYTES;
         return offset;
     }
 

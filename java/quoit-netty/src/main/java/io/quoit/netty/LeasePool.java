@@ -3,7 +3,6 @@ package io.quoit.netty;
 import io.netty.buffer.AbstractByteBufAllocator;
 import io.netty.buffer.ByteBuf;
 import io.netty.buffer.ByteBufAllocator;
-import io.netty.util.collection.LongObjectHashMap;
 import java.util.concurrent.atomic.AtomicLong;
 
 /**
@@ -13,10 +12,9 @@ import java.util.concurrent.atomic.AtomicLong;
 final class LeasePool {
     private final NativeLibrary library;
     private final LeaseReturns returns;
-    private final int slots;
     private final int slotSize;
     private final int limit;
-    private final LongObjectHashMap<LeaseByteBuf.Slot> known;
+    private final SlotTable known;
 
     private long handedOut;
     private long returnedHere;
@@ -27,10 +25,9 @@ final class LeasePool {
     LeasePool(NativeLibrary library, LeaseReturns returns, int slots, int slotSize, int limit) {
         this.library = library;
         this.returns = returns;
-        this.slots = slots;
         this.slotSize = slotSize;
         this.limit = limit;
-        this.known = new LongObjectHashMap<>(Math.min(slots, 1024));
+        this.known = new SlotTable(slots);
     }
 
     /** Slots that pipelines hold. */
@@ -48,10 +45,7 @@ final class LeasePool {
         LeaseByteBuf.Slot slot = known.get(address);
         if (slot == null) {
             slot = new LeaseByteBuf.Slot(library.view(address, slotSize), address);
-            // Slots have fixed places, so there are no more than that many.
-            if (known.size() < slots) {
-                known.put(address, slot);
-            }
+            known.add(slot);
         }
         if (outstanding() >= limit || holder.holdsTooMuch()) {
             copied++;

@@ -1,0 +1,69 @@
+package io.quoit.netty;
+
+/**
+ * The slots of a pool by their addresses. Those differ in a few bits in the middle, which a table that takes an address's
+ * lowest bits for its place cannot tell apart: here a multiplication mixes them first (Knuth, The Art of Computer
+ * Programming, volume 3, 6.4). Half of the table stays empty, and nothing is ever removed. The loop's thread only.
+ */
+final class SlotTable {
+    private static final int FIRST_CAPACITY = 64;
+
+    /** 2<sup>64</sup> divided by the golden ratio. */
+    private static final long MIXER = 0x9e37_79b9_7f4a_7c15L;
+
+    private final int most;
+    private LeaseByteBuf.Slot[] table = new LeaseByteBuf.Slot[2 * FIRST_CAPACITY];
+    private int shift = Long.SIZE - Integer.numberOfTrailingZeros(table.length);
+    private int size;
+
+    /** For no more than {@code most} slots: slots have fixed places. */
+    SlotTable(int most) {
+        this.most = most;
+    }
+
+    /** The slot that begins at an address, or null. */
+    LeaseByteBuf.Slot get(long address) {
+        LeaseByteBuf.Slot[] all = table;
+        for (int at = place(address); ; at = at + 1 & all.length - 1) {
+            LeaseByteBuf.Slot slot = all[at];
+            if (slot == null || slot.address == address) {
+                return slot;
+            }
+        }
+    }
+
+    /** Adds a slot that is not in the table; past the most that there may be it is not kept. */
+    void add(LeaseByteBuf.Slot slot) {
+        if (size == most) {
+            return;
+        }
+        if (2 * size == table.length) {
+            grow();
+        }
+        put(slot);
+        size++;
+    }
+
+    private void put(LeaseByteBuf.Slot slot) {
+        int at = place(slot.address);
+        while (table[at] != null) {
+            at = at + 1 & table.length - 1;
+        }
+        table[at] = slot;
+    }
+
+    private void grow() {
+        LeaseByteBuf.Slot[] smaller = table;
+        table = new LeaseByteBuf.Slot[2 * smaller.length];
+        shift--;
+        for (LeaseByteBuf.Slot slot : smaller) {
+            if (slot != null) {
+                put(slot);
+            }
+        }
+    }
+
+    private int place(long address) {
+        return (int) (address * MIXER >>> shift);
+    }
+}
