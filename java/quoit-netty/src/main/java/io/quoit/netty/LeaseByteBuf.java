@@ -4,21 +4,32 @@ import io.netty.buffer.ByteBuf;
 import io.netty.buffer.ByteBufAllocator;
 import io.netty.buffer.UnpooledDirectByteBuf;
 import java.nio.ByteBuffer;
-import java.util.concurrent.atomic.AtomicReference;
 
 /**
  * Received bytes in a slot of the loop's pool. Releasing the last reference, on any thread, gives the slot back and makes
  * this object ready for the slot's next bytes: it is used again, as pooled buffers are.
  */
 final class LeaseByteBuf extends UnpooledDirectByteBuf {
-    /** One slot of the native pool, and the buffer that waits to be used for it. */
-    static final class Slot extends AtomicReference<LeaseByteBuf> {
+    /**
+     * One slot of the native pool, and the buffer that is used for it: a slot has one lease at a time, and so its buffer has
+     * one life at a time. The loop's thread only.
+     */
+    static final class Slot {
         final ByteBuffer view;
         final long address;
+        private LeaseByteBuf buffer;
 
         Slot(ByteBuffer view, long address) {
             this.view = view;
             this.address = address;
+        }
+
+        /** The slot's buffer, for bytes of a lease that it was given just now. */
+        LeaseByteBuf buffer(LeasePool pool, ByteBufAllocator allocator) {
+            if (buffer == null) {
+                buffer = new LeaseByteBuf(pool, this, allocator);
+            }
+            return buffer;
         }
     }
 
@@ -85,8 +96,8 @@ final class LeaseByteBuf extends UnpooledDirectByteBuf {
         long returned = lease;
         LeaseHolder from = holder;
         holder = null;
-        // Before the slot: its next bytes may come as soon as that is back.
-        slot.set(this);
+        // The last that is done here: as soon as the slot is back its next bytes may come, and begin another life. The
+        // pool's count of returns, which the loop reads before that, orders the two.
         pool.release(returned, from);
     }
 }

@@ -54,13 +54,9 @@ final class LeasePool {
             returns.give(lease);
             return copy;
         }
-        LeaseByteBuf buffer = slot.getAndSet(null);
-        if (buffer == null) {
-            buffer = new LeaseByteBuf(this, slot, allocator);
-        }
         handedOut++;
         holder.handedOut();
-        return LeakAware.wrap(buffer.open(lease, length, holder));
+        return LeakAware.wrap(slot.buffer(this, allocator).open(lease, length, holder));
     }
 
     /** Gives a lease back unseen. */

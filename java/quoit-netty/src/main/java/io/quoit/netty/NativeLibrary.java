@@ -22,6 +22,9 @@ abstract class NativeLibrary {
     /** The 32 bits at an address. */
     abstract int intAt(long address);
 
+    /** Copies bytes from one address to another; the two ranges do not overlap. */
+    abstract void copy(long from, long to, int length);
+
     /** The text at an address, up to its NUL; empty for address 0. */
     abstract String text(long address);
 

@@ -272,8 +272,14 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
     }
 
     private void stage(ByteBuf bytes, int length) {
-        ByteBuffer staging = channel.handler().commands().staging();
+        CommandBatch commands = channel.handler().commands();
         int at = staged + stagedLength + walkedBytes;
+        if (bytes.hasMemoryAddress()) {
+            // Also spares the view that a pooled buffer would make for this.
+            commands.stage(at, bytes.memoryAddress() + bytes.readerIndex(), length);
+            return;
+        }
+        ByteBuffer staging = commands.staging();
         if (bytes.nioBufferCount() == 1) {
             // The buffer's own view: any other would be made for this.
             ByteBuffer source = bytes.internalNioBuffer(bytes.readerIndex(), length);

@@ -176,6 +176,11 @@ final class FfmLibrary extends NativeLibrary {
     }
 
     @Override
+    void copy(long from, long to, int length) {
+        MemorySegment.copy(MEMORY, from, MEMORY, to, length);
+    }
+
+    @Override
     String text(long address) {
         return address == 0 ? "" : MemorySegment.ofAddress(address).reinterpret(Long.MAX_VALUE).getString(0);
     }

@@ -2,17 +2,23 @@ package io.quoit.netty;
 
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import com.sun.management.ThreadMXBean;
 import io.netty.bootstrap.ServerBootstrap;
+import io.netty.buffer.AdaptiveByteBufAllocator;
+import io.netty.buffer.ByteBuf;
+import io.netty.buffer.ByteBufAllocator;
 import io.netty.buffer.PooledByteBufAllocator;
 import io.netty.channel.Channel;
+import io.netty.channel.ChannelHandler;
 import io.netty.channel.ChannelOption;
 import io.netty.channel.EventLoopGroup;
 import io.netty.util.ResourceLeakDetector;
 import java.lang.management.ManagementFactory;
 import java.net.Socket;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Supplier;
 import org.junit.jupiter.api.Test;
 
 /** After warm-up a request allocates nothing on the heap: counted by the JVM, on the loop's thread. */
@@ -26,6 +32,21 @@ class AllocationTest {
 
     @Test
     void anEchoAllocatesNothing() throws Exception {
+        allocatesNothing(PooledByteBufAllocator.DEFAULT, VoidEcho::new);
+    }
+
+    /** Netty's default allocator makes a view of a buffer anew in each life of that, if it is asked for one. */
+    @Test
+    void aResponseOfTheDefaultAllocatorAllocatesNothing() throws Exception {
+        ByteBufAllocator allocator = new AdaptiveByteBufAllocator();
+        ByteBuf some = allocator.directBuffer(1);
+        boolean addressed = some.hasMemoryAddress();
+        some.release();
+        assumeTrue(addressed, "here only a view shows where a buffer's bytes are");
+        allocatesNothing(allocator, CopyingEcho::new);
+    }
+
+    private void allocatesNothing(ByteBufAllocator allocator, Supplier<ChannelHandler> handler) throws Exception {
         ResourceLeakDetector.Level level = ResourceLeakDetector.getLevel();
         // It wraps buffers, which is what it is for.
         ResourceLeakDetector.setLevel(ResourceLeakDetector.Level.DISABLED);
@@ -34,8 +55,8 @@ class AllocationTest {
             Channel server = new ServerBootstrap()
                     .group(group)
                     .channel(QuoitServerSocketChannel.class)
-                    .childOption(ChannelOption.ALLOCATOR, PooledByteBufAllocator.DEFAULT)
-                    .childHandler(Peers.each(VoidEcho::new))
+                    .childOption(ChannelOption.ALLOCATOR, allocator)
+                    .childHandler(Peers.each(handler))
                     .bind("127.0.0.1", 0)
                     .sync()
                     .channel();
@@ -72,7 +93,7 @@ class AllocationTest {
     }
 
     /** An echo whose writes have no promises of their own. */
-    private static final class VoidEcho extends io.netty.channel.ChannelInboundHandlerAdapter {
+    private static class VoidEcho extends io.netty.channel.ChannelInboundHandlerAdapter {
         @Override
         public void channelRead(io.netty.channel.ChannelHandlerContext context, Object message) {
             context.write(message, context.voidPromise());
@@ -81,6 +102,21 @@ class AllocationTest {
         @Override
         public void channelReadComplete(io.netty.channel.ChannelHandlerContext context) {
             context.flush();
+        }
+    }
+
+    /** Answers with a buffer of the channel's allocator. */
+    private static final class CopyingEcho extends VoidEcho {
+        @Override
+        public void channelRead(io.netty.channel.ChannelHandlerContext context, Object message) {
+            ByteBuf request = (ByteBuf) message;
+            ByteBuf response = context.alloc().directBuffer(request.readableBytes());
+            // Not as a whole, which takes views of both where Netty has no Unsafe.
+            while (request.isReadable()) {
+                response.writeByte(request.readByte());
+            }
+            request.release();
+            super.channelRead(context, response);
         }
     }
 }
