@@ -5,6 +5,7 @@ package quoit
 import (
 	"errors"
 	"fmt"
+	"net"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -61,6 +62,8 @@ type nativeLoop struct {
 	events      []native.Event
 	flights     []*Conn  // sends of the turn under way
 	scratch     []*block // read by the turn under way
+	local       net.Addr // of the connection that came last, and its text
+	localText   string
 	spareConns  []*Conn
 	spareFuncs  []func()
 	woken       bool // goroutines were made ready since the last yield

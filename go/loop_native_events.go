@@ -182,10 +182,13 @@ func (l *nativeLoop) refused(event *native.Event) {
 	}
 }
 
-// addresses asks for both addresses of a connection.
+// addresses asks for both addresses of a connection. Connections in a row with the same local one share it.
 func (l *nativeLoop) addresses(id native.ID) (local, remote net.Addr) {
 	one, other := l.library.Addresses(id)
-	return parseAddress(one), parseAddress(other)
+	if l.local == nil || one != l.localText {
+		l.local, l.localText = parseAddress(one), one
+	}
+	return l.local, parseAddress(other)
 }
 
 // parseAddress makes an address of the library's text; an unnamed one of a text that is none.

@@ -71,7 +71,7 @@ func New(handler http.Handler, options ...Option) *Handler {
 // state is what a connection has between its requests; it is kept with the connection.
 type state struct {
 	remote  string
-	context context.Context // of all its requests
+	context context.Context // of all its requests; made for the first
 	need    int             // bytes of the request that is not complete; 0 if that is not known
 }
 
@@ -88,12 +88,7 @@ var works = sync.Pool{New: func() any {
 }}
 
 // OnOpen implements quoit.Handler.
-func (h *Handler) OnOpen(c *quoit.Conn) {
-	c.SetContext(&state{
-		remote:  c.RemoteAddr().String(),
-		context: context.WithValue(context.Background(), http.LocalAddrContextKey, c.LocalAddr()),
-	})
-}
+func (h *Handler) OnOpen(c *quoit.Conn) { c.SetContext(&state{remote: c.RemoteAddr().String()}) }
 
 // OnData implements quoit.Handler: it serves all requests that are completely there.
 func (h *Handler) OnData(c *quoit.Conn) {
@@ -143,6 +138,9 @@ func (h *Handler) serve(c *quoit.Conn, known *state, raw []byte) bool {
 		}
 	}
 	request.RemoteAddr = known.remote
+	if known.context == nil {
+		known.context = context.WithValue(context.Background(), http.LocalAddrContextKey, c.LocalAddr())
+	}
 	request = request.WithContext(known.context)
 	w.content.Reset()
 	response := &w.writer
