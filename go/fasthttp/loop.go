@@ -218,6 +218,10 @@ func (h *Handler) serve(w *work, from *peer, left int) (then after, whole int) {
 	if body == -1 || whole > h.limit || !header.IsHTTP11() || header.IsConnect() || frame.AsksForMore(header.RawHeaders()) {
 		return moves, 0
 	}
+	// A target or a host that fasthttp refuses leaves no path. Its server, which is told why, answers that.
+	if len(ctx.Request.URI().PathOriginal()) == 0 {
+		return moves, 0
+	}
 	if whole > left {
 		from.need = whole
 		return waits, 0

@@ -221,6 +221,32 @@ func TestWhatLeavesTheLoop(t *testing.T) {
 	})
 }
 
+// What fasthttp's own server refuses is refused as by it, also behind a request that is served on the loop.
+func TestMalformedRequestsAreRefused(t *testing.T) {
+	onEngines(t, func(t *testing.T, engine quoit.Engine) {
+		address := start(t, engine)
+		for _, request := range []string{
+			"GET /where HTTP/1.1\r\n\r\n", "GET /where HTTP/1.1\r\nHost: x\r\nHost: x\r\n\r\n",
+			"GET /where HTTP/1.1\r\nHost: a/b\r\n\r\n", "GET /where HTTP/1.1\r\nHost: a\\b\r\n\r\n",
+			"GET /where HTTP/1.1\r\nHost: x?y\r\n\r\n", "GET /wh\x01ere HTTP/1.1\r\nHost: x\r\n\r\n",
+			"GET 1://x/where HTTP/1.1\r\nHost: x\r\n\r\n", "GET /where HTTP/1.1\r\nHost : x\r\n\r\n",
+			"GET /where HTTP/1.1\r\nHost: x\r\nX: \x01\r\n\r\n", "GET /where HTTP/1.1\r\nHost: x\r\n: y\r\n\r\n",
+			"POST /where HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n", "nonsense\r\n\r\n",
+			"POST /where HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\na",
+			"POST /where HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip\r\n\r\n",
+		} {
+			c := dial(t, address)
+			io.WriteString(c, where+request)
+			if _, body := c.answer(t, "GET"); body != "loop" {
+				t.Errorf("%q: the one before was served on a %s", request, body)
+			}
+			if response, body := c.answer(t, "GET"); response.StatusCode != 400 || !response.Close {
+				t.Errorf("%q: %s, %q", request, response.Status, body)
+			}
+		}
+	})
+}
+
 func TestHeadAndClose(t *testing.T) {
 	onEngines(t, func(t *testing.T, engine quoit.Engine) {
 		c := dial(t, start(t, engine))
