@@ -73,6 +73,7 @@ type state struct {
 	remote  string
 	context context.Context // of all its requests; made for the first
 	need    int             // bytes of the request that is not complete; 0 if that is not known
+	posted  bool            // the request before was a POST
 }
 
 // work is what serving one request takes. A loop needs one; several loops share the pool.
@@ -99,6 +100,14 @@ func (h *Handler) OnData(c *quoit.Conn) {
 	known.need = 0
 	for c.Buffered() > 0 && !c.IsClosed() {
 		view, _ := c.Peek(c.Buffered())
+		if known.posted {
+			excess := lineEnds(view)
+			known.posted = excess == len(view) // and more of them may come
+			if excess > 0 {
+				c.Discard(excess)
+				continue
+			}
+		}
 		verdict, whole := frame.Scan(view, h.limit)
 		if verdict == frame.More {
 			known.need = whole
@@ -112,6 +121,16 @@ func (h *Handler) OnData(c *quoit.Conn) {
 			return // it has left the loop while it was served
 		}
 	}
+}
+
+// lineEnds is how many bytes of the view are line ends that clients send behind the body of a POST, though they do not
+// count them. As many as net/http are ignored (RFC 9112, 2.2).
+func lineEnds(view []byte) int {
+	count := 0
+	for count < min(len(view), 4) && (view[count] == '\r' || view[count] == '\n') {
+		count++
+	}
+	return count
 }
 
 // OnDrain implements quoit.Drainer: a connection between two requests has nothing to wait for.
@@ -153,6 +172,7 @@ func (h *Handler) serve(c *quoit.Conn, known *state, raw []byte) bool {
 		return true // hijacked
 	}
 	c.Discard(len(raw))
+	known.posted = request.Method == http.MethodPost
 	closes := response.finish()
 	_, err = c.Write(response.out)
 	switch {

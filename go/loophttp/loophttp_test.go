@@ -178,6 +178,23 @@ func TestPipelinedResponsesKeepTheirOrder(t *testing.T) {
 	})
 }
 
+func TestLineEndsBehindAPost(t *testing.T) {
+	onEngines(t, func(t *testing.T, engine quoit.Engine) {
+		c := dial(t, start(t, engine))
+		const post = "POST /where HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc"
+		const get = "GET /where HTTP/1.1\r\nHost: x\r\n\r\n"
+		io.WriteString(c.Conn, post+"\r\n"+post+"\r\n\r\n"+get+"\r\n"+get)
+		for range 3 {
+			if _, body := c.answer(t, "GET"); body != "loop" {
+				t.Error(body)
+			}
+		}
+		if response, _ := c.answer(t, "GET"); response.StatusCode != 400 {
+			t.Error(response.Status)
+		}
+	})
+}
+
 func TestLargeResponsesLeaveTheLoop(t *testing.T) {
 	onEngines(t, func(t *testing.T, engine quoit.Engine) {
 		address := start(t, engine)
