@@ -219,19 +219,25 @@ impl Pool {
 
     /// Leases out the first `length` bytes of a slot that was taken and filled.
     pub(crate) fn lease(&mut self, slot: PoolSlot, length: u32) -> Lease {
+        self.lease_from(slot, 0, length)
+    }
+
+    /// As [`Pool::lease`], without the first `start` bytes.
+    #[inline]
+    pub(crate) fn lease_from(&mut self, slot: PoolSlot, start: u32, length: u32) -> Lease {
         assert_eq!(
             self.places[slot.index()],
             Place::Taken,
             "only a taken slot is leased"
         );
-        assert!(length <= self.shared.slot_size);
+        assert!(start <= length && length <= self.shared.slot_size);
         self.places[slot.index()] = Place::Leased;
         self.leased += 1;
         self.low_water = self.low_water.min(self.slots() - self.leased);
         Lease {
             shared: Arc::clone(&self.shared),
             slot: u32::from(slot.get()),
-            start: 0,
+            start,
             end: length,
         }
     }

@@ -82,6 +82,22 @@ impl Meta {
     /// No time was told.
     const NO_TIME: u32 = u32::MAX;
 
+    /// What is written of a datagram of which nothing is told: neither cut nor joined, and without control messages.
+    const PLAIN: [u8; Self::SIZE] = {
+        let mut bytes = [0; Self::SIZE];
+        let [a, b, c, d] = Self::NO_TIME.to_ne_bytes();
+        (bytes[24], bytes[25], bytes[26], bytes[27]) = (a, b, c, d);
+        bytes[37] = Self::NO_ECN;
+        bytes
+    };
+
+    /// As [`Meta::write`], of a datagram of which nothing is told, as is the rule.
+    pub(crate) fn write_plain(place: &mut [u8]) {
+        *place
+            .first_chunk_mut()
+            .expect("there is room for it in every slot") = Self::PLAIN;
+    }
+
     /// Writes it to the start of what had the control messages.
     pub(crate) fn write(&self, place: &mut [u8]) {
         let place: &mut [u8; Self::SIZE] = place
@@ -383,6 +399,19 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn what_is_plain_says_nothing() {
+        let (mut plain, mut written) = ([0xaa; Meta::SIZE], [0; Meta::SIZE]);
+        Meta::write_plain(&mut plain);
+        let nothing = Meta {
+            received: Received::default(),
+            truncated: false,
+            raw: false,
+        };
+        nothing.write(&mut written);
+        assert_eq!(plain, written);
+    }
 
     proptest! {
         #[test]

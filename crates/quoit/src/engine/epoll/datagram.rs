@@ -20,8 +20,10 @@ const READABLE: u32 = bits(libc::EPOLLIN | libc::EPOLLHUP | libc::EPOLLERR);
 const READ_ON: u32 = bits(libc::EPOLLHUP | libc::EPOLLERR);
 /// The events with which a send may find room, or an error.
 const WRITABLE: u32 = bits(libc::EPOLLOUT | libc::EPOLLHUP | libc::EPOLLERR);
-/// Datagrams taken with one call: what others use too, and no more than a turn's share.
-const BATCH: usize = 32;
+/// Datagrams taken with one call at most: a turn's share, by default.
+const BATCH: usize = 64;
+/// Headers of the first call, and the fewest of any.
+const LEAST: usize = 8;
 
 /// The headers of one call.
 #[derive(Default)]
@@ -138,7 +140,8 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
         let socket = self.datagrams.get(slot);
         let mut share = self.settings.datagrams_per_turn.max(1) as usize;
         while socket.receiving && socket.readable && share > 0 {
-            let wanted = BATCH.min(share).min(socket.buffers.len());
+            let window = socket.window.max(LEAST);
+            let wanted = window.min(share).min(socket.buffers.len());
             if wanted == 0 {
                 socket.receiving = false;
                 completions.push(ended(slot, DatagramReceived::NoBuffers));
@@ -161,6 +164,15 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
                 }
             };
             share -= count;
+            // Each header is made anew for each call, used or not, and each call costs more than some headers: so as many
+            // as come at once, as far as the last call can tell.
+            socket.window = if count == window {
+                BATCH.min(2 * window)
+            } else if 4 * count < window {
+                LEAST.max(window / 2)
+            } else {
+                window
+            };
             // Fewer than were asked for: the socket was found empty, or with an error behind them.
             socket.readable = count == wanted || socket.read_on;
             let head = CONTROL_OFFSET + socket.control;

@@ -232,6 +232,8 @@ pub(super) struct DatagramSocket {
     pub(super) read_on: bool,
     /// A receive is outstanding.
     pub(super) receiving: bool,
+    /// Headers that the next receive has; 0 before the first.
+    pub(super) window: usize,
     /// Bytes for control messages in each buffer.
     pub(super) control: u32,
     /// To be received into, last in, first out.

@@ -35,6 +35,10 @@ impl State {
         let bytes = self.pool.filled(slot, self.head);
         let head = Head::read(bytes);
         let place = &mut bytes[CONTROL_OFFSET as usize..];
+        if head.control == 0 && head.flags == 0 {
+            Meta::write_plain(place);
+            return Some(self.hand_over(slot, length, 1));
+        }
         let written = (head.control as usize).min(place.len());
         let received = parse(&place[..written]);
         let flags = head.flags as i32;
@@ -52,13 +56,17 @@ impl State {
             self.pool.give_back(slot);
             return None;
         }
-        self.counters.received += count(payload as usize, received.segment_size, false) as u64;
-        self.counters.received_bytes += u64::from(payload);
-        self.counters.received_buffers += 1;
         self.counters.truncated += u64::from(meta.truncated);
-        let mut lease = self.pool.lease(slot, length);
-        lease.advance(self.head as usize);
-        Some(Datagrams::new(lease))
+        let datagrams = count(payload as usize, received.segment_size, false);
+        Some(self.hand_over(slot, length, datagrams))
+    }
+
+    /// Leases a slot out that holds so many datagrams and what is known of them.
+    fn hand_over(&mut self, slot: PoolSlot, length: u32, datagrams: usize) -> Datagrams {
+        self.counters.received += datagrams as u64;
+        self.counters.received_bytes += u64::from(length - self.head);
+        self.counters.received_buffers += 1;
+        Datagrams::new(self.pool.lease_from(slot, self.head, length))
     }
 
     fn note_batch(&mut self, turn: u64) {
