@@ -362,6 +362,7 @@ pub(crate) fn event(event: Event, leases: &Leases, answer: &mut types::Event) {
 fn error_reason(error: DatagramError) -> (u16, i32, u32) {
     match error {
         DatagramError::Network(errno) => (QUOIT_DATAGRAM_ERROR_NETWORK, negative(errno), 0),
+        DatagramError::Unreachable(told) => (QUOIT_DATAGRAM_ERROR_NETWORK, negative(told.errno()), 0),
         DatagramError::TooLarge { size } => (QUOIT_DATAGRAM_ERROR_TOO_LARGE, -libc::EMSGSIZE, size),
         DatagramError::Send { errno, size } => (QUOIT_DATAGRAM_ERROR_SEND, negative(errno), size),
         DatagramError::ControlTruncated => (QUOIT_DATAGRAM_ERROR_CONTROL_TRUNCATED, 0, 0),
@@ -419,6 +420,8 @@ pub(crate) unsafe fn options(pointer: *const DatagramOptions) -> Result<quoit::D
         receive_ecn: flag(QUOIT_DATAGRAM_TELL_ECN),
         receive_timestamps: flag(QUOIT_DATAGRAM_TELL_TIME),
         receive_local_address: flag(QUOIT_DATAGRAM_TELL_LOCAL),
+        // An event of this ABI has no room for the receiver.
+        receive_errors: false,
         high_water: options.high_water,
         low_water: options.low_water,
         queued_sends: options.queued_sends,

@@ -58,7 +58,7 @@
 
 use std::os::fd::OwnedFd;
 
-use crate::datagram::Datagrams;
+use crate::datagram::{Datagrams, Unreachable};
 use crate::errno::Errno;
 use crate::id::{ConnectionId, DatagramSocketId, ListenerId, Token};
 use crate::pool::Lease;
@@ -266,8 +266,12 @@ impl Event {
 #[non_exhaustive]
 pub enum DatagramError {
     /// The network's answer to an earlier datagram, such as `ECONNREFUSED`: nobody is at the peer's port. Only
-    /// connected sockets are told.
+    /// connected sockets are told, without
+    /// [`DatagramOptions::receive_errors`](crate::DatagramOptions::receive_errors).
     Network(Errno),
+    /// The same with the datagram's receiver, on sockets with
+    /// [`DatagramOptions::receive_errors`](crate::DatagramOptions::receive_errors), connected or not.
+    Unreachable(Unreachable),
     /// A datagram was too large to be sent in one piece (`EMSGSIZE`): for its protocol, or for the path if it must not
     /// be cut.
     TooLarge {
@@ -292,6 +296,9 @@ impl std::fmt::Display for DatagramError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Network(errno) => write!(f, "an earlier datagram did not arrive: {errno}"),
+            Self::Unreachable(told) => {
+                write!(f, "a datagram to {} did not arrive: {}", told.receiver(), told.errno())
+            }
             Self::TooLarge { size } => {
                 write!(f, "a datagram of {size} bytes is too large to be sent in one piece; send less at once")
             }

@@ -98,7 +98,7 @@ pub use config::{Config, ConfigError, EngineChoice, WaitMode};
 pub use counters::Counters;
 pub use datagram::{
     Datagram, DatagramCounters, DatagramOptions, DatagramSend, DatagramSocket, DatagramSocketError,
-    Datagrams, Ecn, Gro, MulticastGroup, Steering,
+    Datagrams, Ecn, Gro, MulticastGroup, Steering, Unreachable,
 };
 pub use engine::EngineKind;
 pub use errno::Errno;

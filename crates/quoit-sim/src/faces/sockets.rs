@@ -4,7 +4,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use quoit::address::SocketAddress;
 use quoit::sys::{DatagramFamily, DatagramOption, SocketOption, SocketSys, Time};
-use quoit::{Address, Errno};
+use quoit::{Address, Errno, Unreachable};
 
 use super::{errno, object, owned};
 use crate::faults::Fault;
@@ -80,6 +80,11 @@ impl SocketSys for SimSockets {
         call(socket, "getsockopt", |kernel, object| {
             kernel.datagram_drops(object)
         })
+    }
+
+    /// No network is simulated that would answer.
+    fn datagram_error(&self, socket: BorrowedFd<'_>) -> Result<Option<Unreachable>, Errno> {
+        call(socket, "recvmsg", |_, _| Err(libc::EAGAIN))
     }
 
     fn bind(&self, socket: BorrowedFd<'_>, address: &SocketAddress) -> Result<(), Errno> {

@@ -6,6 +6,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::send::Ecn;
+use crate::errno::Errno;
 
 /// The header of a control message: a length of the machine's word, the level and the type (`struct cmsghdr`).
 const HEADER: usize = size_of::<libc::cmsghdr>();
@@ -48,24 +49,39 @@ fn integer(bytes: &[u8]) -> Option<i32> {
     array(bytes, 0).map(i32::from_ne_bytes)
 }
 
+/// Takes the first message off: its level, its type and its data. `None` at the end, and for what is malformed.
+fn next<'a>(control: &mut &'a [u8]) -> Option<(i32, i32, &'a [u8])> {
+    let length = array(control, 0).map(usize::from_ne_bytes)?;
+    let level = array(control, ALIGNMENT).map(i32::from_ne_bytes)?;
+    let kind = array(control, ALIGNMENT + 4).map(i32::from_ne_bytes)?;
+    let data = control.get(HEADER..length)?;
+    *control = control.get(aligned(length)..).unwrap_or_default();
+    Some((level, kind, data))
+}
+
 /// Reads control messages. What is not known is skipped, and what is malformed ends the reading.
 pub(crate) fn parse(mut control: &[u8]) -> Received {
     let mut received = Received::default();
-    while let Some(length) = array(control, 0).map(usize::from_ne_bytes) {
-        let (Some(level), Some(kind), Some(data)) = (
-            array(control, ALIGNMENT).map(i32::from_ne_bytes),
-            array(control, ALIGNMENT + 4).map(i32::from_ne_bytes),
-            control.get(HEADER..length),
-        ) else {
-            break;
-        };
+    while let Some((level, kind, data)) = next(&mut control) {
         take(&mut received, level, kind, data);
-        match control.get(aligned(length)..) {
-            Some(rest) => control = rest,
-            None => break,
-        }
     }
     received
+}
+
+/// Reads the control messages of an entry of the error queue (`ip(7)`, `struct sock_extended_err`): what the network has
+/// answered. `None` for what does not come from the network, as where this host has refused a send that was told so.
+pub(crate) fn parse_error(mut control: &[u8]) -> Option<Errno> {
+    while let Some((level, kind, data)) = next(&mut control) {
+        if matches!(
+            (level, kind),
+            (libc::IPPROTO_IP, libc::IP_RECVERR) | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR)
+        ) {
+            let origin = *data.get(4)?;
+            let from_network = matches!(origin, libc::SO_EE_ORIGIN_ICMP | libc::SO_EE_ORIGIN_ICMP6);
+            return integer(data).filter(|_| from_network).map(Errno::new);
+        }
+    }
+    None
 }
 
 fn take(received: &mut Received, level: i32, kind: i32, data: &[u8]) {
@@ -267,11 +283,31 @@ mod tests {
         assert_eq!((received.segment_size, received.drops), (9, None));
     }
 
+    #[test]
+    fn only_what_the_network_answers_is_an_error() {
+        let entry = |origin: u8| {
+            let mut data = libc::ECONNREFUSED.to_ne_bytes().to_vec();
+            data.extend([origin, 3, 3, 0]);
+            data.extend([0; 8]);
+            let mut control = message(libc::SOL_SOCKET, libc::SO_RXQ_OVFL, &7u32.to_ne_bytes());
+            control.extend(message(libc::IPPROTO_IP, libc::IP_RECVERR, &data));
+            control
+        };
+        assert_eq!(
+            parse_error(&entry(libc::SO_EE_ORIGIN_ICMP)),
+            Some(Errno::ECONNREFUSED)
+        );
+        assert_eq!(parse_error(&entry(libc::SO_EE_ORIGIN_LOCAL)), None);
+        let whole = entry(libc::SO_EE_ORIGIN_ICMP6);
+        assert_eq!(parse_error(&whole[..space(4) + HEADER + 3]), None);
+    }
+
     proptest! {
         /// Whatever the bytes, reading them ends and panics at nothing.
         #[test]
         fn arbitrary_bytes_are_read(bytes in prop::collection::vec(any::<u8>(), 0..256)) {
             parse(&bytes);
+            parse_error(&bytes);
         }
 
         /// As above, with headers that lead somewhere: lengths about the right ones, and levels that are known.

@@ -9,15 +9,17 @@ mod counters;
 mod options;
 mod send;
 mod socket;
+mod unreachable;
 mod view;
 
 pub use counters::DatagramCounters;
 pub use options::{DatagramOptions, Gro, MulticastGroup, Steering};
 pub use send::{DatagramSend, Ecn};
 pub use socket::{DatagramSocket, DatagramSocketError, DatagramStep};
+pub use unreachable::Unreachable;
 pub use view::{Datagram, Datagrams, Segments};
 
-pub(crate) use control::{Control, UDP_GRO, parse, space};
+pub(crate) use control::{Control, UDP_GRO, parse, parse_error, space};
 pub(crate) use socket::{is_v6, set_destination};
 pub(crate) use view::{CONTROL_OFFSET, Head, Meta, NAME_OFFSET, NAME_ROOM, count};
 

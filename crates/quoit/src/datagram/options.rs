@@ -58,6 +58,11 @@ pub struct DatagramOptions {
     /// Tell the address that each datagram was sent to, and the interface that it came by. Default off. For answers
     /// from a socket bound to a wildcard, which should leave by the same address.
     pub receive_local_address: bool,
+    /// Tell which datagrams the network did not bring to their receivers, with these: a
+    /// [`DatagramError::Unreachable`](crate::DatagramError::Unreachable) for each answer by ICMP (`IP_RECVERR`,
+    /// `IPV6_RECVERR`). Default off: then a socket without a peer is told nothing, and one that has a peer is told without
+    /// an address.
+    pub receive_errors: bool,
     /// Bytes queued for sending past which further sends are refused. Default 256 KiB.
     pub high_water: u32,
     /// Bytes queued at or below which [`Event::DatagramWritable`](crate::Event::DatagramWritable) follows a refusal.
@@ -105,6 +110,7 @@ impl Default for DatagramOptions {
             receive_ecn: false,
             receive_timestamps: false,
             receive_local_address: false,
+            receive_errors: false,
             high_water: 256 * 1024,
             low_water: 64 * 1024,
             queued_sends: 512,

@@ -236,6 +236,7 @@ fn set_up(
             options
                 .receive_local_address
                 .then_some(DatagramOption::LocalAddress { v6 }),
+            options.receive_errors.then_some(DatagramOption::Errors { v6 }),
             options.broadcast.then_some(DatagramOption::Broadcast),
             options
                 .multicast_loop

@@ -361,7 +361,7 @@ pub enum Completion {
         socket: Slot,
         /// What.
         received: DatagramReceived,
-        /// Whether the operation goes on; only with [`DatagramReceived::Filled`].
+        /// Whether the operation goes on; only with [`DatagramReceived::Filled`] and [`DatagramReceived::Marked`].
         more: bool,
     },
     /// Datagrams were sent, or not. Always terminal.
@@ -389,6 +389,9 @@ pub enum DatagramReceived {
     NoBuffers,
     /// Ended without news: cancelled, or the kernel gave up.
     Stopped,
+    /// The socket has said that something is in its error queue, which a send may have been told in its place. Engines
+    /// whose sends answer each for itself need not say so.
+    Marked,
     /// It failed; the socket goes on.
     Error(Errno),
 }

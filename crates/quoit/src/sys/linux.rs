@@ -9,6 +9,7 @@ use libc::{c_int, socklen_t};
 
 use super::{DatagramFamily, DatagramOption, SocketOption, SocketSys, Time};
 use crate::address::SocketAddress;
+use crate::datagram::Unreachable;
 use crate::errno::Errno;
 
 /// The real kernel.
@@ -194,6 +195,10 @@ impl SocketSys for Linux {
 
     fn datagram_drops(&self, socket: BorrowedFd<'_>) -> Result<u32, Errno> {
         datagram::drops(socket)
+    }
+
+    fn datagram_error(&self, socket: BorrowedFd<'_>) -> Result<Option<Unreachable>, Errno> {
+        datagram::error(socket)
     }
 
     fn bind(&self, socket: BorrowedFd<'_>, address: &SocketAddress) -> Result<(), Errno> {

@@ -9,6 +9,7 @@ use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 use crate::address::SocketAddress;
+use crate::datagram::Unreachable;
 use crate::errno::Errno;
 
 mod linux;
@@ -108,6 +109,11 @@ pub enum DatagramOption {
         /// IPv6.
         v6: bool,
     },
+    /// `IP_RECVERR`, and on IPv6 sockets `IPV6_RECVERR` too: mapped addresses get the former.
+    Errors {
+        /// IPv6.
+        v6: bool,
+    },
     /// `SO_BROADCAST`.
     Broadcast,
     /// `SO_RCVBUFFORCE`, in bytes.
@@ -180,6 +186,13 @@ pub trait SocketSys {
     /// # Errors
     /// Those of `getsockopt(2)`; `ENOPROTOOPT` before kernel 4.12.
     fn datagram_drops(&self, socket: BorrowedFd<'_>) -> Result<u32, Errno>;
+
+    /// Takes the oldest entry out of the socket's error queue (`recvmsg(2)` with `MSG_ERRQUEUE`), which never waits. `None`:
+    /// it was no answer of the network.
+    ///
+    /// # Errors
+    /// `EAGAIN` when there is none; those of `recvmsg(2)`.
+    fn datagram_error(&self, socket: BorrowedFd<'_>) -> Result<Option<Unreachable>, Errno>;
 
     /// `bind(2)`.
     ///

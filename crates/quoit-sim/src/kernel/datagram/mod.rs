@@ -209,7 +209,7 @@ impl Kernel {
             DatagramOption::CountDrops => socket.told.drops = true,
             DatagramOption::Timestamps => socket.told.timestamps = true,
             DatagramOption::ForceReceiveBuffer(bytes) => socket.receive_capacity = 2 * bytes as usize,
-            DatagramOption::Broadcast => {}
+            DatagramOption::Broadcast | DatagramOption::Errors { .. } => {}
             _ if unix => return Err(libc::EOPNOTSUPP),
             DatagramOption::Gro => socket.told.joins = true,
             DatagramOption::Ecn { .. } => socket.told.ecn = true,

@@ -104,6 +104,7 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
         }
         socket.readable |= events & READABLE != 0;
         socket.read_on |= events & READ_ON != 0;
+        socket.marked |= events & bits(libc::EPOLLERR) != 0;
         socket.writable |= events & WRITABLE != 0;
         self.list_datagram(key.slot());
     }
@@ -139,6 +140,13 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
     fn receive_datagrams(&mut self, slot: Slot, completions: &mut Vec<Completion>) {
         let socket = self.datagrams.get(slot);
         let mut share = self.settings.datagrams_per_turn.max(1) as usize;
+        if socket.receiving && std::mem::take(&mut socket.marked) {
+            completions.push(Completion::DatagramReceived {
+                socket: slot,
+                received: DatagramReceived::Marked,
+                more: true,
+            });
+        }
         while socket.receiving && socket.readable && share > 0 {
             let window = socket.window.max(LEAST);
             let wanted = window.min(share).min(socket.buffers.len());

@@ -230,6 +230,8 @@ pub(super) struct DatagramSocket {
     pub(super) writable: bool,
     /// An error is in the socket: fewer datagrams than were asked for do not mean that nothing is left.
     pub(super) read_on: bool,
+    /// An edge has told of an error that the loop was not told of.
+    pub(super) marked: bool,
     /// A receive is outstanding.
     pub(super) receiving: bool,
     /// Headers that the next receive has; 0 before the first.

@@ -66,6 +66,8 @@ pub(super) struct State {
     /// Bytes of a slot that are received into.
     room: u32,
     raw: bool,
+    /// The kernel keeps what the network answers in an error queue.
+    queues_errors: bool,
     /// Slots that the engine holds to receive into.
     provided: u32,
     receiving: bool,
@@ -196,6 +198,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             head,
             room: head + payload,
             raw: options.gro == Gro::Raw,
+            queues_errors: options.receive_errors && family != DatagramFamily::Unix,
             provided: 0,
             receiving: false,
             receive_cancelled: false,

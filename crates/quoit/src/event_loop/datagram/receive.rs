@@ -16,6 +16,9 @@ use crate::sys::SocketSys;
 /// Before receiving is tried again for which something was wanting.
 const RETRY: Duration = Duration::from_millis(10);
 
+/// Entries of an error queue that are read together, so that a storm of answers keeps nobody else waiting.
+const ERRORS_AT_ONCE: usize = 64;
+
 /// Between two looks at the kernel's counts of drops, which go round at 2^32: millions a second are dropped at most.
 pub(super) const LOOK_AT_DROPS: Duration = Duration::from_secs(60);
 
@@ -217,6 +220,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             }
             DatagramReceived::NoBuffers => self.starve_datagrams(id),
             DatagramReceived::Stopped => {}
+            DatagramReceived::Marked => {
+                self.tell_unreachable(slot);
+            }
             DatagramReceived::Error(errno) => self.on_datagram_failure(id, errno),
         }
         if !more {
@@ -229,6 +235,11 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             return;
         };
         if state.phase != Phase::Open {
+            return;
+        }
+        if state.queues_errors && Failure::of(errno) == Failure::Network {
+            // What it is about is in the queue, unless that was read when something else told of it.
+            self.tell_unreachable(id.slot());
             return;
         }
         state.counters.receive_errors += 1;
@@ -247,6 +258,38 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             }
         };
         self.events.push_back(Event::DatagramError { socket: id, error });
+    }
+
+    /// Tells what the error queue holds, if the socket has one. Answers whether anything.
+    ///
+    /// Where more is left than is read at once, the kernel tells of it anew.
+    pub(super) fn tell_unreachable(&mut self, slot: Slot) -> bool {
+        let Some((state, generation)) = self.datagrams.at(slot) else {
+            return false;
+        };
+        let Some(descriptor) = state.descriptor.as_ref().filter(|_| state.queues_errors) else {
+            return false;
+        };
+        let id = DatagramSocketId::new(self.index, slot, generation);
+        let mut any = false;
+        for _ in 0..ERRORS_AT_ONCE {
+            self.counters.system_calls += 1;
+            match self.system.datagram_error(descriptor.as_fd()) {
+                Ok(Some(told)) => {
+                    any = true;
+                    state.counters.receive_errors += 1;
+                    if state.phase != Phase::Ending {
+                        self.events.push_back(Event::DatagramError {
+                            socket: id,
+                            error: DatagramError::Unreachable(told),
+                        });
+                    }
+                }
+                Ok(None) => {}
+                Err(_) => break,
+            }
+        }
+        any
     }
 
     pub(in crate::event_loop) fn on_datagram_retry(&mut self, id: DatagramSocketId) {
@@ -327,6 +370,7 @@ fn newer(seen: u32, drops: u32) -> u32 {
 }
 
 /// What a failure of receiving concerns.
+#[derive(PartialEq, Eq)]
 enum Failure {
     /// Something that was sent before.
     Network,
@@ -340,7 +384,7 @@ impl Failure {
     fn of(errno: Errno) -> Self {
         match errno.code() {
             libc::ENOMEM | libc::ENOBUFS => Self::Moment,
-            libc::EBADF | libc::ENOTSOCK | libc::EINVAL | libc::EFAULT | libc::EOPNOTSUPP => Self::Socket,
+            libc::EBADF | libc::ENOTSOCK | libc::EINVAL | libc::EFAULT => Self::Socket,
             // Whatever ICMP says, and the filters and routes of this host.
             _ => Self::Network,
         }

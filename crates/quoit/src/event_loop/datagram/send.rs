@@ -2,7 +2,7 @@
 
 use super::Phase;
 use super::headings::Heading;
-use super::queue::{Outcome, Send};
+use super::queue::{Outcome, Send, is_of_network};
 use crate::command::Payload;
 use crate::datagram::{DatagramSend, is_v6, set_destination};
 use crate::engine::{DatagramBatch, Engine, Operation};
@@ -118,6 +118,18 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         debug_assert!(state.sending);
         state.sending = false;
         let ending = state.phase == Phase::Ending;
+        // A send is told of what became of an earlier one, in place of being made.
+        let told =
+            |result: &Option<Result<u32, Errno>>| matches!(result, Some(Err(errno)) if is_of_network(*errno));
+        let again =
+            state.queues_errors && !ending && batch.results.iter().any(told) && self.tell_unreachable(slot);
+        let (state, _) = self
+            .datagrams
+            .at(slot)
+            .expect("a slot with an operation in flight is in use");
+        if again {
+            state.queue.forgive();
+        }
         let events = &mut self.events;
         let mut errors = 0;
         let tally = state.queue.settle(&batch, |outcome| {

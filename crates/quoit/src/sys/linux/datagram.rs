@@ -7,7 +7,8 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use libc::{IPPROTO_IP, IPPROTO_IPV6, SOL_SOCKET, c_int, socklen_t};
 
 use super::{get_integer, integer, set_integer, set_structure};
-use crate::datagram::UDP_GRO;
+use crate::address::{Address, SocketAddress};
+use crate::datagram::{UDP_GRO, Unreachable, parse_error};
 use crate::errno::Errno;
 use crate::sys::{DatagramFamily, DatagramOption};
 
@@ -54,6 +55,39 @@ pub(super) fn drops(socket: BorrowedFd<'_>) -> Result<u32, Errno> {
     Ok(numbers[DROPS])
 }
 
+/// Room for the control messages of an entry of the error queue: the error with who has told it, the local address, the
+/// time.
+#[repr(C, align(8))]
+struct ErrorControl([u8; 256]);
+
+pub(super) fn error(socket: BorrowedFd<'_>) -> Result<Option<Unreachable>, Errno> {
+    let mut control = ErrorControl([0; 256]);
+    let mut written = 0;
+    let receiver = SocketAddress::read(|address, length| {
+        // SAFETY: a structure of integers and pointers, for which all zeroes is a valid value.
+        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+        message.msg_name = address.cast();
+        // SAFETY: `read` gives a length that can be read and written.
+        message.msg_namelen = unsafe { *length };
+        message.msg_control = control.0.as_mut_ptr().cast();
+        message.msg_controllen = control.0.len();
+        let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
+        // SAFETY: the name and the control messages have the room that the header says, and there is no room for the
+        // datagram's bytes, which are dropped.
+        let result = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags) };
+        written = message.msg_controllen;
+        // SAFETY: as above.
+        unsafe { *length = message.msg_namelen };
+        // How many bytes the datagram had is of no interest.
+        result.min(0) as c_int
+    })?;
+    let errno = parse_error(&control.0[..written.min(control.0.len())]);
+    Ok(match (errno, Address::try_from(&receiver)) {
+        (Some(errno), Ok(Address::Tcp(receiver))) => Some(Unreachable::new(receiver, errno)),
+        _ => None,
+    })
+}
+
 pub(super) fn set_option(socket: BorrowedFd<'_>, option: DatagramOption) -> Result<(), Errno> {
     let set = |level, name, value: c_int| set_integer(socket, level, name, value);
     let of_family = |v6: bool, (name4, name6), value: c_int| {
@@ -71,6 +105,13 @@ pub(super) fn set_option(socket: BorrowedFd<'_>, option: DatagramOption) -> Resu
             set(IPPROTO_IP, libc::IP_RECVTOS, 1)?;
             if v6 {
                 set(IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1)?;
+            }
+            Ok(())
+        }
+        DatagramOption::Errors { v6 } => {
+            set(IPPROTO_IP, libc::IP_RECVERR, 1)?;
+            if v6 {
+                set(IPPROTO_IPV6, libc::IPV6_RECVERR, 1)?;
             }
             Ok(())
         }

@@ -1,0 +1,254 @@
+//! The queue by itself: what leaves with which batch, in which order, and what is made again.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn send(bytes: &[u8], step: Option<u16>, token: u64) -> Send<'_> {
+    Send {
+        payload: Payload::Copy(bytes),
+        step,
+        interface: 0,
+        token: Token(token),
+    }
+}
+
+/// To the peer of the socket.
+fn push(queue: &mut Queue, send: Send<'_>) -> bool {
+    let heading = queue.next_heading();
+    assert!(heading.to.is_empty(), "no other was queued");
+    queue.push(send)
+}
+
+/// The bytes of each message.
+fn messages(batch: &DatagramBatch) -> Vec<Vec<u8>> {
+    let piece = |message: &libc::mmsghdr| {
+        // SAFETY: the queue has pointed the header at one live payload, and that at live bytes.
+        unsafe {
+            assert_eq!(message.msg_hdr.msg_iovlen, 1);
+            let payload = &*message.msg_hdr.msg_iov;
+            std::slice::from_raw_parts(payload.iov_base.cast::<u8>(), payload.iov_len).to_vec()
+        }
+    };
+    batch.messages.iter().map(piece).collect()
+}
+
+fn lengths(batch: &DatagramBatch) -> Vec<usize> {
+    messages(batch).iter().map(Vec::len).collect()
+}
+
+fn results(batch: &mut DatagramBatch, result: impl Fn(usize) -> Result<u32, Errno>) {
+    batch.results = (0..batch.messages.len())
+        .map(|index| Some(result(index)))
+        .collect();
+}
+
+#[test]
+fn a_refusal_to_cut_sends_one_by_one_and_is_remembered() {
+    let mut queue = Queue::new(10_000, 100, 16);
+    let mut batch = DatagramBatch::default();
+    let bytes: Vec<u8> = (0..2500u32).map(|index| index as u8).collect();
+    assert!(push(&mut queue, send(&bytes, Some(1000), 7)));
+    queue.fill(&mut batch);
+    assert_eq!(lengths(&batch), [2500]);
+    results(&mut batch, |_| Err(Errno::EINVAL));
+    let tally = queue.settle(&batch, |_| panic!("it is sent again"));
+    assert_eq!((tally.uncut, tally.datagrams), (1, 0));
+
+    queue.fill(&mut batch);
+    assert_eq!(lengths(&batch), [1000, 1000, 500]);
+    assert_eq!(messages(&batch).concat(), bytes);
+    results(&mut batch, |_| Ok(1));
+    let mut ended = Vec::new();
+    let tally = queue.settle(&batch, |outcome| ended.push(outcome));
+    assert_eq!((tally.datagrams, tally.bytes, tally.messages), (3, 2500, 3));
+    let outcome = Outcome {
+        token: Token(7),
+        length: 2500,
+        error: None,
+    };
+    assert_eq!((ended, queue.queued()), (vec![outcome], 0));
+
+    // Smaller ones are still tried, until the device says that it cannot at all.
+    for (size, errno, expected) in [(1000, None, 2), (999, Some(libc::EIO), 1), (10, None, 64)] {
+        assert!(push(&mut queue, send(&bytes[..1900], Some(size), 0)));
+        queue.fill(&mut batch);
+        assert_eq!(batch.messages.len(), expected, "{size}");
+        results(&mut batch, |_| errno.map_or(Ok(1), |code| Err(Errno::new(code))));
+        queue.settle(&batch, |_| ());
+        while !queue.is_empty() {
+            queue.fill(&mut batch);
+            results(&mut batch, |_| Ok(1));
+            queue.settle(&batch, |_| ());
+        }
+    }
+}
+
+#[test]
+fn a_refusal_to_cut_holds_for_its_route_alone() {
+    let mut queue = Queue::new(100_000, 100, 16);
+    let mut batch = DatagramBatch::default();
+    let to = |address: &str, interface| {
+        let send = Send {
+            interface,
+            ..send(&[1; 3000], Some(1000), 0)
+        };
+        (address.parse().unwrap(), send)
+    };
+    let mut round = |(to, send): (_, Send<'_>), result: Result<u32, Errno>| {
+        queue.next_heading().to.set_internet(to);
+        assert!(queue.push(send));
+        queue.fill(&mut batch);
+        let pieces = batch.messages.len();
+        results(&mut batch, |_| result);
+        queue.settle(&batch, |_| ());
+        while !queue.is_empty() {
+            queue.fill(&mut batch);
+            results(&mut batch, |_| Ok(1));
+            queue.settle(&batch, |_| ());
+        }
+        pieces
+    };
+    assert_eq!(round(to("192.0.2.1:53", 0), Err(Errno::new(libc::EIO))), 1);
+    // Whatever its port; and not another host, nor the same by another interface.
+    assert_eq!(round(to("192.0.2.1:5353", 0), Ok(1)), 3);
+    assert_eq!(round(to("192.0.2.2:53", 0), Ok(1)), 1);
+    assert_eq!(round(to("192.0.2.1:53", 4), Ok(1)), 1);
+    // The scope of an address is an interface.
+    assert_eq!(round(to("[fe80::1%3]:53", 0), Err(Errno::new(libc::EIO))), 1);
+    assert_eq!(round(to("[fe80::1%3]:53", 0), Ok(1)), 3);
+    assert_eq!(round(to("[fe80::1%4]:53", 0), Ok(1)), 1);
+    assert_eq!(round(to("[fe80::1%4]:53", 3), Ok(1)), 3);
+}
+
+#[test]
+fn a_failure_of_one_leaves_the_others() {
+    let mut queue = Queue::new(1000, 100, 16);
+    let mut batch = DatagramBatch::default();
+    for token in 1..=3 {
+        assert!(push(&mut queue, send(&[token as u8; 10], None, token)));
+    }
+    queue.fill(&mut batch);
+    results(&mut batch, |index| {
+        if index == 1 {
+            Err(Errno::ECONNREFUSED)
+        } else {
+            Ok(10)
+        }
+    });
+    let mut ended = Vec::new();
+    let tally = queue.settle(&batch, |outcome| ended.push((outcome.token.0, outcome.error)));
+    assert_eq!(tally.datagrams, 2);
+    assert_eq!(ended, [(1, None), (2, Some(Errno::ECONNREFUSED)), (3, None)]);
+}
+
+#[test]
+fn who_is_told_of_another_is_made_again() {
+    let mut queue = Queue::new(1000, 100, 16);
+    let mut batch = DatagramBatch::default();
+    for token in 1..=2 {
+        assert!(push(&mut queue, send(&[token as u8; 10], None, token)));
+    }
+    let refuse_first = |index| {
+        if index == 0 {
+            Err(Errno::ECONNREFUSED)
+        } else {
+            Ok(10)
+        }
+    };
+    queue.fill(&mut batch);
+    results(&mut batch, refuse_first);
+    queue.forgive();
+    queue.settle(&batch, |_| panic!("the first is made again"));
+    // That was for one batch; and the first is behind the second now.
+    queue.fill(&mut batch);
+    assert_eq!(messages(&batch), [[1; 10]]);
+    results(&mut batch, refuse_first);
+    let mut ended = Vec::new();
+    queue.settle(&batch, |outcome| ended.push((outcome.token.0, outcome.error)));
+    assert_eq!(ended, [(1, Some(Errno::ECONNREFUSED)), (2, None)]);
+    // Not for ever.
+    assert!(push(&mut queue, send(b"x", None, 3)));
+    let mut tries = 0;
+    while !queue.is_empty() {
+        queue.fill(&mut batch);
+        results(&mut batch, refuse_first);
+        queue.forgive();
+        queue.settle(&batch, |_| ());
+        tries += 1;
+    }
+    assert_eq!(tries, 1 + u32::from(FORGIVEN));
+}
+
+#[test]
+fn an_empty_datagram_is_one() {
+    let mut queue = Queue::new(1000, 100, 16);
+    let mut batch = DatagramBatch::default();
+    assert!(push(&mut queue, send(b"", Some(5), 1)));
+    queue.fill(&mut batch);
+    assert_eq!(lengths(&batch), [0]);
+    results(&mut batch, |_| Ok(0));
+    let tally = queue.settle(&batch, |_| ());
+    assert_eq!((tally.datagrams, queue.is_empty()), (1, true));
+}
+
+proptest! {
+    /// Whatever is queued and however it is cut, the bytes leave in order, once, and all that was queued ends; and
+    /// what is refused is refused for want of room.
+    #[test]
+    fn all_that_is_taken_leaves_in_order(
+        high_water in 1u32..3000,
+        steps in prop::collection::vec(
+            (0usize..2000, proptest::option::of(1u16..700), 0u8..4, any::<bool>()),
+            1..60,
+        ),
+    ) {
+        let mut queue = Queue::new(high_water, high_water / 4, 8);
+        let mut batch = DatagramBatch::default();
+        let (mut expected, mut sent) = (Vec::new(), Vec::new());
+        let (mut taken, mut ended) = (0u64, 0u64);
+        for (number, (length, step, flush, refuses)) in steps.into_iter().enumerate() {
+            let bytes = vec![number as u8; length];
+            let fits = queue.queued() + length <= high_water as usize && !queue.is_full();
+            prop_assert_eq!(push(&mut queue, send(&bytes, step, taken)), fits);
+            if fits {
+                expected.extend(bytes);
+                taken += 1;
+            }
+            if flush == 0 {
+                queue.fill(&mut batch);
+                let pieces = messages(&batch);
+                let cut: Vec<_> = queue.parts.iter().map(|part| part.segmented).collect();
+                results(&mut batch, |index| {
+                    if refuses && cut[index] { Err(Errno::EINVAL) } else { Ok(pieces[index].len() as u32) }
+                });
+                // What is refused goes again later; the order between sends is kept only without refusals.
+                if !(refuses && cut.contains(&true)) {
+                    sent.extend(pieces.concat());
+                    queue.settle(&batch, |outcome| {
+                        assert_eq!(outcome.token.0, ended);
+                        ended += 1;
+                    });
+                } else {
+                    sent.extend(pieces.iter().zip(&cut).filter(|(_, cut)| !**cut).flat_map(|(piece, _)| piece));
+                    queue.settle(&batch, |outcome| {
+                        assert_eq!(outcome.token.0, ended);
+                        ended += 1;
+                    });
+                }
+            }
+        }
+        while !queue.is_empty() {
+            queue.fill(&mut batch);
+            let pieces = messages(&batch);
+            sent.extend(pieces.concat());
+            results(&mut batch, |index| Ok(pieces[index].len() as u32));
+            queue.settle(&batch, |_| ended += 1);
+        }
+        prop_assert_eq!((queue.queued(), queue.copies.used()), (0, 0));
+        prop_assert_eq!(ended, taken);
+        sent.sort_unstable();
+        expected.sort_unstable();
+        prop_assert_eq!(sent, expected);
+    }
+}
