@@ -54,6 +54,8 @@ mod datagram_ending;
 #[macro_use]
 mod datagram_errors;
 #[macro_use]
+mod datagram_network;
+#[macro_use]
 mod datagram_receiving;
 #[macro_use]
 mod datagram_sending;
@@ -74,8 +76,8 @@ mod sending;
 #[macro_use]
 mod spreading;
 
-level!(epoll = EPOLL: accepting bulk clock connecting echoing ending leases receiving resources sending spreading datagram_ending datagram_errors datagram_receiving datagram_sending datagram_sockets);
-level!(uring = URING: accepting bulk clock connecting echoing ending leases receiving resources sending spreading datagram_ending datagram_errors datagram_receiving datagram_sending datagram_sockets);
+level!(epoll = EPOLL: accepting bulk clock connecting echoing ending leases receiving resources sending spreading datagram_ending datagram_errors datagram_network datagram_receiving datagram_sending datagram_sockets);
+level!(uring = URING: accepting bulk clock connecting echoing ending leases receiving resources sending spreading datagram_ending datagram_errors datagram_network datagram_receiving datagram_sending datagram_sockets);
 
 level!(uring_oldest = OLDEST: accepting clock connecting echoing ending leases receiving resources sending spreading datagram_ending datagram_errors datagram_receiving datagram_sending datagram_sockets);
 level!(uring_without_multishot_receive = WITHOUT_MULTISHOT_RECEIVE: echoing ending leases receiving datagram_ending datagram_receiving datagram_sending);

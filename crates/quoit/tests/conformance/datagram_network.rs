@@ -1,0 +1,316 @@
+//! Datagrams over a cable: two namespaces joined by a pair of virtual devices (`veth(4)`), which cut and join, have an MTU,
+//! and can be pulled out. Nothing outside of them is touched.
+
+use std::fs::File;
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::thread;
+
+use quoit::{Address, DatagramError, DatagramOptions, DatagramSend, DatagramSocketId, Errno, Gro, Token};
+
+use crate::datagram_bench::{Bench, bench, client, numbered, receive, set};
+use crate::levels::{Level, skipped};
+
+macro_rules! datagram_network {
+    ($level:ident) => {
+        tests! { $level, datagram_network:
+            both_families_cross
+            segments_cross_joined
+            what_the_cable_does_not_take_is_told
+            a_pulled_cable_is_told_and_put_back
+        }
+    };
+}
+
+/// Of the nets that are kept for examples (RFC 5737, RFC 3849), which no real host has.
+const HERE: [&str; 2] = ["192.0.2.1", "2001:db8::1"];
+const THERE: [&str; 2] = ["192.0.2.2", "2001:db8::2"];
+/// Nobody has it.
+const NOBODY: &str = "192.0.2.9";
+
+/// A network namespace without a name: it goes with the last that uses it.
+struct Namespace(OwnedFd);
+
+impl Namespace {
+    fn make() -> io::Result<Self> {
+        let made = thread::spawn(|| {
+            // SAFETY: no memory is passed; only this thread changes its namespace, and it ends here.
+            if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            Ok(Self(File::open("/proc/thread-self/ns/net")?.into()))
+        });
+        made.join().unwrap()
+    }
+
+    /// Does something on a thread in the namespace.
+    fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        let descriptor = self.0.as_raw_fd();
+        thread::scope(|scope| {
+            let inside = scope.spawn(move || {
+                enter(descriptor).unwrap();
+                work()
+            });
+            inside
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+
+    /// Runs `ip(8)` in it.
+    fn ip(&self, arguments: &str) -> io::Result<()> {
+        let descriptor = self.0.as_raw_fd();
+        let mut command = Command::new("ip");
+        command.args(arguments.split_whitespace()).stdin(Stdio::null());
+        // SAFETY: between fork and exec one system call is made.
+        unsafe { command.pre_exec(move || enter(descriptor)) };
+        let output = command.output()?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let said = String::from_utf8_lossy(&output.stderr);
+        Err(io::Error::other(format!("ip {arguments}: {}", said.trim())))
+    }
+}
+
+fn enter(descriptor: RawFd) -> io::Result<()> {
+    // SAFETY: no memory is passed; a wrong descriptor is an error.
+    match unsafe { libc::setns(descriptor, libc::CLONE_NEWNET) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// The two ends.
+struct Cable {
+    here: Namespace,
+    there: Namespace,
+}
+
+impl Cable {
+    fn lay() -> io::Result<Self> {
+        let cable = Self {
+            here: Namespace::make()?,
+            there: Namespace::make()?,
+        };
+        let far = format!("/proc/{}/fd/{}", std::process::id(), cable.there.0.as_raw_fd());
+        cable
+            .here
+            .ip(&format!("link add near type veth peer name far netns {far}"))?;
+        for (end, device, [v4, v6]) in [(&cable.here, "near", HERE), (&cable.there, "far", THERE)] {
+            end.ip(&format!("address add {v4}/24 dev {device}"))?;
+            // Usable at once: nobody else has it.
+            end.ip(&format!("address add {v6}/64 dev {device} nodad"))?;
+            end.ip(&format!("link set {device} up"))?;
+            // By this a host tells itself what it cannot reach.
+            end.ip("link set lo up")?;
+        }
+        Ok(cable)
+    }
+
+    fn client(&self, host: &str) -> UdpSocket {
+        let address = SocketAddr::new(host.parse().unwrap(), 0).to_string();
+        self.there.within(|| client(&address))
+    }
+}
+
+/// Runs `body` on a loop at this end of a cable, or says why not.
+fn with_cable(level: &Level, what: &str, body: impl FnOnce(&mut Bench, &Cable) + Send) {
+    match Cable::lay() {
+        Ok(cable) => cable.here.within(|| bench(level, |bench| body(bench, &cable))),
+        Err(error) => skipped(what, &format!("no cable could be laid: {error}")),
+    }
+}
+
+fn at(host: &str) -> String {
+    SocketAddr::new(host.parse().unwrap(), 0).to_string()
+}
+
+fn socket_address(bench: &Bench, socket: DatagramSocketId) -> SocketAddr {
+    match bench.address(socket) {
+        Address::Tcp(address) => address,
+        other => panic!("{other}"),
+    }
+}
+
+fn send(bench: &mut Bench, socket: DatagramSocketId, to: SocketAddr, bytes: &[u8]) {
+    bench
+        .send(socket, DatagramSend::new(Address::Tcp(to), bytes))
+        .unwrap();
+}
+
+/// A datagram goes there, and one comes back.
+fn crosses(bench: &mut Bench, socket: DatagramSocketId, client: &UdpSocket) {
+    let to = client.local_addr().unwrap();
+    send(bench, socket, to, b"over");
+    bench.flush(socket);
+    assert_eq!(receive(client), b"over");
+    let before = bench.got.len();
+    client
+        .send_to(b"and back", socket_address(bench, socket))
+        .unwrap();
+    bench.wait_received(before + 1);
+    let got = &bench.got[before];
+    assert_eq!((got.bytes.as_slice(), &got.peer), (&b"and back"[..], &to.into()));
+}
+
+pub(crate) fn both_families_cross(level: &Level) {
+    with_cable(level, "both_families_cross", |bench, cable| {
+        let options = DatagramOptions {
+            receive_local_address: true,
+            receive_ecn: true,
+            receive_timestamps: true,
+            ..DatagramOptions::default()
+        };
+        for (here, there) in HERE.into_iter().zip(THERE) {
+            let socket = bench.bind(&at(here), &options);
+            crosses(bench, socket, &cable.client(there));
+            let got = bench.got.last().unwrap();
+            assert_eq!(got.local, Some(here.parse().unwrap()));
+            assert!(got.interface.is_some() && got.ecn.is_some() && got.timestamp.is_some());
+        }
+    });
+}
+
+pub(crate) fn segments_cross_joined(level: &Level) {
+    with_cable(level, "segments_cross_joined", |bench, cable| {
+        let joining = DatagramOptions {
+            gro: Gro::Transparent,
+            ..DatagramOptions::default()
+        };
+        for (here, there) in HERE.into_iter().zip(THERE) {
+            bench.got.clear();
+            let socket = bench.bind(&at(here), &joining);
+            let to = socket_address(bench, socket);
+            let bytes = numbered(3, 10_500);
+            // Sent from the other end by a loop there.
+            cable
+                .there
+                .within(|| sends_segments(level, &at(there), to, &bytes));
+            bench.wait_received(11);
+            assert_eq!(
+                bench.payloads(),
+                bytes.chunks(1000).map(<[u8]>::to_vec).collect::<Vec<_>>()
+            );
+            let counters = bench.counters(socket);
+            assert_eq!(counters.received, 11);
+            // The pair hands over what leaves as one buffer, and cuts it for nobody who takes it whole.
+            assert!(counters.received_buffers < 11, "{counters:?}");
+        }
+    });
+}
+
+fn sends_segments(level: &Level, own: &str, to: SocketAddr, bytes: &[u8]) {
+    bench(level, |bench| {
+        let socket = bench.bind(own, &DatagramOptions::default());
+        let mut datagram = DatagramSend::new(Address::Tcp(to), bytes);
+        datagram.segment_size = Some(1000);
+        bench.send(socket, datagram).unwrap();
+        bench.flush(socket);
+        let counters = bench.counters(socket);
+        assert_eq!((counters.sent, counters.sends), (11, 1));
+    });
+}
+
+pub(crate) fn what_the_cable_does_not_take_is_told(level: &Level) {
+    with_cable(level, "what_the_cable_does_not_take_is_told", |bench, cable| {
+        // The least that IPv6 allows.
+        for (end, device) in [(&cable.here, "near"), (&cable.there, "far")] {
+            end.ip(&format!("link set {device} mtu 1280")).unwrap();
+        }
+        let probe = [
+            (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO),
+            (
+                libc::IPPROTO_IPV6,
+                libc::IPV6_MTU_DISCOVER,
+                libc::IPV6_PMTUDISC_DO,
+            ),
+        ];
+        for ((here, there), (level, name, value)) in HERE.into_iter().zip(THERE).zip(probe) {
+            bench.errors.clear();
+            let client = cable.client(there);
+            let to = client.local_addr().unwrap();
+            let socket = bench.bind(&at(here), &DatagramOptions::default());
+
+            // Segments larger than the MTU leave one by one, each in fragments.
+            let bytes = numbered(5, 6000);
+            let mut datagram = DatagramSend::new(Address::Tcp(to), &bytes[..]);
+            datagram.segment_size = Some(2000);
+            bench.send(socket, datagram).unwrap();
+            bench.flush(socket);
+            for expected in bytes.chunks(2000) {
+                assert!(receive(&client) == expected);
+            }
+            let counters = bench.counters(socket);
+            assert_eq!((counters.sent, counters.segmentation_refused), (3, 1));
+
+            // What must not be cut is refused with its size.
+            set(
+                bench.quoit.datagram_descriptor(socket).unwrap(),
+                level,
+                name,
+                value,
+            );
+            send(bench, socket, to, &[1; 1400]);
+            bench.until("it is told", |bench| !bench.errors.is_empty());
+            assert_eq!(bench.errors, [(socket, DatagramError::TooLarge { size: 1400 })]);
+            crosses(bench, socket, &client);
+        }
+    });
+}
+
+pub(crate) fn a_pulled_cable_is_told_and_put_back(level: &Level) {
+    with_cable(level, "a_pulled_cable_is_told_and_put_back", |bench, cable| {
+        let options = DatagramOptions {
+            receive_errors: true,
+            ..DatagramOptions::default()
+        };
+        for (here, there) in HERE.into_iter().zip(THERE) {
+            let client = cable.client(there);
+            let to = client.local_addr().unwrap();
+            let socket = bench.bind(&at(here), &options);
+            crosses(bench, socket, &client);
+            cable.here.ip("link set near down").unwrap();
+            let mut datagram = DatagramSend::new(Address::Tcp(to), &b"lost"[..]);
+            datagram.token = Token(7);
+            bench.sent.clear();
+            bench.send(socket, datagram).unwrap();
+            bench.until("its outcome is told", |bench| !bench.sent.is_empty());
+            assert_eq!(bench.sent, [(Token(7), Err(Errno::new(libc::ENETUNREACH)))]);
+            assert_eq!(bench.closed.get(&socket), None);
+
+            cable.here.ip("link set near up").unwrap();
+            // An interface that goes down loses its addresses of IPv6.
+            cable
+                .here
+                .ip(&format!("address replace {}/64 dev near nodad", HERE[1]))
+                .unwrap();
+            crosses(bench, socket, &client);
+        }
+
+        // Nobody answers for the address: the kernel asks three times, and gives up.
+        cable
+            .here
+            .ip("ntable change name arp_cache dev near retrans 10")
+            .unwrap();
+        let socket = bench.bind(&at(HERE[0]), &options);
+        bench.errors.clear();
+        let gone = SocketAddr::new(NOBODY.parse().unwrap(), 9);
+        send(bench, socket, gone, b"anybody?");
+        bench.until("it is told", |bench| !bench.errors.is_empty());
+        match bench.errors[..] {
+            [(of, DatagramError::Unreachable(told))] => {
+                assert_eq!(of, socket);
+                assert_eq!(
+                    (told.receiver(), told.errno()),
+                    (gone, Errno::new(libc::EHOSTUNREACH))
+                );
+            }
+            ref other => panic!("{other:?}"),
+        }
+        crosses(bench, socket, &cable.client(THERE[0]));
+    });
+}
