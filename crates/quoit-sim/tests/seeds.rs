@@ -48,11 +48,11 @@ const REGRESSIONS: &[(u64, EngineKind, &str)] = &[
     ),
     (
         10,
-        Epoll,
+        Uring,
         "pressure of a datagram socket that was closed in the same turn",
     ),
     (
-        8981,
+        27_901,
         Uring,
         "a datagram socket that is gone and keeps the loop awake",
     ),
@@ -62,7 +62,7 @@ const REGRESSIONS: &[(u64, EngineKind, &str)] = &[
         "a Unix datagram that waits for room of which nobody tells",
     ),
     (
-        149,
+        413,
         Uring,
         "a Unix datagram that waited for room and came without its bytes",
     ),
