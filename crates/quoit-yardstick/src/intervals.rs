@@ -90,6 +90,23 @@ impl Intervals {
         let ends = last.map_or(0, |place| (place as u64 + 1) * LENGTH);
         Duration::from_nanos(ends).saturating_sub(from)
     }
+
+    /// How long after `from` (since the run began) the first intervals begin that have none of these for so `long`, all of
+    /// them over by `end`; `None` if there are no such.
+    #[must_use]
+    pub fn first_without(&self, from: Duration, end: Duration, long: Duration) -> Option<Duration> {
+        let place = |time: Duration| time.as_nanos() as u64 / LENGTH;
+        let (first, last) = (from.as_nanos().div_ceil(LENGTH.into()) as u64, place(end));
+        let wanted = place(long);
+        let has_none = |place: u64| {
+            let count = usize::try_from(place).ok().and_then(|place| self.0.get(place));
+            count.is_none_or(|&count| count == 0)
+        };
+        let begins = (first..)
+            .take_while(|begins| begins + wanted <= last)
+            .find(|&begins| (begins..begins + wanted).all(has_none))?;
+        Some(Duration::from_nanos(begins * LENGTH).saturating_sub(from))
+    }
 }
 
 #[cfg(test)]
@@ -98,6 +115,24 @@ mod tests {
 
     fn of(counts: &[u64]) -> Intervals {
         Intervals(counts.to_vec())
+    }
+
+    #[test]
+    fn the_first_stretch_without_any_is_found() {
+        let tenths = |count: u64| Duration::from_nanos(count * LENGTH);
+        let counts = of(&[9, 9, 3, 0, 0, 1, 0, 0, 0, 2]);
+        let first = |from, end, long| counts.first_without(tenths(from), tenths(end), tenths(long));
+        assert_eq!(first(2, 12, 2), Some(tenths(1)));
+        assert_eq!(first(2, 12, 3), Some(tenths(4)));
+        assert_eq!(first(2, 9, 3), Some(tenths(4)));
+        // It would reach past the end, or into the last of these.
+        assert_eq!((first(2, 8, 3), first(2, 12, 4)), (None, None));
+        // Behind the last counted one there are none.
+        assert_eq!(first(2, 20, 4), Some(tenths(8)));
+        assert_eq!(
+            of(&[]).first_without(tenths(3), tenths(5), tenths(2)),
+            Some(Duration::ZERO)
+        );
     }
 
     #[test]

@@ -8,10 +8,11 @@ use crate::lab::table;
 pub(super) const ABOUT: &str = "Every datagram that was sent is handled or missing; the runs fail where the sums do \
     not close. Packets dropped are those of the socket, the last datagrams of a run included; one that GRO joined \
     holds many. Where an overload came first, recovered says how long after its end the last loss was: from then on \
-    everything was handled.";
+    everything was handled. A stall of milliseconds much later is enough for a loss, so beside it stands how soon the first \
+    second began without any, and the share that was handled from the overload's end on.";
 
 /// The columns behind the server's name.
-pub(super) const TITLES: [&str; 11] = [
+pub(super) const TITLES: [&str; 13] = [
     "sent",
     "handled",
     "share",
@@ -23,6 +24,8 @@ pub(super) const TITLES: [&str; 11] = [
     "socket memory, peak of bound",
     "pool",
     "recovered after",
+    "a second without loss after",
+    "share after the overload",
 ];
 
 /// Whether there is such a table.
@@ -51,7 +54,17 @@ pub(super) fn row(server: &ServerSummary) -> Option<[String; TITLES.len()]> {
         ),
         bytes(datagrams.pool_bytes),
         datagrams.recovery.as_ref().map_or(NONE.to_owned(), recovered),
+        datagrams.recovery.as_ref().map_or(NONE.to_owned(), whole_second),
+        datagrams.recovery.map_or(NONE.to_owned(), |recovery| {
+            format!("{:.3} %", 100.0 * recovery.handled_share_after)
+        }),
     ])
+}
+
+fn whole_second(recovery: &Recovery) -> String {
+    recovery
+        .whole_second_after
+        .map_or_else(|| "none".to_owned(), |after| format!("{after:.1} s"))
 }
 
 fn recovered(recovery: &Recovery) -> String {

@@ -303,8 +303,8 @@ mod tests {
         for part in [
             "| server | sent | handled | share |",
             "| quoit/uring | 1,000,000 | 800,000 | 80.0 % |",
-            "207.0 KiB of 208.0 KiB | 128.0 KiB | 0.2 s |",
-            "128.0 KiB | not within 6.0 s in 25.0 % of the runs |",
+            "207.0 KiB of 208.0 KiB | 128.0 KiB | 0.2 s | 0.1 s | 99.900 % |",
+            "128.0 KiB | not within 6.0 s in 25.0 % of the runs | none | 99.900 % |",
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }

@@ -422,6 +422,7 @@ pub(crate) fn datagrams() -> CaseResults {
                     recovered_share: if server == BASELINE { 0.75 } else { 1.0 },
                     handled_share_before: 0.5,
                     handled_share_after: 0.999,
+                    whole_second_after: (server != BASELINE).then_some(0.1),
                 }),
             }),
             ..Figures::default()

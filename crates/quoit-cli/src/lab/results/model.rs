@@ -332,6 +332,10 @@ pub(crate) struct Recovery {
     /// Of what was sent before the end of the overload, and after it, the share that was handled.
     pub(crate) handled_share_before: f64,
     pub(crate) handled_share_after: f64,
+    /// From the end of the overload until the first second began in which everything was handled; `None` if there was none,
+    /// and in older results.
+    #[serde(default)]
+    pub(crate) whole_second_after: Option<f64>,
 }
 
 /// Latencies in nanoseconds.

@@ -191,6 +191,9 @@ fn check_datagrams(datagrams: &DatagramFigures) -> Checked {
     };
     at_least_zero("datagrams.recovery.seconds", recovery.seconds)?;
     at_least_zero("datagrams.recovery.of_seconds", recovery.of_seconds)?;
+    if let Some(seconds) = recovery.whole_second_after {
+        at_least_zero("datagrams.recovery.whole_second_after", seconds)?;
+    }
     for (name, value) in [
         ("recovered_share", recovery.recovered_share),
         ("handled_share_before", recovery.handled_share_before),

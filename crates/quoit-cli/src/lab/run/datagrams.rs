@@ -114,6 +114,13 @@ fn recovery(sent: &Sent, found: &SinkReport) -> Option<Recovery> {
         recovered_share: f64::from(u8::from(seconds < last.seconds)),
         handled_share_before: share(before, lost_before),
         handled_share_after: share(after, lost_after),
+        whole_second_after: losses
+            .first_without(
+                Duration::from_secs_f64(begins),
+                Duration::from_secs_f64(begins + last.seconds),
+                Duration::from_secs(1),
+            )
+            .map(|after| after.as_secs_f64()),
     })
 }
 
@@ -276,8 +283,9 @@ mod tests {
             {"begins_seconds": 0.0, "seconds": 0.1},
             {"begins_seconds": 0.1, "seconds": 0.2},
         ]);
+        let short = load.clone();
         let recovery = |found: &SinkReport| {
-            let figures = of(load.clone(), found).unwrap().figures;
+            let figures = of(short.clone(), found).unwrap().figures;
             figures.datagrams.unwrap().recovery.unwrap()
         };
         let mut sink = found();
@@ -292,6 +300,12 @@ mod tests {
         let seen = recovery(&sink);
         assert_eq!((seen.seconds, seen.recovered_share), (0.0, 1.0));
         assert_eq!((seen.handled_share_before, seen.handled_share_after), (0.8, 1.0));
+        // No second was long enough.
+        assert_eq!(seen.whole_second_after, None);
+        load["phases"][1]["seconds"] = json!(2.0);
+        let figures = of(load.clone(), &sink).unwrap().figures;
+        let seen = figures.datagrams.unwrap().recovery.unwrap();
+        assert_eq!(seen.whole_second_after, Some(0.0));
         // A run of one phase has none.
         assert!(
             of(sent(100), &found())

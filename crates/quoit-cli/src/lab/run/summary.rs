@@ -263,6 +263,11 @@ fn recovery_medians(all: &[DatagramFigures]) -> Option<Recovery> {
         recovered_share: all.iter().map(|recovery| recovery.recovered_share).sum::<f64>() / all.len() as f64,
         handled_share_before: of(|recovery| recovery.handled_share_before),
         handled_share_after: of(|recovery| recovery.handled_share_after),
+        // One that had none counts as all of its time.
+        whole_second_after: Some(of(|recovery| {
+            recovery.whole_second_after.unwrap_or(recovery.of_seconds)
+        }))
+        .filter(|&after| after < of(|recovery| recovery.of_seconds)),
     })
 }
 
