@@ -31,8 +31,8 @@ const REGRESSIONS: &[(u64, EngineKind, &str)] = &[
     (69, Epoll, "data of an aborted connection in a later turn"),
     (960, Uring, "cancelling sends that have ended, for ever"),
     (
-        11_707,
-        Uring,
+        11_467,
+        Epoll,
         "a deadline of an attempt to connect that had been given up",
     ),
     (
