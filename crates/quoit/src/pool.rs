@@ -4,7 +4,7 @@
 //! but for the return of a lease, which any thread may make at any time, also after the loop is gone: leases
 //! keep the memory alive. Returned slots are pushed onto a lock-free stack that the loop empties once a turn.
 //! Free slots are taken last in, first out, so that memory in use stays in the processor's caches and memory
-//! never needed is never touched. Slots begin at different sets of the caches (see [`stride`]): most messages are
+//! never needed is never touched. Slots begin at different sets of the caches (see `reserved::stride`): most messages are
 //! short, and the kernel goes through all slots of a buffer ring.
 
 use std::fmt;
