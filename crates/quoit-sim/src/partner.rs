@@ -254,8 +254,21 @@ impl<E: Engine + 'static> Partner<E> {
         let Some(partner) = Rc::into_inner(partner) else {
             panic!("the second loop has a turn at its end");
         };
-        let Self { quoit, mut kept, .. } = partner.into_inner();
+        let Self {
+            mut quoit,
+            mut kept,
+            mut events,
+            mut reference,
+            ..
+        } = partner.into_inner();
         kept.clear();
+        // Leases that were let go of since its last turn are collected by the next.
+        if let Err(error) = quoit.turn([], &mut events, Some(Duration::ZERO)) {
+            panic!("the second loop's last turn failed: {error}");
+        }
+        for event in events.drain() {
+            reference.check(&event, quoit.now().as_nanos());
+        }
         let quoit = ManuallyDrop::into_inner(quoit);
         let counters = quoit.counters();
         assert_eq!(counters.connections, 0);

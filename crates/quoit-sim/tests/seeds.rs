@@ -67,6 +67,11 @@ const REGRESSIONS: &[(u64, EngineKind, &str)] = &[
         "a Unix datagram that waited for room and came without its bytes",
     ),
     (105_957, Uring, "a turn for each datagram of a batch to nobody"),
+    (
+        4_156_362,
+        Epoll,
+        "a lease that the reference let go of after the second loop's last turn",
+    ),
 ];
 
 #[test]
