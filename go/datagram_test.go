@@ -402,6 +402,25 @@ func TestDatagramsOfBothFamilies(t *testing.T) {
 	})
 }
 
+// groupSender makes a socket whose datagrams for groups leave by the loopback interface, or skips the test.
+func groupSender(t *testing.T) *net.UDPConn {
+	t.Helper()
+	sender, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { sender.Close() })
+	raw, err := sender.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw.Control(func(fd uintptr) { err = multicastBy(fd, [4]byte{127, 0, 0, 1}) })
+	if err != nil {
+		t.Skip(err)
+	}
+	return sender
+}
+
 func TestMulticast(t *testing.T) {
 	loopback, err := net.InterfaceByName("lo")
 	if err != nil {
@@ -418,19 +437,7 @@ func TestMulticast(t *testing.T) {
 		}}
 		server := startDatagrams(t, "udp4", ":0", handler, engine, quoit.WithLoops(1),
 			quoit.WithMulticastGroup(netip.MustParseAddr("239.1.2.3"), loopback))
-		sender, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer sender.Close()
-		raw, err := sender.SyscallConn()
-		if err != nil {
-			t.Fatal(err)
-		}
-		raw.Control(func(fd uintptr) { err = multicastBy(fd, [4]byte{127, 0, 0, 1}) })
-		if err != nil {
-			t.Skip(err)
-		}
+		sender := groupSender(t)
 		to := &net.UDPAddr{IP: net.IPv4(239, 1, 2, 3), Port: server.Addr().(*net.UDPAddr).Port}
 		if _, err := sender.WriteTo([]byte("all"), to); err != nil {
 			t.Fatal(err)
@@ -490,19 +497,7 @@ func TestMulticastJoinedLater(t *testing.T) {
 		ask(t, connection, "other", "quoit: ff02::1 is no group for a socket of udp4")
 		ask(t, connection, "join", "done")
 		ask(t, connection, "?", "done")
-		sender, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer sender.Close()
-		raw, err := sender.SyscallConn()
-		if err != nil {
-			t.Fatal(err)
-		}
-		raw.Control(func(fd uintptr) { err = multicastBy(fd, [4]byte{127, 0, 0, 1}) })
-		if err != nil {
-			t.Skip(err)
-		}
+		sender := groupSender(t)
 		to := &net.UDPAddr{IP: group.AsSlice(), Port: port}
 		if _, err := sender.WriteTo([]byte("all"), to); err != nil {
 			t.Fatal(err)
