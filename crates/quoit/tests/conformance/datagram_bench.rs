@@ -305,6 +305,12 @@ impl Bench {
         result
     }
 
+    /// Sends bytes that nothing more is asked of, and for which there is room.
+    pub(crate) fn send_to(&mut self, socket: DatagramSocketId, to: SocketAddr, bytes: &[u8]) {
+        self.send(socket, DatagramSend::new(Address::Tcp(to), bytes))
+            .unwrap();
+    }
+
     pub(crate) fn pause(&mut self, socket: DatagramSocketId) {
         self.quoit.pause_datagrams(socket).unwrap();
         self.state(socket).paused = true;

@@ -44,19 +44,13 @@ fn unreachable(error: DatagramError) -> Unreachable {
     }
 }
 
-fn send(bench: &mut Bench, socket: DatagramSocketId, to: SocketAddr, bytes: &[u8]) {
-    bench
-        .send(socket, DatagramSend::new(Address::Tcp(to), bytes))
-        .unwrap();
-}
-
 fn echoes(bench: &mut Bench, socket: DatagramSocketId) {
     let client = bench.client(socket);
     client.send(b"here").unwrap();
     let before = bench.got.len();
     bench.wait_received(before + 1);
     assert_eq!(bench.got[before].bytes, b"here");
-    send(bench, socket, client.local_addr().unwrap(), b"there");
+    bench.send_to(socket, client.local_addr().unwrap(), b"there");
     bench.flush(socket);
     assert_eq!(receive(&client), b"there");
 }
@@ -72,7 +66,7 @@ pub(crate) fn who_is_gone_is_told(level: &Level) {
             let socket = bench.bind(own, &told());
             let gone = [nobody(host), nobody(host)];
             for to in gone {
-                send(bench, socket, to, b"anybody?");
+                bench.send_to(socket, to, b"anybody?");
                 let before = bench.errors.len();
                 bench.until("it is told", |bench| bench.errors.len() > before);
             }
@@ -153,7 +147,7 @@ pub(crate) fn what_others_meet_costs_nobody_a_datagram(level: &Level) {
 pub(crate) fn nothing_is_told_unless_it_is_asked_for(level: &Level) {
     bench(level, |bench| {
         let socket = bench.bind("127.0.0.1:0", &DatagramOptions::default());
-        send(bench, socket, nobody("127.0.0.1"), b"anybody?");
+        bench.send_to(socket, nobody("127.0.0.1"), b"anybody?");
         echoes(bench, socket);
         bench.turn(Duration::ZERO);
         assert_eq!(bench.errors, []);

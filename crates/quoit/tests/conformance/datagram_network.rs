@@ -136,16 +136,10 @@ fn socket_address(bench: &Bench, socket: DatagramSocketId) -> SocketAddr {
     }
 }
 
-fn send(bench: &mut Bench, socket: DatagramSocketId, to: SocketAddr, bytes: &[u8]) {
-    bench
-        .send(socket, DatagramSend::new(Address::Tcp(to), bytes))
-        .unwrap();
-}
-
 /// A datagram goes there, and one comes back.
 fn crosses(bench: &mut Bench, socket: DatagramSocketId, client: &UdpSocket) {
     let to = client.local_addr().unwrap();
-    send(bench, socket, to, b"over");
+    bench.send_to(socket, to, b"over");
     bench.flush(socket);
     assert_eq!(receive(client), b"over");
     let before = bench.got.len();
@@ -254,7 +248,7 @@ pub(crate) fn what_the_cable_does_not_take_is_told(level: &Level) {
                 name,
                 value,
             );
-            send(bench, socket, to, &[1; 1400]);
+            bench.send_to(socket, to, &[1; 1400]);
             bench.until("it is told", |bench| !bench.errors.is_empty());
             assert_eq!(bench.errors, [(socket, DatagramError::TooLarge { size: 1400 })]);
             crosses(bench, socket, &client);
@@ -299,7 +293,7 @@ pub(crate) fn a_pulled_cable_is_told_and_put_back(level: &Level) {
         let socket = bench.bind(&at(HERE[0]), &options);
         bench.errors.clear();
         let gone = SocketAddr::new(NOBODY.parse().unwrap(), 9);
-        send(bench, socket, gone, b"anybody?");
+        bench.send_to(socket, gone, b"anybody?");
         bench.until("it is told", |bench| !bench.errors.is_empty());
         match bench.errors[..] {
             [(of, DatagramError::Unreachable(told))] => {
