@@ -97,9 +97,14 @@ type DatagramError struct {
 	Err error
 	// Size is the length of the datagram that was to be sent; 0 where that is not known.
 	Size int
+	// Peer is to whom a datagram did not arrive, with WithReceiveErrors; otherwise the zero value.
+	Peer netip.AddrPort
 }
 
 func (e *DatagramError) Error() string {
+	if e.Peer.IsValid() {
+		return fmt.Sprintf("quoit: a datagram to %v did not arrive: %v", e.Peer, e.Err)
+	}
 	if e.Size > 0 {
 		return fmt.Sprintf("quoit: sending a datagram of %d bytes: %v", e.Size, e.Err)
 	}

@@ -119,6 +119,9 @@ func (c *config) datagramOptions() (native.DatagramOptions, []native.MulticastGr
 	if c.broadcast {
 		options.Flags |= native.DatagramBroadcast
 	}
+	if c.errors {
+		options.Flags |= native.DatagramTellUnreachable
+	}
 	options.ReceiveBuffer, options.SendBuffer = uint32(c.receiveBuffer), uint32(c.sendBuffer)
 	// Room for a whole batch, which is what waits here at most.
 	options.HighWater, options.LowWater = uint32(c.highWater)+1, 0
@@ -254,7 +257,7 @@ func (l *nativeLoop) datagramEvent(event *native.Event) {
 		}
 	case native.EventDatagramError:
 		if s != nil && event.Error != 0 {
-			s.sink.failed(s.socket, &DatagramError{Err: syscall.Errno(-event.Error), Size: int(event.Length)})
+			s.sink.failed(s.socket, datagramError(event))
 		}
 	case native.EventDatagramClosed:
 		if s != nil {
@@ -266,6 +269,19 @@ func (l *nativeLoop) datagramEvent(event *native.Event) {
 			s.lost(err)
 		}
 	}
+}
+
+// datagramError makes of an event what sinks take.
+func datagramError(event *native.Event) *DatagramError {
+	err := &DatagramError{Err: syscall.Errno(-event.Error)}
+	if event.Reason == native.DatagramErrorUnreachable {
+		var to Datagram
+		readSockaddr(unsafe.Slice((*byte)(event.Data), event.Length), &to)
+		err.Peer = to.Peer
+	} else {
+		err.Size = int(event.Length)
+	}
+	return err
 }
 
 // view makes of an event what sinks take.

@@ -237,6 +237,42 @@ func TestErrorsOfDatagrams(t *testing.T) {
 	})
 }
 
+// nobody is an address of this host that answers every datagram by ICMP: its socket is connected to somebody else, and
+// keeps the port from being taken.
+func nobody(t *testing.T) netip.AddrPort {
+	t.Helper()
+	deaf, err := net.Dial("udp4", "127.0.0.1:9")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { deaf.Close() })
+	return deaf.LocalAddr().(*net.UDPAddr).AddrPort()
+}
+
+// Who cannot be reached is told, on a socket that is connected to nobody, and nobody else loses a datagram for it.
+func TestWhoCannotBeReachedIsTold(t *testing.T) {
+	onLibraryEngines(t, func(t *testing.T, engine quoit.Option) {
+		for _, network := range []string{"udp4", "udp"} {
+			failures := make(chan error, 4)
+			handler := answers(t)
+			handler.failed = func(_ *quoit.DatagramSocket, err error) { failures <- err }
+			server := startDatagrams(t, network, "127.0.0.1:0", handler, engine, quoit.WithLoops(1), quoit.WithReceiveErrors())
+			for range 3 {
+				peer := nobody(t)
+				if err := server.Sockets()[0].WriteTo([]byte("hello?"), peer); err != nil {
+					t.Fatal(err)
+				}
+				ask(t, dialUDP(t, server.Addr()), "still there", "still there")
+				var told *quoit.DatagramError
+				err := receive(t, failures)
+				if !errors.As(err, &told) || told.Peer != peer || !errors.Is(err, syscall.ECONNREFUSED) {
+					t.Errorf("%v, and not that of %v", err, peer)
+				}
+			}
+		}
+	})
+}
+
 func TestAFullQueueOfDatagrams(t *testing.T) {
 	for _, engine := range engines() {
 		if engine == quoit.EngineStd {

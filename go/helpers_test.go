@@ -36,6 +36,15 @@ func onEngines(t *testing.T, test func(t *testing.T, engine quoit.Option)) {
 	}
 }
 
+// onLibraryEngines runs a test on each engine of libquoit.
+func onLibraryEngines(t *testing.T, test func(t *testing.T, engine quoit.Option)) {
+	for _, engine := range engines() {
+		if engine != quoit.EngineStd {
+			t.Run(engine.String(), func(t *testing.T) { test(t, quoit.WithEngine(engine)) })
+		}
+	}
+}
+
 // handler is a Handler made of functions; those that are nil do what BaseHandler does.
 type handler struct {
 	quoit.BaseHandler

@@ -10,6 +10,7 @@ import (
 type datagramConfig struct {
 	maxDatagram, datagramSlots int
 	gro, details, broadcast    bool
+	errors                     bool
 	receiveBuffer, sendBuffer  int
 	groups                     []multicastGroup
 }
@@ -71,6 +72,13 @@ func WithGRO() Option { return func(c *config) { c.gro = true } }
 
 // WithDatagramDetails fills in Local, Interface, ECN and Time of each Datagram. No effect on EngineStd. Default: off.
 func WithDatagramDetails() Option { return func(c *config) { c.details = true } }
+
+// WithReceiveErrors tells which peers the network did not bring datagrams to (IP_RECVERR), on sockets that are connected
+// to one and on all others. Each answer by ICMP is told to OnError of a handler, with DatagramError.Peer; and to a reader of
+// a PacketConn, as a *net.OpError with the peer as its Addr, after which it goes on reading. A reader that is behind is told
+// of 64 at most, and of the last one if the socket is connected. ICMP can be forged by whoever sees the traffic. No effect on
+// EngineStd. Default: off, and only sockets that are connected are told, without an address.
+func WithReceiveErrors() Option { return func(c *config) { c.errors = true } }
 
 // WithBroadcast allows sending to broadcast addresses, which package net always does. Default: off.
 func WithBroadcast() Option { return func(c *config) { c.broadcast = true } }

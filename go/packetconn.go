@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -36,7 +37,8 @@ type PacketConn struct {
 	closed  bool  // by this end
 	lost    bool  // with the loop, or the descriptor
 	failure error // why
-	refusal error // what a peer, to which it is connected, answered last, until it is read
+	// What the network has answered and nobody has read: of one that is connected the last, of others keptRefusals.
+	refusals []*DatagramError
 
 	readable chan struct{} // room for one; tells the reader to look
 	writable chan struct{} // likewise, the writer
@@ -93,6 +95,9 @@ func (p *PacketConn) open(network, address string) error {
 	return err
 }
 
+// keptRefusals is how many answers of the network wait for a reader of a socket without a peer.
+const keptRefusals = 64
+
 // packetSink reports to a PacketConn.
 type packetSink struct{ p *PacketConn }
 
@@ -122,14 +127,16 @@ func (k packetSink) writable(s *DatagramSocket) {
 	s.below.wokeSomebody()
 }
 
-// failed tells the next reader what the peer of a connected socket has answered. Without one it does nothing: the counters
-// tell, and a later datagram has nothing to do with it.
+// failed tells the next reader what the peer of a connected socket has answered, or whose datagram did not arrive. What is
+// of no peer is not told: the counters tell, and a later datagram has nothing to do with it.
 func (k packetSink) failed(s *DatagramSocket, err *DatagramError) {
-	if s.remote == nil {
-		return
-	}
 	k.p.mu.Lock()
-	k.p.refusal = err.Err
+	switch {
+	case s.remote != nil:
+		k.p.refusals = append(k.p.refusals[:0], err)
+	case err.Peer.IsValid() && len(k.p.refusals) < keptRefusals:
+		k.p.refusals = append(k.p.refusals, err)
+	}
 	k.p.mu.Unlock()
 	signal(k.p.readable)
 	s.below.wokeSomebody()
@@ -194,7 +201,13 @@ func (p *PacketConn) read(b []byte) (int, Datagram, error) {
 	for {
 		n, from, wait, err := p.tryRead(b)
 		if !wait {
-			if err != nil {
+			if refusal := (*DatagramError)(nil); errors.As(err, &refusal) {
+				var to net.Addr
+				if refusal.Peer.IsValid() {
+					to = net.UDPAddrFromAddrPort(refusal.Peer)
+				}
+				err = p.opErrorTo("read", to, refusal.Err)
+			} else if err != nil {
 				err = p.opError("read", err)
 			}
 			return n, from, err
@@ -215,8 +228,9 @@ func (p *PacketConn) tryRead(b []byte) (n int, from Datagram, wait bool, err err
 		return 0, from, false, errClosed
 	case p.readLimit.expired():
 		return 0, from, false, errTimeout
-	case p.refusal != nil:
-		err, p.refusal = p.refusal, nil
+	case len(p.refusals) > 0:
+		err = p.refusals[0]
+		p.refusals = slices.Delete(p.refusals, 0, 1)
 		return 0, from, false, err
 	case p.head < len(p.queue):
 	case p.failure != nil:

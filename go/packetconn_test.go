@@ -233,6 +233,31 @@ func TestErrorsOfPacketConns(t *testing.T) {
 	})
 }
 
+// A reader is told who could not be reached, of each one, and reads on.
+func TestPacketConnsTellWhoCannotBeReached(t *testing.T) {
+	onLibraryEngines(t, func(t *testing.T, engine quoit.Option) {
+		conn := listenPacket(t, "udp4", "127.0.0.1:0", engine, quoit.WithReceiveErrors())
+		for range 3 {
+			peer := nobody(t)
+			if _, err := conn.WriteToUDPAddrPort([]byte("hello?"), peer); err != nil {
+				t.Fatal(err)
+			}
+			var told *net.OpError
+			_, _, err := conn.ReadFrom(make([]byte, 16))
+			if !errors.As(err, &told) || told.Op != "read" || !errors.Is(err, syscall.ECONNREFUSED) ||
+				told.Addr == nil || told.Addr.String() != peer.String() {
+				t.Fatalf("%v, and not that of %v", err, peer)
+			}
+			if _, err := conn.WriteTo([]byte("self"), conn.LocalAddr()); err != nil {
+				t.Error(err)
+			}
+			if n, _, err := conn.ReadFrom(make([]byte, 16)); n != 4 || err != nil {
+				t.Error(n, err)
+			}
+		}
+	})
+}
+
 // A writer past the queue's end waits for room, and all of it arrives in the end: nothing is refused below.
 func TestWritersOfAPacketConnWait(t *testing.T) {
 	onEngines(t, func(t *testing.T, engine quoit.Option) {

@@ -15,6 +15,7 @@ use crate::datagrams;
 use crate::error::Failure;
 use crate::leases::Leases;
 use crate::memory;
+use crate::receivers::Receivers;
 use crate::types::{self, *};
 
 /// What of the caller's may be used after the call has returned.
@@ -501,12 +502,13 @@ pub(crate) fn refusal_reason(refusal: Refusal) -> (u16, c_int) {
     }
 }
 
-/// C's event for one of the core's. Its lease goes to `leases`, its descriptor to the caller.
+/// C's event for one of the core's. Its lease goes to `leases`, its descriptor to the caller. The receiver that it names
+/// goes to `receivers`, and `data` has yet to show it ([`Receivers::show`]).
 ///
 /// # Panics
 /// As [`datagrams::event`].
 #[inline]
-pub(crate) fn event(event: Event, leases: &Leases) -> types::Event {
+pub(crate) fn event(event: Event, leases: &Leases, receivers: &mut Receivers) -> types::Event {
     let mut answer = types::Event {
         descriptor: -1,
         ..memory::zeroes()
@@ -592,7 +594,7 @@ pub(crate) fn event(event: Event, leases: &Leases) -> types::Event {
         Event::Woken => answer.kind = QUOIT_EVENT_WOKEN,
         Event::Draining => answer.kind = QUOIT_EVENT_DRAINING,
         Event::Drained => answer.kind = QUOIT_EVENT_DRAINED,
-        other => datagrams::event(other, leases, &mut answer),
+        other => datagrams::event(other, leases, receivers, &mut answer),
     }
     answer
 }

@@ -15,6 +15,7 @@ use crate::convert::{Keep, negative, refusal_reason};
 use crate::error::Failure;
 use crate::leases::Leases;
 use crate::memory::{self, array, reference};
+use crate::receivers::Receivers;
 use crate::types::{self, *};
 
 /// Whether a command of this kind concerns a datagram socket.
@@ -297,7 +298,7 @@ pub(crate) fn view(datagrams: &quoit::Datagrams) -> Datagrams {
 ///
 /// # Panics
 /// For an event that this ABI has no number for: a fault of the library's.
-pub(crate) fn event(event: Event, leases: &Leases, answer: &mut types::Event) {
+pub(crate) fn event(event: Event, leases: &Leases, receivers: &mut Receivers, answer: &mut types::Event) {
     match event {
         Event::Datagrams { socket, datagrams } => {
             answer.kind = QUOIT_EVENT_DATAGRAMS;
@@ -323,7 +324,7 @@ pub(crate) fn event(event: Event, leases: &Leases, answer: &mut types::Event) {
         Event::DatagramError { socket, error } => {
             answer.kind = QUOIT_EVENT_DATAGRAM_ERROR;
             answer.connection = socket.to_bits();
-            (answer.reason, answer.error, answer.length) = error_reason(error);
+            (answer.reason, answer.error, answer.length) = error_reason(error, receivers);
         }
         Event::DatagramWritable { socket } => {
             answer.kind = QUOIT_EVENT_DATAGRAM_WRITABLE;
@@ -358,11 +359,15 @@ pub(crate) fn event(event: Event, leases: &Leases, answer: &mut types::Event) {
     }
 }
 
-/// The reason, the error, and the bytes of the datagram that was to be sent.
-fn error_reason(error: DatagramError) -> (u16, i32, u32) {
+/// The reason, the error, and the bytes of the datagram that was to be sent, or of the receiver's address.
+fn error_reason(error: DatagramError, receivers: &mut Receivers) -> (u16, i32, u32) {
     match error {
         DatagramError::Network(errno) => (QUOIT_DATAGRAM_ERROR_NETWORK, negative(errno), 0),
-        DatagramError::Unreachable(told) => (QUOIT_DATAGRAM_ERROR_NETWORK, negative(told.errno()), 0),
+        DatagramError::Unreachable(told) => (
+            QUOIT_DATAGRAM_ERROR_UNREACHABLE,
+            negative(told.errno()),
+            receivers.put(told.receiver()),
+        ),
         DatagramError::TooLarge { size } => (QUOIT_DATAGRAM_ERROR_TOO_LARGE, -libc::EMSGSIZE, size),
         DatagramError::Send { errno, size } => (QUOIT_DATAGRAM_ERROR_SEND, negative(errno), size),
         DatagramError::ControlTruncated => (QUOIT_DATAGRAM_ERROR_CONTROL_TRUNCATED, 0, 0),
@@ -396,7 +401,7 @@ pub(crate) unsafe fn options(pointer: *const DatagramOptions) -> Result<quoit::D
     }
     // SAFETY: promised by the caller.
     let options = unsafe { memory::read_sized(pointer, default_options(), "options") }?;
-    let known = QUOIT_DATAGRAM_PAUSED | (QUOIT_DATAGRAM_PAUSED - 1);
+    let known = QUOIT_DATAGRAM_TELL_UNREACHABLE | (QUOIT_DATAGRAM_TELL_UNREACHABLE - 1);
     if options.flags & !known != 0 {
         return Err(Failure::invalid("`flags` sets what is not known"));
     }
@@ -420,8 +425,7 @@ pub(crate) unsafe fn options(pointer: *const DatagramOptions) -> Result<quoit::D
         receive_ecn: flag(QUOIT_DATAGRAM_TELL_ECN),
         receive_timestamps: flag(QUOIT_DATAGRAM_TELL_TIME),
         receive_local_address: flag(QUOIT_DATAGRAM_TELL_LOCAL),
-        // An event of this ABI has no room for the receiver.
-        receive_errors: false,
+        receive_errors: flag(QUOIT_DATAGRAM_TELL_UNREACHABLE),
         high_water: options.high_water,
         low_water: options.low_water,
         queued_sends: options.queued_sends,

@@ -11,6 +11,7 @@ use quoit::{Events, Loop};
 use crate::error::Failure;
 use crate::leases::Leases;
 use crate::memory::reference;
+use crate::receivers::Receivers;
 use crate::thread::ThreadMark;
 
 /// What a loop is made of on this side.
@@ -19,6 +20,7 @@ pub(crate) struct State {
     pub(crate) quoit: Loop,
     pub(crate) events: Events,
     pub(crate) leases: Arc<Leases>,
+    pub(crate) receivers: Receivers,
 }
 
 /// `quoit_loop`: opaque to C.
@@ -182,6 +184,7 @@ mod tests {
             quoit: Loop::new(LoopIndex::default(), config).unwrap(),
             events: Events::with_capacity(1),
             leases: Arc::new(Leases::new(1)),
+            receivers: Receivers::default(),
         })
     }
 

@@ -15,6 +15,7 @@
 //! | `thread` | which thread this is, and whether that one has ended | |
 //! | `convert` | commands, events and options to and from the core's | yes |
 //! | `datagrams` | the same for what concerns datagram sockets | yes |
+//! | `receivers` | the addresses that a turn's errors name | in tests |
 //! | `calls` | the exported functions | yes |
 
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
@@ -28,6 +29,7 @@ mod handle;
 mod layout;
 mod leases;
 mod memory;
+mod receivers;
 mod thread;
 mod types;
 

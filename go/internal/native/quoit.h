@@ -32,7 +32,7 @@ extern "C" {
 
 /* The version of this ABI. A library of the same major and of this or a later minor version can be used. */
 #define QUOIT_ABI_MAJOR 1
-#define QUOIT_ABI_MINOR 1
+#define QUOIT_ABI_MINOR 2
 #define QUOIT_ABI_VERSION ((uint32_t)QUOIT_ABI_MAJOR << 16 | (uint32_t)QUOIT_ABI_MINOR)
 
 /* For fields of 32 bits that may be left unset. */
@@ -171,8 +171,10 @@ enum {
     /* [connection, token, length, error] What became of a datagram that was sent with a token: its bytes, which the
      * kernel has taken, or the error. Memory that was lent for it is free. */
     QUOIT_EVENT_DATAGRAM_SENT = 20,
-    /* [connection, reason, error, length] Something went wrong, and the socket goes on. `reason` is one of
-     * QUOIT_DATAGRAM_ERROR_*, `length` the bytes of the datagram that was to be sent. */
+    /* [connection, reason, error, data, length] Something went wrong, and the socket goes on. `reason` is one of
+     * QUOIT_DATAGRAM_ERROR_*, `length` the bytes of the datagram that was to be sent. With
+     * QUOIT_DATAGRAM_ERROR_UNREACHABLE `data` is the receiver's struct sockaddr and `length` its bytes, readable until
+     * the loop's next quoit_turn. */
     QUOIT_EVENT_DATAGRAM_ERROR = 21,
     /* [connection] The queue had been full, and is at its low-water mark. */
     QUOIT_EVENT_DATAGRAM_WRITABLE = 22,
@@ -208,11 +210,12 @@ enum {
 
 /* quoit_event.reason of QUOIT_EVENT_DATAGRAM_ERROR */
 enum {
-    QUOIT_DATAGRAM_ERROR_NETWORK = 1,   /* an earlier datagram did not arrive; only connected sockets are told */
+    QUOIT_DATAGRAM_ERROR_NETWORK = 1,   /* an earlier datagram did not arrive; only connected sockets are told so */
     QUOIT_DATAGRAM_ERROR_TOO_LARGE = 2, /* -EMSGSIZE: `length` bytes cannot be sent in one piece */
     QUOIT_DATAGRAM_ERROR_SEND = 3,      /* `length` bytes could not be sent */
     QUOIT_DATAGRAM_ERROR_CONTROL_TRUNCATED = 4, /* a datagram was dropped: an option was set that tells too much */
-    QUOIT_DATAGRAM_ERROR_RECEIVE = 5    /* want of the kernel's memory; tried again */
+    QUOIT_DATAGRAM_ERROR_RECEIVE = 5,   /* want of the kernel's memory; tried again */
+    QUOIT_DATAGRAM_ERROR_UNREACHABLE = 6 /* with TELL_UNREACHABLE: a datagram to `data` did not arrive */
 };
 
 /* quoit_datagrams.flags */
@@ -246,7 +249,8 @@ enum {
     QUOIT_DATAGRAM_TELL_TIME = 32,    /* tell when the kernel received it */
     QUOIT_DATAGRAM_TELL_LOCAL = 64,   /* tell the address that it was sent to, and the interface */
     QUOIT_DATAGRAM_FORCE_RECEIVE_BUFFER = 128, /* `receive_buffer` past the system's cap; needs CAP_NET_ADMIN */
-    QUOIT_DATAGRAM_PAUSED = 256       /* deliver nothing until RESUME_DATAGRAMS */
+    QUOIT_DATAGRAM_PAUSED = 256,      /* deliver nothing until RESUME_DATAGRAMS */
+    QUOIT_DATAGRAM_TELL_UNREACHABLE = 512 /* tell whose datagram did not arrive (IP_RECVERR), connected or not */
 };
 
 /* Whether the kernel may join datagrams of one sender (UDP_GRO): quoit_datagram_options.gro. */

@@ -230,18 +230,20 @@ const (
 	DatagramsTruncated = 1
 	DatagramsECN       = 2
 
-	DatagramReusePort    = 1
-	DatagramReuseAddress = 2
-	DatagramBroadcast    = 4
-	DatagramIPv6Only     = 8
-	DatagramTellECN      = 16
-	DatagramTellTime     = 32
-	DatagramTellLocal    = 64
+	DatagramReusePort       = 1
+	DatagramReuseAddress    = 2
+	DatagramBroadcast       = 4
+	DatagramIPv6Only        = 8
+	DatagramTellECN         = 16
+	DatagramTellTime        = 32
+	DatagramTellLocal       = 64
+	DatagramTellUnreachable = 512
 
 	GROTransparent = 1
 )
 
-// What Event.Reason may be: QUOIT_CLOSED_* of EventClosed, QUOIT_REFUSED_* of EventRefused.
+// What Event.Reason may be: QUOIT_CLOSED_* of EventClosed, QUOIT_REFUSED_* of EventRefused, QUOIT_DATAGRAM_ERROR_* of
+// EventDatagramError.
 const (
 	ClosedLocal   = 1
 	ClosedPeer    = 2
@@ -252,6 +254,8 @@ const (
 
 	RefusedFull  = 2
 	RefusedError = 6
+
+	DatagramErrorUnreachable = 6
 )
 
 // Engines: QUOIT_ENGINE_*.

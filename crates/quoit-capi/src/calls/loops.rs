@@ -14,6 +14,7 @@ use crate::leases::Leases;
 use crate::memory::{
     Plain, array, check_count, check_store, read_sized, reference, store, write_sized, write_text,
 };
+use crate::receivers::Receivers;
 use crate::types::{
     self, Config, Counters, ListenOptions, QUOIT_ACCEPT_CONNECTIONS, QUOIT_ACCEPT_DESCRIPTORS,
     QUOIT_ACCEPT_PAUSED, QUOIT_ACCEPT_SPREAD,
@@ -60,6 +61,7 @@ pub(super) unsafe extern "C" fn quoit_loop_create(
             quoit: Loop::new(index, config)?,
             events: Events::with_capacity(1),
             leases,
+            receivers: Receivers::default(),
         });
         // SAFETY: checked, and promised by the caller.
         unsafe { store(out, Box::into_raw(Box::new(handle)), "out") }?;
@@ -110,6 +112,7 @@ pub(super) unsafe extern "C" fn quoit_turn(
                 quoit,
                 events: found,
                 leases,
+                receivers,
             } = state;
             found.set_capacity(capacity.min(MOST_EVENTS));
             let table: &Leases = leases;
@@ -123,13 +126,16 @@ pub(super) unsafe extern "C" fn quoit_turn(
                 command
             });
             quoit.turn(commands, found, duration(timeout_ns))?;
+            receivers.clear();
             let mut filled = 0;
             for event in found.drain() {
-                let event = convert::event(event, leases);
+                let event = convert::event(event, leases, receivers);
                 // SAFETY: there is room for `capacity` events, and no turn reports more.
                 unsafe { events.add(filled).write(event) };
                 filled += 1;
             }
+            // SAFETY: so many were written just now, to memory that the caller leaves to this call.
+            receivers.show(unsafe { std::slice::from_raw_parts_mut(events, filled) });
             Ok(filled as c_int)
         })
     })

@@ -373,6 +373,56 @@ static void unreachable_peers(void)
     shut(socket);
 }
 
+static void expect_unreachable(const quoit_event *event, uint64_t socket, const void *receiver, uint32_t length)
+{
+    expect(event->kind == QUOIT_EVENT_DATAGRAM_ERROR && event->connection == socket
+               && event->reason == QUOIT_DATAGRAM_ERROR_UNREACHABLE && event->error == -ECONNREFUSED, "refused");
+    expect(event->length == length && memcmp(event->data, receiver, length) == 0, "by whom");
+}
+
+/* One without a peer is told who of several is not there, and the others get theirs. */
+static void unreachable_receivers(void)
+{
+    quoit_datagram_options options = defaults();
+    struct sockaddr_storage gone[2], present;
+    socklen_t lengths[2], length;
+    quoit_datagram_send sends[2];
+    quoit_command commands;
+    quoit_event event, sent;
+    char bytes[16];
+    uint64_t socket;
+    int index, deaf[2], here = peer_on("127.0.0.1:0", &present, &length);
+    /* Sockets that hear somebody else only: nobody can take their ports meanwhile. */
+    for (index = 0; index < 2; index++) {
+        deaf[index] = peer_on("127.0.0.1:0", &gone[index], &lengths[index]);
+        check("connect", connect(deaf[index], (struct sockaddr *)&present, length));
+    }
+    options.flags = QUOIT_DATAGRAM_TELL_UNREACHABLE;
+    socket = opened_on("127.0.0.1:0", &options);
+    for (index = 0; index < 2; index++) {
+        sends[0] = to(&gone[index], lengths[index], "anybody?");
+        sends[1] = to(&present, length, "you");
+        sends[1].token = 5;
+        commands = sending(socket, sends, 2);
+        event = next_event(&commands, 1);
+        if (event.kind == QUOIT_EVENT_DATAGRAM_SENT) {
+            sent = event;
+            event = next_event(NULL, 0);
+            expect_unreachable(&event, socket, &gone[index], lengths[index]);
+        } else {
+            expect_unreachable(&event, socket, &gone[index], lengths[index]);
+            sent = next_event(NULL, 0);
+        }
+        expect(sent.kind == QUOIT_EVENT_DATAGRAM_SENT && sent.connection == socket && sent.token == 5
+                   && sent.error == 0, "it is not blamed for the other");
+        must("what was for another", recv(here, bytes, sizeof bytes, MSG_DONTWAIT), 3);
+    }
+    shut(socket);
+    for (index = 0; index < 2; index++)
+        close(deaf[index]);
+    close(here);
+}
+
 /* Sends past the queue's end are refused, and WRITABLE follows. */
 static void full_queues(void)
 {
@@ -699,6 +749,7 @@ int main(int argc, char **argv)
     batches();
     errors_of_sends();
     unreachable_peers();
+    unreachable_receivers();
     full_queues();
     pauses();
     joined();

@@ -6,7 +6,7 @@ package io.quoit.netty;
  */
 final class Abi {
     /** The ABI that this package was written for: major and minor version. */
-    static final int VERSION = 1 << 16 | 1;
+    static final int VERSION = 1 << 16 | 2;
 
     static final int UNSET = 0xFFFF_FFFF;
 
@@ -65,7 +65,10 @@ final class Abi {
 
     static final int ACCEPT_DESCRIPTORS = 2;
 
+    static final int DATAGRAM_ERROR_UNREACHABLE = 6;
+
     static final int DATAGRAM_PAUSED = 256;
+    static final int DATAGRAM_TELL_UNREACHABLE = 512;
 
     static final int GRO_OFF = 0;
     static final int GRO_TRANSPARENT = 1;

@@ -4,6 +4,8 @@ import io.netty.channel.ChannelException;
 import io.netty.util.collection.LongObjectHashMap;
 import io.quoit.netty.Abi.DatagramOptions;
 import io.quoit.netty.Abi.Event;
+import java.io.IOException;
+import java.net.InetSocketAddress;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 
@@ -29,7 +31,8 @@ final class DatagramTable {
         long at = library.address(room);
         room.putInt(8, DatagramOptions.STRUCT_SIZE);
         library.datagramOptionsDefault(at + 8);
-        room.putInt(8 + DatagramOptions.FLAGS, Abi.DATAGRAM_PAUSED)
+        int told = options.tellsUnreachable() ? Abi.DATAGRAM_TELL_UNREACHABLE : 0;
+        room.putInt(8 + DatagramOptions.FLAGS, Abi.DATAGRAM_PAUSED | told)
                 .putInt(8 + DatagramOptions.MAX_DATAGRAM, options.maxDatagram())
                 .putInt(8 + DatagramOptions.SLOTS, options.slots())
                 .putInt(8 + DatagramOptions.GRO, options.joins() ? Abi.GRO_TRANSPARENT : Abi.GRO_OFF)
@@ -70,7 +73,7 @@ final class DatagramTable {
             case Abi.EVENT_DATAGRAM_SENT -> channel.outbound().sent(token, error);
             case Abi.EVENT_DATAGRAM_REFUSED ->
                 channel.outbound().refused(token, events.getShort(at + Event.REASON), error);
-            case Abi.EVENT_DATAGRAM_ERROR -> channel.failed(error);
+            case Abi.EVENT_DATAGRAM_ERROR -> failed(channel, events, at);
             case Abi.EVENT_DATAGRAM_CLOSED -> channel.ended(error);
             default -> {
                 // OPENED, WRITABLE and PRESSURE change nothing here.
@@ -78,6 +81,17 @@ final class DatagramTable {
             }
         }
         return 1;
+    }
+
+    /** Something went wrong, and if a receiver could not be reached, its address is there for the time of this turn. */
+    private void failed(QuoitDatagramChannel channel, ByteBuffer events, int at) {
+        IOException failure = Errno.datagramFailure(events.getInt(at + Event.ERROR));
+        if (events.getShort(at + Event.REASON) == Abi.DATAGRAM_ERROR_UNREACHABLE) {
+            int length = events.getInt(at + Event.LENGTH);
+            ByteBuffer receiver = library.view(events.getLong(at + Event.DATA), length);
+            failure = new ReceiverUnreachableException((InetSocketAddress) Addresses.read(receiver, length), failure);
+        }
+        channel.failed(failure);
     }
 
     /** Whether memory of Java's is in the library's hands. */

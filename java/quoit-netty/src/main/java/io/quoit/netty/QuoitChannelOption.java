@@ -46,6 +46,13 @@ public final class QuoitChannelOption<T> extends UnixChannelOption<T> {
      * 64 KiB. 1 to 32,768; default 256. Set it before the channel is bound or connected.
      */
     public static final ChannelOption<Integer> DATAGRAM_SLOTS = valueOf(QuoitChannelOption.class, "DATAGRAM_SLOTS");
+    /**
+     * Whether a datagram channel, connected or not, is told which receivers the network did not bring datagrams to ({@code
+     * IP_RECVERR} of {@code ip(7)}, and its like of IPv6): {@code exceptionCaught} is given a
+     * {@link ReceiverUnreachableException} for each answer by ICMP. Default false: only connected ones are told, without an
+     * address. Set it before the channel is bound or connected.
+     */
+    public static final ChannelOption<Boolean> IP_RECVERR = valueOf(QuoitChannelOption.class, "IP_RECVERR");
     /** {@code IP_MULTICAST_ALL} of {@code ip(7)}, and its like of IPv6. */
     public static final ChannelOption<Boolean> IP_MULTICAST_ALL = valueOf("IP_MULTICAST_ALL");
     /** {@code IP_FREEBIND} of {@code ip(7)}. */

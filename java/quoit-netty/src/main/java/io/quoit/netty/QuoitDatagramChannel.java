@@ -235,9 +235,9 @@ public final class QuoitDatagramChannel extends AbstractQuoitChannel implements 
     }
 
     /** Something went wrong, and the socket goes on: mostly, an earlier datagram did not arrive. */
-    void failed(int error) {
+    void failed(IOException failure) {
         if (isOpen()) {
-            pipeline().fireExceptionCaught(Errno.datagramFailure(error));
+            pipeline().fireExceptionCaught(failure);
         }
     }
 

@@ -41,6 +41,7 @@ public final class QuoitDatagramChannelConfig extends AbstractQuoitConfig implem
     private volatile int maxDatagram = MAX_PAYLOAD;
     private volatile int slots = DEFAULT_SLOTS;
     private volatile boolean joins;
+    private volatile boolean tellsUnreachable;
     private volatile boolean activeOnRegistration;
     private volatile long pendingWriteLimit;
     private volatile NetworkInterface leavesBy;
@@ -71,6 +72,11 @@ public final class QuoitDatagramChannelConfig extends AbstractQuoitConfig implem
     /** Whether the kernel may join datagrams. */
     boolean joins() {
         return joins;
+    }
+
+    /** Whether each receiver is told that could not be reached. */
+    boolean tellsUnreachable() {
+        return tellsUnreachable;
     }
 
     /** Bytes that one slot has room for. */
@@ -238,6 +244,7 @@ public final class QuoitDatagramChannelConfig extends AbstractQuoitConfig implem
                 ChannelOption.IP_MULTICAST_TTL,
                 ChannelOption.DATAGRAM_CHANNEL_ACTIVE_ON_REGISTRATION,
                 QuoitChannelOption.IP_MULTICAST_ALL,
+                QuoitChannelOption.IP_RECVERR,
                 QuoitChannelOption.MAX_DATAGRAM_PAYLOAD_SIZE,
                 QuoitChannelOption.UDP_GRO,
                 QuoitChannelOption.DATAGRAM_SLOTS,
@@ -260,6 +267,8 @@ public final class QuoitDatagramChannelConfig extends AbstractQuoitConfig implem
             value = activeOnRegistration;
         } else if (option == QuoitChannelOption.IP_MULTICAST_ALL) {
             value = isMulticastAll();
+        } else if (option == QuoitChannelOption.IP_RECVERR) {
+            value = tellsUnreachable;
         } else if (option == QuoitChannelOption.MAX_DATAGRAM_PAYLOAD_SIZE) {
             value = maxDatagram;
         } else if (option == QuoitChannelOption.UDP_GRO) {
@@ -293,6 +302,8 @@ public final class QuoitDatagramChannelConfig extends AbstractQuoitConfig implem
             activeOnRegistration = (Boolean) value;
         } else if (option == QuoitChannelOption.IP_MULTICAST_ALL) {
             setMulticastAll((Boolean) value);
+        } else if (option == QuoitChannelOption.IP_RECVERR) {
+            tellsUnreachable = early(option, (Boolean) value ? 1 : 0, 0, 1) != 0;
         } else if (option == QuoitChannelOption.MAX_DATAGRAM_PAYLOAD_SIZE) {
             maxDatagram = early(option, (Integer) value, 1, MAX_PAYLOAD);
         } else if (option == QuoitChannelOption.UDP_GRO) {
@@ -307,7 +318,7 @@ public final class QuoitDatagramChannelConfig extends AbstractQuoitConfig implem
         return true;
     }
 
-    /** A value that is needed when the socket's receive memory is made. */
+    /** A value that is needed when the socket is given to its loop. */
     private int early(ChannelOption<?> option, int value, int least, int most) {
         if (channel.isActive()) {
             throw new IllegalStateException(option.name() + " comes after the channel was bound or connected");

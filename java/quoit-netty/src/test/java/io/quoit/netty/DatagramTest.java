@@ -22,11 +22,14 @@ import io.netty.channel.MultiThreadIoEventLoopGroup;
 import io.netty.channel.socket.DatagramPacket;
 import io.netty.channel.socket.SocketProtocolFamily;
 import io.netty.channel.unix.SegmentedDatagramPacket;
+import java.net.DatagramSocket;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.net.NetworkInterface;
+import java.net.PortUnreachableException;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.LinkedBlockingQueue;
@@ -49,9 +52,13 @@ class DatagramTest {
     }
 
     private Bootstrap datagrams() {
+        return datagrams(SocketProtocolFamily.INET);
+    }
+
+    private Bootstrap datagrams(SocketProtocolFamily family) {
         return new Bootstrap()
                 .group(group)
-                .channelFactory(() -> new QuoitDatagramChannel(SocketProtocolFamily.INET))
+                .channelFactory(() -> new QuoitDatagramChannel(family))
                 .handler(Peers.each(() -> new ChannelInboundHandlerAdapter() {
                     @Override
                     public void channelRead(ChannelHandlerContext context, Object message) {
@@ -360,6 +367,40 @@ class DatagramTest {
         } finally {
             few.shutdownGracefully(0, 1, TimeUnit.SECONDS).sync();
         }
+    }
+
+    /** Who cannot be reached is told, on a channel that is connected to nobody, and nobody else loses a datagram for it. */
+    @Test
+    void whoCannotBeReachedIsToldWithItsAddress() throws Exception {
+        QuoitDatagramChannel server = bind(datagrams());
+        // Of IPv4, and of both where there is IPv6.
+        for (SocketProtocolFamily family : Arrays.asList(SocketProtocolFamily.INET, null)) {
+            Bootstrap told = datagrams(family).option(QuoitChannelOption.IP_RECVERR, true);
+            QuoitDatagramChannel client =
+                    (QuoitDatagramChannel) told.bind(new InetSocketAddress(0)).sync().channel();
+            assertTrue(client.config().getOption(QuoitChannelOption.IP_RECVERR));
+            assertThrows(
+                    IllegalStateException.class,
+                    () -> client.config().setOption(QuoitChannelOption.IP_RECVERR, false));
+            for (int round = 0; round < 3; round++) {
+                // It hears somebody else only, and keeps the port from being taken.
+                try (DatagramSocket deaf = new DatagramSocket(LOOPBACK)) {
+                    deaf.connect(server.localAddress());
+                    InetSocketAddress nobody = (InetSocketAddress) deaf.getLocalSocketAddress();
+                    client.write(new DatagramPacket(text("anybody?"), nobody));
+                    client.writeAndFlush(new DatagramPacket(text("you"), server.localAddress())).sync();
+                    DatagramPacket packet = next();
+                    assertEquals("you", text(packet));
+                    packet.release();
+                    Throwable failure = failures.poll(Peers.PATIENCE_SECONDS, TimeUnit.SECONDS);
+                    ReceiverUnreachableException unreachable =
+                            assertInstanceOf(ReceiverUnreachableException.class, failure);
+                    assertEquals(nobody, unreachable.receiver());
+                    assertInstanceOf(PortUnreachableException.class, unreachable.getCause());
+                }
+            }
+        }
+        assertTrue(failures.isEmpty(), failures.toString());
     }
 
     @Test
