@@ -1,6 +1,5 @@
 //! Which cores the server and the load generator run on.
 
-mod namespace;
 pub(crate) mod remote;
 pub(crate) mod site;
 mod veth;

@@ -1,13 +1,11 @@
 //! A network that loses packets, resets connections and falls silent: two namespaces joined by a virtual cable, with
 //! nftables between them and the real server. Nothing outside of them is touched. And peers that reset.
 
-use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
 use std::thread;
+
+use quoit_namespace::Namespace;
 
 use crate::support::{Server, connect, engines, quoit};
 use crate::traffic::{self, Harm};
@@ -15,71 +13,7 @@ use crate::traffic::{self, Harm};
 /// Of the net that is kept for examples (RFC 5737), which no real host has.
 const SERVER: &str = "192.0.2.1";
 const CLIENT: &str = "192.0.2.2";
-
-/// A network namespace without a name: it goes with the last process that uses it.
-struct Namespace(OwnedFd);
-
-impl Namespace {
-    fn make() -> io::Result<Self> {
-        let made = thread::spawn(|| {
-            // SAFETY: no memory is passed; only this thread changes its namespace, and it ends here.
-            if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
-                return Err(io::Error::last_os_error());
-            }
-            Ok(Self(File::open("/proc/thread-self/ns/net")?.into()))
-        });
-        made.join().expect("it does not panic")
-    }
-
-    fn path(&self) -> String {
-        format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd())
-    }
-
-    /// Does something on a thread in the namespace; the threads that it starts are in it too.
-    fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
-        let descriptor = self.0.as_raw_fd();
-        thread::scope(|scope| {
-            let inside = scope.spawn(move || {
-                enter(descriptor).expect("a namespace of ours can be entered");
-                work()
-            });
-            inside
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        })
-    }
-
-    /// Makes a child run in the namespace.
-    fn confine(&self, command: &mut Command) {
-        let descriptor = self.0.as_raw_fd();
-        // SAFETY: between fork and exec one system call is made.
-        unsafe { command.pre_exec(move || enter(descriptor)) };
-    }
-
-    /// Runs a program in it to its end, and answers what it has written.
-    fn run(&self, program: &str, arguments: &str) -> io::Result<String> {
-        let mut command = Command::new(program);
-        command.args(arguments.split_whitespace()).stdin(Stdio::null());
-        self.confine(&mut command);
-        let output = command.output()?;
-        if output.status.success() {
-            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
-        }
-        let said = String::from_utf8_lossy(&output.stderr);
-        Err(io::Error::other(format!(
-            "{program} {arguments}: {}",
-            said.trim()
-        )))
-    }
-}
-
-fn enter(descriptor: RawFd) -> io::Result<()> {
-    // SAFETY: no memory is passed; a wrong descriptor is an error.
-    match unsafe { libc::setns(descriptor, libc::CLONE_NEWNET) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
+const ENTERED: &str = "a namespace of ours can be entered";
 
 /// Server and clients, and what is between them: an empty table of nftables on the server's side.
 struct Network {
@@ -95,20 +29,16 @@ impl Network {
         };
         let far = network.clients.path();
         let (server, clients) = (&network.server, &network.clients);
-        server.run(
-            "ip",
-            &format!("link add near type veth peer name far netns {far}"),
-        )?;
-        server.run("ip", &format!("address add {SERVER}/24 dev near"))?;
-        clients.run("ip", &format!("address add {CLIENT}/24 dev far"))?;
-        server.run("ip", "link set near up")?;
-        clients.run("ip", "link set far up")?;
-        server.run("nft", "add table inet faults")?;
+        server.run(&format!("ip link add near type veth peer name far netns {far}"))?;
+        server.run(&format!("ip address add {SERVER}/24 dev near"))?;
+        clients.run(&format!("ip address add {CLIENT}/24 dev far"))?;
+        server.run("ip link set near up")?;
+        clients.run("ip link set far up")?;
+        server.run("nft add table inet faults")?;
         for hook in ["input", "output"] {
-            server.run(
-                "nft",
-                &format!("add chain inet faults {hook} {{ type filter hook {hook} priority 0 ; }}"),
-            )?;
+            server.run(&format!(
+                "nft add chain inet faults {hook} {{ type filter hook {hook} priority 0 ; }}"
+            ))?;
         }
         Ok(network)
     }
@@ -130,10 +60,9 @@ impl Network {
     /// Does this with every TCP packet that passes these hooks, seen from the server, and fits the condition.
     fn add_rules(&self, hooks: &[&str], condition: &str, verdict: &str) -> io::Result<()> {
         for hook in hooks {
-            self.server.run(
-                "nft",
-                &format!("add rule inet faults {hook} meta l4proto tcp {condition} counter {verdict}"),
-            )?;
+            self.server.run(&format!(
+                "nft add rule inet faults {hook} meta l4proto tcp {condition} counter {verdict}"
+            ))?;
         }
         Ok(())
     }
@@ -142,11 +71,11 @@ impl Network {
     fn clear_rules(&self) -> u64 {
         let text = self
             .server
-            .run("nft", "list table inet faults")
+            .run("nft list table inet faults")
             .expect("it can be listed");
         for hook in ["input", "output"] {
             self.server
-                .run("nft", &format!("flush chain inet faults {hook}"))
+                .run(&format!("nft flush chain inet faults {hook}"))
                 .expect("it can be emptied");
         }
         let words: Vec<&str> = text.split_whitespace().collect();
@@ -172,7 +101,10 @@ fn lost_packets_lose_nothing() {
             eprintln!("SKIPPED {TEST}: {error}");
             return;
         }
-        network.clients.within(|| traffic::exchange(address, Harm::None));
+        network
+            .clients
+            .within(|| traffic::exchange(address, Harm::None))
+            .expect(ENTERED);
         let lost = network.clear_rules();
         println!("{engine}: {lost} packets were lost");
         assert!(lost > 0);
@@ -195,7 +127,8 @@ fn resets_from_the_network_end_their_connections_alone() {
         let address = server.address();
         let mut clients: Vec<TcpStream> = network
             .clients
-            .within(|| (0..8).map(|_| connect(address)).collect());
+            .within(|| (0..8).map(|_| connect(address)).collect())
+            .expect(ENTERED);
         clients.iter_mut().for_each(echo);
         if let Err(error) = network.add_rules(&["input"], "", "reject with tcp reset") {
             eprintln!("SKIPPED {TEST}: {error}");
@@ -209,7 +142,10 @@ fn resets_from_the_network_end_their_connections_alone() {
         }
         assert!(network.clear_rules() >= 8);
         // The server has been told nothing, so its ends are half open. Others are served.
-        network.clients.within(|| traffic::exchange(address, Harm::None));
+        network
+            .clients
+            .within(|| traffic::exchange(address, Harm::None))
+            .expect(ENTERED);
         assert_eq!(
             traffic::open_descriptors(&server),
             before + clients.len(),

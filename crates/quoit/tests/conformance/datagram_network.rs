@@ -1,15 +1,11 @@
 //! Datagrams over a cable: two namespaces joined by a pair of virtual devices (`veth(4)`), which cut and join, have an MTU,
 //! and can be pulled out. Nothing outside of them is touched.
 
-use std::fs::File;
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
-use std::thread;
 
 use quoit::{Address, DatagramError, DatagramOptions, DatagramSend, DatagramSocketId, Errno, Gro, Token};
+use quoit_namespace::Namespace;
 
 use crate::datagram_bench::{Bench, bench, client, numbered, receive, set};
 use crate::levels::{Level, skipped};
@@ -31,59 +27,6 @@ const THERE: [&str; 2] = ["192.0.2.2", "2001:db8::2"];
 /// Nobody has it.
 const NOBODY: &str = "192.0.2.9";
 
-/// A network namespace without a name: it goes with the last that uses it.
-struct Namespace(OwnedFd);
-
-impl Namespace {
-    fn make() -> io::Result<Self> {
-        let made = thread::spawn(|| {
-            // SAFETY: no memory is passed; only this thread changes its namespace, and it ends here.
-            if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
-                return Err(io::Error::last_os_error());
-            }
-            Ok(Self(File::open("/proc/thread-self/ns/net")?.into()))
-        });
-        made.join().unwrap()
-    }
-
-    /// Does something on a thread in the namespace.
-    fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
-        let descriptor = self.0.as_raw_fd();
-        thread::scope(|scope| {
-            let inside = scope.spawn(move || {
-                enter(descriptor).unwrap();
-                work()
-            });
-            inside
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        })
-    }
-
-    /// Runs `ip(8)` in it.
-    fn ip(&self, arguments: &str) -> io::Result<()> {
-        let descriptor = self.0.as_raw_fd();
-        let mut command = Command::new("ip");
-        command.args(arguments.split_whitespace()).stdin(Stdio::null());
-        // SAFETY: between fork and exec one system call is made.
-        unsafe { command.pre_exec(move || enter(descriptor)) };
-        let output = command.output()?;
-        if output.status.success() {
-            return Ok(());
-        }
-        let said = String::from_utf8_lossy(&output.stderr);
-        Err(io::Error::other(format!("ip {arguments}: {}", said.trim())))
-    }
-}
-
-fn enter(descriptor: RawFd) -> io::Result<()> {
-    // SAFETY: no memory is passed; a wrong descriptor is an error.
-    match unsafe { libc::setns(descriptor, libc::CLONE_NEWNET) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
 /// The two ends.
 struct Cable {
     here: Namespace,
@@ -96,31 +39,34 @@ impl Cable {
             here: Namespace::make()?,
             there: Namespace::make()?,
         };
-        let far = format!("/proc/{}/fd/{}", std::process::id(), cable.there.0.as_raw_fd());
+        let far = cable.there.path();
         cable
             .here
-            .ip(&format!("link add near type veth peer name far netns {far}"))?;
+            .run(&format!("ip link add near type veth peer name far netns {far}"))?;
         for (end, device, [v4, v6]) in [(&cable.here, "near", HERE), (&cable.there, "far", THERE)] {
-            end.ip(&format!("address add {v4}/24 dev {device}"))?;
+            end.run(&format!("ip address add {v4}/24 dev {device}"))?;
             // Usable at once: nobody else has it.
-            end.ip(&format!("address add {v6}/64 dev {device} nodad"))?;
-            end.ip(&format!("link set {device} up"))?;
+            end.run(&format!("ip address add {v6}/64 dev {device} nodad"))?;
+            end.run(&format!("ip link set {device} up"))?;
             // By this a host tells itself what it cannot reach.
-            end.ip("link set lo up")?;
+            end.run("ip link set lo up")?;
         }
         Ok(cable)
     }
 
     fn client(&self, host: &str) -> UdpSocket {
         let address = SocketAddr::new(host.parse().unwrap(), 0).to_string();
-        self.there.within(|| client(&address))
+        self.there.within(|| client(&address)).unwrap()
     }
 }
 
 /// Runs `body` on a loop at this end of a cable, or says why not.
 fn with_cable(level: &Level, what: &str, body: impl FnOnce(&mut Bench, &Cable) + Send) {
     match Cable::lay() {
-        Ok(cable) => cable.here.within(|| bench(level, |bench| body(bench, &cable))),
+        Ok(cable) => cable
+            .here
+            .within(|| bench(level, |bench| body(bench, &cable)))
+            .unwrap(),
         Err(error) => skipped(what, &format!("no cable could be laid: {error}")),
     }
 }
@@ -183,7 +129,8 @@ pub(crate) fn segments_cross_joined(level: &Level) {
             // Sent from the other end by a loop there.
             cable
                 .there
-                .within(|| sends_segments(level, &at(there), to, &bytes));
+                .within(|| sends_segments(level, &at(there), to, &bytes))
+                .unwrap();
             bench.wait_received(11);
             assert_eq!(
                 bench.payloads(),
@@ -213,7 +160,7 @@ pub(crate) fn what_the_cable_does_not_take_is_told(level: &Level) {
     with_cable(level, "what_the_cable_does_not_take_is_told", |bench, cable| {
         // The least that IPv6 allows.
         for (end, device) in [(&cable.here, "near"), (&cable.there, "far")] {
-            end.ip(&format!("link set {device} mtu 1280")).unwrap();
+            end.run(&format!("ip link set {device} mtu 1280")).unwrap();
         }
         let probe = [
             (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO),
@@ -267,7 +214,7 @@ pub(crate) fn a_pulled_cable_is_told_and_put_back(level: &Level) {
             let to = client.local_addr().unwrap();
             let socket = bench.bind(&at(here), &options);
             crosses(bench, socket, &client);
-            cable.here.ip("link set near down").unwrap();
+            cable.here.run("ip link set near down").unwrap();
             let mut datagram = DatagramSend::new(Address::Tcp(to), &b"lost"[..]);
             datagram.token = Token(7);
             bench.sent.clear();
@@ -276,11 +223,11 @@ pub(crate) fn a_pulled_cable_is_told_and_put_back(level: &Level) {
             assert_eq!(bench.sent, [(Token(7), Err(Errno::new(libc::ENETUNREACH)))]);
             assert_eq!(bench.closed.get(&socket), None);
 
-            cable.here.ip("link set near up").unwrap();
+            cable.here.run("ip link set near up").unwrap();
             // An interface that goes down loses its addresses of IPv6.
             cable
                 .here
-                .ip(&format!("address replace {}/64 dev near nodad", HERE[1]))
+                .run(&format!("ip address replace {}/64 dev near nodad", HERE[1]))
                 .unwrap();
             crosses(bench, socket, &client);
         }
@@ -288,7 +235,7 @@ pub(crate) fn a_pulled_cable_is_told_and_put_back(level: &Level) {
         // Nobody answers for the address: the kernel asks three times, and gives up.
         cable
             .here
-            .ip("ntable change name arp_cache dev near retrans 10")
+            .run("ip ntable change name arp_cache dev near retrans 10")
             .unwrap();
         let socket = bench.bind(&at(HERE[0]), &options);
         bench.errors.clear();

@@ -151,7 +151,7 @@ impl Site {
     /// Those of `work`, and of entering the namespace.
     pub(crate) fn near_server<T: Send>(&self, work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
         match &self.veth {
-            Some(veth) => veth.server.within(work),
+            Some(veth) => veth.server.within(work)?,
             None => work(),
         }
     }
@@ -171,7 +171,7 @@ impl Site {
             work()
         };
         match &self.veth {
-            Some(veth) => veth.generator.within(placed),
+            Some(veth) => veth.generator.within(placed)?,
             None => std::thread::scope(|scope| {
                 let thread = scope.spawn(placed);
                 let panicked = |_| Err(io::Error::other("the thread in the generator's place panicked"));

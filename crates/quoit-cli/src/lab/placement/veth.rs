@@ -4,9 +4,9 @@
 use std::fs;
 use std::io;
 use std::net::Ipv4Addr;
-use std::process::{Command, Stdio};
 
-use super::namespace::Namespace;
+use quoit_namespace::Namespace;
+
 use crate::lab::error::{LabError, Result};
 
 /// Where the server listens: of the net that is kept for examples (RFC 5737), which no real host has.
@@ -52,18 +52,7 @@ impl Veth {
         let generator = veth.generator.path();
         ip(
             &veth.server,
-            &[
-                "link",
-                "add",
-                SERVER_LINK,
-                "type",
-                "veth",
-                "peer",
-                "name",
-                GENERATOR_LINK,
-                "netns",
-                &generator,
-            ],
+            &format!("link add {SERVER_LINK} type veth peer name {GENERATOR_LINK} netns {generator}"),
         )?;
         let sources: Vec<Ipv4Addr> = Self::sources().collect();
         for (namespace, link, addresses) in [
@@ -71,13 +60,10 @@ impl Veth {
             (&veth.generator, GENERATOR_LINK, &sources),
         ] {
             for address in addresses {
-                ip(
-                    namespace,
-                    &["address", "add", &format!("{address}/24"), "dev", link],
-                )?;
+                ip(namespace, &format!("address add {address}/24 dev {link}"))?;
             }
-            ip(namespace, &["link", "set", "lo", "up"])?;
-            ip(namespace, &["link", "set", link, "up"])?;
+            ip(namespace, "link set lo up")?;
+            ip(namespace, &format!("link set {link} up"))?;
         }
         let congestion_control = fs::read_to_string(CONGESTION_CONTROL)
             .map_err(LabError::io(format!("reading {CONGESTION_CONTROL}")))?;
@@ -85,6 +71,7 @@ impl Veth {
             // The file shows the namespace of the thread that opens it.
             namespace
                 .within(|| fs::write(CONGESTION_CONTROL, &congestion_control))
+                .and_then(|written| written)
                 .map_err(LabError::io(format!(
                     "setting the congestion control {} in a network namespace",
                     congestion_control.trim()
@@ -104,26 +91,19 @@ impl Veth {
 }
 
 /// Runs iproute2's `ip` in a namespace.
-fn ip(namespace: &Namespace, arguments: &[&str]) -> Result<()> {
-    let doing = format!("ip {}", arguments.join(" "));
-    let mut command = Command::new("ip");
-    command.args(arguments).stdin(Stdio::null());
-    namespace.confine(&mut command);
-    let output = command.output().map_err(|error| {
-        let remedy = match error.kind() {
-            io::ErrorKind::NotFound => "; the placement veth needs iproute2 (Debian: apt install iproute2)",
-            _ => "",
-        };
-        LabError::new(format!("running `{doing}`: {error}{remedy}"))
-    })?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(LabError::new(format!(
-        "`{doing}` failed in a new network namespace: {}",
-        said.trim()
-    )))
+fn ip(namespace: &Namespace, arguments: &str) -> Result<()> {
+    namespace
+        .run(&format!("ip {arguments}"))
+        .map(drop)
+        .map_err(|error| {
+            let remedy = match error.kind() {
+                io::ErrorKind::NotFound => {
+                    "; the placement veth needs iproute2 (Debian: apt install iproute2)"
+                }
+                _ => "",
+            };
+            LabError::new(format!("{error}{remedy}"))
+        })
 }
 
 #[cfg(test)]
@@ -140,15 +120,19 @@ pub(crate) mod tests {
             .ok()
     }
 
+    fn within<T: Send>(namespace: &Namespace, work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+        namespace.within(work)?
+    }
+
     #[test]
     fn bytes_cross_the_cable_and_nothing_else_is_reached() {
         let Some(veth) = veth_or_skip("bytes_cross_the_cable_and_nothing_else_is_reached") else {
             return;
         };
-        let listener = veth.server.within(|| TcpListener::bind((SERVER, 0)));
+        let listener = within(&veth.server, || TcpListener::bind((SERVER, 0)));
         let listener = listener.expect("the address is there");
         let address = listener.local_addr().expect("it is bound");
-        let from = veth.generator.within(|| {
+        let from = within(&veth.generator, || {
             let mut stream = TcpStream::connect(address)?;
             stream.write_all(b"hello")?;
             stream.local_addr()
@@ -170,11 +154,11 @@ pub(crate) mod tests {
         };
         let ours = fs::read_to_string(CONGESTION_CONTROL).expect("it can be read");
         for namespace in [&veth.server, &veth.generator] {
-            let theirs = namespace.within(|| fs::read_to_string(CONGESTION_CONTROL));
+            let theirs = within(namespace, || fs::read_to_string(CONGESTION_CONTROL));
             assert_eq!(theirs.expect("it can be read"), ours);
         }
         for source in Veth::sources() {
-            let bound = veth.generator.within(|| TcpListener::bind((source, 0)));
+            let bound = within(&veth.generator, || TcpListener::bind((source, 0)));
             bound.unwrap_or_else(|error| panic!("{source}: {error}"));
         }
     }
