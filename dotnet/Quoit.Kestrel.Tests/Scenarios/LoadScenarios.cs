@@ -21,48 +21,6 @@ public class LoadScenarios
 
     public static TheoryData<Transport> QuoitNormal => Transports.QuoitNormal;
 
-    private static int OpenDescriptors() => Directory.GetFileSystemEntries("/proc/self/fd").Length;
-
-    [Theory]
-    [MemberData(nameof(Engines))]
-    public async Task Ten_thousand_connections_come_and_go_and_none_is_left(Transport transport)
-    {
-        await using var server = await TestServer.HttpAsync(transport, static application => application.MapGet("/", static () => "hello"));
-        var to = server.EndPoint;
-        async Task RoundsAsync(int connections)
-        {
-            await Parallel.ForEachAsync(Enumerable.Range(0, connections), new ParallelOptions { MaxDegreeOfParallelism = 16 }, async (number, _) =>
-            {
-                using var client = await Client.ConnectAsync(to);
-                switch (number % 4)
-                {
-                    case 0:
-                        await client.SendAsync("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-                        Assert.Contains("hello", await client.ReceiveTextToEndAsync(), StringComparison.Ordinal);
-                        break;
-                    case 1:
-                        await client.SendAsync("GET / HT");
-                        client.Reset();
-                        break;
-                    case 2:
-                        client.EndSending();
-                        break;
-                    default:
-                        // Gone without a word.
-                        break;
-                }
-            });
-        }
-        await RoundsAsync(500);
-        await LoopState.NothingLeftAsync(server.Loops!);
-        var descriptors = OpenDescriptors();
-        await RoundsAsync(9_500);
-        await LoopState.NothingLeftAsync(server.Loops!);
-        Assert.Equal(10_000, LoopState.Read(server.Loops!, "accepted"));
-        await Wait.Until(() => server.Pools.Rented == 0, () => $"{server.Pools.Rented} blocks are left");
-        await Wait.Until(() => OpenDescriptors() <= descriptors + 20, () => $"{OpenDescriptors()} descriptors, {descriptors} before");
-    }
-
     [Theory]
     [MemberData(nameof(Quoit))]
     public async Task Aborts_from_everywhere_in_the_middle_of_traffic_use_no_block_after_its_return(Transport transport)

@@ -1,0 +1,60 @@
+using Microsoft.AspNetCore.Builder;
+using Quoit.Kestrel.Tests.Support;
+
+namespace Quoit.Kestrel.Tests.Scenarios;
+
+/// <summary>What is left in the process when its connections are gone. Nothing else may run in it meanwhile.</summary>
+[Collection(Alone.Name)]
+public class LeakScenarios
+{
+    public static TheoryData<Transport> Engines => Transports.Engines;
+
+    private static int OpenDescriptors() => Directory.GetFileSystemEntries("/proc/self/fd").Length;
+
+    [Theory]
+    [MemberData(nameof(Engines))]
+    public async Task Ten_thousand_connections_come_and_go_and_none_is_left(Transport transport)
+    {
+        await using var server = await TestServer.HttpAsync(transport, static application => application.MapGet("/", static () => "hello"));
+        var to = server.EndPoint;
+        async Task RoundsAsync(int connections)
+        {
+            await Parallel.ForEachAsync(Enumerable.Range(0, connections), new ParallelOptions { MaxDegreeOfParallelism = 16 }, async (number, _) =>
+            {
+                using var client = await Client.ConnectAsync(to);
+                switch (number % 4)
+                {
+                    case 0:
+                        await client.SendAsync("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+                        Assert.Contains("hello", await client.ReceiveTextToEndAsync(), StringComparison.Ordinal);
+                        break;
+                    case 1:
+                        await client.SendAsync("GET / HT");
+                        client.Reset();
+                        break;
+                    case 2:
+                        client.EndSending();
+                        break;
+                    default:
+                        // Gone without a word.
+                        break;
+                }
+            });
+        }
+        await RoundsAsync(500);
+        await LoopState.NothingLeftAsync(server.Loops!);
+        var descriptors = OpenDescriptors();
+        await RoundsAsync(9_500);
+        await LoopState.NothingLeftAsync(server.Loops!);
+        Assert.Equal(10_000, LoopState.Read(server.Loops!, "accepted"));
+        await Wait.Until(() => server.Pools.Rented == 0, () => $"{server.Pools.Rented} blocks are left");
+        await Wait.Until(() => OpenDescriptors() <= descriptors + 20, () => $"{OpenDescriptors()} descriptors, {descriptors} before");
+    }
+}
+
+/// <summary>Tests that look at the whole process: they run one at a time, when all others have ended.</summary>
+[CollectionDefinition(Name, DisableParallelization = true)]
+public sealed class Alone
+{
+    public const string Name = "alone";
+}
