@@ -231,6 +231,29 @@ public class FactoryScenarios
         Assert.Equal(0, pools.Rented);
     }
 
+    [Theory]
+    [MemberData(nameof(Quoit))]
+    public async Task Loops_that_end_while_others_wake_them_answer_everybody(Transport transport)
+    {
+        for (var round = 0; round < 10; round++)
+        {
+            var factory = Create(transport);
+            await using var listener = await factory.BindAsync(new IPEndPoint(IPAddress.Loopback, 0));
+            var loops = factory.Group!.Loops;
+            var asking = Enumerable.Range(0, 4).Select(_ => Task.Run(async () =>
+            {
+                while (loops.Any(loop => !loop.Ended.IsCompleted))
+                {
+                    await Task.WhenAll(loops.Select(loop => loop.TurnAsync()));
+                    await Task.Yield();
+                }
+            })).ToArray();
+            await factory.Group.TurnAllAsync().Soon();
+            await factory.DisposeAsync().AsTask().Soon();
+            await Task.WhenAll(asking).Soon();
+        }
+    }
+
     [Fact]
     public async Task A_handle_that_is_closed_is_refused()
     {

@@ -16,6 +16,9 @@ internal sealed unsafe partial class Loop
     private bool _closed;
     private bool _released;
 
+    /// <summary>Threads that are waking the loop, which keeps its remote for them.</summary>
+    private int _waking;
+
     /// <summary>Runs it on the loop's thread before the next turn; on the thread pool once the loop has ended.</summary>
     public override void Schedule(Action<object?> action, object? state)
     {
@@ -50,11 +53,13 @@ internal sealed unsafe partial class Loop
             // run the last item, so that this is said before looking for one.
             _wakePutOff = true;
             Interlocked.MemoryBarrier();
-            if (!Workers.HasItems)
+            if (Workers.HasItems)
             {
-                Wake();
+                return true;
             }
+            PrepareWake();
         }
+        Wake();
         return true;
     }
 
@@ -67,19 +72,31 @@ internal sealed unsafe partial class Loop
         }
         lock (_gate)
         {
-            if (_asleep && _wakePutOff && !_closed)
-            {
-                Wake();
-            }
+            var wanted = _asleep && _wakePutOff && !_closed;
             _wakePutOff = false;
+            if (!wanted)
+            {
+                return;
+            }
+            PrepareWake();
         }
+        Wake();
     }
 
-    private void Wake()
+    /// <summary>Decides on a <see cref="Wake"/>, with the gate held, so that nobody else does.</summary>
+    private void PrepareWake()
     {
         _asleep = false;
         _wakePutOff = false;
+        Interlocked.Increment(ref _waking);
+    }
+
+    /// <summary>Wakes the loop, after <see cref="PrepareWake"/> and without the gate: the loop may run at once, here too, in
+    /// place of this thread, and the gate is what it looks for first.</summary>
+    private void Wake()
+    {
         _ = NativeMethods.RemoteWake(_remote);
+        Interlocked.Decrement(ref _waking);
     }
 
     /// <summary>Runs what was scheduled, in as many rounds as let answers to it leave in the same turn; answers
@@ -132,6 +149,12 @@ internal sealed unsafe partial class Loop
         while (_own.Count > 0)
         {
             RunOwn();
+        }
+        // Since the loop is closed nobody begins to wake it any more. What others have begun is one system call each.
+        var spin = new SpinWait();
+        while (Volatile.Read(ref _waking) > 0)
+        {
+            spin.SpinOnce();
         }
         lock (_gate)
         {
