@@ -17,8 +17,9 @@ internal readonly record struct WorkItem(Action<object?> Action, object? State)
 internal sealed class WorkerQueue : PipeScheduler, IThreadPoolWorkItem
 {
     /// <summary>Items after which a worker wakes the loop for their answers although there is more to do: on another
-    /// processor the loop sends them meanwhile.</summary>
-    private const int WakePeriod = 16;
+    /// processor the loop sends them meanwhile. With a single one the loop could only take the worker's place, and more
+    /// often, for fewer answers a turn.</summary>
+    private static readonly int s_wakePeriod = Environment.ProcessorCount > 1 ? 16 : int.MaxValue;
 
     private readonly ConcurrentQueue<WorkItem> _items = new();
     private readonly Action _wakeLoop;
@@ -26,7 +27,7 @@ internal sealed class WorkerQueue : PipeScheduler, IThreadPoolWorkItem
     private int _requested;
 
     /// <summary>A queue whose workers call <paramref name="wakeLoop"/> before they run the last item that there is, and
-    /// from time to time.</summary>
+    /// from time to time if there are several processors.</summary>
     public WorkerQueue(Action wakeLoop) => _wakeLoop = wakeLoop;
 
     /// <summary>Whether an item waits. Then a worker runs, or was asked for, that will call for the loop's waking after
@@ -71,7 +72,7 @@ internal sealed class WorkerQueue : PipeScheduler, IThreadPoolWorkItem
             if (!_items.IsEmpty)
             {
                 Request();
-                if (count % WakePeriod == 0)
+                if (count % s_wakePeriod == 0)
                 {
                     _wakeLoop();
                 }
