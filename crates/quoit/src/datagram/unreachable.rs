@@ -20,7 +20,10 @@ pub struct Unreachable {
 }
 
 impl Unreachable {
-    pub(crate) fn new(receiver: SocketAddr, errno: Errno) -> Self {
+    /// What an implementation of [`SocketSys::datagram_error`](crate::sys::SocketSys::datagram_error) answers: to whom it was
+    /// sent, on a socket of both families as peers are there, and why it did not arrive.
+    #[must_use]
+    pub fn new(receiver: SocketAddr, errno: Errno) -> Self {
         let (ip, scope) = match receiver {
             SocketAddr::V4(v4) => (v4.ip().to_ipv6_mapped(), 0),
             SocketAddr::V6(v6) => (*v6.ip(), v6.scope_id()),

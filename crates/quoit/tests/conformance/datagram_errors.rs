@@ -19,6 +19,7 @@ macro_rules! datagram_errors {
             who_is_gone_is_told
             a_connected_socket_is_told_too
             what_others_meet_costs_nobody_a_datagram
+            what_others_meet_costs_no_segment_that_leaves_by_itself
             nothing_is_told_unless_it_is_asked_for
             a_kernel_that_joins_nothing_says_so
         }
@@ -141,6 +142,51 @@ pub(crate) fn what_others_meet_costs_nobody_a_datagram(level: &Level) {
         }
         assert_eq!(bench.counters(socket).send_errors, 0);
         echoes(bench, socket);
+    });
+}
+
+/// Neither of segments that the kernel will not cut, and that leave one by one.
+pub(crate) fn what_others_meet_costs_no_segment_that_leaves_by_itself(level: &Level) {
+    const ROUNDS: u8 = 30;
+    const SEGMENTS: u8 = 5;
+    bench(level, |bench| {
+        let socket = bench.bind("127.0.0.1:0", &told());
+        // Without checksums of its own nothing is cut.
+        bench.set(socket, libc::SOL_SOCKET, libc::SO_NO_CHECK, 1);
+        let gone = nobody("127.0.0.1");
+        let client = client("127.0.0.1:0");
+        for round in 0..ROUNDS {
+            // The first one learns that nothing is cut.
+            if round > 0 {
+                bench.send_to(socket, gone, b"anybody?");
+            }
+            let segments: Vec<u8> = (0..SEGMENTS).flat_map(|number| [round, number]).collect();
+            let mut datagram = DatagramSend::new(Address::Tcp(client.local_addr().unwrap()), segments);
+            datagram.segment_size = Some(2);
+            datagram.token = Token(u64::from(round) + 1);
+            bench.send(socket, datagram).unwrap();
+            if round == 0 {
+                bench.until("it has left", |bench| bench.sent.len() == 1);
+            }
+        }
+        bench.until("all have left", |bench| bench.sent.len() == usize::from(ROUNDS));
+        for (token, result) in &bench.sent {
+            assert_eq!(*result, Ok(2 * u32::from(SEGMENTS)), "{token:?}");
+        }
+        let mut came: Vec<_> = (0..ROUNDS * SEGMENTS).map(|_| receive(&client)).collect();
+        came.sort_unstable();
+        let expected: Vec<_> = (0..ROUNDS)
+            .flat_map(|round| (0..SEGMENTS).map(move |number| vec![round, number]))
+            .collect();
+        assert_eq!(came, expected);
+        bench.settle();
+        let counters = bench.counters(socket);
+        assert!(counters.segmentation_refused > 0);
+        assert_eq!(counters.send_errors, 0);
+        assert!(!bench.errors.is_empty());
+        for &(_, error) in &bench.errors {
+            assert_eq!(unreachable(error).receiver(), gone);
+        }
     });
 }
 

@@ -32,8 +32,10 @@ struct Entry {
     /// The interface to leave by; 0 for any.
     interface: u32,
     token: Token,
-    /// Bytes that have left or failed.
+    /// Bytes that have left or failed, or are to be made again by themselves ([`Hole`]).
     done: usize,
+    /// Of those, pieces that are to be made again.
+    holes: u16,
     finished: bool,
     error: Option<Errno>,
     /// Times that it was to be made again.
@@ -49,9 +51,39 @@ const FORGIVEN: u8 = 8;
 struct Part {
     /// The entry, from the front: none is taken away while a batch is in flight.
     entry: usize,
+    /// Where in the entry's bytes it begins.
+    offset: usize,
     length: usize,
     /// Cut into datagrams by the kernel.
     segmented: bool,
+    /// It was a [`Hole`].
+    again: bool,
+}
+
+/// A piece of a send whose pieces leave one by one, that was told of something earlier in place of leaving. Those behind it
+/// have left, or not: it is made again by itself.
+#[derive(Clone, Copy, Debug)]
+struct Hole {
+    /// The entry, from the front.
+    entry: usize,
+    /// Where in the entry's bytes it begins.
+    offset: usize,
+}
+
+/// What the network has answered since the last batch ended: a send of the next one may be told so in place of its own
+/// sending.
+#[derive(Clone, Copy, Default, Debug)]
+struct Forgiven {
+    /// Anything ([`is_of_network`]).
+    network: bool,
+    /// `EMSGSIZE`, which may be the send's own too.
+    too_large: bool,
+}
+
+impl Forgiven {
+    fn covers(self, errno: Errno) -> bool {
+        self.network && is_of_network(errno) || self.too_large && errno == Errno::EMSGSIZE
+    }
 }
 
 /// What to send, and how.
@@ -95,9 +127,11 @@ pub(super) struct Queue {
     low_water: usize,
     queued: usize,
     parts: Vec<Part>,
+    /// Of entries in the order in which they failed. None while nobody is unreachable.
+    holes: Vec<Hole>,
     segmentation: Segmentation,
-    /// The batch in flight has sends that were told of earlier ones.
-    forgives: bool,
+    /// What sends may be told that is of earlier ones.
+    forgives: Forgiven,
     /// A batch has either only sends that name their receivers, or none.
     separates: bool,
 }
@@ -113,8 +147,9 @@ impl Queue {
             low_water: low_water as usize,
             queued: 0,
             parts: Vec::with_capacity(BATCH),
+            holes: Vec::new(),
             segmentation: Segmentation::new(),
-            forgives: false,
+            forgives: Forgiven::default(),
             separates: false,
         }
     }
@@ -187,6 +222,7 @@ impl Queue {
             interface: send.interface,
             token: send.token,
             done: 0,
+            holes: 0,
             finished: false,
             error: None,
             forgiven: 0,
@@ -202,11 +238,27 @@ impl Queue {
         batch.messages.clear();
         batch.payloads.clear();
         let mut addressed = None;
+        let again = self.holes.len().min(BATCH);
+        for hole in self.holes.drain(..again) {
+            let entry = &self.entries[hole.entry];
+            let step = usize::from(entry.step.expect("a piece is one of several"));
+            let part = Part {
+                entry: hole.entry,
+                offset: hole.offset,
+                length: step.min(entry.length - hole.offset),
+                segmented: false,
+                again: true,
+            };
+            let heading = self.headings.at(hole.entry);
+            addressed = Some(!heading.to.is_empty());
+            self.parts.push(part);
+            write(batch, part, heading, entry.start(&self.copies));
+        }
         for (index, entry) in self.entries.iter().enumerate() {
             if self.parts.len() == BATCH {
                 break;
             }
-            if entry.finished {
+            if entry.finished || entry.holes > 0 && entry.done == entry.length {
                 continue;
             }
             let heading = self.headings.at(index);
@@ -215,10 +267,7 @@ impl Queue {
                 break;
             }
             addressed = Some(is_addressed);
-            let start = match &entry.bytes {
-                Bytes::Copied(copy) => self.copies.address(copy),
-                Bytes::Lent(lent) => lent.as_slice().as_ptr(),
-            };
+            let start = entry.start(&self.copies);
             let mut offset = entry.done;
             let refused_from = match entry.step {
                 Some(_) => self.segmentation.refused_from(|| entry.route(heading)),
@@ -227,25 +276,15 @@ impl Queue {
             loop {
                 let left = entry.length - offset;
                 let (length, segmented) = entry.next(left, refused_from);
-                self.parts.push(Part {
+                let part = Part {
                     entry: index,
+                    offset,
                     length,
                     segmented,
-                });
-                batch.payloads.push(libc::iovec {
-                    iov_base: start.wrapping_add(offset).cast_mut().cast(),
-                    iov_len: length,
-                });
-                // SAFETY: a structure of integers and pointers, for which all zeroes is a valid value.
-                let mut message: libc::mmsghdr = unsafe { std::mem::zeroed() };
-                let header = &mut message.msg_hdr;
-                if is_addressed {
-                    let (address, length) = heading.to.as_raw();
-                    header.msg_name = address.cast_mut().cast();
-                    header.msg_namelen = length;
-                }
-                (header.msg_control, header.msg_controllen) = heading.control.as_raw(segmented);
-                batch.messages.push(message);
+                    again: false,
+                };
+                self.parts.push(part);
+                write(batch, part, heading, start);
                 offset += length;
                 // Of those that the kernel cuts one at a time: whether it does is known only then, and what is sent
                 // again must not be behind what was sent.
@@ -262,9 +301,12 @@ impl Queue {
         addressed == Some(true)
     }
 
-    /// Of the batch in flight, what has failed by the network was told of something earlier: it is to be made again.
-    pub(super) fn forgive(&mut self) {
-        self.forgives = true;
+    /// The network has answered this to something that was sent. A send of the batch in flight, or of the next one, that has
+    /// failed so is to be made again: the kernel tells of an answer at the next call, and whether that was this batch's, or
+    /// the answer was read before, is not to be seen.
+    pub(super) fn forgive(&mut self, answer: Errno) {
+        self.forgives.network = true;
+        self.forgives.too_large |= answer == Errno::EMSGSIZE;
     }
 
     /// Takes the results of the batch in flight, and tells the sends that have ended, in order.
@@ -281,6 +323,18 @@ impl Queue {
                     tally.bytes += part.length as u64;
                     tally.messages += 1;
                 }
+                Err(errno) if forgives.covers(errno) && entry.forgiven < FORGIVEN => {
+                    entry.forgiven += 1;
+                    // Of one that leaves in several pieces, those behind this one may have left.
+                    if part.segmented || entry.step.is_none() {
+                        continue;
+                    }
+                    self.holes.push(Hole {
+                        entry: part.entry,
+                        offset: part.offset,
+                    });
+                    entry.holes += 1;
+                }
                 Err(errno) if part.segmented && is_refusal_to_cut(errno) => {
                     let size = u32::from(entry.step.unwrap_or_default());
                     // EIO says that the device cannot at all, the others that it cannot so.
@@ -290,27 +344,22 @@ impl Queue {
                     tally.uncut += 1;
                     continue;
                 }
-                // Not one of several pieces: those behind it may have left.
-                Err(errno)
-                    if forgives
-                        && entry.forgiven < FORGIVEN
-                        && (part.segmented || entry.step.is_none())
-                        && is_of_network(errno) =>
-                {
-                    entry.forgiven += 1;
-                    continue;
-                }
                 Err(errno) => {
                     entry.error.get_or_insert(errno);
                 }
             }
-            entry.done += part.length;
-            entry.finished = entry.done == entry.length;
+            if part.again {
+                entry.holes -= 1;
+            } else {
+                entry.done += part.length;
+            }
+            entry.finished = entry.done == entry.length && entry.holes == 0;
         }
         let Self {
             entries,
             copies,
             queued,
+            holes,
             ..
         } = self;
         let mut finished = 0;
@@ -324,6 +373,9 @@ impl Queue {
             finished += 1;
         }
         entries.drain(..finished);
+        for hole in holes {
+            hole.entry -= finished;
+        }
         self.headings.release(finished);
         tally
     }
@@ -331,10 +383,30 @@ impl Queue {
     /// Drops everything. None may be in flight.
     pub(super) fn clear(&mut self) {
         debug_assert!(self.parts.is_empty(), "the kernel reads what is in flight");
+        self.holes.clear();
         for entry in self.entries.drain(..) {
             free(&entry, &mut self.copies, &mut self.queued);
         }
     }
+}
+
+/// Appends a message to a batch, whose payload is pointed to when all are there.
+#[inline]
+fn write(batch: &mut DatagramBatch, part: Part, heading: &mut Heading, start: *const u8) {
+    batch.payloads.push(libc::iovec {
+        iov_base: start.wrapping_add(part.offset).cast_mut().cast(),
+        iov_len: part.length,
+    });
+    // SAFETY: a structure of integers and pointers, for which all zeroes is a valid value.
+    let mut message: libc::mmsghdr = unsafe { std::mem::zeroed() };
+    let header = &mut message.msg_hdr;
+    if !heading.to.is_empty() {
+        let (address, length) = heading.to.as_raw();
+        header.msg_name = address.cast_mut().cast();
+        header.msg_namelen = length;
+    }
+    (header.msg_control, header.msg_controllen) = heading.control.as_raw(part.segmented);
+    batch.messages.push(message);
 }
 
 /// Takes an entry, the oldest, out of the account.
@@ -346,6 +418,14 @@ fn free(entry: &Entry, copies: &mut Copies, queued: &mut usize) {
 }
 
 impl Entry {
+    /// Where its bytes begin.
+    fn start(&self, copies: &Copies) -> *const u8 {
+        match &self.bytes {
+            Bytes::Copied(copy) => copies.address(copy),
+            Bytes::Lent(lent) => lent.as_slice().as_ptr(),
+        }
+    }
+
     fn route(&self, heading: &Heading) -> Route {
         let (to, scope) = heading.to.host().unzip();
         Route {
@@ -381,7 +461,7 @@ fn is_refusal_to_cut(errno: Errno) -> bool {
 }
 
 /// Whether the network may have said so of an earlier datagram (`icmp_err_convert` and `icmpv6_err_convert` of the
-/// kernel). `EMSGSIZE`, which it may say too, is always taken for the send's own.
+/// kernel). `EMSGSIZE`, which it says too, is mostly the send's own.
 pub(super) fn is_of_network(errno: Errno) -> bool {
     matches!(
         errno.code(),

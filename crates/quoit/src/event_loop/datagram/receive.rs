@@ -220,9 +220,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             }
             DatagramReceived::NoBuffers => self.starve_datagrams(id),
             DatagramReceived::Stopped => {}
-            DatagramReceived::Marked => {
-                self.tell_unreachable(slot);
-            }
+            DatagramReceived::Marked => self.tell_unreachable(slot),
             DatagramReceived::Error(errno) => self.on_datagram_failure(id, errno),
         }
         if !more {
@@ -260,28 +258,27 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         self.events.push_back(Event::DatagramError { socket: id, error });
     }
 
-    /// Tells what the error queue holds, if the socket has one. Answers whether anything.
+    /// Tells what the error queue holds, if the socket has one; sends are forgiven for that.
     ///
     /// Where more is left than is read at once, the kernel tells of it anew.
-    pub(super) fn tell_unreachable(&mut self, slot: Slot) -> bool {
+    pub(super) fn tell_unreachable(&mut self, slot: Slot) {
         let Some((state, generation)) = self.datagrams.at(slot) else {
-            return false;
+            return;
         };
         let Some(descriptor) = state.descriptor.as_ref().filter(|_| state.queues_errors) else {
-            return false;
+            return;
         };
         let id = DatagramSocketId::new(self.index, slot, generation);
-        let mut any = false;
         for _ in 0..ERRORS_AT_ONCE {
             self.counters.system_calls += 1;
             match self.system.datagram_error(descriptor.as_fd()) {
-                Ok(Some(told)) => {
-                    any = true;
+                Ok(Some(unreachable)) => {
+                    state.queue.forgive(unreachable.errno());
                     state.counters.receive_errors += 1;
                     if state.phase != Phase::Ending {
                         self.events.push_back(Event::DatagramError {
                             socket: id,
-                            error: DatagramError::Unreachable(told),
+                            error: DatagramError::Unreachable(unreachable),
                         });
                     }
                 }
@@ -289,7 +286,6 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                 Err(_) => break,
             }
         }
-        any
     }
 
     pub(in crate::event_loop) fn on_datagram_retry(&mut self, id: DatagramSocketId) {

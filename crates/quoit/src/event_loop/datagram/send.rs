@@ -119,17 +119,15 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         state.sending = false;
         let ending = state.phase == Phase::Ending;
         // A send is told of what became of an earlier one, in place of being made.
-        let told =
-            |result: &Option<Result<u32, Errno>>| matches!(result, Some(Err(errno)) if is_of_network(*errno));
-        let again =
-            state.queues_errors && !ending && batch.results.iter().any(told) && self.tell_unreachable(slot);
+        let may_be_told = |errno| is_of_network(errno) || errno == Errno::EMSGSIZE;
+        let mut failures = batch.results.iter().filter_map(|result| (*result)?.err());
+        if state.queues_errors && !ending && failures.any(may_be_told) {
+            self.tell_unreachable(slot);
+        }
         let (state, _) = self
             .datagrams
             .at(slot)
             .expect("a slot with an operation in flight is in use");
-        if again {
-            state.queue.forgive();
-        }
         let events = &mut self.events;
         let mut errors = 0;
         let tally = state.queue.settle(&batch, |outcome| {

@@ -158,7 +158,7 @@ fn who_is_told_of_another_is_made_again() {
     };
     queue.fill(&mut batch);
     results(&mut batch, refuse_first);
-    queue.forgive();
+    queue.forgive(Errno::ECONNREFUSED);
     queue.settle(&batch, |_| panic!("the first is made again"));
     // That was for one batch; and the first is behind the second now.
     queue.fill(&mut batch);
@@ -173,11 +173,58 @@ fn who_is_told_of_another_is_made_again() {
     while !queue.is_empty() {
         queue.fill(&mut batch);
         results(&mut batch, refuse_first);
-        queue.forgive();
+        queue.forgive(Errno::ECONNREFUSED);
         queue.settle(&batch, |_| ());
         tries += 1;
     }
     assert_eq!(tries, 1 + u32::from(FORGIVEN));
+}
+
+/// Of pieces that leave one by one, those that were told of something else are made again, and no other; and what is too
+/// large by itself is told from what the network says so of.
+#[test]
+fn a_piece_that_is_told_of_another_is_made_again_by_itself() {
+    let mut queue = Queue::new(10_000, 100, 16);
+    let mut batch = DatagramBatch::default();
+    let bytes: Vec<u8> = (0..=54).collect();
+    assert!(push(&mut queue, send(b"before", None, 1)));
+    assert!(push(&mut queue, send(&bytes, Some(10), 2)));
+    assert!(push(&mut queue, send(b"behind", None, 3)));
+    let mut ended = Vec::new();
+    let mut round = |told: Errno, result: fn(&[u8]) -> Result<u32, Errno>| {
+        queue.fill(&mut batch);
+        let made = messages(&batch);
+        results(&mut batch, |index| result(&made[index]));
+        queue.forgive(told);
+        let tally = queue.settle(&batch, |outcome| ended.push((outcome.token.0, outcome.error)));
+        let made: Vec<u8> = made.iter().map(|message| message[0]).collect();
+        (made, tally.datagrams, queue.is_empty())
+    };
+    // It will not be cut, and says so by an error that the network has too: made again as it is, once that is known.
+    let refuse = |message: &[u8]| match message.len() {
+        55 => Err(Errno::EMSGSIZE),
+        _ => Ok(1),
+    };
+    assert_eq!(round(Errno::EMSGSIZE, refuse), (vec![b'b', 0, b'b'], 2, false));
+    assert_eq!(round(Errno::ECONNREFUSED, refuse), (vec![0], 0, false));
+    let refuse = |message: &[u8]| match message[0] {
+        10 | 50 => Err(Errno::ECONNREFUSED),
+        30 => Err(Errno::EMSGSIZE),
+        _ => Ok(1),
+    };
+    assert_eq!(
+        round(Errno::EMSGSIZE, refuse),
+        (vec![0, 10, 20, 30, 40, 50], 3, false)
+    );
+    let refuse = |message: &[u8]| match message[0] {
+        30 => Err(Errno::EMSGSIZE),
+        _ => Ok(1),
+    };
+    assert_eq!(round(Errno::EMSGSIZE, refuse), (vec![10, 30, 50], 2, false));
+    // Nothing was told that it could be of: it is its own.
+    assert_eq!(round(Errno::ECONNREFUSED, refuse), (vec![30], 0, true));
+    assert_eq!(ended, [(1, None), (2, Some(Errno::EMSGSIZE)), (3, None)]);
+    assert_eq!((queue.queued(), queue.holes.len()), (0, 0));
 }
 
 #[test]
