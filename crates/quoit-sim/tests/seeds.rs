@@ -68,6 +68,11 @@ const REGRESSIONS: &[(u64, EngineKind, &str)] = &[
     ),
     (105_957, Uring, "a turn for each datagram of a batch to nobody"),
     (
+        158,
+        Uring,
+        "a send blamed for what another had met, of which a receive had told",
+    ),
+    (
         4_156_362,
         Epoll,
         "a lease that the reference let go of after the second loop's last turn",

@@ -1,7 +1,7 @@
 //! What a loop tells of datagram sockets: checked, and taken as an occasion.
 
 use quoit::engine::Engine;
-use quoit::{DatagramError, DatagramSocketId, Event, Refusal, Token};
+use quoit::{DatagramError, DatagramSocketId, Errno, Event, Refusal, Token};
 
 use super::reference::Socket;
 use super::{KeptDatagrams, Opening};
@@ -30,13 +30,16 @@ impl<E: Engine + 'static> World<E> {
                 let state = self.datagrams.state(socket);
                 match error {
                     DatagramError::ControlTruncated => state.check_control_truncated(),
-                    DatagramError::Send { .. } | DatagramError::TooLarge { .. } => state.note_send_error(),
+                    DatagramError::Send { errno, size } => state.note_send_error(errno, size),
+                    DatagramError::TooLarge { size } => state.note_send_error(Errno::EMSGSIZE, size),
                     DatagramError::Receive(_) => {
                         assert!(!state.closing, "{error:?} of {socket:?} after it was closed");
                         state.failures += 1;
                     }
+                    DatagramError::Unreachable(told) => state.check_unreachable(told),
                     // Of a receive, or in place of a send.
-                    _ => state.note_send_error(),
+                    DatagramError::Network(errno) => state.note_network_error(errno),
+                    other => unreachable!("{other:?} is an error that the model does not know"),
                 }
             }
             Event::DatagramWritable { socket } => {

@@ -17,6 +17,11 @@ const SHARE: u32 = 320;
 /// without datagrams are the same with and without this file.
 const PURPOSE: u64 = 4;
 
+/// Likewise for which sockets are told who cannot be reached.
+const PURPOSE_OF_ANSWERS: u64 = 13;
+/// How many are, out of 1,024.
+const SHARE_WITH_ANSWERS: u32 = 300;
+
 /// One datagram socket's life.
 #[derive(Clone, Debug)]
 pub struct SocketPlan {
@@ -88,6 +93,10 @@ impl DatagramPlan {
                 &own,
                 &others,
             ));
+        }
+        let random = &mut Random::new(options.seed, PURPOSE_OF_ANSWERS);
+        for socket in &mut sockets {
+            socket.options.receive_errors = random.chance(SHARE_WITH_ANSWERS);
         }
         let mut nowhere: Vec<_> = families.iter().map(|&family| address(family, 99, 0)).collect();
         nowhere.dedup();

@@ -2,7 +2,7 @@
 //! is delivered is what the kernel handed over and in its order, and that what leaves is what was sent.
 
 use std::collections::VecDeque;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -10,12 +10,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use quoit::{Address, DatagramCounters, DatagramSocketId, Datagrams, Errno, Gro, Token};
+use quoit::{Address, DatagramCounters, DatagramSocketId, Datagrams, Errno, Gro, Token, Unreachable};
 
 use super::Opening;
 use super::plan::SocketPlan;
 use crate::kernel::{Departed, Handed, Passed};
 use crate::pattern;
+
+/// Times that the loop makes a send again at most which was told of another.
+const TRIES: u64 = 8;
 
 /// From this length on no two payloads look the same.
 const DISTINCT: usize = 8;
@@ -201,6 +204,11 @@ pub(crate) struct Socket {
     errors: u64,
     /// Failures in all.
     pub(crate) failures: u64,
+    /// Answers of the network that the loop has read, and not told.
+    answered: VecDeque<(SocketAddr, i32)>,
+    /// How many it has told, and how many the kernel had no room for.
+    told_answers: u64,
+    unanswered: u64,
 }
 
 impl Socket {
@@ -238,7 +246,15 @@ impl Socket {
             control_cut: 0,
             errors: 0,
             failures: 0,
+            answered: VecDeque::new(),
+            told_answers: 0,
+            unanswered: 0,
         }
+    }
+
+    /// Whether it is told who cannot be reached.
+    fn is_told(&self) -> bool {
+        self.plan.options.receive_errors && !self.plan.address.is_unix()
     }
 
     /// A send was taken, or is on its way.
@@ -256,6 +272,8 @@ impl Socket {
 
     /// Takes in what passed through the socket in the kernel.
     pub(crate) fn note_passed(&mut self, passed: Passed) {
+        self.answered.extend(passed.answered);
+        self.unanswered += passed.unanswered;
         for handed in passed.handed {
             if handed.control_cut {
                 self.control_cut += 1;
@@ -405,6 +423,7 @@ impl Socket {
                 );
             }
             Err(errno) => {
+                self.check_blame(errno, length);
                 self.failures += 1;
                 assert!(
                     !sending.has_left() || !sending.distinct,
@@ -421,9 +440,59 @@ impl Socket {
     }
 
     /// A send without a token has failed.
-    pub(crate) fn note_send_error(&mut self) {
+    pub(crate) fn note_send_error(&mut self, errno: Errno, size: u32) {
+        self.check_blame(errno, size as usize);
         self.errors += 1;
         self.failures += 1;
+    }
+
+    /// The network has answered something, and does not say to which datagram.
+    pub(crate) fn note_network_error(&mut self, errno: Errno) {
+        assert!(
+            !self.is_told() || self.may_be_blamed(),
+            "{:?} is told of {errno} without a receiver",
+            self.id
+        );
+        self.errors += 1;
+        self.failures += 1;
+    }
+
+    /// Somebody could not be reached: what the kernel has told next.
+    pub(crate) fn check_unreachable(&mut self, told: Unreachable) {
+        let id = self.id;
+        assert!(
+            self.is_told(),
+            "{id:?} is told of {told:?}, and did not ask for it"
+        );
+        let expected = self.answered.pop_front();
+        assert_eq!(
+            expected,
+            Some((told.receiver(), told.errno().code())),
+            "who could not be reached from {id:?}"
+        );
+        self.told_answers += 1;
+        self.failures += 1;
+    }
+
+    /// Whether a send may have the network's answer to another one: where an answer was lost, or the loop has made the
+    /// send again as often as it does.
+    fn may_be_blamed(&self) -> bool {
+        self.unanswered > 0 || self.told_answers >= TRIES
+    }
+
+    /// That a send of so many bytes has failed by itself, and not by what another has met.
+    fn check_blame(&self, errno: Errno, size: usize) {
+        let of_another = match errno.code() {
+            libc::ECONNREFUSED | libc::EHOSTUNREACH => true,
+            // The most that IPv4 carries.
+            libc::EMSGSIZE => size <= 65_507,
+            _ => false,
+        };
+        assert!(
+            !self.is_told() || !of_another || self.may_be_blamed(),
+            "a send of {size} bytes of {:?} fails by {errno}, which another has met",
+            self.id
+        );
     }
 
     /// A send that was refused, or not posted.
@@ -501,6 +570,12 @@ impl Socket {
             return Some(format!(
                 "{seen:?} passed through {id:?}, and it counts {counted:?}: buffers, datagrams, bytes, cut, control \
                  cut, messages, datagrams sent, bytes sent, failures"
+            ));
+        }
+        if !self.answered.is_empty() {
+            return Some(format!(
+                "{:?} were not reached from {id:?}, and it was not told",
+                self.answered
             ));
         }
         if counters.queued_bytes > 0 {

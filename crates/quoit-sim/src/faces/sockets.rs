@@ -82,9 +82,9 @@ impl SocketSys for SimSockets {
         })
     }
 
-    /// No network is simulated that would answer.
     fn datagram_error(&self, socket: BorrowedFd<'_>) -> Result<Option<Unreachable>, Errno> {
-        call(socket, "recvmsg", |_, _| Err(libc::EAGAIN))
+        let (receiver, error) = call(socket, "recvmsg", Kernel::take_answer)?;
+        Ok(Some(Unreachable::new(receiver, errno(error))))
     }
 
     fn bind(&self, socket: BorrowedFd<'_>, address: &SocketAddress) -> Result<(), Errno> {

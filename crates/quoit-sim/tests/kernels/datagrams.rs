@@ -426,6 +426,60 @@ impl<P: EpollSys, K: SocketSys> DatagramScript<P, K> {
         self.note_receive("near", &near);
     }
 
+    /// Reads an entry of the error queue: which of these it is about, and why.
+    fn note_answer(&mut self, socket: &OwnedFd, gone: &[Address]) {
+        let answer = self.base.system.datagram_error(socket.as_fd());
+        let text = match answer {
+            Ok(Some(told)) => {
+                let place = gone.iter().position(|one| *one == Address::Tcp(told.receiver()));
+                format!("{place:?}, error {}", told.errno().code())
+            }
+            Ok(None) => "nothing of the network".to_owned(),
+            Err(errno) => format!("error {}", errno.code()),
+        };
+        self.note("the error queue has", text);
+    }
+
+    fn who_is_gone(&mut self) {
+        if self.is_unix() {
+            return;
+        }
+        let (near, near_address) = self.bound();
+        let v6 = self.family == DatagramFamily::V6;
+        let told = self
+            .base
+            .system
+            .set_datagram_option(near.as_fd(), DatagramOption::Errors { v6 });
+        self.note("answers are kept", show(told.map(|()| 0)));
+        let gone = [self.bound().1, self.bound().1];
+        self.note_answer(&near, &gone);
+        self.note_send("near", &near, Some(&gone[0]), &[b"anybody?"]);
+        self.note_mask("near", &near);
+        // Told of the first, in place of being made.
+        self.note_send("near", &near, Some(&gone[1]), &[b"anybody?"]);
+        self.note_mask("near", &near);
+        self.note_answer(&near, &gone);
+        self.note_mask("near", &near);
+        self.note_answer(&near, &gone);
+        self.note_send("near", &near, Some(&gone[1]), &[b"anybody?"]);
+        // Told once, though it is in the queue still.
+        self.note_receive("near", &near);
+        self.note_receive("near", &near);
+        self.note_mask("near", &near);
+        self.note_send("near", &near, Some(&gone[0]), &[b"anybody?"]);
+        // Behind the entry that is read is another, which is told.
+        self.note_answer(&near, &gone);
+        self.note_send("near", &near, Some(&near_address), &[b"to itself"]);
+        self.note_send("near", &near, Some(&near_address), &[b"to itself"]);
+        self.note_answer(&near, &gone);
+        self.note_mask("near", &near);
+        self.note_receive("near", &near);
+        // What is read is told no more.
+        self.note_send("near", &near, Some(&gone[0]), &[b"anybody?"]);
+        self.note_answer(&near, &gone);
+        self.note_receive("near", &near);
+    }
+
     fn a_part_of_several(&mut self) {
         let (near, _, far) = self.connected();
         let long = vec![b'x'; TOO_LONG];
@@ -466,4 +520,5 @@ fn run<P: EpollSys, K: SocketSys>(
 
 scripts! {
     exchange peers refused a_full_unix_receiver drops an_error_behind_others a_part_of_several
+    who_is_gone
 }

@@ -30,6 +30,8 @@ use control::Told;
 const OVERHEAD: usize = 256;
 /// Datagrams that the queue of a Unix socket has room for (`net.unix.max_dgram_qlen`), and one more.
 const UNIX_QUEUE: usize = 10;
+/// What an entry of the error queue takes of the memory for receiving.
+const ERROR_COST: usize = 1024;
 /// The largest payloads that IPv4 and IPv6 carry.
 const LARGEST_V4: usize = 65_507;
 const LARGEST_V6: usize = 65_527;
@@ -77,6 +79,10 @@ pub struct Passed {
     pub handed: VecDeque<Handed>,
     /// Sent by it, in order.
     pub departed: Vec<Departed>,
+    /// Read by it from the error queue, in order: to whom a datagram did not arrive, and why.
+    pub answered: VecDeque<(SocketAddr, i32)>,
+    /// Answers of the network for which the error queue had no room.
+    pub unanswered: u64,
 }
 
 /// What a receive brought.
@@ -102,6 +108,9 @@ pub struct DatagramSocket {
     receive_capacity: usize,
     drops: u32,
     error: Option<i32>,
+    /// It keeps the network's answers (`IP_RECVERR`), of which these were not read.
+    keeps_answers: bool,
+    answers: VecDeque<(SocketAddr, i32)>,
     told: Told,
     /// Bytes that are being sent and have not left.
     sending: usize,
@@ -142,6 +151,8 @@ impl Kernel {
             receive_capacity: 200 * 1024,
             drops: 0,
             error: None,
+            keeps_answers: false,
+            answers: VecDeque::new(),
             told: Told::default(),
             sending: 0,
             send_capacity: 200 * 1024,
@@ -184,14 +195,18 @@ impl Kernel {
     /// What passed through a watched socket since the last call.
     pub fn take_passed(&mut self, number: usize) -> Option<Passed> {
         let passed = &mut self.passed[number];
-        (!passed.handed.is_empty() || !passed.departed.is_empty()).then(|| std::mem::take(passed))
+        let any = !passed.handed.is_empty()
+            || !passed.departed.is_empty()
+            || !passed.answered.is_empty()
+            || passed.unanswered > 0;
+        any.then(|| std::mem::take(passed))
     }
 
-    /// Datagrams that wait in a socket, and its drops so far.
+    /// Datagrams and answers of the network that wait in a socket, and its drops so far.
     #[must_use]
     pub fn datagram_state(&self, descriptor: i32) -> Option<(usize, u32)> {
         let socket = self.datagram_at(self.table.get(descriptor)?)?;
-        Some((socket.queue.len(), socket.drops))
+        Some((socket.queue.len() + socket.answers.len(), socket.drops))
     }
 
     /// `SO_MEMINFO`.
@@ -209,8 +224,9 @@ impl Kernel {
             DatagramOption::CountDrops => socket.told.drops = true,
             DatagramOption::Timestamps => socket.told.timestamps = true,
             DatagramOption::ForceReceiveBuffer(bytes) => socket.receive_capacity = 2 * bytes as usize,
-            DatagramOption::Broadcast | DatagramOption::Errors { .. } => {}
+            DatagramOption::Broadcast => {}
             _ if unix => return Err(libc::EOPNOTSUPP),
+            DatagramOption::Errors { .. } => socket.keeps_answers = true,
             DatagramOption::Gro => socket.told.joins = true,
             DatagramOption::Ecn { .. } => socket.told.ecn = true,
             DatagramOption::LocalAddress { .. } => socket.told.local_address = true,
@@ -291,7 +307,7 @@ impl Kernel {
         if !socket.queue.is_empty() {
             mask |= events::IN;
         }
-        if socket.error.is_some() {
+        if socket.error.is_some() || !socket.answers.is_empty() {
             mask |= events::ERR;
         }
         let blocked = socket.is_unix()
@@ -423,12 +439,16 @@ impl Kernel {
     /// else a seed does is as it was before there was this.
     pub(crate) fn answer_meanwhile(&mut self, id: ObjectId) {
         let chance = self.profile.chance(Fault::DatagramRefused);
-        let connected = self
+        let peer = self
             .datagram_at(id)
-            .is_some_and(|socket| !socket.is_unix() && socket.peer.is_some());
-        if connected && !self.fair && self.late_random.chance(chance) {
+            .filter(|socket| !socket.is_unix())
+            .and_then(|socket| socket.peer.clone());
+        if let Some(peer) = peer
+            && !self.fair
+            && self.late_random.chance(chance)
+        {
             self.counts.count(Fault::DatagramRefused);
-            self.report_network_error(id, libc::ECONNREFUSED);
+            self.report_network_error(id, &peer, libc::ECONNREFUSED);
         }
     }
 
@@ -461,14 +481,44 @@ impl Kernel {
         self.wake(id, events::IN);
     }
 
-    /// An error from the network reaches a socket.
-    fn report_network_error(&mut self, id: ObjectId, error: i32) {
-        if let Some(socket) = self.datagram(id)
-            && socket.peer.is_some()
+    /// An error from the network reaches a socket, about a datagram to `to` (`__udp4_lib_err`).
+    fn report_network_error(&mut self, id: ObjectId, to: &Address, error: i32) {
+        let Some(socket) = self.datagram(id) else { return };
+        if let Address::Tcp(to) = to
+            && socket.keeps_answers
         {
+            // Without room it is not kept, and told all the same (`sock_queue_err_skb`).
+            if socket.queued + ERROR_COST < socket.receive_capacity {
+                socket.queued += ERROR_COST;
+                socket.answers.push_back((*to, error));
+            } else if let Some(watch) = socket.watch {
+                self.passed[watch].unanswered += 1;
+            }
+        } else if socket.peer.is_none() {
+            return;
+        }
+        if let Some(socket) = self.datagram(id) {
             socket.error = Some(error);
+        }
+        self.wake(id, events::ERR);
+    }
+
+    /// `recvmsg(2)` with `MSG_ERRQUEUE`: to whom a datagram did not arrive, and why. Behind the last one the socket has no
+    /// error any more, and before others theirs, which is told (`sock_dequeue_err_skb`).
+    pub(crate) fn take_answer(&mut self, id: ObjectId) -> Result<(SocketAddr, i32), i32> {
+        let socket = self.datagram(id).ok_or(libc::ENOTSOCK)?;
+        let answer = socket.answers.pop_front().ok_or(libc::EAGAIN)?;
+        socket.queued -= ERROR_COST;
+        let next = socket.answers.front().map(|&(_, error)| error);
+        socket.error = next;
+        if let Some(watch) = socket.watch {
+            self.passed[watch].answered.push_back(answer);
+        }
+        self.datagrams_moved += 1;
+        if next.is_some() {
             self.wake(id, events::ERR);
         }
+        Ok(answer)
     }
 
     /// The last reference is gone (`close(2)`).

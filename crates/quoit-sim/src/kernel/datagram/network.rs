@@ -139,7 +139,7 @@ impl Kernel {
         if let (Address::Tcp(from), Some(source)) = (&mut from, wishes.source) {
             from.set_ip(source);
         }
-        let connected = socket.peer.as_ref() == Some(to);
+        let is_told = socket.peer.as_ref() == Some(to) || socket.keeps_answers;
         socket.sending += size;
         let step = usize::from(wishes.segment_size);
         let cut = step > 0 && bytes.len() > step;
@@ -155,7 +155,7 @@ impl Kernel {
             bytes,
         };
         let lost = self.strikes(Fault::DatagramLost);
-        let refused = connected && self.strikes(Fault::DatagramRefused);
+        let refused = is_told && self.strikes(Fault::DatagramRefused);
         let doubled = self.strikes(Fault::DatagramDoubled);
         let error = refused.then(|| {
             *self
@@ -213,7 +213,7 @@ impl Kernel {
         }
         if let Some(error) = error {
             if let Some((id, _)) = sender {
-                self.report_network_error(id, error);
+                self.report_network_error(id, &to, error);
             }
             return;
         }
@@ -229,7 +229,7 @@ impl Kernel {
             // Nobody is at the port.
             None => {
                 if let Some((id, _)) = sender {
-                    self.report_network_error(id, libc::ECONNREFUSED);
+                    self.report_network_error(id, &to, libc::ECONNREFUSED);
                 }
             }
         }
