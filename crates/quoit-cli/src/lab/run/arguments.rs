@@ -50,8 +50,8 @@ pub(crate) struct RunArguments {
     /// Only cases with this in their name
     #[arg(long, value_name = "TEXT")]
     case: Option<String>,
-    /// Only these servers; the baseline, and those that they are compared with, stay
-    #[arg(long, value_name = "SERVER,...", value_delimiter = ',')]
+    /// Only these servers; the baseline, and those that they are compared with, stay. A comma within a name is no border
+    #[arg(long, value_name = "SERVER,...")]
     only: Vec<String>,
     /// A server of your own, with {listen}, {host} or {port} where to listen; may be given several times
     #[arg(long, value_name = "[NAME=]COMMAND")]
@@ -154,18 +154,30 @@ impl RunArguments {
         }
         let all = names(experiment.servers.iter().map(|server| server.name.as_str()));
         let mut kept = vec![experiment.baseline.clone()];
-        for name in &self.only {
-            let server = experiment.servers.iter().find(|server| server.name == *name);
-            let server = server.ok_or_else(|| {
-                LabError::new(format!("--only {name}: no server is called so; there are {all}"))
-            })?;
+        let mut asked_for = Vec::new();
+        for list in &self.only {
+            let mut rest = Some(list.as_str());
+            while let Some(list) = rest {
+                let known = experiment.servers.iter().map(|server| server.name.as_str());
+                let (name, behind) = first_name(list, known).ok_or_else(|| {
+                    LabError::new(format!("--only {list}: no server is called so; there are {all}"))
+                })?;
+                asked_for.push(name.to_owned());
+                rest = behind;
+            }
+        }
+        for server in experiment
+            .servers
+            .iter()
+            .filter(|server| asked_for.contains(&server.name))
+        {
             kept.extend(experiment.against(server).map(str::to_owned));
-            kept.push(name.clone());
+            kept.push(server.name.clone());
         }
         for server in &mut experiment.servers {
             // Who names a server wants it in a quick run too.
             server.in_quick |= kept.contains(&server.name);
-            server.asked_for |= self.only.contains(&server.name);
+            server.asked_for |= asked_for.contains(&server.name);
         }
         experiment.servers.retain(|server| kept.contains(&server.name));
         Ok(())
@@ -211,6 +223,16 @@ fn parse_seconds(text: &str) -> std::result::Result<f64, String> {
     }
 }
 
+/// The first name of a list that commas separate, and what is behind it. Names have commas too: it is the longest that fits.
+fn first_name<'a>(list: &'a str, known: impl Iterator<Item = &'a str>) -> Option<(&'a str, Option<&'a str>)> {
+    known
+        .filter_map(|name| match list.strip_prefix(name)? {
+            "" => Some((name, None)),
+            rest => Some((name, Some(rest.strip_prefix(',')?))),
+        })
+        .max_by_key(|(name, _)| name.len())
+}
+
 #[cfg(test)]
 mod tests {
     use std::process::ExitCode;
@@ -253,8 +275,25 @@ mod tests {
             servers("plaintext --only nginx --quick"),
             ["quoit-epoll", "nginx"]
         );
+        assert_eq!(
+            servers("plaintext --only nginx,quoit-uring"),
+            ["quoit-epoll", "quoit-uring", "nginx"]
+        );
         let chosen = choose("plaintext --case 16").expect("it can be chosen");
         assert_eq!(chosen.experiment.cases.len(), 1);
+    }
+
+    #[test]
+    fn names_have_commas() {
+        let known = ["quoit", "quoit, spin", "recvmmsg"];
+        let first = |list| first_name(list, known.into_iter());
+        assert_eq!(first("quoit"), Some(("quoit", None)));
+        assert_eq!(first("quoit,recvmmsg"), Some(("quoit", Some("recvmmsg"))));
+        assert_eq!(first("quoit, spin"), Some(("quoit, spin", None)));
+        assert_eq!(first("quoit, spin,quoit"), Some(("quoit, spin", Some("quoit"))));
+        // What begins like a name is none, and neither is nothing.
+        assert_eq!(first("recvmmsg64"), None);
+        assert_eq!(first(""), None);
     }
 
     #[test]
