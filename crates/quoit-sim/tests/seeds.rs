@@ -52,7 +52,7 @@ const REGRESSIONS: &[(u64, EngineKind, &str)] = &[
         "pressure of a datagram socket that was closed in the same turn",
     ),
     (
-        27_901,
+        41_803,
         Uring,
         "a datagram socket that is gone and keeps the loop awake",
     ),
@@ -62,7 +62,7 @@ const REGRESSIONS: &[(u64, EngineKind, &str)] = &[
         "a Unix datagram that waits for room of which nobody tells",
     ),
     (
-        413,
+        1438,
         Uring,
         "a Unix datagram that waited for room and came without its bytes",
     ),
