@@ -141,6 +141,48 @@ macro_rules! each_counter {
             Gauge loop_lag_max_ns,
             /// Events that found no room in their turn and were kept for the next.
             Counter surplus_events,
+
+            // How much each of `enters` carried, by powers of two: a mean hides that some carry all and most nothing.
+            /// Enters that submitted nothing.
+            Counter enters_submitting_0,
+            /// Enters that submitted one operation.
+            Counter enters_submitting_1,
+            /// Enters that submitted 2 or 3 operations.
+            Counter enters_submitting_2,
+            /// Enters that submitted 4 to 7 operations.
+            Counter enters_submitting_4,
+            /// Enters that submitted 8 to 15 operations.
+            Counter enters_submitting_8,
+            /// Enters that submitted 16 to 31 operations.
+            Counter enters_submitting_16,
+            /// Enters that submitted 32 to 63 operations.
+            Counter enters_submitting_32,
+            /// Enters that submitted 64 to 127 operations.
+            Counter enters_submitting_64,
+            /// Enters that submitted 128 to 255 operations.
+            Counter enters_submitting_128,
+            /// Enters that submitted 256 or more operations.
+            Counter enters_submitting_256,
+            /// Enters that brought no completion; what an enter brought is counted at the next one.
+            Counter enters_bringing_0,
+            /// Enters that brought one completion.
+            Counter enters_bringing_1,
+            /// Enters that brought 2 or 3 completions.
+            Counter enters_bringing_2,
+            /// Enters that brought 4 to 7 completions.
+            Counter enters_bringing_4,
+            /// Enters that brought 8 to 15 completions.
+            Counter enters_bringing_8,
+            /// Enters that brought 16 to 31 completions.
+            Counter enters_bringing_16,
+            /// Enters that brought 32 to 63 completions.
+            Counter enters_bringing_32,
+            /// Enters that brought 64 to 127 completions.
+            Counter enters_bringing_64,
+            /// Enters that brought 128 to 255 completions.
+            Counter enters_bringing_128,
+            /// Enters that brought 256 or more completions.
+            Counter enters_bringing_256,
         }
     };
 }

@@ -542,6 +542,28 @@ typedef struct quoit_counters {
     uint64_t timers_fired;
     uint64_t loop_lag_max_ns;
     uint64_t surplus_events;
+    /* Enters by how many operations they submitted, and by how many completions came of them: none, 1, 2 to 3, 4 to 7,
+     * and so on, and the last from 256 on. */
+    uint64_t enters_submitting_0;
+    uint64_t enters_submitting_1;
+    uint64_t enters_submitting_2;
+    uint64_t enters_submitting_4;
+    uint64_t enters_submitting_8;
+    uint64_t enters_submitting_16;
+    uint64_t enters_submitting_32;
+    uint64_t enters_submitting_64;
+    uint64_t enters_submitting_128;
+    uint64_t enters_submitting_256;
+    uint64_t enters_bringing_0;
+    uint64_t enters_bringing_1;
+    uint64_t enters_bringing_2;
+    uint64_t enters_bringing_4;
+    uint64_t enters_bringing_8;
+    uint64_t enters_bringing_16;
+    uint64_t enters_bringing_32;
+    uint64_t enters_bringing_64;
+    uint64_t enters_bringing_128;
+    uint64_t enters_bringing_256;
 } quoit_counters;
 
 /* ---- The library. Any thread. ---- */

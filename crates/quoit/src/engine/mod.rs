@@ -33,6 +33,7 @@ use crate::id::Slot;
 use crate::pool::{Pool, PoolSlot};
 use crate::sys::Time;
 
+pub mod enters;
 pub mod epoll;
 pub mod uring;
 
@@ -436,6 +437,7 @@ pub struct EngineCounters {
     pub zero_copy_copied: u64,
     pub system_calls: u64,
     pub in_flight: u64,
+    pub enter_sizes: enters::EnterSizes,
 }
 
 /// A back-end. See the module's page for the contract.

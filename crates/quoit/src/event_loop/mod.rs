@@ -355,6 +355,30 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     #[must_use]
     pub fn counters(&self) -> Counters {
         let engine = self.engine.counters();
+        let [
+            enters_submitting_0,
+            enters_submitting_1,
+            enters_submitting_2,
+            enters_submitting_4,
+            enters_submitting_8,
+            enters_submitting_16,
+            enters_submitting_32,
+            enters_submitting_64,
+            enters_submitting_128,
+            enters_submitting_256,
+        ] = engine.enter_sizes.submitting;
+        let [
+            enters_bringing_0,
+            enters_bringing_1,
+            enters_bringing_2,
+            enters_bringing_4,
+            enters_bringing_8,
+            enters_bringing_16,
+            enters_bringing_32,
+            enters_bringing_64,
+            enters_bringing_128,
+            enters_bringing_256,
+        ] = engine.enter_sizes.bringing;
         let Memory {
             pool, chunks, remote, ..
         } = self.memory();
@@ -381,6 +405,26 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             zero_copy_sends: engine.zero_copy_sends,
             zero_copy_copied: engine.zero_copy_copied,
             wake_writes: remote.wake_writes(),
+            enters_submitting_0,
+            enters_submitting_1,
+            enters_submitting_2,
+            enters_submitting_4,
+            enters_submitting_8,
+            enters_submitting_16,
+            enters_submitting_32,
+            enters_submitting_64,
+            enters_submitting_128,
+            enters_submitting_256,
+            enters_bringing_0,
+            enters_bringing_1,
+            enters_bringing_2,
+            enters_bringing_4,
+            enters_bringing_8,
+            enters_bringing_16,
+            enters_bringing_32,
+            enters_bringing_64,
+            enters_bringing_128,
+            enters_bringing_256,
             ..self.counters
         }
     }

@@ -4,7 +4,7 @@ use std::io::Read;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use quoit::Address;
+use quoit::{Address, Counters};
 
 use crate::driver::{OnData, drive};
 use crate::levels::Level;
@@ -12,7 +12,7 @@ use crate::sockets::{Client, pattern};
 
 macro_rules! echoing {
     ($level:ident) => {
-        tests! { $level, echoing: random_sizes_in_random_chunks many_at_once }
+        tests! { $level, echoing: random_sizes_in_random_chunks many_at_once what_enters_carry_is_counted }
     };
 }
 
@@ -98,5 +98,48 @@ pub(crate) fn many_at_once(level: &Level) {
         driver.join(client);
         driver.until("all have closed", |driver| driver.quoit.connections() == 0);
         assert_eq!(driver.quoit.counters().closed_peer, 200);
+    });
+}
+
+/// Enters of a kind by how much they carried, each with the least of its power of two.
+fn enters(counters: &Counters, kind: &str) -> Vec<(u64, u64)> {
+    counters
+        .figures()
+        .filter_map(|(name, _, _, count)| Some((name.strip_prefix(kind)?.parse().unwrap(), count)))
+        .collect()
+}
+
+pub(crate) fn what_enters_carry_is_counted(level: &Level) {
+    drive(level, |driver| {
+        driver.on_data = OnData::Echo;
+        let address = driver.listen();
+        let client = driver.beside(move || {
+            let mut client = Client::connect(&address);
+            for _ in 0..100 {
+                client.send(&pattern(0, 100));
+                client.receive(100);
+            }
+        });
+        driver.join(client);
+        driver.until("it has closed", |driver| driver.quoit.connections() == 0);
+        let counters = driver.quoit.counters();
+        let powers = [0, 1, 2, 4, 8, 16, 32, 64, 128, 256];
+        // What the last enter brought is counted with the next.
+        for (kind, counted, carried) in [
+            ("enters_submitting_", counters.enters, counters.submissions),
+            ("enters_bringing_", counters.enters - 1, counters.completions),
+        ] {
+            let sizes = enters(&counters, kind);
+            assert!(sizes.iter().map(|&(least, _)| least).eq(powers), "{sizes:?}");
+            assert_eq!(
+                sizes.iter().map(|(_, count)| count).sum::<u64>(),
+                counted,
+                "{kind}"
+            );
+            let least: u64 = sizes.iter().map(|(least, count)| least * count).sum();
+            assert!(least <= carried, "{kind}: {least} of {carried}");
+            // The kernel's thread, where there is one, leaves little to submit.
+            assert!(least > 0 || level.config().kernel_poll.is_some(), "{kind}");
+        }
     });
 }

@@ -105,6 +105,8 @@ pub struct EpollEngine<P, K> {
     events: Box<[ReadyEvent]>,
     /// Whether the last turn left out asking the kernel.
     left_out: bool,
+    /// Operations that had been submitted when the kernel was asked last.
+    submitted_before: u64,
     counters: EngineCounters,
 }
 
@@ -129,6 +131,7 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
             events: vec![ReadyEvent { events: 0, u64: 0 }; settings.events.max(1) as usize]
                 .into_boxed_slice(),
             left_out: false,
+            submitted_before: 0,
             counters: EngineCounters::default(),
             settings,
         })
@@ -152,6 +155,11 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
     fn poll(&mut self, timeout: Option<Duration>) -> Result<(), Errno> {
         self.counters.system_calls += 1;
         self.counters.enters += 1;
+        let submitted = self.counters.submissions - self.submitted_before;
+        self.submitted_before = self.counters.submissions;
+        self.counters
+            .enter_sizes
+            .count(submitted, self.counters.completions);
         let count = match self.kernel.wait(&mut self.events, timeout) {
             Ok(count) => count,
             Err(Errno::EINTR) => 0,

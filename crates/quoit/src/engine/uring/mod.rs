@@ -236,7 +236,15 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
     }
 
     fn enter(&mut self, wait_for: u32, timeout: Option<Duration>, flags: u32) -> Result<u32, Errno> {
+        let (enters, offered) = (self.sys.enters(), self.sys.unsubmitted());
         let result = self.sys.enter(wait_for, timeout, flags);
+        if self.sys.enters() != enters {
+            // Not where the kernel's thread polls and needs no call.
+            let submitted = u64::from(offered.saturating_sub(self.sys.unsubmitted()));
+            self.counters
+                .enter_sizes
+                .count(submitted, self.counters.completions);
+        }
         if !self.closing.is_empty() {
             self.hand_over_closed();
         }

@@ -232,7 +232,9 @@ final class Abi {
 
     /** Offsets in {@code quoit_counters}. */
     static final class Counters {
-        static final int STRUCT_SIZE = 360;
+        static final int STRUCT_SIZE = 520;
+        static final int SUBMISSIONS = 32;
+        static final int COMPLETIONS = 40;
         static final int QUEUED_BYTES = 288;
 
         private Counters() {}

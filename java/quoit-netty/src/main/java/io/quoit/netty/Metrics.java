@@ -13,6 +13,11 @@ import java.util.concurrent.ConcurrentLinkedQueue;
 final class Metrics {
     private static final Collection<Metrics> LOOPS = new ConcurrentLinkedQueue<>();
 
+    /** What the library counts of its enters by powers of two, each a counter whose name ends in the least of its power. */
+    private static final String SUBMITTING = "enters_submitting_";
+
+    private static final String BRINGING = "enters_bringing_";
+
     private record Described(String name, String about, boolean gauge, int offset) {}
 
     private final NativeLibrary library;
@@ -86,9 +91,17 @@ final class Metrics {
         ByteBuffer counters = room().putInt(0, Counters.STRUCT_SIZE);
         remote.counters(library.address(counters));
         List<QuoitMetric> metrics = new ArrayList<>(described.size() + 2);
+        List<Long> submitting = new ArrayList<>();
+        List<Long> bringing = new ArrayList<>();
         for (Described figure : described) {
-            metrics.add(
-                    new QuoitMetric(figure.name, figure.about, figure.gauge, counters.getLong(figure.offset)));
+            long value = counters.getLong(figure.offset);
+            if (figure.name.startsWith(SUBMITTING)) {
+                submitting.add(value);
+            } else if (figure.name.startsWith(BRINGING)) {
+                bringing.add(value);
+            } else {
+                metrics.add(new QuoitMetric(figure.name, figure.about, figure.gauge, value));
+            }
         }
         metrics.add(new QuoitMetric(
                 "pipeline_slots", "slots of the receive pool that buffers in pipelines hold", true, leases.outstanding()));
@@ -97,8 +110,19 @@ final class Metrics {
                 "received pieces that were copied because too many slots were held",
                 false,
                 leases.copied()));
-        List<QuoitHistogram> shapes = histograms.stream().map(Histogram::snapshot).toList();
-        return new QuoitLoopSnapshot(index, engine, reason, List.copyOf(metrics), shapes);
+        List<QuoitHistogram> shapes = new ArrayList<>(histograms.size() + 2);
+        shapes.add(new QuoitHistogram(
+                "enter_submissions",
+                "submission queue entries of an enter; on epoll, operations since the one before",
+                List.copyOf(submitting),
+                counters.getLong(Counters.SUBMISSIONS)));
+        shapes.add(new QuoitHistogram(
+                "enter_completions",
+                "completion queue entries that an enter brought; on epoll, operations' completions",
+                List.copyOf(bringing),
+                counters.getLong(Counters.COMPLETIONS)));
+        histograms.forEach(histogram -> shapes.add(histogram.snapshot()));
+        return new QuoitLoopSnapshot(index, engine, reason, List.copyOf(metrics), List.copyOf(shapes));
     }
 
     // ---- what the part in Java counts, on the loop's thread ----

@@ -7,7 +7,8 @@ import java.util.List;
  *
  * @param name its name, such as {@code flush_nanos}
  * @param about what it is, in one line
- * @param counts how often values came: of 0, of 1, of 2 to 3, of 4 to 7, and so on by powers of two; as many as are needed
+ * @param counts how often values came: of 0, of 1, of 2 to 3, of 4 to 7, and so on by powers of two; as many as are needed.
+ *     Of {@code enter_submissions} and {@code enter_completions} there are always ten, of which the last counts all from 256 on
  * @param sum of all values
  */
 public record QuoitHistogram(String name, String about, List<Long> counts, long sum) {

@@ -36,7 +36,8 @@ public record QuoitLoopSnapshot(
     /**
      * The histogram with a name.
      *
-     * @param name {@code turn_commands}, {@code turn_events}, {@code write_bytes}, {@code write_pieces} or {@code flush_nanos}
+     * @param name {@code enter_submissions}, {@code enter_completions}, {@code turn_commands}, {@code turn_events},
+     *     {@code write_bytes}, {@code write_pieces} or {@code flush_nanos}
      * @return the histogram
      * @throws IllegalArgumentException if there is no such histogram
      */

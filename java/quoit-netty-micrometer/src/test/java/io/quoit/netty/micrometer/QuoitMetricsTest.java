@@ -26,6 +26,11 @@ class QuoitMetricsTest {
             assertTrue(registry.find("quoit.turns").functionCounters().stream().allMatch(counter -> counter.count() >= 1));
             assertEquals(2 * 3, registry.find("quoit.turn.events").tagKeys("phi").gauges().size());
             registry.find("quoit.turn.events.count").functionCounters().forEach(counter -> assertTrue(counter.count() >= 1));
+            for (String shape : new String[] {"quoit.enter.submissions", "quoit.enter.completions"}) {
+                assertEquals(2 * 3, registry.find(shape).tagKeys("phi").gauges().size());
+                assertEquals(2, registry.find(shape + ".count").functionCounters().size());
+                assertEquals(2, registry.find(shape + ".sum").functionCounters().size());
+            }
             assertEquals(2, registry.find("quoit.flush.nanos.sum").functionCounters().size());
             registry.find("quoit.pool.slots").gauges().forEach(gauge -> assertEquals(1024, gauge.value()));
         } finally {
