@@ -3,60 +3,32 @@ package io.quoit.netty;
 import io.netty.buffer.ByteBuf;
 import io.netty.buffer.ByteBufAllocator;
 import io.netty.buffer.UnpooledDirectByteBuf;
-import java.nio.ByteBuffer;
 
 /**
  * Received bytes in a slot of the loop's pool. Releasing the last reference, on any thread, gives the slot back and makes
- * this object ready for the slot's next bytes: it is used again, as pooled buffers are.
+ * this object ready for the slot's next bytes: it is used again, as pooled buffers are. {@link UnsafeLeaseByteBuf} is the
+ * same where Netty may use Unsafe.
  */
-final class LeaseByteBuf extends UnpooledDirectByteBuf {
-    /**
-     * One slot of the native pool, and the buffer that is used for it: a slot has one lease at a time, and so its buffer has
-     * one life at a time. The loop's thread only.
-     */
-    static final class Slot {
-        final ByteBuffer view;
-        final long address;
-        private LeaseByteBuf buffer;
+final class LeaseByteBuf extends UnpooledDirectByteBuf implements LeaseSlot.Buffer {
+    private static final int MEDIUM_BYTES = 3;
 
-        Slot(ByteBuffer view, long address) {
-            this.view = view;
-            this.address = address;
-        }
-
-        /** The slot's buffer, for bytes of a lease that it was given just now. */
-        LeaseByteBuf buffer(LeasePool pool, ByteBufAllocator allocator) {
-            if (buffer == null) {
-                buffer = new LeaseByteBuf(pool, this, allocator);
-            }
-            return buffer;
-        }
-    }
-
-    private final LeasePool pool;
-    private final Slot slot;
-    private long lease;
+    private final LeaseSlot slot;
     private int length;
-    private LeaseHolder holder;
 
-    LeaseByteBuf(LeasePool pool, Slot slot, ByteBufAllocator allocator) {
+    LeaseByteBuf(LeaseSlot slot, ByteBufAllocator allocator) {
         super(allocator, slot.view, slot.view.capacity());
-        this.pool = pool;
         this.slot = slot;
     }
 
-    /** Begins a new life, with the bytes of an event. */
-    LeaseByteBuf open(long lease, int length, LeaseHolder holder) {
-        this.lease = lease;
-        this.length = length;
-        this.holder = holder;
+    @Override
+    public ByteBuf open(int bytes) {
+        length = bytes;
         resetRefCnt();
-        maxCapacity(length);
+        maxCapacity(bytes);
         setIndex(0, 0);
         markReaderIndex();
         markWriterIndex();
-        setIndex(0, length);
-        return this;
+        return setIndex(0, bytes);
     }
 
     @Override
@@ -69,16 +41,12 @@ final class LeaseByteBuf extends UnpooledDirectByteBuf {
     public ByteBuf capacity(int newCapacity) {
         checkNewCapacity(newCapacity);
         if (newCapacity < length) {
-            trim(newCapacity);
+            if (writerIndex() > newCapacity) {
+                setIndex(Math.min(readerIndex(), newCapacity), newCapacity);
+            }
             length = newCapacity;
         }
         return this;
-    }
-
-    private void trim(int newCapacity) {
-        if (writerIndex() > newCapacity) {
-            setIndex(Math.min(readerIndex(), newCapacity), newCapacity);
-        }
     }
 
     @Override
@@ -91,13 +59,122 @@ final class LeaseByteBuf extends UnpooledDirectByteBuf {
         return slot.address;
     }
 
+    // The superclass leaves the bounds of these to its ByteBuffer, which is the whole slot: behind this life's bytes are
+    // those of earlier ones, perhaps of other connections.
+
+    @Override
+    public byte getByte(int index) {
+        checkIndex(index);
+        return _getByte(index);
+    }
+
+    @Override
+    public short getShort(int index) {
+        checkIndex(index, Short.BYTES);
+        return _getShort(index);
+    }
+
+    @Override
+    public int getUnsignedMedium(int index) {
+        checkIndex(index, MEDIUM_BYTES);
+        return _getUnsignedMedium(index);
+    }
+
+    @Override
+    public int getInt(int index) {
+        checkIndex(index, Integer.BYTES);
+        return _getInt(index);
+    }
+
+    @Override
+    public long getLong(int index) {
+        checkIndex(index, Long.BYTES);
+        return _getLong(index);
+    }
+
+    @Override
+    public ByteBuf setByte(int index, int value) {
+        checkIndex(index);
+        _setByte(index, value);
+        return this;
+    }
+
+    @Override
+    public ByteBuf setShort(int index, int value) {
+        checkIndex(index, Short.BYTES);
+        _setShort(index, value);
+        return this;
+    }
+
+    @Override
+    public ByteBuf setMedium(int index, int value) {
+        checkIndex(index, MEDIUM_BYTES);
+        _setMedium(index, value);
+        return this;
+    }
+
+    @Override
+    public ByteBuf setInt(int index, int value) {
+        checkIndex(index, Integer.BYTES);
+        _setInt(index, value);
+        return this;
+    }
+
+    @Override
+    public ByteBuf setLong(int index, long value) {
+        checkIndex(index, Long.BYTES);
+        _setLong(index, value);
+        return this;
+    }
+
+    @Override
+    public short getShortLE(int index) {
+        checkIndex(index, Short.BYTES);
+        return _getShortLE(index);
+    }
+
+    @Override
+    public int getIntLE(int index) {
+        checkIndex(index, Integer.BYTES);
+        return _getIntLE(index);
+    }
+
+    @Override
+    public long getLongLE(int index) {
+        checkIndex(index, Long.BYTES);
+        return _getLongLE(index);
+    }
+
+    @Override
+    public ByteBuf setShortLE(int index, int value) {
+        checkIndex(index, Short.BYTES);
+        _setShortLE(index, value);
+        return this;
+    }
+
+    @Override
+    public ByteBuf setMediumLE(int index, int value) {
+        checkIndex(index, MEDIUM_BYTES);
+        _setMediumLE(index, value);
+        return this;
+    }
+
+    @Override
+    public ByteBuf setIntLE(int index, int value) {
+        checkIndex(index, Integer.BYTES);
+        _setIntLE(index, value);
+        return this;
+    }
+
+    @Override
+    public ByteBuf setLongLE(int index, long value) {
+        checkIndex(index, Long.BYTES);
+        _setLongLE(index, value);
+        return this;
+    }
+
     @Override
     protected void deallocate() {
-        long returned = lease;
-        LeaseHolder from = holder;
-        holder = null;
-        // The last that is done here: as soon as the slot is back its next bytes may come, and begin another life. The
-        // pool's count of returns, which the loop reads before that, orders the two.
-        pool.release(returned, from);
+        slot.release();
     }
 }

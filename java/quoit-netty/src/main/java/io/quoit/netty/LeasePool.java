@@ -42,9 +42,9 @@ final class LeasePool {
 
     /** The bytes of an event as a buffer: over the slot itself, or a copy where too many slots are out. */
     ByteBuf take(long address, int length, long lease, LeaseHolder holder, ByteBufAllocator allocator) {
-        LeaseByteBuf.Slot slot = known.get(address);
+        LeaseSlot slot = known.get(address);
         if (slot == null) {
-            slot = new LeaseByteBuf.Slot(library.view(address, slotSize), address);
+            slot = new LeaseSlot(library.view(address, slotSize), address);
             known.add(slot);
         }
         if (outstanding() >= limit || holder.holdsTooMuch()) {
@@ -56,7 +56,7 @@ final class LeasePool {
         }
         handedOut++;
         holder.handedOut();
-        return LeakAware.wrap(slot.buffer(this, allocator).open(lease, length, holder));
+        return LeakAware.wrap(slot.open(this, allocator, lease, length, holder));
     }
 
     /** Gives a lease back unseen. */

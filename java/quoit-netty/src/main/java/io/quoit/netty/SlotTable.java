@@ -12,7 +12,7 @@ final class SlotTable {
     private static final long MIXER = 0x9e37_79b9_7f4a_7c15L;
 
     private final int most;
-    private LeaseByteBuf.Slot[] table = new LeaseByteBuf.Slot[2 * FIRST_CAPACITY];
+    private LeaseSlot[] table = new LeaseSlot[2 * FIRST_CAPACITY];
     private int shift = Long.SIZE - Integer.numberOfTrailingZeros(table.length);
     private int size;
 
@@ -22,10 +22,10 @@ final class SlotTable {
     }
 
     /** The slot that begins at an address, or null. */
-    LeaseByteBuf.Slot get(long address) {
-        LeaseByteBuf.Slot[] all = table;
+    LeaseSlot get(long address) {
+        LeaseSlot[] all = table;
         for (int at = place(address); ; at = at + 1 & all.length - 1) {
-            LeaseByteBuf.Slot slot = all[at];
+            LeaseSlot slot = all[at];
             if (slot == null || slot.address == address) {
                 return slot;
             }
@@ -33,7 +33,7 @@ final class SlotTable {
     }
 
     /** Adds a slot that is not in the table; past the most that there may be it is not kept. */
-    void add(LeaseByteBuf.Slot slot) {
+    void add(LeaseSlot slot) {
         if (size == most) {
             return;
         }
@@ -44,7 +44,7 @@ final class SlotTable {
         size++;
     }
 
-    private void put(LeaseByteBuf.Slot slot) {
+    private void put(LeaseSlot slot) {
         int at = place(slot.address);
         while (table[at] != null) {
             at = at + 1 & table.length - 1;
@@ -53,10 +53,10 @@ final class SlotTable {
     }
 
     private void grow() {
-        LeaseByteBuf.Slot[] smaller = table;
-        table = new LeaseByteBuf.Slot[2 * smaller.length];
+        LeaseSlot[] smaller = table;
+        table = new LeaseSlot[2 * smaller.length];
         shift--;
-        for (LeaseByteBuf.Slot slot : smaller) {
+        for (LeaseSlot slot : smaller) {
             if (slot != null) {
                 put(slot);
             }

@@ -103,7 +103,7 @@ class DatagramTest {
             assertEquals("ping " + count, text(packet));
             assertEquals(client.localAddress(), packet.sender());
             assertEquals(server.localAddress(), packet.recipient());
-            assertInstanceOf(LeaseByteBuf.class, packet.content().unwrap());
+            assertInstanceOf(LeaseSlot.Buffer.class, packet.content().unwrap());
             kept.add(packet);
         }
         kept.get(0).release();
@@ -124,7 +124,7 @@ class DatagramTest {
             kept.add(next());
         }
         long leases = kept.stream()
-                .filter(packet -> packet.content().unwrap() instanceof LeaseByteBuf)
+                .filter(packet -> packet.content().unwrap() instanceof LeaseSlot.Buffer)
                 .count();
         assertEquals(2, leases);
         for (int count = 0; count < 50; count++) {
@@ -220,7 +220,7 @@ class DatagramTest {
         client.writeAndFlush(new DatagramPacket(text("cut here"), server.localAddress())).sync();
         DatagramPacket packet = next();
         assertEquals("cut ", text(packet));
-        assertFalse(packet.content().unwrap() instanceof LeaseByteBuf);
+        assertFalse(packet.content().unwrap() instanceof LeaseSlot.Buffer);
         packet.release();
     }
 

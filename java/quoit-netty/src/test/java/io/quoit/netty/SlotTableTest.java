@@ -13,14 +13,14 @@ final class SlotTableTest {
         int slots = 1000;
         for (long stride : new long[] {64, 16_384, 16_448, 1L << 24}) {
             SlotTable table = new SlotTable(slots);
-            List<LeaseByteBuf.Slot> all = new ArrayList<>();
+            List<LeaseSlot> all = new ArrayList<>();
             for (int number = 0; number < slots; number++) {
-                LeaseByteBuf.Slot slot = new LeaseByteBuf.Slot(null, 0x7f00_0000_0000L + number * stride);
+                LeaseSlot slot = new LeaseSlot(null, 0x7f00_0000_0000L + number * stride);
                 assertNull(table.get(slot.address));
                 table.add(slot);
                 all.add(slot);
             }
-            for (LeaseByteBuf.Slot slot : all) {
+            for (LeaseSlot slot : all) {
                 assertSame(slot, table.get(slot.address));
                 assertNull(table.get(slot.address + 1));
             }
@@ -30,9 +30,9 @@ final class SlotTableTest {
     @Test
     void keepsNoMoreThanThereMayBe() {
         SlotTable table = new SlotTable(1);
-        LeaseByteBuf.Slot first = new LeaseByteBuf.Slot(null, 64);
+        LeaseSlot first = new LeaseSlot(null, 64);
         table.add(first);
-        table.add(new LeaseByteBuf.Slot(null, 128));
+        table.add(new LeaseSlot(null, 128));
         assertSame(first, table.get(64));
         assertNull(table.get(128));
     }

@@ -1,0 +1,56 @@
+package io.quoit.netty;
+
+import io.netty.buffer.ByteBuf;
+import io.netty.buffer.ByteBufAllocator;
+import io.netty.util.internal.PlatformDependent;
+import java.nio.ByteBuffer;
+
+/**
+ * One slot of the native pool, and the buffer that is used for it: a slot has one lease at a time, and so its buffer has one
+ * life at a time. Opened on the loop's thread; given back on any.
+ */
+final class LeaseSlot {
+    final ByteBuffer view;
+    final long address;
+
+    private Buffer buffer;
+    private LeasePool pool;
+    private long lease;
+    private LeaseHolder holder;
+
+    /** What the buffers of slots have in common. */
+    interface Buffer {
+        /** Begins a new life, with so many bytes. */
+        ByteBuf open(int length);
+    }
+
+    LeaseSlot(ByteBuffer view, long address) {
+        this.view = view;
+        this.address = address;
+    }
+
+    /** The slot's buffer, with the bytes of a lease that it was given just now. */
+    ByteBuf open(LeasePool pool, ByteBufAllocator allocator, long lease, int length, LeaseHolder holder) {
+        if (buffer == null) {
+            // As Netty chooses for its own: codecs look at every byte, and by Unsafe without the checks of a ByteBuffer
+            // that is a view of a memory segment.
+            buffer = PlatformDependent.hasUnsafe()
+                    ? new UnsafeLeaseByteBuf(this, allocator)
+                    : new LeaseByteBuf(this, allocator);
+        }
+        this.pool = pool;
+        this.lease = lease;
+        this.holder = holder;
+        return buffer.open(length);
+    }
+
+    /** The buffer's last reference is released. The last that its life does. */
+    void release() {
+        long returned = lease;
+        LeaseHolder from = holder;
+        holder = null;
+        // As soon as the slot is back its next bytes may come, and begin another life. The pool's count of returns, which
+        // the loop reads before that, orders the two.
+        pool.release(returned, from);
+    }
+}

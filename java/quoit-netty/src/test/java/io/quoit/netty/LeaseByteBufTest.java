@@ -1,0 +1,139 @@
+package io.quoit.netty;
+
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertInstanceOf;
+import static org.junit.jupiter.api.Assertions.assertSame;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.netty.bootstrap.ServerBootstrap;
+import io.netty.buffer.ByteBuf;
+import io.netty.buffer.Unpooled;
+import io.netty.channel.Channel;
+import io.netty.channel.EventLoopGroup;
+import io.netty.util.internal.PlatformDependent;
+import java.io.ByteArrayOutputStream;
+import java.net.Socket;
+import java.nio.ByteBuffer;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.function.Executable;
+
+/** The buffers of received bytes read as Netty's own do; with and without Unsafe, in a run of the tests each. */
+class LeaseByteBufTest {
+    private static final int LENGTH = 100;
+
+    private final Peers.Keeper keeper = new Peers.Keeper();
+
+    /** What a build that tests with Unsafe asks for; otherwise it is Netty's choice. */
+    @Test
+    void unsafeIsUsedWhereNettyMay() throws Exception {
+        assertTrue(PlatformDependent.hasUnsafe() || !Boolean.getBoolean("quoit.test.unsafe"));
+        received(new byte[] {1}, bytes -> {
+            Class<?> expected = PlatformDependent.hasUnsafe() ? UnsafeLeaseByteBuf.class : LeaseByteBuf.class;
+            // The leak detector wraps it.
+            assertInstanceOf(expected, bytes.unwrap());
+        });
+    }
+
+    private interface Check {
+        void check(ByteBuf bytes) throws Exception;
+    }
+
+    private void received(byte[] sent, Check check) throws Exception {
+        EventLoopGroup group = UnderTest.group(1);
+        try {
+            Channel server = new ServerBootstrap()
+                    .group(group)
+                    .channel(QuoitServerSocketChannel.class)
+                    .childHandler(Peers.each(() -> keeper))
+                    .bind("127.0.0.1", 0)
+                    .sync()
+                    .channel();
+            try (Socket client = Peers.connect(server)) {
+                client.getOutputStream().write(sent);
+                ByteBuf bytes = keeper.message();
+                check.check(bytes);
+                assertTrue(bytes.release());
+            }
+        } finally {
+            group.shutdownGracefully(0, 1, TimeUnit.SECONDS).sync();
+        }
+    }
+
+    @Test
+    void everyReadIsThatOfTheSameBytesElsewhere() throws Exception {
+        byte[] sent = Peers.bytes(LENGTH);
+        ByteBuf heap = Unpooled.wrappedBuffer(sent);
+        received(sent, bytes -> {
+            assertEquals(LENGTH, bytes.readableBytes());
+            assertEquals(LENGTH, bytes.capacity());
+            for (int at = 0; at <= LENGTH - Long.BYTES; at++) {
+                assertEquals(heap.getByte(at), bytes.getByte(at));
+                assertEquals(heap.getShort(at), bytes.getShort(at));
+                assertEquals(heap.getShortLE(at), bytes.getShortLE(at));
+                assertEquals(heap.getMedium(at), bytes.getMedium(at));
+                assertEquals(heap.getInt(at), bytes.getInt(at));
+                assertEquals(heap.getIntLE(at), bytes.getIntLE(at));
+                assertEquals(heap.getLong(at), bytes.getLong(at));
+                assertEquals(heap.getLongLE(at), bytes.getLongLE(at));
+            }
+            assertEquals(heap, bytes);
+            assertEquals(heap.hashCode(), bytes.hashCode());
+            assertEquals(heap.slice(7, 50), bytes.slice(7, 50));
+            assertEquals(heap.indexOf(0, LENGTH, sent[60]), bytes.indexOf(0, LENGTH, sent[60]));
+            ByteArrayOutputStream stream = new ByteArrayOutputStream();
+            bytes.getBytes(0, stream, LENGTH);
+            assertArrayEquals(sent, stream.toByteArray());
+            ByteBuffer view = bytes.nioBuffer(3, 9);
+            assertEquals(ByteBuffer.wrap(sent, 3, 9), view);
+            ByteBuf copy = bytes.copy(1, 20);
+            assertEquals(heap.slice(1, 20), copy);
+            copy.release();
+            // Behind are bytes that others have received before.
+            List<Executable> past = List.of(
+                    () -> bytes.getByte(LENGTH),
+                    () -> bytes.getShort(LENGTH - 1),
+                    () -> bytes.getShortLE(LENGTH - 1),
+                    () -> bytes.getMedium(LENGTH - 2),
+                    () -> bytes.getInt(LENGTH - 3),
+                    () -> bytes.getIntLE(LENGTH - 3),
+                    () -> bytes.getLong(LENGTH - 7),
+                    () -> bytes.getLongLE(LENGTH - 7),
+                    () -> bytes.getUnsignedMediumLE(LENGTH - 2),
+                    () -> bytes.getByte(-1),
+                    () -> bytes.setByte(LENGTH, 0),
+                    () -> bytes.setShort(LENGTH - 1, 0),
+                    () -> bytes.setMedium(LENGTH - 2, 0),
+                    () -> bytes.setInt(LENGTH - 3, 0),
+                    () -> bytes.setLong(LENGTH - 7, 0),
+                    () -> bytes.setShortLE(LENGTH - 1, 0),
+                    () -> bytes.setMediumLE(LENGTH - 2, 0),
+                    () -> bytes.setIntLE(LENGTH - 3, 0),
+                    () -> bytes.setLongLE(LENGTH - 7, 0),
+                    () -> bytes.nioBuffer(0, LENGTH + 1),
+                    () -> bytes.slice(1, LENGTH),
+                    () -> bytes.getBytes(1, new byte[LENGTH]));
+            for (int which = 0; which < past.size(); which++) {
+                assertThrows(IndexOutOfBoundsException.class, past.get(which), "access " + which);
+            }
+        });
+    }
+
+    @Test
+    void itsBytesCanBeChangedAndItShrinksButNeverGrows() throws Exception {
+        received(Peers.bytes(LENGTH), bytes -> {
+            bytes.setInt(4, 0x01020304).setBytes(10, new byte[] {9, 8, 7});
+            assertEquals(0x01020304, bytes.getInt(4));
+            assertEquals(0x090807, bytes.getMedium(10));
+            assertSame(bytes, bytes.capacity(12));
+            assertEquals(12, bytes.writerIndex());
+            assertThrows(IndexOutOfBoundsException.class, () -> bytes.getByte(12));
+            assertEquals(LENGTH, bytes.maxCapacity());
+            assertThrows(IllegalArgumentException.class, () -> bytes.capacity(LENGTH + 1));
+            assertThrows(IndexOutOfBoundsException.class, () -> bytes.writeByte(1).writeBytes(new byte[LENGTH]));
+        });
+    }
+}
