@@ -13,10 +13,12 @@ import java.util.ArrayList;
  * The sending half of a stream channel; the loop's thread only.
  *
  * <p>A small flush is copied: into the batch's staging memory at once, from where the next turn copies it again, so that
- * buffers and promises are done with here. A larger one is lent: all that is flushed, up to the native high-water mark,
- * goes into one turn and leaves the outbound buffer when the library says that it was sent. What is flushed meanwhile
- * waits for that, and then leaves together. The token of a lent piece is the number of bytes lent up to its end, so that
- * a token tells how many bytes have gone.
+ * buffers and promises are done with here. So is a longer one of small messages, such as the answers to pipelined requests:
+ * a lent piece costs a command, an entry of the kernel's vector and an acknowledgement, which is more than copying some
+ * hundred bytes twice. Any other is lent: all that is flushed, up to the native high-water mark, goes into one turn and
+ * leaves the outbound buffer when the library says that it was sent. What is flushed meanwhile waits for that, and then
+ * leaves together. The token of a lent piece is the number of bytes lent up to its end, so that a token tells how many
+ * bytes have gone.
  *
  * <p>The library takes the pieces of one batch in order, and refuses all of a connection's lent pieces once its queue is
  * full. A copied piece may be refused where a later lent one is not; therefore nothing of the connection follows a copied
@@ -29,10 +31,25 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
     /** Lent pieces in flight; the library takes 16,384, and sends 1,024 at once. */
     private static final int PIECES = 4096;
 
+    /** A flush of small messages is copied up to so many times the threshold of other flushes. */
+    private static final int SMALL_MESSAGES_TIMES = 8;
+
+    /** Messages are small if they have at most this part of the threshold each, on average: 512 bytes by default. */
+    private static final int SMALL_MESSAGE_PART = 4;
+
     private static final int NONE = -1;
+
+    /** What a walk over the flushed messages does with each. */
+    private enum Walk {
+        MEASURE,
+        COPY,
+        LEND
+    }
 
     private final AbstractQuoitStreamChannel channel;
     private int copyThreshold;
+    /** What a flush of small messages may have to be copied: no more than the library takes at once. */
+    private int copyMost;
     private int highWater;
 
     /** Netty's queue; kept, as Netty forgets it at the end of the sending direction while bytes are still in flight. */
@@ -45,10 +62,11 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
     /** When what is lent was given to the loop, by {@link System#nanoTime()}. */
     private long lentAt;
 
-    /** The copied send of the present batch: where it is staged, how long, and the place of its command. */
+    /** The copied send of the present batch: where it is staged, how long, what it may grow to, and its command's place. */
     private int staged = NONE;
 
     private int stagedLength;
+    private int stagedRoom;
     private int stagedCommand;
     /** What was staged for the batch that the library has taken, and its length. */
     private int taken = NONE;
@@ -83,7 +101,7 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
     private boolean ended;
 
     // The state of a walk over the flushed messages.
-    private boolean copying;
+    private Walk walking;
     private boolean walkFailed;
     private int walkLimit;
     private int walked;
@@ -97,6 +115,7 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
     void start(QuoitIoHandlerConfig config) {
         copyThreshold = config.copyThreshold();
         highWater = config.highWater();
+        copyMost = Math.min(SMALL_MESSAGES_TIMES * copyThreshold, highWater);
     }
 
     /** Whether memory of Java's is in the library's hands. */
@@ -146,66 +165,69 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
 
     // ---- copied ----
 
-    /** Copies all that is flushed, if it is little. */
+    /** Copies all that is flushed, if it is little, or not much and in small messages. */
     private boolean copy(ChannelOutboundBuffer flushed) throws IOException {
         if (!(flushed.current() instanceof ByteBuf first) || first.readableBytes() > copyThreshold) {
             return false;
         }
+        // Before anything is copied in vain.
+        if (!walk(flushed, Walk.MEASURE, copyMost)) {
+            return false;
+        }
+        if (walkedBytes > copyThreshold && walkedBytes > walkedPieces * (copyThreshold / SMALL_MESSAGE_PART)) {
+            return false;
+        }
+        if (walkedBytes == 0) {
+            removeWalked(flushed);
+            return true;
+        }
         CommandBatch commands = channel.handler().commands();
-        int region = commands.stage(CommandBatch.REGION_BYTES);
+        int room = Math.max(walkedBytes, CommandBatch.REGION_BYTES);
+        int region = commands.stage(room);
         if (region < 0) {
             return false;
         }
         staged = region;
         stagedLength = 0;
-        if (!walkCopying(flushed, copyThreshold)) {
-            commands.unstage(region);
-            staged = NONE;
-            return false;
-        }
-        if (walkedBytes == 0) {
-            commands.unstage(region);
-            staged = NONE;
-        } else {
-            stagedLength = walkedBytes;
-            stagedCommand = commands.send(
-                    channel.connection(), commands.stagingAddress() + region, walkedBytes, COPY_TOKEN, 0);
-            flies();
-            wrote(walkedBytes, walked);
-        }
+        stagedRoom = room;
+        walk(flushed, Walk.COPY, room);
+        stagedLength = walkedBytes;
+        stagedCommand =
+                commands.send(channel.connection(), commands.stagingAddress() + region, walkedBytes, COPY_TOKEN, 0);
+        flies();
+        wrote(walkedBytes, walkedPieces);
         removeWalked(flushed);
         return true;
     }
 
     /** Lengthens the copied send of the present batch. */
     private boolean append(ChannelOutboundBuffer flushed) throws IOException {
-        if (!walkCopying(flushed, CommandBatch.REGION_BYTES - stagedLength)) {
+        if (!walk(flushed, Walk.COPY, stagedRoom - stagedLength)) {
             return false;
         }
-        stagedLength += walkedBytes;
-        channel.handler().commands().sendMore(stagedCommand, stagedLength);
-        wrote(walkedBytes, walked);
+        if (walkedBytes > 0) {
+            stagedLength += walkedBytes;
+            channel.handler().commands().sendMore(stagedCommand, stagedLength);
+            wrote(walkedBytes, walkedPieces);
+        }
         removeWalked(flushed);
         return true;
     }
 
-    /** Copies the flushed messages behind what is staged; false if they are more than that, or not all bytes. */
-    private boolean walkCopying(ChannelOutboundBuffer flushed, int most) throws IOException {
-        copying = true;
+    /** Walks over the flushed messages; false if they are more than {@code most} bytes, or not all bytes. */
+    private boolean walk(ChannelOutboundBuffer flushed, Walk how, int most) throws IOException {
+        walking = how;
         walkLimit = most;
         walked = 0;
         walkedBytes = 0;
+        walkedPieces = 0;
         walkFailed = false;
-        walk(flushed);
-        return !walkFailed;
-    }
-
-    private void walk(ChannelOutboundBuffer flushed) throws IOException {
         try {
             flushed.forEachFlushedMessage(this);
         } catch (Exception failure) {
             throw new IOException("a message could not be sent", failure);
         }
+        return !walkFailed;
     }
 
     private void removeWalked(ChannelOutboundBuffer flushed) throws IOException {
@@ -227,11 +249,7 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
 
     /** Lends all that is flushed, up to the high-water mark or a file. */
     private void lend(ChannelOutboundBuffer flushed) throws IOException {
-        copying = false;
-        walked = 0;
-        walkedBytes = 0;
-        walkedPieces = 0;
-        walk(flushed);
+        walk(flushed, Walk.LEND, highWater);
         if (walkedPieces > 0) {
             flies();
             wrote(walkedBytes, walkedPieces);
@@ -248,26 +266,27 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
             return false;
         }
         int length = bytes.readableBytes();
-        if (copying) {
-            if (walkedBytes + length > walkLimit) {
-                walkFailed = true;
+        if (walking == Walk.LEND) {
+            // The limit may be passed once: it is not the library's memory.
+            if (walkedBytes >= walkLimit || walkedPieces >= PIECES) {
                 return false;
             }
-            if (length > 0) {
-                stage(bytes, length);
-            }
-            walkedBytes += length;
-            walked++;
-            return true;
-        }
-        if (walkedBytes >= highWater || walkedPieces >= PIECES) {
+        } else if (length > walkLimit - walkedBytes) {
+            walkFailed = true;
             return false;
+        }
+        if (length > 0) {
+            switch (walking) {
+                case MEASURE -> walkedPieces++;
+                case COPY -> {
+                    stage(bytes, length);
+                    walkedPieces++;
+                }
+                case LEND -> lend(bytes);
+            }
         }
         walked++;
         walkedBytes += length;
-        if (length > 0) {
-            lend(bytes);
-        }
         return true;
     }
 

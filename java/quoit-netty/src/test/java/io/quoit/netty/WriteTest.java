@@ -211,6 +211,52 @@ class WriteTest {
         }
     }
 
+    /** What an enter brought is counted at the next. */
+    @Test
+    void entersAreCountedByWhatTheyCarry() throws Exception {
+        try (Socket client = Peers.connect(server)) {
+            accepted.next().writeAndFlush(Peers.direct(Peers.bytes(50))).sync();
+            Peers.read(client, 50);
+            QuoitLoopSnapshot loop = group.submit(() -> ((QuoitServerSocketChannel) server).handler().metrics().snapshot())
+                    .get();
+            assertEquals(loop.value("enters"), loop.histogram("enter_submissions").count());
+            assertEquals(loop.value("enters") - 1, loop.histogram("enter_completions").count());
+            assertEquals(loop.value("submissions"), loop.histogram("enter_submissions").sum());
+            assertEquals(loop.value("completions"), loop.histogram("enter_completions").sum());
+            assertEquals(10, loop.histogram("enter_completions").counts().size());
+            assertTrue(loop.metrics().stream().noneMatch(metric -> metric.name().startsWith("enters_")), loop.toString());
+        }
+    }
+
+    /** As answers to pipelined requests are: more than is copied of one message, and less than lending them would cost. */
+    @Test
+    void aFlushOfSmallMessagesLeavesAsOnePiece() throws Exception {
+        byte[] bytes = Peers.bytes(64 * 256);
+        try (Socket client = Peers.connect(server)) {
+            QuoitSocketChannel channel = (QuoitSocketChannel) accepted.next();
+            // So that the loop has the connection.
+            channel.writeAndFlush(Peers.direct(new byte[1])).sync();
+            Peers.read(client, 1);
+            long before = channel.snapshot().flushes();
+            group.submit(() -> {
+                        for (int at = 0; at < bytes.length; at += 256) {
+                            channel.write(Peers.direct(Arrays.copyOfRange(bytes, at, at + 256)));
+                        }
+                        ChannelFuture last = channel.writeAndFlush(Unpooled.EMPTY_BUFFER);
+                        // Copied: nobody has to wait for the kernel.
+                        assertEquals(!UnderTest.SMALL, last.isSuccess());
+                    })
+                    .get();
+            assertArrayEquals(bytes, Peers.read(client, bytes.length));
+            assertTrue(UnderTest.SMALL || channel.snapshot().flushes() == before, channel.snapshot().toString());
+            // Larger messages are lent.
+            channel.write(Peers.direct(Arrays.copyOf(bytes, 2000)));
+            channel.writeAndFlush(Peers.direct(Arrays.copyOf(bytes, 2000))).sync();
+            Peers.read(client, 4000);
+            assertTrue(channel.snapshot().flushes() > before, channel.snapshot().toString());
+        }
+    }
+
     @Test
     void percentilesAreTrueToAPowerOfTwo() {
         Histogram histogram = new Histogram("test", "of a test");
