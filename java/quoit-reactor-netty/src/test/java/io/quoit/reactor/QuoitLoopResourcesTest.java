@@ -63,7 +63,7 @@ class QuoitLoopResourcesTest {
         } finally {
             server.disposeNow(PATIENCE);
             connections.disposeLater().block(PATIENCE);
-            loops.disposeLater(Duration.ZERO, Duration.ofSeconds(1)).block(PATIENCE);
+            loops.disposeLater(Duration.ZERO, PATIENCE).block(PATIENCE);
         }
     }
 
@@ -96,7 +96,7 @@ class QuoitLoopResourcesTest {
             client.disposeNow(PATIENCE);
         } finally {
             server.disposeNow(PATIENCE);
-            loops.disposeLater(Duration.ZERO, Duration.ofSeconds(1)).block(PATIENCE);
+            loops.disposeLater(Duration.ZERO, PATIENCE).block(PATIENCE);
         }
     }
 }

@@ -132,8 +132,8 @@ class RSocketTest {
         } finally {
             client.dispose();
             listening.dispose();
-            nio.disposeLater(Duration.ZERO, Duration.ofSeconds(1)).block(PATIENCE);
-            quoit.disposeLater(Duration.ZERO, Duration.ofSeconds(1)).block(PATIENCE);
+            nio.disposeLater(Duration.ZERO, PATIENCE).block(PATIENCE);
+            quoit.disposeLater(Duration.ZERO, PATIENCE).block(PATIENCE);
         }
     }
 }
