@@ -47,6 +47,56 @@ public class SchedulingTests
     }
 
     [Fact]
+    public void With_a_single_processor_the_loop_is_woken_as_time_goes_by()
+    {
+        // This thread plays a worker. Others may take an item each, and are held until it has run enough of them.
+        const int Enough = 4;
+        var here = Environment.CurrentManagedThreadId;
+        var steps = new List<string>();
+        using var enough = new ManualResetEventSlim();
+        using var all = new CountdownEvent(64);
+        var queue = new WorkerQueue(
+            () =>
+            {
+                if (Environment.CurrentManagedThreadId == here)
+                {
+                    steps.Add("wake");
+                }
+            },
+            alone: true);
+        queue.BindTo(here);
+        for (var count = all.InitialCount; count > 0; count--)
+        {
+            queue.Schedule(
+                _ =>
+                {
+                    if (Environment.CurrentManagedThreadId != here)
+                    {
+                        enough.Wait(Wait.Limit);
+                    }
+                    else if (steps.Count(step => step == "run") < Enough)
+                    {
+                        steps.Add("run");
+                        var before = Environment.TickCount64;
+                        SpinWait.SpinUntil(() => Environment.TickCount64 != before, Wait.Limit);
+                    }
+                    else
+                    {
+                        enough.Set();
+                    }
+                    all.Signal();
+                },
+                null);
+        }
+        ((IThreadPoolWorkItem)queue).Execute();
+        enough.Set();
+        Assert.True(all.Wait(Wait.Limit));
+        // Before the first one has run nothing has waited.
+        var afterRuns = steps.SkipWhile(step => step == "wake").Take((2 * Enough) - 1);
+        Assert.Equal(["run", "wake", "run", "wake", "run", "wake", "run"], afterRuns);
+    }
+
+    [Fact]
     public async Task After_the_end_of_its_loop_nothing_waits_for_that_thread()
     {
         // The runtime gives the number of a thread that has ended to another, which never calls for the workers.

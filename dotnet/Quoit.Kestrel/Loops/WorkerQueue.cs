@@ -17,18 +17,28 @@ internal readonly record struct WorkItem(Action<object?> Action, object? State)
 internal sealed class WorkerQueue : PipeScheduler, IThreadPoolWorkItem
 {
     /// <summary>Items after which a worker wakes the loop for their answers although there is more to do: on another
-    /// processor the loop sends them meanwhile. With a single one the loop could only take the worker's place, and more
-    /// often, for fewer answers a turn.</summary>
-    private static readonly int s_wakePeriod = Environment.ProcessorCount > 1 ? 16 : int.MaxValue;
+    /// processor the loop sends them meanwhile.</summary>
+    private const int WakePeriod = 16;
 
+    private readonly bool _alone;
     private readonly ConcurrentQueue<WorkItem> _items = new();
     private readonly Action _wakeLoop;
     private int _loopThread;
     private int _requested;
 
     /// <summary>A queue whose workers call <paramref name="wakeLoop"/> before they run the last item that there is, and
-    /// from time to time if there are several processors.</summary>
-    public WorkerQueue(Action wakeLoop) => _wakeLoop = wakeLoop;
+    /// from time to time.</summary>
+    public WorkerQueue(Action wakeLoop)
+        : this(wakeLoop, alone: Environment.ProcessorCount == 1)
+    {
+    }
+
+    /// <summary>The same; <paramref name="alone"/> if there is a single processor, for loop and workers together.</summary>
+    internal WorkerQueue(Action wakeLoop, bool alone)
+    {
+        _wakeLoop = wakeLoop;
+        _alone = alone;
+    }
 
     /// <summary>Whether an item waits. Then a worker runs, or was asked for, that will call for the loop's waking after
     /// what is posted now.</summary>
@@ -67,12 +77,13 @@ internal sealed class WorkerQueue : PipeScheduler, IThreadPoolWorkItem
     {
         // Before looking: what is enqueued from here on asks for another worker.
         Interlocked.Exchange(ref _requested, 0);
+        var tick = Environment.TickCount64;
         for (var count = 1; _items.TryDequeue(out var item); count++)
         {
             if (!_items.IsEmpty)
             {
                 Request();
-                if (count % s_wakePeriod == 0)
+                if (IsTimeToWake(count, ref tick))
                 {
                     _wakeLoop();
                 }
@@ -83,6 +94,20 @@ internal sealed class WorkerQueue : PipeScheduler, IThreadPoolWorkItem
             }
             item.Run();
         }
+    }
+
+    /// <summary>Whether the answers of so many items have waited long enough for those behind them. With a single processor
+    /// the loop can only take the worker's place, and the more often it does, the fewer answers leave a turn; so there they
+    /// wait for a tick of the clock, which is a few milliseconds, and not for a count.</summary>
+    private bool IsTimeToWake(int count, ref long tick)
+    {
+        if (!_alone)
+        {
+            return count % WakePeriod == 0;
+        }
+        var before = tick;
+        tick = Environment.TickCount64;
+        return tick != before;
     }
 
     private void Request()
