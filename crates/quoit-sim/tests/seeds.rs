@@ -73,6 +73,11 @@ const REGRESSIONS: &[(u64, EngineKind, &str)] = &[
         "a send blamed for what another had met, of which a receive had told",
     ),
     (
+        7_227_170,
+        Uring,
+        "a send blamed at its socket's end for what another had met",
+    ),
+    (
         4_156_362,
         Epoll,
         "a lease that the reference let go of after the second loop's last turn",

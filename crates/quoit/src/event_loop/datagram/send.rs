@@ -120,8 +120,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let ending = state.phase == Phase::Ending;
         // A send is told of what became of an earlier one, in place of being made.
         let may_be_told = |errno| is_of_network(errno) || errno == Errno::EMSGSIZE;
+        let queues_errors = state.queues_errors;
         let mut failures = batch.results.iter().filter_map(|result| (*result)?.err());
-        if state.queues_errors && !ending && failures.any(may_be_told) {
+        if queues_errors && !ending && failures.any(may_be_told) {
             self.tell_unreachable(slot);
         }
         let (state, _) = self
@@ -129,11 +130,13 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             .at(slot)
             .expect("a slot with an operation in flight is in use");
         let events = &mut self.events;
+        // Nor is one made again at an end, when what it was told of is not read any more.
+        let is_cut_short = |errno| errno == Errno::ECANCELED || queues_errors && may_be_told(errno);
         let mut errors = 0;
         let tally = state.queue.settle(&batch, |outcome| {
             errors += u64::from(outcome.error.is_some());
             // What an end has cut short is told by that.
-            if !(ending && outcome.error == Some(Errno::ECANCELED)) {
+            if !(ending && outcome.error.is_some_and(is_cut_short)) {
                 events.extend(report(id, outcome));
             }
         });
