@@ -72,8 +72,8 @@ pub(crate) fn run(
             check_echo(plan, &mut echo)?;
             run_protocol(plan, &InOrder(echo), stop, observe)
         }
-        Workload::Http { path, host } => {
-            let request = http::request(path, host);
+        Workload::Http { path, host, body } => {
+            let request = http::request(path, host, *body);
             let recorded = record_http(plan, path, &request)?;
             run_protocol(plan, &InOrder(Http::new(request, recorded)), stop, observe)
         }

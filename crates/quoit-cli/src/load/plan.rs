@@ -81,8 +81,13 @@ pub(crate) struct SlowReaders {
 pub(crate) enum Workload {
     /// Messages that must come back unchanged.
     Echo { sizes: Sizes },
-    /// `GET path` with the header field `Host: host`; every reply must equal the first.
-    Http { path: String, host: String },
+    /// `GET path` with the header field `Host: host`, or `POST path` with a body of so many bytes; every reply must
+    /// equal the first.
+    Http {
+        path: String,
+        host: String,
+        body: Option<u32>,
+    },
     /// Streams of messages; `pipeline` is their number on each connection.
     Rpc(RpcStreams),
 }

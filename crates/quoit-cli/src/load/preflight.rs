@@ -90,7 +90,7 @@ pub(super) fn check_echo(plan: &Plan, echo: &mut Echo) -> Result<(), LoadError> 
 /// The server cannot be reached, or its reply is not a sound one with the status 200.
 pub(super) fn record_http(plan: &Plan, path: &str, request: &[u8]) -> Result<Recorded, LoadError> {
     let mut recorder = Recorder::default();
-    exchange(plan, request, &format!("GET {path}"), |input| {
+    exchange(plan, request, &format!("the request for {path}"), |input| {
         recorder.take(input)
     })
     .and_then(|()| recorder.finish().map_err(Failure::Reply))

@@ -60,6 +60,10 @@ fn http_is_right_under_load() {
                 &format!("http --connect {target} --connections 4 --pipeline 4 --path /bytes/300000"),
                 500,
             );
+            load(
+                &format!("http --connect {target} --connections 4 --pipeline 2 --path /echo --body 300000"),
+                500,
+            );
         }
     }
 }

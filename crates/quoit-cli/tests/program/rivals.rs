@@ -215,6 +215,37 @@ fn rivals_serve_http_under_load() {
 }
 
 #[test]
+fn kestrel_streams_bodies_under_load() {
+    each("http", |rival, program| {
+        // What the bare application leaves out.
+        if !rival.command.starts_with("kestrel") || rival.command.contains("bare") {
+            return;
+        }
+        let mut server = rival.serve(program, "http", 1);
+        let address = server.address();
+        for (options, requests) in [
+            ("--path /download/65536/16384", 2_000),
+            ("--path /download/1048577/65536", 200),
+            ("--path /upload --body 65536", 2_000),
+            ("--path /upload --body 1048577", 200),
+        ] {
+            load(
+                &format!("http --connect {address} --connections 8 {options}"),
+                requests,
+            );
+        }
+        let mut client = server.connect();
+        client.send("GET /download/1000/7 HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        let pattern: Vec<u8> = (0..1000).map(|at: u32| (at % 251) as u8).collect();
+        assert_eq!(client.response().body, pattern, "{}", rival.command);
+        client.send("POST /upload HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nhello");
+        assert_eq!(client.response().body, b"5", "{}", rival.command);
+        server.terminate();
+        server.ends_with(0);
+    });
+}
+
+#[test]
 fn rivals_respond_as_quoit_does() {
     let quoit = Server::start("http --listen 127.0.0.1:0");
     each("http", |rival, program| {

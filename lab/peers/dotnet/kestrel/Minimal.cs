@@ -41,6 +41,10 @@ internal static class Minimal
         await using var application = builder.Build();
         application.MapGet("/plaintext", static context => Answer(context.Response, "text/plain", Answers.PlaintextBytes));
         application.MapGet("/json", static context => Answer(context.Response, "application/json", Answers.Json()));
+        application.MapGet(
+            "/download/{bytes:long}/{chunk:int}",
+            static (HttpContext context, long bytes, int chunk) => Bodies.DownloadAsync(context, bytes, chunk));
+        application.MapPost("/upload", Bodies.UploadAsync);
         await using var factory = arguments.Client is { } name ? CreateFactory(arguments, name) : null;
         using var client = arguments.Client is null ? null : CreateClient(factory);
         var own = "";

@@ -5,7 +5,9 @@
 //
 // Transports: sockets and sockets-inline (UnsafePreferInlineScheduling) are Kestrel's own; quoit-uring, quoit-epoll,
 // and the same with -inline (UnsafeInlineOnLoop), are Quoit's. The application is a minimal API, or a bare
-// IHttpApplication without routing, middleware or dependency injection. With --client, /client asks for /plaintext of
+// IHttpApplication without routing, middleware or dependency injection. The minimal API also answers
+// /download/BYTES/CHUNK with so many bytes, flushed in pieces of CHUNK, and a POST to /upload with the length of its
+// body. With --client, /client asks for /plaintext of
 // this same server by HttpClient on that transport. --metrics shows what the runtime has compiled.
 //
 //   kestrel load --connect HOST:PORT --seconds N [--connections N] [--handshakes on|off]

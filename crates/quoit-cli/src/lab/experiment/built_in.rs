@@ -56,6 +56,7 @@ pub(super) const EXPERIMENTS: &[File] = files![
     "loops",
     "spread",
     "kestrel",
+    "kestrel-bodies",
     "kestrel-tls",
     "kestrel-client",
     "netty",

@@ -4,6 +4,7 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   quoit load http --connect http://127.0.0.1:8080/plaintext
   quoit load http --connect 127.0.0.1:8080 --path /plaintext --connections 256 --pipeline 16
+  quoit load http --connect 127.0.0.1:8080 --path /echo --body 65536 --connections 8
   quoit load echo --connect [::1]:7000 --size 1024 --threads 2 --seconds 10
   quoit load echo --connect unix:/run/echo.sock --requests 100000 --json
   quoit load echo --connect unix:@echo --warmup 0
@@ -23,6 +24,7 @@ Exit status: 0 if every reply was right, 1 if the run failed or its figures are 
 pub(super) const JSON_FIELDS: &str = "\
 Fields of the JSON object (units in the names; null: nothing to say; docs/load.md says more):
   protocol, target, message_bytes and message_sizes (echo, rpc) or path (http),
+  request_body_bytes (http with --body),
   connections, pipeline, threads, offered_per_second, schedule, batch, seed,
   churn, slow_connections, ramp_up_seconds, warmup_seconds   what was run
   window_started_at              the measured window, in seconds since 1970

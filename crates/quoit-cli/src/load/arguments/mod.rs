@@ -67,7 +67,7 @@ enum StreamArguments {
         #[arg(long, value_name = "SIZES")]
         sizes: Option<Sizes>,
     },
-    /// Send HTTP/1.1 GET requests; every reply must be a 200 equal to the first one
+    /// Send HTTP/1.1 requests, GET or POST; every reply must be a 200 equal to the first one
     #[command(after_help = format!("{EXAMPLES}\n\n{JSON_FIELDS}"))]
     Http {
         /// The server: IP:PORT, [IPv6]:PORT, unix:/path, unix:@abstract-name or http://IP:PORT/path
@@ -81,6 +81,10 @@ enum StreamArguments {
         /// The value of the Host field [default: the address]
         #[arg(long, value_parser = parse_host)]
         host: Option<String>,
+        /// Send POST requests with a body of so many bytes, at most 16 MiB, in place of GET
+        #[arg(long, value_name = "BYTES",
+              value_parser = RangedU64ValueParser::<u32>::new().range(0..=u64::from(LARGEST)))]
+        body: Option<u32>,
     },
     /// Open streams of messages with credit, many a connection; every message is checked
     #[command(after_help = format!("{EXAMPLES}\n\n{JSON_FIELDS}\n\n{RPC_JSON_FIELDS}"))]
@@ -243,7 +247,11 @@ impl StreamArguments {
                 (connect.clone(), Workload::Echo { sizes })
             }
             StreamArguments::Http {
-                connect, path, host, ..
+                connect,
+                path,
+                host,
+                body,
+                ..
             } => {
                 let HttpAddress {
                     target,
@@ -265,6 +273,7 @@ impl StreamArguments {
                     Workload::Http {
                         path,
                         host: host.clone().unwrap_or(default_host),
+                        body: *body,
                     },
                 )
             }

@@ -1,4 +1,4 @@
-//! HTTP/1.1 GET of one path, every reply compared with the first.
+//! HTTP/1.1 GET of one path, or POST to it, every reply compared with the first.
 //!
 //! The first reply of a run is recorded over a connection of its own. A later one is right if its status is
 //! 200, its body is the recorded one and its header fields are the same in any order, but for `Date` (which
@@ -19,7 +19,7 @@ use self::framing::{ReplyParts, ReplyReader, shown};
 use super::protocol::WrongKind;
 use super::request_reply::{Reply, RequestReply};
 
-/// Sends one GET request over and over and expects the recorded reply.
+/// Sends one request over and over and expects the recorded reply.
 #[derive(Debug, Clone)]
 pub(crate) struct Http {
     request: Arc<[u8]>,
@@ -57,9 +57,19 @@ struct Judgement {
     wrong: Option<(WrongKind, String)>,
 }
 
-/// The request for `path` with the header field `Host: host`.
-pub(crate) fn request(path: &str, host: &str) -> Vec<u8> {
-    format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n").into_bytes()
+/// The request for `path` with the header field `Host: host`: a GET, or a POST with a body of `body` bytes.
+pub(crate) fn request(path: &str, host: &str, body: Option<u32>) -> Vec<u8> {
+    let Some(length) = body else {
+        return format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n").into_bytes();
+    };
+    let mut request = format!(
+        "POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/octet-stream\r\n\
+         Content-Length: {length}\r\n\r\n"
+    )
+    .into_bytes();
+    // The period is a prime, so that pieces of a usual length differ: one that is lost, doubled or moved shows.
+    request.extend((0..length).map(|at| (at % 251) as u8));
+    request
 }
 
 impl Http {

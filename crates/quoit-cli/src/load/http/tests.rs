@@ -29,7 +29,7 @@ fn checker(first: &str) -> Http {
         recorder.take(first.as_bytes()).unwrap(),
         "the first reply is not complete"
     );
-    Http::new(request("/", "test"), recorder.finish().unwrap())
+    Http::new(request("/", "test", None), recorder.finish().unwrap())
 }
 
 fn judged(first: &str, stream: &str, cuts: &[Index]) -> Vec<Reply> {

@@ -75,7 +75,7 @@ fn judge(pieces: &[&[u8]]) -> Vec<Option<Reply>> {
     let mut recorder = Recorder::default();
     assert_eq!(recorder.take(FIRST), Ok(true));
     let expected = recorder.finish().expect("it is a reply");
-    let mut http = Http::new(request("/", "test"), expected);
+    let mut http = Http::new(request("/", "test", None), expected);
     let mut state = http.connection(0);
     let mut replies = Vec::new();
     for mut piece in pieces.iter().copied() {

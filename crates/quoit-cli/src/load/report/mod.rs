@@ -32,6 +32,9 @@ pub(crate) struct Report {
     /// The path that was requested; absent for the others.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) path: Option<String>,
+    /// Bytes of each request's body; absent for GET requests and for the others.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) request_body_bytes: Option<u32>,
     /// Connections kept open, over all threads.
     pub(crate) connections: u64,
     /// Requests kept outstanding on each connection; in an open loop, at most.
@@ -220,10 +223,10 @@ impl Report {
         let elapsed_ns = tally.window.map_or(0, |(start, end)| end - start) as f64;
         let requests = tally.requests;
         let by = |value: f64, unit: f64| if unit > 0.0 { value / unit } else { 0.0 };
-        let (protocol, sizes, path) = match &plan.workload {
-            Workload::Echo { sizes } => ("echo", Some(sizes.clone()), None),
-            Workload::Http { path, .. } => ("http", None, Some(path.clone())),
-            Workload::Rpc(streams) => ("rpc", Some(streams.sizes.clone()), None),
+        let (protocol, sizes, path, body) = match &plan.workload {
+            Workload::Echo { sizes } => ("echo", Some(sizes.clone()), None, None),
+            Workload::Http { path, body, .. } => ("http", None, Some(path.clone()), *body),
+            Workload::Rpc(streams) => ("rpc", Some(streams.sizes.clone()), None, None),
         };
         let rpc = match &plan.workload {
             Workload::Rpc(streams) => Some(RpcReport::new(streams, &tally.stream_latencies)),
@@ -251,6 +254,7 @@ impl Report {
             message_bytes: sizes.as_ref().map(Sizes::mean),
             message_sizes: sizes.as_ref().map(ToString::to_string),
             path,
+            request_body_bytes: body,
             connections: plan.connections as u64,
             pipeline: plan.pipeline,
             threads: plan.threads as u64,

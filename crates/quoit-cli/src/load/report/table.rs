@@ -170,7 +170,12 @@ impl Report {
 
     fn what(&self) -> String {
         match (&self.path, &self.message_sizes) {
-            (Some(path), _) => format!("{} {path} on {}", self.protocol, self.target),
+            (Some(path), _) => {
+                let body = self
+                    .request_body_bytes
+                    .map_or_else(String::new, |bytes| format!(" with {bytes} bytes"));
+                format!("{} {path}{body} on {}", self.protocol, self.target)
+            }
             (None, Some(sizes)) => format!("{} of {sizes} bytes on {}", self.protocol, self.target),
             (None, None) => format!("{} on {}", self.protocol, self.target),
         }
