@@ -37,7 +37,7 @@ func (g multicastGroup) check() error {
 }
 
 func defaultDatagrams() datagramConfig {
-	return datagramConfig{maxDatagram: maxUDPPayload, datagramSlots: 256}
+	return datagramConfig{maxDatagram: maxUDPPayload, datagramSlots: 64}
 }
 
 func (c *datagramConfig) check() error {
@@ -63,7 +63,7 @@ func (c *datagramConfig) check() error {
 func WithMaxDatagram(bytes int) Option { return func(c *config) { c.maxDatagram = bytes } }
 
 // WithDatagramSlots sets how many datagrams of one socket may wait to be handled or read, beyond what the kernel's own
-// memory holds. Each takes memory of the longest datagram's size, which is touched as it is used. Default: 256.
+// memory holds. Each takes memory of the longest datagram's size, which is touched as it is used. Default: 64.
 func WithDatagramSlots(number int) Option { return func(c *config) { c.datagramSlots = number } }
 
 // WithGRO lets the kernel join datagrams of one sender on their way up, which come apart again before they are delivered.

@@ -240,7 +240,7 @@ fn the_counters_of_datagrams_are_among_the_metrics() {
     for line in [
         "quoit_datagrams_sent_total{loop=\"0\"} 51\n",
         "quoit_datagrams_kernel_drops_total{loop=\"0\"} 0\n",
-        "quoit_datagrams_slots{loop=\"0\"} 256\n",
+        "quoit_datagrams_slots{loop=\"0\"} 64\n",
     ] {
         assert!(text.contains(line), "{line}: {text}");
     }

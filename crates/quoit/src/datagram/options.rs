@@ -47,7 +47,8 @@ pub struct DatagramOptions {
     pub max_datagram: u32,
     /// Slots of receive memory, from 1 to 32,768: the quota of this socket, which shares them with no other, so that a
     /// flooded one takes nothing from the rest. A slot is taken by a datagram (or several joined ones) until it is
-    /// dropped. Default 256: with the default size 16 MiB are reserved, of which what is received into is touched.
+    /// dropped. Default 64: with the default size 4 MiB are reserved, of which what is received into is touched. The kernel
+    /// keeps what comes meanwhile (`receive_buffer`); more slots are memory that is gone round, and leaves the caches.
     pub slots: u32,
     /// Whether the kernel may join datagrams. Default off.
     pub gro: Gro,
@@ -105,7 +106,7 @@ impl Default for DatagramOptions {
     fn default() -> Self {
         Self {
             max_datagram: MAX_UDP_PAYLOAD,
-            slots: 256,
+            slots: 64,
             gro: Gro::Off,
             receive_ecn: false,
             receive_timestamps: false,

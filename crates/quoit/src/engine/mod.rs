@@ -386,9 +386,7 @@ pub enum DatagramReceived {
         /// Bytes in it, the headers included; 0 if the kernel took it for nothing.
         length: u32,
     },
-    /// No buffer was left. The datagrams stay in the socket.
-    NoBuffers,
-    /// Ended without news: cancelled, or the kernel gave up.
+    /// Ended without news: cancelled, the kernel gave up, or no buffer was left, and the datagrams stay in the socket.
     Stopped,
     /// The socket has said that something is in its error queue, which a send may have been told in its place. Engines
     /// whose sends answer each for itself need not say so.

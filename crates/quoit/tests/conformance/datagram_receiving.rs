@@ -19,6 +19,7 @@ macro_rules! datagram_receiving {
             empty_ones_do_not_end_receiving
             more_than_the_queues_hold_at_once
             without_slots_it_pauses_and_goes_on
+            a_burst_longer_than_the_slots_is_no_want_of_them
             one_slot_is_enough_to_go_on
             too_long_ones_are_cut_and_flagged
             cut_control_messages_are_an_error
@@ -131,6 +132,23 @@ pub(crate) fn without_slots_it_pauses_and_goes_on(level: &Level) {
 }
 
 /// A lease that is returned by another thread wakes the loop, and a single one is enough, whatever is still held.
+/// All slots are taken by what one turn brings, and come back before the next: nobody holds them.
+pub(crate) fn a_burst_longer_than_the_slots_is_no_want_of_them(level: &Level) {
+    bench(level, |bench| {
+        let options = DatagramOptions {
+            slots: 4,
+            ..DatagramOptions::default()
+        };
+        let socket = bench.bind("127.0.0.1:0", &options);
+        let client = bench.client(socket);
+        for number in 0..12 {
+            client.send(&numbered(number, 100)).unwrap();
+        }
+        bench.wait_received(12);
+        assert_eq!((bench.counters(socket).pauses, bench.pressure), (0, 0));
+    });
+}
+
 pub(crate) fn one_slot_is_enough_to_go_on(level: &Level) {
     bench(level, |bench| {
         let options = DatagramOptions {

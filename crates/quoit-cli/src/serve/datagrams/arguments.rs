@@ -16,7 +16,7 @@ pub(crate) struct DatagramArguments {
           value_parser = RangedU64ValueParser::<u32>::new().range(1..=u64::from(MAX_UDP_PAYLOAD)))]
     max_datagram: u32,
     /// Receive buffers of each loop, each for one datagram, or for what was joined
-    #[arg(long, value_name = "N", default_value_t = 256,
+    #[arg(long, value_name = "N", default_value_t = 64,
           value_parser = RangedU64ValueParser::<u32>::new().range(1..=32_768))]
     slots: u32,
     /// Bytes that the kernel keeps while a loop is busy: beyond net.core.rmem_max where this process may

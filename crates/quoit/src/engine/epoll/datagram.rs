@@ -152,7 +152,7 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
             let wanted = window.min(share).min(socket.buffers.len());
             if wanted == 0 {
                 socket.receiving = false;
-                completions.push(ended(slot, DatagramReceived::NoBuffers));
+                completions.push(ended(slot, DatagramReceived::Stopped));
                 return;
             }
             self.counters.system_calls += 1;

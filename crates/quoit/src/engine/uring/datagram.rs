@@ -207,7 +207,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         let state = self.datagrams.get(socket);
         let Some(buffer) = state.buffers.pop() else {
             state.stage = Stage::Idle;
-            return Err(ended(socket, DatagramReceived::NoBuffers));
+            return Err(ended(socket, DatagramReceived::Stopped));
         };
         state.stage = Stage::Filling(buffer);
         let header = state.header.as_mut().expect("made when the socket was opened");
@@ -466,8 +466,7 @@ fn ended(socket: Slot, received: DatagramReceived) -> Completion {
 
 fn outcome(result: i32) -> DatagramReceived {
     match -result {
-        libc::ENOBUFS => DatagramReceived::NoBuffers,
-        libc::ECANCELED | libc::EINTR | libc::EAGAIN => DatagramReceived::Stopped,
+        libc::ENOBUFS | libc::ECANCELED | libc::EINTR | libc::EAGAIN => DatagramReceived::Stopped,
         code if code > 0 => DatagramReceived::Error(Errno::new(code)),
         // A success without a buffer: there is nothing to deliver.
         _ => DatagramReceived::Stopped,

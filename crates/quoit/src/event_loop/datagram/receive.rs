@@ -218,7 +218,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                     }
                 }
             }
-            DatagramReceived::NoBuffers => self.starve_datagrams(id),
+            // The next turn knows whether all slots are held, or were taken by what has come at once and are back.
             DatagramReceived::Stopped => {}
             DatagramReceived::Marked => self.tell_unreachable(slot),
             DatagramReceived::Error(errno) => self.on_datagram_failure(id, errno),

@@ -35,7 +35,7 @@ public final class QuoitDatagramChannelConfig extends AbstractQuoitConfig implem
     private static final int MAX_PAYLOAD = 65_507;
     private static final int JOINED_BYTES = 1 << 16;
     private static final int MAX_SLOTS = 1 << 15;
-    private static final int DEFAULT_SLOTS = 256;
+    private static final int DEFAULT_SLOTS = 64;
 
     private final QuoitDatagramChannel channel;
     private volatile int maxDatagram = MAX_PAYLOAD;
