@@ -22,11 +22,13 @@ import io.netty.channel.socket.SocketChannel;
 import java.io.RandomAccessFile;
 import java.net.Socket;
 import java.net.SocketException;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Tag;
@@ -137,6 +139,28 @@ class WriteTest {
             assertArrayEquals(end, Peers.read(client, end.length));
             assertArrayEquals(new byte[] {2}, Peers.read(client, 1));
             last.sync();
+        }
+    }
+
+    /** Netty's io_uring transport splices, which io_uring hands to worker threads, thousands of them under load. */
+    @Test
+    void filesAreSentWithoutThreadsOfTheKernels(@TempDir Path folder) throws Exception {
+        byte[] bytes = Peers.bytes(2 << 20);
+        Path path = Files.write(folder.resolve("file"), bytes);
+        for (int round = 0; round < 4; round++) {
+            try (Socket client = Peers.connect(server)) {
+                ChannelFuture sent =
+                        accepted.next().writeAndFlush(new DefaultFileRegion(path.toFile(), 0, bytes.length));
+                assertArrayEquals(bytes, Peers.read(client, bytes.length));
+                sent.sync();
+            }
+        }
+        try (Stream<Path> threads = Files.list(Path.of("/proc/self/task"))) {
+            List<String> names = new ArrayList<>();
+            for (Path thread : threads.toList()) {
+                names.add(Files.readString(thread.resolve("comm")).strip());
+            }
+            assertTrue(names.stream().noneMatch(name -> name.startsWith("iou-wrk")), names.toString());
         }
     }
 
@@ -285,16 +309,20 @@ class WriteTest {
             ChannelFuture refused = null;
             // Nobody reads, and the kernel holds some megabytes.
             for (int written = 0; refused == null && written < 2000; written++) {
-                ChannelFuture write = channel.writeAndFlush(Peers.direct(piece));
+                // On the loop, which frees room otherwise between the refusal and the look at it.
+                ChannelFuture write = group.submit(() -> {
+                            ChannelFuture done = channel.writeAndFlush(Peers.direct(piece));
+                            assertFalse(done.cause() != null && channel.isWritable(), "refused though writable");
+                            return done;
+                        })
+                        .get();
                 writes.add(write);
-                group.submit(() -> {}).sync();
                 if (write.isDone() && !write.isSuccess()) {
                     refused = write;
                 }
             }
             assertNotNull(refused, "the limit was never reached");
             assertInstanceOf(PendingWritesException.class, refused.cause());
-            assertFalse(channel.isWritable());
             assertTrue(((QuoitSocketChannel) channel).snapshot().pendingBytes() <= limit + piece.length + 1024);
             for (int write = 0; write < writes.size() - 1; write++) {
                 assertArrayEquals(piece, Peers.read(client, piece.length));
@@ -323,6 +351,78 @@ class WriteTest {
                 // A run of the loop each, so that nothing is gathered.
                 group.submit(() -> {
                             ChannelFuture write = channel.writeAndFlush(message);
+                            if (last) {
+                                write.addListener(ChannelFutureListener.CLOSE);
+                            }
+                        })
+                        .sync();
+            }
+            assertArrayEquals(bytes, Peers.read(client, bytes.length));
+            assertEquals(-1, client.getInputStream().read());
+        }
+    }
+
+    /** Small messages of a long flush are copied together, and are Netty's until they have gone. */
+    @Test
+    void smallMessagesOfALongFlushLeaveAsFewPieces() throws Exception {
+        int messages = 300;
+        int length = 200;
+        byte[] bytes = Peers.bytes(messages * length);
+        try (Socket client = Peers.connect(server)) {
+            QuoitSocketChannel channel = (QuoitSocketChannel) accepted.next();
+            // So that the loop has the connection.
+            channel.writeAndFlush(Peers.direct(new byte[1])).sync();
+            Peers.read(client, 1);
+            QuoitChannelSnapshot before = channel.snapshot();
+            ByteBuf first = Peers.direct(Arrays.copyOf(bytes, length));
+            ChannelFuture last = group.submit(() -> {
+                        channel.write(first);
+                        for (int at = length; at < bytes.length; at += length) {
+                            channel.write(Peers.direct(Arrays.copyOfRange(bytes, at, at + length)));
+                        }
+                        ChannelFuture written = channel.writeAndFlush(Unpooled.EMPTY_BUFFER);
+                        assertEquals(1, first.refCnt(), "released before it was sent");
+                        return written;
+                    })
+                    .get();
+            assertArrayEquals(bytes, Peers.read(client, bytes.length));
+            last.sync();
+            assertEquals(0, first.refCnt());
+            QuoitChannelSnapshot after = channel.snapshot();
+            assertEquals(bytes.length, after.writtenBytes() - before.writtenBytes());
+            if (!UnderTest.SMALL) {
+                assertEquals(1, after.writtenPieces() - before.writtenPieces(), after.toString());
+            }
+            assertTrue(after.flushes() > before.flushes(), after.toString());
+        }
+    }
+
+    /** Copied, gathered and lent, in long and short flushes, to a peer that reads late: pieces are refused and go again. */
+    @Test
+    void messagesOfAllSizesToAPeerThatReadsLateArriveInOrder() throws Exception {
+        byte[] bytes = Peers.bytes(3 << 20);
+        try (Socket client = new Socket()) {
+            client.setReceiveBufferSize(64 << 10);
+            client.setSoTimeout(Peers.PATIENCE_SECONDS * 1000);
+            client.connect(server.localAddress());
+            Channel channel = accepted.next();
+            channel.config().setOption(ChannelOption.SO_SNDBUF, 64 << 10);
+            int[] sizes = {1, 100, 1500, 40, 9000, 700, 2048, 2049, 33};
+            int at = 0;
+            for (int number = 0; at < bytes.length; number++) {
+                int from = at;
+                int count = number % 400 + 1;
+                int size = sizes[number % sizes.length];
+                int end = Math.min(bytes.length, from + count * size);
+                at = end;
+                boolean last = end == bytes.length;
+                group.submit(() -> {
+                            for (int next = from; next < end; ) {
+                                int length = Math.min(next % 7 == 0 ? 3000 : size, end - next);
+                                channel.write(channel.alloc().directBuffer().writeBytes(bytes, next, length));
+                                next += length;
+                            }
+                            ChannelFuture write = channel.writeAndFlush(Unpooled.EMPTY_BUFFER);
                             if (last) {
                                 write.addListener(ChannelFutureListener.CLOSE);
                             }
