@@ -10,8 +10,6 @@ import io.netty.buffer.UnpooledDirectByteBuf;
  * same where Netty may use Unsafe.
  */
 final class LeaseByteBuf extends UnpooledDirectByteBuf implements LeaseSlot.Buffer {
-    private static final int MEDIUM_BYTES = 3;
-
     private final LeaseSlot slot;
     private int length;
 
@@ -25,10 +23,7 @@ final class LeaseByteBuf extends UnpooledDirectByteBuf implements LeaseSlot.Buff
         length = bytes;
         resetRefCnt();
         maxCapacity(bytes);
-        setIndex(0, 0);
-        markReaderIndex();
-        markWriterIndex();
-        return setIndex(0, bytes);
+        return LeaseSlot.rewind(this, bytes);
     }
 
     @Override
@@ -40,12 +35,7 @@ final class LeaseByteBuf extends UnpooledDirectByteBuf implements LeaseSlot.Buff
     @Override
     public ByteBuf capacity(int newCapacity) {
         checkNewCapacity(newCapacity);
-        if (newCapacity < length) {
-            if (writerIndex() > newCapacity) {
-                setIndex(Math.min(readerIndex(), newCapacity), newCapacity);
-            }
-            length = newCapacity;
-        }
+        length = LeaseSlot.shrink(this, length, newCapacity);
         return this;
     }
 
@@ -76,7 +66,7 @@ final class LeaseByteBuf extends UnpooledDirectByteBuf implements LeaseSlot.Buff
 
     @Override
     public int getUnsignedMedium(int index) {
-        checkIndex(index, MEDIUM_BYTES);
+        checkIndex(index, LeaseSlot.MEDIUM_BYTES);
         return _getUnsignedMedium(index);
     }
 
@@ -108,7 +98,7 @@ final class LeaseByteBuf extends UnpooledDirectByteBuf implements LeaseSlot.Buff
 
     @Override
     public ByteBuf setMedium(int index, int value) {
-        checkIndex(index, MEDIUM_BYTES);
+        checkIndex(index, LeaseSlot.MEDIUM_BYTES);
         _setMedium(index, value);
         return this;
     }
@@ -154,7 +144,7 @@ final class LeaseByteBuf extends UnpooledDirectByteBuf implements LeaseSlot.Buff
 
     @Override
     public ByteBuf setMediumLE(int index, int value) {
-        checkIndex(index, MEDIUM_BYTES);
+        checkIndex(index, LeaseSlot.MEDIUM_BYTES);
         _setMediumLE(index, value);
         return this;
     }

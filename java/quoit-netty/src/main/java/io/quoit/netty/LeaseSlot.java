@@ -10,6 +10,8 @@ import java.nio.ByteBuffer;
  * life at a time. Opened on the loop's thread; given back on any.
  */
 final class LeaseSlot {
+    static final int MEDIUM_BYTES = 3;
+
     final ByteBuffer view;
     final long address;
 
@@ -18,10 +20,26 @@ final class LeaseSlot {
     private long lease;
     private LeaseHolder holder;
 
-    /** What the buffers of slots have in common. */
+    /** What the buffers of slots have in common: two classes, as Netty's superclasses with and without Unsafe are two. */
     interface Buffer {
         /** Begins a new life, with so many bytes. */
         ByteBuf open(int length);
+    }
+
+    /** Lets a buffer that has so many bytes now begin to be read. */
+    static ByteBuf rewind(ByteBuf buffer, int bytes) {
+        return buffer.setIndex(0, 0).markReaderIndex().markWriterIndex().setIndex(0, bytes);
+    }
+
+    /** Moves a buffer's indices into a new capacity; answers how many bytes it has then: it never gets more. */
+    static int shrink(ByteBuf buffer, int length, int capacity) {
+        if (capacity >= length) {
+            return length;
+        }
+        if (buffer.writerIndex() > capacity) {
+            buffer.setIndex(Math.min(buffer.readerIndex(), capacity), capacity);
+        }
+        return capacity;
     }
 
     LeaseSlot(ByteBuffer view, long address) {

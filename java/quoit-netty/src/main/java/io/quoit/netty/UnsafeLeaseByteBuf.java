@@ -6,8 +6,6 @@ import io.netty.buffer.UnpooledUnsafeDirectByteBuf;
 
 /** As {@link LeaseByteBuf}, with Netty's access to memory by Unsafe. */
 final class UnsafeLeaseByteBuf extends UnpooledUnsafeDirectByteBuf implements LeaseSlot.Buffer {
-    private static final int MEDIUM_BYTES = 3;
-
     private final LeaseSlot slot;
     private int length;
 
@@ -21,10 +19,7 @@ final class UnsafeLeaseByteBuf extends UnpooledUnsafeDirectByteBuf implements Le
         length = bytes;
         resetRefCnt();
         maxCapacity(bytes);
-        setIndex(0, 0);
-        markReaderIndex();
-        markWriterIndex();
-        return setIndex(0, bytes);
+        return LeaseSlot.rewind(this, bytes);
     }
 
     @Override
@@ -36,12 +31,7 @@ final class UnsafeLeaseByteBuf extends UnpooledUnsafeDirectByteBuf implements Le
     @Override
     public ByteBuf capacity(int newCapacity) {
         checkNewCapacity(newCapacity);
-        if (newCapacity < length) {
-            if (writerIndex() > newCapacity) {
-                setIndex(Math.min(readerIndex(), newCapacity), newCapacity);
-            }
-            length = newCapacity;
-        }
+        length = LeaseSlot.shrink(this, length, newCapacity);
         return this;
     }
 
@@ -74,7 +64,7 @@ final class UnsafeLeaseByteBuf extends UnpooledUnsafeDirectByteBuf implements Le
 
     @Override
     public ByteBuf setMediumLE(int index, int value) {
-        checkIndex(index, MEDIUM_BYTES);
+        checkIndex(index, LeaseSlot.MEDIUM_BYTES);
         _setMediumLE(index, value);
         return this;
     }
