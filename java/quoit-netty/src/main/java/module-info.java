@@ -4,6 +4,8 @@ module io.quoit.netty {
     requires transitive io.netty.transport.unix.common;
     requires transitive io.netty.buffer;
     requires transitive io.netty.common;
+    // For QuoitJmx alone.
+    requires static transitive java.management;
 
     exports io.quoit.netty;
 }

@@ -14,6 +14,8 @@ final class Abi {
     static final int ENGINE_URING = 1;
     static final int ENGINE_EPOLL = 2;
 
+    static final int WAIT_SPIN = 1;
+
     static final int COMMAND_CONNECT = 1;
     static final int COMMAND_ATTACH = 2;
     static final int COMMAND_SEND = 3;
@@ -141,6 +143,8 @@ final class Abi {
         static final int KERNEL_POLL_NS = 96;
         static final int CLOSE_DEADLINE_NS = 112;
         static final int DATAGRAM_SOCKETS = 128;
+        static final int WAIT = 132;
+        static final int SPIN_NS = 136;
 
         private Config() {}
     }

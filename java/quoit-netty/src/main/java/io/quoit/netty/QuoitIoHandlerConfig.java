@@ -25,6 +25,7 @@ import java.util.Set;
  * <tr><td>{@link #withQueues submission and completion queue}</td><td>512, 4,096 entries</td></tr>
  * <tr><td>{@link #withBufferRing slots that the kernel holds}</td><td>256</td></tr>
  * <tr><td>{@link #withCompletionsPerTurn completions a turn}</td><td>64</td></tr>
+ * <tr><td>{@link #withSpinBudget spinning before a loop sleeps}</td><td>none</td></tr>
  * <tr><td>{@link #withKernelPolling kernel polling thread}</td><td>none</td></tr>
  * <tr><td>{@link #withZeroCopyThreshold zero-copy sends}</td><td>none</td></tr>
  * <tr><td>{@link #withCloseDeadline time of a graceful close}</td><td>10 s</td></tr>
@@ -37,6 +38,7 @@ public final class QuoitIoHandlerConfig {
     private static final int MAX_DATAGRAM_SOCKETS = 1024;
     private static final int MAX_SLOTS = 1 << 15;
     private static final int MAX_QUEUE = 1 << 15;
+    private static final long MAX_SPIN_NANOS = 1_000_000_000L;
 
     private static final class Values implements Cloneable {
         QuoitEngine engine = QuoitEngine.AUTO;
@@ -54,6 +56,7 @@ public final class QuoitIoHandlerConfig {
         int bufferRing = 256;
         int completionsPerTurn = 64;
         int zeroCopyThreshold = -1;
+        long spinNanos;
         long kernelPollNanos = -1;
         long closeDeadlineNanos = 10_000_000_000L;
 
@@ -228,6 +231,19 @@ public final class QuoitIoHandlerConfig {
     }
 
     /**
+     * Lets a loop that has nothing to do look for more again and again before it sleeps: a lower latency, for the price of
+     * a processor as long as it looks.
+     *
+     * @param nanos for how long, up to a second; 0: it sleeps at once
+     * @return a changed copy
+     */
+    public QuoitIoHandlerConfig withSpinBudget(long nanos) {
+        Values changed = values.copy();
+        changed.spinNanos = ObjectUtil.checkInRange(nanos, 0, MAX_SPIN_NANOS, "nanos");
+        return new QuoitIoHandlerConfig(changed);
+    }
+
+    /**
      * Lets a kernel thread poll the submission queue ({@code IORING_SETUP_SQPOLL}): no system calls under load, for the
      * price of a processor.
      *
@@ -336,6 +352,9 @@ public final class QuoitIoHandlerConfig {
                 });
         if (!values.without.isEmpty()) {
             config.putLong(Config.WITHOUT, Doctor.bits(library, values.without));
+        }
+        if (values.spinNanos > 0) {
+            config.putInt(Config.WAIT, Abi.WAIT_SPIN).putLong(Config.SPIN_NS, values.spinNanos);
         }
         config.putInt(Config.CONNECTIONS, values.connections)
                 .putInt(Config.DATAGRAM_SOCKETS, values.datagramSockets)

@@ -17,15 +17,24 @@ import io.netty.channel.ChannelInboundHandlerAdapter;
 import io.netty.channel.ChannelOption;
 import io.netty.channel.EventLoopGroup;
 import io.netty.channel.MultiThreadIoEventLoopGroup;
+import io.netty.channel.epoll.EpollChannelOption;
 import io.netty.channel.nio.NioIoHandler;
 import io.netty.channel.socket.nio.NioSocketChannel;
 import io.netty.channel.unix.DomainSocketAddress;
+import java.lang.management.ManagementFactory;
+import java.lang.reflect.Field;
 import java.net.ConnectException;
 import java.net.InetSocketAddress;
 import java.net.ServerSocket;
+import java.nio.channels.ClosedChannelException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.List;
+import java.util.Set;
+import java.util.TreeSet;
 import java.util.concurrent.TimeUnit;
+import javax.management.JMX;
+import javax.management.ObjectName;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
@@ -182,6 +191,140 @@ class LifecycleTest {
                 connect.sync().channel().close().sync();
             }
         }
+    }
+
+    /** Before its loop knows the connection's id, and after. */
+    @Test
+    void closingDuringAConnectFailsIt() throws Exception {
+        Channel server = server().childHandler(new Peers.Accepted()).bind("127.0.0.1", 0).sync().channel();
+        for (int round = 0; round < 50; round++) {
+            Channel channel = client().register().sync().channel();
+            ChannelFuture[] connect = new ChannelFuture[1];
+            ChannelFuture close = channel.eventLoop()
+                    .submit(() -> {
+                        connect[0] = channel.connect(server.localAddress());
+                        return channel.close();
+                    })
+                    .get();
+            assertTrue(close.await(Peers.PATIENCE_SECONDS, TimeUnit.SECONDS));
+            assertInstanceOf(ClosedChannelException.class, connect[0].await().cause());
+            assertFalse(channel.isOpen());
+        }
+        // From another thread, at any moment of the connect.
+        for (int round = 0; round < 50; round++) {
+            ChannelFuture connect = client().connect(server.localAddress());
+            connect.channel().close();
+            assertTrue(connect.channel().closeFuture().await(Peers.PATIENCE_SECONDS, TimeUnit.SECONDS));
+            assertTrue(connect.await(Peers.PATIENCE_SECONDS, TimeUnit.SECONDS));
+        }
+        group.submit(() -> {}).sync();
+    }
+
+    /** A closed channel is closed at once; what it could not send is given up after the time, by a reset. */
+    @Test
+    void lingerIsTheTimeOfAGracefulClose() throws Exception {
+        Peers.Accepted accepted = new Peers.Accepted();
+        Channel server = server().childOption(ChannelOption.SO_LINGER, 1)
+                .childHandler(accepted)
+                .bind("127.0.0.1", 0)
+                .sync()
+                .channel();
+        try (java.net.Socket peer = Peers.connect(server)) {
+            Channel channel = accepted.next();
+            channel.writeAndFlush(Peers.direct(new byte[64 << 20]));
+            Peers.read(peer, 10);
+            channel.close().sync();
+            // Nobody reads, so the end never comes: a reset does.
+            assertThrows(java.net.SocketException.class, () -> {
+                while (true) {
+                    peer.getOutputStream().write(new byte[1000]);
+                }
+            });
+        }
+    }
+
+    /** Each option of Netty's epoll transport is one of some channel here, or is refused as unknown ones are. */
+    @Test
+    void everyOptionOfNettysEpollTransportIsThereOrRefused() throws Exception {
+        List<Channel> channels = List.of(
+                new QuoitSocketChannel(),
+                new QuoitServerSocketChannel(),
+                new QuoitDatagramChannel(),
+                new QuoitDomainSocketChannel(),
+                new QuoitServerDomainSocketChannel());
+        Set<String> refused = new TreeSet<>();
+        for (Field field : EpollChannelOption.class.getDeclaredFields()) {
+            if (!ChannelOption.class.isAssignableFrom(field.getType())) {
+                continue;
+            }
+            @SuppressWarnings("unchecked")
+            ChannelOption<Object> option = (ChannelOption<Object>) field.get(null);
+            if (channels.stream().noneMatch(channel -> channel.config().getOptions().containsKey(option))) {
+                refused.add(field.getName());
+                for (Channel channel : channels) {
+                    // A bootstrap logs that; an exception would end it.
+                    assertFalse(channel.config().setOption(option, ""), field.getName());
+                }
+            }
+        }
+        // As docs/netty.md lists them.
+        assertEquals(
+                Set.of(
+                        "EPOLL_MODE",
+                        "IP_BIND_ADDRESS_NO_PORT",
+                        "IP_RECVORIGDSTADDR",
+                        "TCP_FASTOPEN_CONNECT",
+                        "TCP_MD5SIG"),
+                refused);
+    }
+
+    @Test
+    void aLoopMaySpinBeforeItSleeps() throws Exception {
+        QuoitIoHandlerConfig config = UnderTest.config().withSpinBudget(1_000_000);
+        assertEquals(
+                1_000_000,
+                config.toNative(NativeLoader.library()).getLong(Abi.Config.SPIN_NS));
+        assertThrows(IllegalArgumentException.class, () -> config.withSpinBudget(-1));
+        EventLoopGroup spinning = new MultiThreadIoEventLoopGroup(1, QuoitIoHandler.newFactory(config));
+        try {
+            Channel server = new ServerBootstrap()
+                    .group(spinning)
+                    .channel(QuoitServerSocketChannel.class)
+                    .childHandler(Peers.each(Peers.Echo::new))
+                    .bind("127.0.0.1", 0)
+                    .sync()
+                    .channel();
+            try (java.net.Socket peer = Peers.connect(server)) {
+                for (int round = 0; round < 100; round++) {
+                    peer.getOutputStream().write(round);
+                    assertEquals(round, peer.getInputStream().read());
+                }
+            }
+        } finally {
+            spinning.shutdownGracefully(0, 1, TimeUnit.SECONDS).sync();
+        }
+    }
+
+    @Test
+    void theLoopsFiguresCanBeHadByJmx() throws Exception {
+        group.submit(() -> {}).sync();
+        ObjectName name = QuoitJmx.register();
+        try {
+            assertEquals(name, QuoitJmx.register());
+            var server = ManagementFactory.getPlatformMBeanServer();
+            QuoitLoopsMXBean bean = JMX.newMXBeanProxy(server, name, QuoitLoopsMXBean.class);
+            List<Integer> loops = Quoit.loops().stream().map(QuoitLoopSnapshot::loop).toList();
+            assertFalse(loops.isEmpty());
+            for (int loop : loops) {
+                assertTrue(bean.getEngines().get(loop).startsWith(UnderTest.ENGINE + ": "), bean.getEngines().toString());
+                assertTrue(bean.getFigures().get(loop).get("turns") >= 0);
+                assertTrue(bean.getHistograms().get(loop).containsKey("write_bytes"));
+            }
+        } finally {
+            QuoitJmx.unregister();
+            QuoitJmx.unregister();
+        }
+        assertFalse(ManagementFactory.getPlatformMBeanServer().isRegistered(name));
     }
 
     @Test

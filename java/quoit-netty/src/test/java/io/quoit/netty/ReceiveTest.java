@@ -181,6 +181,45 @@ class ReceiveTest {
         }
     }
 
+    /** Flow control as Reactor Netty and gRPC do it: off with each message, on again a moment later, on any thread. */
+    @Test
+    void togglingAutoReadWithEveryMessageNeitherStallsNorLoses() throws Exception {
+        byte[] sent = Peers.bytes(4 << 20);
+        server = serve(true);
+        try (Socket client = Peers.connect(server)) {
+            Channel channel = accepted.next();
+            channel.pipeline().addFirst(new ChannelInboundHandlerAdapter() {
+                private boolean here;
+
+                @Override
+                public void channelRead(ChannelHandlerContext context, Object message) {
+                    context.channel().config().setAutoRead(false);
+                    context.fireChannelRead(message);
+                    here = !here;
+                    if (here) {
+                        context.executor().execute(() -> context.channel().config().setAutoRead(true));
+                    }
+                }
+            });
+            Thread writer = new Thread(() -> {
+                try {
+                    client.getOutputStream().write(sent);
+                } catch (java.io.IOException closed) {
+                    throw new IllegalStateException(closed);
+                }
+            });
+            writer.start();
+            CompositeByteBuf all = Unpooled.compositeBuffer(1 << 20);
+            while (all.readableBytes() < sent.length) {
+                all.addComponent(true, keeper.message());
+                channel.config().setAutoRead(true);
+            }
+            writer.join();
+            assertArrayEquals(sent, content(all));
+            all.release();
+        }
+    }
+
     @Test
     void theEndOfTheStreamComesAfterWhatWasHeldBack() throws Exception {
         server = serve(false);

@@ -18,6 +18,9 @@ import io.rsocket.transport.netty.server.TcpServerTransport;
 import io.rsocket.util.DefaultPayload;
 import java.time.Duration;
 import java.util.List;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.stream.IntStream;
 import java.util.stream.Stream;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -27,9 +30,11 @@ import org.reactivestreams.Publisher;
 import reactor.core.publisher.Flux;
 import reactor.core.publisher.Mono;
 import reactor.core.publisher.Sinks;
+import reactor.netty.Connection;
 import reactor.netty.resources.LoopResources;
 import reactor.netty.tcp.TcpClient;
 import reactor.netty.tcp.TcpServer;
+import reactor.util.retry.Retry;
 
 /** rsocket-java over Quoit, with itself over NIO at the other end: all interaction models, fragments, resumption. */
 class RSocketTest {
@@ -129,6 +134,63 @@ class RSocketTest {
                     .collectList()
                     .block(PATIENCE);
             assertEquals(sent, echoed);
+        } finally {
+            client.dispose();
+            listening.dispose();
+            nio.disposeLater(Duration.ZERO, PATIENCE).block(PATIENCE);
+            quoit.disposeLater(Duration.ZERO, PATIENCE).block(PATIENCE);
+        }
+    }
+
+    /** Which end is ours, on which engine. */
+    static Stream<Arguments> ends() {
+        return Stream.of(QuoitEngine.URING, QuoitEngine.EPOLL)
+                .flatMap(engine -> Stream.of(true, false).map(server -> Arguments.of(engine, server)));
+    }
+
+    /** The connection is cut in the middle of a stream, twice: the session goes on over another one, and nothing is lost. */
+    @ParameterizedTest
+    @MethodSource("ends")
+    void aStreamGoesOnOverAnotherConnection(QuoitEngine engine, boolean ourServer) {
+        LoopResources quoit = QuoitLoopResources.create(
+                "rsocket-quoit", 1, true, QuoitIoHandlerConfig.defaults().withEngine(engine));
+        LoopResources nio = LoopResources.create("rsocket-nio", 1, true);
+        RSocketServer server = RSocketServer.create(SocketAcceptor.with(new Echo(Sinks.one()))).resume(new Resume());
+        CloseableChannel listening = server.bind(TcpServerTransport.create(
+                        TcpServer.create().host("127.0.0.1").port(0).runOn(ourServer ? quoit : nio, false)))
+                .block(PATIENCE);
+        BlockingQueue<Connection> connections = new LinkedBlockingQueue<>();
+        TcpClient tcpClient = TcpClient.create()
+                .remoteAddress(listening::address)
+                .resolver(DefaultAddressResolverGroup.INSTANCE)
+                .doOnConnected(connections::add)
+                .runOn(ourServer ? nio : quoit, false);
+        RSocket client = RSocketConnector.create()
+                .resume(new Resume().retry(Retry.fixedDelay(50, Duration.ofMillis(20))))
+                .connect(TcpClientTransport.create(tcpClient))
+                .block(PATIENCE);
+        try {
+            int count = 3000;
+            AtomicInteger cuts = new AtomicInteger();
+            List<String> items = client.requestStream(DefaultPayload.create(String.valueOf(count)))
+                    .map(payload -> {
+                        String text = payload.getDataUtf8();
+                        payload.release();
+                        return text;
+                    })
+                    .doOnNext(item -> {
+                        if (item.equals("item 1000") || item.equals("item 2000")) {
+                            cuts.incrementAndGet();
+                            connections.remove().channel().close();
+                        }
+                    })
+                    // So that the stream cannot have been sent whole before it is cut.
+                    .limitRate(100)
+                    .collectList()
+                    .block(PATIENCE);
+            assertEquals(IntStream.range(0, count).mapToObj(number -> "item " + number).toList(), items);
+            assertEquals(2, cuts.get());
+            assertEquals(1, connections.size(), "connections that were not cut");
         } finally {
             client.dispose();
             listening.dispose();
