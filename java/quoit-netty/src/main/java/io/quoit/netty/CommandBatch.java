@@ -177,4 +177,9 @@ final class CommandBatch {
     long stagingAddress() {
         return stagingAddress;
     }
+
+    /** Copies bytes in native memory to a place that was reserved. */
+    void stage(int at, long from, int length) {
+        library.copy(from, stagingAddress + at, length);
+    }
 }

@@ -4,7 +4,6 @@ import io.netty.buffer.ByteBuf;
 import io.netty.buffer.ByteBufAllocator;
 import io.netty.buffer.ByteBufUtil;
 import io.netty.buffer.Unpooled;
-import java.nio.ByteBuffer;
 
 /** Bytes on their way out that are not in native memory, as Netty's other transports treat them. */
 final class DirectCopy {
@@ -27,27 +26,5 @@ final class DirectCopy {
         copy.writeBytes(bytes, bytes.readerIndex(), length);
         bytes.release();
         return copy;
-    }
-
-    /**
-     * Copies a message's readable bytes to a place in native memory, without memory on the heap where the message's memory is
-     * in one piece.
-     *
-     * @param memory the place's memory, all of it between position and limit
-     * @param address that of its byte 0
-     */
-    static void into(ByteBuffer memory, long address, int at, ByteBuf bytes, int length) {
-        if (bytes.hasMemoryAddress()) {
-            // Also spares the view that a pooled buffer would make for this.
-            NativeLoader.library().copy(bytes.memoryAddress() + bytes.readerIndex(), address + at, length);
-        } else if (bytes.nioBufferCount() == 1) {
-            // The buffer's own view: any other would be made for this.
-            ByteBuffer source = bytes.internalNioBuffer(bytes.readerIndex(), length);
-            memory.put(at, source, source.position(), length);
-        } else {
-            memory.limit(at + length).position(at);
-            bytes.getBytes(bytes.readerIndex(), memory);
-            memory.clear();
-        }
     }
 }

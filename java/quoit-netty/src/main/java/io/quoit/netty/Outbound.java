@@ -16,9 +16,8 @@ import java.util.ArrayList;
  * buffers and promises are done with here. So is a longer one of small messages, such as the answers to pipelined requests:
  * a lent piece costs a command, an entry of the kernel's vector and an acknowledgement, which is more than copying some
  * hundred bytes twice. Any other is lent: all that is flushed, up to the native high-water mark, goes into one turn and
- * leaves the outbound buffer when the library says that it was sent. Its messages of up to the threshold are copied
- * together first ({@link Gathering}), as a lent piece costs more than that. What is flushed meanwhile waits for that, and
- * then leaves together. The token of a lent piece is the number of bytes lent up to its end, so that a token tells how many
+ * leaves the outbound buffer when the library says that it was sent. What is flushed meanwhile waits for that, and then
+ * leaves together. The token of a lent piece is the number of bytes lent up to its end, so that a token tells how many
  * bytes have gone.
  *
  * <p>The library takes the pieces of one batch in order, and refuses all of a connection's lent pieces once its queue is
@@ -88,9 +87,6 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
     private boolean blocked;
     /** There is more to send once the present batch has settled. */
     private boolean more;
-
-    /** The small messages among what is lent; null before the first. */
-    private Gathering gathering;
 
     /** The part of a file that is in flight. */
     private ByteBuf chunk;
@@ -254,7 +250,6 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
     /** Lends all that is flushed, up to the high-water mark or a file. */
     private void lend(ChannelOutboundBuffer flushed) throws IOException {
         walk(flushed, Walk.LEND, highWater);
-        lendGathered();
         if (walkedPieces > 0) {
             flies();
             wrote(walkedBytes, walkedPieces);
@@ -287,14 +282,7 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
                     stage(bytes, length);
                     walkedPieces++;
                 }
-                case LEND -> {
-                    if (length <= copyThreshold) {
-                        gather(bytes, length);
-                    } else {
-                        lendGathered();
-                        lend(bytes);
-                    }
-                }
+                case LEND -> lend(bytes);
             }
         }
         walked++;
@@ -304,34 +292,21 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
 
     private void stage(ByteBuf bytes, int length) {
         CommandBatch commands = channel.handler().commands();
-        DirectCopy.into(commands.staging(), commands.stagingAddress(), staged + stagedLength + walkedBytes, bytes, length);
-    }
-
-    private void gather(ByteBuf bytes, int length) {
-        if (gathering == null) {
-            gathering = new Gathering(channel.handler().gatherPool());
+        int at = staged + stagedLength + walkedBytes;
+        if (bytes.hasMemoryAddress()) {
+            // Also spares the view that a pooled buffer would make for this.
+            commands.stage(at, bytes.memoryAddress() + bytes.readerIndex(), length);
+            return;
         }
-        if (!gathering.hasRoom(length)) {
-            lendGathered();
-            if (!gathering.open()) {
-                lend(bytes);
-                return;
-            }
-        }
-        gathering.add(bytes, length);
-    }
-
-    private void lendGathered() {
-        if (gathering != null && gathering.length() > 0) {
-            int length = gathering.length();
-            lend(gathering.take(lent), length);
-        }
-    }
-
-    /** Nothing is lent any more. */
-    private void releaseGathered() {
-        if (gathering != null) {
-            gathering.release();
+        ByteBuffer staging = commands.staging();
+        if (bytes.nioBufferCount() == 1) {
+            // The buffer's own view: any other would be made for this.
+            ByteBuffer source = bytes.internalNioBuffer(bytes.readerIndex(), length);
+            staging.put(at, source, source.position(), length);
+        } else {
+            staging.limit(at + length).position(at);
+            bytes.getBytes(bytes.readerIndex(), staging);
+            staging.clear();
         }
     }
 
@@ -387,7 +362,6 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
         int bytes = (int) (token - gone);
         gone = token;
         if (!lends()) {
-            releaseGathered();
             long nanos = System.nanoTime() - lentAt;
             channel.metrics().flushed(nanos);
             channel.handler().metrics().flushed(nanos);
@@ -529,11 +503,7 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
         if (chunk != null) {
             lent = gone;
         } else if (!ended) {
-            long start = gathering == null ? Gathering.NONE : gathering.start(token);
-            lent = start == Gathering.NONE ? PieceFinder.start(buffer, token, gone) : start;
-            if (!lends()) {
-                releaseGathered();
-            }
+            lent = PieceFinder.start(buffer, token, gone);
         }
     }
 
@@ -590,7 +560,6 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
         ended = true;
         afterwards = null;
         gone = lent;
-        releaseGathered();
         if (orphans != null) {
             releaseOrphans();
         }

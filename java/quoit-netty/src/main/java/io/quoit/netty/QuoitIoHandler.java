@@ -44,7 +44,6 @@ public final class QuoitIoHandler implements IoHandler {
     private final long loop;
     private final Remote remote;
     private final CommandBatch commands;
-    private final GatherPool gatherPool;
     private final LeaseReturns returns;
     private final LeasePool leases;
     private final DatagramTable datagrams;
@@ -92,7 +91,6 @@ public final class QuoitIoHandler implements IoHandler {
         }
         remote = new Remote(library, out.getLong(0));
         commands = new CommandBatch(library, STAGING_BYTES);
-        gatherPool = new GatherPool(library);
         returns = new LeaseReturns(remote, commands);
         leases = new LeasePool(
                 library,
@@ -143,10 +141,6 @@ public final class QuoitIoHandler implements IoHandler {
 
     CommandBatch commands() {
         return commands;
-    }
-
-    GatherPool gatherPool() {
-        return gatherPool;
     }
 
     LeasePool leases() {
@@ -504,7 +498,6 @@ public final class QuoitIoHandler implements IoHandler {
         Metrics.remove(metrics);
         if (library.loopDestroy(loop) < 0) {
             // What it was lent may still be read: it is never released.
-            gatherPool.abandon();
             LOGGER.warn("Quoit: a loop was not ended cleanly: {}", library.errorText());
         } else {
             datagrams.destroyed();

@@ -362,42 +362,7 @@ class WriteTest {
         }
     }
 
-    /** Small messages of a long flush are copied together, and are Netty's until they have gone. */
-    @Test
-    void smallMessagesOfALongFlushLeaveAsFewPieces() throws Exception {
-        int messages = 300;
-        int length = 200;
-        byte[] bytes = Peers.bytes(messages * length);
-        try (Socket client = Peers.connect(server)) {
-            QuoitSocketChannel channel = (QuoitSocketChannel) accepted.next();
-            // So that the loop has the connection.
-            channel.writeAndFlush(Peers.direct(new byte[1])).sync();
-            Peers.read(client, 1);
-            QuoitChannelSnapshot before = channel.snapshot();
-            ByteBuf first = Peers.direct(Arrays.copyOf(bytes, length));
-            ChannelFuture last = group.submit(() -> {
-                        channel.write(first);
-                        for (int at = length; at < bytes.length; at += length) {
-                            channel.write(Peers.direct(Arrays.copyOfRange(bytes, at, at + length)));
-                        }
-                        ChannelFuture written = channel.writeAndFlush(Unpooled.EMPTY_BUFFER);
-                        assertEquals(1, first.refCnt(), "released before it was sent");
-                        return written;
-                    })
-                    .get();
-            assertArrayEquals(bytes, Peers.read(client, bytes.length));
-            last.sync();
-            assertEquals(0, first.refCnt());
-            QuoitChannelSnapshot after = channel.snapshot();
-            assertEquals(bytes.length, after.writtenBytes() - before.writtenBytes());
-            if (!UnderTest.SMALL) {
-                assertEquals(1, after.writtenPieces() - before.writtenPieces(), after.toString());
-            }
-            assertTrue(after.flushes() > before.flushes(), after.toString());
-        }
-    }
-
-    /** Copied, gathered and lent, in long and short flushes, to a peer that reads late: pieces are refused and go again. */
+    /** Copied and lent, in long and short flushes, to a peer that reads late: pieces are refused and go again. */
     @Test
     void messagesOfAllSizesToAPeerThatReadsLateArriveInOrder() throws Exception {
         byte[] bytes = Peers.bytes(3 << 20);

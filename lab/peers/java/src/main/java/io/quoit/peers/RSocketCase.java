@@ -22,8 +22,6 @@ record RSocketCase(
         int batch,
         int periodMillis,
         boolean response) {
-    private static final int HURRIED_RATE = 200_000;
-
     RSocketCase {
         check("connections", connections, 1, 1 << 16);
         check("streams", streams, 1, 1 << 16);
@@ -53,17 +51,6 @@ record RSocketCase(
             case "rpc-response" -> new RSocketCase(16, 100, 1, 128, 1, 0, 0, true);
             default -> null;
         };
-    }
-
-    /**
-     * The same with its ticks so close together that {@value #HURRIED_RATE} messages a second are due, for warming up: at its
-     * own pace a virtual machine takes minutes to see as many.
-     *
-     * @return this one where that is no faster, or has no pace
-     */
-    RSocketCase hurried() {
-        long period = Math.max(1, 1_000L * connections * streams * batch / HURRIED_RATE);
-        return period < periodMillis ? with("--period", (int) period) : this;
     }
 
     /** The same with another value for the option {@code --name}; null if there is no such option. */

@@ -29,10 +29,7 @@ final class RSocketFigures {
             (com.sun.management.OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean();
     private static final long SECOND_NANOS = TimeUnit.SECONDS.toNanos(1);
 
-    /**
-     * The share of a window's processor time that compiling may take: less than that, and the virtual machine is warm. A case
-     * with a pace may use a hundredth of a processor, so a share of the window's length would say nothing.
-     */
+    /** The share of a window that compiling may take: less than that, and the virtual machine is warm. */
     private static final double MOST_COMPILING = 0.05;
 
     private final LongAdder messages;
@@ -170,9 +167,8 @@ final class RSocketFigures {
         long sum = messages.sum() - firstMessages;
         long allocated = THREADS.getTotalThreadAllocatedBytes() - firstAllocated;
         double compiling = (compilingMillis() - firstCompiling) / 1e3;
-        double cpu = (SYSTEM.getProcessCpuTime() - firstCpu) / 1e9;
         Map<String, Number> others = new LinkedHashMap<>();
-        others.put("cpu_seconds", rounded(cpu));
+        others.put("cpu_seconds", rounded((SYSTEM.getProcessCpuTime() - firstCpu) / 1e9));
         others.put("heap_peak_bytes", heapPeak());
         others.put("gc_count", collections() - firstCollections);
         others.put("gc_seconds", rounded((collectionMillis() - firstCollectionMillis) / 1e3));
@@ -180,7 +176,7 @@ final class RSocketFigures {
         others.put("allocated_bytes", allocated);
         others.put("allocated_bytes_per_message", rounded((double) allocated / Math.max(1, sum)));
         others.put("compiling_seconds", rounded(compiling));
-        others.put("warm", compiling <= MOST_COMPILING * cpu ? 1 : 0);
+        others.put("warm", compiling < MOST_COMPILING * seconds ? 1 : 0);
         long[] last = quoit();
         if (last[1] > firstQuoit[1]) {
             others.put("entries_per_enter", rounded((double) (last[0] - firstQuoit[0]) / (last[1] - firstQuoit[1])));
@@ -197,8 +193,7 @@ final class RSocketFigures {
     }
 
     /**
-     * Waits until the virtual machine is warm: three seconds in a row in which compiling took hardly any of
-     * its processor time.
+     * Waits until the virtual machine is warm: three seconds in a row with hardly any compiling.
      *
      * @param most seconds that it may take
      * @return the seconds that it took
@@ -207,15 +202,12 @@ final class RSocketFigures {
         long begin = System.nanoTime();
         int calm = 0;
         long before = compilingMillis();
-        long cpuBefore = SYSTEM.getProcessCpuTime();
         double passed = 0;
         while (calm < 3 && passed < most) {
             Thread.sleep((long) Math.min(1_000, Math.ceil((most - passed) * 1e3)));
             long now = compilingMillis();
-            long cpu = SYSTEM.getProcessCpuTime();
-            calm = now - before <= MOST_COMPILING * (cpu - cpuBefore) / 1e6 ? calm + 1 : 0;
+            calm = now - before < MOST_COMPILING * 1_000 ? calm + 1 : 0;
             before = now;
-            cpuBefore = cpu;
             passed = (System.nanoTime() - begin) / 1e9;
         }
         return rounded(passed);

@@ -41,9 +41,6 @@ final class RSocketLoad implements AutoCloseable {
 
     private static final int ANSWER_SECONDS = 20;
 
-    /** Of the time for warming up, what a case with a pace may spend at a faster one. */
-    private static final double HURRIED_SHARE = 0.7;
-
     private static final int MOST_SECONDS = 86_400;
     private static final int BACKLOG = 4096;
 
@@ -51,8 +48,6 @@ final class RSocketLoad implements AutoCloseable {
     private final LongAdder messages = new LongAdder();
     private final List<Channel> channels = new ArrayList<>();
     private final List<RSocketRequester> requesters = new ArrayList<>();
-    /** Seconds that the virtual machine warmed up before this. */
-    private double warmed;
 
     private RSocketLoad(Transport transport, int loops) {
         group = new MultiThreadIoEventLoopGroup(loops, new DefaultThreadFactory("rsocket"), transport.loops());
@@ -201,7 +196,7 @@ final class RSocketLoad implements AutoCloseable {
      */
     String run(Transport transport, double warmUp, double seconds, Consumer<String> announcements)
             throws InterruptedException {
-        warmed += RSocketFigures.warmUp(warmUp);
+        double warmed = RSocketFigures.warmUp(warmUp);
         check();
         tell(COLLECT);
         System.gc();
@@ -279,31 +274,13 @@ final class RSocketLoad implements AutoCloseable {
             complaints.accept("netty rsocket-load: " + wrong.getMessage());
             return 2;
         }
-        try {
-            double warmed = hurry(transport, loops, address, load, HURRIED_SHARE * warmUp);
-            try (RSocketLoad client = connect(transport, loops, address, load)) {
-                client.warmed = warmed;
-                out.accept(client.run(transport, warmUp - warmed, seconds, complaints));
-            }
+        try (RSocketLoad client = connect(transport, loops, address, load)) {
+            out.accept(client.run(transport, warmUp, seconds, complaints));
             return 0;
         } catch (Exception failure) {
             Throwable cause = failure.getCause() == null ? failure : failure.getCause();
             complaints.accept("netty rsocket-load: " + failure.getMessage() + ": " + cause);
             return 1;
-        }
-    }
-
-    /** Runs a case that has a pace at a faster one, until the virtual machine is warm; answers the seconds that it took. */
-    private static double hurry(Transport transport, int loops, SocketAddress address, RSocketCase load, double most)
-            throws InterruptedException {
-        RSocketCase hurried = load.hurried();
-        if (hurried.equals(load) || most == 0) {
-            return 0;
-        }
-        try (RSocketLoad client = connect(transport, loops, address, hurried)) {
-            double warmed = RSocketFigures.warmUp(most);
-            client.check();
-            return warmed;
         }
     }
 

@@ -105,16 +105,6 @@ class RSocketLoadTest {
     }
 
     @Test
-    void aPacedCaseWarmsUpFasterAndAnyOtherAtItsOwnPace() {
-        RSocketCase backend = RSocketCase.of("rpc-backend");
-        assertEquals(backend.with("--period", 20), backend.hurried());
-        assertEquals(RSocketCase.of("rpc-batch").with("--period", 300), RSocketCase.of("rpc-batch").hurried());
-        assertEquals(RSocketCase.of("rpc-stream"), RSocketCase.of("rpc-stream").hurried());
-        RSocketCase fast = backend.with("--period", 10);
-        assertEquals(fast, fast.hurried());
-    }
-
-    @Test
     void theProgramsOptionsAreChecked() {
         List<String> complaints = new ArrayList<>();
         for (List<String> words : List.of(
