@@ -140,6 +140,11 @@ internal sealed partial class QuoitConnection
             {
                 return false;
             }
+            // Nearly always all of it; a slice walks the segments once more.
+            if (taken == buffer.Length)
+            {
+                break;
+            }
             buffer = buffer.Slice(taken);
         }
         return true;
