@@ -1,5 +1,7 @@
 //! What a loop counts. Plain numbers of one thread, read as a snapshot.
 
+use crate::engine::EngineCounters;
+
 /// Turns without sleep after which a loop publishes its counters for [`Remote::counters`](crate::Remote::counters).
 pub const PUBLISH_TURNS: u64 = 64;
 
@@ -188,6 +190,85 @@ macro_rules! each_counter {
 }
 
 each_counter!(counters);
+
+/// What a loop has counted, in the two parts in which it is kept. They are put together by whoever asks: to publish them
+/// is no more than to copy them.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Ledger {
+    /// The loop's own, gauges included; what the engine counts is 0 here.
+    pub(crate) own: Counters,
+    pub(crate) engine: EngineCounters,
+}
+
+impl Ledger {
+    /// All in one.
+    pub(crate) fn counters(&self) -> Counters {
+        let engine = &self.engine;
+        let [
+            enters_submitting_0,
+            enters_submitting_1,
+            enters_submitting_2,
+            enters_submitting_4,
+            enters_submitting_8,
+            enters_submitting_16,
+            enters_submitting_32,
+            enters_submitting_64,
+            enters_submitting_128,
+            enters_submitting_256,
+        ] = engine.enter_sizes.submitting;
+        let [
+            enters_bringing_0,
+            enters_bringing_1,
+            enters_bringing_2,
+            enters_bringing_4,
+            enters_bringing_8,
+            enters_bringing_16,
+            enters_bringing_32,
+            enters_bringing_64,
+            enters_bringing_128,
+            enters_bringing_256,
+        ] = engine.enter_sizes.bringing;
+        Counters {
+            enters: engine.enters,
+            system_calls: engine.system_calls + self.own.system_calls,
+            submissions: engine.submissions,
+            completions: engine.completions,
+            submission_queue_full: engine.submission_queue_full,
+            completion_queue_overflows: engine.completion_queue_overflows,
+            in_flight: engine.in_flight,
+            accept_arms: engine.accept_arms,
+            receive_arms: engine.receive_arms,
+            receive_no_buffers: engine.receive_no_buffers,
+            sends: engine.sends,
+            send_pieces: engine.send_pieces,
+            sent_bytes: engine.send_bytes,
+            short_sends: engine.short_sends,
+            zero_copy_sends: engine.zero_copy_sends,
+            zero_copy_copied: engine.zero_copy_copied,
+            enters_submitting_0,
+            enters_submitting_1,
+            enters_submitting_2,
+            enters_submitting_4,
+            enters_submitting_8,
+            enters_submitting_16,
+            enters_submitting_32,
+            enters_submitting_64,
+            enters_submitting_128,
+            enters_submitting_256,
+            enters_bringing_0,
+            enters_bringing_1,
+            enters_bringing_2,
+            enters_bringing_4,
+            enters_bringing_8,
+            enters_bringing_16,
+            enters_bringing_32,
+            enters_bringing_64,
+            enters_bringing_128,
+            enters_bringing_256,
+            ..self.own
+        }
+    }
+}
 
 #[cfg(test)]
 mod tests {

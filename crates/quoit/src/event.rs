@@ -56,6 +56,7 @@
 //! | `Refuse` | | `Refused`, always |
 //! | returning a lease | silent | |
 
+use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 
 use crate::datagram::{Datagrams, Unreachable};
@@ -441,6 +442,17 @@ impl Events {
         &self.list
     }
 
+    /// Takes over all that a loop has to report, if there is room for all of it and nothing of an earlier turn is left:
+    /// the two lists change places, and no event is moved.
+    pub(crate) fn take_over(&mut self, pending: &mut VecDeque<Event>) -> bool {
+        let possible = self.list.is_empty() && pending.len() <= self.capacity;
+        if possible {
+            let list = std::mem::take(&mut self.list);
+            self.list = Vec::from(std::mem::replace(pending, VecDeque::from(list)));
+        }
+        possible
+    }
+
     pub(crate) fn room(&self) -> usize {
         self.capacity - self.list.len()
     }
@@ -448,5 +460,29 @@ impl Events {
     pub(crate) fn push(&mut self, event: Event) {
         debug_assert!(self.list.len() < self.capacity);
         self.list.push(event);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_that_is_pending_is_taken_over_at_once_or_nothing() {
+        let mut events = Events::with_capacity(2);
+        let mut pending = VecDeque::from([Event::Draining, Event::Drained, Event::Woken]);
+        assert!(!events.take_over(&mut pending), "there is no room for three");
+        // The list begins in the middle of its memory, and the order is kept.
+        pending.pop_front();
+        assert!(events.take_over(&mut pending));
+        assert!(pending.is_empty());
+        assert!(matches!(events.as_slice(), [Event::Drained, Event::Woken]));
+        pending.push_back(Event::Draining);
+        events.drain().next();
+        assert!(events.take_over(&mut pending));
+        assert!(matches!(events.as_slice(), [Event::Draining]));
+        pending.push_back(Event::Drained);
+        assert!(!events.take_over(&mut pending), "one was not taken");
+        assert_eq!(pending.len(), 1);
     }
 }

@@ -5,7 +5,7 @@ use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::command::Command;
-use crate::counters::Counters;
+use crate::counters::{Counters, Ledger};
 use crate::errno::Errno;
 use crate::id::LoopIndex;
 use crate::sync::{ArrayQueue, AtomicBool, AtomicU32, Ordering};
@@ -20,7 +20,7 @@ pub(crate) struct Inbox {
     woken: AtomicBool,
     closed: AtomicBool,
     connections: AtomicU32,
-    counters: Mutex<Counters>,
+    counters: Mutex<Ledger>,
 }
 
 impl Inbox {
@@ -88,8 +88,9 @@ impl Inbox {
         self.connections.store(count, Ordering::Relaxed);
     }
 
-    pub(crate) fn publish(&self, counters: Counters) {
-        *self.counters.lock().unwrap_or_else(PoisonError::into_inner) = counters;
+    /// Lets `write` renew the counters that other threads read.
+    pub(crate) fn publish(&self, write: impl FnOnce(&mut Ledger)) {
+        write(&mut self.counters.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
     /// The loop is gone: nothing more is taken, and what waits is dropped.
@@ -167,7 +168,8 @@ impl Remote {
     /// [`PUBLISH_TURNS`](crate::counters::PUBLISH_TURNS) turns while it does not.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        *self.inbox.counters.lock().unwrap_or_else(PoisonError::into_inner)
+        let ledger = *self.inbox.counters.lock().unwrap_or_else(PoisonError::into_inner);
+        ledger.counters()
     }
 
     /// Counts a connection that was handed over before the loop does, so that a burst of them is spread.

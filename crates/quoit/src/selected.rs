@@ -86,7 +86,7 @@ impl Engine for AnyEngine {
         either!(self, engine => engine.open_datagrams(socket, descriptor, control, buffers))
     }
 
-    fn provide_datagram_buffers(&mut self, socket: Slot, buffers: &mut dyn Iterator<Item = ProvidedBuffer>) {
+    fn provide_datagram_buffers(&mut self, socket: Slot, buffers: impl Iterator<Item = ProvidedBuffer>) {
         either!(self, engine => engine.provide_datagram_buffers(socket, buffers));
     }
 

@@ -500,7 +500,7 @@ pub trait Engine {
 
     /// Gives buffers to an open socket, no more at once than it was opened with. They are the engine's, and perhaps the
     /// kernel's, until a completion names them or the socket is closed.
-    fn provide_datagram_buffers(&mut self, socket: Slot, buffers: &mut dyn Iterator<Item = ProvidedBuffer>) {
+    fn provide_datagram_buffers(&mut self, socket: Slot, buffers: impl Iterator<Item = ProvidedBuffer>) {
         let _ = (socket, buffers);
     }
 

@@ -23,7 +23,7 @@ use std::time::Duration;
 use crate::address::Address;
 use crate::chunks::Chunks;
 use crate::config::Config;
-use crate::counters::Counters;
+use crate::counters::{Counters, Ledger};
 use crate::engine::{Completion, Engine, EngineKind, Gather, Handle, Kind, Operation};
 use crate::event::{CloseReason, Event};
 use crate::id::{ConnectionId, DatagramSocketId, ListenerId, LoopIndex, Slot, Token};
@@ -354,79 +354,32 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// The counters as of now.
     #[must_use]
     pub fn counters(&self) -> Counters {
+        let mut own = self.counters;
+        self.read_gauges(&mut own);
         let engine = self.engine.counters();
-        let [
-            enters_submitting_0,
-            enters_submitting_1,
-            enters_submitting_2,
-            enters_submitting_4,
-            enters_submitting_8,
-            enters_submitting_16,
-            enters_submitting_32,
-            enters_submitting_64,
-            enters_submitting_128,
-            enters_submitting_256,
-        ] = engine.enter_sizes.submitting;
-        let [
-            enters_bringing_0,
-            enters_bringing_1,
-            enters_bringing_2,
-            enters_bringing_4,
-            enters_bringing_8,
-            enters_bringing_16,
-            enters_bringing_32,
-            enters_bringing_64,
-            enters_bringing_128,
-            enters_bringing_256,
-        ] = engine.enter_sizes.bringing;
+        Ledger { own, engine }.counters()
+    }
+
+    /// Lets other threads read the counters as they are now.
+    fn publish_counters(&self) {
+        self.memory().remote.publish(|ledger| {
+            ledger.own = self.counters;
+            self.read_gauges(&mut ledger.own);
+            ledger.engine = self.engine.counters();
+        });
+    }
+
+    /// The figures that others keep and that go up and down.
+    fn read_gauges(&self, own: &mut Counters) {
         let Memory {
             pool, chunks, remote, ..
         } = self.memory();
-        Counters {
-            enters: engine.enters,
-            system_calls: engine.system_calls + self.counters.system_calls,
-            submissions: engine.submissions,
-            completions: engine.completions,
-            submission_queue_full: engine.submission_queue_full,
-            completion_queue_overflows: engine.completion_queue_overflows,
-            in_flight: engine.in_flight,
-            connections: u64::from(self.connections.len()),
-            accept_arms: engine.accept_arms,
-            receive_arms: engine.receive_arms,
-            receive_no_buffers: engine.receive_no_buffers,
-            pool_slots: u64::from(pool.slots()),
-            pool_leased: u64::from(pool.leased()),
-            pool_low_water: u64::from(pool.low_water()),
-            sends: engine.sends,
-            send_pieces: engine.send_pieces,
-            sent_bytes: engine.send_bytes,
-            short_sends: engine.short_sends,
-            send_chunks_used: u64::from(chunks.used()),
-            zero_copy_sends: engine.zero_copy_sends,
-            zero_copy_copied: engine.zero_copy_copied,
-            wake_writes: remote.wake_writes(),
-            enters_submitting_0,
-            enters_submitting_1,
-            enters_submitting_2,
-            enters_submitting_4,
-            enters_submitting_8,
-            enters_submitting_16,
-            enters_submitting_32,
-            enters_submitting_64,
-            enters_submitting_128,
-            enters_submitting_256,
-            enters_bringing_0,
-            enters_bringing_1,
-            enters_bringing_2,
-            enters_bringing_4,
-            enters_bringing_8,
-            enters_bringing_16,
-            enters_bringing_32,
-            enters_bringing_64,
-            enters_bringing_128,
-            enters_bringing_256,
-            ..self.counters
-        }
+        own.connections = self.connections.len().into();
+        own.pool_slots = pool.slots().into();
+        own.pool_leased = pool.leased().into();
+        own.pool_low_water = pool.low_water().into();
+        own.send_chunks_used = chunks.used().into();
+        own.wake_writes = remote.wake_writes();
     }
 
     fn memory(&self) -> &Memory {

@@ -76,7 +76,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             self.parked = true;
             // The time until the next turn is sleep, and no handler's.
             self.waited_until = None;
-            self.memory().remote.publish(self.counters());
+            self.publish_counters();
         }
         Ok(limit)
     }

@@ -79,7 +79,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         };
         let timeout = self.sleep_time(timeout, now, false);
         if timeout != Some(Duration::ZERO) || self.counters.turns.is_multiple_of(PUBLISH_TURNS) {
-            self.memory().remote.publish(self.counters());
+            self.publish_counters();
         }
         if let Some(earlier) = self.waited_until {
             let lag = u64::try_from(started.since(earlier).as_nanos()).unwrap_or(u64::MAX);
@@ -99,15 +99,24 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         self.expire_timers();
         self.finish_draining();
 
-        let count = self.events.len().min(events.room());
-        for event in self.events.drain(..count) {
-            if let Event::EndOfStream { connection } = &event {
-                self.reported_ends.push(*connection);
-            }
-            events.push(event);
+        Ok(self.report(events))
+    }
+
+    /// Hands over what there is to report, as far as there is room. Answers how many events that are.
+    fn report(&mut self, events: &mut Events) -> usize {
+        let earlier = events.as_slice().len();
+        if !events.take_over(&mut self.events) {
+            let count = self.events.len().min(events.room());
+            self.events.drain(..count).for_each(|event| events.push(event));
+            self.counters.surplus_events += self.events.len() as u64;
         }
-        self.counters.surplus_events += self.events.len() as u64;
-        Ok(count)
+        let reported = &events.as_slice()[earlier..];
+        self.reported_ends
+            .extend(reported.iter().filter_map(|event| match event {
+                Event::EndOfStream { connection } => Some(*connection),
+                _ => None,
+            }));
+        reported.len()
     }
 
     /// Makes the calling thread the owner at the first turn, and checks that it is at every other.

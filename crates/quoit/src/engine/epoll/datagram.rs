@@ -55,8 +55,13 @@ impl Scratch {
     /// Headers for receiving into the last `count` of the socket's buffers, the last one first.
     fn aim(&mut self, socket: &DatagramSocket, count: usize) -> &mut [libc::mmsghdr] {
         let head = CONTROL_OFFSET + socket.control;
-        let places = self.messages.iter_mut().zip(&mut self.payloads);
-        for ((message, payload), buffer) in places.zip(socket.buffers.iter().rev()).take(count) {
+        let messages = &mut self.messages[..count];
+        let payloads = &mut self.payloads[..count];
+        let (_, buffers) = socket.buffers.split_at(socket.buffers.len() - count);
+        // By number: three lists of which one is gone through from its end cost twice as much when they are zipped.
+        for index in 0..count {
+            let (message, payload) = (&mut messages[index], &mut payloads[index]);
+            let buffer = &buffers[count - 1 - index];
             let at = |offset: u32| buffer.address.wrapping_add(offset as usize).cast();
             payload.iov_base = at(head);
             payload.iov_len = (buffer.length - head) as usize;
@@ -69,7 +74,7 @@ impl Scratch {
             header.msg_controllen = socket.control as usize;
             header.msg_flags = 0;
         }
-        &mut self.messages[..count]
+        messages
     }
 }
 

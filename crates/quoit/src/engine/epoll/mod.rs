@@ -324,7 +324,7 @@ impl<P: EpollSys, K: SocketSys> Engine for EpollEngine<P, K> {
         self.prepare_datagrams(socket, descriptor, control, buffers)
     }
 
-    fn provide_datagram_buffers(&mut self, socket: Slot, buffers: &mut dyn Iterator<Item = ProvidedBuffer>) {
+    fn provide_datagram_buffers(&mut self, socket: Slot, buffers: impl Iterator<Item = ProvidedBuffer>) {
         self.datagrams.get(socket).buffers.extend(buffers);
     }
 

@@ -163,7 +163,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
     pub(super) fn take_datagram_buffers(
         &mut self,
         socket: Slot,
-        buffers: &mut dyn Iterator<Item = ProvidedBuffer>,
+        buffers: impl Iterator<Item = ProvidedBuffer>,
     ) {
         let state = self.datagrams.get(socket);
         let Some(group) = state.group else {

@@ -479,7 +479,7 @@ impl<S: UringSys, K: SocketSys> Engine for UringEngine<S, K> {
         self.prepare_datagrams(socket, descriptor, control, buffers)
     }
 
-    fn provide_datagram_buffers(&mut self, socket: Slot, buffers: &mut dyn Iterator<Item = ProvidedBuffer>) {
+    fn provide_datagram_buffers(&mut self, socket: Slot, buffers: impl Iterator<Item = ProvidedBuffer>) {
         self.take_datagram_buffers(socket, buffers);
     }
 

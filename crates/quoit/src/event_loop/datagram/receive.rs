@@ -33,6 +33,8 @@ impl State {
     }
 
     /// Reads what the kernel wrote to a slot, and makes a view of it. `None`: its control messages were cut.
+    // Inlined, as the next one: there is one caller each, and of datagrams there are many.
+    #[inline]
     fn take_in(&mut self, slot: PoolSlot, length: u32) -> Option<Datagrams> {
         let payload = length - self.head;
         let bytes = self.pool.filled(slot, self.head);
@@ -65,6 +67,7 @@ impl State {
     }
 
     /// Leases a slot out that holds so many datagrams and what is known of them.
+    #[inline]
     fn hand_over(&mut self, slot: PoolSlot, length: u32, datagrams: usize) -> Datagrams {
         self.counters.received += datagrams as u64;
         self.counters.received_bytes += u64::from(length - self.head);
@@ -116,7 +119,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             ..
         } = state;
         let length = *length;
-        let mut buffers = std::iter::from_fn(|| {
+        let buffers = std::iter::from_fn(|| {
             let slot = pool.take()?;
             *provided += 1;
             Some(ProvidedBuffer {
@@ -125,7 +128,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                 id: slot.get(),
             })
         });
-        self.engine.provide_datagram_buffers(slot, &mut buffers);
+        self.engine.provide_datagram_buffers(slot, buffers);
     }
 
     /// Arms receiving if the socket may receive now, whatever ended it before: a datagram of no bytes, want of slots, a
