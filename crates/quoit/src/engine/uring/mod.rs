@@ -516,6 +516,8 @@ impl<S: UringSys, K: SocketSys> Engine for UringEngine<S, K> {
             self.direct_calls += 1;
         }
         if !enters {
+            // Everything was submitted before, attempts included: taking completions in settles them.
+            self.attempts_left = false;
             return Ok(());
         }
         let result = if sleeps {
