@@ -2,9 +2,7 @@
 //!
 //! A slot goes round: free -> with the engine (or the kernel) -> leased -> free. The loop's thread moves it,
 //! but for the return of a lease, which any thread may make at any time, also after the loop is gone: leases
-//! keep the memory alive. Returned slots are pushed onto a lock-free stack that the loop empties once a turn. That push is
-//! all that a lease costs of operations that processors must agree on: its share in the memory goes out and comes back
-//! with the slot, and is counted only once the pool is gone.
+//! keep the memory alive. Returned slots are pushed onto a lock-free stack that the loop empties once a turn.
 //! Free slots are taken last in, first out, so that memory in use stays in the processor's caches and memory
 //! never needed is never touched. Slots begin at different sets of the caches (see `reserved::stride`): most messages are
 //! short, and the kernel goes through all slots of a buffer ring.
@@ -15,22 +13,13 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use crate::reserved::{Reserved, stride};
-use crate::sync::{AtomicU32, Ordering};
+use crate::sync::{AtomicBool, AtomicU32, Ordering};
 use crate::wake::Wake;
 
 /// The slots that a pool can have: ids of provided buffers have 16 bits and a buffer ring 2^15 entries.
 pub const MAX_POOL_SLOTS: u32 = 1 << 15;
 
-/// What the stack of returned slots has for its top: a slot or `END`, and marks beside it, so that one exchange tells a
-/// lease all that concerns its return.
-const SLOT: u32 = 0xffff;
-const END: u32 = SLOT;
-/// The loop waits for a slot, and must be woken.
-const WANTED: u32 = 1 << 16;
-/// The pool is gone: nothing is pushed any more, leases are counted off.
-const ORPHANED: u32 = 1 << 17;
-
-const _: () = assert!(MAX_POOL_SLOTS <= END);
+const END: u32 = u32::MAX;
 
 /// Bytes of the memory that is received into only to be dropped: as much at once as costs few calls and stays in
 /// the processor's second cache.
@@ -68,18 +57,18 @@ enum Place {
     Leased,
 }
 
-/// The memory and the returns. The memory is only ever reached through a slot, and a slot has one holder at a time: the
-/// loop, the kernel or one lease. All of it lives until the pool and the last lease are gone.
+/// The memory and the returns, which live as long as the last lease. The memory is only ever reached through a
+/// slot, and a slot has one holder at a time: the loop, the kernel or one lease.
 struct Shared {
     memory: Reserved,
     /// Written to by any number of receives at once, and read by nobody.
     discard: Reserved,
     slot_size: u32,
-    /// The stack of returned slots: the top with its marks, and for each slot the one below it.
+    /// The stack of returned slots: the top, and for each slot the one below it.
     top: AtomicU32,
     below: Box<[AtomicU32]>,
-    /// Leases that outlive the pool; below zero, modulo 2^32, while the pool has not said how many there are.
-    orphans: AtomicU32,
+    /// Whether the loop waits for a slot and must be woken when one is returned.
+    wanted: AtomicBool,
     wake: Arc<Wake>,
 }
 
@@ -89,55 +78,29 @@ impl Shared {
         // SAFETY: the slot is within the allocation, which has room for `below.len()` slots at that distance.
         unsafe { self.memory.address().add(slot as usize * stride(self.slot_size)) }
     }
-}
 
-/// Returns the slot of a lease, and with it the lease's share in the memory.
-///
-/// # Safety
-/// The lease of this slot exists, and its memory is not reached by it any more.
-unsafe fn put_back(shared: NonNull<Shared>, slot: u32) {
-    // SAFETY: it is there as long as the lease has its share, until one of the exchanges below.
-    let this = unsafe { shared.as_ref() };
-    let mut top = this.top.load(Ordering::Relaxed);
-    while top & ORPHANED == 0 {
-        // Taken before: once the slot is back the pool may go, and all of this with it.
-        let wake = (top & WANTED != 0).then(|| Arc::clone(&this.wake));
-        this.below[slot as usize].store(top & SLOT, Ordering::Relaxed);
-        // Against `Pool::want`: either the loop sees this slot, or this has seen that it is wanted.
-        match this
-            .top
-            .compare_exchange_weak(top, top & !SLOT | slot, Ordering::SeqCst, Ordering::Relaxed)
-        {
-            Ok(_) => {
-                if let Some(wake) = wake {
-                    wake.wake();
-                }
-                return;
+    fn put_back(&self, slot: u32) {
+        let mut top = self.top.load(Ordering::Relaxed);
+        loop {
+            self.below[slot as usize].store(top, Ordering::Relaxed);
+            // SeqCst pairs with `Pool::want`: either the loop sees this slot, or this sees `wanted`.
+            match self
+                .top
+                .compare_exchange_weak(top, slot, Ordering::SeqCst, Ordering::Relaxed)
+            {
+                Ok(_) => break,
+                Err(now) => top = now,
             }
-            Err(now) => top = now,
+        }
+        if self.wanted.load(Ordering::SeqCst) {
+            self.wake.wake();
         }
     }
-    // Whoever is last sees that all others have done with the memory.
-    if this.orphans.fetch_sub(1, Ordering::AcqRel) == 1 {
-        // SAFETY: the pool is gone, and this was the last lease.
-        unsafe { free(shared) };
-    }
-}
-
-/// Frees the memory.
-///
-/// # Safety
-/// Neither the pool nor any lease is left, and all that they did is seen.
-#[cold]
-unsafe fn free(shared: NonNull<Shared>) {
-    // SAFETY: it comes from a box (`Pool::new`), and nobody reaches it any more.
-    drop(unsafe { Box::from_raw(shared.as_ptr()) });
 }
 
 /// The pool, as the loop that owns it sees it.
 pub struct Pool {
-    /// Made by a box; it is there as long as the pool is.
-    shared: NonNull<Shared>,
+    shared: Arc<Shared>,
     free: Vec<PoolSlot>,
     places: Box<[Place]>,
     leased: u32,
@@ -152,27 +115,21 @@ impl Pool {
     pub(crate) fn new(slots: u32, slot_size: u32, wake: Arc<Wake>) -> Self {
         assert!(slots > 0 && slots <= MAX_POOL_SLOTS && slot_size > 0);
         let count = slots as usize;
-        let shared = Shared {
-            memory: Reserved::new(count * stride(slot_size)),
-            discard: Reserved::new(DISCARD_BYTES as usize),
-            slot_size,
-            top: AtomicU32::new(END),
-            below: (0..count).map(|_| AtomicU32::new(END)).collect(),
-            orphans: AtomicU32::new(0),
-            wake,
-        };
         Self {
-            shared: NonNull::from(Box::leak(Box::new(shared))),
+            shared: Arc::new(Shared {
+                memory: Reserved::new(count * stride(slot_size)),
+                discard: Reserved::new(DISCARD_BYTES as usize),
+                slot_size,
+                top: AtomicU32::new(END),
+                below: (0..count).map(|_| AtomicU32::new(END)).collect(),
+                wanted: AtomicBool::new(false),
+                wake,
+            }),
             free: (0..slots).rev().map(|index| PoolSlot(index as u16)).collect(),
             places: vec![Place::Free; count].into_boxed_slice(),
             leased: 0,
             low_water: slots,
         }
-    }
-
-    fn shared(&self) -> &Shared {
-        // SAFETY: it is there as long as the pool is, and is changed through atomics alone.
-        unsafe { self.shared.as_ref() }
     }
 
     /// Slots in all.
@@ -184,7 +141,7 @@ impl Pool {
     /// Bytes of one slot.
     #[must_use]
     pub fn slot_size(&self) -> u32 {
-        self.shared().slot_size
+        self.shared.slot_size
     }
 
     /// Slots that are free and not with the engine.
@@ -208,17 +165,14 @@ impl Pool {
     /// The whole memory, for registering it with a ring: its address and length in bytes.
     #[must_use]
     pub fn memory(&self) -> (*mut u8, usize) {
-        (
-            self.shared().memory.address().as_ptr(),
-            self.shared().memory.length(),
-        )
+        (self.shared.memory.address().as_ptr(), self.shared.memory.length())
     }
 
     /// Where receives put bytes that nobody wants, all of them at once: the address, and the length in bytes. It is
     /// not one of the slots, so that a connection can be drained while handlers hold them all.
     #[must_use]
     pub fn discard(&self) -> (*mut u8, u32) {
-        (self.shared().discard.address().as_ptr(), DISCARD_BYTES)
+        (self.shared.discard.address().as_ptr(), DISCARD_BYTES)
     }
 
     /// Takes a free slot for the engine, which may let the kernel write to it.
@@ -252,12 +206,12 @@ impl Pool {
             Place::Taken,
             "only a taken slot is written to"
         );
-        self.shared().address(u32::from(slot.get())).as_ptr()
+        self.shared.address(u32::from(slot.get())).as_ptr()
     }
 
     /// The first `length` bytes of a slot that was taken and filled, to be read and changed before it is leased.
     pub(crate) fn filled(&mut self, slot: PoolSlot, length: u32) -> &mut [u8] {
-        assert!(length <= self.shared().slot_size);
+        assert!(length <= self.shared.slot_size);
         // SAFETY: within the slot, whose bytes are initialised (zeroed at first, then received). It is this loop's, as
         // `address` checks, and the kernel is done with it; the borrow keeps it from being leased meanwhile.
         unsafe { std::slice::from_raw_parts_mut(self.address(slot), length as usize) }
@@ -276,12 +230,12 @@ impl Pool {
             Place::Taken,
             "only a taken slot is leased"
         );
-        assert!(start <= length && length <= self.shared().slot_size);
+        assert!(start <= length && length <= self.shared.slot_size);
         self.places[slot.index()] = Place::Leased;
         self.leased += 1;
         self.low_water = self.low_water.min(self.slots() - self.leased);
         Lease {
-            shared: self.shared,
+            shared: Arc::clone(&self.shared),
             slot: u32::from(slot.get()),
             start,
             end: length,
@@ -290,18 +244,15 @@ impl Pool {
 
     /// Whether leases were returned that are not collected yet.
     pub(crate) fn has_returns(&self) -> bool {
-        self.shared().top.load(Ordering::SeqCst) & SLOT != END
+        self.shared.top.load(Ordering::SeqCst) != END
     }
 
     /// Collects the leases that were returned, calling `returned` with each slot, which is free again.
     pub(crate) fn collect(&mut self, mut returned: impl FnMut(PoolSlot)) {
-        let top = &self.shared().top;
-        // Only this thread makes and takes away a mark.
-        let marks = top.load(Ordering::Relaxed) & !SLOT;
-        let mut next = top.swap(marks | END, Ordering::SeqCst) & SLOT;
+        let mut next = self.shared.top.swap(END, Ordering::SeqCst);
         while next != END {
             let slot = PoolSlot(next as u16);
-            next = self.shared().below[slot.index()].load(Ordering::Relaxed);
+            next = self.shared.below[slot.index()].load(Ordering::Relaxed);
             assert_eq!(
                 self.places[slot.index()],
                 Place::Leased,
@@ -316,45 +267,11 @@ impl Pool {
 
     /// Says whether a returned lease shall wake the loop. After saying yes, collect before sleeping.
     pub(crate) fn want(&self, wanted: bool) {
-        let top = &self.shared().top;
-        if (top.load(Ordering::Relaxed) & WANTED != 0) != wanted {
-            if wanted {
-                top.fetch_or(WANTED, Ordering::SeqCst);
-            } else {
-                top.fetch_and(!WANTED, Ordering::SeqCst);
-            }
+        if self.shared.wanted.load(Ordering::Relaxed) != wanted {
+            self.shared.wanted.store(wanted, Ordering::SeqCst);
         }
     }
 }
-
-impl Drop for Pool {
-    fn drop(&mut self) {
-        let shared = self.shared();
-        // From here on leases count themselves off, and those that are on the stack are back.
-        let mut next = shared.top.swap(ORPHANED | END, Ordering::SeqCst) & SLOT;
-        let mut left = self.leased;
-        while next != END {
-            left -= 1;
-            next = shared.below[next as usize].load(Ordering::Relaxed);
-        }
-        if left == 0
-            || shared
-                .orphans
-                .fetch_add(left, Ordering::AcqRel)
-                .wrapping_add(left)
-                == 0
-        {
-            // SAFETY: no lease is left, and the last one to be counted off or pushed was before this.
-            unsafe { free(self.shared) };
-        }
-    }
-}
-
-// SAFETY: what is shared is changed through atomics alone, or through slots that have one holder each; what it is made of
-// may be sent and shared.
-unsafe impl Send for Pool {}
-// SAFETY: as above.
-unsafe impl Sync for Pool {}
 
 impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -375,25 +292,13 @@ impl fmt::Debug for Pool {
 /// [`Config::leases_per_connection`](crate::Config::leases_per_connection); past that its receiving pauses until
 /// some are returned, so a handler that must wait for more bytes than that copies what it holds.
 pub struct Lease {
-    /// There as long as the lease is.
-    shared: NonNull<Shared>,
+    shared: Arc<Shared>,
     slot: u32,
     start: u32,
     end: u32,
 }
 
-// SAFETY: its slot is read by whoever has the lease and written by nobody, and all else that is shared is changed through
-// atomics alone.
-unsafe impl Send for Lease {}
-// SAFETY: as above.
-unsafe impl Sync for Lease {}
-
 impl Lease {
-    fn shared(&self) -> &Shared {
-        // SAFETY: it is there as long as the lease is, and is changed through atomics alone.
-        unsafe { self.shared.as_ref() }
-    }
-
     /// The pool slot that it lies in: no other lease of the same pool has it as long as this one exists.
     #[must_use]
     pub fn slot(&self) -> PoolSlot {
@@ -402,8 +307,8 @@ impl Lease {
 
     /// The first `length` bytes of the slot, whatever was left out of the lease.
     pub(crate) fn slot_start(&self, length: usize) -> &[u8] {
-        assert!(length <= self.shared().slot_size as usize);
-        let address = self.shared().address(self.slot);
+        assert!(length <= self.shared.slot_size as usize);
+        let address = self.shared.address(self.slot);
         // SAFETY: within the slot, whose bytes are initialised and written by nobody while the lease exists.
         unsafe { std::slice::from_raw_parts(address.as_ptr(), length) }
     }
@@ -433,7 +338,7 @@ impl Deref for Lease {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        let address = self.shared().address(self.slot);
+        let address = self.shared.address(self.slot);
         // SAFETY: start..end is within the slot, whose bytes are initialised (zeroed at first, then received)
         // and written by nobody while the lease exists.
         unsafe {
@@ -453,8 +358,7 @@ impl AsRef<[u8]> for Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        // SAFETY: the lease is this one, and ends.
-        unsafe { put_back(self.shared, self.slot) };
+        self.shared.put_back(self.slot);
     }
 }
 
@@ -508,28 +412,6 @@ mod tests {
         std::thread::spawn(move || assert_eq!(&*lease, &[7; 10]))
             .join()
             .unwrap();
-    }
-
-    #[test]
-    fn the_memory_goes_with_the_last_lease() {
-        for round in 0..200 {
-            let wake = Arc::new(Wake::new().unwrap());
-            let alive = Arc::downgrade(&wake);
-            let mut pool = Pool::new(8, 64, wake);
-            let mut leases: Vec<_> = (0..8).map(|_| fill(&mut pool, 9, 1)).collect();
-            leases.truncate(round % 9);
-            pool.want(round % 2 == 0);
-            std::thread::scope(|scope| {
-                for lease in leases {
-                    scope.spawn(move || {
-                        assert_eq!(&*lease, &[9]);
-                        drop(lease);
-                    });
-                }
-                scope.spawn(move || drop(pool));
-            });
-            assert_eq!(alive.strong_count(), 0);
-        }
     }
 
     #[test]

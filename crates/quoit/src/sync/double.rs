@@ -93,20 +93,6 @@ macro_rules! counting {
     };
 }
 
-impl AtomicU32 {
-    pub(crate) fn fetch_sub(&self, value: u32, ordering: Ordering) -> u32 {
-        self.0.fetch_sub(value, fenced(ordering, true, true))
-    }
-
-    pub(crate) fn fetch_or(&self, value: u32, ordering: Ordering) -> u32 {
-        self.0.fetch_or(value, fenced(ordering, true, true))
-    }
-
-    pub(crate) fn fetch_and(&self, value: u32, ordering: Ordering) -> u32 {
-        self.0.fetch_and(value, fenced(ordering, true, true))
-    }
-}
-
 atomic!(AtomicBool, bool);
 atomic!(AtomicU8, u8);
 atomic!(AtomicU32, u32);

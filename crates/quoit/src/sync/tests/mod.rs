@@ -14,7 +14,6 @@ use loom::thread;
 
 use self::engine::{Scripted, Touched};
 use super::{AtomicBool, Eventfd, Ordering};
-use crate::pool::Pool;
 use crate::sys::Linux;
 use crate::wake::Wake;
 use crate::{
@@ -313,32 +312,6 @@ fn leases_returned_by_two_threads_all_come_back() {
         assert_ne!(rest[0].slot(), rest[1].slot());
         rest.into_iter().for_each(|lease| handle(lease, &driver.touched));
         holders.into_iter().for_each(|thread| thread.join().unwrap());
-    });
-}
-
-/// Whoever is last of the pool and its leases frees what they share, and nobody before: what the pool counts and what leases
-/// count off may meet in any order.
-#[test]
-fn the_last_of_a_pool_and_its_leases_frees_the_memory() {
-    in_every_order(3, || {
-        let wake = Arc::new(Wake::new().unwrap());
-        let alive = Arc::downgrade(&wake);
-        let mut pool = Pool::new(3, 64, wake);
-        let mut leases = [(); 3].map(|()| {
-            let slot = pool.take().unwrap();
-            Some(pool.lease(slot, 1))
-        });
-        let holders = [0, 1].map(|place| {
-            let lease = leases[place].take().unwrap();
-            thread::spawn(move || drop(lease))
-        });
-        pool.want(true);
-        drop(pool);
-        // A lease may have taken a share of its own to wake by.
-        assert!(alive.strong_count() > 0, "the third has its memory still");
-        drop(leases);
-        holders.into_iter().for_each(|thread| thread.join().unwrap());
-        assert_eq!(alive.strong_count(), 0, "it is freed");
     });
 }
 
