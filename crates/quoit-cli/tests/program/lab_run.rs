@@ -568,6 +568,10 @@ fn an_experiment_that_this_machine_cannot_run_exits_4_and_says_what_it_lacks() {
 fn wrong_usage_exits_2_and_names_what_is_wrong() {
     for (arguments, expected) in [
         ("lab run nothing-of-that-name", "there is no experiment"),
+        (
+            "lab run nothing.toml",
+            "`quoit lab list` names those that are built in",
+        ),
         ("lab run plaintext --only nobody", "no server is called so"),
         ("lab run plaintext --resume", "--out"),
         ("lab run plaintext --pairs none", "--pairs"),

@@ -40,8 +40,12 @@ pub(crate) fn find(name_or_path: &str) -> Result<(Experiment, String)> {
             names().collect::<Vec<_>>().join(", ")
         )));
     }
-    let text =
-        fs::read_to_string(path).map_err(LabError::io(format!("reading the experiment {name_or_path}")))?;
+    let text = fs::read_to_string(path).map_err(|error| {
+        LabError::new(format!(
+            "reading the experiment {name_or_path}: {error}; `quoit lab list` names those that are built in, \
+             and docs/experiments.md says how to write one"
+        ))
+    })?;
     let name = path
         .file_stem()
         .map_or_else(|| name_or_path.into(), |stem| stem.to_string_lossy());

@@ -35,6 +35,17 @@ record RSocketCase(
         }
     }
 
+    /** Milliseconds of a tick in a warm-up: some hundred thousand messages a second in each of the paced cases. */
+    private static final int HURRIED_MILLIS = 20;
+
+    /**
+     * The same in a hurry: what is paced goes so fast that the virtual machine has compiled it within seconds. At its own pace
+     * a case of a few ticks a second would be measured half interpreted for minutes.
+     */
+    RSocketCase hurried() {
+        return with("--period", Math.min(periodMillis, HURRIED_MILLIS));
+    }
+
     private static void check(String name, int value, int least, int most) {
         if (value < least || value > most) {
             throw new IllegalArgumentException(name + " is " + value + ": it must be " + least + " to " + most);

@@ -29,7 +29,7 @@ final class RSocketFigures {
             (com.sun.management.OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean();
     private static final long SECOND_NANOS = TimeUnit.SECONDS.toNanos(1);
 
-    /** The share of a window that compiling may take: less than that, and the virtual machine is warm. */
+    /** The share of the processor's time that compiling may take: less than that, and the virtual machine is warm. */
     private static final double MOST_COMPILING = 0.05;
 
     private final LongAdder messages;
@@ -168,7 +168,8 @@ final class RSocketFigures {
         long allocated = THREADS.getTotalThreadAllocatedBytes() - firstAllocated;
         double compiling = (compilingMillis() - firstCompiling) / 1e3;
         Map<String, Number> others = new LinkedHashMap<>();
-        others.put("cpu_seconds", rounded((SYSTEM.getProcessCpuTime() - firstCpu) / 1e9));
+        double cpu = (SYSTEM.getProcessCpuTime() - firstCpu) / 1e9;
+        others.put("cpu_seconds", rounded(cpu));
         others.put("heap_peak_bytes", heapPeak());
         others.put("gc_count", collections() - firstCollections);
         others.put("gc_seconds", rounded((collectionMillis() - firstCollectionMillis) / 1e3));
@@ -176,7 +177,7 @@ final class RSocketFigures {
         others.put("allocated_bytes", allocated);
         others.put("allocated_bytes_per_message", rounded((double) allocated / Math.max(1, sum)));
         others.put("compiling_seconds", rounded(compiling));
-        others.put("warm", compiling < MOST_COMPILING * seconds ? 1 : 0);
+        others.put("warm", compiling < MOST_COMPILING * cpu ? 1 : 0);
         long[] last = quoit();
         if (last[1] > firstQuoit[1]) {
             others.put("entries_per_enter", rounded((double) (last[0] - firstQuoit[0]) / (last[1] - firstQuoit[1])));
@@ -202,12 +203,15 @@ final class RSocketFigures {
         long begin = System.nanoTime();
         int calm = 0;
         long before = compilingMillis();
+        long cpuBefore = SYSTEM.getProcessCpuTime();
         double passed = 0;
         while (calm < 3 && passed < most) {
             Thread.sleep((long) Math.min(1_000, Math.ceil((most - passed) * 1e3)));
             long now = compilingMillis();
-            calm = now - before < MOST_COMPILING * 1_000 ? calm + 1 : 0;
+            long cpuNow = SYSTEM.getProcessCpuTime();
+            calm = now - before < MOST_COMPILING * (cpuNow - cpuBefore) / 1e6 ? calm + 1 : 0;
             before = now;
+            cpuBefore = cpuNow;
             passed = (System.nanoTime() - begin) / 1e9;
         }
         return rounded(passed);

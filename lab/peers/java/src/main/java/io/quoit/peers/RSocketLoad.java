@@ -41,6 +41,9 @@ final class RSocketLoad implements AutoCloseable {
 
     private static final int ANSWER_SECONDS = 20;
 
+    /** Seconds of a warm-up that the measured connections have for themselves. */
+    private static final double MOST_SETTLING = 2;
+
     private static final int MOST_SECONDS = 86_400;
     private static final int BACKLOG = 4096;
 
@@ -190,13 +193,15 @@ final class RSocketLoad implements AutoCloseable {
      * Runs the case for a window, and answers both ends' figures as a line of JSON, in which the lab finds what it wants of a
      * client under test.
      *
-     * @param warmUp seconds that the virtual machine may take to become warm
+     * @param warmed seconds that the warm-up took, for the figures
+     * @param settle seconds before the window, in which the connections come into their pace
      * @param announcements get {@code window opens_ns=T lasts_ns=D in_ns=N} shortly before the window opens, T by
      *     CLOCK_MONOTONIC
      */
-    String run(Transport transport, double warmUp, double seconds, Consumer<String> announcements)
+    String run(
+            Transport transport, double warmed, double settle, double seconds, Consumer<String> announcements)
             throws InterruptedException {
-        double warmed = RSocketFigures.warmUp(warmUp);
+        TimeUnit.NANOSECONDS.sleep((long) (settle * 1e9));
         check();
         tell(COLLECT);
         System.gc();
@@ -216,6 +221,22 @@ final class RSocketLoad implements AutoCloseable {
             throw new IllegalStateException("the server has not told its figures");
         }
         return line("client", transport, json(window, Window.figures(told), warmed));
+    }
+
+    /**
+     * Runs a case in a hurry, on connections of its own, until this virtual machine has stopped compiling; the server's has
+     * then compiled what serves them, too.
+     *
+     * @param most seconds that it may take
+     * @return the seconds that it took
+     */
+    static double warmUp(Transport transport, int loops, SocketAddress address, RSocketCase load, double most)
+            throws InterruptedException {
+        try (RSocketLoad hurried = connect(transport, loops, address, load.hurried())) {
+            double warmed = RSocketFigures.warmUp(most);
+            hurried.check();
+            return warmed;
+        }
     }
 
     private static String json(RSocketFigures.Window window, Map<String, Number> server, double warmed) {
@@ -274,9 +295,13 @@ final class RSocketLoad implements AutoCloseable {
             complaints.accept("netty rsocket-load: " + wrong.getMessage());
             return 2;
         }
-        try (RSocketLoad client = connect(transport, loops, address, load)) {
-            out.accept(client.run(transport, warmUp, seconds, complaints));
-            return 0;
+        double settle = Math.min(MOST_SETTLING, warmUp);
+        try {
+            double warmed = warmUp(transport, loops, address, load, warmUp - settle);
+            try (RSocketLoad client = connect(transport, loops, address, load)) {
+                out.accept(client.run(transport, warmed, settle, seconds, complaints));
+                return 0;
+            }
         } catch (Exception failure) {
             Throwable cause = failure.getCause() == null ? failure : failure.getCause();
             complaints.accept("netty rsocket-load: " + failure.getMessage() + ": " + cause);

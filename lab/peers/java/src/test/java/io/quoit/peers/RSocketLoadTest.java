@@ -63,7 +63,7 @@ class RSocketLoadTest {
         try (RSocketLoad server = RSocketLoad.serve(transport, 1, LOOPBACK, reports::add);
                 RSocketLoad client = RSocketLoad.connect(transport, 1, server.address(), load)) {
             List<String> announced = new ArrayList<>();
-            String report = client.run(transport, 0, 1.2, announced::add);
+            String report = client.run(transport, 0, 0, 1.2, announced::add);
             assertTrue(announced.toString().matches("\\[window opens_ns=\\d+ lasts_ns=1200000000 in_ns=\\d+]"), announced::toString);
             // What the lab wants of a client.
             for (String figure : new String[] {
@@ -122,6 +122,26 @@ class RSocketLoadTest {
         assertEquals(Transport.URING_RINGS, Transport.of("netty-uring-rings"));
         for (String name : new String[] {"rpc-backend", "rpc-batch", "rpc-periodic", "rpc-stream", "rpc-response"}) {
             assertEquals(77, RSocketCase.of(name).with("--size", 77).size());
+        }
+    }
+
+    @Test
+    void aWarmUpIsInAHurryAndTheWindowIsNot() throws Exception {
+        assertEquals(20, RSocketCase.of("rpc-batch").hurried().periodMillis());
+        assertEquals(5, RSocketCase.of("rpc-batch").with("--period", 5).hurried().periodMillis());
+        assertEquals(RSocketCase.of("rpc-stream"), RSocketCase.of("rpc-stream").hurried());
+        RSocketCase never = RSocketCase.of("rpc-periodic").with("--connections", 2).with("--period", 10_000_000);
+        try (RSocketLoad server = RSocketLoad.serve(Transport.NIO, 1, LOOPBACK, report -> {})) {
+            try (RSocketLoad hurried = RSocketLoad.connect(Transport.NIO, 1, server.address(), never.hurried())) {
+                await(hurried, 100);
+            }
+            List<String> lines = new ArrayList<>();
+            List<String> complaints = new ArrayList<>();
+            String words = "--connect 127.0.0.1:" + server.address().getPort() + " --engine netty-nio --case rpc-periodic"
+                    + " --connections 2 --period 10000000 --warm-up 0 --seconds 0.1";
+            assertEquals(0, RSocketLoad.main(List.of(words.split(" ")), lines::add, complaints::add), complaints.toString());
+            assertEquals(1, lines.size());
+            assertTrue(lines.get(0).contains("\"requests\":0,"), lines.toString());
         }
     }
 }
