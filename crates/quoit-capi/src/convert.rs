@@ -8,13 +8,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use quoit::{
     Address, AttachOptions, CloseReason, Command, ConnectionId, EngineChoice, EngineKind, Errno, Event,
-    Feature, FeatureSet, FileRange, Keepalive, ListenerId, Payload, RawBytes, Refusal, Token, WaitMode,
+    Feature, FeatureSet, FileRange, Keepalive, ListenerId, Payload, RawBytes, RawPieces, Refusal, Token,
+    WaitMode,
 };
 
 use crate::datagrams;
 use crate::error::Failure;
 use crate::leases::Leases;
-use crate::memory;
+use crate::memory::{self, Plain};
 use crate::receivers::Receivers;
 use crate::types::{self, *};
 
@@ -116,6 +117,17 @@ pub(crate) unsafe fn command<'a>(
                 connection,
                 payload,
                 token,
+            }
+        }
+        (QUOIT_COMMAND_SEND_GATHERED, _) => {
+            // SAFETY: promised by the caller.
+            match unsafe { pieces(command.data.cast(), command.length as usize, keep) } {
+                Ok(pieces) => Command::SendGathered {
+                    connection,
+                    pieces,
+                    token,
+                },
+                Err(refusal) => return refuse(refusal),
             }
         }
         (QUOIT_COMMAND_RETURN_LEASE, _) => {
@@ -261,6 +273,34 @@ pub(crate) unsafe fn give_back(command: Command<'_>, given: &types::Command, lea
         // SAFETY: promised by the caller.
         other => unsafe { datagrams::give_back(other, given, leases) },
     }
+}
+
+// SAFETY: an address and a length.
+unsafe impl Plain for libc::iovec {}
+
+/// The pieces of a gathered send.
+///
+/// # Safety
+/// The list and the memory of its pieces must be as `quoit.h` says, and with [`Keep::During`] `'a` must end with the call
+/// that passed the command.
+unsafe fn pieces<'a>(list: *const libc::iovec, count: usize, keep: Keep) -> Result<RawPieces<'a>, Refusal> {
+    if count > RawPieces::MOST {
+        return Err(Refusal::TooLarge);
+    }
+    // SAFETY: promised by the caller.
+    let list = unsafe { memory::array(list, count, "data") }.map_err(|_| Refusal::Error(Errno::EINVAL))?;
+    let is_valid = |piece: &libc::iovec| !piece.iov_base.is_null() && u32::try_from(piece.iov_len).is_ok();
+    if !list.iter().all(is_valid) {
+        return Err(Refusal::Error(Errno::EINVAL));
+    }
+    // SAFETY: `IoSlice` is guaranteed to have the ABI of `struct iovec`; none is null, and the memory is there and lent, as
+    // the caller promises.
+    let pieces = unsafe { RawPieces::new(std::slice::from_raw_parts(list.as_ptr().cast(), count)) };
+    Ok(match keep {
+        Keep::During => pieces,
+        // SAFETY: as above; only the list goes with the call.
+        Keep::Later => unsafe { pieces.into_owned() },
+    })
 }
 
 /// # Safety

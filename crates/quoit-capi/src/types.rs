@@ -23,7 +23,7 @@ macro_rules! constants {
 
 constants! {
     QUOIT_ABI_MAJOR: u32 = 1;
-    QUOIT_ABI_MINOR: u32 = 2;
+    QUOIT_ABI_MINOR: u32 = 3;
 
     QUOIT_UNSET: u32 = u32::MAX;
 
@@ -58,6 +58,7 @@ constants! {
     QUOIT_COMMAND_JOIN_MULTICAST: u16 = 21;
     QUOIT_COMMAND_LEAVE_MULTICAST: u16 = 22;
     QUOIT_COMMAND_CLOSE_DATAGRAM: u16 = 23;
+    QUOIT_COMMAND_SEND_GATHERED: u16 = 24;
 
     QUOIT_FLAG_BORROWED: u16 = 1;
     QUOIT_FLAG_PAUSED: u16 = 2;

@@ -1,5 +1,6 @@
 //! What the random handler does: on occasions of its own, and when something happens.
 
+use std::io::IoSlice;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use crate::reference::Lent;
 use crate::world::{Kept, World};
 
 /// Lent memory that tells when it is let go of, and is spoilt then.
+#[derive(Debug)]
 pub(crate) struct Memory {
     bytes: Box<[u8]>,
     free: Arc<AtomicBool>,
@@ -274,7 +276,7 @@ impl<E: Engine + 'static> World<E> {
         } else {
             Token::NONE
         };
-        match self.random.below(8) {
+        match self.random.below(9) {
             0 => self.try_send(id, bytes),
             1..=3 => self.send(id, Payload::Copy(bytes), bytes, Token::NONE, None),
             4..=6 => {
@@ -283,8 +285,27 @@ impl<E: Engine + 'static> World<E> {
                 let payload = Payload::Bytes(Bytes::from_owner(memory));
                 self.send(id, payload, bytes, token, Some(free));
             }
+            7 => self.send_gathered(id, bytes, token),
             _ => self.send_file(id, stream, bytes, token),
         }
+    }
+
+    /// Lends memory in pieces, some of them empty.
+    fn send_gathered(&mut self, id: ConnectionId, bytes: &[u8], token: Token) {
+        let memory = Memory::new(bytes, Arc::clone(&self.always_free));
+        let mut pieces = Vec::new();
+        let mut rest = memory.as_ref();
+        for _ in 0..self.random.below(6) {
+            let (piece, later) = rest.split_at(self.random.below(rest.len() as u64 + 1) as usize);
+            pieces.push(IoSlice::new(piece));
+            rest = later;
+        }
+        pieces.push(IoSlice::new(rest));
+        // The reference keeps it until the send is acknowledged or the connection closed; then it is spoilt, but not freed.
+        let list = crate::memory::lend(&pieces);
+        let result = self.quoit.send_gathered(id, list, token);
+        let free = Arc::clone(&self.always_free);
+        self.after_send(id, result, bytes, token, Some(free), Some(memory));
     }
 
     fn send(
@@ -296,14 +317,14 @@ impl<E: Engine + 'static> World<E> {
         free: Option<Arc<AtomicBool>>,
     ) {
         let result = self.quoit.send(id, payload, token);
-        self.after_send(id, result, bytes, token, free);
+        self.after_send(id, result, bytes, token, free, None);
     }
 
     /// Sends at once what the kernel takes, and queues the rest.
     fn try_send(&mut self, id: ConnectionId, bytes: &[u8]) {
         let result = self.quoit.try_send(id, bytes);
         let taken = result.unwrap_or(0);
-        self.after_send(id, result.map(|_| ()), &bytes[..taken], Token::NONE, None);
+        self.after_send(id, result.map(|_| ()), &bytes[..taken], Token::NONE, None, None);
         if result.is_ok() && taken < bytes.len() {
             let rest = &bytes[taken..];
             self.send(id, Payload::Copy(rest), rest, Token::NONE, None);
@@ -318,7 +339,7 @@ impl<E: Engine + 'static> World<E> {
         };
         let result = self.quoit.send_file(id, range, token);
         let free = Arc::clone(&self.always_free);
-        self.after_send(id, result, bytes, token, Some(free));
+        self.after_send(id, result, bytes, token, Some(free), None);
     }
 
     /// Takes note of what was accepted for sending, and that a refusal is one that may be.
@@ -329,6 +350,7 @@ impl<E: Engine + 'static> World<E> {
         bytes: &[u8],
         token: Token,
         free: Option<Arc<AtomicBool>>,
+        kept: Option<Memory>,
     ) {
         let high = self.quoit.is_full(id);
         if let Err(refusal) = result {
@@ -347,7 +369,7 @@ impl<E: Engine + 'static> World<E> {
                     "{id:?} takes sends although it is closing"
                 );
                 if let Some(free) = free {
-                    state.lent.push_back(Lent { token, free });
+                    state.lent.push_back(Lent { token, free, kept });
                 }
                 let peer = state.peer;
                 with(|kernel| {

@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use quoit::{CloseReason, ConnectionId, Event, ListenerId, Token};
 
+use crate::handler::Memory;
+
 /// One lent send that is not acknowledged.
 #[derive(Debug)]
 pub struct Lent {
@@ -16,6 +18,9 @@ pub struct Lent {
     pub token: Token,
     /// Whether its memory was let go of.
     pub free: Arc<AtomicBool>,
+    /// Memory that the program itself keeps until then.
+    #[expect(dead_code, reason = "it is there to be dropped")]
+    pub(crate) kept: Option<Memory>,
 }
 
 /// What is known of one connection.

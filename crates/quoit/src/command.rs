@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::fs::File;
+use std::io::IoSlice;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
@@ -45,6 +46,15 @@ pub enum Command<'a> {
         /// The bytes.
         payload: Payload<'a>,
         /// Comes back with `Sent`, if the memory is lent.
+        token: Token,
+    },
+    /// Send pieces of lent memory as one send.
+    SendGathered {
+        /// The connection.
+        connection: ConnectionId,
+        /// The pieces.
+        pieces: RawPieces<'a>,
+        /// Comes back with `Sent`.
         token: Token,
     },
     /// Send a file's range, in order with other sends.
@@ -281,12 +291,91 @@ impl RawBytes {
         Self { address, length }
     }
 
-    fn as_slice(&self) -> &[u8] {
+    /// Takes `bytes` of them from the front.
+    pub(crate) fn advance(&mut self, bytes: usize) {
+        assert!(bytes <= self.length);
+        self.address = self.address.wrapping_add(bytes);
+        self.length -= bytes;
+    }
+
+    pub(crate) fn as_slice(&self) -> &[u8] {
         if self.length == 0 {
             return &[];
         }
         // SAFETY: promised by the caller of `new`.
         unsafe { std::slice::from_raw_parts(self.address, self.length) }
+    }
+}
+
+/// Pieces of memory that their owner vouches for, to be sent one behind the other as one send: one account and one
+/// acknowledgement for all of them. The list itself is read during the call.
+pub struct RawPieces<'a>(PieceList<'a>);
+
+enum PieceList<'a> {
+    Borrowed(&'a [IoSlice<'a>]),
+    Owned(Vec<IoSlice<'static>>),
+}
+
+impl<'a> RawPieces<'a> {
+    /// How many a send may have: what one operation can carry, `IOV_MAX` of Linux (`UIO_MAXIOV`); one more is `EMSGSIZE`.
+    pub const MOST: usize = 1024;
+
+    /// Lends the memory of `pieces`.
+    ///
+    /// # Safety
+    /// That of each piece: as for [`RawBytes::new`].
+    #[must_use]
+    pub const unsafe fn new(pieces: &'a [IoSlice<'a>]) -> Self {
+        Self(PieceList::Borrowed(pieces))
+    }
+
+    /// The same with a list of its own, to be sent from another thread.
+    ///
+    /// # Safety
+    /// As for [`RawPieces::new`].
+    #[must_use]
+    pub unsafe fn into_owned(self) -> RawPieces<'static> {
+        let list = self.list().iter().map(|piece| {
+            // SAFETY: the memory stays until the send is over, as the caller promises, whatever becomes of the list.
+            IoSlice::new(unsafe { std::slice::from_raw_parts(piece.as_ptr(), piece.len()) })
+        });
+        RawPieces(PieceList::Owned(list.collect()))
+    }
+
+    fn list(&self) -> &[IoSlice<'_>] {
+        match &self.0 {
+            PieceList::Borrowed(list) => list,
+            PieceList::Owned(list) => list,
+        }
+    }
+
+    /// How many there are, empty ones among them.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.list().len()
+    }
+
+    /// The bytes of all of them.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.list().iter().map(|piece| piece.len()).sum()
+    }
+
+    /// Those that have bytes.
+    pub(crate) fn lent(&self) -> impl Iterator<Item = RawBytes> {
+        self.list()
+            .iter()
+            .filter(|piece| !piece.is_empty())
+            .map(|piece| RawBytes {
+                address: piece.as_ptr(),
+                length: piece.len(),
+            })
+    }
+}
+
+impl fmt::Debug for RawPieces<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RawPieces({} pieces, {} bytes)", self.count(), self.bytes())
     }
 }
 

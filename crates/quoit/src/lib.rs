@@ -92,7 +92,7 @@ mod wake;
 pub use address::Address;
 pub use affinity::{available_cpus, pin_current_thread};
 pub use command::{
-    AttachOptions, Command, ConnectOptions, FileRange, Keepalive, Payload, RawBytes, StreamOptions,
+    AttachOptions, Command, ConnectOptions, FileRange, Keepalive, Payload, RawBytes, RawPieces, StreamOptions,
 };
 pub use config::{Config, ConfigError, EngineChoice, WaitMode};
 pub use counters::Counters;

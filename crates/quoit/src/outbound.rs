@@ -1,6 +1,6 @@
 //! One connection's outbound queue: what waits to be sent, in order, and what the kernel still holds.
 //!
-//! Copied sends gather in chunks; lent memory and file ranges are queued by reference. One send operation takes
+//! Copied sends gather in chunks; lent memory, singly or as lists of pieces, and file ranges are queued by reference. One send operation takes
 //! as much from the front as one gathered call can carry. What it has sent leaves the queue, and is freed at
 //! once, or for zero-copy sends when the kernel has said that it is done.
 
@@ -9,12 +9,12 @@ use std::fs::File;
 use std::os::fd::{AsRawFd, RawFd};
 
 use crate::chunks::{Chunk, Chunks};
-use crate::command::Lent;
+use crate::command::{Lent, RawBytes, RawPieces};
 use crate::engine::{Gather, Message};
 use crate::id::Token;
 
-/// Pieces of one gathered send: `IOV_MAX` of Linux (`UIO_MAXIOV`); one more is `EMSGSIZE`.
-pub(crate) const MAX_PIECES: usize = 1024;
+/// Pieces of one operation.
+pub(crate) const MAX_PIECES: usize = RawPieces::MOST;
 /// Bytes of one send operation: below the kernel's own limit of 2 GiB less a page (`MAX_RW_COUNT`).
 const MAX_BYTES: usize = 1 << 30;
 /// Bytes asked of one `sendfile(2)`, so that a fast peer cannot keep the loop to itself.
@@ -32,6 +32,12 @@ enum Segment {
     Lent {
         memory: Lent,
         start: usize,
+        token: Token,
+    },
+    /// As many pieces of the queue's list, in order with those of other segments.
+    Gathered {
+        pieces: u32,
+        bytes: usize,
         token: Token,
     },
     File {
@@ -60,6 +66,8 @@ struct HeldQueue {
 #[derive(Debug, Default)]
 pub(crate) struct Outbound {
     segments: VecDeque<Segment>,
+    /// What gathered segments have still to send.
+    pieces: VecDeque<RawBytes>,
     /// Bytes of memory queued or held: what the water marks are about.
     queued: usize,
     held: Option<Box<HeldQueue>>,
@@ -91,9 +99,9 @@ impl Outbound {
         self.queued
     }
 
-    /// Segments queued.
-    pub(crate) fn segments(&self) -> usize {
-        self.segments.len()
+    /// Segments and gathered pieces queued.
+    pub(crate) fn pieces(&self) -> usize {
+        self.segments.len() + self.pieces.len()
     }
 
     /// Whether the kernel holds memory of zero-copy sends.
@@ -142,6 +150,21 @@ impl Outbound {
         });
     }
 
+    /// Answers how many bytes the pieces have, of which none is empty.
+    pub(crate) fn push_gathered(&mut self, pieces: impl Iterator<Item = RawBytes>, token: Token) -> usize {
+        let before = self.pieces.len();
+        let mut bytes = 0;
+        self.pieces
+            .extend(pieces.inspect(|piece| bytes += piece.as_slice().len()));
+        self.queued += bytes;
+        self.segments.push_back(Segment::Gathered {
+            pieces: (self.pieces.len() - before) as u32,
+            bytes,
+            token,
+        });
+        bytes
+    }
+
     pub(crate) fn push_file(&mut self, file: File, offset: u64, length: u64, token: Token) {
         self.segments.push_back(Segment::File {
             file,
@@ -169,29 +192,33 @@ impl Outbound {
                 quiet: !self.is_held(),
             });
         }
-        let mut first: Option<(*const u8, usize)> = None;
-        let mut gather: Option<Box<Gather>> = None;
-        let mut bytes = 0;
-        let mut pieces = 0;
+        let mut gathering = Gathering::new(spare);
         let mut quiet = !self.is_held();
+        let mut pieces = self.pieces.iter();
         for segment in &self.segments {
             quiet &= matches!(segment, Segment::Copied { .. });
-            let (address, length) = match segment {
+            let room = match segment {
                 Segment::Copied { chunk, start, end } => {
-                    (chunks.address(chunk, *start), (*end - *start) as usize)
+                    gathering.push(chunks.address(chunk, *start), (*end - *start) as usize)
                 }
                 Segment::Lent { memory, start, .. } => {
                     let rest = &memory.as_slice()[*start..];
-                    (rest.as_ptr(), rest.len())
+                    gathering.push(rest.as_ptr(), rest.len())
                 }
-                Segment::File { remaining: 0, .. } => (std::ptr::null(), 0),
+                Segment::Gathered { pieces: count, .. } => {
+                    pieces.by_ref().take(*count as usize).all(|piece| {
+                        let rest = piece.as_slice();
+                        gathering.push(rest.as_ptr(), rest.len())
+                    })
+                }
+                Segment::File { remaining: 0, .. } => true,
                 Segment::File {
                     file,
                     offset,
                     remaining,
                     ..
                 } => {
-                    if pieces == 0 {
+                    if gathering.pieces == 0 {
                         let length = (*remaining).min(FILE_STEP);
                         return Some(Batch::File {
                             file: file.as_raw_fd(),
@@ -199,39 +226,17 @@ impl Outbound {
                             length,
                         });
                     }
-                    break;
+                    false
                 }
             };
-            if length == 0 {
-                continue;
-            }
-            let length = length.min(MAX_BYTES - bytes);
-            bytes += length;
-            pieces += 1;
-            match (&mut gather, first) {
-                (None, None) => first = Some((address, length)),
-                (None, Some(one)) => {
-                    let mut list = spare.pop().unwrap_or_else(Gather::new);
-                    list.pieces.clear();
-                    list.pieces.push(piece(one.0, one.1));
-                    list.pieces.push(piece(address, length));
-                    gather = Some(list);
-                }
-                (Some(list), _) => list.pieces.push(piece(address, length)),
-            }
-            if pieces == MAX_PIECES || bytes == MAX_BYTES {
-                quiet &= pieces == self.segments.len();
+            if !room {
+                // What is left is for the next operation.
+                quiet &= gathering.pieces == self.segments.len();
                 break;
             }
         }
-        let message = match (gather, first) {
-            (Some(gather), _) => Message::Gathered(gather),
-            (None, Some((address, length))) => Message::Single {
-                address,
-                length: length as u32,
-            },
-            (None, None) => return None,
-        };
+        let bytes = gathering.bytes;
+        let message = gathering.into_message()?;
         Some(Batch::Memory {
             message,
             bytes,
@@ -271,7 +276,7 @@ impl Outbound {
         while let Some(segment) = self.segments.front_mut() {
             let length = segment.remaining();
             if length > bytes || (length > 0 && bytes == 0) {
-                segment.advance(bytes);
+                segment.advance(bytes, &mut self.pieces);
                 if !keep && !matches!(segment, Segment::File { .. }) {
                     self.queued -= bytes as usize;
                 }
@@ -282,6 +287,9 @@ impl Outbound {
             let Some(segment) = self.segments.pop_front() else {
                 break;
             };
+            if let Segment::Gathered { pieces, .. } = segment {
+                self.pieces.drain(..pieces as usize);
+            }
             if keep {
                 kept.push(segment);
             } else {
@@ -343,6 +351,7 @@ impl Outbound {
         for segment in self.segments.drain(..) {
             segment.free(chunks, &mut ignored);
         }
+        self.pieces.clear();
         self.queued = 0;
         self.shrink();
     }
@@ -358,8 +367,15 @@ impl Outbound {
     }
 
     fn shrink(&mut self) {
-        if self.segments.is_empty() && self.segments.capacity() > KEPT_SEGMENTS * 8 {
+        if !self.segments.is_empty() {
+            return;
+        }
+        debug_assert!(self.pieces.is_empty());
+        if self.segments.capacity() > KEPT_SEGMENTS * 8 {
             self.segments.shrink_to(KEPT_SEGMENTS);
+        }
+        if self.pieces.capacity() > KEPT_SEGMENTS * 8 {
+            self.pieces.shrink_to(KEPT_SEGMENTS);
         }
     }
 }
@@ -377,14 +393,32 @@ impl Segment {
         match self {
             Self::Copied { start, end, .. } => (end - start) as usize,
             Self::Lent { memory, start, .. } => memory.as_slice().len() - start,
+            Self::Gathered { bytes, .. } => *bytes,
             Self::File { .. } => 0,
         }
     }
 
-    fn advance(&mut self, bytes: u64) {
+    /// A part of it was sent; `list` has the pieces of gathered ones, its own in front.
+    fn advance(&mut self, bytes: u64, list: &mut VecDeque<RawBytes>) {
         match self {
             Self::Copied { start, .. } => *start += bytes as u32,
             Self::Lent { start, .. } => *start += bytes as usize,
+            Self::Gathered {
+                pieces, bytes: rest, ..
+            } => {
+                *rest -= bytes as usize;
+                let mut sent = bytes as usize;
+                while let Some(piece) = list.front_mut() {
+                    let length = piece.as_slice().len();
+                    if length > sent {
+                        piece.advance(sent);
+                        break;
+                    }
+                    sent -= length;
+                    *pieces -= 1;
+                    list.pop_front();
+                }
+            }
             Self::File {
                 offset, remaining, ..
             } => {
@@ -397,11 +431,73 @@ impl Segment {
     fn free(self, chunks: &mut Chunks, acknowledged: &mut Token) {
         match self {
             Self::Copied { chunk, .. } => chunks.give_back(chunk),
-            Self::Lent { token, .. } | Self::File { token, .. } => {
+            Self::Lent { token, .. } | Self::Gathered { token, .. } | Self::File { token, .. } => {
                 if token != Token::NONE {
                     *acknowledged = token;
                 }
             }
+        }
+    }
+}
+
+/// The pieces of an operation while they are found: a list only once there is a second one.
+struct Gathering<'a> {
+    #[expect(
+        clippy::vec_box,
+        reason = "operations take them boxed: the kernel reads them in place"
+    )]
+    spare: &'a mut Vec<Box<Gather>>,
+    first: Option<(*const u8, usize)>,
+    list: Option<Box<Gather>>,
+    pieces: usize,
+    bytes: usize,
+}
+
+impl<'a> Gathering<'a> {
+    #[expect(
+        clippy::vec_box,
+        reason = "operations take them boxed: the kernel reads them in place"
+    )]
+    fn new(spare: &'a mut Vec<Box<Gather>>) -> Self {
+        Self {
+            spare,
+            first: None,
+            list: None,
+            pieces: 0,
+            bytes: 0,
+        }
+    }
+
+    /// Adds a piece, or nothing if it is empty; false once there is no room for more.
+    fn push(&mut self, address: *const u8, length: usize) -> bool {
+        if length == 0 {
+            return true;
+        }
+        let length = length.min(MAX_BYTES - self.bytes);
+        self.bytes += length;
+        self.pieces += 1;
+        match (&mut self.list, self.first) {
+            (None, None) => self.first = Some((address, length)),
+            (None, Some(one)) => {
+                let mut list = self.spare.pop().unwrap_or_else(Gather::new);
+                list.pieces.clear();
+                list.pieces.push(piece(one.0, one.1));
+                list.pieces.push(piece(address, length));
+                self.list = Some(list);
+            }
+            (Some(list), _) => list.pieces.push(piece(address, length)),
+        }
+        self.pieces < MAX_PIECES && self.bytes < MAX_BYTES
+    }
+
+    fn into_message(self) -> Option<Message> {
+        match (self.list, self.first) {
+            (Some(list), _) => Some(Message::Gathered(list)),
+            (None, Some((address, length))) => Some(Message::Single {
+                address,
+                length: length as u32,
+            }),
+            (None, None) => None,
         }
     }
 }

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <quoit.h>
@@ -23,6 +24,7 @@
 #define EVENTS 32
 #define BYTES 4096
 #define SENDS 4
+#define PIECES 6
 /* Descriptors beyond those that this process ever has. */
 #define NO_DESCRIPTOR 1000000
 
@@ -124,8 +126,9 @@ struct random_state {
     struct kept leases;
     struct kept peers;
     quoit_connect_options connect;
-    /* What one turn's commands for datagram sockets point at. */
+    /* What one turn's commands point at. */
     quoit_datagram_send sends[COMMANDS][SENDS];
+    struct iovec pieces[COMMANDS][PIECES];
     quoit_multicast_group groups[COMMANDS];
     struct sockaddr_in nowhere;
 };
@@ -247,11 +250,29 @@ static void random_connect(struct random_state *state, quoit_command *command)
     command->length = sizeof *options;
 }
 
+static void random_pieces(struct random_state *state, quoit_command *command, size_t place)
+{
+    uint64_t *random = &state->random;
+    size_t index;
+    for (index = 0; index < PIECES; index++) {
+        struct iovec *piece = &state->pieces[place][index];
+        piece->iov_base = lent;
+        piece->iov_len = (size_t)below(random, below(random, 4) ? 100 : BYTES + 1);
+        if (below(random, 64) == 0)
+            piece->iov_base = NULL;
+        if (below(random, 64) == 0)
+            piece->iov_len = (size_t)1 << 32;
+    }
+    command->data = below(random, 16) ? state->pieces[place] : NULL;
+    /* More than may be are refused before they are read. */
+    command->length = (uint32_t)(below(random, 16) ? below(random, PIECES + 1) : 1025 + below(random, 4000000000u));
+}
+
 static void random_command(struct random_state *state, quoit_command *command, size_t place)
 {
     uint64_t *random = &state->random;
     memset(command, 0, sizeof *command);
-    command->kind = (uint16_t)below(random, QUOIT_COMMAND_CLOSE_DATAGRAM + 3);
+    command->kind = (uint16_t)below(random, QUOIT_COMMAND_SEND_GATHERED + 3);
     command->target = any(&state->connections, random);
     command->token = below(random, 8);
     command->lease = any(&state->leases, random);
@@ -280,6 +301,9 @@ static void random_command(struct random_state *state, quoit_command *command, s
             command->flags |= QUOIT_FLAG_BORROWED;
         if (below(random, 16) == 0)
             command->data = NULL;
+        break;
+    case QUOIT_COMMAND_SEND_GATHERED:
+        random_pieces(state, command, place);
         break;
     case QUOIT_COMMAND_OPEN_DATAGRAM:
         command->data = random_datagram_socket(random);

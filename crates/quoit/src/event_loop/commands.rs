@@ -37,6 +37,15 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                 payload,
                 token,
             } => (token, Some(connection), self.send(connection, payload, token)),
+            Command::SendGathered {
+                connection,
+                pieces,
+                token,
+            } => (
+                token,
+                Some(connection),
+                self.send_gathered(connection, pieces, token),
+            ),
             Command::SendFile {
                 connection,
                 range,

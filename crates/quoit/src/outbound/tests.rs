@@ -20,6 +20,10 @@ enum Step {
         length: usize,
         token: bool,
     },
+    Gather {
+        lengths: Vec<usize>,
+        token: bool,
+    },
     File {
         offset: usize,
         length: usize,
@@ -39,6 +43,8 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => (0usize..200).prop_map(Step::Copy),
         4 => (0usize..600, any::<bool>()).prop_map(|(length, token)| Step::Lend { length, token }),
+        3 => (prop::collection::vec(0usize..120, 0..8), any::<bool>())
+            .prop_map(|(lengths, token)| Step::Gather { lengths, token }),
         1 => (0usize..500, 0usize..500).prop_map(|(offset, length)| Step::File { offset, length }),
         5 => Just(Step::Submit),
         5 => (any::<u8>(), prop::bool::weighted(0.3)).prop_map(|(share, held)| Step::Complete { share, held }),
@@ -54,6 +60,8 @@ struct Run {
     spare: Vec<Box<Gather>>,
     file: File,
     in_flight: Option<Batch>,
+    /// The memory of gathered sends.
+    lent: Vec<Vec<u8>>,
     /// Every byte that was queued, and of those the bytes of memory.
     queued: Vec<u8>,
     is_memory: Vec<bool>,
@@ -78,6 +86,7 @@ impl Run {
             spare: Vec::new(),
             file,
             in_flight: None,
+            lent: Vec::new(),
             queued: Vec::new(),
             is_memory: Vec::new(),
             sent: Vec::new(),
@@ -127,6 +136,25 @@ impl Run {
                 self.outbound
                     .push_lent(Lent::Bytes(Bytes::from(bytes.clone())), token);
                 self.queue(&bytes, true, (token != Token::NONE).then_some(token));
+            }
+            Step::Gather { lengths, token } => {
+                let token = if token { self.next_token() } else { Token::NONE };
+                let mut pieces = Vec::new();
+                let mut all = Vec::new();
+                for length in lengths {
+                    let bytes = self.bytes(length);
+                    all.extend_from_slice(&bytes);
+                    if length > 0 {
+                        // SAFETY: the run keeps the memory to its end.
+                        pieces.push(unsafe { RawBytes::new(bytes.as_ptr(), length) });
+                    }
+                    self.lent.push(bytes);
+                }
+                let before = self.outbound.pieces();
+                let count = pieces.len();
+                assert_eq!(self.outbound.push_gathered(pieces.into_iter(), token), all.len());
+                assert_eq!(self.outbound.pieces(), before + count + 1);
+                self.queue(&all, true, (token != Token::NONE).then_some(token));
             }
             Step::File { offset, length } => {
                 let bytes: Vec<u8> = (offset..offset + length).map(file_byte).collect();
@@ -257,7 +285,10 @@ impl Run {
             self.tokens.len() as u64,
             "all are acknowledged"
         );
-        assert_eq!((self.outbound.queued(), self.chunks.used()), (0, 0));
+        assert_eq!(
+            (self.outbound.queued(), self.outbound.pieces(), self.chunks.used()),
+            (0, 0, 0)
+        );
     }
 }
 
@@ -279,7 +310,7 @@ proptest! {
             run.step(Step::Release(0));
         }
         run.outbound.clear(&mut run.chunks);
-        assert_eq!((run.outbound.queued(), run.chunks.used(), run.outbound.segments()), (0, 0, 0));
+        assert_eq!((run.outbound.queued(), run.chunks.used(), run.outbound.pieces()), (0, 0, 0));
     }
 }
 
@@ -301,7 +332,7 @@ fn a_batch_has_no_more_pieces_than_one_call_takes() {
     assert_eq!((gather.pieces.len(), bytes), (MAX_PIECES, MAX_PIECES * 2));
     // All but the last byte: the segment that is cut is not acknowledged.
     let token = outbound.sent(bytes as u64 - 1, false, &mut chunks);
-    assert_eq!((token, outbound.segments()), (Token(MAX_PIECES as u64 - 1), 2));
+    assert_eq!((token, outbound.pieces()), (Token(MAX_PIECES as u64 - 1), 2));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use quoit::{
     Accept, Address, AttachOptions, CloseReason, Command, Config, ConnectOptions, ConnectionId, Errno, Event,
-    Events, Lease, ListenerId, ListenerOptions, Loop, LoopIndex, Payload, Refusal, Token,
+    Events, Lease, ListenerId, ListenerOptions, Loop, LoopIndex, Payload, RawPieces, Refusal, Token,
 };
 
 use crate::checker::Checker;
@@ -396,6 +396,29 @@ impl Driver {
             self.checker.full(id);
         }
         result
+    }
+
+    pub(crate) fn send_gathered(
+        &mut self,
+        id: ConnectionId,
+        pieces: RawPieces<'_>,
+        token: Token,
+    ) -> Result<(), Refusal> {
+        let result = self.quoit.send_gathered(id, pieces, token);
+        match result {
+            Ok(()) => self.checker.lent(id, token),
+            Err(Refusal::Full) => self.checker.full(id),
+            _ => {}
+        }
+        if result.is_ok() && self.quoit.is_full(id) {
+            self.checker.full(id);
+        }
+        result
+    }
+
+    /// A send of lent memory was asked for from another thread.
+    pub(crate) fn lent_elsewhere(&mut self, id: ConnectionId, token: Token) {
+        self.checker.lent(id, token);
     }
 
     pub(crate) fn send_file(
