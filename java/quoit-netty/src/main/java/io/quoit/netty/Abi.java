@@ -6,7 +6,7 @@ package io.quoit.netty;
  */
 final class Abi {
     /** The ABI that this package was written for: major and minor version. */
-    static final int VERSION = 1 << 16 | 2;
+    static final int VERSION = 1 << 16 | 3;
 
     static final int UNSET = 0xFFFF_FFFF;
 
@@ -30,6 +30,7 @@ final class Abi {
     static final int COMMAND_PAUSE_DATAGRAMS = 19;
     static final int COMMAND_RESUME_DATAGRAMS = 20;
     static final int COMMAND_CLOSE_DATAGRAM = 23;
+    static final int COMMAND_SEND_GATHERED = 24;
 
     static final int FLAG_BORROWED = 1;
     static final int FLAG_PAUSED = 2;

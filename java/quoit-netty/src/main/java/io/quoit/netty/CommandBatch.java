@@ -25,6 +25,7 @@ final class CommandBatch {
     /** What commands of this batch point to and nobody else keeps. */
     private final ArrayList<ByteBuffer> kept = new ArrayList<>();
 
+    private final PieceLists pieces;
     private final ByteBuffer staging;
     private final long stagingAddress;
     private final int halfBytes;
@@ -36,6 +37,7 @@ final class CommandBatch {
 
     CommandBatch(NativeLibrary library, int stagingBytes) {
         this.library = library;
+        pieces = new PieceLists(library);
         room(FIRST_CAPACITY);
         staging = ByteBuffer.allocateDirect(stagingBytes).order(ByteOrder.nativeOrder());
         stagingAddress = library.address(staging);
@@ -64,6 +66,7 @@ final class CommandBatch {
         count = 0;
         batch++;
         kept.clear();
+        pieces.taken();
         if (!otherBusy) {
             otherBusy = true;
             half = 1 - half;
@@ -130,8 +133,9 @@ final class CommandBatch {
         return true;
     }
 
-    int send(long connection, long data, int length, long token, int flags) {
-        int at = add(Abi.COMMAND_SEND, flags, connection, token);
+    /** Copies bytes in native memory, which must last until the batch is taken. */
+    int send(long connection, long data, int length, long token) {
+        int at = add(Abi.COMMAND_SEND, 0, connection, token);
         memory.putLong(at + Command.DATA, data).putInt(at + Command.LENGTH, length);
         return at;
     }
@@ -139,6 +143,17 @@ final class CommandBatch {
     /** Lengthens a send of this batch. */
     void sendMore(int at, int length) {
         memory.putInt(at + Command.LENGTH, length);
+    }
+
+    /** The list for the next {@link #sendPieces}: to be begun, and filled, by whoever sends. */
+    PieceLists pieces() {
+        return pieces;
+    }
+
+    /** Lends the pieces of the list, as one send. */
+    void sendPieces(long connection, long token) {
+        int at = add(Abi.COMMAND_SEND_GATHERED, 0, connection, token);
+        memory.putLong(at + Command.DATA, pieces.address()).putInt(at + Command.LENGTH, pieces.count());
     }
 
     /** Sends {@code sends} quoit_datagram_send, whose memory must last until the batch is taken. */

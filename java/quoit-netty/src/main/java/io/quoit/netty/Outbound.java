@@ -14,22 +14,18 @@ import java.util.ArrayList;
  *
  * <p>A small flush is copied: into the batch's staging memory at once, from where the next turn copies it again, so that
  * buffers and promises are done with here. So is a longer one of small messages, such as the answers to pipelined requests:
- * a lent piece costs a command, an entry of the kernel's vector and an acknowledgement, which is more than copying some
- * hundred bytes twice. Any other is lent: all that is flushed, up to the native high-water mark, goes into one turn and
- * leaves the outbound buffer when the library says that it was sent. What is flushed meanwhile waits for that, and then
- * leaves together. The token of a lent piece is the number of bytes lent up to its end, so that a token tells how many
- * bytes have gone.
+ * a lent piece costs an entry of the kernel's vector and the account of one more buffer, which is more than copying some
+ * hundred bytes twice. Any other is lent: all that is flushed, up to the native high-water mark and a list of pieces, is
+ * one send, and leaves the outbound buffer when the library says that it was sent. What is flushed meanwhile waits for
+ * that, and then leaves together. The token of a lent send is the number of bytes lent up to its end, so that a token
+ * tells how many bytes have gone.
  *
- * <p>The library takes the pieces of one batch in order, and refuses all of a connection's lent pieces once its queue is
- * full. A copied piece may be refused where a later lent one is not; therefore nothing of the connection follows a copied
- * piece in one batch but what makes that piece longer.
+ * <p>A copied send may be refused where a later lent one is not; therefore nothing of the connection follows a copied send
+ * in one batch but what makes that one longer.
  */
 final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
     /** The token of all copied sends. */
     static final long COPY_TOKEN = Long.MIN_VALUE;
-
-    /** Lent pieces in flight; the library takes 16,384, and sends 1,024 at once. */
-    private static final int PIECES = 4096;
 
     /** A flush of small messages is copied up to so many times the threshold of other flushes. */
     private static final int SMALL_MESSAGES_TIMES = 8;
@@ -38,6 +34,9 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
     private static final int SMALL_MESSAGE_PART = 4;
 
     private static final int NONE = -1;
+
+    /** The user-defined writability that is this class's: the last one, which an application hardly needs. */
+    private static final int WHILE_REMOVING = 31;
 
     /** What a walk over the flushed messages does with each. */
     private enum Walk {
@@ -79,8 +78,8 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
     private ByteBuf refused;
 
     private boolean resent;
-    /** The token of the first lent piece of a batch that was refused; 0 if none was. */
-    private long refusedFrom;
+    /** The lent send of a batch was refused. */
+    private boolean lentRefused;
     /** Sends are refused for good: the connection has broken, or ends. */
     private boolean broken;
     /** The library is full, and tells when it is not. */
@@ -193,7 +192,7 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
         walk(flushed, Walk.COPY, room);
         stagedLength = walkedBytes;
         stagedCommand =
-                commands.send(channel.connection(), commands.stagingAddress() + region, walkedBytes, COPY_TOKEN, 0);
+                commands.send(channel.connection(), commands.stagingAddress() + region, walkedBytes, COPY_TOKEN);
         flies();
         wrote(walkedBytes, walkedPieces);
         removeWalked(flushed);
@@ -247,13 +246,18 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
 
     // ---- lent ----
 
-    /** Lends all that is flushed, up to the high-water mark or a file. */
+    /** Lends all that is flushed, up to the high-water mark, a file or a full list. */
     private void lend(ChannelOutboundBuffer flushed) throws IOException {
-        walk(flushed, Walk.LEND, highWater);
-        if (walkedPieces > 0) {
-            flies();
-            wrote(walkedBytes, walkedPieces);
-        } else if (walked > 0) {
+        channel.handler().commands().pieces().begin();
+        try {
+            walk(flushed, Walk.LEND, highWater);
+        } finally {
+            // Also what stands before a message that could not be read: its account is kept.
+            if (walkedPieces > 0) {
+                sendLent();
+            }
+        }
+        if (walkedPieces == 0 && walked > 0) {
             // Nothing but empty messages.
             removeWalked(flushed);
         }
@@ -268,7 +272,7 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
         int length = bytes.readableBytes();
         if (walking == Walk.LEND) {
             // The limit may be passed once: it is not the library's memory.
-            if (walkedBytes >= walkLimit || walkedPieces >= PIECES) {
+            if (walkedBytes >= walkLimit || channel.handler().commands().pieces().isFull()) {
                 return false;
             }
         } else if (length > walkLimit - walkedBytes) {
@@ -310,6 +314,7 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
         }
     }
 
+    /** Adds a message's pieces to the list, as far as it has room: what was not lent of a message is so later. */
     private void lend(ByteBuf bytes) {
         if (bytes.hasMemoryAddress()) {
             lend(bytes.memoryAddress() + bytes.readerIndex(), bytes.readableBytes());
@@ -317,6 +322,9 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
             lend(bytes.internalNioBuffer(bytes.readerIndex(), bytes.readableBytes()));
         } else {
             for (ByteBuffer part : bytes.nioBuffers(bytes.readerIndex(), bytes.readableBytes())) {
+                if (channel.handler().commands().pieces().isFull()) {
+                    return;
+                }
                 if (part.hasRemaining()) {
                     lend(part);
                 }
@@ -329,12 +337,17 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
     }
 
     private void lend(long address, int length) {
-        if (!lends()) {
-            lentAt = System.nanoTime();
-        }
+        channel.handler().commands().pieces().add(address, length);
         lent += length;
         walkedPieces++;
-        channel.handler().commands().send(channel.connection(), address, length, lent, Abi.FLAG_BORROWED);
+    }
+
+    /** Sends the list. */
+    private void sendLent() {
+        lentAt = System.nanoTime();
+        channel.handler().commands().sendPieces(channel.connection(), lent);
+        flies();
+        wrote((int) (lent - gone), walkedPieces);
     }
 
     private void flies() {
@@ -349,10 +362,14 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
     /** Lends the next part of a file, read into memory. */
     private void lendFile(FileRegion region) throws IOException {
         chunk = FileChunk.read(channel, region);
+        lendChunk();
+    }
+
+    private void lendChunk() {
+        channel.handler().commands().pieces().begin();
         walkedPieces = 0;
         lend(chunk);
-        flies();
-        wrote(chunk.readableBytes(), 1);
+        sendLent();
     }
 
     // ---- what the loop reports ----
@@ -373,6 +390,7 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
             return;
         }
         ChannelOutboundBuffer flushed = buffer;
+        boolean quiet = keepQuiet(flushed);
         removing = true;
         try {
             if (chunk != null) {
@@ -382,10 +400,25 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
             }
         } finally {
             removing = false;
+            if (quiet) {
+                flushed.setUserDefinedWritability(WHILE_REMOVING, true);
+            }
         }
         if (!lends()) {
             channel.flushMore();
         }
+    }
+
+    /**
+     * Lets Netty say that the channel is writable only once all that was sent is removed. It would as soon as that has
+     * passed the low-water mark; a handler that then writes up to the high one fills half of an operation each time.
+     */
+    private static boolean keepQuiet(ChannelOutboundBuffer flushed) {
+        if (flushed.isWritable() || !flushed.getUserDefinedWritability(WHILE_REMOVING)) {
+            return false;
+        }
+        flushed.setUserDefinedWritability(WHILE_REMOVING, false);
+        return true;
     }
 
     private void sentFile(ChannelOutboundBuffer flushed, int bytes) {
@@ -415,8 +448,7 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
             resent = true;
             lendless(refused);
         } else if (chunk != null && !lends()) {
-            lend(chunk);
-            flies();
+            lendChunk();
         } else {
             channel.flushMore();
         }
@@ -427,7 +459,7 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
         long address = bytes.hasMemoryAddress()
                 ? bytes.memoryAddress()
                 : NativeLoader.library().address(bytes.internalNioBuffer(0, bytes.readableBytes()));
-        channel.handler().commands().send(channel.connection(), address, bytes.readableBytes(), COPY_TOKEN, 0);
+        channel.handler().commands().send(channel.connection(), address, bytes.readableBytes(), COPY_TOKEN);
         flies();
     }
 
@@ -438,10 +470,7 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
         }
         blocked = true;
         if (token != COPY_TOKEN) {
-            // This piece and those behind it.
-            if (refusedFrom == 0) {
-                refusedFrom = token;
-            }
+            lentRefused = true;
         } else if (resent) {
             resent = false;
         } else {
@@ -471,9 +500,10 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
             refused = null;
             more = true;
         }
-        if (refusedFrom != 0) {
-            takeBack(refusedFrom);
-            refusedFrom = 0;
+        if (lentRefused) {
+            // At most one is in flight: this one.
+            lentRefused = false;
+            lent = gone;
         }
         if (broken) {
             broken = false;
@@ -495,15 +525,6 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
         if (more && !blocked) {
             more = false;
             goOn();
-        }
-    }
-
-    /** Counts the piece with a token and those behind it as not lent. */
-    private void takeBack(long token) {
-        if (chunk != null) {
-            lent = gone;
-        } else if (!ended) {
-            lent = PieceFinder.start(buffer, token, gone);
         }
     }
 
