@@ -9,6 +9,7 @@ use quoit::{Address, Errno, Unreachable};
 use super::{errno, object, owned};
 use crate::faults::Fault;
 use crate::kernel::{Kernel, Kind, ObjectId, with};
+use crate::memory;
 use crate::pattern;
 
 /// The calling thread's simulated kernel.
@@ -113,14 +114,19 @@ impl SocketSys for SimSockets {
         .map(owned)
     }
 
-    fn send_now(&self, socket: RawFd, bytes: &[u8]) -> Result<usize, Errno> {
+    fn send_now(&self, socket: RawFd, header: &libc::msghdr) -> Result<usize, Errno> {
+        let pieces = memory::pieces(std::ptr::from_ref(header).expose_provenance());
+        let length = pieces.iter().map(|&(_, length)| length).sum();
+        let bytes = pieces
+            .iter()
+            .map(|&(address, length)| memory::read(address, length));
         with(|kernel| {
             kernel.pass();
-            let object = object(kernel, socket, "send")?;
+            let object = object(kernel, socket, "sendmsg")?;
             let result = if kernel.strikes(Fault::Interrupted) {
                 Err(libc::EINTR)
             } else {
-                kernel.send(object, std::iter::once(bytes), bytes.len())
+                kernel.send(object, bytes, length)
             };
             kernel.cross();
             result.map_err(errno)

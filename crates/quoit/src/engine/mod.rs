@@ -213,6 +213,14 @@ pub enum Message {
 }
 
 impl Message {
+    /// The bytes of all its pieces.
+    pub(crate) fn bytes(&self) -> u64 {
+        match self {
+            Self::Single { length, .. } => u64::from(*length),
+            Self::Gathered(gather) => gather.bytes(),
+        }
+    }
+
     /// The list of its pieces, to be used again.
     pub(crate) fn into_gather(self) -> Option<Box<Gather>> {
         match self {
@@ -225,6 +233,15 @@ impl Message {
 // SAFETY: a message only names memory; that it stays valid until the send has ended, on whatever thread the loop
 // runs, is the contract of `Operation`.
 unsafe impl Send for Message {}
+
+/// `sendmsg(2)`'s header for these pieces, which must stay in place while it is used.
+pub(crate) fn header_of(pieces: &mut [libc::iovec]) -> libc::msghdr {
+    // SAFETY: msghdr is plain data of integers and pointers, for which all zeroes is a valid value.
+    let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
+    header.msg_iov = pieces.as_mut_ptr();
+    header.msg_iovlen = pieces.len();
+    header
+}
 
 /// The pieces of one gathered send, with room for the kernel's header beside them. Boxed, so that both stay in
 /// place while the kernel reads them; handed back with the terminal completion to be used again.
@@ -242,11 +259,9 @@ impl Gather {
     /// An empty one.
     #[must_use]
     pub fn new() -> Box<Self> {
-        // SAFETY: msghdr is plain data of integers and pointers, for which all zeroes is a valid value.
-        let header = unsafe { std::mem::zeroed() };
         Box::new(Self {
             pieces: Vec::new(),
-            header,
+            header: header_of(&mut []),
         })
     }
 

@@ -75,6 +75,8 @@ pub(super) struct Connection {
     pub(super) connecting: bool,
     pub(super) receiving: bool,
     pub(super) sending: bool,
+    /// The last send at once was of a part: the socket is full, and the rest waits for room.
+    pub(super) sent_short: bool,
     /// Zero-copy notifications that are awaited.
     pub(super) held: u32,
     /// A cancel of the receive is under way.
@@ -120,6 +122,7 @@ impl Connection {
             connecting: false,
             receiving: false,
             sending: false,
+            sent_short: false,
             held: 0,
             receive_cancelled: false,
             paused,

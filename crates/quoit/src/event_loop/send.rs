@@ -254,14 +254,21 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                 bytes,
                 quiet,
             }) => {
-                if let Some(result) = self.engine.send_at_once(slot, descriptor, &mut message) {
-                    connection.sending = true;
-                    self.on_sent(slot, result, message.into_gather(), false);
-                    return;
-                }
                 let threshold = self.config.zero_copy_threshold;
                 let zero_copy =
                     connection.zero_copy && threshold.is_some_and(|least| bytes >= least as usize);
+                // Epoll always copies. A socket that has just taken a part of something is full.
+                let at_once = !zero_copy || self.engine.kind() == EngineKind::Epoll;
+                let full = std::mem::take(&mut connection.sent_short);
+                if at_once
+                    && !full
+                    && let Some(result) = self.engine.send_at_once(slot, descriptor, &mut message)
+                {
+                    connection.sending = true;
+                    connection.sent_short = result.is_ok_and(|taken| taken < bytes);
+                    self.on_sent(slot, result, message.into_gather(), false);
+                    return;
+                }
                 let unwatched = quiet
                     && connection.send_side == SendSide::Open
                     && !connection.wants_writable

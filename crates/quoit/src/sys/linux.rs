@@ -241,10 +241,10 @@ impl SocketSys for Linux {
         })
     }
 
-    fn send_now(&self, socket: RawFd, bytes: &[u8]) -> Result<usize, Errno> {
+    fn send_now(&self, socket: RawFd, header: &libc::msghdr) -> Result<usize, Errno> {
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-        // SAFETY: the bytes are borrowed for the call.
-        Errno::check_size(unsafe { libc::send(socket, bytes.as_ptr().cast(), bytes.len(), flags) })
+        // SAFETY: the contract of the trait says that all that the header points to is valid.
+        Errno::check_size(unsafe { libc::sendmsg(socket, header, flags) })
     }
 
     fn local_address(&self, socket: BorrowedFd<'_>) -> Result<SocketAddress, Errno> {

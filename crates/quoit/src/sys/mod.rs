@@ -218,11 +218,12 @@ pub trait SocketSys {
     /// Those of `accept4(2)`; `EAGAIN` where nothing is queued.
     fn accept_now(&self, socket: BorrowedFd<'_>) -> Result<OwnedFd, Errno>;
 
-    /// `send(2)` that never waits, whatever the socket's mode, and raises no signal. Answers how much was taken.
+    /// `sendmsg(2)` that never waits, whatever the socket's mode, and raises no signal; the header and all that it points
+    /// to must be valid. Answers how much was taken.
     ///
     /// # Errors
-    /// Those of `send(2)`; `EAGAIN` where the socket is full.
-    fn send_now(&self, socket: RawFd, bytes: &[u8]) -> Result<usize, Errno>;
+    /// Those of `sendmsg(2)`; `EAGAIN` where the socket is full.
+    fn send_now(&self, socket: RawFd, header: &libc::msghdr) -> Result<usize, Errno>;
 
     /// The socket's own address (`getsockname(2)`).
     ///

@@ -15,7 +15,9 @@ use self::setup::{During, setup_flags};
 use self::state::{Connection, Listener, Table};
 use self::sys::{CompletionEntry, RingParameters, STREAM_GROUP, SubmissionEntry, UringSys};
 use self::user_data::{Tag, UserData};
-use super::{Completion, Engine, EngineCounters, EngineKind, Handle, Operation, ProvidedBuffer, Received};
+use super::{
+    Completion, Engine, EngineCounters, EngineKind, Handle, Message, Operation, ProvidedBuffer, Received,
+};
 use crate::errno::Errno;
 use crate::features::{Feature, FeatureSet};
 use crate::id::Slot;
@@ -413,13 +415,13 @@ impl<S: UringSys, K: SocketSys> Engine for UringEngine<S, K> {
         Ok(())
     }
 
-    fn try_send(
+    fn send_at_once(
         &mut self,
         _connection: Slot,
         descriptor: RawFd,
-        bytes: &[u8],
+        message: &mut Message,
     ) -> Option<Result<usize, Errno>> {
-        self.send_long(descriptor, bytes)
+        self.send_long(descriptor, message)
     }
 
     #[inline]

@@ -8,7 +8,7 @@ use super::UringEngine;
 use super::entry;
 use super::state::{Payload, SendStage, send_data};
 use super::sys::UringSys;
-use crate::engine::{Completion, Message, SendMode};
+use crate::engine::{Completion, Message, SendMode, header_of};
 use crate::errno::Errno;
 use crate::id::Slot;
 use crate::pool::Pool;
@@ -103,19 +103,40 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
 
     /// Sends what is long by a call of its own: the call costs little beside the copy, and then the caller can use the
     /// same memory for what comes next, which is in the processor's cache. `None`: nothing was sent.
-    pub(super) fn send_long(&mut self, descriptor: RawFd, bytes: &[u8]) -> Option<Result<usize, Errno>> {
-        if bytes.len() < S::LONG_SEND || self.kernel_polls {
+    pub(super) fn send_long(
+        &mut self,
+        descriptor: RawFd,
+        message: &mut Message,
+    ) -> Option<Result<usize, Errno>> {
+        let bytes = message.bytes();
+        if bytes < S::LONG_SEND as u64 || self.kernel_polls {
             return None;
         }
         self.direct_calls += 1;
-        match self.system.send_now(descriptor, bytes) {
+        let (result, pieces) = match message {
+            Message::Single { address, length } => {
+                let mut piece = [libc::iovec {
+                    iov_base: address.cast_mut().cast(),
+                    iov_len: *length as usize,
+                }];
+                (self.system.send_now(descriptor, &header_of(&mut piece)), 1)
+            }
+            Message::Gathered(gather) => {
+                gather.seal();
+                (
+                    self.system.send_now(descriptor, &gather.header),
+                    gather.pieces.len() as u64,
+                )
+            }
+        };
+        match result {
             Err(Errno::EAGAIN | Errno::EINTR) => None,
             result => {
                 self.counters.sends += 1;
-                self.counters.send_pieces += 1;
-                let taken = result.unwrap_or(0);
-                self.counters.send_bytes += taken as u64;
-                self.counters.short_sends += u64::from(result.is_ok() && taken < bytes.len());
+                self.counters.send_pieces += pieces;
+                let taken = result.unwrap_or(0) as u64;
+                self.counters.send_bytes += taken;
+                self.counters.short_sends += u64::from(result.is_ok() && taken < bytes);
                 Some(result)
             }
         }
