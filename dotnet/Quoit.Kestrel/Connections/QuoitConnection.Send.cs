@@ -154,6 +154,9 @@ internal sealed partial class QuoitConnection
     {
         pieces = 0;
         long taken = 0;
+        // Without room for a list the first piece goes alone.
+        var list = _loop.TakePieces(LendPieces);
+        var most = list is null ? 1 : LendPieces;
         foreach (var segment in buffer)
         {
             if (segment.IsEmpty)
@@ -167,13 +170,24 @@ internal sealed partial class QuoitConnection
             // A piece that alone is above the limit is cut: its end is lent next.
             var length = (int)Math.Min(segment.Length, LendLimit);
             _lent[pieces] = segment.Pin();
-            _loop.SendLent(_id, _lent[pieces].Pointer, length, ++_lastToken);
+            if (list is not null)
+            {
+                list[pieces] = new NativePiece { Address = _lent[pieces].Pointer, Length = (nuint)length };
+            }
             pieces++;
             taken += length;
-            if (taken >= LendLimit || pieces == LendPieces || length < segment.Length)
+            if (taken >= LendLimit || pieces == most || length < segment.Length)
             {
                 break;
             }
+        }
+        if (list is null)
+        {
+            _loop.SendLent(_id, _lent[0].Pointer, (int)taken, ++_lastToken);
+        }
+        else
+        {
+            _loop.SendPieces(_id, list, pieces, ++_lastToken);
         }
         return taken;
     }

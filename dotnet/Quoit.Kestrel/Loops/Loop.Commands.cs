@@ -83,6 +83,24 @@ internal sealed unsafe partial class Loop
         command.Length = (uint)length;
     }
 
+    /// <summary>Room for a list of so many pieces, which the next turn reads; null if there is none left.</summary>
+    public NativePiece* TakePieces(int count)
+    {
+        _scratchUsed = (_scratchUsed + sizeof(void*) - 1) & -sizeof(void*);
+        return (NativePiece*)TakeScratch(count * sizeof(NativePiece));
+    }
+
+    /// <summary>Sends the first pieces of the list that was taken last, as one send: their memory stays as it is until the
+    /// connection is told that sends up to the token are done, or of its end.</summary>
+    public void SendPieces(ulong connection, NativePiece* pieces, int count, ulong token)
+    {
+        ref var command = ref Push(CommandKind.SendGathered, connection, token);
+        command.Data = pieces;
+        command.Length = (uint)count;
+        // What the list did not need.
+        _scratchUsed = (int)((byte*)(pieces + count) - _scratch);
+    }
+
     /// <summary>Calls <see cref="QuoitConnection.OnNextTurn"/> when the turn to come has told everything.</summary>
     public void NotifyAfterTurn(QuoitConnection connection) => _afterTurn.Add(connection);
 

@@ -28,6 +28,7 @@ internal enum CommandKind : ushort
     JoinMulticast = 21,
     LeaveMulticast = 22,
     CloseDatagram = 23,
+    SendGathered = 24,
 }
 
 /// <summary><c>QUOIT_FLAG_*</c>.</summary>

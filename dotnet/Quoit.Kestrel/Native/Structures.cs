@@ -21,6 +21,14 @@ internal unsafe struct NativeCommand
     public long TimeNs;
 }
 
+/// <summary><c>struct iovec</c>: a piece of a gathered send.</summary>
+[StructLayout(LayoutKind.Sequential)]
+internal unsafe struct NativePiece
+{
+    public void* Address;
+    public nuint Length;
+}
+
 /// <summary><c>quoit_event</c>: one thing that happened, 64 bytes.</summary>
 [StructLayout(LayoutKind.Sequential)]
 internal unsafe struct NativeEvent
