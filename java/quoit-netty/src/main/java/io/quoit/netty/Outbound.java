@@ -35,9 +35,6 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
 
     private static final int NONE = -1;
 
-    /** The user-defined writability that is this class's: the last one, which an application hardly needs. */
-    private static final int WHILE_REMOVING = 31;
-
     /** What a walk over the flushed messages does with each. */
     private enum Walk {
         MEASURE,
@@ -390,7 +387,6 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
             return;
         }
         ChannelOutboundBuffer flushed = buffer;
-        boolean quiet = keepQuiet(flushed);
         removing = true;
         try {
             if (chunk != null) {
@@ -400,25 +396,10 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
             }
         } finally {
             removing = false;
-            if (quiet) {
-                flushed.setUserDefinedWritability(WHILE_REMOVING, true);
-            }
         }
         if (!lends()) {
             channel.flushMore();
         }
-    }
-
-    /**
-     * Lets Netty say that the channel is writable only once all that was sent is removed. It would as soon as that has
-     * passed the low-water mark; a handler that then writes up to the high one fills half of an operation each time.
-     */
-    private static boolean keepQuiet(ChannelOutboundBuffer flushed) {
-        if (flushed.isWritable() || !flushed.getUserDefinedWritability(WHILE_REMOVING)) {
-            return false;
-        }
-        flushed.setUserDefinedWritability(WHILE_REMOVING, false);
-        return true;
     }
 
     private void sentFile(ChannelOutboundBuffer flushed, int bytes) {
