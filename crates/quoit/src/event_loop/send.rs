@@ -371,9 +371,14 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         self.after_room(id);
         if let Some(connection) = self.connections.get(slot, id.generation())
             && connection.held == 0
-            && connection.both_ended()
         {
-            self.end_both(slot);
+            let failed = connection.send_side == SendSide::Ended && !connection.outbound.is_empty();
+            if connection.both_ended() {
+                self.end_both(slot);
+            } else if failed {
+                // What the failed send could not drop while the kernel held its memory: others may wait for the leases.
+                self.drop_queue(slot);
+            }
         }
         self.finish_if_quiet(slot);
     }
