@@ -1,8 +1,8 @@
 //! One connection's outbound queue: what waits to be sent, in order, and what the kernel still holds.
 //!
-//! Copied sends gather in chunks; lent memory, singly or as lists of pieces, and file ranges are queued by reference. One send operation takes
-//! as much from the front as one gathered call can carry. What it has sent leaves the queue, and is freed at
-//! once, or for zero-copy sends when the kernel has said that it is done.
+//! Copied sends gather in chunks; lent memory, singly or as lists of pieces, and file ranges are queued by reference. One
+//! send operation takes as much from the front as one gathered call can carry. What it has sent leaves the queue, and is
+//! freed at once, or for zero-copy sends when the kernel has said that it is done.
 
 use std::collections::VecDeque;
 use std::fs::File;

@@ -387,15 +387,20 @@ impl Driver {
         let payload = payload.into();
         let lent = !matches!(payload, Payload::Copy(_));
         let result = self.quoit.send(id, payload, token);
-        match result {
-            Ok(()) if lent => self.checker.lent(id, token),
-            Err(Refusal::Full) => self.checker.full(id),
+        self.note_send(id, lent.then_some(token), result);
+        result
+    }
+
+    /// Tells the checker how a send was answered; `lent` is the token of memory that is to be acknowledged.
+    fn note_send(&mut self, id: ConnectionId, lent: Option<Token>, result: Result<(), Refusal>) {
+        match (result, lent) {
+            (Ok(()), Some(token)) => self.checker.lent(id, token),
+            (Err(Refusal::Full), _) => self.checker.full(id),
             _ => {}
         }
         if result.is_ok() && self.quoit.is_full(id) {
             self.checker.full(id);
         }
-        result
     }
 
     pub(crate) fn send_gathered(
@@ -405,14 +410,7 @@ impl Driver {
         token: Token,
     ) -> Result<(), Refusal> {
         let result = self.quoit.send_gathered(id, pieces, token);
-        match result {
-            Ok(()) => self.checker.lent(id, token),
-            Err(Refusal::Full) => self.checker.full(id),
-            _ => {}
-        }
-        if result.is_ok() && self.quoit.is_full(id) {
-            self.checker.full(id);
-        }
+        self.note_send(id, Some(token), result);
         result
     }
 
