@@ -54,9 +54,12 @@ pub struct Sink {
     receives: u64,
     until_look: u32,
     bytes_since_look: usize,
+    largest_message: usize,
     memory: SocketMemory,
     peak_socket_memory: u64,
     drops: u64,
+    /// The receive buffer that was asked for, as the kernel would double it.
+    wanted_buffer: Option<u64>,
     /// Memory of the process that was pinned when the run ended.
     pinned: Option<u64>,
 }
@@ -74,11 +77,21 @@ impl Sink {
             receives: 0,
             until_look: 0,
             bytes_since_look: 0,
+            largest_message: 0,
             memory: SocketMemory::default(),
             peak_socket_memory: 0,
             drops: 0,
+            wanted_buffer: None,
             pinned: None,
         }
+    }
+
+    /// Notes the receive buffer that was asked for, in bytes (SO_RCVBUF or SO_RCVBUFFORCE, socket(7)): where less was
+    /// granted, the report shows it.
+    #[must_use]
+    pub fn asking_for(mut self, receive_buffer: Option<u64>) -> Self {
+        self.wanted_buffer = receive_buffer.map(|bytes| 2 * bytes);
+        self
     }
 
     /// Notes a receive that brought so many messages (with GRO, a message may hold many datagrams). Answers whether it
@@ -99,6 +112,7 @@ impl Sink {
     /// the message's end was there.
     pub fn take_message(&mut self, message: &[u8], segment: Option<usize>, whole: bool) -> Taken {
         self.bytes_since_look += message.len();
+        self.largest_message = self.largest_message.max(message.len());
         let segment = segment.filter(|&segment| segment > 0).unwrap_or(usize::MAX);
         if message.len() <= segment {
             return self.take(message, whole);
@@ -113,8 +127,9 @@ impl Sink {
         taken
     }
 
-    /// Takes one datagram.
+    /// Takes one datagram, which came as a message of its own or is a piece of one.
     pub fn take(&mut self, datagram: &[u8], whole: bool) -> Taken {
+        self.largest_message = self.largest_message.max(datagram.len());
         let Some(Entry { header, .. }) = self.account.take(datagram, whole) else {
             return Taken::Counted;
         };
@@ -167,14 +182,23 @@ impl Sink {
         &self.account
     }
 
-    /// Adds what another socket on the same port took. Peaks of socket memory add up: they may have been at one time.
+    /// Adds what another socket on the same port took. Peaks of socket memory add up, for they may have been at one time,
+    /// and so do their bounds.
     pub fn merge(&mut self, other: &Sink) {
         self.account.merge(&other.account);
         self.begun = earlier(self.begun, other.begun);
         self.ended = earlier(self.ended, other.ended);
         self.messages += other.messages;
         self.receives += other.receives;
-        self.memory.receive_buffer = self.memory.receive_buffer.max(other.memory.receive_buffer);
+        self.largest_message = self.largest_message.max(other.largest_message);
+        self.memory.receive_buffer = self
+            .memory
+            .receive_buffer
+            .saturating_add(other.memory.receive_buffer);
+        self.wanted_buffer = self
+            .wanted_buffer
+            .zip(other.wanted_buffer)
+            .map(|(one, other)| one + other);
         self.peak_socket_memory += other.peak_socket_memory;
         self.drops += other.drops;
         // Of the same process.
@@ -210,7 +234,9 @@ impl Sink {
                 drops: self.drops,
                 receive_buffer_bytes: u64::from(self.memory.receive_buffer),
                 peak_memory_bytes: self.peak_socket_memory,
+                wanted_buffer_bytes: self.wanted_buffer,
             },
+            largest_message_bytes: self.largest_message as u64,
             receives: self.receives,
             messages: self.messages,
             elapsed_ns: nanoseconds(elapsed),
@@ -261,6 +287,9 @@ pub struct SinkReport {
     pub totals: Totals,
     /// What the kernel says of the socket.
     pub socket: SocketReport,
+    /// The longest message that came, as far as there was room for it.
+    #[serde(default)]
+    pub largest_message_bytes: u64,
     /// Receives that brought anything: system calls or, on io_uring, batches of completions.
     pub receives: u64,
     /// Messages that they brought; with GRO, each may hold many datagrams.
@@ -283,15 +312,36 @@ pub struct SinkReport {
     pub intervals: Intervals,
 }
 
+impl SinkReport {
+    /// The most that the sockets can have held if the kernel kept to their bound, in bytes.
+    ///
+    /// It lets a packet in while there is room for it, or while nothing is queued, so that a socket holds its bound or one
+    /// packet. Packets that several processors hand over at once are counted before the last of them is refused
+    /// (`__udp_enqueue_schedule_skb` in net/ipv4/udp.c): one more for each of the machine's `processors`. A packet takes
+    /// its bytes in memory of a power of two, and its description.
+    #[must_use]
+    pub fn most_socket_bytes(&self, processors: u64) -> u64 {
+        let packet = 2 * self.largest_message_bytes + PACKET_DESCRIPTION;
+        self.socket.receive_buffer_bytes + processors * packet
+    }
+}
+
+/// More than the kernel takes for a packet beside its bytes: `sk_buff`, `skb_shared_info`, and headers.
+const PACKET_DESCRIPTION: u64 = 4096;
+
 /// The receive side of a sink's socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SocketReport {
     /// Packets that it dropped; with GRO, each may have held many datagrams.
     pub drops: u64,
-    /// The bound of its memory.
+    /// The bound of its memory: SO_RCVBUF, which the kernel doubles. Of several sockets the sum.
     pub receive_buffer_bytes: u64,
     /// The most that was seen queued, in bytes, with the kernel's overhead.
     pub peak_memory_bytes: u64,
+    /// What was asked for, doubled likewise; absent if the system's default was to be used. `receive_buffer_bytes` is less
+    /// where net.core.rmem_max caps it and the process may not pass that (SO_RCVBUFFORCE needs CAP_NET_ADMIN).
+    #[serde(default)]
+    pub wanted_buffer_bytes: Option<u64>,
 }
 
 #[cfg(test)]
@@ -346,7 +396,26 @@ mod tests {
             (1, true, 7)
         );
         assert_eq!(report.intervals.counts(), [9]);
+        assert_eq!(report.largest_message_bytes, 500);
+        assert_eq!(report.most_socket_bytes(2), 2 * 5096);
         assert!(report.elapsed_ns > 0 && report.datagrams_per_second > 0.0);
+    }
+
+    #[test]
+    fn bounds_of_several_sockets_add_up() {
+        let sockets = [1, 2].map(|_| UdpSocket::bind("127.0.0.1:0").unwrap());
+        let mut sinks = sockets.map(|socket| {
+            let mut sink = Sink::new(Work::of(Duration::ZERO)).asking_for(Some(1 << 40));
+            sink.look(socket.as_fd()).unwrap();
+            sink
+        });
+        let [one, other] = &mut sinks;
+        let single = one.report("test", Duration::ZERO, 0).unwrap().socket;
+        one.merge(other);
+        let both = one.report("test", Duration::ZERO, 0).unwrap().socket;
+        assert_eq!(both.receive_buffer_bytes, 2 * single.receive_buffer_bytes);
+        assert_eq!(both.wanted_buffer_bytes, Some(4 << 40));
+        assert!(both.receive_buffer_bytes > 0);
     }
 
     #[test]

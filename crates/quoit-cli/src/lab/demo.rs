@@ -200,6 +200,7 @@ fn experiment(arguments: &DemoArguments) -> Experiment {
         title: "What io_uring changes here".to_owned(),
         about: String::new(),
         claims: Vec::new(),
+        published: Vec::new(),
         placement: match arguments.placement {
             DemoPlacement::SameCore => PlacementKind::SameCore,
             DemoPlacement::SplitCore => PlacementKind::SplitCore,

@@ -49,6 +49,7 @@ pub(super) const EXPERIMENTS: &[File] = files![
     "bulk",
     "rio",
     "rio-gro",
+    "rio-rate",
     "rio-recovery",
     "dns",
     "floor",

@@ -18,7 +18,7 @@ pub(super) const SPOKEN: [&str; 6] = ["echo", "http", "rpc", "dns", "rsocket", "
 const KINDS: [&str; 4] = ["load", "bulk", "idle", "datagrams"];
 
 /// The fields of a workload, each with the kinds that have a use for it.
-const FIELDS: [(&str, &[&str]); 19] = [
+const FIELDS: [(&str, &[&str]); 20] = [
     ("kind", &KINDS),
     ("protocol", &["load"]),
     ("connections", &["load", "idle"]),
@@ -37,6 +37,7 @@ const FIELDS: [(&str, &[&str]); 19] = [
     ("work", &["datagrams"]),
     ("judge", &["datagrams"]),
     ("overload", &["datagrams"]),
+    ("ladder", &["datagrams"]),
     ("quick", &KINDS),
 ];
 
@@ -323,6 +324,10 @@ fn read_datagrams(section: &Section<'_>, values: &Stated<'_>) -> Option<Datagram
         judge: match get("judge") {
             Some(item) => item.one_of(&[("cpu", Judge::Cpu), ("handled", Judge::Handled)])?,
             None => Judge::Cpu,
+        },
+        ladder: match get("ladder") {
+            Some(item) => Some(item.name()?),
+            None => None,
         },
         arguments: read_datagram_arguments(values)?,
     };

@@ -8,9 +8,10 @@ use super::model::{
     CLIENTS_OWN, Case, Claim, ClientSpec, Effort, Experiment, Metrics, PlacementKind, Ready, ServerSpec,
     Workload,
 };
-use super::reader::{Problems, Section, nearest};
+use super::reader::{Item, Problems, Section, nearest};
 use super::template;
 use crate::lab::error::Result;
+use crate::lab::results::model::Published;
 
 /// The fields of the file itself.
 const FIELDS: &[&str] = &[
@@ -28,6 +29,7 @@ const FIELDS: &[&str] = &[
     "server",
     "client",
     "claim",
+    "published",
 ];
 const EFFORT_FIELDS: &[&str] = &["pairs", "most_pairs", "band", "seconds", "warm_up"];
 const SERVER_FIELDS: &[&str] = &[
@@ -192,6 +194,11 @@ pub(super) fn read(
             .and_then(|field| field.name())
             .unwrap_or_default(),
         claims: section.sections("claim").iter().filter_map(read_claim).collect(),
+        published: section
+            .sections("published")
+            .iter()
+            .filter_map(read_published)
+            .collect(),
         placement,
         generators,
         host,
@@ -289,6 +296,27 @@ fn read_claim(section: &Section<'_>) -> Option<Claim> {
     Some(Claim {
         source: source?.name()?,
         says: says?.name()?,
+    })
+}
+
+fn read_published(section: &Section<'_>) -> Option<Published> {
+    section.allow_only(&["source", "scale", "titles", "rows"]);
+    let [source, scale, titles, rows] = ["source", "scale", "titles", "rows"].map(|name| section.need(name));
+    let texts = |item: &Item<'_>| item.texts().into_iter().map(|(_, text)| text).collect::<Vec<_>>();
+    let titles = texts(&titles?);
+    let mut table = Vec::new();
+    for row in rows?.alternatives() {
+        let cells = texts(&row);
+        if cells.len() != titles.len() {
+            row.add(format!("has {} cells below {} titles", cells.len(), titles.len()));
+        }
+        table.push(cells);
+    }
+    Some(Published {
+        source: source?.name()?,
+        scale: scale?.name()?,
+        titles,
+        rows: table,
     })
 }
 

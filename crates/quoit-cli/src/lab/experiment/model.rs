@@ -10,7 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use crate::lab::results::model::Judge;
+use crate::lab::results::model::{Judge, Published};
 
 /// A checked experiment.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -23,6 +23,8 @@ pub(crate) struct Experiment {
     pub(crate) about: String,
     /// What the published experiment claimed, if this one repeats it.
     pub(crate) claims: Vec<Claim>,
+    /// The tables that it published.
+    pub(crate) published: Vec<Published>,
     pub(crate) placement: PlacementKind,
     /// Only for [`PlacementKind::Remote`], and then at least one: the commands that start the generators, split
     /// into words. `{generator}` stands for the `quoit load ...` command line: as a word of its own for all its
@@ -212,6 +214,9 @@ pub(crate) struct DatagramSpec {
     /// Processor time that a sink is to burn for each datagram, in nanoseconds: `{work}` in the servers' commands.
     pub(crate) work: u64,
     pub(crate) judge: Judge,
+    /// The ladder of rates that it is a rung of: the report says for each server the highest of its rungs at which next to
+    /// nothing is lost.
+    pub(crate) ladder: Option<String>,
     /// Further arguments, such as `--size 1024 --mode gso`, as `quoit load udp` takes them.
     pub(crate) arguments: Vec<String>,
 }

@@ -373,6 +373,61 @@ fn all_mistakes_are_told_at_once_in_their_order() {
 }
 
 #[test]
+fn rungs_and_published_tables_are_read() {
+    let published = "[[published]]\nsource = \"who\"\nscale = \"ten times\"\ntitles = [\"a\", \"b\"]\n\
+                     rows = [[\"1\", \"2\"], [\"3\", \"4\"]]\n";
+    let text = RIGHT
+        .replace(
+            "protocol = \"http\"\nconnections = 10",
+            "kind = \"datagrams\"\nladder = \"steps\"",
+        )
+        .replace("threads = 2", "rate = 5")
+        .replace(
+            "connections = [20, 30]\nshare_of_peak = [0.2, 0.95]\npath = \"/x\"",
+            "rate = [6, 7]",
+        )
+        .replace("{connections} and {share_of_peak}", "{rate}")
+        .replace(
+            "command = \"other 'a b' {port}\"\nready = \"port\"",
+            "command = \"other {port}\"",
+        )
+        .replace("speaks = [\"http\", \"echo\"]\n", "")
+        .replace(
+            "[[client]]\nname = \"theirs\"\ncommand = \"client {connect}\"\n",
+            "",
+        );
+    let experiment = read(&format!("{text}{published}")).expect("it is right");
+    let ladders = experiment.cases.iter().map(|case| match &case.workload {
+        Workload::Datagrams(datagrams) => datagrams.ladder.as_deref(),
+        other => panic!("{other:?}"),
+    });
+    assert!(ladders.eq([Some("steps"); 3]));
+    let table = &experiment.published[0];
+    assert_eq!(
+        (table.source.as_str(), table.scale.as_str()),
+        ("who", "ten times")
+    );
+    assert_eq!(
+        (&table.titles[..], &table.rows[1][..]),
+        (
+            &["a", "b"].map(str::to_owned)[..],
+            &["3", "4"].map(str::to_owned)[..]
+        )
+    );
+
+    let short = published.replace("[\"3\", \"4\"]", "[\"3\"]");
+    let error = read(&format!("{text}{short}"))
+        .expect_err("a row is short")
+        .to_string();
+    assert!(error.contains("has 1 cells below 2 titles"), "{error}");
+    let message = mistake("threads = 2", "ladder = \"steps\"");
+    assert!(
+        message.contains("is of no use to a workload of the kind `load`"),
+        "{message}"
+    );
+}
+
+#[test]
 fn a_server_does_not_take_part_where_it_does_not_speak() {
     let text = RIGHT.replace("[\"http\", \"echo\"]", "[\"echo\"]");
     let experiment = read(&text).expect("it is right");

@@ -1,18 +1,22 @@
 //! The account of a case of datagrams in words: the table of the article on Registered I/O.
 
-use super::view::{NONE, bytes, percent};
+use super::view::{NONE, bytes, or_none, percent};
 use crate::lab::results::model::{CaseResults, DatagramFigures, Recovery, ServerSummary};
 use crate::lab::table;
 
 /// What stands above the table.
 pub(super) const ABOUT: &str = "Every datagram that was sent is handled or missing; the runs fail where the sums do \
     not close. Packets dropped are those of the socket, the last datagrams of a run included; one that GRO joined \
-    holds many. Where an overload came first, recovered says how long after its end the last loss was: from then on \
+    holds many. The socket's memory is that of SO_MEMINFO, with the kernel's overhead; a run fails whose socket held more than \
+    its bound and what the processors may have been adding. UDP memory is what all such sockets of the machine had \
+    together (/proc/net/sockstat), at the worst of ten glances a second, give or take the megabyte that the kernel keeps to \
+    hand for each processor. Pinned is what the process has pinned for the \
+    kernel (VmPin): receive buffers need not be. Where an overload came first, recovered says how long after its end the last loss was: from then on \
     everything was handled. A stall of milliseconds much later is enough for a loss, so beside it stands how soon the first \
     second began without any, and the share that was handled from the overload's end on.";
 
 /// The columns behind the server's name.
-pub(super) const TITLES: [&str; 13] = [
+pub(super) const TITLES: [&str; 14] = [
     "sent",
     "handled",
     "share",
@@ -22,7 +26,8 @@ pub(super) const TITLES: [&str; 13] = [
     "kernel CPU",
     "packets dropped",
     "socket memory, peak of bound",
-    "pool",
+    "UDP memory of the machine",
+    "pool, of it pinned",
     "recovered after",
     "a second without loss after",
     "share after the overload",
@@ -47,18 +52,37 @@ pub(super) fn row(server: &ServerSummary) -> Option<[String; TITLES.len()]> {
         table::nanoseconds(datagrams.user_ns_per_unit),
         table::nanoseconds(datagrams.kernel_ns_per_unit),
         table::count(datagrams.dropped_packets),
-        format!(
-            "{} of {}",
-            bytes(datagrams.peak_socket_bytes),
-            bytes(datagrams.socket_bound_bytes)
-        ),
-        bytes(datagrams.pool_bytes),
+        socket_memory(&datagrams),
+        or_none(datagrams.peak_udp_memory_bytes, bytes),
+        pool(&datagrams),
         datagrams.recovery.as_ref().map_or(NONE.to_owned(), recovered),
         datagrams.recovery.as_ref().map_or(NONE.to_owned(), whole_second),
         datagrams.recovery.map_or(NONE.to_owned(), |recovery| {
             format!("{:.3} %", 100.0 * recovery.handled_share_after)
         }),
     ])
+}
+
+/// The most that the socket held, its bound, and the bound that was asked for where less was granted.
+pub(super) fn socket_memory(datagrams: &DatagramFigures) -> String {
+    let wanted = datagrams
+        .wanted_buffer_bytes
+        .filter(|&wanted| wanted > datagrams.socket_bound_bytes);
+    format!(
+        "{} of {}{}",
+        bytes(datagrams.peak_socket_bytes),
+        bytes(datagrams.socket_bound_bytes),
+        wanted.map_or_else(String::new, |wanted| format!(
+            " ({} was asked for and not granted)",
+            bytes(wanted)
+        ))
+    )
+}
+
+/// What is received into, and what the server has pinned for the kernel.
+pub(super) fn pool(datagrams: &DatagramFigures) -> String {
+    let pinned = or_none(datagrams.pinned_bytes, bytes);
+    format!("{}, {pinned}", bytes(datagrams.pool_bytes))
 }
 
 fn whole_second(recovery: &Recovery) -> String {

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::view::{self, NONE};
-use super::{datagrams, told};
+use super::{beside, datagrams, ladder, told};
 use crate::lab::results::model::{CaseResults, Results, Verdict};
 
 /// The whole report: what we lose first, then every case, then what stands around the figures.
@@ -25,7 +25,9 @@ pub(crate) fn markdown(results: &Results) -> String {
     for case in &results.cases {
         one_case(&mut text, results, case);
     }
+    ladders(&mut text, results);
     claims(&mut text, results);
+    published(&mut text, results);
     let left_out = results
         .left_out
         .iter()
@@ -184,6 +186,46 @@ fn claims(text: &mut String, results: &Results) {
     list(text, "### What we found", found.into_iter());
 }
 
+/// What each server bears, if rates were tried for that.
+fn ladders(text: &mut String, results: &Results) {
+    for ladder in ladder::tables(results) {
+        paragraph(text, &format!("## {}", plain(&ladder.title)));
+        paragraph(text, &plain(ladder.about));
+        table(text, &ladder.titles, ladder.rows);
+    }
+}
+
+/// Tables that were published, and ours beside them.
+fn published(text: &mut String, results: &Results) {
+    for one in &results.experiment.published {
+        paragraph(text, &format!("### {}", plain(&one.source)));
+        paragraph(text, &plain(&one.scale));
+        table(text, &one.titles, one.rows.iter().cloned());
+    }
+    let ours = beside::rows(results);
+    if !ours.is_empty() {
+        paragraph(text, "### Beside it");
+        paragraph(text, &plain(beside::ABOUT));
+        table(
+            text,
+            &beside::TITLES.map(str::to_owned),
+            ours.into_iter().map(Vec::from),
+        );
+    }
+}
+
+/// A table whose cells are text; the first column is aligned to the left.
+fn table(text: &mut String, titles: &[String], rows: impl IntoIterator<Item = Vec<String>>) {
+    row(text, titles.iter().map(|title| plain(title)));
+    text.push_str("|---|");
+    text.push_str(&"---:|".repeat(titles.len().saturating_sub(1)));
+    text.push('\n');
+    for cells in rows {
+        row(text, cells.iter().map(|cell| plain(cell)));
+    }
+    text.push('\n');
+}
+
 /// A heading with a list, if there is anything to list. The entries are text of files.
 fn list(text: &mut String, heading: &str, entries: impl Iterator<Item = String>) {
     let mut entries = entries.peekable();
@@ -229,7 +271,7 @@ fn plain(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::lab::results::example;
-    use crate::lab::results::model::Ratio;
+    use crate::lab::results::model::{Published, Ratio};
 
     /// The lines of the table under a heading.
     fn rows<'a>(text: &'a str, case: &str) -> Vec<&'a str> {
@@ -303,8 +345,8 @@ mod tests {
         for part in [
             "| server | sent | handled | share |",
             "| quoit/uring | 1,000,000 | 800,000 | 80.0 % |",
-            "207.0 KiB of 208.0 KiB | 128.0 KiB | 0.2 s | 0.1 s | 99.900 % |",
-            "128.0 KiB | not within 6.0 s in 25.0 % of the runs | none | 99.900 % |",
+            "207.0 KiB of 208.0 KiB | 256.0 KiB | 128.0 KiB, 4.0 KiB | 0.2 s | 0.1 s | 99.900 % |",
+            "128.0 KiB, 4.0 KiB | not within 6.0 s in 25.0 % of the runs | none | 99.900 % |",
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }
@@ -313,6 +355,29 @@ mod tests {
             sentence.contains("takes 0.800 ") && sentence.ends_with("for each datagram that it handles"),
             "{sentence}"
         );
+    }
+
+    #[test]
+    fn what_was_published_and_what_is_borne_are_tables() {
+        let mut results = example::results();
+        let mut case = example::datagrams();
+        case.ladder = Some("no work".to_owned());
+        results.cases = vec![case];
+        results.experiment.published = vec![Published {
+            source: "An article".to_owned(),
+            scale: "Other work.".to_owned(),
+            titles: vec!["server".to_owned(), "share".to_owned()],
+            rows: vec![vec!["RIO".to_owned(), "99 %".to_owned()]],
+        }];
+        let text = markdown(&results);
+        for part in [
+            "## The highest rate at a loss of 1 % or less: no work\n",
+            "### An article\n\nOther work.\n\n| server | share |\n|---|---:|\n| RIO | 99 % |\n",
+            "### Beside it\n",
+            "| datagrams, overrun | quoit/uring | 1,000,000 | 800,000 | 80.0 % |",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
     }
 
     #[test]

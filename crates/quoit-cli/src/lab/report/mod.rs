@@ -1,8 +1,10 @@
 //! `quoit lab report`: results of runs as Markdown and as one self-contained page.
 
+mod beside;
 mod charts;
 mod datagrams;
 mod html;
+mod ladder;
 mod markdown;
 mod steadiness;
 mod told;

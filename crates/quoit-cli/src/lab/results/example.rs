@@ -66,6 +66,7 @@ pub(crate) fn results() -> Results {
                 "An article, 2024".to_owned(),
                 "io_uring doubles the requests a second.".to_owned(),
             )],
+            published: Vec::new(),
             quick: false,
             file:
                 "title = \"Plaintext over many connections\"\nbaseline = \"quoit/epoll\"\n\n[[case]]\nname = \
@@ -137,6 +138,7 @@ pub(crate) fn case(name: &str, offered: Option<f64>, costs: &[(&str, f64)]) -> C
         ),
         unit: "request".to_owned(),
         judge: Judge::Cpu,
+        ladder: None,
         offered_per_second: offered,
         baseline: BASELINE.to_owned(),
         controls: vec![Control {
@@ -326,6 +328,7 @@ fn slice(
                 drops: 0,
                 sent: None,
                 socket_bytes: None,
+                udp_memory_bytes: None,
                 counters: counters(units),
             }
         })
@@ -413,7 +416,10 @@ pub(crate) fn datagrams() -> CaseResults {
                 kernel_ns_per_unit: 500.0,
                 peak_socket_bytes: 212_000.0,
                 socket_bound_bytes: 212_992.0,
+                wanted_buffer_bytes: None,
+                peak_udp_memory_bytes: Some(262_144.0),
                 pool_bytes: 131_072.0,
+                pinned_bytes: Some(4_096.0),
                 messages_per_receive: 12.5,
                 datagrams_per_message: 1.0,
                 recovery: Some(Recovery {

@@ -38,10 +38,25 @@ pub(crate) struct ExperimentInfo {
     pub(crate) about: String,
     /// `(source, claim)` of the published experiments that it repeats.
     pub(crate) claims: Vec<(String, String)>,
+    /// The tables that they published.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) published: Vec<Published>,
     /// Whether it was run with `--quick`.
     pub(crate) quick: bool,
     /// The whole file, so that a result says what made it.
     pub(crate) file: String,
+}
+
+/// A table that somebody published, in words.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Published {
+    /// Who published it, where.
+    pub(crate) source: String,
+    /// How its scale stands to that of the run.
+    pub(crate) scale: String,
+    pub(crate) titles: Vec<String>,
+    /// Each as long as the titles.
+    pub(crate) rows: Vec<Vec<String>>,
 }
 
 /// The machine as it was when the run began.
@@ -107,6 +122,9 @@ pub(crate) struct CaseResults {
     /// What pairs are judged by.
     #[serde(default)]
     pub(crate) judge: Judge,
+    /// The ladder of rates that it is a rung of: datagrams only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) ladder: Option<String>,
     /// Offered requests a second, if there was a schedule.
     pub(crate) offered_per_second: Option<f64>,
     pub(crate) baseline: String,
@@ -310,8 +328,19 @@ pub(crate) struct DatagramFigures {
     /// The most that the socket was seen to hold, with the kernel's overhead, and its bound.
     pub(crate) peak_socket_bytes: f64,
     pub(crate) socket_bound_bytes: f64,
+    /// The receive buffer that was asked for, as the kernel would double it; `None`: the system's default. The bound is less
+    /// where that was not granted.
+    #[serde(default)]
+    pub(crate) wanted_buffer_bytes: Option<f64>,
+    /// The most memory that all UDP sockets of the machine had together (`/proc/net/sockstat`), at any of ten glances a
+    /// second; `None` in older results.
+    #[serde(default)]
+    pub(crate) peak_udp_memory_bytes: Option<f64>,
     /// Memory that is received into.
     pub(crate) pool_bytes: f64,
+    /// Memory of the server that was pinned for the kernel when the run ended; `None` where it does not say.
+    #[serde(default)]
+    pub(crate) pinned_bytes: Option<f64>,
     pub(crate) messages_per_receive: f64,
     /// More than 1 where GRO joins them.
     pub(crate) datagrams_per_message: f64,
@@ -369,6 +398,9 @@ pub(crate) struct Sample {
     /// What the server's datagram sockets held at its end, with the kernel's overhead.
     #[serde(default)]
     pub(crate) socket_bytes: Option<u64>,
+    /// The most that all UDP sockets of the machine had in it (`/proc/net/sockstat`).
+    #[serde(default)]
+    pub(crate) udp_memory_bytes: Option<u64>,
     /// What the server's own counters rose by from the last reading to this; empty where they were not read at both
     /// ends, because the server shows none or does so little that reading would change its figures.
     pub(crate) counters: BTreeMap<String, f64>,

@@ -180,6 +180,15 @@ fn check_datagrams(datagrams: &DatagramFigures) -> Checked {
         ("peak_socket_bytes", datagrams.peak_socket_bytes),
         ("socket_bound_bytes", datagrams.socket_bound_bytes),
         ("pool_bytes", datagrams.pool_bytes),
+        (
+            "wanted_buffer_bytes",
+            datagrams.wanted_buffer_bytes.unwrap_or_default(),
+        ),
+        (
+            "peak_udp_memory_bytes",
+            datagrams.peak_udp_memory_bytes.unwrap_or_default(),
+        ),
+        ("pinned_bytes", datagrams.pinned_bytes.unwrap_or_default()),
         ("messages_per_receive", datagrams.messages_per_receive),
         ("datagrams_per_message", datagrams.datagrams_per_message),
     ] {

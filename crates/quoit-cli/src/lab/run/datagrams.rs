@@ -35,7 +35,7 @@ struct Phase {
 /// The figures of a run, from the reports of its two ends.
 ///
 /// # Errors
-/// A report is none, or a datagram is not accounted for.
+/// A report is none, a datagram is not accounted for, or the socket held more memory than its bound allows.
 pub(super) fn slice(server: &str, sent: Value, found: &str, looks: &[Look]) -> Result<Slice> {
     let sent: Sent = serde_json::from_value(sent)
         .map_err(|error| LabError::new(format!("the report of the load cannot be understood: {error}")))?;
@@ -80,7 +80,14 @@ pub(super) fn slice(server: &str, sent: Value, found: &str, looks: &[Look]) -> R
             kernel_ns_per_unit: kernel / handled,
             peak_socket_bytes: found.socket.peak_memory_bytes as f64,
             socket_bound_bytes: found.socket.receive_buffer_bytes as f64,
+            wanted_buffer_bytes: found.socket.wanted_buffer_bytes.map(|bytes| bytes as f64),
+            peak_udp_memory_bytes: looks
+                .iter()
+                .filter_map(|look| look.udp_memory)
+                .max()
+                .map(|bytes| bytes as f64),
             pool_bytes: found.pool_bytes as f64,
+            pinned_bytes: found.pinned_bytes.map(|bytes| bytes as f64),
             messages_per_receive: each(found.messages, found.receives),
             datagrams_per_message: each(found.totals.taken, found.messages),
             recovery: recovery(&sent, &found),
@@ -150,6 +157,15 @@ fn close(sent: &Sent, found: &SinkReport) -> std::result::Result<u64, String> {
     if sent.intervals.losses(&found.intervals).is_none() {
         return Err("more was handled than sent in a part of the run".to_owned());
     }
+    // Packets are handed over on the processors of those who send, which are among this process's.
+    let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
+    let most = found.most_socket_bytes(processors);
+    if found.socket.peak_memory_bytes > most {
+        return Err(format!(
+            "the socket held {} bytes, and its bound of {} allows {most} with what processors may be adding",
+            found.socket.peak_memory_bytes, found.socket.receive_buffer_bytes
+        ));
+    }
     let totals = found.totals;
     if totals.taken != totals.distinct + totals.duplicates + totals.forgotten
         || totals.distinct != found.received
@@ -212,7 +228,10 @@ mod tests {
                 drops: 12,
                 receive_buffer_bytes: 212_992,
                 peak_memory_bytes: 200_000,
+                wanted_buffer_bytes: Some(400_000),
             },
+            largest_message_bytes: 1024,
+            pinned_bytes: Some(8192),
             messages: 94,
             receives: 47,
             elapsed_ns: 1_000_000,
@@ -239,6 +258,8 @@ mod tests {
             (datagrams.messages_per_receive, datagrams.pool_bytes),
             (2.0, 4096.0)
         );
+        assert_eq!(datagrams.pinned_bytes, Some(8192.0));
+        assert_eq!(datagrams.wanted_buffer_bytes, Some(400_000.0));
     }
 
     #[test]
@@ -262,6 +283,10 @@ mod tests {
             "one was counted twice"
         );
         assert!(refused(100, |found| found.run = Some(6)), "another run");
+        assert!(
+            refused(100, |found| found.socket.peak_memory_bytes = 2 * 212_992),
+            "the socket held twice its bound"
+        );
         assert!(
             refused(100, |found| (found.sent, found.missing) = (None, None)),
             "no end"

@@ -86,6 +86,7 @@ impl Found<'_> {
                     .iter()
                     .map(|claim| (claim.source.clone(), claim.says.clone()))
                     .collect(),
+                published: experiment.published.clone(),
                 quick: self.quick,
                 file: self.file,
             },

@@ -118,6 +118,14 @@ impl Work<'_> {
         }
     }
 
+    /// The ladder of rates that it is a rung of.
+    pub(crate) fn ladder(&self) -> Option<&str> {
+        match &self.case.workload {
+            Workload::Datagrams(datagrams) => datagrams.ladder.as_deref(),
+            Workload::Load(_) | Workload::Bulk { .. } | Workload::Idle { .. } => None,
+        }
+    }
+
     /// Whether servers are watched by the lab, counters and system calls included, while load goes on. Idle
     /// connections are no load, and a sink times itself.
     pub(crate) fn is_watched(&self) -> bool {

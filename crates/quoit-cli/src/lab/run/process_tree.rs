@@ -217,7 +217,7 @@ pub(crate) fn nanoseconds_a_tick() -> f64 {
     1e9 / ticks as f64
 }
 
-fn page_bytes() -> u64 {
+pub(super) fn page_bytes() -> u64 {
     // SAFETY: no memory is passed.
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as u64 }
 }

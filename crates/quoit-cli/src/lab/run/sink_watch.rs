@@ -1,4 +1,4 @@
-//! Looking at a sink and its socket, once a second, while datagrams are sent.
+//! Looking at a sink and its socket, once a second, while datagrams are sent; and at the machine's UDP memory ten times.
 //!
 //! The sink times and counts itself; these looks show the course of it. Each takes a few files below /proc.
 
@@ -9,14 +9,17 @@ use quoit_yardstick::Intervals;
 use super::Halt;
 use super::generator::Generator;
 use super::interrupt::{Interrupts, Woken};
-use super::process_tree::{ProcessTree, Usage};
+use super::process_tree::{ProcessTree, Usage, page_bytes};
 use crate::clock::monotonic_now;
 use crate::lab::results::model::Sample;
 use crate::lab::server::Server;
-use crate::lab::sockets::{DatagramSockets, datagram_sockets};
+use crate::lab::sockets::{DatagramSockets, datagram_sockets, udp_pages};
 
 /// Between two looks.
 const PERIOD: Duration = Duration::from_secs(1);
+
+/// Between two glances at the memory of all UDP sockets, which is one line below /proc.
+const GLANCE: Duration = Duration::from_millis(100);
 
 /// One look.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +28,8 @@ pub(super) struct Look {
     at: f64,
     server: Usage,
     sockets: DatagramSockets,
+    /// The most memory that the machine's UDP sockets had at any glance since the look before.
+    pub(super) udp_memory: Option<u64>,
 }
 
 /// Looks at a sink. It ends by itself once all is sent, and then there is nothing more to see.
@@ -33,6 +38,8 @@ pub(super) struct SinkWatch {
     server: ProcessTree,
     address: std::net::SocketAddr,
     looks: Vec<Look>,
+    /// Since the last look.
+    udp_memory: Option<u64>,
 }
 
 impl SinkWatch {
@@ -42,7 +49,9 @@ impl SinkWatch {
             server: ProcessTree::of(server.process_id()),
             address: server.address(),
             looks: Vec::new(),
+            udp_memory: None,
         };
+        watch.glance();
         watch.look();
         watch
     }
@@ -59,11 +68,18 @@ impl SinkWatch {
                 at: at.unwrap_or_default().as_secs_f64(),
                 server,
                 sockets,
+                udp_memory: self.udp_memory.take(),
             });
         }
     }
 
-    /// Looks until the generator has ended or is to have.
+    fn glance(&mut self) {
+        let bytes = udp_pages(self.server.root()).map(|pages| pages * page_bytes());
+        self.udp_memory = self.udp_memory.max(bytes);
+    }
+
+    /// Looks until the generator has ended or is to have. What was glanced at since the last look goes to that one: a run
+    /// shorter than a second has no other.
     ///
     /// # Errors
     /// The run was interrupted.
@@ -75,9 +91,16 @@ impl SinkWatch {
     ) -> Result<Vec<Look>, Halt> {
         let mut next = monotonic_now() + PERIOD;
         loop {
-            let until = next.min(deadline);
+            let until = next.min(deadline).min(monotonic_now() + GLANCE);
             if generator.wait_until(interrupts, until)? == Woken::Ended || until == deadline {
+                if let Some(last) = self.looks.last_mut() {
+                    last.udp_memory = last.udp_memory.max(self.udp_memory);
+                }
                 return Ok(self.looks);
+            }
+            self.glance();
+            if monotonic_now() < next {
+                continue;
             }
             self.look();
             // A look that comes late takes no other's place.
@@ -108,6 +131,7 @@ pub(super) fn samples(looks: &[Look], started_at: f64, sent: &Intervals, handled
             resident_bytes: Some(after.server.resident_bytes),
             drops: after.sockets.drops.saturating_sub(before.sockets.drops),
             socket_bytes: Some(after.sockets.held),
+            udp_memory_bytes: after.udp_memory,
             ..Sample::default()
         }
     };
@@ -128,6 +152,7 @@ mod tests {
                 ..Usage::default()
             },
             sockets: DatagramSockets { held, drops },
+            udp_memory: Some(held + 4096),
         };
         let (mut sent, mut handled) = (Intervals::default(), Intervals::default());
         for second in 0..2_u64 {
@@ -149,6 +174,7 @@ mod tests {
             (samples[0].socket_bytes, samples[1].socket_bytes),
             (Some(2000), Some(0))
         );
+        assert_eq!(samples[0].udp_memory_bytes, Some(6096));
         assert_eq!(
             (samples[0].server_user_ns, samples[0].server_kernel_ns),
             (5e8, 0.0)

@@ -49,6 +49,7 @@ pub(crate) fn of_case(
         workload: work.in_words(record.peak),
         unit: work.unit().to_owned(),
         judge: work.judge(),
+        ladder: work.ladder().map(str::to_owned),
         offered_per_second: work.rate(record.peak),
         baseline: baseline.to_owned(),
         controls,
@@ -235,6 +236,10 @@ fn datagram_medians(all: &[&Figures]) -> Option<DatagramFigures> {
     let all: Vec<DatagramFigures> = all.iter().filter_map(|figures| figures.datagrams).collect();
     let of =
         |figure: fn(&DatagramFigures) -> f64| pairs::median(&mut all.iter().map(figure).collect::<Vec<_>>());
+    let optional = |figure: fn(&DatagramFigures) -> Option<f64>| {
+        let mut values: Vec<f64> = all.iter().filter_map(figure).collect();
+        (!values.is_empty()).then(|| pairs::median(&mut values))
+    };
     (!all.is_empty()).then(|| DatagramFigures {
         sent: of(|figures| figures.sent),
         sent_per_second: of(|figures| figures.sent_per_second),
@@ -246,7 +251,10 @@ fn datagram_medians(all: &[&Figures]) -> Option<DatagramFigures> {
         kernel_ns_per_unit: of(|figures| figures.kernel_ns_per_unit),
         peak_socket_bytes: of(|figures| figures.peak_socket_bytes),
         socket_bound_bytes: of(|figures| figures.socket_bound_bytes),
+        wanted_buffer_bytes: optional(|figures| figures.wanted_buffer_bytes),
+        peak_udp_memory_bytes: optional(|figures| figures.peak_udp_memory_bytes),
         pool_bytes: of(|figures| figures.pool_bytes),
+        pinned_bytes: optional(|figures| figures.pinned_bytes),
         messages_per_receive: of(|figures| figures.messages_per_receive),
         datagrams_per_message: of(|figures| figures.datagrams_per_message),
         recovery: recovery_medians(&all),

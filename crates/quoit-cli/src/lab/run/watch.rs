@@ -284,6 +284,7 @@ impl<'a> Seen<'a> {
                 drops: after.drops.saturating_sub(before.drops),
                 sent: None,
                 socket_bytes: None,
+                udp_memory_bytes: None,
                 counters: match (&before.counters, &after.counters) {
                     (Some(before), Some(after)) => rise(before, after),
                     (None, _) | (_, None) => BTreeMap::new(),

@@ -60,6 +60,11 @@ impl DatagramArguments {
         self.gro
     }
 
+    /// The receive buffer that is asked for, in bytes.
+    pub(crate) fn receive_buffer(self) -> Option<u64> {
+        self.receive_buffer.map(u64::from)
+    }
+
     /// Bytes that a socket receives into.
     pub(crate) fn pool_bytes(self) -> u64 {
         let room = if self.gro { 1 << 16 } else { self.max_datagram };

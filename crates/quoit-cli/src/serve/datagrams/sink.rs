@@ -77,8 +77,10 @@ impl SinkRun {
             .or_else(|| state.merged())
             .unwrap_or_else(nothing);
         let server = format!("quoit {engine}{}", if arguments.joins() { "+gro" } else { "" });
-        let pool = arguments.pool_bytes() * state.loops.len() as u64;
-        found.report(&server, work, pool)
+        let sockets = state.loops.len() as u64;
+        let wanted = arguments.receive_buffer().map(|bytes| bytes * sockets);
+        let found = found.asking_for(wanted);
+        found.report(&server, work, arguments.pool_bytes() * sockets)
     }
 }
 

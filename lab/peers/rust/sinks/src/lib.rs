@@ -171,7 +171,8 @@ fn serve<R: Receive>(
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
-    let mut sink = Sink::new(Work::of(arguments.work));
+    let mut sink =
+        Sink::new(Work::of(arguments.work)).asking_for(arguments.receive_buffer.map(|bytes| bytes as u64));
     let socket = arguments.bind()?;
     let address = socket.local_addr()?;
     let own = socket.try_clone()?;

@@ -101,7 +101,7 @@ pub(super) fn case(results: &Results, case: &CaseResults, names: &[&str], id: &s
 }
 
 /// A table that scrolls by itself on a narrow page. The first column is the rows' heading.
-fn scrolled(label: &str, titles: &[String], rows: Vec<Vec<Markup>>) -> Markup {
+pub(super) fn scrolled(label: &str, titles: &[String], rows: Vec<Vec<Markup>>) -> Markup {
     html! {
         div.scroll tabindex="0" role="region" aria-label=(label) {
             table {

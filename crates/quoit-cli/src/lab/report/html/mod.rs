@@ -9,6 +9,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::charts::{self, Chart, colours};
 use super::view;
+use super::{beside, ladder};
 use crate::lab::error::Result;
 use crate::lab::results::model::{Results, Verdict};
 
@@ -149,7 +150,9 @@ fn run(results: &Results, index: usize) -> Result<Markup> {
                 }
             }
             @for case in cases { (case) }
+            (ladders(results))
             (claims(results))
+            (published(results))
             (surroundings(results))
         }
     })
@@ -205,6 +208,51 @@ fn claims(results: &Results) -> Markup {
             }
         }
     }
+}
+
+/// What each server bears, if rates were tried for that.
+fn ladders(results: &Results) -> Markup {
+    html! {
+        @for ladder in ladder::tables(results) {
+            section {
+                h2 { (ladder.title) }
+                p { (ladder.about) }
+                (text_table(&ladder.title, &ladder.titles, ladder.rows))
+            }
+        }
+    }
+}
+
+/// Tables that were published, and ours beside them.
+fn published(results: &Results) -> Markup {
+    let ours = beside::rows(results);
+    html! {
+        @for one in &results.experiment.published {
+            section {
+                h2 { (one.source) }
+                p { (one.scale) }
+                (text_table(&one.source, &one.titles, one.rows.clone()))
+            }
+        }
+        @if !ours.is_empty() {
+            section {
+                h2 { "Beside it" }
+                p { (beside::ABOUT) }
+                (text_table(
+                    "Beside what was published",
+                    &beside::TITLES.map(str::to_owned),
+                    ours.into_iter().map(Vec::from).collect(),
+                ))
+            }
+        }
+    }
+}
+
+fn text_table(label: &str, titles: &[String], rows: Vec<Vec<String>>) -> Markup {
+    let rows = rows
+        .into_iter()
+        .map(|cells| cells.into_iter().map(|cell| html! { (cell) }).collect());
+    case::scrolled(label, titles, rows.collect())
 }
 
 /// What stands around the figures: left out, notes, machine, the experiment's file.

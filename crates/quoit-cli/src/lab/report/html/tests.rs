@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::lab::results::example;
+use crate::lab::results::model::Published;
 
 fn rendered(results: Results) -> String {
     page(&[results]).expect("every chart can be drawn")
@@ -26,6 +27,13 @@ fn what_a_file_says_stays_text() {
     results.experiment.about = evil.to_owned();
     results.experiment.file = evil.to_owned();
     results.experiment.claims = vec![(evil.to_owned(), evil.to_owned())];
+    results.experiment.published = vec![Published {
+        source: evil.to_owned(),
+        scale: evil.to_owned(),
+        titles: vec![evil.to_owned()],
+        rows: vec![vec![evil.to_owned()]],
+    }];
+    results.cases.push(example::datagrams());
     results.incomplete = Some(evil.to_owned());
     results.notes = vec![evil.to_owned()];
     results.environment.processor = Some(evil.to_owned());
@@ -38,6 +46,7 @@ fn what_a_file_says_stays_text() {
     results.placement.kind = evil.to_owned();
     for case in &mut results.cases {
         case.unit = evil.to_owned();
+        case.ladder = Some(evil.to_owned());
         case.workload = evil.to_owned();
         for comparison in &mut case.comparisons {
             comparison.server += evil;
