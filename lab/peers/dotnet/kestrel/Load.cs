@@ -1,4 +1,5 @@
 using System.Diagnostics;
+using System.Globalization;
 using System.Net;
 using System.Net.Security;
 using System.Net.Sockets;
@@ -8,26 +9,39 @@ namespace Lab;
 
 /// <summary>
 /// Makes load over TLS, which <c>quoit load</c> does not speak: connections in a closed loop, each with one request at a
-/// time. Each response has to be the same but for its date. Ends with a JSON object as the lab takes it from a client.
+/// time. Each response has to be the same but for its date. After a warm-up of its own, which goes on into the window that
+/// it announces, its requests within that window are counted. Ends with a JSON object as the lab takes it from a client.
 /// </summary>
 internal sealed class Load
 {
     private const string Usage =
-        "usage: kestrel load --connect HOST:PORT --seconds N [--connections N] [--handshakes on|off]";
+        "usage: kestrel load --connect HOST:PORT --seconds N [--warm-up N] [--connections N] [--handshakes on|off]";
+
+    /// <summary>Between the announcement of the window and its opening, so that whoever watches is there.</summary>
+    private static readonly TimeSpan s_notice = TimeSpan.FromMilliseconds(200);
+
+    private const double MostSeconds = 86_400;
 
     private static readonly byte[] s_request =
         "GET /plaintext HTTP/1.1\r\nHost: localhost\r\nConnection: keep-alive\r\n\r\n"u8.ToArray();
 
     private readonly IPEndPoint _connect;
-    private readonly double _seconds;
+    private readonly TimeSpan _warmUp;
+    private readonly TimeSpan _lasts;
     private readonly int _connections;
     private readonly bool _handshakes;
-    private long _requests;
 
-    private Load(IPEndPoint connect, double seconds, int connections, bool handshakes)
+    /// <summary>When the window opens and closes, by <see cref="Stopwatch.GetTimestamp"/>.</summary>
+    private long _opens = long.MaxValue;
+    private long _closes = long.MaxValue;
+    private long _requests;
+    private volatile bool _failed;
+
+    private Load(IPEndPoint connect, double warmUp, double seconds, int connections, bool handshakes)
     {
         _connect = connect;
-        _seconds = seconds;
+        _warmUp = TimeSpan.FromSeconds(warmUp);
+        _lasts = TimeSpan.FromSeconds(seconds);
         _connections = connections;
         _handshakes = handshakes;
     }
@@ -35,7 +49,7 @@ internal sealed class Load
     public static async Task<int> RunAsync(string[] words)
     {
         IPEndPoint? connect = null;
-        var (seconds, connections, handshakes) = (0.0, 64, false);
+        var (warmUp, seconds, connections, handshakes) = (0.0, 0.0, 64, false);
         var right = words.Length % 2 == 1;
         for (var index = 1; right && index < words.Length; index += 2)
         {
@@ -43,7 +57,8 @@ internal sealed class Load
             right = words[index] switch
             {
                 "--connect" => IPEndPoint.TryParse(value, out connect),
-                "--seconds" => double.TryParse(value, System.Globalization.CultureInfo.InvariantCulture, out seconds) && seconds > 0,
+                "--seconds" => double.TryParse(value, CultureInfo.InvariantCulture, out seconds) && seconds is > 0 and <= MostSeconds,
+                "--warm-up" => double.TryParse(value, CultureInfo.InvariantCulture, out warmUp) && warmUp is >= 0 and <= MostSeconds,
                 "--connections" => int.TryParse(value, out connections) && connections is >= 1 and <= 10_000,
                 "--handshakes" => value is "on" or "off" && ((handshakes = value == "on") || true),
                 _ => false,
@@ -56,7 +71,7 @@ internal sealed class Load
         }
         try
         {
-            Console.WriteLine(await new Load(connect, seconds, connections, handshakes).MeasureAsync());
+            Console.WriteLine(await new Load(connect, warmUp, seconds, connections, handshakes).MeasureAsync());
             return 0;
         }
         catch (Exception failure) when (failure is IOException or SocketException or InvalidDataException or System.Security.Authentication.AuthenticationException)
@@ -74,13 +89,30 @@ internal sealed class Load
         {
             open[index] = await ConnectAsync();
         }
-        var clock = Stopwatch.StartNew();
-        await Task.WhenAll(open.Select(stream => Task.Run(() => AskAsync(stream, clock))));
-        var elapsed = clock.Elapsed.TotalSeconds;
+        var asking = Task.WhenAll(open.Select(stream => Task.Run(() => AskAsync(stream))));
+        // A load that has failed warms nothing up.
+        await Task.WhenAny(asking, Task.Delay(_warmUp));
+        if (!asking.IsCompleted)
+        {
+            Announce();
+        }
+        await asking;
         return string.Create(
-            System.Globalization.CultureInfo.InvariantCulture,
-            $$$"""{"requests":{{{_requests}}},"elapsed_seconds":{{{elapsed}}},"errors":{}}""");
+            CultureInfo.InvariantCulture,
+            $$$"""{"requests":{{{_requests}}},"elapsed_seconds":{{{_lasts.TotalSeconds}}},"errors":{}}""");
     }
+
+    /// <summary>Sets the window, and tells the lab in its words. On Linux the clock is CLOCK_MONOTONIC, in nanoseconds.</summary>
+    private void Announce()
+    {
+        var opens = Stopwatch.GetTimestamp() + Ticks(s_notice);
+        Volatile.Write(ref _closes, opens + Ticks(_lasts));
+        Volatile.Write(ref _opens, opens);
+        Console.Error.WriteLine(string.Create(
+            CultureInfo.InvariantCulture, $"window opens_ns={opens} lasts_ns={Ticks(_lasts)} in_ns={Ticks(s_notice)}"));
+    }
+
+    private static long Ticks(TimeSpan time) => (long)(time.TotalSeconds * Stopwatch.Frequency);
 
     private async Task<SslStream> ConnectAsync()
     {
@@ -107,30 +139,46 @@ internal sealed class Load
         }
     }
 
-    private async Task AskAsync(SslStream? stream, Stopwatch clock)
+    private async Task AskAsync(SslStream? stream)
     {
         var buffer = new byte[4096];
         var expected = 0;
-        while (clock.Elapsed.TotalSeconds < _seconds)
+        try
         {
-            stream ??= await ConnectAsync();
-            await stream.WriteAsync(s_request);
-            var length = await ReadResponseAsync(stream, buffer);
-            if (expected != 0 && length != expected)
+            while (!_failed && Stopwatch.GetTimestamp() < Volatile.Read(ref _closes))
             {
-                throw new InvalidDataException($"a response has {length} bytes, and others had {expected}");
-            }
-            expected = length;
-            Interlocked.Increment(ref _requests);
-            if (_handshakes)
-            {
-                await stream.DisposeAsync();
-                stream = null;
+                stream ??= await ConnectAsync();
+                await stream.WriteAsync(s_request);
+                var length = await ReadResponseAsync(stream, buffer);
+                if (expected != 0 && length != expected)
+                {
+                    throw new InvalidDataException($"a response has {length} bytes, and others had {expected}");
+                }
+                expected = length;
+                var now = Stopwatch.GetTimestamp();
+                if (now >= Volatile.Read(ref _opens) && now < Volatile.Read(ref _closes))
+                {
+                    Interlocked.Increment(ref _requests);
+                }
+                if (_handshakes)
+                {
+                    await stream.DisposeAsync();
+                    stream = null;
+                }
             }
         }
-        if (stream is not null)
+        catch
         {
-            await stream.DisposeAsync();
+            // The others end with it, for the load is none any more.
+            _failed = true;
+            throw;
+        }
+        finally
+        {
+            if (stream is not null)
+            {
+                await stream.DisposeAsync();
+            }
         }
     }
 

@@ -12,7 +12,12 @@ internal static class Minimal
 {
     public static async Task ServeAsync(Arguments arguments, Action<EndPoint> ready, CancellationToken ended)
     {
-        var builder = WebApplication.CreateSlimBuilder();
+        // The folder that the program was started in, and all below it, would be watched for another configuration: whatever
+        // is written there would cost processor time that is taken for the requests'.
+        var builder = WebApplication.CreateSlimBuilder(new WebApplicationOptions
+        {
+            Args = ["--hostBuilder:reloadConfigOnChange=false"],
+        });
         builder.Logging.ClearProviders();
         using var certificate = arguments.Tls ? Certificate.Create() : null;
         if (arguments.Tls)

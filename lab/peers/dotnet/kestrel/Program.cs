@@ -10,9 +10,10 @@
 // body. With --client, /client asks for /plaintext of
 // this same server by HttpClient on that transport. --metrics shows what the runtime has compiled.
 //
-//   kestrel load --connect HOST:PORT --seconds N [--connections N] [--handshakes on|off]
+//   kestrel load --connect HOST:PORT --seconds N [--warm-up N] [--connections N] [--handshakes on|off]
 //
-// makes load over TLS: requests on connections that are kept, or a new handshake for each.
+// makes load over TLS: requests on connections that are kept, or a new handshake for each. It announces its window, which
+// follows on the warm-up without a break, as `quoit load --announce` does.
 using System.Net;
 using System.Runtime.InteropServices;
 using Lab;
