@@ -121,6 +121,10 @@ public sealed class QuoitTransportOptions
     /// they are used up.</summary>
     internal int SendChunks { get; set; }
 
+    /// <summary>Bytes of a loop's own memory for what one turn reads: small sends, and the lists of what is lent. Less than
+    /// a list is for tests of what happens when it is used up.</summary>
+    internal int CopyRoom { get; set; } = 512 * 1024;
+
     /// <summary>What is out of range, in one line each.</summary>
     internal IEnumerable<string> Faults()
     {

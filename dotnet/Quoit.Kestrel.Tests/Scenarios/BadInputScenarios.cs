@@ -1,5 +1,6 @@
 using System.Net;
 using System.Net.Sockets;
+using Quoit.Kestrel.Native;
 using Quoit.Kestrel.Tests.Support;
 
 namespace Quoit.Kestrel.Tests.Scenarios;
@@ -49,6 +50,52 @@ public class BadInputScenarios
             var line = Assert.Single(child.Output.Split('\n'), line => line.StartsWith("failed: ", StringComparison.Ordinal));
             Assert.StartsWith("failed: QuoitUnavailableException: ", line, StringComparison.Ordinal);
             Assert.Contains(complaint, line, StringComparison.Ordinal);
+        }
+    }
+
+    /// <summary>How another version's library would differ, in C, and what is said of it.</summary>
+    public static TheoryData<string, string, string> OtherVersions => new()
+    {
+        // Asked for what comes after its own major version.
+        {
+            "#define VERSION(asked) ((asked) + 0x10000)",
+            "cannot be used: ", $"this program wants version 2.{QuoitLibrary.AbiVersion & 0xffff} of Quoit's C ABI, but libquoit "
+        },
+        // Asked for what comes after its own minor version.
+        { "#define VERSION(asked) ((asked) + 1)", "cannot be used: ", "of Quoit's C ABI, but libquoit " },
+        // Of a structure that this assembly reads it has another field where one should be.
+        {
+            "#define LINE \"field quoit_event lease 48\"",
+            "is libquoit of another version: ", "its layout lacks \"field quoit_event lease 48 8\". Install the one of this package"
+        },
+    };
+
+    [Theory]
+    [MemberData(nameof(OtherVersions))]
+    public async Task A_libquoit_of_another_version_is_named_with_what_differs(string difference, string complaint, string detail)
+    {
+        var library = OtherLibrary.Build(difference);
+        try
+        {
+            await using var serves = await Child.StartAsync("serve", new() { ["QUOIT_LIBRARY"] = library });
+            Assert.Contains("hello", await GetAsync(serves.Port), StringComparison.Ordinal);
+            var warning = Assert.Single(Complaints(serves));
+            Assert.StartsWith("Warning 2 LeftToSockets", warning, StringComparison.Ordinal);
+            await using var fails = await Child.StartAsync(
+                "serve", new() { ["QUOIT_LIBRARY"] = library, ["Kestrel__Quoit__Require"] = "true" });
+            Assert.Equal(0, fails.Port);
+            var failure = Assert.Single(fails.Output.Split('\n'), text => text.StartsWith("failed: ", StringComparison.Ordinal));
+            Assert.StartsWith("failed: QuoitUnavailableException: ", failure, StringComparison.Ordinal);
+            foreach (var text in new[] { warning, failure })
+            {
+                Assert.Contains($"{library} {complaint}", text, StringComparison.Ordinal);
+                Assert.Contains(detail, text, StringComparison.Ordinal);
+                Assert.Contains("nstall the", text, StringComparison.Ordinal);
+            }
+        }
+        finally
+        {
+            File.Delete(library);
         }
     }
 

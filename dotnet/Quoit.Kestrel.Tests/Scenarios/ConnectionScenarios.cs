@@ -226,6 +226,31 @@ public class ConnectionScenarios
         Assert.Empty(await client.ReceiveToEndAsync());
     }
 
+    public static TheoryData<Transport> QuoitNormal => Transports.QuoitNormal;
+
+    [Theory]
+    [MemberData(nameof(QuoitNormal))]
+    public async Task What_is_lent_leaves_together_and_piece_by_piece_where_the_list_has_no_room(Transport transport)
+    {
+        const int Size = 300_000;
+        foreach (var hasRoom in new[] { true, false })
+        {
+            await using var server = await TestServer.RawAsync(
+                transport,
+                static async connection => await connection.Transport.Output.WriteAsync(Pattern.Bytes(Size)),
+                options => options.CopyRoom = hasRoom ? options.CopyRoom : 1024);
+            using var client = await Client.ConnectAsync(server.EndPoint);
+            var answer = await client.ReceiveToEndAsync();
+            Assert.Equal(Size, answer.Length);
+            Pattern.Check(answer, 0);
+            var loops = server.Loops!;
+            await Wait.Until(
+                () => LoopState.Read(loops, "sent_bytes") >= Size, () => $"it counts {LoopState.Read(loops, "sent_bytes")} bytes");
+            var (sends, pieces) = (LoopState.Read(loops, "sends"), LoopState.Read(loops, "send_pieces"));
+            Assert.True(hasRoom ? pieces > 4 * sends : pieces == sends, $"{sends} sends had {pieces} pieces");
+        }
+    }
+
     [Theory]
     [MemberData(nameof(All))]
     public async Task A_writer_waits_for_a_reader_that_does_not_read(Transport transport)

@@ -64,6 +64,13 @@ public class NativeLayoutTests
     }
 
     [Fact]
+    public void The_library_is_asked_for_the_version_of_the_header()
+    {
+        uint Constant(string name) => uint.Parse(Lines("constant").Single(words => words[1] == name)[2], null);
+        Assert.Equal(QuoitLibrary.AbiVersion, (Constant("QUOIT_ABI_MAJOR") << 16) | Constant("QUOIT_ABI_MINOR"));
+    }
+
+    [Fact]
     public void Values_are_those_of_the_header()
     {
         foreach (var words in Lines("constant"))

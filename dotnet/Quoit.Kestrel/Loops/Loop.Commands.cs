@@ -10,16 +10,16 @@ internal sealed unsafe partial class Loop
 {
     private const int CommandRoom = 2048;
 
-    /// <summary>Bytes that one turn copies for small sends. What finds no room is lent instead.</summary>
-    private const int ScratchRoom = 512 * 1024;
-
     /// <summary>Tokens below the first lent send of a connection.</summary>
     public const ulong TokenOther = 1, TokenCopied = 2, TokenFirst = 16;
 
     /// <summary>Tokens of connects have this bit.</summary>
     private const ulong ConnectBit = 1UL << 63;
 
+    /// <summary>Memory for what one turn reads. A small send that finds no room is lent instead, and what is lent without a
+    /// list goes piece by piece.</summary>
     private readonly byte* _scratch;
+    private readonly int _scratchRoom;
     private readonly Dictionary<ulong, PendingConnect> _connects = [];
 
     private NativeCommand* _commands;
@@ -56,7 +56,7 @@ internal sealed unsafe partial class Loop
     /// <summary>Room for bytes that the next turn copies; null if there is none left.</summary>
     public byte* TakeScratch(int length)
     {
-        if (ScratchRoom - _scratchUsed < length)
+        if (_scratchRoom - _scratchUsed < length)
         {
             return null;
         }

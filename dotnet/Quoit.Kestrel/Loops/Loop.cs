@@ -66,7 +66,8 @@ internal sealed unsafe partial class Loop : PipeScheduler
         _events = (NativeEvent*)NativeMemory.AllocZeroed(EventRoom, (nuint)sizeof(NativeEvent));
         _commands = (NativeCommand*)NativeMemory.Alloc(CommandRoom, (nuint)sizeof(NativeCommand));
         _commandRoom = CommandRoom;
-        _scratch = (byte*)NativeMemory.Alloc(ScratchRoom);
+        _scratchRoom = options.CopyRoom;
+        _scratch = (byte*)NativeMemory.Alloc((nuint)_scratchRoom);
         _thread = new Thread(Run) { IsBackground = true, Name = $"quoit loop {index}" };
     }
 
