@@ -139,6 +139,44 @@ class PackedJarTest {
         return Path.of(System.getProperty("java.home"), "lib", "libjava.so");
     }
 
+    /**
+     * Libquoit itself, behind a library that asks it for a version by so much higher: what it answers is what one of an
+     * older minor, or another major version answers.
+     */
+    @ParameterizedTest
+    @ValueSource(ints = {1, 1 << 16})
+    void aLibraryOfAnotherAbiVersionIsNamed(int higher, @TempDir Path folder) throws Exception {
+        Path source = Files.writeString(folder.resolve("other.c"), OTHER_VERSION);
+        Path other = folder.resolve("libquoit-other.so");
+        Path real = Path.of(System.getenv("QUOIT_LIBRARY")).toRealPath();
+        // Depends on libquoit though it names nothing of it, and on that very file.
+        Path soname = Files.createSymbolicLink(folder.resolve("libquoit.so.0"), real);
+        List<String> compiler = List.of(
+                "cc", "-shared", "-fPIC", "-DHIGHER=" + higher, "-o", other.toString(), source.toString(),
+                "-Wl,--no-as-needed", soname.toString(), "-Wl,-rpath," + folder);
+        Process compiling = new ProcessBuilder(compiler).redirectErrorStream(true).start();
+        String complaints = new String(compiling.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
+        assertEquals(0, compiling.waitFor(), complaints);
+        String output = onClassPath(
+                javaHere(), Map.of(), NATIVE_ACCESS, "-Dio.quoit.netty.library=" + other);
+        assertFallsBack(output, other + ": this program wants version ", "install a libquoit that fits");
+        // What is logged, and what is printed as the cause: once each.
+        assertEquals(2, output.split("install a libquoit", -1).length - 1, output);
+    }
+
+    private static final String OTHER_VERSION =
+            """
+            #define _GNU_SOURCE
+            #include <dlfcn.h>
+            #include <stdint.h>
+
+            int quoit_abi_check(uint32_t version)
+            {
+                int (*real)(uint32_t) = (int (*)(uint32_t))dlsym(RTLD_NEXT, "quoit_abi_check");
+                return real(version + HIGHER);
+            }
+            """;
+
     @Test
     void aFolderThatCannotBeWrittenIsNamed() throws Exception {
         assertFallsBack(

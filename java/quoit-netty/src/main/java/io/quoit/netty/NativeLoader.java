@@ -18,7 +18,6 @@ final class NativeLoader {
     static final String FILE_VARIABLE = "QUOIT_LIBRARY";
 
     private static final String RESOURCE = "quoit-layout.txt";
-    private static final String ADVICE = "; install the libquoit that belongs to this jar's version";
 
     private static Path file;
     private static boolean extracted;
@@ -130,12 +129,14 @@ final class NativeLoader {
 
     private static void check(NativeLibrary library) throws IOException {
         if (library.abiCheck(Abi.VERSION) < 0) {
-            throw new UnsupportedOperationException(file + ": " + library.errorText() + ADVICE);
+            // What the library says has the remedy.
+            throw new UnsupportedOperationException(file + ": " + library.errorText());
         }
         String lacking = lacking(library.layout(), goldenLayout());
         if (lacking != null) {
             throw new UnsupportedOperationException(
-                    file + ": its layout lacks \"" + lacking + "\": it is libquoit of another version" + ADVICE);
+                    file + ": its layout lacks \"" + lacking + "\": it is libquoit of another version; install the one that "
+                            + "belongs to this jar's version");
         }
     }
 
