@@ -6,7 +6,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 RELEASE := $(TARGET)/release
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench capi go java java-suite dotnet hunt hunt-proof soak loom asan fuzz lab lab-peers \
+.PHONY: help demo test bench capi go java java-suite java-dist dotnet hunt hunt-proof soak loom asan fuzz lab lab-peers \
 	lab-peers-check toolchain
 
 help: ## Say what there is
@@ -86,15 +86,25 @@ MAVEN ?= mvn
 JAVA_BUILD = JAVA_HOME=$$(java/jdk) QUOIT_LIBRARY=$(CURDIR)/$(CAPI)/lib/libquoit.so \
 	$(MAVEN) --quiet --batch-mode --no-transfer-progress --file java/pom.xml
 
+# With what a release has beside: the documentation is linted, and a few seconds more are all that it costs.
 java: capi ## Build libquoit, and build and test the Netty transport with it, on both engines; a few minutes
 	@java/jdk >/dev/null
 	@command -v $(MAVEN) >/dev/null || { \
 		echo "make: mvn was not found; install Maven 3.8 or newer (https://maven.apache.org) and try again" >&2; exit 1; }
-	$(JAVA_BUILD) verify
+	$(JAVA_BUILD) verify -Pdist
 
 java-suite: capi ## Test the Netty transport with all of Netty's own tests, also with limits that are always short
 	@java/jdk >/dev/null
 	$(JAVA_BUILD) verify -Psuite
+
+JAVA_DIST := target/java
+
+java-dist: capi ## Pack the Netty transport into target/java: its jars, those of their sources and documentation, libquoit's
+	@java/jdk >/dev/null
+	$(JAVA_BUILD) clean package -Pdist -Dmaven.test.skip=true
+	@rm -rf $(JAVA_DIST) && mkdir -p $(JAVA_DIST)
+	@cp java/quoit-*/target/quoit-*-$(VERSION)*.jar $(JAVA_DIST)
+	@echo "packed $(JAVA_DIST)"
 
 DOTNET ?= dotnet
 DOTNET_REMEDY := install the .NET SDK 10 or newer, https://dotnet.microsoft.com/download

@@ -1,6 +1,7 @@
 package consumer;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.File;
@@ -10,6 +11,7 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.jar.JarFile;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Assumptions;
 import org.junit.jupiter.api.Test;
@@ -77,6 +79,28 @@ class PackedJarTest {
                 "consumer.Consumer"));
         String output = run(javaHere(), Map.of(), options);
         assertTrue(output.contains("transport=quoit answer=word cause=none"), output);
+    }
+
+    /** What the profile {@code dist} packs beside, of which a part is no source folder of the project's. */
+    @Test
+    void theSourcesAndTheDocumentationAreComplete() throws Exception {
+        Path jar = jars().stream()
+                .map(Path::of)
+                .filter(path -> path.getFileName().toString().matches("quoit-netty-\\d.*\\.jar"))
+                .findFirst()
+                .orElseThrow();
+        String stem = jar.toString().replaceAll("\\.jar$", "");
+        Assumptions.assumeTrue(Files.exists(Path.of(stem + "-sources.jar")), "packed without the profile dist");
+        assertContains(stem + "-sources.jar", "io/quoit/netty/Quoit.java", "META-INF/versions/22/io/quoit/netty/FfmLibrary.java");
+        assertContains(stem + "-javadoc.jar", "io.quoit.netty/io/quoit/netty/Quoit.html");
+    }
+
+    private static void assertContains(String jar, String... entries) throws Exception {
+        try (JarFile file = new JarFile(jar)) {
+            for (String entry : entries) {
+                assertNotNull(file.getEntry(entry), jar + " lacks " + entry);
+            }
+        }
     }
 
     /** Each of Java 17 and 21 that is installed, found among the system's or named by JAVA_17_HOME and JAVA_21_HOME. */
