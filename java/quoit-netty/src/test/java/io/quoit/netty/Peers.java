@@ -1,5 +1,8 @@
 package io.quoit.netty;
 
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+
 import io.netty.buffer.ByteBuf;
 import io.netty.buffer.Unpooled;
 import io.netty.channel.Channel;
@@ -7,7 +10,9 @@ import io.netty.channel.ChannelHandler;
 import io.netty.channel.ChannelHandlerContext;
 import io.netty.channel.ChannelInboundHandlerAdapter;
 import io.netty.channel.ChannelInitializer;
+import java.io.IOException;
 import java.io.InputStream;
+import java.io.UncheckedIOException;
 import java.net.InetSocketAddress;
 import java.net.Socket;
 import java.util.Random;
@@ -44,6 +49,25 @@ final class Peers {
     static byte[] read(Socket socket, int length) throws Exception {
         InputStream in = socket.getInputStream();
         return in.readNBytes(length);
+    }
+
+    /** Writes on a thread of its own, for a peer that is held back. */
+    static Thread writing(Socket socket, byte[] bytes) {
+        Thread writer = new Thread(() -> {
+            try {
+                socket.getOutputStream().write(bytes);
+            } catch (IOException closed) {
+                throw new UncheckedIOException(closed);
+            }
+        });
+        writer.start();
+        return writer;
+    }
+
+    /** Everything comes, and then the end. */
+    static void assertReceivesAll(Socket socket, byte[] bytes) throws Exception {
+        assertArrayEquals(bytes, read(socket, bytes.length));
+        assertEquals(-1, socket.getInputStream().read());
     }
 
     /** Sends back what comes. */

@@ -24,6 +24,7 @@ import java.util.List;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
+import java.util.function.UnaryOperator;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 
@@ -40,15 +41,13 @@ class ReceiveTest {
         group.shutdownGracefully(0, 1, TimeUnit.SECONDS).sync();
     }
 
+    private Channel serve(UnaryOperator<ServerBootstrap> options) throws Exception {
+        ServerBootstrap bootstrap = new ServerBootstrap().group(group).channel(QuoitServerSocketChannel.class);
+        return options.apply(bootstrap).childHandler(accepted).bind("127.0.0.1", 0).sync().channel();
+    }
+
     private Channel serve(boolean autoRead) throws Exception {
-        return new ServerBootstrap()
-                .group(group)
-                .channel(QuoitServerSocketChannel.class)
-                .childOption(ChannelOption.AUTO_READ, autoRead)
-                .childHandler(accepted)
-                .bind("127.0.0.1", 0)
-                .sync()
-                .channel();
+        return serve(bootstrap -> bootstrap.childOption(ChannelOption.AUTO_READ, autoRead));
     }
 
     /** Slots that pipelines of the group's only loop hold, as of now. */
@@ -149,14 +148,7 @@ class ReceiveTest {
         int length = 32 << 20;
         byte[] sent = Peers.bytes(length);
         try (Socket client = Peers.connect(server)) {
-            Thread writer = new Thread(() -> {
-                try {
-                    client.getOutputStream().write(sent);
-                } catch (java.io.IOException closed) {
-                    throw new IllegalStateException(closed);
-                }
-            });
-            writer.start();
+            Thread writer = Peers.writing(client, sent);
             Channel channel = accepted.next();
             // One read, one message.
             channel.read();
@@ -201,14 +193,7 @@ class ReceiveTest {
                     }
                 }
             });
-            Thread writer = new Thread(() -> {
-                try {
-                    client.getOutputStream().write(sent);
-                } catch (java.io.IOException closed) {
-                    throw new IllegalStateException(closed);
-                }
-            });
-            writer.start();
+            Thread writer = Peers.writing(client, sent);
             CompositeByteBuf all = Unpooled.compositeBuffer(1 << 20);
             while (all.readableBytes() < sent.length) {
                 all.addComponent(true, keeper.message());
@@ -240,14 +225,8 @@ class ReceiveTest {
 
     @Test
     void anAllocatorThatTheUserNamesIsUsed() throws Exception {
-        server = new ServerBootstrap()
-                .group(group)
-                .channel(QuoitServerSocketChannel.class)
-                .childOption(ChannelOption.RECVBUF_ALLOCATOR, new FixedRecvByteBufAllocator(7))
-                .childHandler(accepted)
-                .bind("127.0.0.1", 0)
-                .sync()
-                .channel();
+        server = serve(bootstrap ->
+                bootstrap.childOption(ChannelOption.RECVBUF_ALLOCATOR, new FixedRecvByteBufAllocator(7)));
         byte[] sent = Peers.bytes(20);
         try (Socket client = Peers.connect(server)) {
             client.getOutputStream().write(sent);
@@ -266,14 +245,7 @@ class ReceiveTest {
 
     @Test
     void aServerWithoutAutoReadLeavesConnectionsInTheKernelsQueue() throws Exception {
-        server = new ServerBootstrap()
-                .group(group)
-                .channel(QuoitServerSocketChannel.class)
-                .option(ChannelOption.AUTO_READ, false)
-                .childHandler(accepted)
-                .bind("127.0.0.1", 0)
-                .sync()
-                .channel();
+        server = serve(bootstrap -> bootstrap.option(ChannelOption.AUTO_READ, false));
         List<Socket> clients = new ArrayList<>();
         try {
             for (int client = 0; client < 20; client++) {
