@@ -1,12 +1,22 @@
 package io.quoit.netty;
 
+import io.netty.channel.ChannelConfig;
 import io.netty.channel.ChannelOption;
+import io.netty.channel.WriteBufferWaterMark;
 import java.util.Map;
 import java.util.Set;
 
 /** Options of a connected channel. */
 abstract class AbstractQuoitStreamConfig extends AbstractQuoitConfig implements QuoitStreamConfig {
     private static final int NOT_SET = -1;
+
+    /**
+     * The water marks until some are set. The high one is Netty's, the low one is near it, where Netty's is the half: all that
+     * one send has lent leaves the queue in one run, so a handler that was told at the half would write one half while the
+     * other, which has gone, is still counted, and every send would be half as long as the high mark allows. Told 4 KiB
+     * below it, the handler fills the queue again as it empties, in small steps, each in the memory that was just freed.
+     */
+    private static final WriteBufferWaterMark WATER_MARKS = new WriteBufferWaterMark(60 << 10, 64 << 10);
 
     private final AbstractQuoitStreamChannel channel;
     private volatile boolean allowHalfClosure;
@@ -16,6 +26,17 @@ abstract class AbstractQuoitStreamConfig extends AbstractQuoitConfig implements 
     AbstractQuoitStreamConfig(AbstractQuoitStreamChannel channel, Set<KernelOption> supported) {
         super(channel, supported);
         this.channel = channel;
+        setWriteBufferWaterMark(WATER_MARKS);
+    }
+
+    /** Who sets but one of the marks has Netty's default for the other, so that what is right elsewhere is right here. */
+    @Override
+    @Deprecated
+    public ChannelConfig setWriteBufferHighWaterMark(int high) {
+        if (getWriteBufferWaterMark() == WATER_MARKS) {
+            setWriteBufferWaterMark(WriteBufferWaterMark.DEFAULT);
+        }
+        return super.setWriteBufferHighWaterMark(high);
     }
 
     @Override

@@ -9,7 +9,10 @@ import io.netty.channel.unix.DomainSocketChannelConfig;
 import io.netty.channel.unix.DomainSocketReadMode;
 import java.util.EnumSet;
 
-/** Options of a {@link QuoitDomainSocketChannel}. Descriptors cannot be received: only bytes. */
+/**
+ * Options of a {@link QuoitDomainSocketChannel}. Descriptors cannot be received: only bytes. The water marks of the write buffer
+ * are those of {@link QuoitSocketChannelConfig}.
+ */
 public final class QuoitDomainSocketChannelConfig extends AbstractQuoitStreamConfig
         implements DomainSocketChannelConfig, DuplexChannelConfig {
     private static final EnumSet<KernelOption> SUPPORTED =

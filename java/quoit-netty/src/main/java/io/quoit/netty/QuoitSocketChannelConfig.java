@@ -11,7 +11,8 @@ import java.util.EnumSet;
  * Options of a {@link QuoitSocketChannel}: those of {@link SocketChannelConfig}, and of {@link QuoitChannelOption}.
  * {@code SO_LINGER} is kept by the channel and never set on the socket: 0 resets the connection when it is closed, more is
  * how long what is left may take to be sent, in the background. A {@code RECVBUF_ALLOCATOR} makes the channel copy what it
- * receives into that allocator's buffers.
+ * receives into that allocator's buffers. The water marks of the write buffer are 60 and 64 KiB by default; who sets one of
+ * them has Netty's default, 32 or 64 KiB, for the other.
  */
 public final class QuoitSocketChannelConfig extends AbstractQuoitStreamConfig implements SocketChannelConfig {
     private static final EnumSet<KernelOption> SUPPORTED = EnumSet.complementOf(

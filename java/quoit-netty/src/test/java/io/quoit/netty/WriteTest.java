@@ -12,8 +12,11 @@ import io.netty.bootstrap.ServerBootstrap;
 import io.netty.buffer.ByteBuf;
 import io.netty.buffer.Unpooled;
 import io.netty.channel.Channel;
+import io.netty.channel.ChannelConfig;
 import io.netty.channel.ChannelFuture;
 import io.netty.channel.ChannelFutureListener;
+import io.netty.channel.ChannelHandlerContext;
+import io.netty.channel.ChannelInboundHandlerAdapter;
 import io.netty.channel.ChannelOption;
 import io.netty.channel.DefaultFileRegion;
 import io.netty.channel.EventLoopGroup;
@@ -344,6 +347,65 @@ class WriteTest {
             }
             assertTrue(channel.isWritable());
         }
+    }
+
+    /** What is lent leaves the queue all at once: who writes while he may has filled it anew when the next send begins. */
+    @Test
+    void sendsOfAHandlerThatFillsTheQueueAreAsLongAsTheQueueMayBe() throws Exception {
+        byte[] piece = Peers.bytes(1 << 10);
+        int pieces = 4096;
+        try (Socket client = Peers.connect(server)) {
+            QuoitSocketChannel channel = (QuoitSocketChannel) accepted.next();
+            Filler filler = new Filler(piece, pieces);
+            channel.pipeline().addLast(filler);
+            group.submit(() -> filler.channelWritabilityChanged(channel.pipeline().lastContext())).sync();
+            for (int read = 0; read < pieces; read++) {
+                assertArrayEquals(piece, Peers.read(client, piece.length));
+            }
+            QuoitChannelSnapshot done = group.submit(channel::snapshot).get();
+            // With small limits a send is no longer than those of the library.
+            long least = UnderTest.SMALL ? UnderTest.config().highWater() : 50 << 10;
+            assertTrue(done.writtenBytes() >= done.writes() * least, done.toString());
+        }
+    }
+
+    /** Writes as long as the channel is writable, and flushes. */
+    private static final class Filler extends ChannelInboundHandlerAdapter {
+        private final byte[] piece;
+        private int left;
+
+        Filler(byte[] piece, int pieces) {
+            this.piece = piece;
+            left = pieces;
+        }
+
+        @Override
+        public void channelWritabilityChanged(ChannelHandlerContext context) {
+            while (left > 0 && context.channel().isWritable()) {
+                left--;
+                context.write(Peers.direct(piece));
+            }
+            context.flush();
+        }
+    }
+
+    @Test
+    @SuppressWarnings("deprecation")
+    void whoSetsOneWaterMarkHasNettysDefaultForTheOther() {
+        QuoitSocketChannelConfig config = new QuoitSocketChannel().config();
+        assertEquals(64 << 10, config.getWriteBufferHighWaterMark());
+        assertEquals(60 << 10, config.getWriteBufferLowWaterMark());
+        // Less than the low mark that there was.
+        config.setOption(ChannelOption.WRITE_BUFFER_HIGH_WATER_MARK, 40 << 10);
+        assertEquals(40 << 10, config.getWriteBufferHighWaterMark());
+        assertEquals(32 << 10, config.getWriteBufferLowWaterMark());
+        assertThrows(IllegalArgumentException.class, () -> config.setWriteBufferHighWaterMark(1));
+        config.setWriteBufferWaterMark(new WriteBufferWaterMark(5, 50));
+        config.setWriteBufferHighWaterMark(60);
+        assertEquals(5, config.getWriteBufferLowWaterMark());
+        ChannelConfig unix = new QuoitDomainSocketChannel().config();
+        unix.setWriteBufferLowWaterMark(1 << 10);
+        assertEquals(64 << 10, unix.getWriteBufferHighWaterMark());
     }
 
     /** Copied sends are refused once the native queue is full: what was promised to be sent waits, and the close for it. */
