@@ -36,7 +36,6 @@ public sealed record Transport(string Name, QuoitEngine? Engine, bool Inline, bo
             options.ReceiveSlotSize = 128;
             options.LeasesPerConnection = 2;
             options.SendChunks = 2;
-            options.CopyRoom = 1024;
         }
     }
 }
