@@ -12,6 +12,7 @@ import java.net.SocketException;
 public final class ReceiverUnreachableException extends SocketException {
     private static final long serialVersionUID = 1L;
 
+    /** Where the datagram went. */
     private final InetSocketAddress receiver;
 
     ReceiverUnreachableException(InetSocketAddress receiver, IOException cause) {
