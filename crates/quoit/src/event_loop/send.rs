@@ -40,33 +40,26 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     ) -> Result<(), Refusal> {
         let payload = payload.into();
         let length = payload.len();
-        let high_water = self.config.high_water as usize;
-        let pieces = self.config.send_pieces as usize;
-        let memory_for_copies = self.config.send_chunks as usize * self.config.send_chunk_size as usize;
-        let state = self.sender(connection)?;
-        let queued = state.outbound.queued();
         let lent = !matches!(payload, Payload::Copy(_));
+        let high_water = self.config.high_water as usize;
+        let memory_for_copies = self.config.send_chunks as usize * self.config.send_chunk_size as usize;
         if !lent && length > high_water.min(memory_for_copies) {
+            self.sender(connection)?;
             return Err(Refusal::TooLarge);
         }
-        // Lent memory may pass the mark once, so that one large send, or what was received before a pause, can
-        // always be taken; it is not the loop's memory.
-        let full = if lent {
-            queued >= high_water
-        } else {
-            queued + length > high_water
-        };
-        if full || state.outbound.pieces() >= pieces {
-            state.wants_writable = true;
-            self.counters.sends_refused += 1;
-            return Err(Refusal::Full);
-        }
-        let queued_before = !state.outbound.is_empty();
+        self.admit(connection, |queued| {
+            if lent {
+                queued >= high_water
+            } else {
+                queued + length > high_water
+            }
+        })?;
         let memory = self.memory.as_mut().expect("present until the loop is dropped");
         let state = self
             .connections
             .get_mut(connection.slot(), connection.generation())
             .ok_or(Refusal::Stale)?;
+        let queued_before = !state.outbound.is_empty();
         let small = token == Token::NONE && length <= SMALL_SEND;
         let copied = (!lent || small) && state.outbound.push_copy(payload.as_slice(), &mut memory.chunks);
         if !copied {
@@ -79,10 +72,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             };
             state.outbound.push_lent(lent, token);
         }
-        state.wants_writable |= state.outbound.queued() >= high_water;
-        self.counters.queued_bytes += length as u64;
-        self.counters.sends_coalesced += u64::from(queued_before);
-        self.mark_dirty(connection.slot());
+        self.account_queued(connection.slot(), length, queued_before);
         Ok(())
     }
 
@@ -100,13 +90,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// [`Refusal::Closing`], also if it is this send that finds the connection broken; [`Refusal::Stale`].
     pub fn try_send(&mut self, connection: ConnectionId, bytes: &[u8]) -> Result<usize, Refusal> {
         let slot = connection.slot();
-        // Epoll always copies.
-        let threshold = self
-            .config
-            .zero_copy_threshold
-            .filter(|_| self.engine.kind() == EngineKind::Uring);
+        let threshold = self.zero_copy_threshold();
         let state = self.sender(connection)?;
-        if state.zero_copy && threshold.is_some_and(|least| bytes.len() >= least as usize) {
+        if state.leaves_uncopied(bytes.len(), threshold) {
             return Ok(0);
         }
         if bytes.is_empty() || state.phase != Phase::Open || state.sending || !state.outbound.is_empty() {
@@ -143,20 +129,13 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         if pieces.count() > RawPieces::MOST {
             return Err(Refusal::TooLarge);
         }
-        let (high_water, most_pieces) = (self.config.high_water as usize, self.config.send_pieces as usize);
+        let high_water = self.config.high_water as usize;
+        // As the length, so the number of lent pieces may pass its mark once.
+        self.admit(connection, |queued| queued >= high_water)?;
         let state = self.sender(connection)?;
-        // As lent memory, so pieces may pass their mark once.
-        if state.outbound.queued() >= high_water || state.outbound.pieces() >= most_pieces {
-            state.wants_writable = true;
-            self.counters.sends_refused += 1;
-            return Err(Refusal::Full);
-        }
         let queued_before = !state.outbound.is_empty();
         let bytes = state.outbound.push_gathered(pieces.lent(), token);
-        state.wants_writable |= state.outbound.queued() >= high_water;
-        self.counters.queued_bytes += bytes as u64;
-        self.counters.sends_coalesced += u64::from(queued_before);
-        self.mark_dirty(connection.slot());
+        self.account_queued(connection.slot(), bytes, queued_before);
         Ok(())
     }
 
@@ -170,14 +149,8 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         range: FileRange,
         token: Token,
     ) -> Result<(), Refusal> {
-        let pieces = self.config.send_pieces as usize;
-        let state = self.sender(connection)?;
-        if state.outbound.pieces() >= pieces {
-            state.wants_writable = true;
-            self.counters.sends_refused += 1;
-            return Err(Refusal::Full);
-        }
-        state
+        self.admit(connection, |_| false)?;
+        self.sender(connection)?
             .outbound
             .push_file(range.file, range.offset, range.length, token);
         self.mark_dirty(connection.slot());
@@ -197,6 +170,39 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     #[must_use]
     pub fn is_full(&self, connection: ConnectionId) -> bool {
         self.queued(connection) >= self.config.high_water as usize
+    }
+
+    /// Refuses a send for which there is no room: the queue is `full`, by its bytes, or by its pieces. Lent memory may
+    /// pass the high-water mark once, so that one large send, or what was received before a pause, can always be taken;
+    /// it is not the loop's memory.
+    #[inline]
+    fn admit(&mut self, connection: ConnectionId, full: impl FnOnce(usize) -> bool) -> Result<(), Refusal> {
+        let most_pieces = self.config.send_pieces as usize;
+        let state = self.sender(connection)?;
+        if full(state.outbound.queued()) || state.outbound.pieces() >= most_pieces {
+            state.wants_writable = true;
+            self.counters.sends_refused += 1;
+            return Err(Refusal::Full);
+        }
+        Ok(())
+    }
+
+    /// Accounts for bytes that were just queued, perhaps behind others.
+    #[inline]
+    fn account_queued(&mut self, slot: Slot, bytes: usize, queued_before: bool) {
+        self.counters.queued_bytes += bytes as u64;
+        self.counters.sends_coalesced += u64::from(queued_before);
+        if let Some((state, _)) = self.connections.at(slot) {
+            state.wants_writable |= state.outbound.queued() >= self.config.high_water as usize;
+        }
+        self.mark_dirty(slot);
+    }
+
+    /// From how many bytes on a send leaves without a copy; `None`: never, as on epoll.
+    fn zero_copy_threshold(&self) -> Option<u32> {
+        self.config
+            .zero_copy_threshold
+            .filter(|_| self.engine.kind() == EngineKind::Uring)
     }
 
     fn sender(&mut self, id: ConnectionId) -> Result<&mut super::connection::Connection, Refusal> {
@@ -231,6 +237,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     }
 
     fn flush(&mut self, slot: Slot) {
+        let threshold = self.zero_copy_threshold();
         let Some((connection, generation)) = self.connections.at(slot) else {
             return;
         };
@@ -254,13 +261,10 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                 bytes,
                 quiet,
             }) => {
-                let threshold = self.config.zero_copy_threshold;
-                let zero_copy =
-                    connection.zero_copy && threshold.is_some_and(|least| bytes >= least as usize);
-                // Epoll always copies. A socket that has just taken a part of something is full.
-                let at_once = !zero_copy || self.engine.kind() == EngineKind::Epoll;
+                let zero_copy = connection.leaves_uncopied(bytes, threshold);
+                // A socket that has just taken a part of something is full.
                 let full = std::mem::take(&mut connection.sent_short);
-                if at_once
+                if !zero_copy
                     && !full
                     && let Some(result) = self.engine.send_at_once(slot, descriptor, &mut message)
                 {
