@@ -57,7 +57,7 @@ features! {
     /// `IORING_SETUP_SINGLE_ISSUER`.
     SingleIssuer = "single-issuer", "6.0", needs nothing,
         "the kernel relies on one thread submitting";
-    /// `IORING_SETUP_DEFER_TASKRUN`.
+    /// `IORING_SETUP_DEFER_TASKRUN` with `TASKRUN_FLAG`.
     DeferTaskrun = "defer-taskrun", "6.1", needs SingleIssuer,
         "completions are worked off in one batch when the loop enters the kernel";
     /// `IORING_SETUP_NO_SQARRAY`.

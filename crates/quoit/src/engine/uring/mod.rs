@@ -50,6 +50,11 @@ pub use self::setup::{SetupError, Step, UringSettings};
 /// completion found no room, and those that take the places of completions taken meanwhile.
 const ACCEPT_SLACK: u32 = 8;
 
+/// Looks in a row that find no sign of deferred work and believe it. The kernel signals work that comes to none
+/// (`IORING_SQ_TASKRUN`), but not what an enter leaves of more than its share (`__io_run_local_work()` in the kernel).
+/// Such work also comes with completions, so the next look enters; this bounds the wait for work without any.
+const MOST_UNASKED: u32 = 16;
+
 /// The engine on io_uring, over a ring `S` and the socket calls `K`.
 ///
 /// Dropping it does not wait for what is outstanding: see [`Engine::quiesce`]. Descriptors whose closes the kernel
@@ -80,6 +85,10 @@ pub struct UringEngine<S: UringSys, K: SocketSys> {
     skips_success: bool,
     /// Whether completions stay undone until the ring is entered (`IORING_SETUP_DEFER_TASKRUN`).
     defers: bool,
+    /// The last enter brought something, and perhaps not all.
+    work_left: bool,
+    /// Looks for deferred work in a row that entered for no other reason; see [`MOST_UNASKED`].
+    unasked: u32,
     /// Whether a thread of the kernel's takes the submissions (`IORING_SETUP_SQPOLL`).
     kernel_polls: bool,
     /// Whether a send is first tried without waiting, and without a completion if that succeeds: most do, and
@@ -177,6 +186,8 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
             attempts_sends: features.contains(Feature::AttemptedSend) && !kernel_poll,
             attempts: VecDeque::with_capacity(128),
             attempts_left: false,
+            work_left: true,
+            unasked: 0,
             wait_flags: no_iowait,
             flush_flags: if kernel_poll { abi::IORING_ENTER_SQ_WAIT } else { 0 },
             features,
@@ -250,7 +261,15 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         if !self.closing.is_empty() {
             self.hand_over_closed();
         }
+        self.work_left = self.sys.has_completion();
+        self.unasked = 0;
         result
+    }
+
+    /// Whether a turn that does not sleep enters the ring though nothing is signalled.
+    fn asks_unsignalled(&mut self) -> bool {
+        self.unasked += 1;
+        self.work_left || self.notifies || self.unasked >= MOST_UNASKED
     }
 
     /// Forgets the descriptors whose closes the kernel has taken.
@@ -510,7 +529,7 @@ impl<S: UringSys, K: SocketSys> Engine for UringEngine<S, K> {
             || self.sys.unsubmitted() > 0
             || self.overflowed
             || self.sys.has_deferred_work()
-            || (self.defers && !at_hand);
+            || (self.defers && !at_hand && self.asks_unsignalled());
         if self.notifies && !sleeps {
             // Before the kernel is entered: what is signalled from here on is either found by this wait or still
             // to be read from the descriptor afterwards.

@@ -120,7 +120,7 @@ pub(super) fn setup_flags(features: FeatureSet, kernel_poll: bool) -> u32 {
     flags |= if kernel_poll {
         abi::IORING_SETUP_SQPOLL
     } else if features.contains(Feature::DeferTaskrun) {
-        abi::IORING_SETUP_DEFER_TASKRUN
+        abi::IORING_SETUP_DEFER_TASKRUN | abi::IORING_SETUP_TASKRUN_FLAG
     } else if features.contains(Feature::CooperativeTaskrun) {
         abi::IORING_SETUP_COOP_TASKRUN | abi::IORING_SETUP_TASKRUN_FLAG
     } else {
