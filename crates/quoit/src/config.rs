@@ -102,7 +102,7 @@ pub struct Config {
     /// it excludes deferred completion work, which then interrupts the loop's thread instead.
     pub kernel_poll: Option<Duration>,
     /// Register the receive pool's memory with the ring, for zero-copy sends of leases. Default off. It is
-    /// charged against `RLIMIT_MEMLOCK`.
+    /// charged against `RLIMIT_MEMLOCK`. Datagram sockets have memory of their own, on which this has no effect.
     pub register_pool: bool,
 
     /// How the loop waits. Default: [`WaitMode::Block`].

@@ -573,6 +573,15 @@ static void multicast(void)
     expect(next_event(&member, 1).error == -EINVAL, "no address");
     member.data = NULL;
     expect(next_event(&member, 1).error == -EINVAL, "nothing at all");
+    /* The socket goes on, and can still be a member of the right one. */
+    memcpy(group.address, "\xef\1\2\3", 4);
+    group.address_length = 4;
+    member.data = &group;
+    run(&member, 1);
+    must("to the group", sendto(peer, "again", 5, 0, (struct sockaddr *)&target, sizeof target), 5);
+    event = expect_event(QUOIT_EVENT_DATAGRAMS, socket);
+    expect(event.length == 5, "a member again gets it");
+    return_lease(event.lease);
     shut(socket);
     close(peer);
 }

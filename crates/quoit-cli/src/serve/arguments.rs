@@ -175,7 +175,8 @@ struct Common {
     #[arg(long, global = true, value_name = "BYTES",
           value_parser = RangedU64ValueParser::<u32>::new().range(1..=1 << 30))]
     zero_copy: Option<u32>,
-    /// Register the receive pool with the ring, for zero-copy sends of received bytes
+    /// Register the receive pool with the ring, for zero-copy sends of received bytes; of no effect on datagrams,
+    /// which are received into memory of their sockets' own
     #[arg(long, global = true)]
     register_pool: bool,
     /// Let a kernel thread poll the submission queue, asleep after this idle time; costs up to a processor a loop

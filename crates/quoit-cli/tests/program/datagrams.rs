@@ -184,8 +184,56 @@ fn a_sink_accounts_for_every_datagram_and_ends() {
                 report.server.starts_with(&format!("quoit {engine}")),
                 "{report:?}"
             );
+            accounts_for_time_and_memory(&report, options);
         }
     }
+}
+
+/// Processor time is that of the work at least, as far as the kernel's rounding goes, and no more than there was; memory is
+/// what was configured, and within its bound.
+fn accounts_for_time_and_memory(report: &SinkReport, options: &str) {
+    let work = if options.contains("--work 500") { 500 } else { 0 };
+    assert_eq!(report.work_ns, work, "{report:?}");
+    let used = report.user_ns + report.kernel_ns;
+    let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
+    // Calibrated by the fastest of many rounds: undisturbed it takes all of it.
+    assert!(used > report.received * work / 2, "{report:?}");
+    assert!(
+        used <= processors * report.elapsed_ns + 20_000_000,
+        "more than all processors had: {report:?}"
+    );
+
+    let loops = if options.contains("--loops 2") { 2 } else { 1 };
+    let room = match options {
+        _ if options.contains("--gro") => 65_536,
+        _ if options.contains("2048") => 2_048,
+        _ => 65_507,
+    };
+    assert_eq!(report.pool_bytes, loops * 64 * room, "{report:?}");
+    let socket = report.socket;
+    if options.contains("--receive-buffer") {
+        assert_eq!(socket.wanted_buffer_bytes, Some(2_000_000), "{report:?}");
+        // As much as was asked for where this process may, else what the system allows.
+        assert!(socket.receive_buffer_bytes <= 2_000_000, "{report:?}");
+    } else {
+        assert_eq!(socket.wanted_buffer_bytes, None, "{report:?}");
+    }
+    assert!(
+        socket.peak_memory_bytes <= report.most_socket_bytes(processors),
+        "{report:?}"
+    );
+    assert!(report.largest_message_bytes > 0, "{report:?}");
+    // The process is more than its pool and less than a gigabyte; receive buffers need not be pinned.
+    assert!(
+        (1 << 20..1 << 30).contains(&report.peak_memory_bytes),
+        "{report:?}"
+    );
+    assert!(
+        report
+            .pinned_bytes
+            .is_some_and(|pinned| pinned <= report.peak_memory_bytes),
+        "{report:?}"
+    );
 }
 
 #[test]

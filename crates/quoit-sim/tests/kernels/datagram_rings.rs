@@ -160,6 +160,30 @@ impl<S: UringSys, P: EpollSys, K: SocketSys> RingDatagrams<S, P, K> {
         self.ring.note_some(2);
     }
 
+    /// The completion queue has room for four: the multishot ends with the fifth, and what waits behind it comes to the
+    /// next one.
+    fn a_full_queue(&mut self) {
+        let (near, near_address, far) = self.connected();
+        self.provide(0..8);
+        for number in b'0'..b'7' {
+            self.sockets.send(&far, Some(&near_address), &[number]).unwrap();
+        }
+        self.sockets.wait(&near, IN);
+        let header = receiving();
+        self.ring.push(&receive_multishot(&near, &header, 1));
+        self.ring.submit();
+        for _ in 0..5 {
+            self.note_datagram(&far);
+        }
+        self.ring.note_nothing();
+        self.ring.push(&receive_multishot(&near, &header, 2));
+        for _ in 0..2 {
+            self.note_datagram(&far);
+        }
+        self.ring.push(&cancel(2, 3));
+        self.ring.note_some(2);
+    }
+
     fn cancelling(&mut self) {
         let (near, near_address, far) = self.connected();
         self.provide(0..4);
@@ -299,5 +323,5 @@ fn run<S: UringSys, P: EpollSys, K: SocketSys + Copy>(
 }
 
 scripts! {
-    multishot no_buffers cancelling refused one_by_one a_chain_of_sends a_full_unix_receiver
+    multishot no_buffers a_full_queue cancelling refused one_by_one a_chain_of_sends a_full_unix_receiver
 }

@@ -2,9 +2,12 @@
 //! and can be pulled out. Nothing outside of them is touched.
 
 use std::io;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 
-use quoit::{Address, DatagramError, DatagramOptions, DatagramSend, DatagramSocketId, Errno, Gro, Token};
+use quoit::{
+    Address, DatagramError, DatagramOptions, DatagramSend, DatagramSocketId, Errno, Gro, MulticastGroup,
+    Refusal, Token,
+};
 use quoit_namespace::Namespace;
 
 use crate::datagram_bench::{Bench, bench, client, numbered, receive, set};
@@ -14,6 +17,7 @@ macro_rules! datagram_network {
     ($level:ident) => {
         tests! { $level, datagram_network:
             both_families_cross
+            groups_of_both_families_are_joined_and_left
             segments_cross_joined
             what_the_cable_does_not_take_is_told
             a_pulled_cable_is_told_and_put_back
@@ -113,6 +117,112 @@ pub(crate) fn both_families_cross(level: &Level) {
             assert!(got.interface.is_some() && got.ecn.is_some() && got.timestamp.is_some());
         }
     });
+}
+
+/// By a device that takes part in multicast, which the loopback device does not for IPv6.
+pub(crate) fn groups_of_both_families_are_joined_and_left(level: &Level) {
+    with_cable(
+        level,
+        "groups_of_both_families_are_joined_and_left",
+        |bench, cable| {
+            let (near, far) = (
+                interface(c"near"),
+                cable.there.within(|| interface(c"far")).unwrap(),
+            );
+            for (own, wildcard, group) in [
+                (THERE[0], "0.0.0.0", "239.192.7.7"),
+                (THERE[1], "[::]", "ff15::7:7"),
+            ] {
+                let group: IpAddr = group.parse().unwrap();
+                let member = MulticastGroup {
+                    group,
+                    interface: near,
+                };
+                let options = DatagramOptions {
+                    groups: vec![member],
+                    receive_local_address: true,
+                    ..DatagramOptions::default()
+                };
+                let socket = bench.bind(&format!("{wildcard}:0"), &options);
+                let client = cable.client(own);
+                match own.parse().unwrap() {
+                    IpAddr::V4(own) => {
+                        let by_address = i32::from_ne_bytes(own.octets());
+                        set(&client, libc::IPPROTO_IP, libc::IP_MULTICAST_IF, by_address);
+                    }
+                    IpAddr::V6(_) => set(
+                        &client,
+                        libc::IPPROTO_IPV6,
+                        libc::IPV6_MULTICAST_IF,
+                        far.cast_signed(),
+                    ),
+                }
+                let to = SocketAddr::new(group, socket_address(bench, socket).port());
+                bench.got.clear();
+                // The device is up, and has its routes a moment later.
+                let mut sent = Err(io::ErrorKind::NetworkUnreachable.into());
+                bench.until("there is a route", |_| {
+                    sent = client.send_to(b"to all", to);
+                    !matches!(&sent, Err(error) if error.kind() == io::ErrorKind::NetworkUnreachable)
+                });
+                sent.unwrap();
+                bench.wait_received(1);
+                assert_eq!(
+                    (bench.got[0].local, bench.got[0].interface),
+                    (Some(group), Some(near))
+                );
+                // Once more is refused, as is what is no group; neither ends anything.
+                for (wrong, errno) in [(group, libc::EADDRINUSE), (own.parse().unwrap(), libc::EINVAL)] {
+                    let refused = bench.quoit.join_multicast(
+                        socket,
+                        MulticastGroup {
+                            group: wrong,
+                            ..member
+                        },
+                    );
+                    assert_eq!(refused, Err(Refusal::Error(Errno::new(errno))), "{wrong}");
+                }
+                bench.quoit.leave_multicast(socket, member).unwrap();
+                let again = bench.quoit.leave_multicast(socket, member);
+                assert_eq!(again, Err(Refusal::Error(Errno::new(libc::EADDRNOTAVAIL))));
+                client.send_to(b"to nobody", to).unwrap();
+                bench.quoit.join_multicast(socket, member).unwrap();
+                client.send_to(b"to all again", to).unwrap();
+                bench.wait_received(2);
+                assert_eq!(bench.payloads(), [&b"to all"[..], b"to all again"]);
+
+                // And from here to members at the other end, by a named interface.
+                let listener = cable.there.within(|| {
+                    let listener = client_of(wildcard);
+                    match group {
+                        IpAddr::V4(group) => listener.join_multicast_v4(&group, &own.parse().unwrap())?,
+                        IpAddr::V6(group) => listener.join_multicast_v6(&group, far)?,
+                    }
+                    io::Result::Ok(listener)
+                });
+                let listener = listener.unwrap().unwrap();
+                let to = SocketAddr::new(group, listener.local_addr().unwrap().port());
+                let mut datagram = DatagramSend::new(Address::Tcp(to), b"from here");
+                datagram.interface = Some(near);
+                bench.send(socket, datagram).unwrap();
+                bench.flush(socket);
+                assert_eq!(receive(&listener), b"from here");
+            }
+            assert_eq!(bench.errors, []);
+        },
+    );
+}
+
+fn client_of(wildcard: &str) -> UdpSocket {
+    client(&format!("{wildcard}:0"))
+}
+
+/// The number of an interface of this namespace.
+fn interface(name: &std::ffi::CStr) -> u32 {
+    // SAFETY: a C string that outlives the call.
+    let number = unsafe { libc::if_nametoindex(name.as_ptr()) };
+    assert_ne!(number, 0, "{}", io::Error::last_os_error());
+    number
 }
 
 pub(crate) fn segments_cross_joined(level: &Level) {

@@ -145,6 +145,10 @@ pub(crate) fn a_group_is_joined_and_left(level: &Level) {
         };
         let refused = bench.quoit.join_multicast(socket, no_group);
         assert_eq!(refused, Err(Refusal::Error(Errno::EINVAL)));
+        // The socket goes on, and is a member of the other group still.
+        bench.send(sender, to_group()).unwrap();
+        bench.wait_received(3);
+        assert_eq!(bench.got[2].local, Some(group));
         let options = DatagramOptions {
             groups: vec![no_group],
             ..DatagramOptions::default()
