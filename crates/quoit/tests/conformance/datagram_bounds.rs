@@ -5,7 +5,7 @@ use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 use quoit::engine::uring::{Ring, probe};
-use quoit::{Address, DatagramOptions, DatagramSend, DatagramSocketId, FeatureSet, Gro};
+use quoit::{Address, Command, DatagramOptions, DatagramSend, DatagramSocketId, FeatureSet, Gro};
 
 use crate::datagram_bench::{Bench, bench, numbered, receive, set};
 use crate::levels::Level;
@@ -16,6 +16,7 @@ macro_rules! datagram_bounds {
         tests! { $level, datagram_bounds:
             batches_are_counted_as_turns_bring_them
             a_full_completion_queue_does_not_end_receiving
+            receiving_goes_on_with_a_quarter_of_the_slots
             the_quiet_one_is_answered_within_the_bound_of_fairness
             the_kernel_holds_no_more_than_the_receive_buffer
             joined_ones_fill_a_slot_whatever_the_longest_datagram
@@ -82,6 +83,48 @@ pub(crate) fn a_full_completion_queue_does_not_end_receiving(level: &Level) {
             // In each round at least once: 100 completions do not fit.
             assert!(counters.arms > 4, "{counters:?}");
         }
+    });
+}
+
+/// A turn that has something to report is soon followed by another, so a socket that ran out of slots waits for a quarter of
+/// them.
+pub(crate) fn receiving_goes_on_with_a_quarter_of_the_slots(level: &Level) {
+    bench(level, |bench| {
+        let gone = bench.bind("127.0.0.1:0", &DatagramOptions::default());
+        bench.close(gone);
+        bench.until("it closes", |bench| bench.closed.contains_key(&gone));
+        // What is refused is reported.
+        let turn =
+            |bench: &mut Bench| bench.turn_with([Command::PauseDatagrams { socket: gone }], Duration::ZERO);
+
+        let options = DatagramOptions {
+            slots: 16,
+            ..DatagramOptions::default()
+        };
+        let socket = bench.bind("127.0.0.1:0", &options);
+        let client = bench.client(socket);
+        bench.holds = true;
+        for number in 0..20 {
+            client.send(&[number]).unwrap();
+        }
+        bench.wait_received(16);
+        bench.settle();
+        let counters = bench.counters(socket);
+        assert_eq!((counters.pauses, counters.slots_leased), (1, 16));
+
+        bench.held.truncate(13);
+        for _ in 0..5 {
+            turn(bench);
+        }
+        let three_are_free = bench.counters(socket);
+        assert_eq!(three_are_free.slots_leased, 13);
+        assert_eq!(three_are_free.arms, counters.arms, "three are no quarter");
+        bench.held.truncate(12);
+        turn(bench);
+        assert!(bench.counters(socket).arms > counters.arms, "four are");
+        bench.wait_received(20);
+        assert_eq!(bench.payloads().concat(), (0..20).collect::<Vec<u8>>());
+        assert_eq!(bench.refused.len(), 6);
     });
 }
 
