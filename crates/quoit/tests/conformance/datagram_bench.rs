@@ -2,6 +2,7 @@
 //! of `quoit::event`.
 
 use std::collections::{HashMap, HashSet};
+use std::ffi::CStr;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant, SystemTime};
@@ -399,10 +400,12 @@ pub(crate) fn set(socket: impl AsFd, level: i32, name: i32, value: i32) {
     assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
 }
 
-/// The loopback interface's number.
-pub(crate) fn loopback_interface() -> u32 {
-    // SAFETY: a C string that lives as long as the program.
-    unsafe { libc::if_nametoindex(c"lo".as_ptr()) }
+/// The number of an interface of this namespace.
+pub(crate) fn interface(name: &CStr) -> u32 {
+    // SAFETY: a C string that outlives the call.
+    let number = unsafe { libc::if_nametoindex(name.as_ptr()) };
+    assert_ne!(number, 0, "{}", std::io::Error::last_os_error());
+    number
 }
 
 /// Bytes that differ from those of other numbers, and show where they are.

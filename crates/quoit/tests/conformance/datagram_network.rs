@@ -10,7 +10,7 @@ use quoit::{
 };
 use quoit_namespace::Namespace;
 
-use crate::datagram_bench::{Bench, bench, client, numbered, receive, set};
+use crate::datagram_bench::{Bench, bench, client, interface, numbered, receive, set};
 use crate::levels::{Level, skipped};
 
 macro_rules! datagram_network {
@@ -215,14 +215,6 @@ pub(crate) fn groups_of_both_families_are_joined_and_left(level: &Level) {
 
 fn client_of(wildcard: &str) -> UdpSocket {
     client(&format!("{wildcard}:0"))
-}
-
-/// The number of an interface of this namespace.
-fn interface(name: &std::ffi::CStr) -> u32 {
-    // SAFETY: a C string that outlives the call.
-    let number = unsafe { libc::if_nametoindex(name.as_ptr()) };
-    assert_ne!(number, 0, "{}", io::Error::last_os_error());
-    number
 }
 
 pub(crate) fn segments_cross_joined(level: &Level) {

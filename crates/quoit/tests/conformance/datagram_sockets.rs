@@ -11,7 +11,7 @@ use quoit::{
     MulticastGroup, Refusal, Steering, Token, WaitMode,
 };
 
-use crate::datagram_bench::{bench, bench_with, client, loopback_interface, numbered, receive};
+use crate::datagram_bench::{bench, bench_with, client, interface, numbered, receive};
 use crate::levels::{Level, skipped};
 use crate::sockets::PATIENCE;
 
@@ -106,7 +106,7 @@ pub(crate) fn a_group_is_joined_and_left(level: &Level) {
         let group: IpAddr = "239.192.7.7".parse().unwrap();
         let member = MulticastGroup {
             group,
-            interface: loopback_interface(),
+            interface: interface(c"lo"),
         };
         let options = DatagramOptions {
             groups: vec![member],
