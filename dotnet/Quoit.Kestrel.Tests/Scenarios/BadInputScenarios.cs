@@ -211,6 +211,23 @@ public class BadInputScenarios
         Assert.Contains("hello", await GetAsync(child.Port), StringComparison.Ordinal);
     }
 
+    [Theory]
+    [MemberData(nameof(Engines))]
+    public async Task On_one_processor_what_a_handler_has_flushed_is_sent_though_it_blocks(string engine)
+    {
+        await using var child = await Child.StartAsync(
+            "serve", new() { ["DOTNET_PROCESSOR_COUNT"] = "1", ["Kestrel__Quoit__Engine"] = engine });
+        using var held = await Client.ConnectAsync(new IPEndPoint(IPAddress.Loopback, child.Port));
+        await held.SendAsync("GET /held HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        var text = "";
+        while (!text.Contains("held", StringComparison.Ordinal))
+        {
+            text += (char)Assert.Single(await held.ReceiveAsync(1));
+        }
+        Assert.Contains("released", await GetAsync(child.Port, "/release"), StringComparison.Ordinal);
+        Assert.Contains(" and released", await held.ReceiveTextToEndAsync(), StringComparison.Ordinal);
+    }
+
     public static TheoryData<string> Engines => [.. Transports.UsableEngines.Select(engine => engine.ToString())];
 
     [Theory]

@@ -140,6 +140,19 @@ internal sealed partial class Child : IAsyncDisposable
             using var client = new HttpClient(new SocketsHttpHandler().UseQuoit(factory));
             return "self: " + await client.GetStringAsync($"http://localhost:{context.Connection.LocalPort}/");
         });
+        // As a handler does that blocks, behind what it has flushed, until somebody who has read that asks for something else.
+        using var released = new ManualResetEventSlim();
+        application.MapGet("/held", async context =>
+        {
+            await context.Response.WriteAsync("held");
+            await context.Response.Body.FlushAsync();
+            await context.Response.WriteAsync(released.Wait(Wait.Limit) ? " and released" : " and left alone");
+        });
+        application.MapGet("/release", () =>
+        {
+            released.Set();
+            return "released";
+        });
         // On a thread of its own: reading the console to its end takes a thread as long as it lasts, and the pool has few in
         // some tests.
         var ended = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);

@@ -97,6 +97,27 @@ public class SchedulingTests
     }
 
     [Fact]
+    public async Task With_a_single_processor_a_worker_wakes_the_loop_for_what_the_pool_has_posted()
+    {
+        var woken = new TaskCompletionSource();
+        var queue = new WorkerQueue(() => woken.TrySetResult(), alone: true);
+        Assert.True(await Task.Run(queue.WillWake).Soon());
+        await woken.Task.Soon();
+    }
+
+    [Fact]
+    public async Task Nobody_else_is_told_that_a_worker_wakes_the_loop()
+    {
+        var alone = new WorkerQueue(static () => { }, alone: true);
+        var ofSeveral = new WorkerQueue(static () => { }, alone: false);
+        Assert.False(await Task.Run(ofSeveral.WillWake).Soon());
+        // A thread that is not the pool's may never give way to a worker.
+        var told = new TaskCompletionSource<bool>();
+        new Thread(() => told.SetResult(alone.WillWake())) { IsBackground = true }.Start();
+        Assert.False(await told.Task.Soon());
+    }
+
+    [Fact]
     public async Task After_the_end_of_its_loop_nothing_waits_for_that_thread()
     {
         // The runtime gives the number of a thread that has ended to another, which never calls for the workers.

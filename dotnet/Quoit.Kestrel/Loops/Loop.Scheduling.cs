@@ -50,10 +50,10 @@ internal sealed unsafe partial class Loop
                 return true;
             }
             // What the workers are about to do will be posted as well, and they wake the loop for all of it: before they
-            // run the last item, so that this is said before looking for one.
+            // run the last item, or behind it, so that this is said before looking for one.
             _wakePutOff = true;
             Interlocked.MemoryBarrier();
-            if (Workers.HasItems)
+            if (Workers.WillWake())
             {
                 return true;
             }
@@ -110,6 +110,8 @@ internal sealed unsafe partial class Loop
             {
                 (_posted, _taken) = (_taken, _posted);
                 _anyPosted = false;
+                // What it was put off for is here.
+                _wakePutOff = false;
             }
             _taken.RunAll();
             RunOwn();

@@ -26,8 +26,8 @@ internal sealed class WorkerQueue : PipeScheduler, IThreadPoolWorkItem
     private int _loopThread;
     private int _requested;
 
-    /// <summary>A queue whose workers call <paramref name="wakeLoop"/> before they run the last item that there is, and
-    /// from time to time.</summary>
+    /// <summary>A queue whose workers call <paramref name="wakeLoop"/> before they run the last item that there is, from
+    /// time to time, and as <see cref="WillWake"/> says.</summary>
     public WorkerQueue(Action wakeLoop)
         : this(wakeLoop, alone: Environment.ProcessorCount == 1)
     {
@@ -40,9 +40,30 @@ internal sealed class WorkerQueue : PipeScheduler, IThreadPoolWorkItem
         _alone = alone;
     }
 
-    /// <summary>Whether an item waits. Then a worker runs, or was asked for, that will call for the loop's waking after
-    /// what is posted now.</summary>
+    /// <summary>Whether an item waits.</summary>
     public bool HasItems => !_items.IsEmpty;
+
+    /// <summary>Whether a worker will call for the loop's waking after what this thread has just posted.</summary>
+    /// <remarks>
+    /// While an item waits one does. With a single processor one is asked for, if this is a thread of the pool: woken at
+    /// once the loop would take its place, in the midst of an answer that is flushed in pieces, and send each piece by
+    /// itself. The worker asked for has its turn when this thread's own work has ended or waits; should it block, when
+    /// the pool finds that it does and adds a thread. So do the sends of Kestrel's transport of sockets, which are work
+    /// items too. What else was posted meanwhile leaves with it.
+    /// </remarks>
+    public bool WillWake()
+    {
+        if (HasItems)
+        {
+            return true;
+        }
+        if (!_alone || !Thread.CurrentThread.IsThreadPoolThread)
+        {
+            return false;
+        }
+        Request();
+        return true;
+    }
 
     /// <summary>Makes <paramref name="thread"/> the one that calls <see cref="Notify"/> after what it schedules.</summary>
     public void BindTo(int thread) => _loopThread = thread;
@@ -93,6 +114,11 @@ internal sealed class WorkerQueue : PipeScheduler, IThreadPoolWorkItem
                 _wakeLoop();
             }
             item.Run();
+        }
+        if (_alone)
+        {
+            // For those to whom WillWake has promised it.
+            _wakeLoop();
         }
     }
 
