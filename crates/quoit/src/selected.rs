@@ -104,8 +104,8 @@ impl Engine for AnyEngine {
         either!(self, engine => engine.poll_descriptor(notifier))
     }
 
-    fn may_park(&self) -> bool {
-        either!(self, engine => engine.may_park())
+    fn park(&mut self, pool: &mut Pool) -> bool {
+        either!(self, engine => engine.park(pool))
     }
 
     #[inline]

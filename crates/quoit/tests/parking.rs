@@ -5,12 +5,14 @@
 mod support;
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use quoit::{Config, Event, Events, Feature, Lease, Loop, Token, TurnError};
+use quoit::{
+    Address, Config, DatagramOptions, Event, Events, Feature, Lease, Loop, LoopIndex, Token, TurnError,
+};
 use support::{config, engines, guard, listening};
 
 /// Every way to run a ring that decides how its notifier is written, and epoll.
@@ -244,5 +246,40 @@ fn work_queued_after_the_last_turn_is_not_parked_on() {
                 wait(&mut quoit, limit);
             }
         }
+    }
+}
+
+/// A round that brings something is one enter and one read of the notifier on io_uring, one wait and one receive on
+/// epoll: no turn is made to find nothing, and nothing waits for the end of a timer that is over.
+#[test]
+fn a_round_of_a_parked_loop_makes_two_calls() {
+    const ROUNDS: u64 = 100;
+    guard(60);
+    for engine in engines() {
+        let mut quoit = Loop::new(LoopIndex::default(), config(engine)).unwrap();
+        let options = DatagramOptions::default();
+        let any = "127.0.0.1:0".parse().unwrap();
+        let socket = quoit.bind_datagram(&any, &options, Token::NONE).unwrap();
+        let Some(Address::Tcp(address)) = quoit.datagram_address(socket).cloned() else {
+            panic!("it is bound to what was asked for");
+        };
+        let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let mut events = Events::with_capacity(4);
+        assert_eq!(park(&mut quoit, &mut events, |_, _| ()), None);
+        let before = quoit.counters();
+        for _ in 0..ROUNDS {
+            client.send_to(b"one", address).unwrap();
+            assert!(wait(&mut quoit, None));
+            let mut received = 0;
+            let limit = park(&mut quoit, &mut events, |_, event| {
+                received += u32::from(matches!(event, Event::Datagrams { .. }));
+            });
+            assert_eq!((received, limit), (1, None));
+        }
+        let after = quoit.counters();
+        // After 32 datagrams the kernel puts a multishot receive off until the next enter.
+        let rounds = ROUNDS + ROUNDS.div_ceil(32);
+        assert!(after.turns - before.turns <= rounds, "{engine}");
+        assert!(after.system_calls - before.system_calls <= 2 * rounds, "{engine}");
     }
 }

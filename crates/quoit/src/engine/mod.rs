@@ -530,17 +530,18 @@ pub trait Engine {
     fn wait(&mut self, timeout: Option<Duration>, pool: &mut Pool) -> Result<(), Errno>;
 
     /// A descriptor that is readable when a wait might find something, for a poller outside; open as long as the
-    /// engine. It tells of nothing that [`Engine::may_park`] would have named. Either `notifier`, an eventfd that
-    /// the kernel writes from now on, that is read by each wait of no time, and by which the loop must be woken
-    /// while it is parked; or one of the engine's own, by which the loop's eventfd is seen as well.
+    /// engine. It tells of nothing that [`Engine::park`] would have named. Either `notifier`, an eventfd that the
+    /// kernel writes from now on, that is read by [`Engine::park`], and by which the loop must be woken while it is
+    /// parked; or one of the engine's own, by which the loop's eventfd is seen as well.
     ///
     /// # Errors
     /// The kernel's, if it cannot be made; `EEXIST` on another thread than the one bound.
     fn poll_descriptor(&mut self, notifier: RawFd) -> Result<RawFd, Errno>;
 
-    /// Whether all is with the kernel: nothing waits to be submitted or taken in. Together with a wait of no time
-    /// that found nothing: whatever comes from now on makes [`Engine::poll_descriptor`] readable.
-    fn may_park(&self) -> bool;
+    /// Gets ready for a wait on [`Engine::poll_descriptor`]. Answers whether all is with the kernel: nothing waits to
+    /// be submitted or taken in, and whatever comes from now on makes the descriptor readable. If not, a wait of no
+    /// time must come first.
+    fn park(&mut self, pool: &mut Pool) -> bool;
 
     /// Moves completions, at most about `limit` of them, to the end of `completions`. Answers whether more are
     /// at hand.

@@ -147,8 +147,6 @@ pub struct Loop<E: Engine = AnyEngine, K: SocketSys = Linux> {
     reported_ends: Vec<ConnectionId>,
     completions: Vec<Completion>,
     more_completions: bool,
-    /// Whether the last turn found no completion.
-    quiet: bool,
     /// Whether sleep outside is announced.
     parked: bool,
     /// Whether the descriptor for a poller outside has been made.
@@ -247,7 +245,6 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             reported_ends: Vec::new(),
             completions: Vec::with_capacity(config.completions_per_turn as usize),
             more_completions: false,
-            quiet: false,
             parked: false,
             pollable: false,
             woken_by_notifier: false,

@@ -12,8 +12,10 @@ use crate::thread::ThreadNumber;
 impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// A descriptor that becomes readable when a [parked](Loop::park) loop has something to do, for the poller of
     /// another library: an eventfd registered with the ring, or the epoll instance. Do not read from it, write to
-    /// it or close it; it lasts as long as the loop. Call this before the first turn, or on the loop's thread. From
-    /// then on, turns that do not wait cost io_uring one system call more.
+    /// it or close it; it lasts as long as the loop. Call this before the first turn, or on the loop's thread.
+    ///
+    /// A round of a parked loop costs io_uring three system calls (the poller's wait, the turn's `io_uring_enter(2)`, and
+    /// a read of the eventfd by [`Loop::park`]) where a turn that waits itself needs one; it costs epoll one more.
     ///
     /// # Errors
     /// [`Errno::EEXIST`] on another thread than the loop's; the kernel's, for want of descriptors.
@@ -22,8 +24,6 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let descriptor = self.engine.poll_descriptor(notifier)?;
         if !std::mem::replace(&mut self.pollable, true) {
             self.woken_by_notifier = descriptor == notifier;
-            // What came since the last turn was not told: another turn must look.
-            self.quiet = false;
         }
         // SAFETY: the engine and the remote keep theirs open as long as the loop exists, and it is borrowed with that.
         Ok(unsafe { BorrowedFd::borrow_raw(descriptor) })
@@ -66,8 +66,11 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         if !self.pollable {
             self.poll_descriptor().map_err(TurnError::Engine)?;
         }
-        // Only a turn that found nothing has shown that the kernel holds nothing back.
-        if !self.quiet || self.notified || !self.engine.may_park() {
+        // As a turn would, so that none is needed for what handlers did in the last one.
+        self.settle();
+        self.finish_draining();
+        let memory = self.memory.as_mut().expect("present until the loop is dropped");
+        if self.notified || !self.engine.park(&mut memory.pool) {
             return Ok(Some(Duration::ZERO));
         }
         let now = self.system.now();

@@ -63,13 +63,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         for command in commands {
             self.execute(command);
         }
-        self.end_reported();
-        self.collect_leases();
-        self.serve_starved();
-        self.flush_dirty();
-        if self.datagrams.len() > 0 {
-            self.tend_datagrams();
-        }
+        self.settle();
 
         let started = self.system.now();
         let (timeout, now) = if self.config.wait == WaitMode::Block || timeout == Some(Duration::ZERO) {
@@ -100,6 +94,18 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         self.finish_draining();
 
         Ok(self.report(events))
+    }
+
+    /// What is done before every wait, here or in a poller outside: whatever handlers have left behind is taken in and
+    /// goes to the engine.
+    pub(super) fn settle(&mut self) {
+        self.end_reported();
+        self.collect_leases();
+        self.serve_starved();
+        self.flush_dirty();
+        if self.datagrams.len() > 0 {
+            self.tend_datagrams();
+        }
     }
 
     /// Hands over what there is to report, as far as there is room. Answers how many events that are.
@@ -188,7 +194,6 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let mut completions = std::mem::take(&mut self.completions);
         let memory = self.memory.as_mut().expect("present until the loop is dropped");
         self.more_completions = self.engine.reap(&mut memory.pool, limit, &mut completions);
-        self.quiet = completions.is_empty();
         for completion in completions.drain(..) {
             match completion {
                 Completion::Received {
@@ -314,7 +319,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         };
     }
 
-    fn finish_draining(&mut self) {
+    pub(super) fn finish_draining(&mut self) {
         if matches!(self.draining, Draining::No | Draining::Done) {
             return;
         }

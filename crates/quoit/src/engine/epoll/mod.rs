@@ -105,6 +105,8 @@ pub struct EpollEngine<P, K> {
     events: Box<[ReadyEvent]>,
     /// Whether the last turn left out asking the kernel.
     left_out: bool,
+    /// Whether the last turn asked the kernel, and was told everything.
+    told_all: bool,
     /// Operations that had been submitted when the kernel was asked last.
     submitted_before: u64,
     counters: EngineCounters,
@@ -131,6 +133,7 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
             events: vec![ReadyEvent { events: 0, u64: 0 }; settings.events.max(1) as usize]
                 .into_boxed_slice(),
             left_out: false,
+            told_all: false,
             submitted_before: 0,
             counters: EngineCounters::default(),
             settings,
@@ -165,6 +168,7 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
             Err(Errno::EINTR) => 0,
             Err(error) => return Err(error),
         };
+        self.told_all = count < self.events.len();
         for index in 0..count {
             self.note(self.events[index]);
         }
@@ -335,6 +339,7 @@ impl<P: EpollSys, K: SocketSys> Engine for EpollEngine<P, K> {
     fn wait(&mut self, timeout: Option<Duration>, _pool: &mut Pool) -> Result<(), Errno> {
         let at_hand = !self.may_sleep();
         self.left_out = at_hand && !self.left_out;
+        self.told_all = false;
         if !self.left_out {
             self.unregister_idle_listeners();
             self.poll(if at_hand { Some(Duration::ZERO) } else { timeout })?;
@@ -347,8 +352,10 @@ impl<P: EpollSys, K: SocketSys> Engine for EpollEngine<P, K> {
         self.kernel.descriptor()
     }
 
-    fn may_park(&self) -> bool {
-        self.may_sleep() && self.idle_listeners.is_empty()
+    /// Once the instance has told all that it had, whatever comes is an edge of its own descriptor too: nothing is gained
+    /// by asking it again before parking.
+    fn park(&mut self, _pool: &mut Pool) -> bool {
+        self.told_all && self.may_sleep() && self.idle_listeners.is_empty()
     }
 
     fn reap(&mut self, pool: &mut Pool, limit: usize, completions: &mut Vec<Completion>) -> bool {

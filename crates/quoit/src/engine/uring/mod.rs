@@ -269,7 +269,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
     /// Whether a turn that does not sleep enters the ring though nothing is signalled.
     fn asks_unsignalled(&mut self) -> bool {
         self.unasked += 1;
-        self.work_left || self.notifies || self.unasked >= MOST_UNASKED
+        self.work_left || self.unasked >= MOST_UNASKED
     }
 
     /// Forgets the descriptors whose closes the kernel has taken.
@@ -530,12 +530,6 @@ impl<S: UringSys, K: SocketSys> Engine for UringEngine<S, K> {
             || self.overflowed
             || self.sys.has_deferred_work()
             || (self.defers && !at_hand && self.asks_unsignalled());
-        if self.notifies && !sleeps {
-            // Before the kernel is entered: what is signalled from here on is either found by this wait or still
-            // to be read from the descriptor afterwards.
-            self.sys.drain_notifier();
-            self.direct_calls += 1;
-        }
         if !enters {
             // Everything was submitted before, attempts included: taking completions in settles them.
             self.attempts_left = false;
@@ -543,10 +537,6 @@ impl<S: UringSys, K: SocketSys> Engine for UringEngine<S, K> {
         }
         let result = if sleeps {
             self.enter(1, timeout, self.wait_flags)
-        } else if self.notifies && !at_hand {
-            // An enter that asks for nothing does only a share of the deferred work, and what it leaves is not
-            // signalled again. One that asks for a completion stops only when there is none to be had.
-            self.enter(1, Some(Duration::ZERO), self.wait_flags)
         } else {
             self.enter(0, None, 0)
         };
@@ -569,8 +559,18 @@ impl<S: UringSys, K: SocketSys> Engine for UringEngine<S, K> {
         Ok(notifier)
     }
 
-    fn may_park(&self) -> bool {
-        self.may_sleep() && self.sys.unsubmitted() == 0 && !self.sys.has_deferred_work()
+    fn park(&mut self, pool: &mut Pool) -> bool {
+        self.provide_buffers(pool);
+        let settled = |of: &Self| of.may_sleep() && of.sys.unsubmitted() == 0 && !of.sys.has_deferred_work();
+        if !settled(self) {
+            return false;
+        }
+        // Between two looks at the ring: what was signalled before the read shows in the ring after it, and what is
+        // signalled later is still to be read. An enter for what was found, which writes the notifier as well, thus
+        // needs no second one that finds nothing.
+        self.sys.drain_notifier();
+        self.direct_calls += 1;
+        settled(self)
     }
 
     #[inline]

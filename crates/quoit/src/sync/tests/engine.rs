@@ -112,7 +112,7 @@ impl Engine for Scripted {
         Ok(notifier)
     }
 
-    fn may_park(&self) -> bool {
+    fn park(&mut self, _pool: &mut Pool) -> bool {
         self.completions.is_empty()
     }
 
