@@ -1,6 +1,7 @@
 //! The program `quoit`: shows what io_uring gives a server, and serves and loads it.
 //!
-//! A library only so that the fuzz targets reach its decoders; the program is [`main`].
+//! A library only so that the fuzz targets reach its decoders, and the tests its choice of ports; the program is
+//! [`main`].
 
 mod clock;
 mod console;
@@ -8,6 +9,7 @@ mod descriptors;
 mod doctor;
 mod lab;
 mod load;
+pub mod ports;
 mod rpc;
 mod serve;
 #[cfg(any(test, fuzzing))]

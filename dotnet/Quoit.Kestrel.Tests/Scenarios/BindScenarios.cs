@@ -1,3 +1,4 @@
+using System.Globalization;
 using System.Net;
 using System.Net.Sockets;
 using Microsoft.AspNetCore.Builder;
@@ -221,10 +222,25 @@ public class BindScenarios
         }
     }
 
+    /// <summary>A port that nobody has, below those that the kernel gives to connections and to sockets bound to port 0
+    /// (ip(7)), so that no other scenario is given it meanwhile.</summary>
     internal static int FreePort()
     {
-        using var socket = new Socket(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
-        socket.Bind(new IPEndPoint(IPAddress.Loopback, 0));
-        return ((IPEndPoint)socket.LocalEndPoint!).Port;
+        var first = int.Parse(File.ReadAllText("/proc/sys/net/ipv4/ip_local_port_range").Split('\t')[0], CultureInfo.InvariantCulture);
+        Assert.True(first > 2048, "the kernel leaves ports to ask for");
+        while (true)
+        {
+            var port = Random.Shared.Next(1024, first);
+            using var socket = new Socket(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
+            try
+            {
+                socket.Bind(new IPEndPoint(IPAddress.Loopback, port));
+                return port;
+            }
+            catch (SocketException error) when (error.SocketErrorCode == SocketError.AddressAlreadyInUse)
+            {
+                // The next one.
+            }
+        }
     }
 }

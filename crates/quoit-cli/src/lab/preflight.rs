@@ -330,6 +330,7 @@ fn advise(why: &str, remedy: &str) -> String {
 mod tests {
     use super::super::experiment::find;
     use super::*;
+    use crate::ports;
 
     const ENOUGH: Machine = Machine {
         descriptors: 1 << 20,
@@ -522,17 +523,17 @@ mod tests {
 
     #[test]
     fn a_taken_port_is_told_before_anything_runs() {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-        let port = listener.local_addr().expect("it is bound").port();
+        let host = IpAddr::from([127, 0, 0, 1]);
+        let port = ports::free(host).expect("a port is free");
         let servers =
             format!("[[server]]\nname = \"fixed\"\ncommand = \"cat\"\nready = \"port\"\nport = {port}\n");
+        check(experiment(2, &servers), &ENOUGH, &values("sh")).expect("the port is free");
+        let _listener = TcpListener::bind((host, port)).expect("it is free");
         let error = check(experiment(2, &servers), &ENOUGH, &values("sh")).expect_err("the port is taken");
         let text = error.to_string();
         assert!(
             text.contains(&format!("port {port} of `fixed`")) && text.contains("ss -ltnp"),
             "{text}"
         );
-        drop(listener);
-        check(experiment(2, &servers), &ENOUGH, &values("sh")).expect("the port is free again");
     }
 }

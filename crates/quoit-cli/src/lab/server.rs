@@ -339,9 +339,10 @@ impl Output {
 
 #[cfg(test)]
 mod tests {
-    use std::net::TcpListener;
+    use std::net::{IpAddr, TcpListener};
 
     use super::*;
+    use crate::ports;
 
     fn shell(script: &str, ready: ReadySign) -> ServerCommand {
         ServerCommand {
@@ -441,15 +442,17 @@ mod tests {
 
     #[test]
     fn a_port_that_accepts_is_ready() {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-        let address = listener.local_addr().expect("it is bound");
+        let host = IpAddr::from([127, 0, 0, 1]);
+        let free = || SocketAddr::new(host, ports::free(host).expect("a port is free"));
+        let address = free();
+        let _listener = TcpListener::bind(address).expect("it is free");
         let command = shell("exec tail -f /dev/null", ReadySign::Accepts(address));
         let server =
             Server::start(&command, |_| {}, READY_PATIENCE, &|| false, &accepts).expect("it is ready");
         assert_eq!(server.address(), address);
         drop(server);
-        drop(listener);
-        let command = shell("echo no port; exit 4", ReadySign::Accepts(address));
+        // Not the first one closed: a process that another test is starting may hold it open for a moment.
+        let command = shell("echo no port; exit 4", ReadySign::Accepts(free()));
         let text = error(Server::start(
             &command,
             |_| {},

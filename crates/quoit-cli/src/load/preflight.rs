@@ -12,15 +12,13 @@ use super::request_reply::{Reply, RequestReply};
 use super::rpc::{Rpc, RpcStreams};
 use super::target::{BlockingStream, ConnectOptions, Target};
 use crate::descriptors::DescriptorLimit;
+use crate::ports;
 
 /// Descriptors besides the connections: standard streams, terminal, the caller's own.
 const SPARE_DESCRIPTORS: u64 = 64;
 
 /// Descriptors a thread: its epoll instance, its timer, and the eventfd that wakes it, with one to spare.
 const DESCRIPTORS_A_THREAD: u64 = 4;
-
-/// Where the kernel says which local ports connections are given, as the first and the last one (ip(7)).
-const PORT_RANGE: &str = "/proc/sys/net/ipv4/ip_local_port_range";
 
 /// Makes sure that all connections can have a descriptor, raising the limit if it is too low.
 ///
@@ -46,12 +44,11 @@ pub(super) fn ensure_descriptors(plan: &Plan) -> Result<(), LoadError> {
 /// # Errors
 /// There are not.
 pub(super) fn ensure_ports(plan: &Plan) -> Result<(), LoadError> {
-    let range = std::fs::read_to_string(PORT_RANGE).unwrap_or_default();
-    let mut ports = range.split_whitespace().map(str::parse::<u64>);
-    let (Target::Tcp(_), Some(Ok(first)), Some(Ok(last))) = (&plan.target, ports.next(), ports.next()) else {
+    let (Target::Tcp(_), Some(range)) = (&plan.target, ports::ephemeral()) else {
         return Ok(());
     };
-    let available = (last + 1).saturating_sub(first);
+    let (first, last) = range.into_inner();
+    let available = u64::from(last - first) + 1;
     let sources = plan.sources.len().max(1) as u64;
     if (plan.connections as u64).div_ceil(sources) <= available {
         return Ok(());

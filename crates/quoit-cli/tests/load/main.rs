@@ -7,7 +7,7 @@ mod servers;
 mod shapes;
 mod udp;
 
-use std::net::TcpListener;
+use std::net::{IpAddr, SocketAddr};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr as UnixAddress, UnixListener};
 use std::process::{Command, Output};
@@ -20,6 +20,12 @@ use serde_json::Value;
 use self::servers::{
     answer, assert_right, echo, error_line, may_not_raise_limits, plain, quoit, report, serve,
 };
+
+/// An address where nobody is, and that no socket of another test is given meanwhile.
+fn nobody() -> SocketAddr {
+    let host = IpAddr::from([127, 0, 0, 1]);
+    SocketAddr::new(host, quoit_cli::ports::free(host).expect("a port is free"))
+}
 
 #[test]
 fn a_good_echo_is_measured() {
@@ -280,10 +286,7 @@ fn a_server_that_falls_silent_ends_the_run() {
 
 #[test]
 fn a_refused_connection_is_told_in_one_line() {
-    // Bound and not listening: nobody else gets the port, and connecting to it is refused.
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    let address = listener.local_addr().expect("a bound socket has an address");
-    drop(listener);
+    let address = nobody();
     for protocol in ["echo", "http"] {
         let line = error_line(&quoit(&format!(
             "load {protocol} --connect {address} --requests 1"

@@ -8,6 +8,7 @@ use std::time::Duration;
 use quoit_yardstick::{Header, Kind, Sink, SinkReport, Taken, Work};
 use serde_json::Value;
 
+use super::nobody;
 use super::servers::{error_line, number, quoit, report};
 
 /// Guards against hanging; nothing that works waits so long.
@@ -277,9 +278,7 @@ fn the_report_for_people_has_the_same_figures() {
 
 #[test]
 fn a_run_that_cannot_be_made_says_why_and_what_to_do() {
-    // Bound, so that nobody else takes the port, and given back before it is used.
-    let (socket, address) = bind("127.0.0.1:0");
-    drop(socket);
+    let address = nobody();
     let line = error_line(&quoit(&format!("load udp --connect {address} --count 100000")));
     assert!(line.contains("quoit serve udp-sink --listen"), "{line}");
     let line = error_line(&quoit(&format!("load udp --connect {address} --echo")));

@@ -3,7 +3,7 @@
 //! `make lab-peers` builds them into `target/peers`; a rival that is not there is left out, with a line.
 
 use std::collections::BTreeSet;
-use std::net::TcpListener;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -140,7 +140,11 @@ impl Rival {
     }
 
     fn serve(&self, program: &Path, service: &str, loops: u32) -> Server {
-        let port = if self.any_port { 0 } else { free_port() };
+        let port = if self.any_port {
+            0
+        } else {
+            quoit_cli::ports::free(IpAddr::from([127, 0, 0, 1])).unwrap()
+        };
         let mut command = Command::new(program);
         command
             .arg(service)
@@ -162,11 +166,6 @@ fn each(service: &str, check: impl Fn(&Rival, &Path)) {
             check(rival, &program);
         }
     }
-}
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
 }
 
 #[test]

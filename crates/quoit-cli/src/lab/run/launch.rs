@@ -1,6 +1,6 @@
 //! Commands of an experiment, filled in and placed.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::process::Command;
 
 use tempfile::TempDir;
@@ -13,6 +13,7 @@ use crate::lab::experiment::template::{self, Values};
 use crate::lab::placement::site::Site;
 use crate::lab::programs::Programs;
 use crate::lab::server::{self, READY_PATIENCE, ReadySign, Server, ServerCommand};
+use crate::ports;
 
 /// A server under test that is ready.
 pub(crate) struct Launched {
@@ -189,10 +190,8 @@ fn in_command(name: &str, problem: &str) -> LabError {
     LabError::new(format!("the command of {name} cannot be used: {problem}"))
 }
 
-/// A port that nobody listens on now. Another process may take it before the server does; then that server says so.
 fn free_port(site: &Site) -> Result<u16> {
     let host = site.server_host();
-    site.near_server(|| TcpListener::bind((host, 0))?.local_addr())
-        .map(|address| address.port())
+    site.near_server(|| ports::free(host))
         .map_err(LabError::io(format!("looking for a free port of {host}")))
 }

@@ -175,7 +175,9 @@ fn connecting_succeeds_and_is_refused() {
         fixture.connect(&socket, address.into());
         assert_eq!(fixture.next_connected(), Ok(()));
         assert_eq!(TcpStream::from(socket).peer_addr().unwrap(), address);
-        drop(listener);
+        // SAFETY: shutdown takes no pointer. It ends listening and keeps the port, which another test would be given.
+        let result = unsafe { libc::shutdown(listener.as_raw_fd(), libc::SHUT_RD) };
+        assert_eq!(result, 0);
         let socket = Linux.stream_socket(&address.into()).unwrap();
         fixture.connect(&socket, address.into());
         assert_eq!(fixture.next_connected(), Err(Errno::ECONNREFUSED));
