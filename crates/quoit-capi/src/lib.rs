@@ -29,6 +29,7 @@ mod handle;
 mod layout;
 mod leases;
 mod memory;
+mod options;
 mod receivers;
 mod thread;
 mod types;

@@ -7,13 +7,14 @@ use std::sync::Arc;
 use quoit::{Accept, Address, ConnectionId, Events, ListenerId, ListenerOptions, Loop, LoopIndex};
 
 use super::sockets::Socket;
-use crate::convert::{self, Keep, duration, engine_number, nanoseconds, stream_options};
+use crate::convert::{self, Keep, duration, engine_number, nanoseconds};
 use crate::error::{Failure, answer, answer_int};
 use crate::handle::{LoopHandle, State};
 use crate::leases::Leases;
 use crate::memory::{
     Plain, array, check_count, check_store, read_sized, reference, store, write_sized, write_text,
 };
+use crate::options::{self, stream_options};
 use crate::receivers::Receivers;
 use crate::types::{
     self, Config, Counters, ListenOptions, QUOIT_ACCEPT_CONNECTIONS, QUOIT_ACCEPT_DESCRIPTORS,
@@ -43,9 +44,9 @@ pub(super) unsafe extern "C" fn quoit_loop_create(
         let config = if config.is_null() {
             quoit::Config::default()
         } else {
-            let base = convert::config_for_c(&quoit::Config::default());
+            let base = options::config_for_c(&quoit::Config::default());
             // SAFETY: promised by the caller.
-            convert::config(&unsafe { read_sized(config, base, "config") }?)?
+            options::config(&unsafe { read_sized(config, base, "config") }?)?
         };
         let index = u16::try_from(index)
             .ok()
@@ -244,7 +245,7 @@ unsafe fn listener_options(pointer: *const ListenOptions) -> Result<ListenerOpti
         return Ok(ListenerOptions::default());
     }
     let base = ListenOptions {
-        stream: convert::default_stream_options(),
+        stream: options::default_stream_options(),
         ..crate::memory::zeroes()
     };
     // SAFETY: promised by the caller.

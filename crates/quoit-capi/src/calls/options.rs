@@ -4,9 +4,9 @@ use std::ffi::c_int;
 
 use quoit::ListenOptions as CoreListenOptions;
 
-use crate::convert::{config_for_c, default_connect_options, default_stream_options};
 use crate::error::{Failure, answer_int};
 use crate::memory::{Sized32, write_sized, zeroes};
+use crate::options::{config_for_c, default_connect_options, default_stream_options};
 use crate::types::{BindOptions, Config, ConnectOptions, ListenOptions};
 
 /// # Safety

@@ -7,9 +7,10 @@ use quoit::address::SocketAddress;
 use quoit::sys::{Linux, SocketSys};
 use quoit::{Address, Errno, ListenSocket, listen};
 
-use crate::convert::{stream_options, take_descriptor};
+use crate::convert::take_descriptor;
 use crate::error::{Failure, answer_int};
 use crate::memory::{self, check_store, reference, store, write_text};
+use crate::options::stream_options;
 use crate::types::{
     BindOptions, QUOIT_BIND_IPV6_ONLY, QUOIT_BIND_REUSE_PORT, QUOIT_BIND_UNLINK_EXISTING, StreamOptions,
 };

@@ -13,6 +13,7 @@ use self::datagram::{DatagramSocket, SendManner};
 use self::receive::ReceiveMode;
 use self::setup::{During, setup_flags};
 use self::state::{Connection, Listener, Table};
+use self::submission::is_passing;
 use self::sys::{CompletionEntry, RingParameters, STREAM_GROUP, SubmissionEntry, UringSys};
 use self::user_data::{Tag, UserData};
 use super::{
@@ -36,6 +37,7 @@ mod ring;
 mod send;
 mod setup;
 mod state;
+mod submission;
 pub mod sys;
 mod user_data;
 
@@ -49,11 +51,6 @@ pub use self::setup::{SetupError, Step, UringSettings};
 /// Accepts beyond those in the completion queue that can come after accepting was told to stop: one whose
 /// completion found no room, and those that take the places of completions taken meanwhile.
 const ACCEPT_SLACK: u32 = 8;
-
-/// Looks in a row that find no sign of deferred work and believe it. The kernel signals work that comes to none
-/// (`IORING_SQ_TASKRUN`), but not what an enter leaves of more than its share (`__io_run_local_work()` in the kernel).
-/// Such work also comes with completions, so the next look enters; this bounds the wait for work without any.
-const MOST_UNASKED: u32 = 16;
 
 /// The engine on io_uring, over a ring `S` and the socket calls `K`.
 ///
@@ -211,99 +208,6 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         !(self.skips_success && matches!(tag, Tag::Cancel | Tag::Close))
     }
 
-    /// Puts an entry into the submission queue.
-    #[inline]
-    fn push(&mut self, entry: SubmissionEntry, pool: &mut Pool) {
-        self.counters.submissions += 1;
-        if self.is_counted(UserData::from_bits(entry.user_data).tag()) {
-            self.in_flight += 1;
-        }
-        if !self.spilled.is_empty() || !self.sys.try_push(&entry) {
-            self.push_to_full(entry, pool);
-        }
-    }
-
-    /// Flushes the queue to make room. Where the kernel takes nothing now, because it is out of memory or
-    /// because completions must be taken first, the entry waits: order is kept and nothing is refused.
-    #[cold]
-    fn push_to_full(&mut self, entry: SubmissionEntry, pool: &mut Pool) {
-        if self.spilled.is_empty() {
-            self.counters.submission_queue_full += 1;
-            self.flush(pool);
-            if self.sys.try_push(&entry) {
-                return;
-            }
-        }
-        self.spilled.push_back(entry);
-    }
-
-    /// Submits without waiting. Errors are left to the next wait, which meets them again.
-    #[cold]
-    fn flush(&mut self, pool: &mut Pool) {
-        self.provide_buffers(pool);
-        if let Err(errno) = self.enter(0, None, self.flush_flags)
-            && !is_passing(errno)
-        {
-            self.failure = Some(errno);
-        }
-    }
-
-    fn enter(&mut self, wait_for: u32, timeout: Option<Duration>, flags: u32) -> Result<u32, Errno> {
-        let (enters, offered) = (self.sys.enters(), self.sys.unsubmitted());
-        let result = self.sys.enter(wait_for, timeout, flags);
-        if self.sys.enters() != enters {
-            // Not where the kernel's thread polls and needs no call.
-            let submitted = u64::from(offered.saturating_sub(self.sys.unsubmitted()));
-            self.counters
-                .enter_sizes
-                .count(submitted, self.counters.completions);
-        }
-        if !self.closing.is_empty() {
-            self.hand_over_closed();
-        }
-        self.work_left = self.sys.has_completion();
-        self.unasked = 0;
-        result
-    }
-
-    /// Whether a turn that does not sleep enters the ring though nothing is signalled.
-    fn asks_unsignalled(&mut self) -> bool {
-        self.unasked += 1;
-        self.work_left || self.unasked >= MOST_UNASKED
-    }
-
-    /// Forgets the descriptors whose closes the kernel has taken.
-    fn hand_over_closed(&mut self) {
-        let taken = self.taken();
-        let count = self.closing.partition_point(|&(number, _)| number < taken);
-        for (_, descriptor) in self.closing.drain(..count) {
-            let _ = descriptor.into_raw_fd();
-        }
-    }
-
-    /// Submissions that the kernel has taken, of all that were pushed.
-    fn taken(&self) -> u64 {
-        self.counters.submissions - u64::from(self.sys.unsubmitted()) - self.spilled.len() as u64
-    }
-
-    /// Moves what was spilled into the submission queue, as far as the kernel makes room.
-    #[cold]
-    fn unspill(&mut self, pool: &mut Pool) {
-        let mut flushed = false;
-        while let Some(entry) = self.spilled.pop_front() {
-            if self.sys.try_push(&entry) {
-                flushed = false;
-                continue;
-            }
-            self.spilled.push_front(entry);
-            if flushed {
-                break;
-            }
-            self.flush(pool);
-            flushed = true;
-        }
-    }
-
     fn watch_wake(&mut self, pool: &mut Pool) {
         self.watching = true;
         let entry = if self.features.contains(Feature::MultishotPoll) {
@@ -395,26 +299,12 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         self.owner == Some(ThreadNumber::current())
     }
 
-    fn note_overflow(&mut self) {
-        let overflowed = self.sys.has_overflowed();
-        if overflowed && !self.overflowed {
-            self.counters.completion_queue_overflows += 1;
-        }
-        self.overflowed = overflowed;
-    }
-
     fn is_quiet(&self) -> bool {
         self.in_flight == 0
             && self.sys.unsubmitted() == 0
             && self.spilled.is_empty()
             && !self.sys.has_completion()
     }
-}
-
-/// Whether an error of an enter passes by itself: the wait was interrupted or its time is over, completions must
-/// be taken first, or the kernel had no memory for requests.
-fn is_passing(errno: Errno) -> bool {
-    matches!(errno, Errno::EINTR | Errno::ETIME | Errno::EBUSY | Errno::EAGAIN)
 }
 
 impl<S: UringSys, K: SocketSys> Engine for UringEngine<S, K> {
