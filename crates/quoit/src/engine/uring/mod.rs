@@ -80,12 +80,6 @@ pub struct UringEngine<S: UringSys, K: SocketSys> {
     zero_copy: bool,
     registered_pool: bool,
     skips_success: bool,
-    /// Whether completions stay undone until the ring is entered (`IORING_SETUP_DEFER_TASKRUN`).
-    defers: bool,
-    /// The last enter brought something, and perhaps not all.
-    work_left: bool,
-    /// Looks for deferred work in a row that entered for no other reason; see [`MOST_UNASKED`].
-    unasked: u32,
     /// Whether a thread of the kernel's takes the submissions (`IORING_SETUP_SQPOLL`).
     kernel_polls: bool,
     /// Whether a send is first tried without waiting, and without a completion if that succeeds: most do, and
@@ -178,13 +172,10 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
             zero_copy: features.contains(Feature::ZeroCopySend),
             registered_pool: settings.register_pool,
             skips_success: features.contains(Feature::CompletionSkip),
-            defers: features.contains(Feature::DeferTaskrun) && !kernel_poll,
             kernel_polls: kernel_poll,
             attempts_sends: features.contains(Feature::AttemptedSend) && !kernel_poll,
             attempts: VecDeque::with_capacity(128),
             attempts_left: false,
-            work_left: true,
-            unasked: 0,
             wait_flags: no_iowait,
             flush_flags: if kernel_poll { abi::IORING_ENTER_SQ_WAIT } else { 0 },
             features,
@@ -415,11 +406,7 @@ impl<S: UringSys, K: SocketSys> Engine for UringEngine<S, K> {
         self.note_overflow();
         let at_hand = !self.may_sleep();
         let sleeps = !at_hand && timeout != Some(Duration::ZERO);
-        let enters = sleeps
-            || self.sys.unsubmitted() > 0
-            || self.overflowed
-            || self.sys.has_deferred_work()
-            || (self.defers && !at_hand && self.asks_unsignalled());
+        let enters = sleeps || self.sys.unsubmitted() > 0 || self.overflowed || self.sys.has_deferred_work();
         if !enters {
             // Everything was submitted before, attempts included: taking completions in settles them.
             self.attempts_left = false;

@@ -11,11 +11,6 @@ use crate::errno::Errno;
 use crate::pool::Pool;
 use crate::sys::SocketSys;
 
-/// Looks in a row that find no sign of deferred work and believe it. The kernel signals work that comes to none
-/// (`IORING_SQ_TASKRUN`), but not what an enter leaves of more than its share (`__io_run_local_work()` in the kernel).
-/// Such work also comes with completions, so the next look enters; this bounds the wait for work without any.
-const MOST_UNASKED: u32 = 16;
-
 impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
     /// Puts an entry into the submission queue.
     #[inline]
@@ -72,15 +67,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         if !self.closing.is_empty() {
             self.hand_over_closed();
         }
-        self.work_left = self.sys.has_completion();
-        self.unasked = 0;
         result
-    }
-
-    /// Whether a turn that does not sleep enters the ring though nothing is signalled.
-    pub(super) fn asks_unsignalled(&mut self) -> bool {
-        self.unasked += 1;
-        self.work_left || self.unasked >= MOST_UNASKED
     }
 
     /// Forgets the descriptors whose closes the kernel has taken.

@@ -153,7 +153,8 @@ pub trait UringSys: Sized {
     /// Whether the kernel holds completions that found no room (`IORING_SQ_CQ_OVERFLOW`).
     fn has_overflowed(&self) -> bool;
 
-    /// Whether deferred work waits for an enter (`IORING_SQ_TASKRUN`).
+    /// Whether deferred work waits for an enter (`IORING_SQ_TASKRUN`): what came since the last one, and what that one
+    /// left of more than its share (`io_run_local_work_continue()` in the kernel).
     fn has_deferred_work(&self) -> bool;
 
     /// Calls to `io_uring_enter(2)` so far.

@@ -1,5 +1,6 @@
 //! The engine on the real kernel, each time at several levels of features.
 
+use std::collections::HashSet;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -305,6 +306,36 @@ fn turns_that_do_not_wait_make_progress() {
         });
         assert!(found);
         assert_eq!(fixture.receive_bytes(0, &near, 5).0, b"hello");
+        fixture.finish();
+    });
+}
+
+/// A turn does a share of the deferred work (20 pieces since kernel 6.13), and must hear of the rest.
+#[test]
+fn turns_that_do_not_wait_work_off_more_than_a_share() {
+    const CONNECTIONS: u32 = 100;
+    at_all_levels(|fixture| {
+        let (near, far): (Vec<_>, Vec<_>) = (0..CONNECTIONS).map(|_| UnixStream::pair().unwrap()).unzip();
+        for (slot, socket) in (0..).zip(&near) {
+            fixture.receive(slot, socket, BUDGET);
+        }
+        fixture.poll();
+        drop(far);
+        let mut open: HashSet<Slot> = (0..CONNECTIONS).map(Slot::new).collect();
+        for _ in 0..TURNS {
+            fixture.poll();
+            while !fixture.pending.is_empty() {
+                let (connection, received, more) = fixture.next_received();
+                // An end needs a buffer to be seen, and there are fewer of these.
+                let is_end = matches!(received, Received::End | Received::NoBuffers);
+                assert!(is_end && !more, "{received:?}");
+                assert!(open.remove(&connection), "{connection:?} ends once");
+            }
+            if open.is_empty() {
+                break;
+            }
+        }
+        assert!(open.is_empty(), "{open:?} still wait");
         fixture.finish();
     });
 }
