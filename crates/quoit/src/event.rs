@@ -230,7 +230,8 @@ pub enum Event {
     Woken,
     /// Draining began: listeners are stopped. Finish what is in flight and close connections.
     Draining,
-    /// Draining ended: no connection and no listener is left.
+    /// Draining ended: no connection and no listener is left. Only what was asked of the loop itself may follow:
+    /// [`Event::Woken`], [`Event::Timer`] and [`Event::Refused`].
     Drained,
 }
 
