@@ -49,19 +49,21 @@ impl Published {
         }
     }
 
-    /// With room for the counts of so many loops of a server of datagrams.
-    pub(super) fn with_datagrams(loops: u16) -> Self {
+    /// With room for the counts of so many loops of a server of datagrams, which keep them up to date if they are
+    /// `shown`.
+    pub(super) fn with_datagrams(loops: u16, shown: bool) -> Self {
+        let figures = || Arc::new(DatagramFigures::new(shown));
         Self {
-            datagrams: (0..loops).map(|_| Arc::default()).collect(),
+            datagrams: std::iter::repeat_with(figures).take(loops.into()).collect(),
             ..Self::default()
         }
     }
 
-    /// With room for the counts of so many loops of `serve dns`.
-    pub(super) fn with_dns(loops: u16) -> Self {
+    /// With room for the counts of so many loops of `serve dns`, likewise.
+    pub(super) fn with_dns(loops: u16, shown: bool) -> Self {
         Self {
             dns: (0..loops).map(|_| Arc::default()).collect(),
-            ..Self::with_datagrams(loops)
+            ..Self::with_datagrams(loops, shown)
         }
     }
 

@@ -64,8 +64,10 @@ fn serve(arguments: &ServeArguments) -> Result<ExitCode, String> {
     let loops = config.loops;
     let published = Arc::new(match protocol {
         Protocol::Rpc { .. } => Published::with_rpc(loops),
-        Protocol::UdpEcho(_) | Protocol::UdpSink(_) => Published::with_datagrams(loops),
-        Protocol::Dns(_) => Published::with_dns(loops),
+        Protocol::UdpEcho(_) | Protocol::UdpSink(_) => {
+            Published::with_datagrams(loops, metrics_address.is_some())
+        }
+        Protocol::Dns(_) => Published::with_dns(loops, metrics_address.is_some()),
         Protocol::Echo | Protocol::Http | Protocol::Sink => Published::default(),
     });
     let sockets = match protocol.datagrams() {

@@ -56,7 +56,7 @@ impl Dns {
         (datagrams, outcomes): (Arc<DatagramFigures>, Arc<DnsFigures>),
     ) -> Self {
         let sockets = sockets.open(quoit);
-        DatagramFigures::tick(quoit);
+        datagrams.tick(quoit);
         Self {
             responder,
             work,
@@ -95,7 +95,7 @@ impl Handler for Dns {
 
     fn on_timer(&mut self, quoit: &mut Loop, _token: Token) {
         self.datagrams.publish(quoit, &self.sockets);
-        DatagramFigures::tick(quoit);
+        self.datagrams.tick(quoit);
     }
 
     fn on_draining(&mut self, quoit: &mut Loop) {

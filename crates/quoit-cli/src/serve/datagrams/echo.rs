@@ -23,7 +23,7 @@ impl UdpEcho {
         figures: Arc<DatagramFigures>,
     ) -> Self {
         let sockets = sockets.open(quoit);
-        DatagramFigures::tick(quoit);
+        figures.tick(quoit);
         Self {
             work,
             sockets,
@@ -62,7 +62,7 @@ impl Handler for UdpEcho {
 
     fn on_timer(&mut self, quoit: &mut Loop, _token: Token) {
         self.figures.publish(quoit, &self.sockets);
-        DatagramFigures::tick(quoit);
+        self.figures.tick(quoit);
     }
 
     fn on_draining(&mut self, quoit: &mut Loop) {

@@ -115,7 +115,7 @@ impl UdpSink {
         figures: Arc<DatagramFigures>,
     ) -> Self {
         let sockets = sockets.open(quoit);
-        DatagramFigures::tick(quoit);
+        figures.tick(quoit);
         Self {
             sink: Sink::new(work),
             told: 0,
@@ -168,7 +168,7 @@ impl Handler for UdpSink {
 
     fn on_timer(&mut self, quoit: &mut Loop, _token: Token) {
         self.figures.publish(quoit, &self.sockets);
-        DatagramFigures::tick(quoit);
+        self.figures.tick(quoit);
     }
 
     fn on_draining(&mut self, quoit: &mut Loop) {
