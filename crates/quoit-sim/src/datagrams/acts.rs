@@ -39,11 +39,27 @@ impl<E: Engine + 'static> World<E> {
                 self.on_datagram_occasion(id);
             }
         }
+        self.settle_groups();
+        self.act_on_groups();
         if self.datagrams.random.chance(300) {
             self.release_some_datagrams();
         }
         if self.datagrams.random.chance(60) {
             self.act_elsewhere_with_datagrams();
+        }
+    }
+
+    /// Not where no socket has any, so that other runs are the same.
+    fn act_on_groups(&mut self) {
+        if self.ending || with(|kernel| kernel.is_fair()) {
+            return;
+        }
+        for index in 0..self.datagrams.sockets.len() {
+            let state = &self.datagrams.sockets[index];
+            let (id, has) = (state.id, state.opened && !state.plan.groups.is_empty());
+            if has && self.datagrams.random.chance(250) {
+                self.change_groups(id);
+            }
         }
     }
 
@@ -191,7 +207,8 @@ impl<E: Engine + 'static> World<E> {
         };
         let peers = lives.plan.peers.iter().map(|(_, peer)| &peer.address);
         let sockets = lives.plan.sockets.iter().map(|socket| &socket.address);
-        let mut targets = peers.chain(sockets).chain(&lives.plan.nowhere).filter(like);
+        let fixed = lives.plan.nowhere.iter().chain(&lives.plan.groups);
+        let mut targets = peers.chain(sockets).chain(fixed).filter(like);
         let peer = state.plan.options.peer.clone();
         let v4 = matches!(&state.plan.address, Address::Tcp(address) if address.is_ipv4());
         let to = match peer {

@@ -121,7 +121,9 @@ impl<E: Engine + 'static> World<E> {
     fn note_refused(&mut self, token: Token, socket: Option<DatagramSocketId>, refusal: Refusal) {
         self.datagrams.opening.retain(|opening| opening.token != token);
         if let Some(state) = socket.and_then(|socket| self.datagrams.find(socket)) {
-            if token != Token::NONE {
+            if token == Token::NONE {
+                state.groups.note_refusal(refusal);
+            } else {
                 state.forget_send(token);
             }
             match refusal {

@@ -3,6 +3,7 @@
 
 mod acts;
 mod events;
+mod groups;
 pub mod plan;
 pub(crate) mod reference;
 

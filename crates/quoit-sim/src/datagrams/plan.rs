@@ -2,10 +2,10 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use quoit::{Address, DatagramOptions, Gro};
+use quoit::{Address, DatagramOptions, Gro, MulticastGroup};
 
 use crate::faults::Profile;
-use crate::kernel::DatagramPeerPlan;
+use crate::kernel::{DatagramPeerPlan, MOST_GROUPS};
 use crate::plan::{Options, Style};
 use crate::random::Random;
 
@@ -22,6 +22,11 @@ const PURPOSE_OF_ANSWERS: u64 = 13;
 /// How many are, out of 1,024.
 const SHARE_WITH_ANSWERS: u32 = 300;
 
+/// Likewise for which sockets join and leave groups, and who sends to those.
+const PURPOSE_OF_GROUPS: u64 = 17;
+/// How many do, out of 1,024.
+const SHARE_WITH_GROUPS: u32 = 300;
+
 /// One datagram socket's life.
 #[derive(Clone, Debug)]
 pub struct SocketPlan {
@@ -37,6 +42,9 @@ pub struct SocketPlan {
     pub drops: u32,
     /// Somebody sets an option on the descriptor that brings control messages for which there is no room.
     pub meddled_with: bool,
+    /// The multicast groups that it joins and leaves, more than it may be in at once and one of the other family; most
+    /// have none.
+    pub groups: Vec<IpAddr>,
 }
 
 /// The datagram sockets of one run.
@@ -48,6 +56,8 @@ pub struct DatagramPlan {
     pub peers: Vec<(usize, DatagramPeerPlan)>,
     /// Addresses where nobody is.
     pub nowhere: Vec<Address>,
+    /// The addresses of multicast groups.
+    pub groups: Vec<Address>,
 }
 
 impl DatagramPlan {
@@ -98,14 +108,55 @@ impl DatagramPlan {
         for socket in &mut sockets {
             socket.options.receive_errors = random.chance(SHARE_WITH_ANSWERS);
         }
+        let random = &mut Random::new(options.seed, PURPOSE_OF_GROUPS);
+        let mut groups = Vec::new();
+        for (number, socket) in sockets.iter_mut().enumerate() {
+            let Address::Tcp(own) = socket.address else {
+                continue;
+            };
+            if !random.chance(SHARE_WITH_GROUPS) {
+                continue;
+            }
+            socket.groups = draw_groups(own.is_ipv4());
+            // Is one from the start, as far as the options say.
+            if random.chance(300) {
+                let group = socket.groups[0];
+                socket.options.groups.push(MulticastGroup { group, interface: 0 });
+            }
+            groups.extend(
+                socket.groups[..2]
+                    .iter()
+                    .map(|&group| SocketAddr::new(group, own.port()).into()),
+            );
+            for sender in 0..random.magnitude(2) {
+                let group = *random.choose(&socket.groups[..2]);
+                let from = address(families[number], 60 + number as u64, sender);
+                let to = SocketAddr::new(group, own.port()).into();
+                peers.push((number, draw_peer(random, from, to, turns)));
+            }
+        }
         let mut nowhere: Vec<_> = families.iter().map(|&family| address(family, 99, 0)).collect();
         nowhere.dedup();
         Self {
             sockets,
             peers,
             nowhere,
+            groups,
         }
     }
+}
+
+/// The groups of a socket, whose last is of the other family.
+fn draw_groups(v4: bool) -> Vec<IpAddr> {
+    let group = |v4: bool, number: u8| {
+        if v4 {
+            IpAddr::from([239, 1, 1, number])
+        } else {
+            Ipv6Addr::new(0xff15, 0, 0, 0, 0, 0, 0, number.into()).into()
+        }
+    };
+    let own = (1..=MOST_GROUPS as u8 + 1).map(|number| group(v4, number));
+    own.chain([group(!v4, 1)]).collect()
 }
 
 /// An address of a family (0 and 1 are IPv4), by a group and a number.
@@ -183,5 +234,6 @@ fn draw_socket(
         style,
         drops,
         meddled_with: random.chance(40),
+        groups: Vec::new(),
     }
 }

@@ -13,6 +13,7 @@ use bytes::Bytes;
 use quoit::{Address, DatagramCounters, DatagramSocketId, Datagrams, Errno, Gro, Token, Unreachable};
 
 use super::Opening;
+use super::groups::Groups;
 use super::plan::SocketPlan;
 use crate::kernel::{Departed, Handed, Passed};
 use crate::pattern;
@@ -172,6 +173,7 @@ pub(crate) struct Socket {
     pub(crate) descriptor: RawFd,
     /// The number under which the kernel keeps what passes through it.
     pub(crate) watch: usize,
+    pub(crate) groups: Groups,
     pub(crate) plan: SocketPlan,
     /// `DatagramOpened` came.
     pub(crate) opened: bool,
@@ -227,6 +229,7 @@ impl Socket {
             watch,
             opened: false,
             paused: plan.options.paused,
+            groups: Groups::new(&plan.options.groups),
             plan,
             closing: false,
             may_be_closing: false,

@@ -30,6 +30,7 @@ use descriptors::Table;
 use object::Object;
 
 pub use agenda::{Action, Job, Step};
+pub use datagram::groups::MOST_GROUPS;
 pub use datagram::{DatagramPeer, DatagramPeerPlan, DatagramSocket, Departed, Facts, Handed, Passed, Wishes};
 pub use descriptors::FIRST as FIRST_DESCRIPTOR;
 pub use object::{Kind, Listener, ObjectId};

@@ -4,6 +4,7 @@
 //! like. A socket has a bounded queue of what it has received; [`network`] carries datagrams between sockets.
 
 mod control;
+pub(super) mod groups;
 mod network;
 mod sending;
 
@@ -111,6 +112,8 @@ pub struct DatagramSocket {
     /// It keeps the network's answers (`IP_RECVERR`), of which these were not read.
     keeps_answers: bool,
     answers: VecDeque<(SocketAddr, i32)>,
+    /// The multicast groups that it is a member of.
+    groups: Vec<IpAddr>,
     told: Told,
     /// Bytes that are being sent and have not left.
     sending: usize,
@@ -153,6 +156,7 @@ impl Kernel {
             error: None,
             keeps_answers: false,
             answers: VecDeque::new(),
+            groups: Vec::new(),
             told: Told::default(),
             sending: 0,
             send_capacity: 200 * 1024,
@@ -231,8 +235,12 @@ impl Kernel {
             DatagramOption::Ecn { .. } => socket.told.ecn = true,
             DatagramOption::LocalAddress { .. } => socket.told.local_address = true,
             DatagramOption::MulticastLoop { .. } | DatagramOption::MulticastHops { .. } => {}
-            // There is no multicast here, and no groups of sockets.
-            DatagramOption::Membership { .. } => return Err(libc::ENODEV),
+            DatagramOption::Membership {
+                group,
+                interface: _,
+                member,
+            } => return socket.set_membership(group, member),
+            // There are no groups of sockets here.
             DatagramOption::SteerByCpu { .. } => return Err(libc::ENOPROTOOPT),
         }
         Ok(())

@@ -217,6 +217,13 @@ impl Kernel {
             }
             return;
         }
+        if let Some(members) = self.members_of(&to) {
+            // If there are none, nobody answers.
+            for member in members {
+                self.reach_socket(member, arrived.clone());
+            }
+            return;
+        }
         if self.network.has_peer(&to) {
             self.reach_peer(&to, arrived.from, arrived.bytes.len());
             return;
