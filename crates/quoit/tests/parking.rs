@@ -11,7 +11,8 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use quoit::{
-    Address, Config, DatagramOptions, Event, Events, Feature, Lease, Loop, LoopIndex, Token, TurnError,
+    Address, Config, DatagramOptions, EngineKind, Event, Events, Feature, Lease, Loop, LoopIndex, Token,
+    TurnError,
 };
 use support::{config, engines, guard, listening};
 
@@ -20,7 +21,7 @@ fn levels() -> Vec<Config> {
     let mut levels = Vec::new();
     for engine in engines() {
         levels.push(config(engine));
-        if engine == quoit::EngineKind::Uring {
+        if engine == EngineKind::Uring {
             let mut cooperative = config(engine);
             cooperative.without.insert(Feature::DeferTaskrun);
             let mut plain = cooperative.clone();
@@ -249,10 +250,10 @@ fn work_queued_after_the_last_turn_is_not_parked_on() {
     }
 }
 
-/// A round that brings something is one enter and one read of the notifier on io_uring, one wait and one receive on
-/// epoll: no turn is made to find nothing, and nothing waits for the end of a timer that is over.
+/// A round that brings something is one enter and one read of the notifier on io_uring, where no turn is made to find
+/// nothing and nothing waits for the end of a timer that is over; on epoll it is a wait, a receive, and a wait in vain.
 #[test]
-fn a_round_of_a_parked_loop_makes_two_calls() {
+fn a_round_of_a_parked_loop_makes_few_calls() {
     const ROUNDS: u64 = 100;
     guard(60);
     for engine in engines() {
@@ -277,9 +278,12 @@ fn a_round_of_a_parked_loop_makes_two_calls() {
             assert_eq!((received, limit), (1, None));
         }
         let after = quoit.counters();
-        // After 32 datagrams the kernel puts a multishot receive off until the next enter.
-        let rounds = ROUNDS + ROUNDS.div_ceil(32);
-        assert!(after.turns - before.turns <= rounds, "{engine}");
-        assert!(after.system_calls - before.system_calls <= 2 * rounds, "{engine}");
+        let (turns, calls) = match engine {
+            // After 32 datagrams the kernel puts a multishot receive off until the next enter.
+            EngineKind::Uring => (ROUNDS + ROUNDS.div_ceil(32), 2 * (ROUNDS + ROUNDS.div_ceil(32))),
+            EngineKind::Epoll => (2 * ROUNDS, 3 * ROUNDS),
+        };
+        assert!(after.turns - before.turns <= turns, "{engine}");
+        assert!(after.system_calls - before.system_calls <= calls, "{engine}");
     }
 }

@@ -15,7 +15,8 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// it or close it; it lasts as long as the loop. Call this before the first turn, or on the loop's thread.
     ///
     /// A round of a parked loop costs io_uring three system calls (the poller's wait, the turn's `io_uring_enter(2)`, and
-    /// a read of the eventfd by [`Loop::park`]) where a turn that waits itself needs one; it costs epoll one more.
+    /// a read of the eventfd by [`Loop::park`]) where a turn that waits itself needs one; on epoll it costs the poller's wait
+    /// and a turn that finds nothing more.
     ///
     /// # Errors
     /// [`Errno::EEXIST`] on another thread than the loop's; the kernel's, for want of descriptors.

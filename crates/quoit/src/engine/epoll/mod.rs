@@ -105,8 +105,8 @@ pub struct EpollEngine<P, K> {
     events: Box<[ReadyEvent]>,
     /// Whether the last turn left out asking the kernel.
     left_out: bool,
-    /// Whether the last turn asked the kernel, and was told everything.
-    told_all: bool,
+    /// Whether the last turn asked the kernel, and was told nothing.
+    told_nothing: bool,
     /// Operations that had been submitted when the kernel was asked last.
     submitted_before: u64,
     counters: EngineCounters,
@@ -133,7 +133,7 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
             events: vec![ReadyEvent { events: 0, u64: 0 }; settings.events.max(1) as usize]
                 .into_boxed_slice(),
             left_out: false,
-            told_all: false,
+            told_nothing: false,
             submitted_before: 0,
             counters: EngineCounters::default(),
             settings,
@@ -168,7 +168,7 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
             Err(Errno::EINTR) => 0,
             Err(error) => return Err(error),
         };
-        self.told_all = count < self.events.len();
+        self.told_nothing = count == 0;
         for index in 0..count {
             self.note(self.events[index]);
         }
@@ -339,7 +339,7 @@ impl<P: EpollSys, K: SocketSys> Engine for EpollEngine<P, K> {
     fn wait(&mut self, timeout: Option<Duration>, _pool: &mut Pool) -> Result<(), Errno> {
         let at_hand = !self.may_sleep();
         self.left_out = at_hand && !self.left_out;
-        self.told_all = false;
+        self.told_nothing = false;
         if !self.left_out {
             self.unregister_idle_listeners();
             self.poll(if at_hand { Some(Duration::ZERO) } else { timeout })?;
@@ -352,10 +352,10 @@ impl<P: EpollSys, K: SocketSys> Engine for EpollEngine<P, K> {
         self.kernel.descriptor()
     }
 
-    /// Once the instance has told all that it had, whatever comes is an edge of its own descriptor too: nothing is gained
-    /// by asking it again before parking.
+    /// Only once the kernel was asked and had nothing: as long as there is something each time, asking costs one call a
+    /// round, where a wait in the poller and then asking cost two.
     fn park(&mut self, _pool: &mut Pool) -> bool {
-        self.told_all && self.may_sleep() && self.idle_listeners.is_empty()
+        self.told_nothing && self.may_sleep() && self.idle_listeners.is_empty()
     }
 
     fn reap(&mut self, pool: &mut Pool, limit: usize, completions: &mut Vec<Completion>) -> bool {
