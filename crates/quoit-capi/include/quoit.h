@@ -32,7 +32,7 @@ extern "C" {
 
 /* The version of this ABI. A library of the same major and of this or a later minor version can be used. */
 #define QUOIT_ABI_MAJOR 1
-#define QUOIT_ABI_MINOR 3
+#define QUOIT_ABI_MINOR 4
 #define QUOIT_ABI_VERSION ((uint32_t)QUOIT_ABI_MAJOR << 16 | (uint32_t)QUOIT_ABI_MINOR)
 
 /* For fields of 32 bits that may be left unset. */
@@ -684,6 +684,11 @@ int quoit_local_address(quoit_loop *loop, uint64_t connection, char *buffer, siz
 int quoit_peer_address(quoit_loop *loop, uint64_t connection, char *buffer, size_t capacity);
 /* A connection's descriptor, for options; do not read, write or close it. */
 int quoit_connection_fd(quoit_loop *loop, uint64_t connection);
+/* Gives the kernel as much of these pieces as it takes at once, behind nothing that is queued; of more than 1,024 the
+ * first. Keeps nothing, and answers the bytes taken: 0 where SEND has to be used, on io_uring for all below 32 KiB.
+ * What is not yet given to a turn is not queued. -ENOENT; -EPIPE if the connection sends no more. */
+struct iovec;
+int64_t quoit_try_send(quoit_loop *loop, uint64_t connection, const struct iovec *pieces, size_t count);
 /* Opens a datagram socket, which is the library's from now on, even on failure, and fills in its id. DATAGRAM_OPENED
  * with the token follows. */
 int quoit_open_datagram(quoit_loop *loop, quoit_datagram_socket *socket, uint64_t token, uint64_t *id);

@@ -2,6 +2,7 @@
 
 use std::ffi::c_int;
 use std::fs::File;
+use std::io::IoSlice;
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
@@ -278,6 +279,25 @@ pub(crate) unsafe fn give_back(command: Command<'_>, given: &types::Command, lea
 // SAFETY: an address and a length.
 unsafe impl Plain for libc::iovec {}
 
+/// The pieces of a list in C, each of less than 4 GiB.
+///
+/// # Safety
+/// As for [`memory::array`]; and the memory of each piece must be there as long as the list is.
+pub(crate) unsafe fn slices<'a>(
+    list: *const libc::iovec,
+    count: usize,
+) -> Result<&'a [IoSlice<'a>], Failure> {
+    // SAFETY: promised by the caller.
+    let list = unsafe { memory::array(list, count, "pieces") }?;
+    let is_valid = |piece: &libc::iovec| !piece.iov_base.is_null() && u32::try_from(piece.iov_len).is_ok();
+    if !list.iter().all(is_valid) {
+        return Err(Failure::invalid("a piece is null or too long"));
+    }
+    // SAFETY: `IoSlice` is guaranteed to have the ABI of `struct iovec`; none is null, and the memory is there, as the
+    // caller promises.
+    Ok(unsafe { std::slice::from_raw_parts(list.as_ptr().cast(), count) })
+}
+
 /// The pieces of a gathered send.
 ///
 /// # Safety
@@ -288,14 +308,9 @@ unsafe fn pieces<'a>(list: *const libc::iovec, count: usize, keep: Keep) -> Resu
         return Err(Refusal::TooLarge);
     }
     // SAFETY: promised by the caller.
-    let list = unsafe { memory::array(list, count, "data") }.map_err(|_| Refusal::Error(Errno::EINVAL))?;
-    let is_valid = |piece: &libc::iovec| !piece.iov_base.is_null() && u32::try_from(piece.iov_len).is_ok();
-    if !list.iter().all(is_valid) {
-        return Err(Refusal::Error(Errno::EINVAL));
-    }
-    // SAFETY: `IoSlice` is guaranteed to have the ABI of `struct iovec`; none is null, and the memory is there and lent, as
-    // the caller promises.
-    let pieces = unsafe { RawPieces::new(std::slice::from_raw_parts(list.as_ptr().cast(), count)) };
+    let list = unsafe { slices(list, count) }.map_err(|_| Refusal::Error(Errno::EINVAL))?;
+    // SAFETY: the memory is lent, as the caller promises.
+    let pieces = unsafe { RawPieces::new(list) };
     Ok(match keep {
         Keep::During => pieces,
         // SAFETY: as above; only the list goes with the call.

@@ -23,7 +23,7 @@ macro_rules! constants {
 
 constants! {
     QUOIT_ABI_MAJOR: u32 = 1;
-    QUOIT_ABI_MINOR: u32 = 3;
+    QUOIT_ABI_MINOR: u32 = 4;
 
     QUOIT_UNSET: u32 = u32::MAX;
 

@@ -1,3 +1,5 @@
+using System.Buffers;
+using System.IO.Pipelines;
 using System.Net;
 using System.Net.Sockets;
 using Microsoft.AspNetCore.Builder;
@@ -186,6 +188,64 @@ public class LoadScenarios
         var answer = new TaskCompletionSource<long>(TaskCreationOptions.RunContinuationsAsynchronously);
         loop.Schedule(static state => ((TaskCompletionSource<long>)state!).SetResult(GC.GetAllocatedBytesForCurrentThread()), answer);
         return await answer.Task.Soon();
+    }
+
+    [Theory]
+    [MemberData(nameof(Engines))]
+    public async Task Long_flushes_on_the_loop_end_before_they_return(Transport transport)
+    {
+        // Each is as long as the pipe's limit.
+        const int Piece = 64 * 1024, Pieces = 3;
+        TestServer server = null!;
+        var ended = new List<bool>();
+        var onLoop = false;
+        await using (server = await TestServer.RawAsync(
+            transport with { Inline = true },
+            async connection =>
+            {
+                var (input, output) = (connection.Transport.Input, connection.Transport.Output);
+                while (true)
+                {
+                    var result = await input.ReadAsync();
+                    input.AdvanceTo(result.Buffer.End);
+                    if (result.IsCompleted)
+                    {
+                        return;
+                    }
+                    // It begins on a thread of the pool, and stays there while requests come before it waits for them.
+                    Volatile.Write(ref onLoop, server.Loops!.Loops[0].OnThread);
+                    if (!onLoop)
+                    {
+                        await output.WriteAsync(new byte[1]);
+                        continue;
+                    }
+                    for (var index = 0; index < Pieces; index++)
+                    {
+                        var bytes = Pattern.Bytes(Piece, index * Piece);
+                        var flushing = index % 2 == 0 ? output.WriteAsync(bytes) : WriteAndFlush(output, bytes);
+                        ended.Add(flushing.IsCompleted);
+                        await flushing;
+                    }
+                }
+            },
+            options => options.Loops = 1))
+        {
+            using var client = await Client.ConnectAsync(server.EndPoint);
+            do
+            {
+                await client.SendAsync(new byte[1]);
+                await client.ReceiveAsync(1);
+            }
+            while (!Volatile.Read(ref onLoop));
+            Pattern.Check(await client.ReceiveAsync((Pieces * Piece) - 1), 1);
+        }
+        Assert.Equal([true, true, true], ended);
+    }
+
+    private static ValueTask<FlushResult> WriteAndFlush(PipeWriter writer, byte[] bytes)
+    {
+        writer.Write(bytes);
+        return writer.FlushAsync();
     }
 
     [Theory]

@@ -20,8 +20,12 @@ internal sealed partial class QuoitConnection
     /// <summary>The most that is lent at once, but for its last piece.</summary>
     private const int LendLimit = 256 * 1024;
 
-    /// <summary>Pieces that are lent at once.</summary>
+    /// <summary>Pieces that are lent, or sent, at once.</summary>
     private const int LendPieces = 128;
+
+    /// <summary>Bytes after which flushes of a turn are no longer sent at once, so that others have their turn however fast
+    /// the peer reads: what takes about a millisecond.</summary>
+    private const long PromptLimit = 4 * 1024 * 1024;
 
     /// <summary>The library's limit on what is queued. It is never reached, so that no lent send is refused: one lent
     /// batch is under way at a time, and copies come before it.</summary>
@@ -37,6 +41,8 @@ internal sealed partial class QuoitConnection
     private ulong _awaitedToken;
     private int _copied;
     private long _copiedInTurn = -1;
+    private long _sentPromptly;
+    private long _sentPromptlyInTurn = -1;
     private unsafe byte* _copyStart;
     private int _copyLength;
     private Queue<(ulong Token, byte[] Bytes)>? _rescued;
@@ -65,8 +71,9 @@ internal sealed partial class QuoitConnection
                     break;
                 }
                 var buffer = result.Buffer;
+                var rest = _loop.IsInFlush ? buffer.Slice(TrySend(buffer)) : buffer;
                 // The last bytes are lent, so that their end is known before the connection is closed.
-                if (!buffer.IsEmpty && (result.IsCompleted || !TryCopy(buffer)) && !await LendAsync(buffer))
+                if (!rest.IsEmpty && (result.IsCompleted || !TryCopy(rest)) && !await LendAsync(rest))
                 {
                     _toSend.AdvanceTo(buffer.Start);
                     break;
@@ -119,6 +126,62 @@ internal sealed partial class QuoitConnection
         return true;
     }
 
+    /// <summary>Sends what the kernel takes at once, in the midst of the application's flush; answers how many bytes that
+    /// is. None while anything goes before them that the library was not given yet.</summary>
+    private unsafe long TrySend(in ReadOnlySequence<byte> buffer)
+    {
+        if (_sentPromptlyInTurn != _loop.Turn)
+        {
+            _sentPromptlyInTurn = _loop.Turn;
+            _sentPromptly = 0;
+        }
+        if (buffer.Length < PromptWriter.Shortest || _sentPromptly >= PromptLimit || _copiedInTurn == _loop.Turn
+            || _rescued is { Count: > 0 })
+        {
+            return 0;
+        }
+        var list = stackalloc NativePiece[LendPieces];
+        var pieces = 0;
+        foreach (var segment in buffer)
+        {
+            if (pieces == LendPieces)
+            {
+                break;
+            }
+            if (!segment.IsEmpty)
+            {
+                AddPiece(segment, pieces, list, segment.Length);
+                pieces++;
+            }
+        }
+        var sent = _loop.TrySend(_id, list, pieces);
+        Unpin(pieces);
+        _sentPromptly += sent;
+        return sent;
+    }
+
+    /// <summary>Pins a piece and, where there is a list, notes it there.</summary>
+    private unsafe void AddPiece(ReadOnlyMemory<byte> segment, int index, NativePiece* list, int length)
+    {
+        if (index == _lent.Length)
+        {
+            Array.Resize(ref _lent, Math.Max(8, 2 * index));
+        }
+        _lent[index] = segment.Pin();
+        if (list is not null)
+        {
+            list[index] = new NativePiece { Address = _lent[index].Pointer, Length = (nuint)length };
+        }
+    }
+
+    private void Unpin(int pieces)
+    {
+        for (var index = 0; index < pieces; index++)
+        {
+            _lent[index].Dispose();
+        }
+    }
+
     /// <summary>Lends the bytes to the library until it has sent them; false if the connection has ended.</summary>
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
     private async ValueTask<bool> LendAsync(ReadOnlySequence<byte> buffer)
@@ -132,10 +195,7 @@ internal sealed partial class QuoitConnection
             var taken = Lend(buffer, out var pieces);
             await SentAsync(_lastToken);
             // Sent, or the connection is gone: in both cases the memory is free.
-            for (var index = 0; index < pieces; index++)
-            {
-                _lent[index].Dispose();
-            }
+            Unpin(pieces);
             if (_gone || _sendingFailed || _closed)
             {
                 return false;
@@ -163,17 +223,9 @@ internal sealed partial class QuoitConnection
             {
                 continue;
             }
-            if (pieces == _lent.Length)
-            {
-                Array.Resize(ref _lent, Math.Max(8, 2 * pieces));
-            }
             // A piece that alone is above the limit is cut: its end is lent next.
             var length = (int)Math.Min(segment.Length, LendLimit);
-            _lent[pieces] = segment.Pin();
-            if (list is not null)
-            {
-                list[pieces] = new NativePiece { Address = _lent[pieces].Pointer, Length = (nuint)length };
-            }
+            AddPiece(segment, pieces, list, length);
             pieces++;
             taken += length;
             if (taken >= LendLimit || pieces == most || length < segment.Length)

@@ -43,7 +43,8 @@ internal sealed partial class QuoitConnection : ConnectionContext
         _received = input.Writer;
         _toSend = output.Reader;
         _flushed = OnFlushed;
-        Transport = _originalTransport = new DuplexPipe(input.Reader, output.Writer);
+        var writer = loop.RunsApplication ? new PromptWriter(output.Writer, loop) : output.Writer;
+        Transport = _originalTransport = new DuplexPipe(input.Reader, writer);
     }
 
     public override IDuplexPipe Transport { get; set; }

@@ -27,6 +27,9 @@ internal sealed unsafe partial class Loop
     private int _commandCount;
     private int _scratchUsed;
     private bool _crowded;
+
+    /// <summary>Whether the connections were told everything of the turns so far.</summary>
+    private bool _isTold;
     private ulong _lastConnect;
 
     private ref NativeCommand Push(CommandKind kind, ulong target, ulong token)
@@ -100,6 +103,11 @@ internal sealed unsafe partial class Loop
         // What the list did not need.
         _scratchUsed = (int)((byte*)(pieces + count) - _scratch);
     }
+
+    /// <summary>Sends what the kernel takes at once of these pieces, and answers how many bytes that is; 0 if none, also if
+    /// the connection sends no more. Commands that no turn has taken are overtaken.</summary>
+    public long TrySend(ulong connection, NativePiece* pieces, int count) =>
+        Math.Max(0, NativeMethods.TrySend(_handle, connection, pieces, (nuint)count));
 
     /// <summary>Calls <see cref="QuoitConnection.OnNextTurn"/> when the turn to come has told everything.</summary>
     public void NotifyAfterTurn(QuoitConnection connection) => _afterTurn.Add(connection);

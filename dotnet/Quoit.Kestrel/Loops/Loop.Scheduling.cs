@@ -15,6 +15,7 @@ internal sealed unsafe partial class Loop
     private volatile bool _wakePutOff;
     private bool _closed;
     private bool _released;
+    private bool _isFlushing;
 
     /// <summary>Threads that are waking the loop, which keeps its remote for them.</summary>
     private int _waking;
@@ -24,6 +25,11 @@ internal sealed unsafe partial class Loop
     {
         if (OnThread && !_closed)
         {
+            if (_isFlushing)
+            {
+                SendFlushed(action, state);
+                return;
+            }
             _own.Add(new WorkItem(action, state));
         }
         else if (!TryPost(action, state))
@@ -32,7 +38,24 @@ internal sealed unsafe partial class Loop
         }
     }
 
-    /// <summary>The same; false once the loop has ended.</summary>
+    /// <summary>Until <see cref="EndFlush"/> a pipe's reader that is scheduled is run at once, and may send. False if that
+    /// cannot be: on another thread, and while the connections were not told of all that earlier sends have become.</summary>
+    public bool TryBeginFlush() => _isFlushing = _isTold && OnThread;
+
+    public void EndFlush() => _isFlushing = false;
+
+    /// <summary>Whether the pipe's reader runs in the midst of a flush, which waits for it.</summary>
+    public bool IsInFlush { get; private set; }
+
+    private void SendFlushed(Action<object?> action, object? state)
+    {
+        _isFlushing = false;
+        IsInFlush = true;
+        action(state);
+        IsInFlush = false;
+    }
+
+    /// <summary>As <see cref="Schedule"/>, on any thread; false once the loop has ended.</summary>
     public bool TryPost(Action<object?> action, object? state)
     {
         lock (_gate)

@@ -57,6 +57,7 @@ internal sealed unsafe partial class Loop : PipeScheduler
         _spinTicks = (long)(options.SpinBudget.TotalSeconds * Stopwatch.Frequency);
         _pinned = options.PinLoops;
         var inline = options.Scheduling == QuoitScheduling.UnsafeInlineOnLoop;
+        RunsApplication = inline;
         var application = inline ? Inline : Workers;
         // As in the transport of sockets: resumed at half of the limit, and 0 is without a limit.
         var read = options.MaxReadBufferSize ?? 0;
@@ -79,6 +80,9 @@ internal sealed unsafe partial class Loop : PipeScheduler
 
     /// <summary>Where the application's side of the pipes runs, unless it runs on the loop.</summary>
     public WorkerQueue Workers { get; }
+
+    /// <summary>Whether the application's side of the pipes runs on the loop.</summary>
+    public bool RunsApplication { get; }
 
     public PipeOptions InputOptions { get; }
 
@@ -202,6 +206,7 @@ internal sealed unsafe partial class Loop : PipeScheduler
         wait = wait && FallAsleep();
         Volatile.Write(ref _busySince, 0);
         var timeout = !wait ? 0 : _stopping ? StopLook : -1;
+        _isTold = false;
         filled = NativeMethods.Turn(_handle, _commands, (nuint)_commandCount, _events, EventRoom, timeout);
         Volatile.Write(ref _busySince, Environment.TickCount64);
         if (wait)
@@ -226,6 +231,7 @@ internal sealed unsafe partial class Loop : PipeScheduler
         {
             Dispatch(ref _events[index]);
         }
+        _isTold = !_crowded;
         if (_spinTicks > 0)
         {
             _idleSince = filled > 0 ? 0 : _idleSince == 0 ? Stopwatch.GetTimestamp() : _idleSince;

@@ -81,6 +81,9 @@ internal static unsafe partial class NativeMethods
     [LibraryImport(Library, EntryPoint = "quoit_connection_fd")]
     public static partial int ConnectionFd(nint loop, ulong connection);
 
+    [LibraryImport(Library, EntryPoint = "quoit_try_send")]
+    public static partial long TrySend(nint loop, ulong connection, NativePiece* pieces, nuint count);
+
     [LibraryImport(Library, EntryPoint = "quoit_loop_remote")]
     public static partial int LoopRemote(nint loop, nint* remote);
 

@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_int};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
-use quoit::{Accept, Address, ConnectionId, Events, ListenerId, ListenerOptions, Loop, LoopIndex};
+use quoit::{Accept, Address, ConnectionId, Events, ListenerId, ListenerOptions, Loop, LoopIndex, Refusal};
 
 use super::sockets::Socket;
 use crate::convert::{self, Keep, duration, engine_number, nanoseconds};
@@ -375,6 +375,37 @@ pub(super) unsafe extern "C" fn quoit_connection_fd(quoit: *mut LoopHandle, conn
     };
     // SAFETY: promised by the caller.
     unsafe { on_loop(quoit, call) }
+}
+
+/// Sends at once what the kernel takes, and answers how much that is.
+///
+/// # Safety
+/// As `quoit.h` says.
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn quoit_try_send(
+    quoit: *mut LoopHandle,
+    connection: u64,
+    pieces: *const libc::iovec,
+    count: usize,
+) -> i64 {
+    answer(|| {
+        // SAFETY: promised by the caller.
+        let handle = unsafe { LoopHandle::of(quoit) }?;
+        // SAFETY: promised by the caller.
+        let pieces = unsafe { convert::slices(pieces, count) }?;
+        let id = ConnectionId::from_bits(connection);
+        let taken = handle.with(|state| {
+            state
+                .quoit
+                .try_send_gathered(id, pieces)
+                .map_err(|refusal| match refusal {
+                    Refusal::Stale => stale("connection"),
+                    _ => Failure::new(libc::EPIPE, "the connection sends no more"),
+                })
+        })?;
+        // No more than the kernel takes at once, which is less than 2 GiB.
+        Ok(taken as i64)
+    })
 }
 
 /// The loop's counters.

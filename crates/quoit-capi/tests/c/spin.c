@@ -391,7 +391,7 @@ static void random_question(struct shared *shared, struct random_state *state)
     size_t room = below(&state->random, sizeof text + 1);
     quoit_counters counters;
     memset(&counters, 0, sizeof counters);
-    switch (below(&state->random, 17)) {
+    switch (below(&state->random, 18)) {
     case 12: sound("quoit_datagram_address", quoit_datagram_address(shared->loop, id, text, room)); break;
     case 13: sound("quoit_datagram_fd", quoit_datagram_fd(shared->loop, id)); break;
     case 14: {
@@ -436,6 +436,12 @@ static void random_question(struct shared *shared, struct random_state *state)
         counters.size = (uint32_t)below(&state->random, sizeof counters + 1);
         sound("quoit_loop_counters", quoit_loop_counters(shared->loop, &counters));
         break;
+    case 17: {
+        char piece[64] = {0};
+        const struct iovec pieces[] = {{piece, below(&state->random, sizeof piece + 1)}, {NULL, 1}};
+        sound("quoit_try_send", (long)quoit_try_send(shared->loop, id, pieces, below(&state->random, 3)));
+        break;
+    }
     case 6: sound("quoit_next_deadline", (long)quoit_next_deadline(shared->loop)); break;
     case 7: sound("quoit_fd", quoit_fd(shared->loop)); break;
     case 8: must("a turn of no loop", quoit_turn(NULL, NULL, 0, NULL, 0, 0), -EINVAL); break;

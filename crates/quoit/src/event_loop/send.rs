@@ -1,12 +1,13 @@
 //! Sending: queueing, one operation in flight, acknowledging, water marks.
 
-use std::os::fd::AsRawFd;
+use std::io::IoSlice;
+use std::os::fd::{AsRawFd, RawFd};
 
 use super::Loop;
 use super::connection::{Phase, ReceiveSide, SendSide};
 use super::teardown::survives;
 use crate::command::{FileRange, Payload, RawPieces};
-use crate::engine::{Engine, EngineKind, Gather, Operation, SendMode};
+use crate::engine::{Engine, EngineKind, Gather, Message, Operation, SendMode};
 use crate::errno::Errno;
 use crate::event::{CloseReason, Event, Refusal};
 use crate::id::{ConnectionId, Slot, Token};
@@ -89,13 +90,51 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// # Errors
     /// [`Refusal::Closing`], also if it is this send that finds the connection broken; [`Refusal::Stale`].
     pub fn try_send(&mut self, connection: ConnectionId, bytes: &[u8]) -> Result<usize, Refusal> {
+        self.attempt(connection, bytes.len(), |engine, slot, descriptor| {
+            engine.try_send(slot, descriptor, bytes)
+        })
+    }
+
+    /// As [`Loop::try_send`], of pieces that leave one behind the other with a single call. Of more than
+    /// [`RawPieces::MOST`] it takes the first ones.
+    ///
+    /// # Errors
+    /// As [`Loop::try_send`].
+    pub fn try_send_gathered(
+        &mut self,
+        connection: ConnectionId,
+        pieces: &[IoSlice<'_>],
+    ) -> Result<usize, Refusal> {
+        let pieces = &pieces[..pieces.len().min(RawPieces::MOST)];
+        let mut gather = self.spare_gathers.pop().unwrap_or_else(Gather::new);
+        gather.pieces.clear();
+        gather.pieces.extend(pieces.iter().map(|piece| libc::iovec {
+            iov_base: piece.as_ptr().cast_mut().cast(),
+            iov_len: piece.len(),
+        }));
+        let length = pieces.iter().map(|piece| piece.len()).sum();
+        let mut message = Message::Gathered(gather);
+        let result = self.attempt(connection, length, |engine, slot, descriptor| {
+            engine.send_at_once(slot, descriptor, &mut message)
+        });
+        self.keep_gather(message.into_gather());
+        result
+    }
+
+    /// Makes the `call` that sends so many bytes at once, where that can be.
+    fn attempt(
+        &mut self,
+        connection: ConnectionId,
+        length: usize,
+        call: impl FnOnce(&mut E, Slot, RawFd) -> Option<Result<usize, Errno>>,
+    ) -> Result<usize, Refusal> {
         let slot = connection.slot();
         let threshold = self.zero_copy_threshold();
         let state = self.sender(connection)?;
-        if state.leaves_uncopied(bytes.len(), threshold) {
+        if state.leaves_uncopied(length, threshold) {
             return Ok(0);
         }
-        if bytes.is_empty() || state.phase != Phase::Open || state.sending || !state.outbound.is_empty() {
+        if length == 0 || state.phase != Phase::Open || state.sending || !state.outbound.is_empty() {
             return Ok(0);
         }
         let descriptor = state
@@ -103,7 +142,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             .as_ref()
             .expect("present until closed")
             .as_raw_fd();
-        match self.engine.try_send(slot, descriptor, bytes) {
+        match call(&mut self.engine, slot, descriptor) {
             None => Ok(0),
             Some(Ok(taken)) => Ok(taken),
             Some(Err(errno)) => {
@@ -308,6 +347,14 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         self.submit(operation);
     }
 
+    fn keep_gather(&mut self, gather: Option<Box<Gather>>) {
+        if let Some(gather) = gather
+            && self.spare_gathers.len() < SPARE_GATHERS
+        {
+            self.spare_gathers.push(gather);
+        }
+    }
+
     pub(super) fn on_sent(
         &mut self,
         slot: Slot,
@@ -315,11 +362,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         gather: Option<Box<Gather>>,
         held: bool,
     ) {
-        if let Some(gather) = gather
-            && self.spare_gathers.len() < SPARE_GATHERS
-        {
-            self.spare_gathers.push(gather);
-        }
+        self.keep_gather(gather);
         let (connection, generation) = self
             .connections
             .at(slot)

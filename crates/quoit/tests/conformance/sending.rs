@@ -1,14 +1,15 @@
 //! Sending: order, acknowledgements, limits, files.
 
 use std::fs::File;
+use std::io::IoSlice;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytes::Bytes;
 use quoit::{
-    CloseReason, Config, ConnectionId, Errno, FileRange, ListenerOptions, Payload, Refusal, StreamOptions,
-    Token,
+    CloseReason, Config, ConnectionId, Errno, FileRange, ListenerOptions, Payload, RawPieces, Refusal,
+    StreamOptions, Token,
 };
 
 use crate::driver::{Driver, drive, drive_with, loopback};
@@ -25,6 +26,7 @@ macro_rules! sending {
             copied_and_lent_in_order
             received_bytes_sent_on
             at_once_what_the_kernel_takes
+            at_once_in_pieces
             at_once_behind_nothing_alone
             at_once_to_a_peer_that_is_gone
             a_slow_reader_is_bounded_and_holds_up_nobody
@@ -250,6 +252,40 @@ pub(crate) fn at_once_what_the_kernel_takes(level: &Level) {
         assert!(received == sent, "other bytes arrive");
         driver.wait_flushed(id);
         assert_eq!(driver.quoit.counters().sent_bytes, length as u64);
+    });
+}
+
+pub(crate) fn at_once_in_pieces(level: &Level) {
+    drive(level, |driver| {
+        let (mut client, id) = driver.new_pair();
+        let (first, second) = (pattern(3, 20_000), pattern(5, 30_000));
+        let pieces = [IoSlice::new(&first), IoSlice::new(&[]), IoSlice::new(&second)];
+        let taken = driver.quoit.try_send_gathered(id, &pieces).unwrap();
+        assert_eq!(taken > 0, level.sends_at_once(50_000));
+        let mut sent = [first, second].concat();
+        driver.send(id, &sent[taken..], Token::NONE).unwrap();
+        driver.wait_flushed(id);
+        assert_eq!(driver.quoit.try_send_gathered(id, &[]), Ok(0));
+        // One more piece than a call takes, each of 64 bytes.
+        let many = pattern(7, 64 * (RawPieces::MOST + 1));
+        let pieces: Vec<_> = many.chunks(64).map(IoSlice::new).collect();
+        let taken = driver.quoit.try_send_gathered(id, &pieces).unwrap();
+        // A connection on which sending without a copy turned out to copy sends at once from then on.
+        assert!(taken > 0 || !level.sends_at_once(many.len()));
+        assert!(
+            taken <= 64 * RawPieces::MOST,
+            "{taken} bytes are more than it takes"
+        );
+        driver.send(id, &many[taken..], Token::NONE).unwrap();
+        // Not past what is queued.
+        assert_eq!(driver.quoit.try_send_gathered(id, &pieces), Ok(0));
+        sent.extend(&many);
+        let length = sent.len();
+        let reader = driver.beside(move || (client.receive(length), client));
+        let (received, _client) = driver.join(reader);
+        assert!(received == sent, "other bytes arrive");
+        driver.close(id, None).unwrap();
+        assert_eq!(driver.quoit.try_send_gathered(id, &pieces), Err(Refusal::Closing));
     });
 }
 
