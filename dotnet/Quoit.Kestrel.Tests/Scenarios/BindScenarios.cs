@@ -1,9 +1,13 @@
+using System.Diagnostics;
 using System.Globalization;
 using System.Net;
+using System.Net.NetworkInformation;
 using System.Net.Sockets;
 using Microsoft.AspNetCore.Builder;
 using Microsoft.AspNetCore.Connections;
 using Microsoft.AspNetCore.Http;
+using Microsoft.AspNetCore.Server.Kestrel.Transport.Sockets;
+using Microsoft.Extensions.DependencyInjection;
 using Quoit.Kestrel.Tests.Support;
 
 namespace Quoit.Kestrel.Tests.Scenarios;
@@ -202,6 +206,159 @@ public class BindScenarios
         }
         await ended.CancelAsync();
         await Task.WhenAll(clients).Soon();
+    }
+
+    /// <summary>Addresses as they are written in <c>--urls</c>, and those that are to answer then.</summary>
+    private static List<(string Url, IPAddress[] Answering)> Urls
+    {
+        get
+        {
+            List<(string, IPAddress[])> urls =
+            [
+                ("http://127.0.0.1:0", [IPAddress.Loopback]),
+                ("http://[::1]:0", [IPAddress.IPv6Loopback]),
+                ("http://*:0", [IPAddress.Loopback, IPAddress.IPv6Loopback]),
+                ("http://+:0", [IPAddress.Loopback, IPAddress.IPv6Loopback]),
+                ("http://some.host.name:0", [IPAddress.Loopback, IPAddress.IPv6Loopback]),
+            ];
+            // Those of this machine, of which one of a link has the link's number behind it.
+            var own = NetworkInterface.GetAllNetworkInterfaces()
+                .Where(link => link.OperationalStatus == OperationalStatus.Up)
+                .SelectMany(link => link.GetIPProperties().UnicastAddresses)
+                .Select(address => address.Address);
+            urls.AddRange(own.Select(address => ($"http://{(address.AddressFamily == AddressFamily.InterNetworkV6 ? $"[{address}]" : address)}:0", new[] { address })));
+            return urls;
+        }
+    }
+
+    [Theory]
+    [MemberData(nameof(Normal))]
+    public async Task Urls_of_each_form(Transport transport)
+    {
+        foreach (var (url, answering) in Urls)
+        {
+            await using var server = await TestServer.StartAsync(transport, null, application =>
+            {
+                application.Urls.Add(url);
+                application.MapGet("/", static context => context.Response.WriteAsync($"<{context.Connection.LocalIpAddress}>"));
+            });
+            foreach (var address in answering)
+            {
+                var answer = await GetAsync(new IPEndPoint(address, server.Port));
+                Assert.True(
+                    answer.Contains($"<{address}>", StringComparison.Ordinal) || answer.Contains($"<::ffff:{address}>", StringComparison.Ordinal),
+                    $"{url} at {address}: {answer}");
+            }
+        }
+    }
+
+    [Theory]
+    [MemberData(nameof(Normal))]
+    public async Task The_url_of_a_path(Transport transport)
+    {
+        using var folder = new Folder();
+        var path = Path.Combine(folder.Path, "s.sock");
+        await using var server = await TestServer.StartAsync(transport, null, application =>
+        {
+            application.Urls.Add($"http://unix:{path}");
+            Hello(application);
+        });
+        Assert.Contains("hello", await GetAsync(new UnixDomainSocketEndPoint(path)), StringComparison.Ordinal);
+    }
+
+    [Theory]
+    [MemberData(nameof(Normal))]
+    public async Task Localhost_of_which_one_version_is_in_use(Transport transport)
+    {
+        foreach (var taken in new[] { IPAddress.Loopback, IPAddress.IPv6Loopback })
+        {
+            using var socket = new Socket(taken.AddressFamily, SocketType.Stream, ProtocolType.Tcp);
+            var port = FreePort();
+            socket.Bind(new IPEndPoint(taken, port));
+            socket.Listen();
+            var failure = await Assert.ThrowsAsync<IOException>(
+                () => TestServer.StartAsync(transport, kestrel => kestrel.ListenLocalhost(port), Hello));
+            Assert.IsType<AddressInUseException>(failure.InnerException);
+            Assert.Contains($"{new IPEndPoint(taken, port)}", failure.Message, StringComparison.Ordinal);
+        }
+    }
+
+    [Theory]
+    [MemberData(nameof(Normal))]
+    public async Task A_process_that_is_started_meanwhile_inherits_nothing(Transport transport)
+    {
+        // It would keep the port bound, and connections open, when the server has ended.
+        await using var server = await TestServer.HttpAsync(transport, Hello);
+        using var client = await Client.ConnectAsync(server.EndPoint);
+        await client.SendAsync("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+        await client.ReceiveUntilAsync("hello");
+        // A shell's own `read` waits for the end of its input.
+        using var child = Process.Start(new ProcessStartInfo("/bin/sh", ["-c", "echo started; read line"])
+        {
+            RedirectStandardInput = true,
+            RedirectStandardOutput = true,
+        })!;
+        Assert.Equal("started", await child.StandardOutput.ReadLineAsync(Wait.Token));
+        var inherited = Directory.GetFileSystemEntries($"/proc/{child.Id}/fd")
+            .Select(entry => new FileInfo(entry).LinkTarget ?? "")
+            .Where(target => target.StartsWith("socket:", StringComparison.Ordinal) || target.StartsWith("anon_inode:", StringComparison.Ordinal));
+        Assert.Empty(inherited);
+        child.StandardInput.Close();
+        await child.WaitForExitAsync(Wait.Token);
+    }
+
+    private sealed class ElsewhereEndPoint : EndPoint
+    {
+        public override string ToString() => "elsewhere";
+    }
+
+    /// <summary>A transport for that kind of endpoint, which it binds somewhere by sockets.</summary>
+    private sealed class ElsewhereFactory(SocketTransportFactory sockets) : IConnectionListenerFactory, IConnectionListenerFactorySelector
+    {
+        public bool CanBind(EndPoint endpoint) => endpoint is ElsewhereEndPoint;
+
+        public ValueTask<IConnectionListener> BindAsync(EndPoint endpoint, CancellationToken cancellationToken = default) =>
+            sockets.BindAsync(new IPEndPoint(IPAddress.Loopback, 0), cancellationToken);
+    }
+
+    [Theory]
+    [MemberData(nameof(Normal))]
+    public async Task A_kind_of_endpoint_that_is_another_transports_is_left_to_it(Transport transport)
+    {
+        await using var server = await TestServer.StartAsync(
+            transport,
+            static kestrel =>
+            {
+                kestrel.Listen(new ElsewhereEndPoint());
+                kestrel.Listen(IPAddress.Loopback, 0);
+            },
+            Hello,
+            services: static services =>
+            {
+                services.AddSingleton<SocketTransportFactory>();
+                services.AddSingleton<IConnectionListenerFactory, ElsewhereFactory>();
+            });
+        foreach (var url in server.Urls)
+        {
+            Assert.Contains("hello", await GetAsync(new IPEndPoint(IPAddress.Loopback, new Uri(url).Port)), StringComparison.Ordinal);
+        }
+        Assert.Equal(2, server.Urls.Count);
+        if (server.Loops is { } loops)
+        {
+            // One of the two connections is Quoit's.
+            await Wait.Until(() => LoopState.Read(loops, "accepted") > 0, () => "nothing is accepted");
+            await LoopState.NothingLeftAsync(loops);
+            Assert.Equal(1, LoopState.Read(loops, "accepted"));
+        }
+    }
+
+    [Theory]
+    [MemberData(nameof(Normal))]
+    public async Task A_kind_of_endpoint_that_nobody_knows_is_named(Transport transport)
+    {
+        var failure = await Assert.ThrowsAsync<InvalidOperationException>(
+            () => TestServer.StartAsync(transport, static kestrel => kestrel.Listen(new ElsewhereEndPoint()), Hello));
+        Assert.Contains(nameof(ElsewhereEndPoint), failure.Message, StringComparison.Ordinal);
     }
 
     [Theory]

@@ -270,7 +270,7 @@ public class ConnectionScenarios
         });
         using var client = await Client.ConnectAsync(server.EndPoint, socket => socket.ReceiveBufferSize = 8192);
         await client.ReceiveAsync(1);
-        await StandsStillAsync(() => Volatile.Read(ref written));
+        await Wait.StandsStillAsync(() => Volatile.Read(ref written));
         // What the kernel's buffers of both sides hold, and the pipe's and the library's limits.
         Assert.InRange(Volatile.Read(ref written), 1, 16_000_000);
         var before = Volatile.Read(ref written);
@@ -316,7 +316,7 @@ public class ConnectionScenarios
             }
             client.EndSending();
         });
-        await StandsStillAsync(() => Volatile.Read(ref sent));
+        await Wait.StandsStillAsync(() => Volatile.Read(ref sent));
         Assert.InRange(Volatile.Read(ref sent), 1, Size - 1);
         go.SetResult();
         await sending.Soon();
@@ -378,21 +378,5 @@ public class ConnectionScenarios
         Assert.NotEmpty(id);
         Assert.True(isSocket);
         Assert.True(same);
-    }
-
-    /// <summary>Waits until a figure has not grown for a while: there is no event for that nothing happens.</summary>
-    private static async Task StandsStillAsync(Func<long> figure)
-    {
-        var last = -1L;
-        var same = 0;
-        await Wait.Until(
-            () =>
-            {
-                var now = figure();
-                same = now == last && now > 0 ? same + 1 : 0;
-                last = now;
-                return same > 40;
-            },
-            () => $"it never stood still, and is {last}");
     }
 }

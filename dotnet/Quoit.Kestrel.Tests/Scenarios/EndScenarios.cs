@@ -14,37 +14,29 @@ public class EndScenarios
 
     public static TheoryData<Transport> Quoit => Transports.Quoit;
 
+    /// <summary>Sends until the connection ends, by whomever.</summary>
+    internal static Task SendUntilGoneAsync(Client client, Action<int>? sent = null) => Task.Run(async () =>
+    {
+        var piece = new byte[64 * 1024];
+        try
+        {
+            while (true)
+            {
+                var length = await client.Socket.SendAsync(piece);
+                sent?.Invoke(length);
+            }
+        }
+        catch (Exception failure) when (failure is SocketException or ObjectDisposedException)
+        {
+        }
+    });
+
     /// <summary>Sends until the peer takes no more. Answers the task that goes on sending until the connection ends.</summary>
     private static async Task<Task> SendUntilFullAsync(Client client)
     {
-        var piece = new byte[64 * 1024];
         var sent = 0L;
-        var sending = Task.Run(async () =>
-        {
-            try
-            {
-                while (true)
-                {
-                    Interlocked.Add(ref sent, await client.Socket.SendAsync(piece));
-                }
-            }
-            catch (Exception failure) when (failure is SocketException or ObjectDisposedException)
-            {
-            }
-        });
-        // Full is what takes nothing for so many looks one after another.
-        const int Looks = 20;
-        var before = -1L;
-        var same = 0;
-        await Wait.Until(
-            () =>
-            {
-                var now = Interlocked.Read(ref sent);
-                same = now == before && now > 0 ? same + 1 : 0;
-                before = now;
-                return same >= Looks;
-            },
-            () => "the peer takes more and more");
+        var sending = SendUntilGoneAsync(client, length => Interlocked.Add(ref sent, length));
+        await Wait.StandsStillAsync(() => Interlocked.Read(ref sent));
         return sending;
     }
 
@@ -86,7 +78,7 @@ public class EndScenarios
     }
 
     /// <summary>Begins a request whose body is longer than what anybody takes, and sends it until nothing is taken any more.</summary>
-    private static async Task<Task> HoldBackAsync(Client client)
+    internal static async Task<Task> HoldBackAsync(Client client)
     {
         await client.SendAsync("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n\r\n");
         return await SendUntilFullAsync(client);

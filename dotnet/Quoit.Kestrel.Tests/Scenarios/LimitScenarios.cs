@@ -1,6 +1,7 @@
 using System.Net;
 using System.Net.Sockets;
 using Microsoft.AspNetCore.Builder;
+using Microsoft.AspNetCore.Hosting;
 using Microsoft.AspNetCore.Http;
 using Microsoft.AspNetCore.Server.Kestrel.Core;
 using Quoit.Kestrel.Tests.Support;
@@ -76,34 +77,84 @@ public class LimitScenarios
     [MemberData(nameof(All))]
     public async Task Clients_that_send_or_read_too_slowly_are_let_go(Transport transport)
     {
-        var aborted = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
-        await using var server = await StartAsync(
-            transport,
-            application =>
+        // In one test, so that their times run side by side.
+        using var certificate = ProtocolScenarios.CreateCertificate("localhost");
+        static void Map(WebApplication application)
+        {
+            application.MapPost("/", static async context => await HttpScenarios.CheckBodyAsync(context.Request.Body));
+            application.MapPost("/echo", static context => context.Request.Body.CopyToAsync(context.Response.Body, context.RequestAborted));
+            application.MapGet("/", static async context =>
             {
-                application.MapPost("/", static async context => await HttpScenarios.CheckBodyAsync(context.Request.Body));
-                application.MapGet("/", async context =>
+                while (!context.RequestAborted.IsCancellationRequested)
                 {
-                    using var registration = context.RequestAborted.Register(() => aborted.TrySetResult());
-                    while (!aborted.Task.IsCompleted)
-                    {
-                        await context.Response.Body.WriteAsync(new byte[100_000]);
-                    }
-                });
-            },
-            static limits =>
-            {
-                // The shortest that Kestrel takes.
-                limits.MinRequestBodyDataRate = new MinDataRate(1_000_000, TimeSpan.FromSeconds(1.1));
-                limits.MinResponseDataRate = new MinDataRate(1_000_000, TimeSpan.FromSeconds(1.1));
+                    await context.Response.Body.WriteAsync(new byte[100_000]);
+                }
             });
-        using var writer = await Client.ConnectAsync(server.EndPoint);
-        using var reader = await Client.ConnectAsync(server.EndPoint, static socket => socket.ReceiveBufferSize = 4096);
+            application.MapGet("/last", static context => context.Response.Body.WriteAsync(new byte[20_000_000]).AsTask());
+        }
+        static void Limit(KestrelServerLimits limits)
+        {
+            // The shortest that Kestrel takes.
+            limits.MinRequestBodyDataRate = new MinDataRate(1_000_000, TimeSpan.FromSeconds(1.1));
+            limits.MinResponseDataRate = new MinDataRate(100_000_000, TimeSpan.FromSeconds(1.1));
+        }
+        await using var server = await StartAsync(transport, Map, Limit);
+        await using var tls = await TestServer.StartAsync(
+            transport,
+            kestrel =>
+            {
+                Limit(kestrel.Limits);
+                kestrel.Listen(IPAddress.Loopback, 0, listen => listen.UseHttps(certificate));
+            },
+            Map);
+        Task<Client> ConnectAsync(TestServer to) => Client.ConnectAsync(to.EndPoint, static socket => socket.ReceiveBufferSize = 4096);
+        using var writer = await ConnectAsync(server);
         await writer.SendAsync("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n");
+        // All answers are more than pipes and sockets hold, and they take none of them.
+        using var reader = await ConnectAsync(server);
         await reader.SendAsync("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+        using var echo = await ConnectAsync(server);
+        await echo.SendAsync("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 100000000\r\n\r\n");
+        var echoing = EndScenarios.SendUntilGoneAsync(echo);
+        using var last = await ConnectAsync(server);
+        await last.SendAsync("GET /last HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        using var secret = await ConnectAsync(tls);
+        var stream = await ProtocolScenarios.AuthenticateAsync(secret, certificate);
+        await stream.WriteAsync("GET / HTTP/1.1\r\nHost: x\r\n\r\n"u8.ToArray(), Wait.Token);
         Assert.StartsWith("HTTP/1.1 408", await writer.ReceiveTextToEndAsync(), StringComparison.Ordinal);
-        // Its answer is more than pipes and sockets hold, and it takes none of it.
-        await aborted.Task.Soon();
+        static int LetGo(TestServer server) => server.Log.Lines.Count(line => line.Id.Name == "ResponseMinimumDataRateNotSatisfied");
+        await Wait.Until(
+            () => LetGo(server) == 3 && LetGo(tls) == 1,
+            () => $"{LetGo(server)} of 3 readers and {LetGo(tls)} of 1 by TLS were let go");
+        await echoing.Soon();
         await reader.ExpectResetAsync();
+        await last.ExpectResetAsync();
+        await secret.ExpectResetAsync();
+        await Wait.Until(
+            () => server.Pools.Rented == 0 && tls.Pools.Rented == 0, () => $"{server.Pools.Rented} and {tls.Pools.Rented} blocks are left");
+    }
+
+    [Fact]
+    public async Task Clients_that_say_nothing_are_let_go_in_order()
+    {
+        // All transports at once: what passes is Kestrel's own time.
+        await Task.WhenAll(Transports.Each.Select(async transport =>
+        {
+            await using var server = await StartAsync(transport, HttpScenarios.Map, static limits =>
+            {
+                limits.KeepAliveTimeout = TimeSpan.FromSeconds(1);
+                limits.RequestHeadersTimeout = TimeSpan.FromSeconds(1);
+            });
+            using var silent = await Client.ConnectAsync(server.EndPoint);
+            using var idle = await Client.ConnectAsync(server.EndPoint);
+            using var half = await Client.ConnectAsync(server.EndPoint);
+            await idle.SendAsync("POST /count HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n");
+            // The answer is one piece of text, and the end of it.
+            await idle.ReceiveUntilAsync("1\r\n0\r\n0\r\n\r\n");
+            await half.SendAsync("GET / HTTP/1.1\r\nHo");
+            Assert.Empty(await silent.ReceiveToEndAsync());
+            Assert.Empty(await idle.ReceiveToEndAsync());
+            Assert.StartsWith("HTTP/1.1 408", await half.ReceiveTextToEndAsync(), StringComparison.Ordinal);
+        })).Soon();
     }
 }

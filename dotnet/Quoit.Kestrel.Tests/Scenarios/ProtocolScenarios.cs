@@ -27,7 +27,7 @@ public sealed class ProtocolScenarios : IDisposable
 
     public void Dispose() => _certificate.Dispose();
 
-    private static X509Certificate2 CreateCertificate(string name)
+    internal static X509Certificate2 CreateCertificate(string name)
     {
         using var key = ECDsa.Create(ECCurve.NamedCurves.nistP256);
         var request = new CertificateRequest($"CN={name}", key, HashAlgorithmName.SHA256);
@@ -35,16 +35,21 @@ public sealed class ProtocolScenarios : IDisposable
         return X509CertificateLoader.LoadPkcs12(certificate.Export(X509ContentType.Pkcs12), null);
     }
 
-    private async Task<SslStream> AuthenticateAsync(Client client, SslApplicationProtocol protocol, X509Certificate2? own = null)
+    private Task<SslStream> AuthenticateAsync(Client client, SslApplicationProtocol protocol, X509Certificate2? own = null) =>
+        AuthenticateAsync(client, _certificate, protocol, own);
+
+    /// <summary>A stream of TLS to a server with that certificate.</summary>
+    internal static async Task<SslStream> AuthenticateAsync(
+        Client client, X509Certificate2 servers, SslApplicationProtocol? protocol = null, X509Certificate2? own = null)
     {
         var stream = new SslStream(new NetworkStream(client.Socket));
         await stream.AuthenticateAsClientAsync(
             new SslClientAuthenticationOptions
             {
                 TargetHost = "localhost",
-                ApplicationProtocols = [protocol],
+                ApplicationProtocols = [protocol ?? SslApplicationProtocol.Http11],
                 ClientCertificates = own is null ? null : [own],
-                RemoteCertificateValidationCallback = (_, certificate, _, _) => certificate!.GetCertHashString() == _certificate.GetCertHashString(),
+                RemoteCertificateValidationCallback = (_, certificate, _, _) => certificate!.GetCertHashString() == servers.GetCertHashString(),
             },
             Wait.Token);
         return stream;

@@ -30,7 +30,9 @@ public sealed class TestServer : IAsyncDisposable
     /// <summary>Its loops; null on sockets.</summary>
     internal Quoit.Kestrel.Loops.LoopGroup? Loops => Services.GetService<QuoitTransportFactory>()?.Group;
 
-    public int Port => new Uri(_application.Urls.First().Replace("[::]", "localhost", StringComparison.Ordinal)).Port;
+    public ICollection<string> Urls => _application.Urls;
+
+    public int Port => new Uri(Urls.First().Replace("[::]", "localhost", StringComparison.Ordinal)).Port;
 
     public IPEndPoint EndPoint => new(IPAddress.Loopback, Port);
 
@@ -49,7 +51,7 @@ public sealed class TestServer : IAsyncDisposable
             transport, kestrel => kestrel.Listen(IPAddress.Loopback, 0, listening => listening.Run(handler)), null, options);
 
     public static async Task<TestServer> StartAsync(
-        Transport transport, Action<KestrelServerOptions> listen, Action<WebApplication>? map,
+        Transport transport, Action<KestrelServerOptions>? listen, Action<WebApplication>? map,
         Action<QuoitTransportOptions>? options = null, Action<IServiceCollection>? services = null)
     {
         var pools = new PoisonPoolFactory();
@@ -65,7 +67,7 @@ public sealed class TestServer : IAsyncDisposable
             kestrel.Limits.MaxRequestBodySize = null;
             kestrel.Limits.MinRequestBodyDataRate = null;
             kestrel.Limits.MinResponseDataRate = null;
-            listen(kestrel);
+            listen?.Invoke(kestrel);
         });
         var application = builder.Build();
         map?.Invoke(application);
@@ -84,7 +86,8 @@ public sealed class TestServer : IAsyncDisposable
     /// <summary>Ends it without stopping it first, as a program does that is left by an exception.</summary>
     public ValueTask DropAsync() => _application.DisposeAsync();
 
-    public Task StopAsync() => _application.StopAsync();
+    /// <summary>Ends it in order; what is still in flight when the token is cancelled is aborted.</summary>
+    public Task StopAsync(CancellationToken cancellation = default) => _application.StopAsync(cancellation);
 
     public async ValueTask DisposeAsync()
     {
@@ -95,23 +98,29 @@ public sealed class TestServer : IAsyncDisposable
 }
 
 /// <summary>Keeps what is logged.</summary>
-public sealed class MemoryLog : ILoggerProvider, ILogger
+public sealed class MemoryLog : ILoggerProvider
 {
-    private readonly ConcurrentQueue<(LogLevel Level, EventId Id, string Text)> _lines = new();
+    private readonly ConcurrentQueue<Line> _lines = new();
 
-    public IEnumerable<(LogLevel Level, EventId Id, string Text)> Lines => _lines;
+    public IEnumerable<Line> Lines => _lines;
 
-    public ILogger CreateLogger(string categoryName) => this;
-
-    public IDisposable? BeginScope<TState>(TState state)
-        where TState : notnull => null;
-
-    public bool IsEnabled(LogLevel logLevel) => true;
-
-    public void Log<TState>(LogLevel logLevel, EventId eventId, TState state, Exception? exception, Func<TState, Exception?, string> formatter) =>
-        _lines.Enqueue((logLevel, eventId, formatter(state, exception) + exception));
+    public ILogger CreateLogger(string categoryName) => new Logger(this, categoryName);
 
     public void Dispose()
     {
+    }
+
+    /// <summary>One message, with the text of its exception behind it.</summary>
+    public sealed record Line(LogLevel Level, EventId Id, string Text, string Category);
+
+    private sealed class Logger(MemoryLog owner, string category) : ILogger
+    {
+        public IDisposable? BeginScope<TState>(TState state)
+            where TState : notnull => null;
+
+        public bool IsEnabled(LogLevel logLevel) => true;
+
+        public void Log<TState>(LogLevel logLevel, EventId eventId, TState state, Exception? exception, Func<TState, Exception?, string> formatter) =>
+            owner._lines.Enqueue(new Line(logLevel, eventId, formatter(state, exception) + exception, category));
     }
 }

@@ -51,6 +51,9 @@ public static class Transports
 
     private static readonly Transport[] s_quoit = [.. Quoits()];
 
+    /// <summary>The same as <see cref="All"/>, for theories that have another argument.</summary>
+    internal static IEnumerable<Transport> Each => [s_sockets, .. s_quoit];
+
     /// <summary>All, and the oracle.</summary>
     public static TheoryData<Transport> All => [s_sockets, .. s_quoit];
 

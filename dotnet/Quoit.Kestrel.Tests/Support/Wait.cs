@@ -23,4 +23,20 @@ public static class Wait
             await Task.Delay(5);
         }
     }
+
+    /// <summary>Waits until a figure has not grown for a while: there is no event for that nothing happens.</summary>
+    public static async Task StandsStillAsync(Func<long> figure)
+    {
+        var last = -1L;
+        var same = 0;
+        await Until(
+            () =>
+            {
+                var now = figure();
+                same = now == last && now > 0 ? same + 1 : 0;
+                last = now;
+                return same > 40;
+            },
+            () => $"it never stood still, and is {last}");
+    }
 }
