@@ -197,6 +197,8 @@ public class GoneScenarios
         var failure = new TaskCompletionSource<Exception?>(TaskCreationOptions.RunContinuationsAsynchronously);
         await using var server = await TestServer.RawAsync(transport, async connection =>
         {
+            // The client has connected for certain.
+            connection.Transport.Input.AdvanceTo((await connection.Transport.Input.ReadAsync()).Buffer.End);
             connection.Abort(new ConnectionAbortedException("on purpose"));
             failure.SetResult(await Record.ExceptionAsync(async () =>
             {
@@ -206,6 +208,7 @@ public class GoneScenarios
             }));
         });
         using var client = await Client.ConnectAsync(server.EndPoint);
+        await client.SendAsync("x");
         await client.ExpectResetAsync();
         // As with sockets: the end of what can be written, not a failure of who writes.
         Assert.Null(await failure.Task.Soon());

@@ -68,40 +68,6 @@ public class HttpScenarios
         Assert.Equal(30_000, await CheckBodyAsync(await echoed.Content.ReadAsStreamAsync()).Soon());
     }
 
-    /// <summary>A gibibyte each way; set QUOIT_LARGE to run it.</summary>
-    [Theory]
-    [MemberData(nameof(Normal))]
-    public async Task A_gibibyte_both_ways_in_bounded_memory(Transport transport)
-    {
-        if (Environment.GetEnvironmentVariable("QUOIT_LARGE") is null)
-        {
-            return;
-        }
-        const long Size = 1 << 30;
-        await using var server = await TestServer.HttpAsync(transport, Map);
-        using var client = new HttpClient { Timeout = TimeSpan.FromMinutes(5) };
-        await using (var body = await client.GetStreamAsync($"{server.Address}/bytes/{Size}"))
-        {
-            Assert.Equal(Size, await CheckBodyAsync(body));
-        }
-        using var content = new PatternContent(Size);
-        using var counted = await client.PostAsync(new Uri($"{server.Address}/count"), content);
-        Assert.Equal($"{Size}", await counted.Content.ReadAsStringAsync());
-        Assert.InRange(server.Pools.Rented, 0, 4096);
-        Assert.InRange(Environment.WorkingSet, 0, 1L << 30);
-    }
-
-    private sealed class PatternContent(long size) : HttpContent
-    {
-        protected override Task SerializeToStreamAsync(Stream stream, TransportContext? context) => WriteBodyAsync(stream, size);
-
-        protected override bool TryComputeLength(out long length)
-        {
-            length = size;
-            return true;
-        }
-    }
-
     [Theory]
     [MemberData(nameof(All))]
     public async Task Pipelined_requests_are_answered_in_order(Transport transport)

@@ -20,6 +20,9 @@ public sealed class PoisonPoolFactory : IMemoryPoolFactory<byte>
     /// <summary>Blocks that somebody holds.</summary>
     public int Rented => Volatile.Read(ref _rented);
 
+    /// <summary>The most that were held at once, by and large: concurrent rents may hide a few from each other.</summary>
+    public int MostRented { get; private set; }
+
     public MemoryPool<byte> Create(MemoryPoolOptions? options = null) => new Pool(this);
 
     /// <summary>Fails if a block was used after it was returned, or returned twice.</summary>
@@ -34,7 +37,7 @@ public sealed class PoisonPoolFactory : IMemoryPoolFactory<byte>
 
     private Block Rent()
     {
-        Interlocked.Increment(ref _rented);
+        MostRented = Math.Max(MostRented, Interlocked.Increment(ref _rented));
         // Half of the blocks rest, so that a use after the return is more likely to be found.
         if (_free.Count > 8 && _free.TryDequeue(out var block))
         {
