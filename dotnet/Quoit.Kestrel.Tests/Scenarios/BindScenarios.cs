@@ -5,6 +5,7 @@ using System.Net.NetworkInformation;
 using System.Net.Sockets;
 using Microsoft.AspNetCore.Builder;
 using Microsoft.AspNetCore.Connections;
+using Microsoft.AspNetCore.Connections.Features;
 using Microsoft.AspNetCore.Http;
 using Microsoft.AspNetCore.Server.Kestrel.Transport.Sockets;
 using Microsoft.Extensions.DependencyInjection;
@@ -288,10 +289,15 @@ public class BindScenarios
     public async Task A_process_that_is_started_meanwhile_inherits_nothing(Transport transport)
     {
         // It would keep the port bound, and connections open, when the server has ended.
-        await using var server = await TestServer.HttpAsync(transport, Hello);
+        await using var server = await TestServer.HttpAsync(
+            transport,
+            static application => application.MapGet(
+                "/",
+                // Whoever asks for the socket is given a descriptor of its own.
+                static (HttpContext context) => $"hello {context.Features.Get<IConnectionSocketFeature>()!.Socket.LocalEndPoint}"));
         using var client = await Client.ConnectAsync(server.EndPoint);
         await client.SendAsync("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
-        await client.ReceiveUntilAsync("hello");
+        await client.ReceiveUntilAsync($"hello {server.EndPoint}");
         // A shell's own `read` waits for the end of its input.
         using var child = Process.Start(new ProcessStartInfo("/bin/sh", ["-c", "echo started; read line"])
         {

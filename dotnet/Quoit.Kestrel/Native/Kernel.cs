@@ -15,14 +15,18 @@ internal static unsafe partial class Kernel
     private const int AddressRoom = 128;
     private const int PathOffset = 2;
 
+    // F_DUPFD_CLOEXEC
+    private const int DuplicateCloseOnExec = 1030;
+
     [LibraryImport(C, EntryPoint = "getsockname", SetLastError = true)]
     private static partial int GetSocketName(int descriptor, byte* address, uint* length);
 
     [LibraryImport(C, EntryPoint = "getpeername", SetLastError = true)]
     private static partial int GetPeerName(int descriptor, byte* address, uint* length);
 
-    [LibraryImport(C, EntryPoint = "dup", SetLastError = true)]
-    private static partial int Duplicate(int descriptor);
+    // Variadic in C, with integers alone; their place is the same in both forms of call.
+    [LibraryImport(C, EntryPoint = "fcntl", SetLastError = true)]
+    private static partial int Control(int descriptor, int command, int lowest);
 
     [LibraryImport(C, EntryPoint = "listen", SetLastError = true)]
     private static partial int StartListening(int descriptor, int backlog);
@@ -49,10 +53,11 @@ internal static unsafe partial class Kernel
         return GetPeerName(descriptor, address, &length) < 0 ? null : ToEndPoint(new ReadOnlySpan<byte>(address, (int)length));
     }
 
-    /// <summary>Another descriptor of the same socket, for the caller to close.</summary>
+    /// <summary>Another descriptor of the same socket, for the caller to close; processes that are started do not inherit
+    /// it.</summary>
     public static int DuplicateDescriptor(int descriptor)
     {
-        var copy = Duplicate(descriptor);
+        var copy = Control(descriptor, DuplicateCloseOnExec, 0);
         return copy >= 0 ? copy : throw Errno.ToException(-Marshal.GetLastPInvokeError(), "The socket's descriptor cannot be duplicated.");
     }
 
