@@ -40,7 +40,16 @@ internal sealed unsafe partial class Loop
 
     /// <summary>Until <see cref="EndFlush"/> a pipe's reader that is scheduled is run at once, and may send. False if that
     /// cannot be: on another thread, and while the connections were not told of all that earlier sends have become.</summary>
-    public bool TryBeginFlush() => _isFlushing = _isTold && OnThread;
+    public bool TryBeginFlush()
+    {
+        // The rest is the loop's thread's alone.
+        if (!OnThread || !_isTold)
+        {
+            return false;
+        }
+        _isFlushing = true;
+        return true;
+    }
 
     public void EndFlush() => _isFlushing = false;
 
