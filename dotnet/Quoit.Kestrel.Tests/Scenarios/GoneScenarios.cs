@@ -109,45 +109,23 @@ public class GoneScenarios
         Assert.Equal((true, true), await outcome.Task.Soon());
     }
 
-    /// <summary>A request whose client is held back and then goes, which nobody hears of who does not receive.</summary>
-    private static async Task<TestServer> ServeHeldBackAsync(Transport transport, Func<HttpContext, Task> handler, Func<Task> clientIsGone)
+    /// <summary>Lets a handler run whose client was held back and has gone, which nobody hears of who does not receive, until
+    /// it says that it was told.</summary>
+    private static async Task ServeHeldBackAsync(Transport transport, Func<HttpContext, TaskCompletionSource, Task> handler)
     {
-        var server = await TestServer.HttpAsync(transport, application => application.MapPost("/", async context =>
+        var gone = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
+        var told = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
+        await using var server = await TestServer.HttpAsync(transport, application => application.MapPost("/", async context =>
         {
-            await clientIsGone();
-            await handler(context);
+            await gone.Task;
+            await handler(context, told);
         }));
-        using var client = await Client.ConnectAsync(server.EndPoint);
-        var sending = await EndScenarios.HoldBackAsync(client);
-        client.Dispose();
-        await sending.Soon();
-        return server;
-    }
-
-    [Theory]
-    [MemberData(nameof(All))]
-    public async Task A_server_that_only_writes_learns_that_its_client_has_gone(Transport transport)
-    {
-        var gone = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
-        var told = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
-        await using var server = await ServeHeldBackAsync(
-            transport,
-            async context =>
-            {
-                try
-                {
-                    while (true)
-                    {
-                        await context.Response.Body.WriteAsync(new byte[30_000], context.RequestAborted);
-                        await Task.Yield();
-                    }
-                }
-                catch (OperationCanceledException)
-                {
-                    told.SetResult();
-                }
-            },
-            () => gone.Task);
+        using (var client = await Client.ConnectAsync(server.EndPoint))
+        {
+            var sending = await EndScenarios.HoldBackAsync(client);
+            client.Dispose();
+            await sending.Soon();
+        }
         gone.SetResult();
         await told.Task.Soon();
         await Wait.Until(() => server.Pools.Rented == 0, () => $"{server.Pools.Rented} blocks are left");
@@ -155,23 +133,32 @@ public class GoneScenarios
 
     [Theory]
     [MemberData(nameof(All))]
-    public async Task A_server_can_abort_a_connection_whose_client_went_unnoticed(Transport transport)
-    {
-        var gone = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
-        var told = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
-        await using var server = await ServeHeldBackAsync(
-            transport,
-            async context =>
+    public Task A_server_that_only_writes_learns_that_its_client_has_gone(Transport transport) =>
+        ServeHeldBackAsync(transport, async (context, told) =>
+        {
+            try
             {
-                using var registration = context.RequestAborted.Register(() => told.TrySetResult());
-                context.Abort();
-                await told.Task;
-            },
-            () => gone.Task);
-        gone.SetResult();
-        await told.Task.Soon();
-        await Wait.Until(() => server.Pools.Rented == 0, () => $"{server.Pools.Rented} blocks are left");
-    }
+                while (true)
+                {
+                    await context.Response.Body.WriteAsync(new byte[30_000], context.RequestAborted);
+                    await Task.Yield();
+                }
+            }
+            catch (OperationCanceledException)
+            {
+                told.SetResult();
+            }
+        });
+
+    [Theory]
+    [MemberData(nameof(All))]
+    public Task A_server_can_abort_a_connection_whose_client_went_unnoticed(Transport transport) =>
+        ServeHeldBackAsync(transport, async (context, told) =>
+        {
+            using var registration = context.RequestAborted.Register(() => told.TrySetResult());
+            context.Abort();
+            await told.Task;
+        });
 
     [Theory]
     [MemberData(nameof(All))]
