@@ -202,6 +202,31 @@ public class GoneScenarios
     }
 
     [Theory]
+    [MemberData(nameof(All))]
+    public async Task An_abort_without_a_reason_is_no_reset(Transport transport)
+    {
+        var go = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
+        await using var server = await TestServer.RawAsync(transport, async connection =>
+        {
+            // Nothing is left to be read, for which the kernel itself would reset the connection.
+            connection.Transport.Input.AdvanceTo((await connection.Transport.Input.ReadAsync()).Buffer.End);
+            connection.Abort(null!);
+            await go.Task;
+        });
+        using var client = await Client.ConnectAsync(server.EndPoint);
+        await client.SendAsync("x");
+        try
+        {
+            // A reset would be an exception here.
+            Assert.Empty(await client.ReceiveToEndAsync());
+        }
+        finally
+        {
+            go.SetResult();
+        }
+    }
+
+    [Theory]
     [MemberData(nameof(Quoit))]
     public async Task An_answer_survives_what_its_client_still_sends(Transport transport)
     {

@@ -195,7 +195,7 @@ public class LoadScenarios
     public async Task Long_flushes_on_the_loop_end_before_they_return(Transport transport)
     {
         // Each is as long as the pipe's limit.
-        const int Piece = 64 * 1024, Pieces = 3;
+        const int Piece = 64 * 1024, Pieces = 3, Longer = 2 * 1024 * 1024;
         TestServer server = null!;
         var ended = new List<bool>();
         var onLoop = false;
@@ -226,6 +226,9 @@ public class LoadScenarios
                         ended.Add(flushing.IsCompleted);
                         await flushing;
                     }
+                    // More pieces than one call sends: the rest follows it, once.
+                    await output.WriteAsync(Pattern.Bytes(Longer, Pieces * Piece));
+                    return;
                 }
             },
             options => options.Loops = 1))
@@ -237,7 +240,9 @@ public class LoadScenarios
                 await client.ReceiveAsync(1);
             }
             while (!Volatile.Read(ref onLoop));
-            Pattern.Check(await client.ReceiveAsync((Pieces * Piece) - 1), 1);
+            var rest = await client.ReceiveToEndAsync();
+            Assert.Equal((Pieces * Piece) + Longer - 1, rest.Length);
+            Pattern.Check(rest, 1);
         }
         Assert.Equal([true, true, true], ended);
     }
