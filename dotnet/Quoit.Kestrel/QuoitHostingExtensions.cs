@@ -43,8 +43,7 @@ public static class QuoitHostingExtensions
             return services;
         }
         services.AddOptions<QuoitTransportOptions>()
-            .Configure<IServiceProvider>(static (options, provider) =>
-                provider.GetService<IConfiguration>()?.GetSection(QuoitTransportOptions.Section).Bind(options))
+            .Configure<IServiceProvider>(static (options, provider) => Bind(provider.GetService<IConfiguration>(), options))
             .ValidateOnStart();
         services.TryAddEnumerable(
             ServiceDescriptor.Singleton<IValidateOptions<QuoitTransportOptions>, QuoitTransportOptionsValidator>());
@@ -55,4 +54,29 @@ public static class QuoitHostingExtensions
         services.TryAddSingleton<IConnectionFactory>(static provider => provider.GetRequiredService<QuoitTransportFactory>());
         return services;
     }
+
+    /// <summary>Takes in the section of the configuration. Its binder says which value it cannot take for what, but not what
+    /// there is to choose from.</summary>
+    private static void Bind(IConfiguration? configuration, QuoitTransportOptions options)
+    {
+        try
+        {
+            configuration?.GetSection(QuoitTransportOptions.Section).Bind(options);
+        }
+        catch (InvalidOperationException error)
+        {
+            const string Section = QuoitTransportOptions.Section;
+            throw new OptionsValidationException(
+                Options.DefaultName,
+                typeof(QuoitTransportOptions),
+                [
+                    $"{error.Message.TrimEnd('.')}. {Section}:Engine is {Names<QuoitEngine>()}, {Section}:Scheduling "
+                        + $"{Names<QuoitScheduling>()}, {Section}:AcceptMode {Names<QuoitAcceptMode>()}; other values are numbers, "
+                        + "true or false, or lengths of time as 00:00:30.",
+                ]);
+        }
+    }
+
+    private static string Names<T>()
+        where T : struct, Enum => string.Join(" or ", Enum.GetNames<T>());
 }

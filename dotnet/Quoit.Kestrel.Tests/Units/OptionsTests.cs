@@ -93,6 +93,24 @@ public class OptionsTests
         Assert.Contains("must be", failure.Message, StringComparison.Ordinal);
     }
 
+    [Theory]
+    [InlineData("Engine", "Uring", "Engine is Auto or IoUring or Epoll")]
+    [InlineData("Scheduling", "Inline", "Scheduling ThreadPool or UnsafeInlineOnLoop")]
+    [InlineData("Loops", "many", "other values are numbers")]
+    public async Task One_that_is_none_is_named_with_what_there_is_to_choose_from(string name, string value, string choice)
+    {
+        var builder = WebApplication.CreateSlimBuilder();
+        builder.Configuration.AddInMemoryCollection(new Dictionary<string, string?> { [$"Kestrel:Quoit:{name}"] = value });
+        builder.WebHost.UseQuoit();
+        var failure = await Assert.ThrowsAsync<OptionsValidationException>(async () =>
+        {
+            await using var application = builder.Build();
+            await application.StartAsync();
+        });
+        Assert.Contains($"'{value}' at 'Kestrel:Quoit:{name}'", failure.Message, StringComparison.Ordinal);
+        Assert.Contains(choice, failure.Message, StringComparison.Ordinal);
+    }
+
     [Fact]
     public void One_out_of_range_is_named_without_a_host()
     {
