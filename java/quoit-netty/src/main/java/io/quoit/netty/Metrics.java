@@ -38,7 +38,7 @@ final class Metrics {
             new Histogram("write_pieces", "pieces of memory of a write that was given to the loop");
     private final Histogram flushNanos = new Histogram(
             "flush_nanos",
-            "nanoseconds from when the loop was lent the bytes of a flush until the kernel had all of them");
+            "nanoseconds from when the bytes of a flush were offered until the kernel had all of them");
     private final List<Histogram> histograms =
             List.of(turnCommands, turnEvents, writeBytes, writePieces, flushNanos);
 

@@ -82,6 +82,8 @@ abstract class NativeLibrary {
 
     abstract int connectionDescriptor(long loop, long connection);
 
+    abstract long trySend(long loop, long connection, long pieces, long count);
+
     abstract int loopCounters(long loop, long counters);
 
     abstract int loopRemote(long loop, long out);

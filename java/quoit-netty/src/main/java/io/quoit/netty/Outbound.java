@@ -15,10 +15,11 @@ import java.util.ArrayList;
  * <p>A small flush is copied: into the batch's staging memory at once, from where the next turn copies it again, so that
  * buffers and promises are done with here. So is a longer one of small messages, such as the answers to pipelined requests:
  * a lent piece costs an entry of the kernel's vector and the account of one more buffer, which is more than copying some
- * hundred bytes twice. Any other is lent: all that is flushed, up to the native high-water mark and a list of pieces, is
- * one send, and leaves the outbound buffer when the library says that it was sent. What is flushed meanwhile waits for
- * that, and then leaves together. The token of a lent send is the number of bytes lent up to its end, so that a token
- * tells how many bytes have gone.
+ * hundred bytes twice. Of any other, all that is flushed, up to the native high-water mark and a list of pieces, is one
+ * send. One that is worth a call of its own is offered to the kernel in the midst of the flush, and what that takes is done
+ * with. The rest, and any shorter one, is lent: it leaves with the turn, and the outbound buffer when the library says that
+ * it was sent. What is flushed meanwhile waits for that, and then leaves together. The token of a lent send is the number
+ * of bytes lent up to its end, so that a token tells how many bytes have gone.
  *
  * <p>A copied send may be refused where a later lent one is not; therefore nothing of the connection follows a copied send
  * in one batch but what makes that one longer.
@@ -33,13 +34,16 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
     /** Messages are small if they have at most this part of the threshold each, on average: 512 bytes by default. */
     private static final int SMALL_MESSAGE_PART = 4;
 
+    /** Bytes from which a send is offered to the kernel at once: what the library takes so on either engine. */
+    private static final int LEAST_AT_ONCE = 32 << 10;
+
     private static final int NONE = -1;
 
     /** What a walk over the flushed messages does with each. */
     private enum Walk {
         MEASURE,
         COPY,
-        LEND
+        LIST
     }
 
     private final AbstractQuoitStreamChannel channel;
@@ -55,7 +59,7 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
     private long lent;
 
     private long gone;
-    /** When what is lent was given to the loop, by {@link System#nanoTime()}. */
+    /** When the send that is lent, or begins, was first offered, by {@link System#nanoTime()}. */
     private long lentAt;
 
     /** The copied send of the present batch: where it is staged, how long, what it may grow to, and its command's place. */
@@ -138,25 +142,76 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
             }
             return;
         }
-        while (flushed.current() instanceof FileRegion region) {
-            if (region.count() > region.transferred()) {
-                lendFile(region);
+        send(flushed);
+    }
+
+    /**
+     * Sends what is flushed while nothing is under way, until all of it has gone or the rest of it is under way. As many
+     * sends at once as the channel's {@code writeSpinCount}, so that a handler that writes whenever it may does not keep
+     * the loop.
+     */
+    private void send(ChannelOutboundBuffer flushed) throws IOException {
+        int attempts = channel.config().getWriteSpinCount();
+        boolean full = false;
+        while (!ended && channel.connection() != 0) {
+            if (flushed.current() instanceof FileRegion region) {
+                if (region.count() > region.transferred()) {
+                    lendFile(region);
+                    return;
+                }
+                flushed.remove();
+                continue;
+            }
+            if (flushed.isEmpty() || copy(flushed)) {
                 return;
             }
-            flushed.remove();
-            if (ended || channel.connection() == 0) {
+            list(flushed);
+            long listed = pieces().bytes();
+            if (listed == 0) {
+                // Nothing but empty messages.
+                removeWalked(flushed);
                 return;
             }
+            if (!full) {
+                lentAt = System.nanoTime();
+            }
+            boolean worthACall = listed >= LEAST_AT_ONCE && !full && attempts-- > 0;
+            long taken = worthACall ? channel.handler().trySend(channel.connection()) : 0;
+            if (taken == 0) {
+                sendListed();
+                return;
+            }
+            full = taken < listed;
+            left(flushed, taken);
         }
-        if (flushed.isEmpty() || copy(flushed)) {
-            return;
+    }
+
+    /** The first bytes of the list have left at once. */
+    private void left(ChannelOutboundBuffer flushed, long bytes) {
+        PieceLists pieces = pieces();
+        if (bytes == pieces.bytes()) {
+            wrote((int) bytes, pieces.count());
+            flushed(System.nanoTime() - lentAt);
+        } else {
+            wrote((int) bytes, pieces.covering(bytes));
         }
-        lend(flushed);
+        pieces.drop();
+        removing = true;
+        try {
+            flushed.removeBytes(bytes);
+        } finally {
+            removing = false;
+        }
     }
 
     private void wrote(int bytes, int pieces) {
         channel.metrics().wrote(bytes, pieces);
         channel.handler().metrics().wrote(bytes, pieces);
+    }
+
+    private void flushed(long nanos) {
+        channel.metrics().flushed(nanos);
+        channel.handler().metrics().flushed(nanos);
     }
 
     // ---- copied ----
@@ -241,22 +296,24 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
         }
     }
 
-    // ---- lent ----
+    // ---- listed, to be sent at once or lent ----
 
-    /** Lends all that is flushed, up to the high-water mark, a file or a full list. */
-    private void lend(ChannelOutboundBuffer flushed) throws IOException {
-        channel.handler().commands().pieces().begin();
+    private PieceLists pieces() {
+        return channel.handler().commands().pieces();
+    }
+
+    /** Lists the pieces of all that is flushed, up to the high-water mark, a file or a full list. */
+    private void list(ChannelOutboundBuffer flushed) throws IOException {
+        pieces().begin();
         try {
-            walk(flushed, Walk.LEND, highWater);
-        } finally {
-            // Also what stands before a message that could not be read: its account is kept.
-            if (walkedPieces > 0) {
-                sendLent();
+            walk(flushed, Walk.LIST, highWater);
+        } catch (IOException unreadable) {
+            // What stands before that message is sent all the same.
+            if (pieces().count() > 0) {
+                lentAt = System.nanoTime();
+                sendListed();
             }
-        }
-        if (walkedPieces == 0 && walked > 0) {
-            // Nothing but empty messages.
-            removeWalked(flushed);
+            throw unreadable;
         }
     }
 
@@ -267,9 +324,9 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
             return false;
         }
         int length = bytes.readableBytes();
-        if (walking == Walk.LEND) {
+        if (walking == Walk.LIST) {
             // The limit may be passed once: it is not the library's memory.
-            if (walkedBytes >= walkLimit || channel.handler().commands().pieces().isFull()) {
+            if (walkedBytes >= walkLimit || pieces().isFull()) {
                 return false;
             }
         } else if (length > walkLimit - walkedBytes) {
@@ -283,7 +340,8 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
                     stage(bytes, length);
                     walkedPieces++;
                 }
-                case LEND -> lend(bytes);
+                // What of a message has no room is listed later.
+                case LIST -> pieces().add(bytes);
             }
         }
         walked++;
@@ -311,40 +369,13 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
         }
     }
 
-    /** Adds a message's pieces to the list, as far as it has room: what was not lent of a message is so later. */
-    private void lend(ByteBuf bytes) {
-        if (bytes.hasMemoryAddress()) {
-            lend(bytes.memoryAddress() + bytes.readerIndex(), bytes.readableBytes());
-        } else if (bytes.nioBufferCount() == 1) {
-            lend(bytes.internalNioBuffer(bytes.readerIndex(), bytes.readableBytes()));
-        } else {
-            for (ByteBuffer part : bytes.nioBuffers(bytes.readerIndex(), bytes.readableBytes())) {
-                if (channel.handler().commands().pieces().isFull()) {
-                    return;
-                }
-                if (part.hasRemaining()) {
-                    lend(part);
-                }
-            }
-        }
-    }
-
-    private void lend(ByteBuffer part) {
-        lend(NativeLoader.library().address(part) + part.position(), part.remaining());
-    }
-
-    private void lend(long address, int length) {
-        channel.handler().commands().pieces().add(address, length);
-        lent += length;
-        walkedPieces++;
-    }
-
-    /** Sends the list. */
-    private void sendLent() {
-        lentAt = System.nanoTime();
+    /** Lends the list. */
+    private void sendListed() {
+        PieceLists pieces = pieces();
+        lent += pieces.bytes();
         channel.handler().commands().sendPieces(channel.connection(), lent);
         flies();
-        wrote((int) (lent - gone), walkedPieces);
+        wrote((int) pieces.bytes(), pieces.count());
     }
 
     private void flies() {
@@ -363,10 +394,10 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
     }
 
     private void lendChunk() {
-        channel.handler().commands().pieces().begin();
-        walkedPieces = 0;
-        lend(chunk);
-        sendLent();
+        pieces().begin();
+        pieces().add(chunk);
+        lentAt = System.nanoTime();
+        sendListed();
     }
 
     // ---- what the loop reports ----
@@ -376,9 +407,7 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
         int bytes = (int) (token - gone);
         gone = token;
         if (!lends()) {
-            long nanos = System.nanoTime() - lentAt;
-            channel.metrics().flushed(nanos);
-            channel.handler().metrics().flushed(nanos);
+            flushed(System.nanoTime() - lentAt);
         }
         if (orphans != null) {
             if (!lends()) {
@@ -445,14 +474,16 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
     }
 
     void refused(long token, int reason) {
+        lentRefused |= token != COPY_TOKEN;
         if (reason != Abi.REFUSED_FULL) {
             broken = true;
             return;
         }
         blocked = true;
         if (token != COPY_TOKEN) {
-            lentRefused = true;
-        } else if (resent) {
+            return;
+        }
+        if (resent) {
             resent = false;
         } else {
             refused = channel.alloc().directBuffer(takenLength, takenLength);
@@ -561,6 +592,8 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
     void closed() {
         ended = true;
         afterwards = null;
+        // What fails is told with the reason of that, behind what was received.
+        broken = false;
         gone = lent;
         if (orphans != null) {
             releaseOrphans();

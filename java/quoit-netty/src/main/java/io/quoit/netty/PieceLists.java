@@ -1,5 +1,6 @@
 package io.quoit.netty;
 
+import io.netty.buffer.ByteBuf;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.util.ArrayList;
@@ -31,6 +32,8 @@ final class PieceLists {
     private int begin;
 
     private int end;
+    /** Bytes of the list's pieces. */
+    private long bytes;
 
     private ByteBuffer memory;
     private long address;
@@ -47,6 +50,7 @@ final class PieceLists {
             open(page + 1);
         }
         begin = end;
+        bytes = 0;
     }
 
     private void open(int next) {
@@ -63,16 +67,59 @@ final class PieceLists {
         return end == PAGE_BYTES;
     }
 
-    /** Adds a piece; the list must not be full. */
-    void add(long from, long length) {
+    /** Adds the pieces of direct memory that a buffer's readable bytes are in, as far as the list has room. */
+    void add(ByteBuf bytes) {
+        if (bytes.hasMemoryAddress()) {
+            add(bytes.memoryAddress() + bytes.readerIndex(), bytes.readableBytes());
+        } else if (bytes.nioBufferCount() == 1) {
+            // The buffer's own view: any other would be made for this.
+            add(bytes.internalNioBuffer(bytes.readerIndex(), bytes.readableBytes()));
+        } else {
+            for (ByteBuffer part : bytes.nioBuffers(bytes.readerIndex(), bytes.readableBytes())) {
+                if (isFull()) {
+                    return;
+                }
+                if (part.hasRemaining()) {
+                    add(part);
+                }
+            }
+        }
+    }
+
+    private void add(ByteBuffer part) {
+        add(library.address(part) + part.position(), part.remaining());
+    }
+
+    private void add(long from, int length) {
         memory.putLong(end, from);
         memory.putLong(end + LENGTH, length);
         end += PIECE_BYTES;
+        bytes += length;
+    }
+
+    /** Gives up the list: the next one takes its place. */
+    void drop() {
+        end = begin;
+        bytes = 0;
+    }
+
+    /** How many pieces of the list its first bytes are in. */
+    int covering(long bytes) {
+        int pieces = 0;
+        for (long left = bytes; left > 0; pieces++) {
+            left -= memory.getLong(begin + pieces * PIECE_BYTES + LENGTH);
+        }
+        return pieces;
     }
 
     /** Pieces of the list. */
     int count() {
         return (end - begin) / PIECE_BYTES;
+    }
+
+    /** Bytes of the list. */
+    long bytes() {
+        return bytes;
     }
 
     /** Where the list begins. */

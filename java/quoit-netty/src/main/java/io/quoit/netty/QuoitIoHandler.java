@@ -381,6 +381,15 @@ public final class QuoitIoHandler implements IoHandler {
         return library.connectionDescriptor(loop, connection);
     }
 
+    /**
+     * Gives the kernel as much of the list of pieces as it takes at once, and answers how many bytes that is; none where
+     * they have to be lent, which then also tells what is wrong with the connection, if anything is.
+     */
+    long trySend(long connection) {
+        PieceLists pieces = commands.pieces();
+        return Math.max(0, library.trySend(loop, connection, pieces.address(), pieces.count()));
+    }
+
     /** Accepts descriptors from a listening socket; takes it over. */
     long listen(AbstractQuoitServerChannel channel, int descriptor) {
         ByteBuffer room = ByteBuffer.allocateDirect(8 + Abi.ListenOptions.STRUCT_SIZE).order(ByteOrder.nativeOrder());

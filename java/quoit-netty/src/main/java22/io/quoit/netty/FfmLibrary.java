@@ -60,6 +60,7 @@ final class FfmLibrary extends NativeLibrary {
     private static final MethodHandle LISTEN = quoit("listen", FunctionDescriptor.of(I, P, P, P, P));
     private static final MethodHandle OPEN_DATAGRAM = quoit("open_datagram", FunctionDescriptor.of(I, P, P, P, P));
     private static final MethodHandle CONNECTION_FD = quoit("connection_fd", FunctionDescriptor.of(I, P, P));
+    private static final MethodHandle TRY_SEND = quoit("try_send", FunctionDescriptor.of(P, P, P, P, P));
     private static final MethodHandle LOOP_COUNTERS = quoit("loop_counters", FunctionDescriptor.of(I, P, P));
     private static final MethodHandle LOOP_REMOTE = quoit("loop_remote", FunctionDescriptor.of(I, P, P));
     private static final MethodHandle REMOTE_RELEASE = quoit("remote_release", FunctionDescriptor.ofVoid(P));
@@ -389,6 +390,15 @@ final class FfmLibrary extends NativeLibrary {
     int connectionDescriptor(long loop, long connection) {
         try {
             return (int) CONNECTION_FD.invokeExact(loop, connection);
+        } catch (Throwable cause) {
+            throw thrown(cause);
+        }
+    }
+
+    @Override
+    long trySend(long loop, long connection, long pieces, long count) {
+        try {
+            return (long) TRY_SEND.invokeExact(loop, connection, pieces, count);
         } catch (Throwable cause) {
             throw thrown(cause);
         }

@@ -10,10 +10,12 @@ import io.netty.buffer.AdaptiveByteBufAllocator;
 import io.netty.buffer.ByteBuf;
 import io.netty.buffer.ByteBufAllocator;
 import io.netty.buffer.PooledByteBufAllocator;
+import io.netty.buffer.Unpooled;
 import io.netty.channel.Channel;
 import io.netty.channel.ChannelHandler;
 import io.netty.channel.ChannelOption;
 import io.netty.channel.EventLoopGroup;
+import io.netty.util.ReferenceCountUtil;
 import io.netty.util.ResourceLeakDetector;
 import java.lang.management.ManagementFactory;
 import java.net.Socket;
@@ -25,6 +27,7 @@ import org.junit.jupiter.api.Test;
 class AllocationTest {
     private static final int WARM_UP = 40_000;
     private static final int REQUESTS = 5_000;
+    private static final int LONG_BYTES = 40 << 10;
     /** A busy machine compiles late: then warming up takes longer. */
     private static final int ROUNDS = 30;
 
@@ -46,7 +49,19 @@ class AllocationTest {
         allocatesNothing(allocator, CopyingEcho::new);
     }
 
+    /** Long enough to be sent in the midst of the flush. */
+    @Test
+    void aLongResponseAllocatesNothing() throws Exception {
+        allocatesNothing(PooledByteBufAllocator.DEFAULT, LongResponder::new, LONG_BYTES);
+    }
+
     private void allocatesNothing(ByteBufAllocator allocator, Supplier<ChannelHandler> handler) throws Exception {
+        allocatesNothing(allocator, handler, 0);
+    }
+
+    /** A response is as long as its request, unless it has a length of its own. */
+    private void allocatesNothing(ByteBufAllocator allocator, Supplier<ChannelHandler> handler, int response)
+            throws Exception {
         ResourceLeakDetector.Level level = ResourceLeakDetector.getLevel();
         // It wraps buffers, which is what it is for.
         ResourceLeakDetector.setLevel(ResourceLeakDetector.Level.DISABLED);
@@ -63,12 +78,12 @@ class AllocationTest {
             try (Socket client = Peers.connect(server)) {
                 // With small limits, pieces of longer ones are copied, which takes two views of memory each.
                 for (int length : UnderTest.SMALL ? new int[] {100} : new int[] {100, 6000}) {
-                    exchange(client, length, WARM_UP);
+                    exchange(client, length, response, WARM_UP);
                     long id = group.submit(() -> Thread.currentThread().threadId()).get();
                     long allocated = Long.MAX_VALUE;
                     for (int round = 0; round < ROUNDS && allocated >= REQUESTS; round++) {
                         long before = threads.getThreadAllocatedBytes(id);
-                        exchange(client, length, REQUESTS);
+                        exchange(client, length, response, REQUESTS);
                         allocated = threads.getThreadAllocatedBytes(id) - before;
                     }
                     // Less than a byte a request: what is left is the virtual machine's own.
@@ -82,14 +97,14 @@ class AllocationTest {
         }
     }
 
-    private static void exchange(Socket client, int length, int times) throws Exception {
+    private static void exchange(Socket client, int length, int responseLength, int times) throws Exception {
         byte[] request = Peers.bytes(length);
-        byte[] response = new byte[length];
+        byte[] response = new byte[responseLength > 0 ? responseLength : length];
         for (int round = 0; round < times; round++) {
             client.getOutputStream().write(request);
-            client.getInputStream().readNBytes(response, 0, length);
+            client.getInputStream().readNBytes(response, 0, response.length);
         }
-        assertArrayEquals(request, response);
+        assertArrayEquals(responseLength > 0 ? Peers.bytes(responseLength) : request, response);
     }
 
     /** An echo whose writes have no promises of their own. */
@@ -102,6 +117,17 @@ class AllocationTest {
         @Override
         public void channelReadComplete(io.netty.channel.ChannelHandlerContext context) {
             context.flush();
+        }
+    }
+
+    /** Answers each request of whatever length with the same long buffer. */
+    private static final class LongResponder extends VoidEcho {
+        private final ByteBuf response = Unpooled.unreleasableBuffer(Peers.direct(Peers.bytes(LONG_BYTES)));
+        @Override
+        public void channelRead(io.netty.channel.ChannelHandlerContext context, Object message) {
+            ReferenceCountUtil.release(message);
+            // What was sent in part has been advanced.
+            super.channelRead(context, response.readerIndex(0));
         }
     }
 
