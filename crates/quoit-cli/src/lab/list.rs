@@ -150,12 +150,12 @@ mod tests {
         // Three comparisons, and the controls of both floors: 20 slices of 2 seconds in two pairs, and one of each
         // of the four servers.
         assert_eq!(seconds(&experiment, 2), 48.0);
-        let (batches, _) = experiment::find("rsocket-batch").expect("it is built in");
+        let (sizes, _) = experiment::find("rsocket-periodic").expect("it is built in");
         let one = |mut experiment: Experiment| {
             experiment.clients.truncate(1);
             experiment
         };
-        assert_eq!(seconds(&batches, 2), 2.0 * seconds(&one(batches.clone()), 2));
+        assert_eq!(seconds(&sizes, 2), 2.0 * seconds(&one(sizes.clone()), 2));
         assert_eq!(
             (time(48.0), time(200.0), time(9000.0)),
             ("48 s".into(), "3 min".into(), "2.5 h".into())

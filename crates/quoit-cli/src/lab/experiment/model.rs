@@ -161,8 +161,8 @@ pub(crate) enum Metrics {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct ClientSpec {
     pub(crate) name: String,
-    /// As a server's command; `{connect}` is the server's address, `{seconds}` the length of the window, and
-    /// `{server}` the name of the server under test. It prints, as its last line, a JSON object with at least
+    /// As a server's command; `{connect}` is the server's address, `{connections}` the case's, `{seconds}` the length of
+    /// the window, and `{server}` the name of the server under test. It prints, as its last line, a JSON object with at least
     /// `requests` and `elapsed_seconds`; fields of `quoit load --json` are understood, and `told`, further figures by
     /// name.
     pub(crate) command: Vec<String>,

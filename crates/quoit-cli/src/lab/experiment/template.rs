@@ -12,7 +12,17 @@ pub(crate) const SERVER_NAMES: &[&str] = &[
 
 /// What may stand in those of a client: what a server's may, but for its own listening.
 pub(crate) const CLIENT_NAMES: &[&str] = &[
-    "quoit", "bin", "peers", "connect", "seconds", "warm_up", "server", "protocol", "cores", "folder",
+    "quoit",
+    "bin",
+    "peers",
+    "connect",
+    "connections",
+    "seconds",
+    "warm_up",
+    "server",
+    "protocol",
+    "cores",
+    "folder",
 ];
 
 /// What may stand in `needs`, which is looked at before anything runs.

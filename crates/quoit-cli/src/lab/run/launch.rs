@@ -160,6 +160,7 @@ pub(crate) fn client(
             "connect",
             site.address_for_generator(server.address()).to_string(),
         )
+        .set("connections", case.workload.connections().to_string())
         .set("seconds", seconds.to_string())
         .set("warm_up", warm_up.to_string())
         .set("server", server.name())

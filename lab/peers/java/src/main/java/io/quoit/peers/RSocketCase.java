@@ -1,5 +1,7 @@
 package io.quoit.peers;
 
+import java.util.concurrent.TimeUnit;
+
 /**
  * What a client asks for. The cases are those of the article on Netty's io_uring under RSocket, their connections scaled as
  * the lab's experiments of the same names are.
@@ -35,15 +37,14 @@ record RSocketCase(
         }
     }
 
-    /** Milliseconds of a tick in a warm-up: some hundred thousand messages a second in each of the paced cases. */
-    private static final int HURRIED_MILLIS = 20;
-
     /**
-     * The same in a hurry: what is paced goes so fast that the virtual machine has compiled it within seconds. At its own pace
-     * a case of a few ticks a second would be measured half interpreted for minutes.
+     * Nanoseconds after which a connection asks for its streams: the connections' ticks are spread evenly over a period, so
+     * that what is offered is even, and a window of less than a period has its part of the messages.
+     *
+     * @param connection its number, from 0
      */
-    RSocketCase hurried() {
-        return with("--period", Math.min(periodMillis, HURRIED_MILLIS));
+    long delayNanos(int connection) {
+        return TimeUnit.MILLISECONDS.toNanos(periodMillis) * connection / connections;
     }
 
     private static void check(String name, int value, int least, int most) {

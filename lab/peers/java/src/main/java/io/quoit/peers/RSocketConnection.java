@@ -38,6 +38,9 @@ abstract class RSocketConnection extends ChannelInboundHandlerAdapter {
     static final int MOST_MESSAGE = 64 << 10;
     private static final int MOST_FRAME = HEADER_BYTES + 4 + MOST_MESSAGE;
 
+    /** Room for the frames of most cases. */
+    private static final int FIRST_REST = 256;
+
     private static final ByteBuf FILLING =
             PooledByteBufAllocator.DEFAULT.directBuffer(MOST_MESSAGE).writeZero(MOST_MESSAGE);
 
@@ -69,7 +72,8 @@ abstract class RSocketConnection extends ChannelInboundHandlerAdapter {
 
     @Override
     public void handlerAdded(ChannelHandlerContext context) {
-        rest = context.alloc().directBuffer(LENGTH_BYTES + MOST_FRAME, LENGTH_BYTES + MOST_FRAME);
+        // It grows to what the frames are: ten thousand connections with room for the longest would be half a gigabyte.
+        rest = context.alloc().directBuffer(FIRST_REST, LENGTH_BYTES + MOST_FRAME);
     }
 
     @Override

@@ -1,19 +1,25 @@
 package io.quoit.peers;
 
+import com.sun.management.UnixOperatingSystemMXBean;
 import io.netty.bootstrap.Bootstrap;
 import io.netty.bootstrap.ServerBootstrap;
 import io.netty.buffer.PooledByteBufAllocator;
 import io.netty.channel.Channel;
+import io.netty.channel.ChannelFuture;
 import io.netty.channel.ChannelHandlerContext;
 import io.netty.channel.ChannelInitializer;
 import io.netty.channel.ChannelOption;
 import io.netty.channel.EventLoopGroup;
 import io.netty.channel.MultiThreadIoEventLoopGroup;
 import io.netty.util.concurrent.DefaultThreadFactory;
+import io.netty.util.concurrent.SingleThreadEventExecutor;
+import java.io.IOException;
+import java.lang.management.ManagementFactory;
 import java.math.BigDecimal;
 import java.net.InetSocketAddress;
 import java.net.SocketAddress;
 import java.nio.charset.StandardCharsets;
+import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -41,8 +47,13 @@ final class RSocketLoad implements AutoCloseable {
 
     private static final int ANSWER_SECONDS = 20;
 
-    /** The part of a warm-up that may be in a hurry; the measured connections have the rest for themselves. */
-    private static final double HURRIED_PART = 0.5;
+    /** Connections that are being made at once: fewer than any listener's queue holds. */
+    private static final int MOST_CONNECTING = 128;
+
+    private static final int CONNECTING_SECONDS = 30;
+
+    /** What a virtual machine has open beside its connections. */
+    private static final int OTHER_DESCRIPTORS = 128;
 
     private static final int MOST_SECONDS = 86_400;
     private static final int BACKLOG = 4096;
@@ -64,7 +75,7 @@ final class RSocketLoad implements AutoCloseable {
     static RSocketLoad serve(Transport transport, int loops, SocketAddress address, Consumer<String> reports)
             throws InterruptedException {
         RSocketLoad server = new RSocketLoad(transport, loops);
-        Window window = new Window(server.messages, transport, reports);
+        Window window = new Window(server, transport, reports);
         Channel listening = new ServerBootstrap()
                 .group(server.group)
                 .channel(transport.serverChannel)
@@ -91,13 +102,13 @@ final class RSocketLoad implements AutoCloseable {
 
     /** A server's windows, as its clients tell of them. */
     private static final class Window {
-        private final LongAdder messages;
+        private final RSocketLoad server;
         private final Transport transport;
         private final Consumer<String> reports;
         private RSocketFigures figures;
 
-        Window(LongAdder messages, Transport transport, Consumer<String> reports) {
-            this.messages = messages;
+        Window(RSocketLoad server, Transport transport, Consumer<String> reports) {
+            this.server = server;
             this.transport = transport;
             this.reports = reports;
         }
@@ -106,7 +117,7 @@ final class RSocketLoad implements AutoCloseable {
             if (word == COLLECT) {
                 Thread.ofPlatform().start(System::gc);
             } else if (word == WINDOW_BEGINS) {
-                figures = new RSocketFigures(messages);
+                figures = server.figures();
             } else if (word == WINDOW_ENDS && figures != null) {
                 RSocketFigures ended = figures;
                 figures = null;
@@ -142,37 +153,86 @@ final class RSocketLoad implements AutoCloseable {
         return "{\"role\":\"" + role + "\",\"engine\":\"netty-" + transport.word + "\"," + figures + "}";
     }
 
-    /** Opens the connections of a case, and their streams. */
+    /**
+     * Opens the connections of a case; their streams follow within a period of its pace.
+     *
+     * @throws IOException a connection cannot be made, or all of them not in time, or the limit of descriptors is too low
+     */
     static RSocketLoad connect(Transport transport, int loops, SocketAddress address, RSocketCase load)
-            throws InterruptedException {
+            throws InterruptedException, IOException {
         RSocketLoad client = new RSocketLoad(transport, loops);
-        Bootstrap bootstrap = new Bootstrap()
-                .group(client.group)
-                .channel(transport.channel)
-                .option(ChannelOption.TCP_NODELAY, true)
-                .option(ChannelOption.ALLOCATOR, PooledByteBufAllocator.DEFAULT);
         try {
-            for (int connection = 0; connection < load.connections(); connection++) {
-                RSocketRequester requester = new RSocketRequester(client.messages, load);
-                client.requesters.add(requester);
-                client.channels.add(bootstrap
-                        .clone()
-                        .handler(new ChannelInitializer<>() {
-                            @Override
-                            protected void initChannel(Channel channel) {
-                                transport.prepare(channel.config());
-                                channel.pipeline().addLast(requester);
-                            }
-                        })
-                        .connect(address)
-                        .sync()
-                        .channel());
-            }
+            client.open(transport, address, load);
         } catch (Throwable failure) {
             client.close();
             throw failure;
         }
         return client;
+    }
+
+    private void open(Transport transport, SocketAddress address, RSocketCase load)
+            throws InterruptedException, IOException {
+        checkDescriptors(load.connections());
+        Bootstrap bootstrap = new Bootstrap()
+                .group(group)
+                .channel(transport.channel)
+                .option(ChannelOption.TCP_NODELAY, true)
+                // Reset at the end: connections in TIME_WAIT would use up the ports within a few runs.
+                .option(ChannelOption.SO_LINGER, 0)
+                .option(ChannelOption.ALLOCATOR, PooledByteBufAllocator.DEFAULT);
+        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(CONNECTING_SECONDS);
+        ArrayDeque<ChannelFuture> connecting = new ArrayDeque<>();
+        for (int connection = 0; connection < load.connections(); connection++) {
+            if (connecting.size() == MOST_CONNECTING) {
+                keep(connecting.pollFirst(), end, load);
+            }
+            RSocketRequester requester = new RSocketRequester(messages, load, load.delayNanos(connection));
+            requesters.add(requester);
+            connecting.addLast(bootstrap
+                    .clone()
+                    .handler(new ChannelInitializer<>() {
+                        @Override
+                        protected void initChannel(Channel channel) {
+                            transport.prepare(channel.config());
+                            channel.pipeline().addLast(requester);
+                        }
+                    })
+                    .connect(address));
+        }
+        while (!connecting.isEmpty()) {
+            keep(connecting.pollFirst(), end, load);
+        }
+    }
+
+    /** Waits for a connection. */
+    private void keep(ChannelFuture made, long end, RSocketCase load) throws InterruptedException, IOException {
+        String which = "connection " + (channels.size() + 1) + " of " + load.connections();
+        if (!made.await(end - System.nanoTime(), TimeUnit.NANOSECONDS)) {
+            throw new IOException(which + " was not made within " + CONNECTING_SECONDS + " s");
+        }
+        if (!made.isSuccess()) {
+            throw new IOException(which + " could not be made", made.cause());
+        }
+        channels.add(made.channel());
+    }
+
+    /** HotSpot has raised the limit as far as it may: each connection needs one. */
+    static void checkDescriptors(int connections) throws IOException {
+        if (ManagementFactory.getOperatingSystemMXBean() instanceof UnixOperatingSystemMXBean system) {
+            long most = system.getMaxFileDescriptorCount();
+            long needed = (long) connections + OTHER_DESCRIPTORS;
+            if (most < needed) {
+                throw new IOException(connections + " connections need " + needed
+                        + " descriptors, but the hard limit is " + most + ": raise it (ulimit -Hn " + needed + ")");
+            }
+        }
+    }
+
+    /** Begins a window. */
+    private RSocketFigures figures() {
+        List<Long> loops = new ArrayList<>();
+        group.forEach(loop -> loops.add(((SingleThreadEventExecutor) loop).threadProperties().id()));
+        return new RSocketFigures(messages, loops);
     }
 
     long messages() {
@@ -193,15 +253,13 @@ final class RSocketLoad implements AutoCloseable {
      * Runs the case for a window, and answers both ends' figures as a line of JSON, in which the lab finds what it wants of a
      * client under test.
      *
-     * @param warmed seconds that the warm-up took, for the figures
-     * @param settle seconds before the window, in which the connections come into their pace
+     * @param warmUp seconds before the window, in which the connections come into their pace and the virtual machines compile
      * @param announcements get {@code window opens_ns=T lasts_ns=D in_ns=N} shortly before the window opens, T by
      *     CLOCK_MONOTONIC
      */
-    String run(
-            Transport transport, double warmed, double settle, double seconds, Consumer<String> announcements)
+    String run(Transport transport, double warmUp, double seconds, Consumer<String> announcements)
             throws InterruptedException {
-        TimeUnit.NANOSECONDS.sleep((long) (settle * 1e9));
+        TimeUnit.NANOSECONDS.sleep((long) (warmUp * 1e9));
         check();
         tell(COLLECT);
         System.gc();
@@ -211,7 +269,7 @@ final class RSocketLoad implements AutoCloseable {
         announcements.accept("window opens_ns=" + opens + " lasts_ns=" + lasts + " in_ns=" + NOTICE_NANOS);
         TimeUnit.NANOSECONDS.sleep(opens - System.nanoTime());
         tell(WINDOW_BEGINS);
-        RSocketFigures figures = new RSocketFigures(messages);
+        RSocketFigures figures = figures();
         TimeUnit.NANOSECONDS.sleep(opens + lasts - System.nanoTime());
         RSocketFigures.Window window = figures.end();
         tell(WINDOW_ENDS);
@@ -220,33 +278,17 @@ final class RSocketLoad implements AutoCloseable {
         if (told == null) {
             throw new IllegalStateException("the server has not told its figures");
         }
-        return line("client", transport, json(window, Window.figures(told), warmed));
+        return line("client", transport, json(window, Window.figures(told)));
     }
 
-    /**
-     * Runs a case in a hurry, on connections of its own, until this virtual machine has stopped compiling; the server's has
-     * then compiled what serves them, too.
-     *
-     * @param most seconds that it may take
-     * @return the seconds that it took
-     */
-    static double warmUp(Transport transport, int loops, SocketAddress address, RSocketCase load, double most)
-            throws InterruptedException {
-        try (RSocketLoad hurried = connect(transport, loops, address, load.hurried())) {
-            double warmed = RSocketFigures.warmUp(most);
-            hurried.check();
-            return warmed;
-        }
-    }
-
-    private static String json(RSocketFigures.Window window, Map<String, Number> server, double warmed) {
+    private static String json(RSocketFigures.Window window, Map<String, Number> server) {
         StringBuilder intervals = new StringBuilder();
         for (int second = 0; second < window.eachSecond().size(); second++) {
             intervals.append(second == 0 ? "" : ",")
                     .append("{\"at_seconds\":" + (second + 1) + ",\"requests\":")
                     .append(window.eachSecond().get(second) + "}");
         }
-        return "\"warm_up_seconds\":" + warmed + "," + window.json() + ",\"requests\":" + window.messages()
+        return window.json() + ",\"requests\":" + window.messages()
                 + ",\"elapsed_seconds\":" + window.seconds() + ",\"intervals\":[" + intervals + "],\"told\":{"
                 + RSocketFigures.Window.members("client_", window.others()) + ","
                 + RSocketFigures.Window.members("server_", server) + "}";
@@ -296,11 +338,8 @@ final class RSocketLoad implements AutoCloseable {
             return 2;
         }
         try {
-            double warmed = warmUp(transport, loops, address, load, HURRIED_PART * warmUp);
-            // The change of pace makes the virtual machine compile once more.
-            double settle = Math.max(0, warmUp - warmed);
             try (RSocketLoad client = connect(transport, loops, address, load)) {
-                out.accept(client.run(transport, warmed, settle, seconds, complaints));
+                out.accept(client.run(transport, warmUp, seconds, complaints));
                 return 0;
             }
         } catch (Exception failure) {

@@ -7,6 +7,7 @@ import io.netty.util.collection.IntObjectHashMap;
 import java.nio.charset.StandardCharsets;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.LongAdder;
 
 /**
@@ -19,6 +20,7 @@ final class RSocketRequester extends RSocketConnection {
 
     private final RSocketCase load;
     private final IntObjectHashMap<Stream> streams = new IntObjectHashMap<>();
+    private final long delayNanos;
     private int nextId = 1;
     private boolean wrote;
     private final BlockingQueue<String> told = new LinkedBlockingQueue<>();
@@ -30,9 +32,11 @@ final class RSocketRequester extends RSocketConnection {
         int used;
     }
 
-    RSocketRequester(LongAdder messages, RSocketCase load) {
+    /** Asks for its streams so long after its connection was made. */
+    RSocketRequester(LongAdder messages, RSocketCase load, long delayNanos) {
         super(messages);
         this.load = load;
+        this.delayNanos = delayNanos;
     }
 
     /** Why the connection has failed; null if it has not. */
@@ -58,6 +62,15 @@ final class RSocketRequester extends RSocketConnection {
                         .writeByte(MIME.length)
                         .writeBytes(MIME),
                 context.voidPromise());
+        context.flush();
+        if (delayNanos == 0) {
+            askAll(context);
+        } else {
+            context.executor().schedule(() -> askAll(context), delayNanos, TimeUnit.NANOSECONDS);
+        }
+    }
+
+    private void askAll(ChannelHandlerContext context) {
         for (int stream = 0; stream < load.streams(); stream++) {
             ask(context, new Stream());
         }

@@ -48,7 +48,7 @@ final class RSocketResponder extends RSocketConnection {
         }
     }
 
-    /** What the streams of one period share. */
+    /** What the streams of one period share; it ticks when the first of them begins, and every period after that. */
     private static final class Clock {
         final ArrayList<Stream> streams = new ArrayList<>();
         Future<?> ticks;
@@ -126,7 +126,7 @@ final class RSocketResponder extends RSocketConnection {
             Clock made = new Clock();
             clocks.put(period, made);
             Runnable tick = () -> tick(context, made);
-            made.ticks = context.executor().scheduleAtFixedRate(tick, period, period, TimeUnit.MILLISECONDS);
+            made.ticks = context.executor().scheduleAtFixedRate(tick, 0, period, TimeUnit.MILLISECONDS);
             clock = made;
         }
         return clock;
