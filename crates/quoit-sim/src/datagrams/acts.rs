@@ -11,7 +11,7 @@ use quoit::engine::Engine;
 use quoit::sys::{DatagramOption, SocketSys};
 use quoit::{Address, Command, DatagramSend, DatagramSocket, DatagramSocketId, Ecn, Payload, Refusal, Token};
 
-use super::reference::{Content, Sending};
+use super::sending::{Content, Sending};
 use super::{KeptDatagrams, Opening};
 use crate::faces::SimSockets;
 use crate::handler::Memory;
@@ -71,13 +71,20 @@ impl<E: Engine + 'static> World<E> {
 
     /// Opens a socket of the plan, if it can be had.
     fn open_datagrams(&mut self, number: usize, turn: u32) {
-        let plan = self.datagrams.plan.sockets[number].clone();
-        let Ok(socket) = DatagramSocket::bind(&SimSockets, &plan.address, &plan.options) else {
+        let Ok(sockets) = self.bind_datagrams(number) else {
             // The address is still taken, the peer is not there, or there is no descriptor.
             let later = turn + self.datagrams.random.magnitude(50) as u32;
             self.datagrams.to_open.insert(0, (later, number));
             return;
         };
+        for (number, socket) in sockets {
+            self.hand_over(number, socket);
+        }
+    }
+
+    /// Gives a socket to the loop, by the method or with a batch.
+    fn hand_over(&mut self, number: usize, socket: DatagramSocket) {
+        let plan = &self.datagrams.plan.sockets[number];
         let descriptor = socket.as_fd().as_raw_fd();
         if plan.meddled_with {
             let _ = SimSockets.set_datagram_option(socket.as_fd(), DatagramOption::Timestamps);

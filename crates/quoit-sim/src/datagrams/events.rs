@@ -67,6 +67,11 @@ impl<E: Engine + 'static> World<E> {
                 );
                 state.check_closed();
                 let number = state.number;
+                let watch = state.watch;
+                assert!(
+                    !with(|kernel| kernel.has_datagram_socket(watch)),
+                    "{socket:?} has closed, and the kernel still gives it datagrams"
+                );
                 self.datagrams.sockets.retain(|state| state.id != socket);
                 self.open_again(number);
                 return None;
@@ -101,7 +106,10 @@ impl<E: Engine + 'static> World<E> {
     pub(super) fn begin_datagrams(&mut self, id: DatagramSocketId, opening: &Opening) {
         let plan = self.datagrams.plan.sockets[opening.number].clone();
         assert!(self.datagrams.find(id).is_none(), "{id:?} begins twice");
-        self.datagrams.sockets.push(Socket::new(id, opening, plan));
+        let steered = self.datagrams.steered(opening.number);
+        self.datagrams
+            .sockets
+            .push(Socket::new(id, opening, plan, steered));
         // What was dropped before the loop had it is none of the loop's, and how much that was is not known: some
         // that was counted is the kernel's count less the loop's. Asking takes time, in which more may be dropped.
         let drops = || with(|kernel| kernel.datagram_state(opening.descriptor)).map(|(_, drops)| drops);

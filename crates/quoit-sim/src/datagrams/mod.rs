@@ -6,6 +6,8 @@ mod events;
 mod groups;
 pub mod plan;
 pub(crate) mod reference;
+mod sending;
+mod sharing;
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -56,6 +58,8 @@ pub(crate) struct DatagramLives {
     /// Those that are to be opened: the turn and the socket, the last first.
     to_open: Vec<(u32, usize)>,
     opening: Vec<Opening>,
+    /// The groups on one port that were made.
+    made: sharing::Made,
     /// Those that are open.
     sockets: Vec<Socket>,
     kept: VecDeque<KeptDatagrams>,
@@ -87,6 +91,7 @@ impl DatagramLives {
             plan,
             to_open,
             opening: Vec::new(),
+            made: sharing::Made::new(),
             sockets: Vec::new(),
             kept: VecDeque::new(),
             answers_left: ANSWERS,

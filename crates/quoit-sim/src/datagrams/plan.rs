@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use quoit::{Address, DatagramOptions, Gro, MulticastGroup};
+use quoit::{Address, DatagramOptions, Gro, MulticastGroup, Steering};
 
 use crate::faults::Profile;
 use crate::kernel::{DatagramPeerPlan, MOST_GROUPS};
@@ -27,6 +27,22 @@ const PURPOSE_OF_GROUPS: u64 = 17;
 /// How many do, out of 1,024.
 const SHARE_WITH_GROUPS: u32 = 300;
 
+/// Likewise for which sockets share their port with others. None of those of the seeds that are kept does.
+const PURPOSE_OF_SHARING: u64 = 101;
+/// How many do, out of 1,024.
+const SHARE_WITH_OTHERS: u32 = 300;
+/// The most sockets on one port.
+const MOST_SHARING: u64 = 4;
+
+/// The sockets with which one shares its port.
+#[derive(Clone, Debug)]
+pub struct Sharing {
+    /// Their numbers, its own among them, in the order in which they are bound.
+    pub members: Vec<usize>,
+    /// What decides which of them gets what.
+    pub steering: Steering,
+}
+
 /// One datagram socket's life.
 #[derive(Clone, Debug)]
 pub struct SocketPlan {
@@ -45,6 +61,8 @@ pub struct SocketPlan {
     /// The multicast groups that it joins and leaves, more than it may be in at once and one of the other family; most
     /// have none.
     pub groups: Vec<IpAddr>,
+    /// Whom it shares its port with; most do with nobody.
+    pub sharing: Option<Sharing>,
 }
 
 /// The datagram sockets of one run.
@@ -135,6 +153,7 @@ impl DatagramPlan {
                 peers.push((number, draw_peer(random, from, to, turns)));
             }
         }
+        draw_sharing(options.seed, turns, &families, &mut sockets, &mut peers);
         let mut nowhere: Vec<_> = families.iter().map(|&family| address(family, 99, 0)).collect();
         nowhere.dedup();
         Self {
@@ -142,6 +161,46 @@ impl DatagramPlan {
             peers,
             nowhere,
             groups,
+        }
+    }
+}
+
+/// Adds sockets on the ports of others, and more who send to those.
+fn draw_sharing(
+    seed: u64,
+    turns: u32,
+    families: &[u64],
+    sockets: &mut Vec<SocketPlan>,
+    peers: &mut Vec<(usize, DatagramPeerPlan)>,
+) {
+    let random = &mut Random::new(seed, PURPOSE_OF_SHARING);
+    for (number, &family) in families.iter().enumerate() {
+        if sockets[number].address.is_unix() || !random.chance(SHARE_WITH_OTHERS) {
+            continue;
+        }
+        let more = random.between(1, MOST_SHARING - 1) as usize;
+        let members = std::iter::once(number).chain(sockets.len()..sockets.len() + more);
+        let sharing = Sharing {
+            members: members.collect(),
+            steering: *random.choose(&[Steering::Hash, Steering::Cpu]),
+        };
+        let first = &mut sockets[number];
+        // One that is connected gets what its peer sends, and who it is connected to is the same for all.
+        first.options.peer.take_if(|_| random.chance(900));
+        first.options.reuse_port = true;
+        first.sharing = Some(sharing);
+        let first = first.clone();
+        for _ in 0..more {
+            sockets.push(SocketPlan {
+                style: draw_style(random),
+                meddled_with: false,
+                groups: Vec::new(),
+                ..first.clone()
+            });
+        }
+        for sender in 0..random.between(2, 5) {
+            let from = address(family, 80 + number as u64, sender);
+            peers.push((number, draw_peer(random, from, first.address.clone(), turns)));
         }
     }
 }
@@ -213,15 +272,7 @@ fn draw_socket(
         paused: random.chance(100),
         ..DatagramOptions::default()
     };
-    let style = Style {
-        echo: *random.choose(&[0, 0, 300, 1024]),
-        keep: *random.choose(&[0, 0, 100, 500, 1024]),
-        elsewhere: *random.choose(&[0, 0, 100, 700]),
-        talk: *random.choose(&[0, 100, 400]),
-        longest: *random.choose(&[1, 50, 1500, 20_000, 65_536]),
-        meddle: *random.choose(&[0, 20, 150]),
-        end: *random.choose(&[0, 50, 200]),
-    };
+    let style = draw_style(random);
     let drops = match random.below(3) {
         0 => u32::MAX - random.magnitude(20) as u32,
         1 => random.bits() as u32,
@@ -235,5 +286,19 @@ fn draw_socket(
         drops,
         meddled_with: random.chance(40),
         groups: Vec::new(),
+        sharing: None,
+    }
+}
+
+/// How the handler treats a socket.
+fn draw_style(random: &mut Random) -> Style {
+    Style {
+        echo: *random.choose(&[0, 0, 300, 1024]),
+        keep: *random.choose(&[0, 0, 100, 500, 1024]),
+        elsewhere: *random.choose(&[0, 0, 100, 700]),
+        talk: *random.choose(&[0, 100, 400]),
+        longest: *random.choose(&[1, 50, 1500, 20_000, 65_536]),
+        meddle: *random.choose(&[0, 20, 150]),
+        end: *random.choose(&[0, 50, 200]),
     }
 }

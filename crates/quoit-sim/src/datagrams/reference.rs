@@ -2,166 +2,23 @@
 //! is delivered is what the kernel handed over and in its order, and that what leaves is what was sent.
 
 use std::collections::VecDeque;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
-use bytes::Bytes;
-use quoit::{Address, DatagramCounters, DatagramSocketId, Datagrams, Errno, Gro, Token, Unreachable};
+use quoit::{DatagramCounters, DatagramSocketId, Datagrams, Errno, Gro, Token, Unreachable};
 
 use super::Opening;
 use super::groups::Groups;
 use super::plan::SocketPlan;
-use crate::kernel::{Departed, Handed, Passed};
-use crate::pattern;
+use super::sending::Sending;
+use crate::kernel::{Handed, Passed};
 
 /// Times that the loop makes a send again at most which was told of another.
 const TRIES: u64 = 8;
-
-/// From this length on no two payloads look the same.
-const DISTINCT: usize = 8;
-
-/// One send that was taken.
-#[derive(Debug)]
-pub(crate) struct Sending {
-    pub(crate) to: Address,
-    /// Its bytes are those of this stream of the pattern.
-    pub(crate) content: Content,
-    pub(crate) step: Option<u16>,
-    pub(crate) ecn: u8,
-    pub(crate) source: Option<IpAddr>,
-    pub(crate) token: Token,
-    /// Whether lent memory was let go of.
-    pub(crate) free: Option<Arc<AtomicBool>>,
-    /// It was given by a command, and may not have reached the loop.
-    pub(crate) on_the_way: bool,
-    /// Which of its datagrams have left; true too for those that are too short to be told from others.
-    pub(super) left: Vec<bool>,
-    /// How many have not.
-    pub(super) missing: usize,
-    /// All of its datagrams can be told from others.
-    pub(super) distinct: bool,
-    /// Another one had a datagram just like one of it.
-    pub(super) has_twin: bool,
-    /// The datagram that will leave next if they leave in order: looked for first.
-    pub(super) next: usize,
-}
-
-/// The bytes of a send.
-#[derive(Debug)]
-pub(crate) enum Content {
-    /// So many bytes of a stream of the pattern, from its start.
-    Pattern(u64, usize),
-    /// These.
-    Bytes(Bytes),
-}
-
-impl Content {
-    pub(crate) fn bytes(&self) -> &[u8] {
-        match self {
-            Self::Pattern(stream, length) => pattern::bytes(*stream, 0, *length),
-            Self::Bytes(bytes) => bytes,
-        }
-    }
-}
-
-impl Sending {
-    pub(crate) fn new(to: Address, content: Content, step: Option<u16>, token: Token) -> Self {
-        let length = content.bytes().len();
-        let size = step.map_or(length, usize::from).max(1);
-        let count = length.div_ceil(size).max(1);
-        let mut left = vec![size < DISTINCT; count];
-        let rest = length - (count - 1) * size;
-        left[count - 1] |= rest < DISTINCT;
-        let distinct = !left.contains(&true);
-        let missing = left.iter().filter(|&&left| !left).count();
-        Self {
-            to,
-            content,
-            step,
-            ecn: 0,
-            source: None,
-            token,
-            free: None,
-            on_the_way: false,
-            left,
-            missing,
-            distinct,
-            has_twin: false,
-            next: 0,
-        }
-    }
-
-    /// Whether a datagram of this cannot be told from one of another.
-    fn is_twin_of(&self, other: &Self) -> bool {
-        (&self.to, self.ecn, self.source) == (&other.to, other.ecn, other.source)
-            && self
-                .datagrams()
-                .any(|one| one.len() >= DISTINCT && other.datagrams().any(|other| one == other))
-    }
-
-    fn datagrams(&self) -> impl Iterator<Item = &[u8]> {
-        let bytes = self.content.bytes();
-        bytes.chunks(self.step.map_or(bytes.len(), usize::from).max(1))
-    }
-
-    fn note_twin(&mut self) {
-        self.left.fill(true);
-        self.missing = 0;
-        self.distinct = false;
-        self.has_twin = true;
-    }
-
-    fn has_left(&self) -> bool {
-        self.missing == 0
-    }
-
-    /// Whether a message is a part of this that has not left; takes note of it if so.
-    fn matches(&mut self, message: &Departed) -> bool {
-        let wishes = message.wishes;
-        if message.to != self.to || wishes.ecn != self.ecn || wishes.source != self.source {
-            return false;
-        }
-        let bytes = self.content.bytes();
-        let length = message.bytes.len();
-        let step = self.step.map_or(bytes.len(), usize::from).max(1);
-        let segment = usize::from(message.wishes.segment_size);
-        if segment != 0 && (segment != step || length <= segment) || (segment == 0 && length > step) {
-            return false;
-        }
-        for first in (self.next..self.left.len()).chain(0..self.next) {
-            let offset = first * step;
-            let count = length.div_ceil(step).max(1);
-            let covered = first..(first + count).min(self.left.len());
-            // All but the last are whole.
-            let whole = length > 0 && length.is_multiple_of(step);
-            let fits = offset + length <= bytes.len() && (whole || offset + length == bytes.len());
-            if !fits || bytes[offset..offset + length] != *message.bytes {
-                continue;
-            }
-            self.next = covered.end;
-            if length < DISTINCT || step < DISTINCT || self.has_twin {
-                return true;
-            }
-            // The last may be too short to be told from others.
-            let told = if covered.end == self.left.len() && bytes.len() - (covered.end - 1) * step < DISTINCT
-            {
-                covered.start..covered.end - 1
-            } else {
-                covered
-            };
-            if !self.left[told.clone()].contains(&true) {
-                self.missing -= told.len();
-                self.left[told].fill(true);
-                return true;
-            }
-        }
-        false
-    }
-}
 
 /// What is known of one socket.
 #[derive(Debug)]
@@ -177,6 +34,10 @@ pub(crate) struct Socket {
     pub(crate) plan: SocketPlan,
     /// `DatagramOpened` came.
     pub(crate) opened: bool,
+    /// Its place among the sockets of its port, and their count, if each is for some processors.
+    steered: Option<(usize, usize)>,
+    /// Deliveries so far.
+    pub(crate) delivered: u64,
     pub(crate) paused: bool,
     pub(crate) closing: bool,
     /// A close was posted, and may have been carried out.
@@ -214,7 +75,12 @@ pub(crate) struct Socket {
 }
 
 impl Socket {
-    pub(crate) fn new(id: DatagramSocketId, opening: &Opening, plan: SocketPlan) -> Self {
+    pub(crate) fn new(
+        id: DatagramSocketId,
+        opening: &Opening,
+        plan: SocketPlan,
+        steered: Option<(usize, usize)>,
+    ) -> Self {
         let &Opening {
             token,
             number,
@@ -228,6 +94,8 @@ impl Socket {
             descriptor,
             watch,
             opened: false,
+            steered,
+            delivered: 0,
             paused: plan.options.paused,
             groups: Groups::new(&plan.options.groups),
             plan,
@@ -278,6 +146,7 @@ impl Socket {
         self.answered.extend(passed.answered);
         self.unanswered += passed.unanswered;
         for handed in passed.handed {
+            self.check_steering(&handed);
             if handed.control_cut {
                 self.control_cut += 1;
             } else {
@@ -327,6 +196,18 @@ impl Socket {
         }
     }
 
+    /// That it came from the processor that the socket is for.
+    fn check_steering(&self, handed: &Handed) {
+        if let (Some(processor), Some((place, count))) = (handed.facts.steered, self.steered) {
+            assert_eq!(
+                usize::from(processor) % count,
+                place,
+                "{:?}, one of {count}, gets what processor {processor} has received",
+                self.id
+            );
+        }
+    }
+
     /// That this is what comes next.
     pub(crate) fn check_delivered(&mut self, datagrams: &Datagrams) -> Handed {
         let id = self.id;
@@ -338,6 +219,7 @@ impl Socket {
         let handed =
             handed.unwrap_or_else(|| panic!("{id:?} delivers {datagrams:?}, and nothing was received"));
         self.compare(datagrams, &handed);
+        self.delivered += 1;
         handed
     }
 

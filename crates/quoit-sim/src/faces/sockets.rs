@@ -163,7 +163,7 @@ impl SocketSys for SimSockets {
         call(socket, "setsockopt", |kernel, object| {
             let unix = match &kernel.object(object).kind {
                 Kind::Datagram(_) => {
-                    kernel.set_buffer_of_datagrams(object, option);
+                    kernel.set_option_of_datagrams(object, option);
                     return Ok(());
                 }
                 Kind::Fresh { unix, .. } => *unix,

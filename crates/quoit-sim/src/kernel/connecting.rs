@@ -80,7 +80,7 @@ impl Kernel {
             }
             other => other.clone(),
         };
-        if self.bound_to(&address).is_some() {
+        if self.bound_to(&address).is_some() && !self.may_share(id, &address) {
             return Err(libc::EADDRINUSE);
         }
         if matches!(self.objects[id].kind, Kind::Datagram(_)) {

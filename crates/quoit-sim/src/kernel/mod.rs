@@ -47,6 +47,8 @@ pub struct Kernel {
     pub(crate) random: Random,
     /// For what was added when there were seeds that are kept.
     late_random: Random,
+    /// For which of several sockets on one port gets what.
+    port_random: Random,
     profile: Profile,
     /// No more faults: what is left must come to its end.
     fair: bool,
@@ -154,6 +156,7 @@ impl Kernel {
         Self {
             random: Random::new(seed, 1),
             late_random: Random::new(seed, 8),
+            port_random: Random::new(seed, 18),
             profile,
             fair: false,
             now: 1_000_000_000,

@@ -121,7 +121,7 @@ impl Kernel {
                 }
             }
             Kind::Stream(stream) => self.end_stream(*stream),
-            Kind::Datagram(socket) => self.end_datagram(*socket),
+            Kind::Datagram(socket) => self.end_datagram(id, *socket),
             Kind::Fresh {
                 bound: Some(bound), ..
             } => {

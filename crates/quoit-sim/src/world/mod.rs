@@ -86,6 +86,8 @@ pub struct World<E: Engine> {
     occasions: Vec<Occasion>,
     /// Everything is being closed.
     pub(crate) ending: bool,
+    /// Each turn may tell of all that there is: whoever takes few events is flooded by nobody else.
+    pub(crate) tells_all: bool,
     turns: u32,
     idle_turns: u32,
     last_time: u64,
@@ -221,6 +223,7 @@ impl<E: Engine + 'static> World<E> {
             events: Some(Events::with_capacity(64)),
             occasions: Vec::new(),
             ending: false,
+            tells_all: false,
             turns: 0,
             idle_turns: 0,
             last_time: 0,
@@ -293,6 +296,9 @@ impl<E: Engine + 'static> World<E> {
             self.turn(timeout);
         }
         self.settle();
+        if self.flood_members() {
+            self.settle();
+        }
         self.end()
     }
 
@@ -306,13 +312,17 @@ impl<E: Engine + 'static> World<E> {
     }
 
     /// One turn, and what the handler makes of its events.
-    fn turn(&mut self, timeout: Option<Duration>) {
+    pub(crate) fn turn(&mut self, timeout: Option<Duration>) {
         self.turns += 1;
         // Other threads also act while the loop is awake.
         if self.random.chance(500) {
             do_jobs();
         }
-        let room = self.random.magnitude(self.plan.events) as usize;
+        let room = if self.tells_all {
+            usize::from(u16::MAX)
+        } else {
+            self.random.magnitude(self.plan.events) as usize
+        };
         let mut events = self.events.take().expect("put back by the last turn");
         events.set_capacity(room);
         let batch = std::mem::take(&mut self.batch);

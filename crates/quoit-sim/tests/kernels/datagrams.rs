@@ -56,7 +56,7 @@ pub(crate) struct DatagramScript<P, K> {
 }
 
 /// An address of the family that nobody has.
-fn fresh(family: DatagramFamily) -> Address {
+pub(crate) fn fresh(family: DatagramFamily) -> Address {
     match family {
         DatagramFamily::V4 => fresh_address(false),
         DatagramFamily::V6 => "[::1]:0".parse().unwrap(),
@@ -81,7 +81,7 @@ impl<P: EpollSys, K: SocketSys> DatagramScript<P, K> {
         self.family == DatagramFamily::Unix
     }
 
-    fn note(&mut self, what: &str, answer: impl std::fmt::Display) {
+    pub(crate) fn note(&mut self, what: &str, answer: impl std::fmt::Display) {
         self.base.note(what, answer);
     }
 
@@ -520,5 +520,5 @@ fn run<P: EpollSys, K: SocketSys>(
 
 scripts! {
     exchange peers refused a_full_unix_receiver drops an_error_behind_others a_part_of_several
-    who_is_gone
+    who_is_gone several_on_one_port
 }

@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a failure of a test may panic anywhere in it")]
 
+mod datagram_ports;
 mod datagram_rings;
 mod datagrams;
 mod rings;

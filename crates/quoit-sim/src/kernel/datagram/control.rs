@@ -33,6 +33,8 @@ pub struct Facts {
     pub segment_size: u16,
     /// The socket's drops before it.
     pub drops: u32,
+    /// The processor by whose number its socket was chosen, in a group of which none was closed.
+    pub steered: Option<u8>,
 }
 
 /// What a program says of a datagram that it sends.

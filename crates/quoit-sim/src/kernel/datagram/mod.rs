@@ -7,6 +7,7 @@ mod control;
 pub(super) mod groups;
 mod network;
 mod sending;
+mod sharing;
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -114,6 +115,8 @@ pub struct DatagramSocket {
     answers: VecDeque<(SocketAddr, i32)>,
     /// The multicast groups that it is a member of.
     groups: Vec<IpAddr>,
+    /// `SO_REUSEPORT`.
+    shares_port: bool,
     told: Told,
     /// Bytes that are being sent and have not left.
     sending: usize,
@@ -157,6 +160,7 @@ impl Kernel {
             keeps_answers: false,
             answers: VecDeque::new(),
             groups: Vec::new(),
+            shares_port: false,
             told: Told::default(),
             sending: 0,
             send_capacity: 200 * 1024,
@@ -240,18 +244,18 @@ impl Kernel {
                 interface: _,
                 member,
             } => return socket.set_membership(group, member),
-            // There are no groups of sockets here.
-            DatagramOption::SteerByCpu { .. } => return Err(libc::ENOPROTOOPT),
+            DatagramOption::SteerByCpu { sockets } => return self.steer_by_processor(id, sockets),
         }
         Ok(())
     }
 
     /// `setsockopt(2)`, the options that all sockets have.
-    pub(crate) fn set_buffer_of_datagrams(&mut self, id: ObjectId, option: SocketOption) {
+    pub(crate) fn set_option_of_datagrams(&mut self, id: ObjectId, option: SocketOption) {
         let Some(socket) = self.datagram(id) else { return };
         match option {
             SocketOption::ReceiveBuffer(bytes) => socket.receive_capacity = (2 * bytes as usize).max(2304),
             SocketOption::SendBuffer(bytes) => socket.send_capacity = (2 * bytes as usize).max(4608),
+            SocketOption::ReusePort(on) => socket.shares_port = on,
             _ => {}
         }
     }
@@ -263,6 +267,9 @@ impl Kernel {
             return Err(libc::EINVAL);
         }
         socket.local = Some(address.clone());
+        if socket.shares_port && !socket.is_unix() {
+            self.join_port(id, &address);
+        }
         self.bound.push((address, id));
         Ok(())
     }
@@ -530,9 +537,10 @@ impl Kernel {
     }
 
     /// The last reference is gone (`close(2)`).
-    pub(super) fn end_datagram(&mut self, socket: DatagramSocket) {
-        if let Some(local) = &socket.local {
-            self.bound.retain(|(address, _)| address != local);
+    pub(super) fn end_datagram(&mut self, id: ObjectId, socket: DatagramSocket) {
+        self.bound.retain(|&(_, bound)| bound != id);
+        if socket.shares_port {
+            self.leave_port(id);
         }
         let mut senders = socket.senders;
         if let Some(local) = socket.local.filter(Address::is_unix) {

@@ -8,8 +8,9 @@ use quoit::Address;
 use quoit::sys::DatagramFamily;
 
 use super::super::agenda::Action;
-use super::super::object::{Kind, ObjectId, events};
+use super::super::object::{ObjectId, events};
 use super::super::same;
+use super::sharing::PortGroup;
 use super::{Arrived, Facts, Kernel, OVERHEAD, Wishes};
 use crate::faults::Fault;
 use crate::pattern;
@@ -65,6 +66,8 @@ pub(in crate::kernel) struct Network {
     rooms: BTreeMap<u64, (ObjectId, usize)>,
     next: u64,
     peers: Vec<DatagramPeer>,
+    /// The sockets that share a port.
+    pub(super) port_groups: Vec<PortGroup>,
 }
 
 impl Network {
@@ -151,6 +154,7 @@ impl Kernel {
                 time: self.now,
                 segment_size: if cut { wishes.segment_size } else { 0 },
                 drops: 0,
+                steered: None,
             },
             bytes,
         };
@@ -228,11 +232,14 @@ impl Kernel {
             self.reach_peer(&to, arrived.from, arrived.bytes.len());
             return;
         }
-        let found = self
-            .bound_to(&to)
-            .filter(|&found| matches!(self.objects[found].kind, Kind::Datagram(_)));
-        match found {
-            Some(found) => self.reach_socket(found, arrived),
+        match self.receiver_of(&arrived.from, &to) {
+            Some((found, steered)) => {
+                let facts = Facts {
+                    steered,
+                    ..arrived.facts
+                };
+                self.reach_socket(found, Arrived { facts, ..arrived });
+            }
             // Nobody is at the port.
             None => {
                 if let Some((id, _)) = sender {
@@ -292,6 +299,7 @@ impl Kernel {
                 time: self.now,
                 segment_size: 0,
                 drops: 0,
+                steered: None,
             },
         };
         let number = self.network.number();
@@ -342,6 +350,7 @@ impl Kernel {
                     time: self.now,
                     segment_size: if joined && length > size { size as u16 } else { 0 },
                     drops: 0,
+                    steered: None,
                 },
             };
             self.send_from_peer(to.clone(), arrived);

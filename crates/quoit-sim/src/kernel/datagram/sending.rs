@@ -207,6 +207,7 @@ impl Kernel {
             time: self.now,
             segment_size: 0,
             drops: 0,
+            steered: None,
         };
         let from = from.unwrap_or(Address::UnixUnnamed);
         self.enqueue(found, Arrived { from, bytes, facts });

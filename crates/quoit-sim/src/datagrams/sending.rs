@@ -1,0 +1,153 @@
+//! A send that was taken, and which of its datagrams have left.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use bytes::Bytes;
+use quoit::{Address, Token};
+
+use crate::kernel::Departed;
+use crate::pattern;
+
+/// From this length on no two payloads look the same.
+const DISTINCT: usize = 8;
+
+/// One send that was taken.
+#[derive(Debug)]
+pub(crate) struct Sending {
+    pub(crate) to: Address,
+    /// Its bytes are those of this stream of the pattern.
+    pub(crate) content: Content,
+    pub(crate) step: Option<u16>,
+    pub(crate) ecn: u8,
+    pub(crate) source: Option<IpAddr>,
+    pub(crate) token: Token,
+    /// Whether lent memory was let go of.
+    pub(crate) free: Option<Arc<AtomicBool>>,
+    /// It was given by a command, and may not have reached the loop.
+    pub(crate) on_the_way: bool,
+    /// Which of its datagrams have left; true too for those that are too short to be told from others.
+    pub(super) left: Vec<bool>,
+    /// How many have not.
+    pub(super) missing: usize,
+    /// All of its datagrams can be told from others.
+    pub(super) distinct: bool,
+    /// Another one had a datagram just like one of it.
+    pub(super) has_twin: bool,
+    /// The datagram that will leave next if they leave in order: looked for first.
+    pub(super) next: usize,
+}
+
+/// The bytes of a send.
+#[derive(Debug)]
+pub(crate) enum Content {
+    /// So many bytes of a stream of the pattern, from its start.
+    Pattern(u64, usize),
+    /// These.
+    Bytes(Bytes),
+}
+
+impl Content {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Pattern(stream, length) => pattern::bytes(*stream, 0, *length),
+            Self::Bytes(bytes) => bytes,
+        }
+    }
+}
+
+impl Sending {
+    pub(crate) fn new(to: Address, content: Content, step: Option<u16>, token: Token) -> Self {
+        let length = content.bytes().len();
+        let size = step.map_or(length, usize::from).max(1);
+        let count = length.div_ceil(size).max(1);
+        let mut left = vec![size < DISTINCT; count];
+        let rest = length - (count - 1) * size;
+        left[count - 1] |= rest < DISTINCT;
+        let distinct = !left.contains(&true);
+        let missing = left.iter().filter(|&&left| !left).count();
+        Self {
+            to,
+            content,
+            step,
+            ecn: 0,
+            source: None,
+            token,
+            free: None,
+            on_the_way: false,
+            left,
+            missing,
+            distinct,
+            has_twin: false,
+            next: 0,
+        }
+    }
+
+    /// Whether a datagram of this cannot be told from one of another.
+    pub(super) fn is_twin_of(&self, other: &Self) -> bool {
+        (&self.to, self.ecn, self.source) == (&other.to, other.ecn, other.source)
+            && self
+                .datagrams()
+                .any(|one| one.len() >= DISTINCT && other.datagrams().any(|other| one == other))
+    }
+
+    fn datagrams(&self) -> impl Iterator<Item = &[u8]> {
+        let bytes = self.content.bytes();
+        bytes.chunks(self.step.map_or(bytes.len(), usize::from).max(1))
+    }
+
+    pub(super) fn note_twin(&mut self) {
+        self.left.fill(true);
+        self.missing = 0;
+        self.distinct = false;
+        self.has_twin = true;
+    }
+
+    pub(super) fn has_left(&self) -> bool {
+        self.missing == 0
+    }
+
+    /// Whether a message is a part of this that has not left; takes note of it if so.
+    pub(super) fn matches(&mut self, message: &Departed) -> bool {
+        let wishes = message.wishes;
+        if message.to != self.to || wishes.ecn != self.ecn || wishes.source != self.source {
+            return false;
+        }
+        let bytes = self.content.bytes();
+        let length = message.bytes.len();
+        let step = self.step.map_or(bytes.len(), usize::from).max(1);
+        let segment = usize::from(message.wishes.segment_size);
+        if segment != 0 && (segment != step || length <= segment) || (segment == 0 && length > step) {
+            return false;
+        }
+        for first in (self.next..self.left.len()).chain(0..self.next) {
+            let offset = first * step;
+            let count = length.div_ceil(step).max(1);
+            let covered = first..(first + count).min(self.left.len());
+            // All but the last are whole.
+            let whole = length > 0 && length.is_multiple_of(step);
+            let fits = offset + length <= bytes.len() && (whole || offset + length == bytes.len());
+            if !fits || bytes[offset..offset + length] != *message.bytes {
+                continue;
+            }
+            self.next = covered.end;
+            if length < DISTINCT || step < DISTINCT || self.has_twin {
+                return true;
+            }
+            // The last may be too short to be told from others.
+            let told = if covered.end == self.left.len() && bytes.len() - (covered.end - 1) * step < DISTINCT
+            {
+                covered.start..covered.end - 1
+            } else {
+                covered
+            };
+            if !self.left[told.clone()].contains(&true) {
+                self.missing -= told.len();
+                self.left[told].fill(true);
+                return true;
+            }
+        }
+        false
+    }
+}
