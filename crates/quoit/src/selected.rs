@@ -7,7 +7,10 @@ use std::time::{Duration, Instant};
 use crate::config::{Config, ConfigError, EngineChoice};
 use crate::engine::epoll::{Epoll, EpollEngine, EpollSettings};
 use crate::engine::uring::{Capabilities, Ring, SetupError, UringEngine, UringSettings, probe};
-use crate::engine::{Completion, Engine, EngineCounters, EngineKind, Message, Operation, ProvidedBuffer};
+use crate::engine::{
+    Completion, DatagramBatch, Engine, EngineCounters, EngineKind, Message, Operation, ProvidedBuffer,
+    SendManner,
+};
 use crate::errno::Errno;
 use crate::event_loop::{Loop, LoopMemory};
 use crate::host::{self, Diagnosis, HostFacts};
@@ -88,6 +91,17 @@ impl Engine for AnyEngine {
 
     fn provide_datagram_buffers(&mut self, socket: Slot, buffers: impl Iterator<Item = ProvidedBuffer>) {
         either!(self, engine => engine.provide_datagram_buffers(socket, buffers));
+    }
+
+    #[inline]
+    fn send_datagrams(
+        &mut self,
+        socket: Slot,
+        batch: Box<DatagramBatch>,
+        manner: SendManner,
+        pool: &mut Pool,
+    ) -> Option<Box<DatagramBatch>> {
+        either!(self, engine => engine.send_datagrams(socket, batch, manner, pool))
     }
 
     #[inline]

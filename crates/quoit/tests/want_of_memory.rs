@@ -80,10 +80,6 @@ impl EpollSys for Failing {
     fn receive_messages(&mut self, socket: RawFd, messages: &mut [libc::mmsghdr]) -> Result<usize, Errno> {
         self.0.receive_messages(socket, messages)
     }
-
-    fn send_messages(&mut self, socket: RawFd, messages: &mut [libc::mmsghdr]) -> Result<usize, Errno> {
-        self.0.send_messages(socket, messages)
-    }
 }
 
 /// A loop with one connection, and its client.

@@ -193,27 +193,6 @@ impl EpollSys for SimEpoll {
             Ok(count)
         })
     }
-
-    fn send_messages(&mut self, socket: RawFd, messages: &mut [libc::mmsghdr]) -> Result<usize, Errno> {
-        transfer(socket, "sendmmsg", |kernel, object| {
-            let mut count = 0;
-            for message in messages {
-                let header = (&raw mut message.msg_hdr).expose_provenance();
-                // A signal ends it behind some.
-                if count > 0 && kernel.strikes(Fault::ShortSend) {
-                    break;
-                }
-                match kernel.send_message(object, header, &mut false) {
-                    Ok(length) => message.msg_len = length as u32,
-                    Err(error) if count == 0 => return Err(error),
-                    // Forgotten, as in Linux.
-                    Err(_) => break,
-                }
-                count += 1;
-            }
-            Ok(count)
-        })
-    }
 }
 
 impl Drop for SimEpoll {

@@ -39,6 +39,30 @@ fn call<T>(
     })
 }
 
+/// `sendmmsg(2)`: how many were sent, or why not the first.
+fn send_messages(
+    kernel: &mut Kernel,
+    object: ObjectId,
+    messages: &mut [libc::mmsghdr],
+) -> Result<usize, i32> {
+    let mut count = 0;
+    for message in messages {
+        // A signal ends it behind some.
+        if count > 0 && kernel.strikes(Fault::ShortSend) {
+            break;
+        }
+        let header = (&raw mut message.msg_hdr).expose_provenance();
+        match kernel.send_message(object, header, &mut false) {
+            Ok(length) => message.msg_len = length as u32,
+            Err(error) if count == 0 => return Err(error),
+            // Forgotten, as in Linux.
+            Err(_) => break,
+        }
+        count += 1;
+    }
+    Ok(count)
+}
+
 impl SocketSys for SimSockets {
     fn now(&self) -> Time {
         Time::from_nanos(with(|kernel| kernel.now()))
@@ -127,6 +151,20 @@ impl SocketSys for SimSockets {
                 Err(libc::EINTR)
             } else {
                 kernel.send(object, bytes, length)
+            };
+            kernel.cross();
+            result.map_err(errno)
+        })
+    }
+
+    fn send_messages_now(&self, socket: RawFd, messages: &mut [libc::mmsghdr]) -> Result<usize, Errno> {
+        with(|kernel| {
+            kernel.pass();
+            let object = object(kernel, socket, "sendmmsg")?;
+            let result = if kernel.strikes(Fault::Interrupted) {
+                Err(libc::EINTR)
+            } else {
+                send_messages(kernel, object, messages)
             };
             kernel.cross();
             result.map_err(errno)

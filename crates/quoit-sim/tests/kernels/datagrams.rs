@@ -141,7 +141,11 @@ impl<P: EpollSys, K: SocketSys> DatagramScript<P, K> {
             header.msg_iovlen = 1;
         }
         loop {
-            match self.base.calls.send_messages(socket.as_raw_fd(), &mut messages) {
+            match self
+                .base
+                .system
+                .send_messages_now(socket.as_raw_fd(), &mut messages)
+            {
                 Err(Errno::EINTR) => {}
                 result => return result,
             }

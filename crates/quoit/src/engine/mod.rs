@@ -9,8 +9,9 @@
 //!
 //! - An operation belongs to a [`Handle`]. For each handle at most one operation of each [`Kind`] is
 //!   outstanding; the loop never submits a second one before the terminal completion of the first.
-//! - `Accept`, `Connect`, `Receive`, `Send` / `SendFile`, `ReceiveDatagrams` and `SendDatagrams` each get any number
-//!   of completions that say `more`, then exactly one terminal one.
+//! - `Accept`, `Connect`, `Receive`, `Send` / `SendFile` and `ReceiveDatagrams` each get any number of completions that
+//!   say `more`, then exactly one terminal one. What is sent by a call that ends by itself gets its outcome as the
+//!   answer: [`Engine::send_at_once`], [`Engine::send_datagrams`].
 //! - `Cancel` and `Close` are silent. A cancelled operation still ends with its own terminal completion: with
 //!   what it had achieved, or with [`Received::Stopped`] / `ECANCELED`.
 //! - Memory that an operation names stays valid and in place until its terminal completion, and for a
@@ -33,9 +34,12 @@ use crate::id::Slot;
 use crate::pool::{Pool, PoolSlot};
 use crate::sys::Time;
 
+mod datagrams;
 pub mod enters;
 pub mod epoll;
 pub mod uring;
+
+pub use datagrams::{DatagramBatch, DatagramReceived, SendManner};
 
 /// Which back-end moves the bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -158,17 +162,6 @@ pub enum Operation {
     ReceiveDatagrams {
         /// The socket, [opened](Engine::open_datagrams).
         socket: Slot,
-    },
-    /// Send datagrams, in order as far as the socket takes them at once.
-    SendDatagrams {
-        /// The socket, [opened](Engine::open_datagrams).
-        socket: Slot,
-        /// The datagrams, at least one.
-        batch: Box<DatagramBatch>,
-        /// Whether to wait for room. If not, a send that would have to fails with `EAGAIN`.
-        waits: bool,
-        /// Whether they must leave in order even where the socket has no room for a while.
-        ordered: bool,
     },
     /// Ask that an outstanding operation end. Without one outstanding this does nothing.
     Cancel {
@@ -299,29 +292,6 @@ pub struct ProvidedBuffer {
 // provides it.
 unsafe impl Send for ProvidedBuffer {}
 
-/// Datagrams that are sent with one operation. Boxed, so that they stay in place while the kernel reads them; handed
-/// back with the completion to be used again.
-#[derive(Default)]
-pub struct DatagramBatch {
-    /// What `sendmmsg(2)` takes: for each, whereto, the bytes and the control messages. All that they point to stays
-    /// valid and in place until the completion.
-    pub messages: Vec<libc::mmsghdr>,
-    /// The bytes of each, which its header points to.
-    pub payloads: Vec<libc::iovec>,
-    /// Filled by the engine: for each, the bytes that left, or why none.
-    pub results: Vec<Option<Result<u32, Errno>>>,
-}
-
-// SAFETY: a batch only names memory; that it stays valid until the send has ended, on whatever thread the loop runs,
-// is the contract of `Operation`.
-unsafe impl Send for DatagramBatch {}
-
-impl fmt::Debug for DatagramBatch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "DatagramBatch({} messages)", self.messages.len())
-    }
-}
-
 /// What became of an operation.
 #[derive(Debug)]
 pub enum Completion {
@@ -380,34 +350,15 @@ pub enum Completion {
         /// Whether the operation goes on; only with [`DatagramReceived::Filled`] and [`DatagramReceived::Marked`].
         more: bool,
     },
-    /// Datagrams were sent, or not. Always terminal.
+    /// Datagrams of which some had to wait were sent, or not. Always terminal.
     DatagramsSent {
         /// The socket.
         socket: Slot,
-        /// The operation's, with the results.
+        /// What was to be sent, with the results.
         batch: Box<DatagramBatch>,
     },
     /// The loop's eventfd was written.
     Woken,
-}
-
-/// The outcome of receiving datagrams.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum DatagramReceived {
-    /// A buffer was used, which now belongs to the loop: it is laid out as `datagram/view.rs` says.
-    Filled {
-        /// Its id.
-        buffer: u16,
-        /// Bytes in it, the headers included; 0 if the kernel took it for nothing.
-        length: u32,
-    },
-    /// Ended without news: cancelled, the kernel gave up, or no buffer was left, and the datagrams stay in the socket.
-    Stopped,
-    /// The socket has said that something is in its error queue, which a send may have been told in its place. Engines
-    /// whose sends answer each for itself need not say so.
-    Marked,
-    /// It failed; the socket goes on.
-    Error(Errno),
 }
 
 /// The outcome of receiving.
@@ -517,6 +468,20 @@ pub trait Engine {
     /// kernel's, until a completion names them or the socket is closed.
     fn provide_datagram_buffers(&mut self, socket: Slot, buffers: impl Iterator<Item = ProvidedBuffer>) {
         let _ = (socket, buffers);
+    }
+
+    /// Sends datagrams on an open socket, at least one, in order as far as it takes them at once. Answers them if all have
+    /// a result; `None`: some wait for room, and [`Completion::DatagramsSent`] follows, until which no others are sent and
+    /// which [`Operation::Cancel`] brings sooner. All that they name stays valid and in place until then.
+    fn send_datagrams(
+        &mut self,
+        socket: Slot,
+        batch: Box<DatagramBatch>,
+        manner: SendManner,
+        pool: &mut Pool,
+    ) -> Option<Box<DatagramBatch>> {
+        let _ = (batch, manner, pool);
+        unreachable!("datagram socket {socket:?} was never opened: this engine has none")
     }
 
     /// Whether [`Engine::wait`] may sleep: false while completions are at hand without asking the kernel.

@@ -247,6 +247,20 @@ impl SocketSys for Linux {
         Errno::check_size(unsafe { libc::sendmsg(socket, header, flags) })
     }
 
+    fn send_messages_now(&self, socket: RawFd, messages: &mut [libc::mmsghdr]) -> Result<usize, Errno> {
+        // SAFETY: as many headers as the slice has, and the contract of the trait says that all they point to is valid.
+        let count = unsafe {
+            libc::syscall(
+                libc::SYS_sendmmsg,
+                socket,
+                messages.as_mut_ptr(),
+                messages.len(),
+                libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
+            )
+        };
+        Errno::check_size(count as isize)
+    }
+
     fn local_address(&self, socket: BorrowedFd<'_>) -> Result<SocketAddress, Errno> {
         SocketAddress::read(|address, length| {
             // SAFETY: `read` gives room for as many bytes as the length says.

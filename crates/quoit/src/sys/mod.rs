@@ -225,6 +225,14 @@ pub trait SocketSys {
     /// Those of `sendmsg(2)`; `EAGAIN` where the socket is full.
     fn send_now(&self, socket: RawFd, header: &libc::msghdr) -> Result<usize, Errno>;
 
+    /// `sendmmsg(2)` that never waits, whatever the socket's mode, and raises no signal; the headers, at least one, and all
+    /// that they point to must be valid. Answers how many were sent, at least 1; the others were not tried, or the first of
+    /// them failed, which is told only when it comes first.
+    ///
+    /// # Errors
+    /// Those of `sendmmsg(2)`, of the first message; `EAGAIN` where the socket is full.
+    fn send_messages_now(&self, socket: RawFd, messages: &mut [libc::mmsghdr]) -> Result<usize, Errno>;
+
     /// The socket's own address (`getsockname(2)`).
     ///
     /// # Errors

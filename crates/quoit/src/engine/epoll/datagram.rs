@@ -6,7 +6,7 @@ use super::record::{DatagramSocket, Key};
 use super::sys::EpollSys;
 use super::{EpollEngine, bits};
 use crate::datagram::{CONTROL_OFFSET, Head, NAME_OFFSET, NAME_ROOM};
-use crate::engine::{Completion, DatagramBatch, DatagramReceived};
+use crate::engine::{Completion, DatagramBatch, DatagramReceived, SendManner};
 use crate::errno::Errno;
 use crate::id::Slot;
 use crate::sys::SocketSys;
@@ -130,7 +130,9 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
         }
         socket.listed = false;
         self.receive_datagrams(slot, completions);
-        completions.extend(self.send_datagrams(slot));
+        if let Some(batch) = self.send_rest(slot) {
+            completions.push(Completion::DatagramsSent { socket: slot, batch });
+        }
         self.list_datagram(slot);
     }
 
@@ -216,57 +218,41 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
         }
     }
 
-    pub(super) fn submit_datagrams(&mut self, slot: Slot, mut batch: Box<DatagramBatch>, waits: bool) {
+    /// Always in order: nothing is sent behind what waits.
+    pub(super) fn submit_datagrams(
+        &mut self,
+        slot: Slot,
+        mut batch: Box<DatagramBatch>,
+        manner: SendManner,
+    ) -> Option<Box<DatagramBatch>> {
         let socket = self.datagrams.get(slot);
         debug_assert!(socket.batch.is_none(), "one send a socket at a time");
-        debug_assert!(!batch.messages.is_empty());
-        let count = batch.messages.len();
-        batch.results.clear();
-        batch.results.resize(count, None);
+        batch.begin();
         socket.batch = Some(batch);
         socket.sent = 0;
-        socket.waits = waits;
-        if let Some(completion) = self.send_datagrams(slot) {
-            self.ready.push_back(completion);
-        } else {
-            self.list_datagram(slot);
+        socket.manner = manner;
+        let ended = self.send_rest(slot);
+        if ended.is_none() {
+            self.counters.in_flight += 1;
         }
+        ended
     }
 
-    /// Sends what is left of the outstanding batch, if the socket is not known to be full. Answers how it ended; `None`
-    /// if it goes on or there is none.
-    fn send_datagrams(&mut self, slot: Slot) -> Option<Completion> {
+    /// Sends what is left of the outstanding batch, if the socket is not known to be full. Answers the batch once all have
+    /// a result; `None` if some have not, or there is none.
+    fn send_rest(&mut self, slot: Slot) -> Option<Box<DatagramBatch>> {
         let socket = self.datagrams.get(slot);
         let batch = socket.batch.as_mut()?;
-        let DatagramBatch {
-            messages, results, ..
-        } = &mut **batch;
-        while socket.writable && socket.sent < messages.len() {
-            self.counters.system_calls += 1;
-            match self
-                .kernel
-                .send_messages(socket.descriptor, &mut messages[socket.sent..])
-            {
-                Ok(count) => {
-                    let range = socket.sent..socket.sent + count;
-                    for (result, message) in results[range.clone()].iter_mut().zip(&messages[range]) {
-                        *result = Some(Ok(message.msg_len));
-                    }
-                    socket.sent += count;
-                }
-                Err(Errno::EINTR) => {}
-                Err(Errno::EAGAIN) if socket.waits => socket.writable = false,
-                Err(error) => {
-                    results[socket.sent] = Some(Err(error));
-                    socket.sent += 1;
-                }
-            }
+        if socket.writable {
+            let calls = &mut self.counters.system_calls;
+            socket.sent = batch.send_now(&self.system, socket.descriptor, socket.sent, socket.manner, calls);
+            socket.writable = batch.is_done(socket.sent);
         }
-        if socket.sent < messages.len() {
-            return None;
+        if batch.is_done(socket.sent) {
+            socket.batch.take()
+        } else {
+            None
         }
-        let batch = socket.batch.take()?;
-        Some(Completion::DatagramsSent { socket: slot, batch })
     }
 
     /// Ends the outstanding batch with what it has achieved.

@@ -236,20 +236,6 @@ impl EpollSys for Epoll {
         };
         Errno::check_size(count as isize)
     }
-
-    fn send_messages(&mut self, socket: RawFd, messages: &mut [libc::mmsghdr]) -> Result<usize, Errno> {
-        // SAFETY: as many headers as the slice has, and the caller vouches for all that they point to.
-        let count = unsafe {
-            libc::syscall(
-                libc::SYS_sendmmsg,
-                socket,
-                messages.as_mut_ptr(),
-                messages.len(),
-                libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
-            )
-        };
-        Errno::check_size(count as isize)
-    }
 }
 
 #[cfg(test)]

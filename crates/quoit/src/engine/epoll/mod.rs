@@ -28,8 +28,8 @@ use self::datagram::Scratch;
 use self::record::{Connection, DatagramSocket, Key, Listener, Outgoing, Table};
 use self::sys::{EpollSys, ReadyEvent};
 use super::{
-    Completion, DatagramReceived, Engine, EngineCounters, EngineKind, Handle, Kind, Message, Operation,
-    ProvidedBuffer, Received,
+    Completion, DatagramBatch, DatagramReceived, Engine, EngineCounters, EngineKind, Handle, Kind, Message,
+    Operation, ProvidedBuffer, Received, SendManner,
 };
 use crate::errno::Errno;
 use crate::id::Slot;
@@ -297,13 +297,6 @@ impl<P: EpollSys, K: SocketSys> Engine for EpollEngine<P, K> {
                 length,
             } => self.submit_send(connection, descriptor, Outgoing::File { file, offset, length }),
             Operation::ReceiveDatagrams { socket } => self.start_datagrams(socket),
-            // In order anyway.
-            Operation::SendDatagrams {
-                socket,
-                batch,
-                waits,
-                ordered: _,
-            } => self.submit_datagrams(socket, batch, waits),
             Operation::Cancel { handle, kind } => self.cancel(handle, kind),
             Operation::Close { handle, descriptor } => self.close(handle, descriptor),
         }
@@ -330,6 +323,17 @@ impl<P: EpollSys, K: SocketSys> Engine for EpollEngine<P, K> {
 
     fn provide_datagram_buffers(&mut self, socket: Slot, buffers: impl Iterator<Item = ProvidedBuffer>) {
         self.datagrams.get(socket).buffers.extend(buffers);
+    }
+
+    fn send_datagrams(
+        &mut self,
+        socket: Slot,
+        batch: Box<DatagramBatch>,
+        manner: SendManner,
+        _pool: &mut Pool,
+    ) -> Option<Box<DatagramBatch>> {
+        self.counters.submissions += 1;
+        self.submit_datagrams(socket, batch, manner)
     }
 
     fn may_sleep(&self) -> bool {

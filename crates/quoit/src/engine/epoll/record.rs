@@ -2,7 +2,7 @@
 
 use std::os::fd::RawFd;
 
-use crate::engine::{DatagramBatch, Gather, Message, ProvidedBuffer};
+use crate::engine::{DatagramBatch, Gather, Message, ProvidedBuffer, SendManner};
 use crate::id::Slot;
 
 /// Names one use of one slot: in the value registered with epoll, and in the engine's own lists.
@@ -243,8 +243,8 @@ pub(super) struct DatagramSocket {
     /// The outstanding send, and how far it has come.
     pub(super) batch: Option<Box<DatagramBatch>>,
     pub(super) sent: usize,
-    /// Whether the send waits for room.
-    pub(super) waits: bool,
+    /// What becomes of the datagrams that find no room.
+    pub(super) manner: SendManner,
 }
 
 impl DatagramSocket {

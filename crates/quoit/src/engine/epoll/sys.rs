@@ -92,13 +92,6 @@ pub trait EpollSys: Sized {
     /// Those of `recvmmsg(2)`: of the first message only.
     fn receive_messages(&mut self, socket: RawFd, messages: &mut [libc::mmsghdr]) -> Result<usize, Errno>;
 
-    /// `sendmmsg(2)` with `MSG_DONTWAIT | MSG_NOSIGNAL`; the headers and all that they point to must be valid. Answers
-    /// how many were sent, at least 1; the others were not tried, or the first of them failed.
-    ///
-    /// # Errors
-    /// Those of `sendmmsg(2)`: of the first message only.
-    fn send_messages(&mut self, socket: RawFd, messages: &mut [libc::mmsghdr]) -> Result<usize, Errno>;
-
     /// Closes a descriptor (`close(2)`).
     fn close(&mut self, descriptor: OwnedFd) {
         drop(descriptor);

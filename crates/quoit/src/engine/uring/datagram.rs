@@ -1,5 +1,6 @@
 //! Datagrams: a multishot `recvmsg` that takes its buffers from a ring of the socket's own, or where the kernel has no
-//! such thing one `recvmsg` after the other; and a `sendmsg` for each datagram of a batch.
+//! such thing one `recvmsg` after the other. A batch is sent with `sendmmsg(2)`, and what finds no room by a `sendmsg` for
+//! each datagram, which waits for it.
 
 use std::os::fd::RawFd;
 
@@ -10,7 +11,7 @@ use super::entry;
 use super::sys::{ProvidedBuffer, STREAM_GROUP, UringSys};
 use super::user_data::{Tag, UserData};
 use crate::datagram::{CONTROL_OFFSET, Head, NAME_OFFSET, NAME_ROOM};
-use crate::engine::{Completion, DatagramBatch, DatagramReceived};
+use crate::engine::{Completion, DatagramBatch, DatagramReceived, SendManner};
 use crate::errno::Errno;
 use crate::features::Feature;
 use crate::id::Slot;
@@ -46,32 +47,6 @@ impl Header {
     }
 }
 
-/// How a batch is sent: as [`Operation::SendDatagrams`](crate::engine::Operation::SendDatagrams) says.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(super) enum SendManner {
-    /// What finds no room fails. None waits, so they leave in the order in which they are submitted.
-    #[default]
-    AtOnce,
-    /// What finds no room waits for some, and others overtake it.
-    Waiting,
-    /// One that finds no room holds up those behind it: they are linked, so that none overtakes another.
-    ///
-    /// Room is waited for by a poll. Left to wait by itself, `sendmsg` on a Unix socket whose peer is full has nothing
-    /// of its message left when the kernel tries it again, and sends an empty datagram (seen on Linux 6.18:
-    /// `unix_dgram_sendmsg` takes the bytes in before it finds that the peer is full).
-    InOrder,
-}
-
-impl SendManner {
-    pub(super) fn new(waits: bool, ordered: bool) -> Self {
-        match (waits, ordered) {
-            (false, _) => Self::AtOnce,
-            (true, false) => Self::Waiting,
-            (true, true) => Self::InOrder,
-        }
-    }
-}
-
 /// What the engine keeps of a datagram socket.
 #[derive(Default)]
 pub(super) struct DatagramSocket {
@@ -89,6 +64,11 @@ pub(super) struct DatagramSocket {
     unsent: usize,
     /// Those from here on have not been submitted.
     submitted: usize,
+    /// Those that must not overtake one another are linked.
+    ///
+    /// Room is waited for by a poll then. Left to wait by itself, `sendmsg` on a Unix socket whose peer is full has nothing
+    /// of its message left when the kernel tries it again, and sends an empty datagram (seen on Linux 6.18:
+    /// `unix_dgram_sendmsg` takes the bytes in before it finds that the peer is full).
     manner: SendManner,
     /// Room is being waited for.
     polling: bool,
@@ -280,22 +260,30 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         }
     }
 
-    pub(super) fn send_datagrams(
+    /// Sends by a call of its own what the socket takes now: a call for many datagrams costs less than an entry and a
+    /// completion for each. The ring gets those that wait for room, and all where the kernel's thread is to do the work.
+    pub(super) fn submit_datagrams(
         &mut self,
         socket: Slot,
         mut batch: Box<DatagramBatch>,
         manner: SendManner,
         pool: &mut Pool,
-    ) {
+    ) -> Option<Box<DatagramBatch>> {
         let state = self.datagrams.get(socket);
         debug_assert!(state.batch.is_none(), "one send a socket");
-        debug_assert!(!batch.messages.is_empty());
-        batch.results.clear();
-        batch.results.resize(batch.messages.len(), None);
+        batch.begin();
+        if !self.kernel_polls {
+            let calls = &mut self.direct_calls;
+            let next = batch.send_now(&self.system, state.descriptor, 0, manner, calls);
+            if batch.is_done(next) {
+                return Some(batch);
+            }
+        }
         state.batch = Some(batch);
         state.manner = manner;
         state.send_cancelled = false;
         self.push_datagrams(socket, pool);
+        None
     }
 
     /// Submits what has no result of a batch; of what is linked no more at once than the submission queue holds, as no

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use linux_raw_sys::io_uring as abi;
 
-use self::datagram::{DatagramSocket, SendManner};
+use self::datagram::DatagramSocket;
 use self::receive::ReceiveMode;
 use self::setup::{During, setup_flags};
 use self::state::{Connection, Listener, Table};
@@ -17,7 +17,8 @@ use self::submission::is_passing;
 use self::sys::{CompletionEntry, RingParameters, STREAM_GROUP, SubmissionEntry, UringSys};
 use self::user_data::{Tag, UserData};
 use super::{
-    Completion, Engine, EngineCounters, EngineKind, Handle, Message, Operation, ProvidedBuffer, Received,
+    Completion, DatagramBatch, Engine, EngineCounters, EngineKind, Handle, Message, Operation,
+    ProvidedBuffer, Received, SendManner,
 };
 use crate::errno::Errno;
 use crate::features::{Feature, FeatureSet};
@@ -360,12 +361,6 @@ impl<S: UringSys, K: SocketSys> Engine for UringEngine<S, K> {
                 length,
             } => self.start_send_file(connection, descriptor, file, offset, length, pool),
             Operation::ReceiveDatagrams { socket } => self.start_datagrams(socket, pool),
-            Operation::SendDatagrams {
-                socket,
-                batch,
-                waits,
-                ordered,
-            } => self.send_datagrams(socket, batch, SendManner::new(waits, ordered), pool),
             Operation::Cancel { handle, kind } => self.cancel(handle, kind, pool),
             Operation::Close { handle, descriptor } => self.close(handle, descriptor, pool),
         }
@@ -383,6 +378,16 @@ impl<S: UringSys, K: SocketSys> Engine for UringEngine<S, K> {
 
     fn provide_datagram_buffers(&mut self, socket: Slot, buffers: impl Iterator<Item = ProvidedBuffer>) {
         self.take_datagram_buffers(socket, buffers);
+    }
+
+    fn send_datagrams(
+        &mut self,
+        socket: Slot,
+        batch: Box<DatagramBatch>,
+        manner: SendManner,
+        pool: &mut Pool,
+    ) -> Option<Box<DatagramBatch>> {
+        self.submit_datagrams(socket, batch, manner, pool)
     }
 
     #[inline]

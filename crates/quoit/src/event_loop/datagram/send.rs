@@ -5,7 +5,7 @@ use super::headings::Heading;
 use super::queue::{Outcome, Send, is_of_network};
 use crate::command::Payload;
 use crate::datagram::{DatagramSend, is_v6, set_destination};
-use crate::engine::{DatagramBatch, Engine, Operation};
+use crate::engine::{DatagramBatch, Engine, SendManner};
 use crate::errno::Errno;
 use crate::event::{DatagramError, Event, Refusal};
 use crate::event_loop::Loop;
@@ -84,7 +84,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         }
     }
 
-    /// Submits what is queued, if nothing is in flight.
+    /// Sends what is queued, if nothing is in flight.
     pub(super) fn flush_datagrams(&mut self, slot: Slot) {
         let Some((state, _)) = self.datagrams.at(slot) else {
             return;
@@ -96,16 +96,24 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let addressed = state.queue.fill(&mut batch);
         state.sending = true;
         state.counters.send_batches += 1;
-        // A Unix socket that this one is not connected to says nothing when it has room again.
-        let waits = state.family != DatagramFamily::Unix || (state.connected && !addressed);
-        // Unix sockets keep an order, and their users count on it.
-        let ordered = state.family == DatagramFamily::Unix;
-        self.submit(Operation::SendDatagrams {
-            socket: slot,
-            batch,
-            waits,
-            ordered,
-        });
+        let manner = if state.family != DatagramFamily::Unix {
+            SendManner::Waiting
+        } else if state.connected && !addressed {
+            // Unix sockets keep an order, and their users count on it.
+            SendManner::InOrder
+        } else {
+            // A Unix socket that this one is not connected to says nothing when it has room again.
+            SendManner::AtOnce
+        };
+        debug_assert!(
+            self.owner.is_some(),
+            "a turn sends, or a loop that parks after one"
+        );
+        let memory = self.memory.as_mut().expect("present until the loop is dropped");
+        let sent = self.engine.send_datagrams(slot, batch, manner, &mut memory.pool);
+        if let Some(batch) = sent {
+            self.on_datagrams_sent(slot, batch);
+        }
     }
 
     pub(in crate::event_loop) fn on_datagrams_sent(&mut self, slot: Slot, batch: Box<DatagramBatch>) {
@@ -122,7 +130,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let may_be_told = |errno| is_of_network(errno) || errno == Errno::EMSGSIZE;
         let queues_errors = state.queues_errors;
         let mut failures = batch.results.iter().filter_map(|result| (*result)?.err());
-        if queues_errors && !ending && failures.any(may_be_told) {
+        if queues_errors && !ending && (batch.may_have_missed || failures.any(may_be_told)) {
             self.tell_unreachable(slot);
         }
         let (state, _) = self

@@ -80,10 +80,6 @@ impl EpollSys for Failing {
     fn receive_messages(&mut self, socket: RawFd, messages: &mut [libc::mmsghdr]) -> Result<usize, Errno> {
         self.real.receive_messages(socket, messages)
     }
-
-    fn send_messages(&mut self, socket: RawFd, messages: &mut [libc::mmsghdr]) -> Result<usize, Errno> {
-        self.real.send_messages(socket, messages)
-    }
 }
 
 fn bench() -> Bench<Failing> {
