@@ -60,16 +60,6 @@ impl Engine for AnyEngine {
     }
 
     #[inline]
-    fn try_send(
-        &mut self,
-        connection: Slot,
-        descriptor: RawFd,
-        bytes: &[u8],
-    ) -> Option<Result<usize, Errno>> {
-        either!(self, engine => engine.try_send(connection, descriptor, bytes))
-    }
-
-    #[inline]
     fn send_at_once(
         &mut self,
         connection: Slot,

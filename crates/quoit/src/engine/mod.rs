@@ -433,21 +433,6 @@ pub trait Engine {
         None
     }
 
-    /// Sends bytes that are not queued, on a connection that has no send outstanding: as [`Engine::send_at_once`].
-    fn try_send(
-        &mut self,
-        connection: Slot,
-        descriptor: RawFd,
-        bytes: &[u8],
-    ) -> Option<Result<usize, Errno>> {
-        let mut message = Message::Single {
-            address: bytes.as_ptr(),
-            // What is past that is for the next call: the kernel takes no more at once either (`write(2)`).
-            length: u32::try_from(bytes.len()).unwrap_or(u32::MAX),
-        };
-        self.send_at_once(connection, descriptor, &mut message)
-    }
-
     /// Prepares for datagrams on a socket: for `buffers` receive buffers at most, in each of which `control` bytes are
     /// for control messages. Lasts until [`Operation::Close`].
     ///

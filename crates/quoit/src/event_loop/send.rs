@@ -1,7 +1,7 @@
 //! Sending: queueing, one operation in flight, acknowledging, water marks.
 
 use std::io::IoSlice;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::AsRawFd;
 
 use super::Loop;
 use super::connection::{Phase, ReceiveSide, SendSide};
@@ -90,9 +90,12 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// # Errors
     /// [`Refusal::Closing`], also if it is this send that finds the connection broken; [`Refusal::Stale`].
     pub fn try_send(&mut self, connection: ConnectionId, bytes: &[u8]) -> Result<usize, Refusal> {
-        self.attempt(connection, bytes.len(), |engine, slot, descriptor| {
-            engine.try_send(slot, descriptor, bytes)
-        })
+        let mut message = Message::Single {
+            address: bytes.as_ptr(),
+            // What is past that is for the next call: the kernel takes no more at once either (`write(2)`).
+            length: u32::try_from(bytes.len()).unwrap_or(u32::MAX),
+        };
+        self.attempt(connection, &mut message)
     }
 
     /// As [`Loop::try_send`], of pieces that leave one behind the other with a single call. Of more than
@@ -112,23 +115,16 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             iov_base: piece.as_ptr().cast_mut().cast(),
             iov_len: piece.len(),
         }));
-        let length = pieces.iter().map(|piece| piece.len()).sum();
         let mut message = Message::Gathered(gather);
-        let result = self.attempt(connection, length, |engine, slot, descriptor| {
-            engine.send_at_once(slot, descriptor, &mut message)
-        });
+        let result = self.attempt(connection, &mut message);
         self.keep_gather(message.into_gather());
         result
     }
 
-    /// Makes the `call` that sends so many bytes at once, where that can be.
-    fn attempt(
-        &mut self,
-        connection: ConnectionId,
-        length: usize,
-        call: impl FnOnce(&mut E, Slot, RawFd) -> Option<Result<usize, Errno>>,
-    ) -> Result<usize, Refusal> {
+    /// Sends a message at once, where that can be, and answers how much of it.
+    fn attempt(&mut self, connection: ConnectionId, message: &mut Message) -> Result<usize, Refusal> {
         let slot = connection.slot();
+        let length = message.bytes() as usize;
         let threshold = self.zero_copy_threshold();
         let state = self.sender(connection)?;
         if state.leaves_uncopied(length, threshold) {
@@ -142,7 +138,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             .as_ref()
             .expect("present until closed")
             .as_raw_fd();
-        match call(&mut self.engine, slot, descriptor) {
+        match self.engine.send_at_once(slot, descriptor, message) {
             None => Ok(0),
             Some(Ok(taken)) => Ok(taken),
             Some(Err(errno)) => {
