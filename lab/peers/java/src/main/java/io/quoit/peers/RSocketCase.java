@@ -38,7 +38,7 @@ record RSocketCase(
     }
 
     /**
-     * Nanoseconds after which a connection asks for its streams: the connections' ticks are spread evenly over a period, so
+     * Nanoseconds from the beginning to when a connection asks for its streams: the connections' ticks are spread evenly over a period, so
      * that what is offered is even, and a window of less than a period has its part of the messages.
      *
      * @param connection its number, from 0

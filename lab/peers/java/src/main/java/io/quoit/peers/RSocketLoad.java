@@ -180,13 +180,14 @@ final class RSocketLoad implements AutoCloseable {
                 // Reset at the end: connections in TIME_WAIT would use up the ports within a few runs.
                 .option(ChannelOption.SO_LINGER, 0)
                 .option(ChannelOption.ALLOCATOR, PooledByteBufAllocator.DEFAULT);
-        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(CONNECTING_SECONDS);
+        long begin = System.nanoTime();
+        long end = begin + TimeUnit.SECONDS.toNanos(CONNECTING_SECONDS);
         ArrayDeque<ChannelFuture> connecting = new ArrayDeque<>();
         for (int connection = 0; connection < load.connections(); connection++) {
             if (connecting.size() == MOST_CONNECTING) {
                 keep(connecting.pollFirst(), end, load);
             }
-            RSocketRequester requester = new RSocketRequester(messages, load, load.delayNanos(connection));
+            RSocketRequester requester = new RSocketRequester(messages, load, begin + load.delayNanos(connection));
             requesters.add(requester);
             connecting.addLast(bootstrap
                     .clone()

@@ -20,7 +20,7 @@ final class RSocketRequester extends RSocketConnection {
 
     private final RSocketCase load;
     private final IntObjectHashMap<Stream> streams = new IntObjectHashMap<>();
-    private final long delayNanos;
+    private final long asksAt;
     private int nextId = 1;
     private boolean wrote;
     private final BlockingQueue<String> told = new LinkedBlockingQueue<>();
@@ -32,11 +32,11 @@ final class RSocketRequester extends RSocketConnection {
         int used;
     }
 
-    /** Asks for its streams so long after its connection was made. */
-    RSocketRequester(LongAdder messages, RSocketCase load, long delayNanos) {
+    /** Asks for its streams at a time of {@link System#nanoTime}, or when its connection was made. */
+    RSocketRequester(LongAdder messages, RSocketCase load, long asksAt) {
         super(messages);
         this.load = load;
-        this.delayNanos = delayNanos;
+        this.asksAt = asksAt;
     }
 
     /** Why the connection has failed; null if it has not. */
@@ -63,10 +63,11 @@ final class RSocketRequester extends RSocketConnection {
                         .writeBytes(MIME),
                 context.voidPromise());
         context.flush();
-        if (delayNanos == 0) {
+        long delay = asksAt - System.nanoTime();
+        if (delay <= 0) {
             askAll(context);
         } else {
-            context.executor().schedule(() -> askAll(context), delayNanos, TimeUnit.NANOSECONDS);
+            context.executor().schedule(() -> askAll(context), delay, TimeUnit.NANOSECONDS);
         }
     }
 
