@@ -2,6 +2,7 @@ package io.quoit.netty;
 
 import io.netty.buffer.ByteBuf;
 import io.netty.buffer.ByteBufAllocator;
+import io.netty.buffer.ByteBufUtil;
 import io.netty.buffer.UnpooledUnsafeDirectByteBuf;
 
 /** As {@link LeaseByteBuf}, with Netty's access to memory by Unsafe. */
@@ -35,52 +36,41 @@ final class UnsafeLeaseByteBuf extends UnpooledUnsafeDirectByteBuf implements Le
         return this;
     }
 
-    // The superclass checks the bounds of all but these, which it inherits: see LeaseByteBuf.
+    // The superclass checks the bounds of all but these, which it inherits: they are by those that it checks.
 
     @Override
     public short getShortLE(int index) {
-        checkIndex(index, Short.BYTES);
-        return _getShortLE(index);
+        return ByteBufUtil.swapShort(getShort(index));
     }
 
     @Override
     public int getIntLE(int index) {
-        checkIndex(index, Integer.BYTES);
-        return _getIntLE(index);
+        return ByteBufUtil.swapInt(getInt(index));
     }
 
     @Override
     public long getLongLE(int index) {
-        checkIndex(index, Long.BYTES);
-        return _getLongLE(index);
+        return ByteBufUtil.swapLong(getLong(index));
     }
 
     @Override
     public ByteBuf setShortLE(int index, int value) {
-        checkIndex(index, Short.BYTES);
-        _setShortLE(index, value);
-        return this;
+        return setShort(index, ByteBufUtil.swapShort((short) value));
     }
 
     @Override
     public ByteBuf setMediumLE(int index, int value) {
-        checkIndex(index, LeaseSlot.MEDIUM_BYTES);
-        _setMediumLE(index, value);
-        return this;
+        return setMedium(index, ByteBufUtil.swapMedium(value));
     }
 
     @Override
     public ByteBuf setIntLE(int index, int value) {
-        checkIndex(index, Integer.BYTES);
-        _setIntLE(index, value);
-        return this;
+        return setInt(index, ByteBufUtil.swapInt(value));
     }
 
     @Override
     public ByteBuf setLongLE(int index, long value) {
-        checkIndex(index, Long.BYTES);
-        _setLongLE(index, value);
-        return this;
+        return setLong(index, ByteBufUtil.swapLong(value));
     }
 
     @Override

@@ -17,6 +17,7 @@ import java.io.ByteArrayOutputStream;
 import java.net.Socket;
 import java.nio.ByteBuffer;
 import java.util.List;
+import java.util.function.Consumer;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.function.Executable;
@@ -118,6 +119,29 @@ class LeaseByteBufTest {
                     () -> bytes.getBytes(1, new byte[LENGTH]));
             for (int which = 0; which < past.size(); which++) {
                 assertThrows(IndexOutOfBoundsException.class, past.get(which), "access " + which);
+            }
+        });
+    }
+
+    @Test
+    void everyWriteIsThatOfTheSameNumberElsewhere() throws Exception {
+        byte[] sent = Peers.bytes(LENGTH);
+        List<Consumer<ByteBuf>> writes = List.of(
+                bytes -> bytes.setByte(3, 0x81),
+                bytes -> bytes.setShort(3, 0x8182),
+                bytes -> bytes.setShortLE(3, 0x8182),
+                bytes -> bytes.setMedium(3, 0x818283),
+                bytes -> bytes.setMediumLE(3, 0x818283),
+                bytes -> bytes.setInt(3, 0x81828384),
+                bytes -> bytes.setIntLE(3, 0x81828384),
+                bytes -> bytes.setLong(3, 0x8182838485868788L),
+                bytes -> bytes.setLongLE(3, 0x8182838485868788L));
+        received(sent, bytes -> {
+            ByteBuf heap = Unpooled.wrappedBuffer(sent);
+            for (int which = 0; which < writes.size(); which++) {
+                writes.get(which).accept(heap);
+                writes.get(which).accept(bytes);
+                assertEquals(heap, bytes, "write " + which);
             }
         });
     }
