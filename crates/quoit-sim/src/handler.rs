@@ -14,6 +14,7 @@ use quoit::{AttachOptions, Command, ConnectOptions, ConnectionId, FileRange, Pay
 use crate::faces::file;
 use crate::kernel::with;
 use crate::pattern;
+use crate::random::Random;
 use crate::reference::Lent;
 use crate::world::{Kept, World};
 
@@ -60,6 +61,19 @@ fn with_graveyard(bytes: Box<[u8]>) {
 /// Frees what lent memory is left of earlier runs.
 pub(crate) fn bury() {
     GRAVEYARD.with_borrow_mut(Vec::clear);
+}
+
+/// Cuts bytes into pieces, some of them empty.
+fn cut<'a>(random: &mut Random, bytes: &'a [u8]) -> Vec<IoSlice<'a>> {
+    let mut pieces = Vec::new();
+    let mut rest = bytes;
+    for _ in 0..random.below(6) {
+        let (piece, later) = rest.split_at(random.below(rest.len() as u64 + 1) as usize);
+        pieces.push(IoSlice::new(piece));
+        rest = later;
+    }
+    pieces.push(IoSlice::new(rest));
+    pieces
 }
 
 impl<E: Engine + 'static> World<E> {
@@ -276,6 +290,10 @@ impl<E: Engine + 'static> World<E> {
         } else {
             Token::NONE
         };
+        if self.plan.gathers && self.gather_random.chance(400) {
+            self.try_send_gathered(id, bytes);
+            return;
+        }
         match self.random.below(9) {
             0 => self.try_send(id, bytes),
             1..=3 => self.send(id, Payload::Copy(bytes), bytes, Token::NONE, None),
@@ -293,14 +311,7 @@ impl<E: Engine + 'static> World<E> {
     /// Lends memory in pieces, some of them empty.
     fn send_gathered(&mut self, id: ConnectionId, bytes: &[u8], token: Token) {
         let memory = Memory::new(bytes, Arc::clone(&self.always_free));
-        let mut pieces = Vec::new();
-        let mut rest = memory.as_ref();
-        for _ in 0..self.random.below(6) {
-            let (piece, later) = rest.split_at(self.random.below(rest.len() as u64 + 1) as usize);
-            pieces.push(IoSlice::new(piece));
-            rest = later;
-        }
-        pieces.push(IoSlice::new(rest));
+        let pieces = cut(&mut self.random, memory.as_ref());
         // The reference keeps it until the send is acknowledged or the connection closed; then it is spoilt, but not freed.
         let list = crate::memory::lend(&pieces);
         let result = self.quoit.send_gathered(id, list, token);
@@ -327,6 +338,26 @@ impl<E: Engine + 'static> World<E> {
         self.after_send(id, result.map(|_| ()), &bytes[..taken], Token::NONE, None, None);
         if result.is_ok() && taken < bytes.len() {
             let rest = &bytes[taken..];
+            self.send(id, Payload::Copy(rest), rest, Token::NONE, None);
+        }
+    }
+
+    /// As [`World::try_send`], of pieces. The rest is copied, or lent in other pieces.
+    fn try_send_gathered(&mut self, id: ConnectionId, bytes: &[u8]) {
+        let pieces = cut(&mut self.gather_random, bytes);
+        let result = self.quoit.try_send_gathered(id, &pieces);
+        with(|kernel| kernel.note(|| format!("{} pieces at once: {result:?}", pieces.len())));
+        let taken = result.unwrap_or(0);
+        assert!(taken <= bytes.len(), "more than there is was taken of {id:?}");
+        self.after_send(id, result.map(|_| ()), &bytes[..taken], Token::NONE, None, None);
+        if result.is_err() || taken == bytes.len() {
+            return;
+        }
+        let rest = &bytes[taken..];
+        if self.gather_random.chance(512) {
+            let token = self.token();
+            self.send_gathered(id, rest, token);
+        } else {
             self.send(id, Payload::Copy(rest), rest, Token::NONE, None);
         }
     }

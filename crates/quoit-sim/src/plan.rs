@@ -87,6 +87,11 @@ pub enum Accepted {
     Spread,
 }
 
+/// The stream of random numbers that says which runs send pieces at once; none of the seeds that are kept does.
+const PURPOSE_OF_GATHERING: u64 = 234;
+/// How many do, out of 1,024.
+const SHARE_THAT_GATHERS: u32 = 300;
+
 /// One run.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -100,6 +105,8 @@ pub struct Plan {
     pub partner: bool,
     /// Where to listen, with what becomes of connections, and the backlog.
     pub listeners: Vec<(Address, Accepted, u32)>,
+    /// Pieces are sent at once, behind and before other sends.
+    pub gathers: bool,
     /// The lives.
     pub lives: Vec<Life>,
     /// The datagram sockets, whose lives are numbered behind those.
@@ -146,6 +153,7 @@ impl Plan {
         profile.draw_lasting(&mut Random::new(options.seed, 9), options.without);
         Self {
             datagrams,
+            gathers: Random::new(options.seed, PURPOSE_OF_GATHERING).chance(SHARE_THAT_GATHERS),
             config,
             features,
             probes,

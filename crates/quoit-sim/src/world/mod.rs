@@ -57,6 +57,8 @@ impl Kept {
 /// The run.
 pub struct World<E: Engine> {
     pub(crate) random: Random,
+    /// For sends of pieces at once, which not all runs have.
+    pub(crate) gather_random: Random,
     pub(crate) plan: Plan,
     /// Never dropped by unwinding: a loop that has failed must not be asked to end well.
     pub(crate) quoit: ManuallyDrop<Loop<E, SimSockets>>,
@@ -203,6 +205,7 @@ impl<E: Engine + 'static> World<E> {
         let ended_loop = ended_loop();
         let mut world = Self {
             random: Random::new(options.seed, 3),
+            gather_random: Random::new(options.seed, 235),
             quoit: ManuallyDrop::new(quoit),
             remote,
             partner,
