@@ -100,6 +100,8 @@ impl<E: Engine + 'static> World<E> {
         let before = self.datagrams.state(quiet).delivered;
         self.datagrams.pour(quiet, 1);
         for turn in 0.. {
+            // One may have been opened paused in the last turn.
+            self.resume_all_datagrams();
             if let Some(flooded) = flooded {
                 self.datagrams.pour(flooded, FLOOD);
             }
