@@ -57,6 +57,35 @@ impl Sink {
         }
     }
 
+    fn id(&self) -> libc::pid_t {
+        libc::pid_t::try_from(self.child.id()).expect("a process id")
+    }
+
+    #[track_caller]
+    fn signal(&self, signal: libc::c_int) {
+        // SAFETY: the process is a child that was not waited for, so that the id is its own.
+        assert_eq!(unsafe { libc::kill(self.id(), signal) }, 0);
+    }
+
+    /// Stops it, and returns when it stands still.
+    #[track_caller]
+    fn stop(&self) {
+        self.signal(libc::SIGSTOP);
+        let mut status = 0;
+        // SAFETY: the call writes to `status` alone.
+        let stopped = unsafe { libc::waitpid(self.id(), &raw mut status, libc::WUNTRACED) };
+        assert_eq!(stopped, self.id());
+        assert!(libc::WIFSTOPPED(status), "{status:x}");
+    }
+
+    /// The most memory that it has had resident so far, as others see it.
+    fn peak_resident_bytes(&self) -> u64 {
+        let text = std::fs::read_to_string(format!("/proc/{}/status", self.id())).expect("/proc is there");
+        let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kibibytes = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
+        1024 * kibibytes.expect("the figure is there")
+    }
+
     #[track_caller]
     fn report(mut self) -> SinkReport {
         let line = self.lines.next().expect("it prints a report").expect("text");
@@ -236,6 +265,37 @@ fn accounts_for_time_and_memory(report: &SinkReport, options: &str) {
     );
 }
 
+/// The sink is stopped while all is sent, so that it certainly finds something in its socket beside what fits its slots.
+#[test]
+fn the_peaks_of_memory_are_those_of_the_flood() {
+    const COUNT: u64 = 100;
+    const SIZE: u64 = 100;
+    const SLOTS: u64 = 8;
+    let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
+    for engine in engines() {
+        let sink = Sink::start(engine, &format!("--work 500 --slots {SLOTS}"));
+        sink.stop();
+        load(&format!(
+            "--connect {} --count {COUNT} --size {SIZE} --shutdowns 1",
+            sink.address
+        ));
+        let resident = sink.peak_resident_bytes();
+        sink.signal(libc::SIGCONT);
+        let report = sink.report();
+        assert_eq!(
+            (report.received, report.missing),
+            (COUNT, Some(0)),
+            "all fits the socket: {report:?}"
+        );
+        // The first look is at the first of them, when the loop has what fits its slots.
+        let peak = report.socket.peak_memory_bytes;
+        assert!(peak >= (COUNT - SLOTS) * SIZE, "{report:?}");
+        assert!(peak <= report.most_socket_bytes(processors), "{report:?}");
+        // The kernel's figures are of batches, and so not exact.
+        assert!(report.peak_memory_bytes >= resident / 2, "{resident}: {report:?}");
+    }
+}
+
 #[test]
 fn what_does_not_fit_is_cut_and_counted() {
     for engine in engines() {
@@ -258,9 +318,7 @@ fn a_signal_ends_a_sink_with_what_it_has() {
             "--connect {} --count 10 --rate 1000 --shutdowns 0",
             sink.address
         ));
-        let id = libc::pid_t::try_from(sink.child.id()).expect("a process id");
-        // SAFETY: the process is a child that was not waited for, so that the id is its own.
-        assert_eq!(unsafe { libc::kill(id, libc::SIGTERM) }, 0);
+        sink.signal(libc::SIGTERM);
         let report = sink.report();
         assert!(!report.complete && report.missing.is_none(), "{report:?}");
         assert!(report.received <= 10, "{report:?}");
