@@ -1,6 +1,7 @@
 package io.quoit.netty;
 
 import io.netty.channel.ChannelException;
+import io.netty.util.concurrent.FastThreadLocal;
 import java.io.IOException;
 import java.net.SocketAddress;
 import java.nio.ByteBuffer;
@@ -55,14 +56,25 @@ final class Descriptors {
     private static final int SOCK_NONBLOCK = 0x800;
     private static final int SOCK_CLOEXEC = 0x80000;
 
+    private static final FastThreadLocal<ByteBuffer> ROOM = new FastThreadLocal<>() {
+        @Override
+        protected ByteBuffer initialValue() {
+            return ByteBuffer.allocateDirect(8 + Addresses.BYTES).order(ByteOrder.nativeOrder());
+        }
+    };
+
     private Descriptors() {}
 
     private static NativeLibrary library() {
         return NativeLoader.library();
     }
 
-    private static ByteBuffer room(int bytes) {
-        return ByteBuffer.allocateDirect(bytes).order(ByteOrder.nativeOrder());
+    /**
+     * Memory of the calling thread for one call. Not made for each: each accepted connection makes some, and what a direct
+     * buffer holds is given back only by a garbage collection, of which a server that makes no garbage has few.
+     */
+    private static ByteBuffer room() {
+        return ROOM.get();
     }
 
     /** A stream socket that does not block. */
@@ -81,13 +93,14 @@ final class Descriptors {
 
     /** Connects a datagram socket, which is done at once. */
     static void connectDatagram(int descriptor, SocketAddress address) throws IOException {
-        ByteBuffer room = room(Addresses.BYTES);
+        ByteBuffer room = room();
         connectRaw(descriptor, room, Addresses.write(address, room));
     }
 
     /** Ends the connection of a datagram socket. */
     static void disconnectDatagram(int descriptor) throws IOException {
-        connectRaw(descriptor, room(Addresses.BYTES).putShort(0, (short) Addresses.AF_UNSPEC), Addresses.INET_BYTES);
+        ByteBuffer room = room();
+        connectRaw(descriptor, room.putShort(0, (short) Addresses.AF_UNSPEC), Addresses.INET_BYTES);
     }
 
     private static void connectRaw(int descriptor, ByteBuffer address, int length) throws IOException {
@@ -97,7 +110,7 @@ final class Descriptors {
     }
 
     static void bind(int descriptor, SocketAddress address) throws IOException {
-        ByteBuffer room = room(Addresses.BYTES);
+        ByteBuffer room = room();
         int length = Addresses.write(address, room);
         int result = library().bind(descriptor, library().address(room), length);
         java.lang.ref.Reference.reachabilityFence(room);
@@ -135,20 +148,23 @@ final class Descriptors {
     }
 
     private static SocketAddress name(int descriptor, boolean peer) {
-        ByteBuffer room = room(8 + Addresses.BYTES);
-        room.putInt(0, Addresses.BYTES);
+        ByteBuffer room = room().putInt(0, Addresses.BYTES);
         long at = library().address(room);
         int result = peer ? library().peerName(descriptor, at + 8, at) : library().socketName(descriptor, at + 8, at);
         return result < 0 ? null : Addresses.read(room.slice(8, Addresses.BYTES), room.getInt(0));
     }
 
     static void set(int descriptor, int level, int name, int value) {
-        set(descriptor, level, name, room(Integer.BYTES).putInt(0, value));
+        set(descriptor, level, name, room().putInt(0, value), Integer.BYTES);
     }
 
     /** Sets an option that is a structure: all of a direct buffer. */
     static void set(int descriptor, int level, int name, ByteBuffer room) {
-        int result = library().setOption(descriptor, level, name, library().address(room), room.capacity());
+        set(descriptor, level, name, room, room.capacity());
+    }
+
+    private static void set(int descriptor, int level, int name, ByteBuffer room, int length) {
+        int result = library().setOption(descriptor, level, name, library().address(room), length);
         java.lang.ref.Reference.reachabilityFence(room);
         if (result < 0) {
             throw new ChannelException(Errno.exception("setsockopt", result));
@@ -156,7 +172,7 @@ final class Descriptors {
     }
 
     static int get(int descriptor, int level, int name) {
-        ByteBuffer room = room(2 * Integer.BYTES).putInt(Integer.BYTES, Integer.BYTES);
+        ByteBuffer room = room().putInt(0, 0).putInt(Integer.BYTES, Integer.BYTES);
         long at = library().address(room);
         int result = library().getOption(descriptor, level, name, at, at + Integer.BYTES);
         int value = room.getInt(0);

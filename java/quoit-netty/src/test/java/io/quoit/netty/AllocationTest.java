@@ -17,17 +17,19 @@ import io.netty.channel.ChannelOption;
 import io.netty.channel.EventLoopGroup;
 import io.netty.util.ReferenceCountUtil;
 import io.netty.util.ResourceLeakDetector;
+import java.lang.management.BufferPoolMXBean;
 import java.lang.management.ManagementFactory;
 import java.net.Socket;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Supplier;
 import org.junit.jupiter.api.Test;
 
-/** After warm-up a request allocates nothing on the heap: counted by the JVM, on the loop's thread. */
+/** After warm-up a request allocates nothing on the heap, and a connection nothing beside it: counted by the JVM. */
 class AllocationTest {
     private static final int WARM_UP = 40_000;
     private static final int REQUESTS = 5_000;
     private static final int LONG_BYTES = 40 << 10;
+    private static final int CONNECTIONS = 200;
     /** A busy machine compiles late: then warming up takes longer. */
     private static final int ROUNDS = 30;
 
@@ -53,6 +55,42 @@ class AllocationTest {
     @Test
     void aLongResponseAllocatesNothing() throws Exception {
         allocatesNothing(PooledByteBufAllocator.DEFAULT, LongResponder::new, LONG_BYTES);
+    }
+
+    /** What a direct buffer holds is given back by a garbage collection only, and a server that makes no garbage has few. */
+    @Test
+    void acceptedConnectionsMakeNoDirectBuffers() throws Exception {
+        BufferPoolMXBean direct = ManagementFactory.getPlatformMXBeans(BufferPoolMXBean.class).stream()
+                .filter(pool -> pool.getName().equals("direct"))
+                .findFirst()
+                .orElseThrow();
+        EventLoopGroup group = UnderTest.group(1);
+        try {
+            Channel server = new ServerBootstrap()
+                    .group(group)
+                    .channel(QuoitServerSocketChannel.class)
+                    .childOption(ChannelOption.TCP_NODELAY, true)
+                    .childHandler(Peers.each(VoidEcho::new))
+                    .bind("127.0.0.1", 0)
+                    .sync()
+                    .channel();
+            // The thread's own, the allocator's, and those of what is sent and received first.
+            connectAndEcho(server, CONNECTIONS);
+            long before = direct.getCount();
+            connectAndEcho(server, CONNECTIONS);
+            long made = direct.getCount() - before;
+            assertTrue(made < CONNECTIONS / 2, made + " direct buffers for " + CONNECTIONS + " connections");
+        } finally {
+            group.shutdownGracefully(0, 1, TimeUnit.SECONDS).sync();
+        }
+    }
+
+    private static void connectAndEcho(Channel server, int connections) throws Exception {
+        for (int made = 0; made < connections; made++) {
+            try (Socket client = Peers.connect(server)) {
+                exchange(client, 100, 0, 1);
+            }
+        }
     }
 
     private void allocatesNothing(ByteBufAllocator allocator, Supplier<ChannelHandler> handler) throws Exception {
