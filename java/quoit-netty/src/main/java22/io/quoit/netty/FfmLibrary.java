@@ -3,6 +3,7 @@ package io.quoit.netty;
 import static java.lang.foreign.ValueLayout.JAVA_INT;
 import static java.lang.foreign.ValueLayout.JAVA_LONG;
 
+import io.netty.util.concurrent.FastThreadLocal;
 import java.lang.foreign.Arena;
 import java.lang.foreign.FunctionDescriptor;
 import java.lang.foreign.Linker;
@@ -130,10 +131,18 @@ final class FfmLibrary extends NativeLibrary {
         int apply(MemorySegment state) throws Throwable;
     }
 
+    /** Where a call of the C library leaves its error: the thread's own, for each accepted connection makes some calls. */
+    private static final FastThreadLocal<MemorySegment> STATE = new FastThreadLocal<>() {
+        @Override
+        protected MemorySegment initialValue() {
+            return Arena.ofAuto().allocate(Linker.Option.captureStateLayout());
+        }
+    };
+
     /** A call of the C library, which answers -errno. */
     private static int system(Call call) {
-        try (Arena arena = Arena.ofConfined()) {
-            MemorySegment state = arena.allocate(Linker.Option.captureStateLayout());
+        try {
+            MemorySegment state = STATE.get();
             int result = call.apply(state);
             return result >= 0 ? result : -(int) ERRNO_FIELD.get(state, 0L);
         } catch (Throwable cause) {
