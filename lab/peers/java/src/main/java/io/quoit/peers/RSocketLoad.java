@@ -24,6 +24,7 @@ import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.LongAdder;
 import java.util.function.Consumer;
@@ -315,10 +316,14 @@ final class RSocketLoad implements AutoCloseable {
 
     // ---- the program ----
 
+    /** All but those that change a case. */
+    private static final Set<String> OWN_OPTIONS =
+            Set.of("--engine", "--case", "--connect", "--loops", "--seconds", "--warm-up");
+
     /** {@code netty rsocket-load --connect HOST:PORT [--case NAME] [--engine E] [--seconds S] [--warm-up S] ...}. */
     static int main(List<String> words, Consumer<String> out, Consumer<String> complaints) {
         Transport transport = Transport.QUOIT_URING;
-        RSocketCase load = RSocketCase.of("rpc-backend");
+        RSocketCase load;
         InetSocketAddress address = null;
         int loops = 1;
         double warmUp = 60;
@@ -331,14 +336,16 @@ final class RSocketLoad implements AutoCloseable {
                 String value = words.get(at + 1);
                 switch (words.get(at)) {
                     case "--engine" -> transport = known(Transport.of(value), value);
-                    case "--case" -> load = known(RSocketCase.of(value), value);
                     case "--connect" -> address = NettyPeer.hostAndPort(value);
                     case "--loops" -> loops = Integer.parseInt(value);
                     case "--seconds" -> seconds = seconds(value);
                     case "--warm-up" -> warmUp = seconds(value);
-                    default -> load = known(load.with(words.get(at), Integer.parseInt(value)), words.get(at));
+                    default -> {
+                        // Of the case.
+                    }
                 }
             }
+            load = asked(words);
             known(address, "--connect is missing");
         } catch (IllegalArgumentException wrong) {
             complaints.accept("netty rsocket-load: " + wrong.getMessage());
@@ -354,6 +361,23 @@ final class RSocketLoad implements AutoCloseable {
             complaints.accept("netty rsocket-load: " + failure.getMessage() + ": " + cause);
             return 1;
         }
+    }
+
+    /** The case that is named, wherever it stands among the options, with what others change of it. */
+    static RSocketCase asked(List<String> words) {
+        RSocketCase load = RSocketCase.of("rpc-backend");
+        for (int at = 0; at < words.size(); at += 2) {
+            if (words.get(at).equals("--case")) {
+                load = known(RSocketCase.of(words.get(at + 1)), words.get(at + 1));
+            }
+        }
+        for (int at = 0; at < words.size(); at += 2) {
+            String name = words.get(at);
+            if (!OWN_OPTIONS.contains(name)) {
+                load = known(load.with(name, Integer.parseInt(words.get(at + 1))), name);
+            }
+        }
+        return load;
     }
 
     private static double seconds(String text) {

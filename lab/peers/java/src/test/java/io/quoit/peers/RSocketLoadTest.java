@@ -108,6 +108,14 @@ class RSocketLoadTest {
         }
     }
 
+    /** The lab's experiments name the case last. */
+    @Test
+    void whatChangesACaseMayStandBeforeIt() {
+        RSocketCase asked = RSocketLoad.asked(List.of("--connections", "7", "--case", "rpc-batch", "--size", "512"));
+        assertEquals(RSocketCase.of("rpc-batch").with("--connections", 7).with("--size", 512), asked);
+        assertEquals(7, asked.connections());
+    }
+
     @Test
     void theProgramsOptionsAreChecked() {
         List<String> complaints = new ArrayList<>();
