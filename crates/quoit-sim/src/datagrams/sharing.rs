@@ -90,8 +90,10 @@ impl<E: Engine + 'static> World<E> {
     fn flood(&mut self, flooded: DatagramSocketId, quiet: DatagramSocketId) {
         // A receive that had failed is made again after a while.
         self.await_delivery(quiet, None, MOST_TURNS);
-        // The slots of the flooded one may all be on the way, each with a completion, of which a turn may take one.
-        let slots = self.datagrams.state(flooded).plan.options.slots;
+        // The slots of the flooded one may all be on the way, each with a completion, of which a turn may take one; and so
+        // may those of others, flooded before.
+        let sockets = &self.datagrams.sockets;
+        let slots: u32 = sockets.iter().map(|socket| socket.plan.options.slots).sum();
         self.await_delivery(quiet, Some(flooded), 2 * slots + 50);
     }
 
