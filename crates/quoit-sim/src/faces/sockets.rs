@@ -30,12 +30,34 @@ fn call<T>(
     name: &str,
     body: impl FnOnce(&mut Kernel, ObjectId) -> Result<T, i32>,
 ) -> Result<T, Errno> {
+    call_on(socket.as_raw_fd(), name, body)
+}
+
+fn call_on<T>(
+    socket: RawFd,
+    name: &str,
+    body: impl FnOnce(&mut Kernel, ObjectId) -> Result<T, i32>,
+) -> Result<T, Errno> {
     with(|kernel| {
         kernel.pass();
-        let object = object(kernel, socket.as_raw_fd(), name)?;
+        let object = object(kernel, socket, name)?;
         let result = body(kernel, object).map_err(errno);
         kernel.cross();
         result
+    })
+}
+
+/// A call that sends, which a signal may interrupt.
+fn transfer<T>(
+    socket: RawFd,
+    name: &str,
+    body: impl FnOnce(&mut Kernel, ObjectId) -> Result<T, i32>,
+) -> Result<T, Errno> {
+    call_on(socket, name, |kernel, object| {
+        if kernel.strikes(Fault::Interrupted) {
+            return Err(libc::EINTR);
+        }
+        body(kernel, object)
     })
 }
 
@@ -144,30 +166,14 @@ impl SocketSys for SimSockets {
         let bytes = pieces
             .iter()
             .map(|&(address, length)| memory::read(address, length));
-        with(|kernel| {
-            kernel.pass();
-            let object = object(kernel, socket, "sendmsg")?;
-            let result = if kernel.strikes(Fault::Interrupted) {
-                Err(libc::EINTR)
-            } else {
-                kernel.send(object, bytes, length)
-            };
-            kernel.cross();
-            result.map_err(errno)
+        transfer(socket, "sendmsg", |kernel, object| {
+            kernel.send(object, bytes, length)
         })
     }
 
     fn send_messages_now(&self, socket: RawFd, messages: &mut [libc::mmsghdr]) -> Result<usize, Errno> {
-        with(|kernel| {
-            kernel.pass();
-            let object = object(kernel, socket, "sendmmsg")?;
-            let result = if kernel.strikes(Fault::Interrupted) {
-                Err(libc::EINTR)
-            } else {
-                send_messages(kernel, object, messages)
-            };
-            kernel.cross();
-            result.map_err(errno)
+        transfer(socket, "sendmmsg", |kernel, object| {
+            send_messages(kernel, object, messages)
         })
     }
 
