@@ -24,7 +24,6 @@ import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.Set;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.LongAdder;
 import java.util.function.Consumer;
@@ -316,10 +315,6 @@ final class RSocketLoad implements AutoCloseable {
 
     // ---- the program ----
 
-    /** All but those that change a case. */
-    private static final Set<String> OWN_OPTIONS =
-            Set.of("--engine", "--case", "--connect", "--loops", "--seconds", "--warm-up");
-
     /** {@code netty rsocket-load --connect HOST:PORT [--case NAME] [--engine E] [--seconds S] [--warm-up S] ...}. */
     static int main(List<String> words, Consumer<String> out, Consumer<String> complaints) {
         Transport transport = Transport.QUOIT_URING;
@@ -332,6 +327,7 @@ final class RSocketLoad implements AutoCloseable {
             if (words.size() % 2 != 0) {
                 throw new IllegalArgumentException("an option lacks its value");
             }
+            List<String> ofTheCase = new ArrayList<>();
             for (int at = 0; at < words.size(); at += 2) {
                 String value = words.get(at + 1);
                 switch (words.get(at)) {
@@ -340,12 +336,10 @@ final class RSocketLoad implements AutoCloseable {
                     case "--loops" -> loops = Integer.parseInt(value);
                     case "--seconds" -> seconds = seconds(value);
                     case "--warm-up" -> warmUp = seconds(value);
-                    default -> {
-                        // Of the case.
-                    }
+                    default -> ofTheCase.addAll(words.subList(at, at + 2));
                 }
             }
-            load = asked(words);
+            load = asked(ofTheCase);
             known(address, "--connect is missing");
         } catch (IllegalArgumentException wrong) {
             complaints.accept("netty rsocket-load: " + wrong.getMessage());
@@ -363,18 +357,18 @@ final class RSocketLoad implements AutoCloseable {
         }
     }
 
-    /** The case that is named, wherever it stands among the options, with what others change of it. */
-    static RSocketCase asked(List<String> words) {
+    /** The case that {@code --case} names, wherever that stands, with what the other options change of it. */
+    static RSocketCase asked(List<String> options) {
         RSocketCase load = RSocketCase.of("rpc-backend");
-        for (int at = 0; at < words.size(); at += 2) {
-            if (words.get(at).equals("--case")) {
-                load = known(RSocketCase.of(words.get(at + 1)), words.get(at + 1));
+        for (int at = 0; at < options.size(); at += 2) {
+            if (options.get(at).equals("--case")) {
+                load = known(RSocketCase.of(options.get(at + 1)), options.get(at + 1));
             }
         }
-        for (int at = 0; at < words.size(); at += 2) {
-            String name = words.get(at);
-            if (!OWN_OPTIONS.contains(name)) {
-                load = known(load.with(name, Integer.parseInt(words.get(at + 1))), name);
+        for (int at = 0; at < options.size(); at += 2) {
+            String option = options.get(at);
+            if (!option.equals("--case")) {
+                load = known(load.with(option, Integer.parseInt(options.get(at + 1))), option);
             }
         }
         return load;
