@@ -66,14 +66,7 @@ class AllocationTest {
                 .orElseThrow();
         EventLoopGroup group = UnderTest.group(1);
         try {
-            Channel server = new ServerBootstrap()
-                    .group(group)
-                    .channel(QuoitServerSocketChannel.class)
-                    .childOption(ChannelOption.TCP_NODELAY, true)
-                    .childHandler(Peers.each(VoidEcho::new))
-                    .bind("127.0.0.1", 0)
-                    .sync()
-                    .channel();
+            Channel server = serve(group, ChannelOption.TCP_NODELAY, true, VoidEcho::new);
             // The thread's own, the allocator's, and those of what is sent and received first.
             connectAndEcho(server, CONNECTIONS);
             long before = direct.getCount();
@@ -83,6 +76,18 @@ class AllocationTest {
         } finally {
             group.shutdownGracefully(0, 1, TimeUnit.SECONDS).sync();
         }
+    }
+
+    private static <T> Channel serve(
+            EventLoopGroup group, ChannelOption<T> option, T value, Supplier<ChannelHandler> handler) throws Exception {
+        return new ServerBootstrap()
+                .group(group)
+                .channel(QuoitServerSocketChannel.class)
+                .childOption(option, value)
+                .childHandler(Peers.each(handler))
+                .bind("127.0.0.1", 0)
+                .sync()
+                .channel();
     }
 
     private static void connectAndEcho(Channel server, int connections) throws Exception {
@@ -105,14 +110,7 @@ class AllocationTest {
         ResourceLeakDetector.setLevel(ResourceLeakDetector.Level.DISABLED);
         EventLoopGroup group = UnderTest.group(1);
         try {
-            Channel server = new ServerBootstrap()
-                    .group(group)
-                    .channel(QuoitServerSocketChannel.class)
-                    .childOption(ChannelOption.ALLOCATOR, allocator)
-                    .childHandler(Peers.each(handler))
-                    .bind("127.0.0.1", 0)
-                    .sync()
-                    .channel();
+            Channel server = serve(group, ChannelOption.ALLOCATOR, allocator, handler);
             try (Socket client = Peers.connect(server)) {
                 // With small limits, pieces of longer ones are copied, which takes two views of memory each.
                 for (int length : UnderTest.SMALL ? new int[] {100} : new int[] {100, 6000}) {

@@ -41,9 +41,6 @@ import org.junit.jupiter.api.io.TempDir;
 
 /** Flushes that are offered to the kernel in their midst: from 32 KiB on, behind nothing. */
 class LongFlushTest {
-    /** Of the kernel's buffers, where what is written shall not fit into them. */
-    private static final int NARROW_BYTES = 64 << 10;
-
     private final EventLoopGroup group = UnderTest.group(1);
     private final Peers.Keeper keeper = new Peers.Keeper();
     private final Peers.Accepted accepted = new Peers.Accepted(channel -> channel.pipeline().addLast(keeper));
@@ -70,15 +67,6 @@ class LongFlushTest {
         channel.writeAndFlush(Peers.direct(new byte[1])).sync();
         Peers.read(client, 1);
         return channel;
-    }
-
-    /** A peer whose kernel, as the channel's, takes little of what it does not read. */
-    private Socket connectNarrow() throws Exception {
-        Socket client = new Socket();
-        client.setReceiveBufferSize(NARROW_BYTES);
-        client.setSoTimeout(Peers.PATIENCE_SECONDS * 1000);
-        client.connect(server.localAddress());
-        return client;
     }
 
     private static void run(Channel channel, Runnable task) throws Exception {
@@ -133,9 +121,9 @@ class LongFlushTest {
     void whatTheSocketHasNoRoomForFollowsWhenItHas(@TempDir Path folder) throws Exception {
         byte[] bytes = Peers.bytes(4 << 20);
         Path file = Files.write(folder.resolve("file"), bytes);
-        try (Socket client = connectNarrow()) {
+        try (Socket client = Peers.connectNarrow(server)) {
             QuoitSocketChannel channel = open(client);
-            channel.config().setOption(ChannelOption.SO_SNDBUF, NARROW_BYTES);
+            channel.config().setOption(ChannelOption.SO_SNDBUF, Peers.NARROW_BYTES);
             long before = channel.snapshot().writtenBytes();
             List<ChannelFuture> writes = new ArrayList<>();
             int at = 0;
@@ -176,9 +164,9 @@ class LongFlushTest {
     @Test
     void ofAMessageThatIsSentInPartTheRestIsPending() throws Exception {
         byte[] bytes = Peers.bytes(8 << 20);
-        try (Socket client = connectNarrow()) {
+        try (Socket client = Peers.connectNarrow(server)) {
             QuoitSocketChannel channel = open(client);
-            channel.config().setOption(ChannelOption.SO_SNDBUF, NARROW_BYTES);
+            channel.config().setOption(ChannelOption.SO_SNDBUF, Peers.NARROW_BYTES);
             ByteBuf sent = Peers.direct(bytes);
             ChannelPromise write = channel.newPromise();
             run(channel, () -> {
@@ -268,9 +256,9 @@ class LongFlushTest {
     void theSendingDirectionEndsBehindWhatWasSentInPart() throws Exception {
         byte[] bytes = Peers.bytes(2 << 20);
         for (boolean close : new boolean[] {false, true}) {
-            try (Socket client = connectNarrow()) {
+            try (Socket client = Peers.connectNarrow(server)) {
                 QuoitSocketChannel channel = open(client);
-                channel.config().setOption(ChannelOption.SO_SNDBUF, NARROW_BYTES);
+                channel.config().setOption(ChannelOption.SO_SNDBUF, Peers.NARROW_BYTES);
                 ByteBuf sent = Peers.direct(bytes);
                 run(channel, () -> {
                     channel.writeAndFlush(sent);
@@ -285,9 +273,9 @@ class LongFlushTest {
 
     @Test
     void aResetFailsWhatWasSentInPartAndWhatWaits() throws Exception {
-        try (Socket client = connectNarrow()) {
+        try (Socket client = Peers.connectNarrow(server)) {
             QuoitSocketChannel channel = open(client);
-            channel.config().setOption(ChannelOption.SO_SNDBUF, NARROW_BYTES);
+            channel.config().setOption(ChannelOption.SO_SNDBUF, Peers.NARROW_BYTES);
             List<ByteBuf> sent = List.of(Peers.direct(new byte[8 << 20]), Peers.direct(new byte[100_000]));
             List<ChannelFuture> writes = new ArrayList<>();
             run(channel, () -> {

@@ -46,6 +46,18 @@ final class Peers {
         return socket;
     }
 
+    /** Of the kernel's buffers, where what is written shall not fit into them. */
+    static final int NARROW_BYTES = 64 << 10;
+
+    /** A peer whose kernel takes little of what it does not read. */
+    static Socket connectNarrow(Channel server) throws Exception {
+        Socket client = new Socket();
+        client.setReceiveBufferSize(NARROW_BYTES);
+        client.setSoTimeout(PATIENCE_SECONDS * 1000);
+        client.connect(server.localAddress());
+        return client;
+    }
+
     static byte[] read(Socket socket, int length) throws Exception {
         InputStream in = socket.getInputStream();
         return in.readNBytes(length);

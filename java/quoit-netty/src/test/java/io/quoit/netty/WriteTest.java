@@ -40,9 +40,6 @@ import org.junit.jupiter.api.io.TempDir;
 
 /** What is sent: every kind of buffer, in order, bounded, and ended in every way. */
 class WriteTest {
-    /** Of the kernel's buffers, where what is written shall not fit into them. */
-    private static final int NARROW_BYTES = 64 << 10;
-
     private final EventLoopGroup group = UnderTest.group(1);
     private final Peers.Keeper keeper = new Peers.Keeper();
     private final Peers.Accepted accepted = new Peers.Accepted(channel -> channel.pipeline().addLast(keeper));
@@ -62,15 +59,6 @@ class WriteTest {
     @AfterEach
     void end() throws Exception {
         group.shutdownGracefully(0, 1, TimeUnit.SECONDS).sync();
-    }
-
-    /** A peer whose kernel takes little of what it does not read. */
-    private Socket connectNarrow() throws Exception {
-        Socket client = new Socket();
-        client.setReceiveBufferSize(NARROW_BYTES);
-        client.setSoTimeout(Peers.PATIENCE_SECONDS * 1000);
-        client.connect(server.localAddress());
-        return client;
     }
 
     @Test
@@ -414,9 +402,9 @@ class WriteTest {
     void smallFlushesToAPeerThatReadsLateArriveInOrder() throws Exception {
         int piece = 1000;
         byte[] bytes = Peers.bytes(1000 * piece);
-        try (Socket client = connectNarrow()) {
+        try (Socket client = Peers.connectNarrow(server)) {
             Channel channel = accepted.next();
-            channel.config().setOption(ChannelOption.SO_SNDBUF, NARROW_BYTES);
+            channel.config().setOption(ChannelOption.SO_SNDBUF, Peers.NARROW_BYTES);
             for (int at = 0; at < bytes.length; at += piece) {
                 ByteBuf message = channel.alloc().directBuffer().writeBytes(bytes, at, piece);
                 boolean last = at + piece == bytes.length;
@@ -437,9 +425,9 @@ class WriteTest {
     @Test
     void messagesOfAllSizesToAPeerThatReadsLateArriveInOrder() throws Exception {
         byte[] bytes = Peers.bytes(3 << 20);
-        try (Socket client = connectNarrow()) {
+        try (Socket client = Peers.connectNarrow(server)) {
             Channel channel = accepted.next();
-            channel.config().setOption(ChannelOption.SO_SNDBUF, NARROW_BYTES);
+            channel.config().setOption(ChannelOption.SO_SNDBUF, Peers.NARROW_BYTES);
             int[] sizes = {1, 100, 1500, 40, 9000, 700, 2048, 2049, 33};
             int at = 0;
             for (int number = 0; at < bytes.length; number++) {
