@@ -13,13 +13,18 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use crate::reserved::{Reserved, stride};
-use crate::sync::{AtomicBool, AtomicU32, Ordering};
+use crate::sync::{AtomicU32, Ordering, fence};
 use crate::wake::Wake;
 
 /// The slots that a pool can have: ids of provided buffers have 16 bits and a buffer ring 2^15 entries.
 pub const MAX_POOL_SLOTS: u32 = 1 << 15;
 
-const END: u32 = u32::MAX;
+/// In the place of a slot, the end of the stack of returned ones.
+const END: u32 = WANTED - 1;
+/// In the place of the stack's top: the pool is gone, and what is returned is only counted.
+const GONE: u32 = WANTED - 2;
+/// The bit of the stack's top that says that the loop waits for a slot and must be woken when one is returned.
+const WANTED: u32 = 1 << 31;
 
 /// Bytes of the memory that is received into only to be dropped: as much at once as costs few calls and stays in
 /// the processor's second cache.
@@ -57,18 +62,23 @@ enum Place {
     Leased,
 }
 
-/// The memory and the returns, which live as long as the last lease. The memory is only ever reached through a
-/// slot, and a slot has one holder at a time: the loop, the kernel or one lease.
+/// The memory and the returns, which live as long as the pool and the last lease. The memory is only ever reached
+/// through a slot, and a slot has one holder at a time: the loop, the kernel or one lease.
+///
+/// Not in an `Arc`, whose count would be changed twice for each lease, when the pool knows how many there are: only what
+/// is left when the pool goes is counted.
 struct Shared {
     memory: Reserved,
     /// Written to by any number of receives at once, and read by nobody.
     discard: Reserved,
     slot_size: u32,
-    /// The stack of returned slots: the top, and for each slot the one below it.
+    /// From one slot to the next, in bytes.
+    stride: usize,
+    /// The stack of returned slots: the top, with [`WANTED`], and for each slot the one below it.
     top: AtomicU32,
     below: Box<[AtomicU32]>,
-    /// Whether the loop waits for a slot and must be woken when one is returned.
-    wanted: AtomicBool,
+    /// How many still hold this, once the pool is gone.
+    left: AtomicU32,
     wake: Arc<Wake>,
 }
 
@@ -76,35 +86,104 @@ impl Shared {
     fn address(&self, slot: u32) -> NonNull<u8> {
         debug_assert!((slot as usize) < self.below.len());
         // SAFETY: the slot is within the allocation, which has room for `below.len()` slots at that distance.
-        unsafe { self.memory.address().add(slot as usize * stride(self.slot_size)) }
+        unsafe { self.memory.address().add(slot as usize * self.stride) }
+    }
+}
+
+/// A holder of what is shared: the pool, or a lease.
+struct Holder(NonNull<Shared>);
+
+// SAFETY: what it leads to is read by any thread, changed by atomics alone, and freed by the last holder; `Wake` and
+// `Reserved` may be used from any thread.
+unsafe impl Send for Holder {}
+// SAFETY: as above.
+unsafe impl Sync for Holder {}
+
+impl Holder {
+    fn new(shared: Shared) -> Self {
+        Self(NonNull::from(Box::leak(Box::new(shared))))
     }
 
+    /// Another one, which is to end by `put_back`.
+    #[inline]
+    fn another(&self) -> Self {
+        Self(self.0)
+    }
+
+    /// A lease is at its end. Nothing is read of what is shared once the slot is on the stack: another holder may be the
+    /// last one then.
+    #[inline]
     fn put_back(&self, slot: u32) {
         let mut top = self.top.load(Ordering::Relaxed);
-        loop {
-            self.below[slot as usize].store(top, Ordering::Relaxed);
-            // SeqCst pairs with `Pool::want`: either the loop sees this slot, or this sees `wanted`.
+        let mut wake = None;
+        while top != GONE {
+            if top & WANTED != 0 && wake.is_none() {
+                wake = Some(Arc::clone(&self.wake));
+            }
+            self.below[slot as usize].store(top & !WANTED, Ordering::Relaxed);
+            // Release: whoever takes the slot next comes after all that was read of it.
             match self
                 .top
-                .compare_exchange_weak(top, slot, Ordering::SeqCst, Ordering::Relaxed)
+                .compare_exchange_weak(top, slot | (top & WANTED), Ordering::Release, Ordering::Relaxed)
             {
-                Ok(_) => break,
+                Ok(_) => {
+                    if top & WANTED != 0
+                        && let Some(wake) = wake
+                    {
+                        wake.wake();
+                    }
+                    return;
+                }
                 Err(now) => top = now,
             }
         }
-        if self.wanted.load(Ordering::SeqCst) {
-            self.wake.wake();
+        // Acquire: how many are left was written before.
+        fence(Ordering::Acquire);
+        self.leave(1);
+    }
+
+    /// The pool is at its end, of which so many leases have not been collected.
+    fn close(&self, leased: u32) {
+        self.left.store(leased + 1, Ordering::Relaxed);
+        // Release: the count goes first. Acquire: the stack is whole.
+        let mut next = self.top.swap(GONE, Ordering::AcqRel) & !WANTED;
+        let mut ended = 1;
+        while next != END {
+            ended += 1;
+            next = self.below[next as usize].load(Ordering::Relaxed);
         }
+        self.leave(ended);
+    }
+
+    /// So many holders are at their end, after the pool's; the last one frees what they held.
+    fn leave(&self, holders: u32) {
+        if self.left.fetch_sub(holders, Ordering::Release) == holders {
+            // The others' last accesses come before.
+            fence(Ordering::Acquire);
+            // SAFETY: made by `Box::leak` in `new`, and nobody holds it any more.
+            drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+        }
+    }
+}
+
+impl Deref for Holder {
+    type Target = Shared;
+
+    #[inline]
+    fn deref(&self) -> &Shared {
+        // SAFETY: freed by the last holder only, when that ends.
+        unsafe { self.0.as_ref() }
     }
 }
 
 /// The pool, as the loop that owns it sees it.
 pub struct Pool {
-    shared: Arc<Shared>,
+    shared: Holder,
     free: Vec<PoolSlot>,
     places: Box<[Place]>,
     leased: u32,
-    low_water: u32,
+    /// The most that were leased when leases were collected.
+    most_leased: u32,
 }
 
 impl Pool {
@@ -116,19 +195,20 @@ impl Pool {
         assert!(slots > 0 && slots <= MAX_POOL_SLOTS && slot_size > 0);
         let count = slots as usize;
         Self {
-            shared: Arc::new(Shared {
+            shared: Holder::new(Shared {
                 memory: Reserved::new(count * stride(slot_size)),
                 discard: Reserved::new(DISCARD_BYTES as usize),
                 slot_size,
+                stride: stride(slot_size),
                 top: AtomicU32::new(END),
                 below: (0..count).map(|_| AtomicU32::new(END)).collect(),
-                wanted: AtomicBool::new(false),
+                left: AtomicU32::new(0),
                 wake,
             }),
             free: (0..slots).rev().map(|index| PoolSlot(index as u16)).collect(),
             places: vec![Place::Free; count].into_boxed_slice(),
             leased: 0,
-            low_water: slots,
+            most_leased: 0,
         }
     }
 
@@ -159,7 +239,7 @@ impl Pool {
     /// The fewest slots not leased at any moment so far.
     #[must_use]
     pub fn low_water(&self) -> u32 {
-        self.low_water
+        self.slots() - self.most_leased.max(self.leased)
     }
 
     /// The whole memory, for registering it with a ring: its address and length in bytes.
@@ -233,9 +313,8 @@ impl Pool {
         assert!(start <= length && length <= self.shared.slot_size);
         self.places[slot.index()] = Place::Leased;
         self.leased += 1;
-        self.low_water = self.low_water.min(self.slots() - self.leased);
         Lease {
-            shared: Arc::clone(&self.shared),
+            shared: self.shared.another(),
             slot: u32::from(slot.get()),
             start,
             end: length,
@@ -244,12 +323,14 @@ impl Pool {
 
     /// Whether leases were returned that are not collected yet.
     pub(crate) fn has_returns(&self) -> bool {
-        self.shared.top.load(Ordering::SeqCst) != END
+        self.shared.top.load(Ordering::Relaxed) & !WANTED != END
     }
 
-    /// Collects the leases that were returned, calling `returned` with each slot, which is free again.
+    /// Collects the leases that were returned, calling `returned` with each slot, which is free again. No return wakes
+    /// the loop any more, until it is [wanted](Pool::want).
     pub(crate) fn collect(&mut self, mut returned: impl FnMut(PoolSlot)) {
-        let mut next = self.shared.top.swap(END, Ordering::SeqCst);
+        self.most_leased = self.most_leased.max(self.leased);
+        let mut next = self.shared.top.swap(END, Ordering::Acquire) & !WANTED;
         while next != END {
             let slot = PoolSlot(next as u16);
             next = self.shared.below[slot.index()].load(Ordering::Relaxed);
@@ -265,11 +346,24 @@ impl Pool {
         }
     }
 
-    /// Says whether a returned lease shall wake the loop. After saying yes, collect before sleeping.
+    /// Says whether a returned lease shall wake the loop. After saying yes, look for [returns](Pool::has_returns) before
+    /// sleeping: the stack's top has the bit and the returns, so that a return either sees the one or is seen.
     pub(crate) fn want(&self, wanted: bool) {
-        if self.shared.wanted.load(Ordering::Relaxed) != wanted {
-            self.shared.wanted.store(wanted, Ordering::SeqCst);
+        let top = &self.shared.top;
+        if (top.load(Ordering::Relaxed) & WANTED != 0) == wanted {
+            return;
         }
+        if wanted {
+            top.fetch_or(WANTED, Ordering::Relaxed);
+        } else {
+            top.fetch_and(!WANTED, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.shared.close(self.leased);
     }
 }
 
@@ -292,7 +386,7 @@ impl fmt::Debug for Pool {
 /// [`Config::leases_per_connection`](crate::Config::leases_per_connection); past that its receiving pauses until
 /// some are returned, so a handler that must wait for more bytes than that copies what it holds.
 pub struct Lease {
-    shared: Arc<Shared>,
+    shared: Holder,
     slot: u32,
     start: u32,
     end: u32,

@@ -9,7 +9,8 @@ use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
-use loom::sync::atomic::{self as loomed, fence};
+pub(crate) use loom::sync::atomic::fence;
+use loom::sync::atomic::{self as loomed};
 
 use super::Ordering;
 use crate::errno::Errno;
@@ -98,6 +99,21 @@ atomic!(AtomicU8, u8);
 atomic!(AtomicU32, u32);
 atomic!(AtomicU64, u64);
 counting!(AtomicU32, u32);
+
+impl AtomicU32 {
+    pub(crate) fn fetch_sub(&self, value: u32, ordering: Ordering) -> u32 {
+        self.0.fetch_sub(value, fenced(ordering, true, true))
+    }
+
+    pub(crate) fn fetch_or(&self, value: u32, ordering: Ordering) -> u32 {
+        self.0.fetch_or(value, fenced(ordering, true, true))
+    }
+
+    pub(crate) fn fetch_and(&self, value: u32, ordering: Ordering) -> u32 {
+        self.0.fetch_and(value, fenced(ordering, true, true))
+    }
+}
+
 counting!(AtomicU64, u64);
 
 /// A bounded queue that promises what `crossbeam_queue::ArrayQueue` does, and no more: pushes and pops each have an

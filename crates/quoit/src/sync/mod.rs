@@ -11,7 +11,7 @@ mod eventfd;
 mod real {
     pub(crate) use super::eventfd::Eventfd;
     pub(crate) use crossbeam_queue::ArrayQueue;
-    pub(crate) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
+    pub(crate) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, fence};
 }
 #[cfg(not(loom))]
 pub(crate) use real::*;
