@@ -114,22 +114,30 @@ impl Holder {
     /// last one then.
     #[inline]
     fn put_back(&self, slot: u32) {
+        let top = self.top.load(Ordering::Relaxed);
+        if top & WANTED != 0 || top == GONE || self.push(slot, top).is_err() {
+            self.put_back_otherwise(slot);
+        }
+    }
+
+    /// Puts a slot on the stack that has this top; answers the top that it has, if it is another one.
+    #[inline]
+    fn push(&self, slot: u32, top: u32) -> Result<u32, u32> {
+        self.below[slot as usize].store(top & !WANTED, Ordering::Relaxed);
+        // Release: whoever takes the slot next comes after all that was read of it.
+        self.top
+            .compare_exchange_weak(top, slot | (top & WANTED), Ordering::Release, Ordering::Relaxed)
+    }
+
+    /// As [`Holder::put_back`], where the loop is to be woken, the pool is gone, or others put back at this moment.
+    #[cold]
+    fn put_back_otherwise(&self, slot: u32) {
+        let wake = Arc::clone(&self.wake);
         let mut top = self.top.load(Ordering::Relaxed);
-        let mut wake = None;
         while top != GONE {
-            if top & WANTED != 0 && wake.is_none() {
-                wake = Some(Arc::clone(&self.wake));
-            }
-            self.below[slot as usize].store(top & !WANTED, Ordering::Relaxed);
-            // Release: whoever takes the slot next comes after all that was read of it.
-            match self
-                .top
-                .compare_exchange_weak(top, slot | (top & WANTED), Ordering::Release, Ordering::Relaxed)
-            {
+            match self.push(slot, top) {
                 Ok(_) => {
-                    if top & WANTED != 0
-                        && let Some(wake) = wake
-                    {
+                    if top & WANTED != 0 {
                         wake.wake();
                     }
                     return;
@@ -289,14 +297,6 @@ impl Pool {
         self.shared.address(u32::from(slot.get())).as_ptr()
     }
 
-    /// The first `length` bytes of a slot that was taken and filled, to be read and changed before it is leased.
-    pub(crate) fn filled(&mut self, slot: PoolSlot, length: u32) -> &mut [u8] {
-        assert!(length <= self.shared.slot_size);
-        // SAFETY: within the slot, whose bytes are initialised (zeroed at first, then received). It is this loop's, as
-        // `address` checks, and the kernel is done with it; the borrow keeps it from being leased meanwhile.
-        unsafe { std::slice::from_raw_parts_mut(self.address(slot), length as usize) }
-    }
-
     /// Leases out the first `length` bytes of a slot that was taken and filled.
     pub(crate) fn lease(&mut self, slot: PoolSlot, length: u32) -> Lease {
         self.lease_from(slot, 0, length)
@@ -405,6 +405,14 @@ impl Lease {
         let address = self.shared.address(self.slot);
         // SAFETY: within the slot, whose bytes are initialised and written by nobody while the lease exists.
         unsafe { std::slice::from_raw_parts(address.as_ptr(), length) }
+    }
+
+    /// As [`Lease::slot_start`], to be changed.
+    pub(crate) fn slot_start_mut(&mut self, length: usize) -> &mut [u8] {
+        assert!(length <= self.shared.slot_size as usize);
+        let address = self.shared.address(self.slot);
+        // SAFETY: within the slot, whose bytes are initialised; the slot is this lease's alone, which is borrowed.
+        unsafe { std::slice::from_raw_parts_mut(address.as_ptr(), length) }
     }
 
     /// Leaves out the first `count` bytes, so that what remains can be handled or sent on.

@@ -8,7 +8,7 @@ use crate::config::{Config, ConfigError, EngineChoice};
 use crate::engine::epoll::{Epoll, EpollEngine, EpollSettings};
 use crate::engine::uring::{Capabilities, Ring, SetupError, UringEngine, UringSettings, probe};
 use crate::engine::{
-    Completion, DatagramBatch, Engine, EngineCounters, EngineKind, Message, Operation, ProvidedBuffer,
+    Completions, DatagramBatch, Engine, EngineCounters, EngineKind, Message, Operation, ProvidedBuffer,
     SendManner,
 };
 use crate::errno::Errno;
@@ -113,7 +113,7 @@ impl Engine for AnyEngine {
     }
 
     #[inline]
-    fn reap(&mut self, pool: &mut Pool, limit: usize, completions: &mut Vec<Completion>) -> bool {
+    fn reap(&mut self, pool: &mut Pool, limit: usize, completions: &mut Completions) -> bool {
         either!(self, engine => engine.reap(pool, limit, completions))
     }
 

@@ -99,16 +99,9 @@ impl fmt::Debug for DatagramBatch {
     }
 }
 
-/// The outcome of receiving datagrams.
+/// What receiving datagrams tells beside datagrams.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DatagramReceived {
-    /// A buffer was used, which now belongs to the loop: it is laid out as `datagram/view.rs` says.
-    Filled {
-        /// Its id.
-        buffer: u16,
-        /// Bytes in it, the headers included; 0 if the kernel took it for nothing.
-        length: u32,
-    },
     /// Ended without news: cancelled, the kernel gave up, or no buffer was left, and the datagrams stay in the socket.
     Stopped,
     /// The socket has said that something is in its error queue.

@@ -34,11 +34,13 @@ use crate::id::Slot;
 use crate::pool::{Pool, PoolSlot};
 use crate::sys::Time;
 
+mod completions;
 mod datagrams;
 pub mod enters;
 pub mod epoll;
 pub mod uring;
 
+pub use completions::{Completions, FilledBuffer};
 pub use datagrams::{DatagramBatch, DatagramReceived, SendManner};
 
 /// Which back-end moves the bytes.
@@ -341,13 +343,22 @@ pub enum Completion {
         /// Whether the kernel copied after all (`IORING_NOTIF_USAGE_ZC_COPIED`).
         copied: bool,
     },
-    /// A datagram was received, or receiving them ended.
+    /// Datagrams were received, one behind the other.
+    DatagramsFilled {
+        /// The socket.
+        socket: Slot,
+        /// How many: so many of the next in [`Completions::filled`].
+        count: u32,
+        /// Whether the operation goes on.
+        more: bool,
+    },
+    /// Receiving datagrams has news other than a datagram.
     DatagramReceived {
         /// The socket.
         socket: Slot,
         /// What.
         received: DatagramReceived,
-        /// Whether the operation goes on; only with [`DatagramReceived::Filled`] and [`DatagramReceived::Marked`].
+        /// Whether the operation goes on; only with [`DatagramReceived::Marked`].
         more: bool,
     },
     /// Datagrams of which some had to wait were sent, or not. Always terminal.
@@ -495,7 +506,7 @@ pub trait Engine {
 
     /// Moves completions, at most about `limit` of them, to the end of `completions`. Answers whether more are
     /// at hand.
-    fn reap(&mut self, pool: &mut Pool, limit: usize, completions: &mut Vec<Completion>) -> bool;
+    fn reap(&mut self, pool: &mut Pool, limit: usize, completions: &mut Completions) -> bool;
 
     /// Slots that a receive armed now could fill: free ones, and those that the kernel holds for the taking.
     fn receivable(&self, pool: &Pool) -> usize;

@@ -24,7 +24,7 @@ use crate::address::Address;
 use crate::chunks::Chunks;
 use crate::config::Config;
 use crate::counters::{Counters, Ledger};
-use crate::engine::{Completion, Engine, EngineKind, Gather, Handle, Kind, Operation};
+use crate::engine::{Completions, Engine, EngineKind, Gather, Handle, Kind, Operation};
 use crate::event::{CloseReason, Event};
 use crate::id::{ConnectionId, DatagramSocketId, ListenerId, LoopIndex, Slot, Token};
 use crate::listen::ListenSocket;
@@ -145,7 +145,7 @@ pub struct Loop<E: Engine = AnyEngine, K: SocketSys = Linux> {
     given_up: Vec<ConnectionId>,
     /// Connections of which the last turn reported the end of stream.
     reported_ends: Vec<ConnectionId>,
-    completions: Vec<Completion>,
+    completions: Completions,
     more_completions: bool,
     /// Whether sleep outside is announced.
     parked: bool,
@@ -243,7 +243,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             events: VecDeque::with_capacity(FIRST_ENTRIES),
             given_up: Vec::new(),
             reported_ends: Vec::new(),
-            completions: Vec::with_capacity(config.completions_per_turn as usize),
+            completions: Completions::with_capacity(config.completions_per_turn as usize),
             more_completions: false,
             parked: false,
             pollable: false,

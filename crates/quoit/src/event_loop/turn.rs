@@ -194,7 +194,8 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let mut completions = std::mem::take(&mut self.completions);
         let memory = self.memory.as_mut().expect("present until the loop is dropped");
         self.more_completions = self.engine.reap(&mut memory.pool, limit, &mut completions);
-        for completion in completions.drain(..) {
+        let mut filled = completions.filled.as_slice();
+        for completion in completions.list.drain(..) {
             match completion {
                 Completion::Received {
                     connection,
@@ -224,6 +225,11 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                     more,
                 } => self.on_accepted(listener, result, more),
                 Completion::Connected { connection, result } => self.on_connected(connection, result),
+                Completion::DatagramsFilled { socket, count, more } => {
+                    let (run, rest) = filled.split_at(count as usize);
+                    filled = rest;
+                    self.on_datagrams_filled(socket, run, more);
+                }
                 Completion::DatagramReceived {
                     socket,
                     received,
@@ -233,6 +239,8 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                 Completion::Woken => {}
             }
         }
+        debug_assert!(filled.is_empty(), "every buffer belongs to a completion");
+        completions.clear();
         self.completions = completions;
     }
 

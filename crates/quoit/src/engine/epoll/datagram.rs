@@ -6,7 +6,7 @@ use super::record::{DatagramSocket, Key};
 use super::sys::EpollSys;
 use super::{EpollEngine, bits};
 use crate::datagram::{CONTROL_OFFSET, Head, NAME_OFFSET, NAME_ROOM};
-use crate::engine::{Completion, DatagramBatch, DatagramReceived, SendManner};
+use crate::engine::{Completion, Completions, DatagramBatch, DatagramReceived, FilledBuffer, SendManner};
 use crate::errno::Errno;
 use crate::id::Slot;
 use crate::sys::SocketSys;
@@ -122,7 +122,7 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
         }
     }
 
-    pub(super) fn run_datagram(&mut self, key: Key, completions: &mut Vec<Completion>) {
+    pub(super) fn run_datagram(&mut self, key: Key, completions: &mut Completions) {
         let slot = key.slot();
         let socket = self.datagrams.get(slot);
         if socket.sequence != key.sequence() {
@@ -144,7 +144,7 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
     }
 
     /// Receives until the socket is empty, this turn's share used up, or no buffer left.
-    fn receive_datagrams(&mut self, slot: Slot, completions: &mut Vec<Completion>) {
+    fn receive_datagrams(&mut self, slot: Slot, completions: &mut Completions) {
         let socket = self.datagrams.get(slot);
         let mut share = self.settings.datagrams_per_turn.max(1) as usize;
         if socket.receiving && std::mem::take(&mut socket.marked) {
@@ -206,14 +206,11 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
                         .address
                         .copy_from_nonoverlapping(bytes.as_ptr(), bytes.len())
                 };
-                completions.push(Completion::DatagramReceived {
-                    socket: slot,
-                    received: DatagramReceived::Filled {
-                        buffer: buffer.id,
-                        length: head + message.msg_len,
-                    },
-                    more: true,
-                });
+                let filled = FilledBuffer {
+                    id: buffer.id,
+                    length: head + message.msg_len,
+                };
+                completions.push_filled(slot, filled, true);
             }
         }
     }

@@ -20,7 +20,7 @@ use std::os::fd::RawFd;
 use super::record::Key;
 use super::sys::EpollSys;
 use super::{EpollEngine, bits};
-use crate::engine::{Completion, is_of_one_accept};
+use crate::engine::{Completion, Completions, is_of_one_accept};
 use crate::errno::Errno;
 use crate::id::Slot;
 use crate::sys::SocketSys;
@@ -128,7 +128,7 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
     }
 
     /// Accepts what is queued, up to the limit and to this turn's share.
-    pub(super) fn run_listener(&mut self, key: Key, completions: &mut Vec<Completion>) {
+    pub(super) fn run_listener(&mut self, key: Key, completions: &mut Completions) {
         let slot = key.slot();
         let listener = self.listeners.get(slot);
         if listener.sequence != key.sequence() {

@@ -28,8 +28,8 @@ use self::datagram::Scratch;
 use self::record::{Connection, DatagramSocket, Key, Listener, Outgoing, Table};
 use self::sys::{EpollSys, ReadyEvent};
 use super::{
-    Completion, DatagramBatch, DatagramReceived, Engine, EngineCounters, EngineKind, Handle, Kind, Message,
-    Operation, ProvidedBuffer, Received, SendManner,
+    Completion, Completions, DatagramBatch, DatagramReceived, Engine, EngineCounters, EngineKind, Handle,
+    Kind, Message, Operation, ProvidedBuffer, Received, SendManner,
 };
 use crate::errno::Errno;
 use crate::id::Slot;
@@ -240,6 +240,7 @@ fn is_terminal(completion: &Completion) -> bool {
     match completion {
         Completion::Accepted { more, .. }
         | Completion::Received { more, .. }
+        | Completion::DatagramsFilled { more, .. }
         | Completion::DatagramReceived { more, .. } => !more,
         Completion::Connected { .. } | Completion::Sent { .. } | Completion::DatagramsSent { .. } => true,
         Completion::Released { .. } | Completion::Woken => false,
@@ -362,8 +363,8 @@ impl<P: EpollSys, K: SocketSys> Engine for EpollEngine<P, K> {
         self.told_nothing && self.may_sleep() && self.idle_listeners.is_empty()
     }
 
-    fn reap(&mut self, pool: &mut Pool, limit: usize, completions: &mut Vec<Completion>) -> bool {
-        let start = completions.len();
+    fn reap(&mut self, pool: &mut Pool, limit: usize, completions: &mut Completions) -> bool {
+        let (start, listed) = (completions.len(), completions.list.len());
         while completions.len() - start < limit {
             if let Some(completion) = self.ready.pop_front() {
                 completions.push(completion);
@@ -384,9 +385,11 @@ impl<P: EpollSys, K: SocketSys> Engine for EpollEngine<P, K> {
                 self.run_datagram(key, completions);
             }
         }
-        let reaped = &completions[start..];
-        self.counters.completions += reaped.len() as u64;
-        self.counters.in_flight -= reaped.iter().filter(|completion| is_terminal(completion)).count() as u64;
+        self.counters.completions += (completions.len() - start) as u64;
+        let terminal = completions.list[listed..]
+            .iter()
+            .filter(|completion| is_terminal(completion));
+        self.counters.in_flight -= terminal.count() as u64;
         !self.ready.is_empty() || self.share > 0
     }
 

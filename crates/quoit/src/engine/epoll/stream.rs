@@ -6,7 +6,7 @@ use super::record::{Key, Outgoing};
 use super::sys::EpollSys;
 use super::{EpollEngine, bits};
 use crate::address::SocketAddress;
-use crate::engine::{Completion, EngineCounters, Message, Received};
+use crate::engine::{Completion, Completions, EngineCounters, Message, Received};
 use crate::errno::Errno;
 use crate::id::Slot;
 use crate::pool::Pool;
@@ -68,7 +68,7 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
     ///
     /// Receiving comes before sending: whichever finds a reset takes the error with it, and after a failed send
     /// the receive would take the lost rest of the stream for its end.
-    pub(super) fn run_connection(&mut self, key: Key, pool: &mut Pool, completions: &mut Vec<Completion>) {
+    pub(super) fn run_connection(&mut self, key: Key, pool: &mut Pool, completions: &mut Completions) {
         let slot = key.slot();
         let connection = self.connections.get(slot);
         if connection.sequence != key.sequence() {
@@ -85,7 +85,7 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
             });
         }
         self.receive(slot, pool, completions);
-        completions.extend(self.send(slot));
+        completions.list.extend(self.send(slot));
         if self.connections.get(slot).can_go_on() {
             self.list_connection(slot);
         }
@@ -146,7 +146,7 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
     }
 
     /// Reads until the socket is empty, the budget or this turn's share used up, or no slot free.
-    fn receive(&mut self, slot: Slot, pool: &mut Pool, completions: &mut Vec<Completion>) {
+    fn receive(&mut self, slot: Slot, pool: &mut Pool, completions: &mut Completions) {
         let connection = self.connections.get(slot);
         let mut share = self.settings.receives_per_turn.max(1);
         while connection.budget > 0 && connection.readable && share > 0 {

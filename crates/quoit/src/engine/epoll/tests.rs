@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 use super::sys::{EpollSys, ReadyEvent};
 use super::{Epoll, EpollEngine, EpollSettings};
 use crate::address::SocketAddress;
-use crate::engine::{Completion, Engine, Gather, Handle, Kind, Message, Operation, Received, SendMode};
+use crate::engine::{
+    Completion, Completions, Engine, Gather, Handle, Kind, Message, Operation, Received, SendMode,
+};
 use crate::errno::Errno;
 use crate::id::Slot;
 use crate::pool::{Pool, PoolSlot};
@@ -84,9 +86,9 @@ impl<P: EpollSys> Bench<P> {
             Duration::ZERO
         };
         self.engine.wait(Some(timeout), &mut self.pool).unwrap();
-        let mut completions = Vec::new();
+        let mut completions = Completions::default();
         while self.engine.reap(&mut self.pool, 64, &mut completions) {}
-        completions
+        completions.list
     }
 
     /// Turns until `count` completions are there, and none beyond.

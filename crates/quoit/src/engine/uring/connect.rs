@@ -9,7 +9,7 @@ use super::entry;
 use super::sys::UringSys;
 use super::user_data::{Tag, UserData};
 use crate::address::SocketAddress;
-use crate::engine::Completion;
+use crate::engine::{Completion, Completions};
 use crate::errno::Errno;
 use crate::id::Slot;
 use crate::pool::Pool;
@@ -35,7 +35,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         result: i32,
         flags: u32,
         pool: &mut Pool,
-        completions: &mut Vec<Completion>,
+        completions: &mut Completions,
     ) {
         let more = flags & abi::IORING_CQE_F_MORE != 0;
         let state = self.listeners.get(listener);
@@ -93,7 +93,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         self.push(entry, pool);
     }
 
-    pub(super) fn connected(&mut self, connection: Slot, result: i32, completions: &mut Vec<Completion>) {
+    pub(super) fn connected(&mut self, connection: Slot, result: i32, completions: &mut Completions) {
         let state = self.connections.get(connection);
         debug_assert!(
             state.connect.address.is_some(),

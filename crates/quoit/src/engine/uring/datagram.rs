@@ -11,7 +11,7 @@ use super::entry;
 use super::sys::{ProvidedBuffer, STREAM_GROUP, UringSys};
 use super::user_data::{Tag, UserData};
 use crate::datagram::{CONTROL_OFFSET, Head, NAME_OFFSET, NAME_ROOM};
-use crate::engine::{Completion, DatagramBatch, DatagramReceived, SendManner};
+use crate::engine::{Completion, Completions, DatagramBatch, DatagramReceived, FilledBuffer, SendManner};
 use crate::errno::Errno;
 use crate::features::Feature;
 use crate::id::Slot;
@@ -210,21 +210,37 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         Ok(())
     }
 
+    #[inline]
     pub(super) fn datagram_received(
         &mut self,
         socket: Slot,
         result: i32,
         flags: u32,
         pool: &mut Pool,
-        completions: &mut Vec<Completion>,
+        completions: &mut Completions,
+    ) {
+        const ANOTHER: u32 = abi::IORING_CQE_F_MORE | abi::IORING_CQE_F_BUFFER;
+        if flags & ANOTHER == ANOTHER
+            && let Ok(length) = u32::try_from(result)
+        {
+            let id = (flags >> abi::IORING_CQE_BUFFER_SHIFT) as u16;
+            completions.push_filled(socket, FilledBuffer { id, length }, true);
+        } else {
+            self.datagram_receive_ended(socket, result, flags, pool, completions);
+        }
+    }
+
+    /// As [`UringEngine::datagram_received`], of all but a multishot that goes on.
+    fn datagram_receive_ended(
+        &mut self,
+        socket: Slot,
+        result: i32,
+        flags: u32,
+        pool: &mut Pool,
+        completions: &mut Completions,
     ) {
         let more = flags & abi::IORING_CQE_F_MORE != 0;
         let state = self.datagrams.get(socket);
-        let filled = |buffer, length, more| Completion::DatagramReceived {
-            socket,
-            received: DatagramReceived::Filled { buffer, length },
-            more,
-        };
         if let Stage::Filling(buffer) = state.stage {
             state.stage = Stage::Idle;
             let Ok(payload) = u32::try_from(result) else {
@@ -234,11 +250,14 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
             };
             let head = state.write_head(buffer, payload);
             let length = CONTROL_OFFSET + head + payload;
+            let filled = FilledBuffer {
+                id: buffer.id,
+                length,
+            };
+            completions.push_filled(socket, filled, !state.cancelled);
             if state.cancelled {
-                completions.push(filled(buffer.id, length, false));
                 return;
             }
-            completions.push(filled(buffer.id, length, true));
             if let Err(completion) = self.receive_one(socket, pool) {
                 completions.push(completion);
             }
@@ -250,10 +269,10 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         let buffer =
             (flags & abi::IORING_CQE_F_BUFFER != 0).then_some((flags >> abi::IORING_CQE_BUFFER_SHIFT) as u16);
         match (buffer, u32::try_from(result)) {
-            (Some(buffer), Ok(length)) => completions.push(filled(buffer, length, more)),
+            (Some(id), Ok(length)) => completions.push_filled(socket, FilledBuffer { id, length }, more),
             (buffer, _) => {
-                if let Some(buffer) = buffer {
-                    completions.push(filled(buffer, 0, true));
+                if let Some(id) = buffer {
+                    completions.push_filled(socket, FilledBuffer { id, length: 0 }, true);
                 }
                 completions.push(ended(socket, outcome(result)));
             }
@@ -327,7 +346,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         number: u32,
         result: i32,
         pool: &mut Pool,
-        completions: &mut Vec<Completion>,
+        completions: &mut Completions,
     ) {
         let state = self.datagrams.get(socket);
         let batch = state.batch.as_mut().expect("a completion belongs to a batch");

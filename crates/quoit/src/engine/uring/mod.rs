@@ -17,7 +17,7 @@ use self::submission::is_passing;
 use self::sys::{CompletionEntry, RingParameters, STREAM_GROUP, SubmissionEntry, UringSys};
 use self::user_data::{Tag, UserData};
 use super::{
-    Completion, DatagramBatch, Engine, EngineCounters, EngineKind, Handle, Message, Operation,
+    Completion, Completions, DatagramBatch, Engine, EngineCounters, EngineKind, Handle, Message, Operation,
     ProvidedBuffer, Received, SendManner,
 };
 use crate::errno::Errno;
@@ -212,7 +212,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         self.push(entry, pool);
     }
 
-    fn woken(&mut self, result: i32, more: bool, pool: &mut Pool, completions: &mut Vec<Completion>) {
+    fn woken(&mut self, result: i32, more: bool, pool: &mut Pool, completions: &mut Completions) {
         self.watching = more;
         if result >= 0 {
             completions.push(Completion::Woken);
@@ -226,7 +226,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
     }
 
     #[inline]
-    fn complete(&mut self, entry: &CompletionEntry, pool: &mut Pool, completions: &mut Vec<Completion>) {
+    fn complete(&mut self, entry: &CompletionEntry, pool: &mut Pool, completions: &mut Completions) {
         let data = UserData::from_bits(entry.user_data);
         let (result, flags) = (entry.res, entry.flags);
         let more = flags & abi::IORING_CQE_F_MORE != 0;
@@ -456,7 +456,7 @@ impl<S: UringSys, K: SocketSys> Engine for UringEngine<S, K> {
     }
 
     #[inline]
-    fn reap(&mut self, pool: &mut Pool, limit: usize, completions: &mut Vec<Completion>) -> bool {
+    fn reap(&mut self, pool: &mut Pool, limit: usize, completions: &mut Completions) -> bool {
         let mut taken = 0;
         while taken < limit
             && let Some(completion) = self.ready.pop_front()
@@ -509,7 +509,7 @@ impl<S: UringSys, K: SocketSys> Engine for UringEngine<S, K> {
         let deadline = now() + patience;
         self.quiescing = true;
         self.cancel_everything(pool);
-        let mut dropped = Vec::new();
+        let mut dropped = Completions::default();
         loop {
             let left = deadline.since(now());
             if !self.spilled.is_empty() {
@@ -522,7 +522,7 @@ impl<S: UringSys, K: SocketSys> Engine for UringEngine<S, K> {
                 _ => (),
             }
             self.reap(pool, usize::MAX, &mut dropped);
-            for completion in dropped.drain(..) {
+            for completion in dropped.list.drain(..) {
                 if let Completion::Received {
                     received: Received::Data { slot, .. },
                     ..
@@ -531,6 +531,7 @@ impl<S: UringSys, K: SocketSys> Engine for UringEngine<S, K> {
                     pool.give_back(slot);
                 }
             }
+            dropped.clear();
             if self.is_quiet() {
                 return true;
             }

@@ -10,7 +10,7 @@ use super::UringEngine;
 use super::entry;
 use super::state::{ReceiveStage, receive_data};
 use super::sys::{ProvidedBuffer, STREAM_GROUP, UringSys};
-use crate::engine::{Completion, Received};
+use crate::engine::{Completion, Completions, Received};
 use crate::errno::Errno;
 use crate::features::{Feature, FeatureSet};
 use crate::id::Slot;
@@ -97,7 +97,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         result: i32,
         flags: u32,
         pool: &mut Pool,
-        completions: &mut Vec<Completion>,
+        completions: &mut Completions,
     ) {
         let more = flags & abi::IORING_CQE_F_MORE != 0;
         let buffer = if flags & abi::IORING_CQE_F_BUFFER != 0 {
@@ -213,7 +213,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         connection: Slot,
         result: i32,
         pool: &mut Pool,
-        completions: &mut Vec<Completion>,
+        completions: &mut Completions,
     ) {
         let state = self.connections.get(connection);
         let received = if result < 0 {

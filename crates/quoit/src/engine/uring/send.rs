@@ -8,7 +8,7 @@ use super::UringEngine;
 use super::entry;
 use super::state::{Payload, SendStage, send_data};
 use super::sys::UringSys;
-use crate::engine::{Completion, Message, SendMode, header_of};
+use crate::engine::{Completion, Completions, Message, SendMode, header_of};
 use crate::errno::Errno;
 use crate::id::Slot;
 use crate::pool::Pool;
@@ -54,7 +54,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
     /// Ends the attempts that have succeeded: those that the kernel has taken and of which no completion tells. To
     /// be called when all completions have been taken, as only then is their silence known.
     #[inline]
-    pub(super) fn settle_attempts(&mut self, completions: &mut Vec<Completion>) {
+    pub(super) fn settle_attempts(&mut self, completions: &mut Completions) {
         if self.attempts.is_empty() || self.sys.has_completion() || self.sys.has_overflowed() {
             return;
         }
@@ -198,7 +198,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         result: i32,
         flags: u32,
         pool: &mut Pool,
-        completions: &mut Vec<Completion>,
+        completions: &mut Completions,
     ) {
         if flags & abi::IORING_CQE_F_NOTIF != 0 {
             return self.notified(connection, sequence, result, pool, completions);
@@ -235,7 +235,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
                     let code = if result < 0 { -result } else { libc::ECANCELED };
                     Some(self.finish_send(connection, Err(Errno::new(code)), false))
                 };
-                completions.extend(completion);
+                completions.list.extend(completion);
                 return;
             }
             SendStage::Idle | SendStage::Refused => unreachable!("a completion belongs to a send"),
@@ -252,7 +252,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         sequence: u32,
         result: i32,
         pool: &mut Pool,
-        completions: &mut Vec<Completion>,
+        completions: &mut Completions,
     ) {
         let send = &self.connections.get(connection).send;
         if send.stage == SendStage::Refused && send.sequence == sequence {
@@ -268,12 +268,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
     }
 
     /// Sends what zero copy was refused for.
-    fn send_in_the_ordinary_way(
-        &mut self,
-        connection: Slot,
-        pool: &mut Pool,
-        completions: &mut Vec<Completion>,
-    ) {
+    fn send_in_the_ordinary_way(&mut self, connection: Slot, pool: &mut Pool, completions: &mut Completions) {
         if self.connections.get(connection).send.cancelled {
             let completion = self.finish_send(connection, Err(Errno::ECANCELED), false);
             completions.push(completion);

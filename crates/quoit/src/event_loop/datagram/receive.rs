@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{Phase, State};
 use crate::datagram::{CONTROL_OFFSET, Datagrams, Head, Meta, count, parse};
-use crate::engine::{DatagramReceived, Engine, Handle, Kind, Operation, ProvidedBuffer};
+use crate::engine::{DatagramReceived, Engine, FilledBuffer, Handle, Kind, Operation, ProvidedBuffer};
 use crate::errno::Errno;
 use crate::event::{DatagramError, Event, Refusal};
 use crate::event_loop::{Loop, TimerKey};
@@ -32,58 +32,71 @@ impl State {
         }
     }
 
-    /// Reads what the kernel wrote to a slot, and makes a view of it. `None`: its control messages were cut.
-    // Inlined, as the next one: there is one caller each, and of datagrams there are many.
+    /// Reads what the kernel wrote to a buffer, and makes a view of it.
+    // Inlined: there is one caller, and of datagrams there are many.
     #[inline]
-    fn take_in(&mut self, slot: PoolSlot, length: u32) -> Option<Datagrams> {
-        let payload = length - self.head;
-        let bytes = self.pool.filled(slot, self.head);
+    fn take_in(&mut self, buffer: FilledBuffer) -> TakenIn {
+        let slot = PoolSlot::new(buffer.id);
+        let Some(payload) = buffer.length.checked_sub(self.head) else {
+            self.pool.give_back(slot);
+            return TakenIn::Nothing;
+        };
+        self.batch_size += 1;
+        let mut lease = self.pool.lease_from(slot, self.head, buffer.length);
+        let bytes = lease.slot_start_mut(self.head as usize);
         let head = Head::read(bytes);
         let place = &mut bytes[CONTROL_OFFSET as usize..];
-        if head.control == 0 && head.flags == 0 {
+        let datagrams = if head.control == 0 && head.flags == 0 {
             Meta::write_plain(place);
-            return Some(self.hand_over(slot, length, 1));
-        }
-        let written = (head.control as usize).min(place.len());
-        let received = parse(&place[..written]);
-        let flags = head.flags as i32;
-        let meta = Meta {
-            received,
-            truncated: flags & libc::MSG_TRUNC != 0,
-            raw: self.raw,
+            1
+        } else {
+            let written = (head.control as usize).min(place.len());
+            let received = parse(&place[..written]);
+            let flags = head.flags as i32;
+            let meta = Meta {
+                received,
+                truncated: flags & libc::MSG_TRUNC != 0,
+                raw: self.raw,
+            };
+            meta.write(place);
+            if let Some(drops) = received.drops {
+                self.note_drops(drops);
+            }
+            if flags & libc::MSG_CTRUNC != 0 {
+                self.counters.control_truncated += 1;
+                return TakenIn::ControlTruncated;
+            }
+            self.counters.truncated += u64::from(meta.truncated);
+            count(payload as usize, received.segment_size, false)
         };
-        meta.write(place);
-        if let Some(drops) = received.drops {
-            self.note_drops(drops);
-        }
-        if flags & libc::MSG_CTRUNC != 0 {
-            self.counters.control_truncated += 1;
-            self.pool.give_back(slot);
-            return None;
-        }
-        self.counters.truncated += u64::from(meta.truncated);
-        let datagrams = count(payload as usize, received.segment_size, false);
-        Some(self.hand_over(slot, length, datagrams))
-    }
-
-    /// Leases a slot out that holds so many datagrams and what is known of them.
-    #[inline]
-    fn hand_over(&mut self, slot: PoolSlot, length: u32, datagrams: usize) -> Datagrams {
         self.counters.received += datagrams as u64;
-        self.counters.received_bytes += u64::from(length - self.head);
+        self.counters.received_bytes += u64::from(payload);
         self.counters.received_buffers += 1;
-        Datagrams::new(self.pool.lease_from(slot, self.head, length))
+        TakenIn::Datagrams(Datagrams::new(lease))
     }
 
-    fn note_batch(&mut self, turn: u64) {
+    /// What is received in this turn is a batch.
+    fn begin_batch(&mut self, turn: u64) {
         if self.batch_turn != turn {
             self.batch_turn = turn;
             self.batch_size = 0;
-            self.counters.receive_batches += 1;
         }
-        self.batch_size += 1;
+    }
+
+    /// So many had been in the batch before.
+    fn end_batch(&mut self, before: u64) {
+        self.counters.receive_batches += u64::from(before == 0 && self.batch_size > 0);
         self.counters.largest_batch = self.counters.largest_batch.max(self.batch_size);
     }
+}
+
+/// What was in a buffer.
+enum TakenIn {
+    Datagrams(Datagrams),
+    /// The kernel took it for nothing.
+    Nothing,
+    /// A datagram whose control messages were cut: what it says of itself is not known.
+    ControlTruncated,
 }
 
 impl<E: Engine, K: SocketSys> Loop<E, K> {
@@ -184,6 +197,49 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         }
     }
 
+    /// These buffers of the socket's were received into.
+    pub(in crate::event_loop) fn on_datagrams_filled(
+        &mut self,
+        slot: Slot,
+        run: &[FilledBuffer],
+        more: bool,
+    ) {
+        let (state, generation) = self
+            .datagrams
+            .at(slot)
+            .expect("a slot with an operation in flight is in use");
+        let socket = DatagramSocketId::new(self.index, slot, generation);
+        debug_assert!(state.receiving);
+        state.provided -= run.len() as u32;
+        if state.phase == Phase::Open {
+            state.begin_batch(self.counters.turns);
+            let before = state.batch_size;
+            self.events.reserve(run.len());
+            for buffer in run {
+                match state.take_in(*buffer) {
+                    TakenIn::Datagrams(datagrams) if state.paused => state.held_back.push_back(datagrams),
+                    TakenIn::Datagrams(datagrams) => {
+                        self.events.push_back(Event::Datagrams { socket, datagrams });
+                    }
+                    TakenIn::Nothing => {}
+                    TakenIn::ControlTruncated => self.events.push_back(Event::DatagramError {
+                        socket,
+                        error: DatagramError::ControlTruncated,
+                    }),
+                }
+            }
+            state.end_batch(before);
+        } else {
+            run.iter()
+                .for_each(|buffer| state.pool.give_back(PoolSlot::new(buffer.id)));
+        }
+        if !more {
+            state.receiving = false;
+            state.receive_cancelled = false;
+            self.finish_datagram_if_quiet(slot);
+        }
+    }
+
     pub(in crate::event_loop) fn on_datagram_received(
         &mut self,
         slot: Slot,
@@ -201,26 +257,6 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             state.receive_cancelled = false;
         }
         match received {
-            DatagramReceived::Filled { buffer, length } => {
-                state.provided -= 1;
-                let pool_slot = PoolSlot::new(buffer);
-                if state.phase != Phase::Open || length < state.head {
-                    state.pool.give_back(pool_slot);
-                } else {
-                    state.note_batch(self.counters.turns);
-                    match state.take_in(pool_slot, length) {
-                        Some(datagrams) if state.paused => state.held_back.push_back(datagrams),
-                        Some(datagrams) => self.events.push_back(Event::Datagrams {
-                            socket: id,
-                            datagrams,
-                        }),
-                        None => self.events.push_back(Event::DatagramError {
-                            socket: id,
-                            error: DatagramError::ControlTruncated,
-                        }),
-                    }
-                }
-            }
             // The next turn knows whether all slots are held, or were taken by what has come at once and are back.
             DatagramReceived::Stopped => {}
             DatagramReceived::Marked => self.tell_unreachable(slot),

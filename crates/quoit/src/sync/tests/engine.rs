@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use loom::cell::UnsafeCell;
 
-use crate::engine::{Completion, Engine, EngineCounters, EngineKind, Kind, Operation, Received};
+use crate::engine::{Completion, Completions, Engine, EngineCounters, EngineKind, Kind, Operation, Received};
 use crate::errno::Errno;
 use crate::id::Slot;
 use crate::pool::{Pool, PoolSlot};
@@ -116,8 +116,8 @@ impl Engine for Scripted {
         self.completions.is_empty()
     }
 
-    fn reap(&mut self, _pool: &mut Pool, _limit: usize, completions: &mut Vec<Completion>) -> bool {
-        completions.append(&mut self.completions);
+    fn reap(&mut self, _pool: &mut Pool, _limit: usize, completions: &mut Completions) -> bool {
+        completions.list.append(&mut self.completions);
         false
     }
 

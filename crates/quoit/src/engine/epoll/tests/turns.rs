@@ -99,7 +99,7 @@ fn reaping_is_bounded_and_says_whether_more_is_there() {
         bench.receive(index as u32, ours, 10);
     }
     bench.engine.wait(Some(PATIENCE), &mut bench.pool).unwrap();
-    let mut completions = Vec::new();
+    let mut completions = Completions::default();
     for expected in [4, 8] {
         assert!(bench.engine.reap(&mut bench.pool, 4, &mut completions));
         assert_eq!(completions.len(), expected);
@@ -156,9 +156,9 @@ fn a_turn_of_a_slots_past_use_is_skipped() {
     await_events(&past, libc::POLLIN);
     bench.engine.wait(Some(PATIENCE), &mut bench.pool).unwrap();
     bench.cancel(connection(0), Kind::Receive);
-    let mut completions = Vec::new();
+    let mut completions = Completions::default();
     assert!(bench.engine.reap(&mut bench.pool, 1, &mut completions));
-    assert_eq!(ended(completions.remove(0)), Received::Stopped);
+    assert_eq!(ended(completions.list.remove(0)), Received::Stopped);
     bench.close(connection(0), past);
     // So that the next wait asks the kernel although something seems to be at hand.
     bench.engine.wait(Some(Duration::ZERO), &mut bench.pool).unwrap();

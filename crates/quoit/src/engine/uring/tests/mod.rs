@@ -117,10 +117,10 @@ impl<S: UringSys> Fixture<S> {
 
     /// One turn that does not wait.
     fn poll(&mut self) {
-        let mut completions = Vec::new();
+        let mut completions = Completions::default();
         self.engine.wait(Some(Duration::ZERO), &mut self.pool).unwrap();
         while self.engine.reap(&mut self.pool, 16, &mut completions) && self.engine.sys.has_completion() {}
-        self.pending.extend(completions);
+        self.pending.extend(completions.list);
     }
 
     /// The next completion.
@@ -129,7 +129,7 @@ impl<S: UringSys> Fixture<S> {
             if let Some(completion) = self.pending.pop_front() {
                 return completion;
             }
-            let mut completions = Vec::new();
+            let mut completions = Completions::default();
             let timeout = if self.engine.may_sleep() {
                 TURN
             } else {
@@ -141,7 +141,7 @@ impl<S: UringSys> Fixture<S> {
             let slept = timeout == TURN;
             let interrupted = !completions.is_empty() || self.engine.counters().completions > before;
             assert!(!slept || interrupted, "nothing completed in {TURN:?}");
-            self.pending.extend(completions);
+            self.pending.extend(completions.list);
         }
         panic!("nothing completed in {TURNS} turns");
     }
