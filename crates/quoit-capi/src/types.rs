@@ -23,7 +23,7 @@ macro_rules! constants {
 
 constants! {
     QUOIT_ABI_MAJOR: u32 = 1;
-    QUOIT_ABI_MINOR: u32 = 4;
+    QUOIT_ABI_MINOR: u32 = 5;
 
     QUOIT_UNSET: u32 = u32::MAX;
 
@@ -34,6 +34,7 @@ constants! {
     QUOIT_WAIT_BLOCK: u32 = 0;
     QUOIT_WAIT_SPIN: u32 = 1;
     QUOIT_WAIT_POLL: u32 = 2;
+    QUOIT_WAIT_GATHER: u32 = 3;
 
     QUOIT_COMMAND_CONNECT: u16 = 1;
     QUOIT_COMMAND_ATTACH: u16 = 2;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quoit::{Address, Config, EngineKind, Feature, FeatureSet};
+use quoit::{Address, Config, EngineKind, Feature, FeatureSet, WaitMode};
 
 use crate::datagrams::plan::DatagramPlan;
 use crate::faults::{Fault, FaultSet, Profile};
@@ -92,6 +92,10 @@ const PURPOSE_OF_GATHERING: u64 = 234;
 /// How many do, out of 1,024.
 const SHARE_THAT_GATHERS: u32 = 300;
 
+/// As those, of how the loop waits: for more than the first event in so many runs of 1,024.
+const PURPOSE_OF_WAITING: u64 = 235;
+const SHARE_THAT_WAITS_FOR_MORE: u32 = 100;
+
 /// One run.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -129,7 +133,8 @@ impl Plan {
     pub fn draw(options: &Options) -> Self {
         let mut random = Random::new(options.seed, 2);
         let mut profile = Profile::draw(&mut random, options.without);
-        let config = draw_config(&mut random);
+        let mut config = draw_config(&mut random);
+        config.wait = draw_wait(&mut Random::new(options.seed, PURPOSE_OF_WAITING));
         let features = draw_features(&mut random);
         // It costs as much as some runs, and does the same each time.
         let probes = random.chance(10);
@@ -174,6 +179,14 @@ impl Plan {
     #[must_use]
     pub fn all_lives(&self) -> usize {
         self.lives.len() + self.datagrams.sockets.len()
+    }
+}
+
+fn draw_wait(random: &mut Random) -> WaitMode {
+    if random.chance(SHARE_THAT_WAITS_FOR_MORE) {
+        WaitMode::Gather(Duration::from_micros(random.magnitude(1000).max(1)))
+    } else {
+        WaitMode::Block
     }
 }
 

@@ -249,6 +249,7 @@ fn choose(config: &Config, memory: &mut LoopMemory) -> Result<(AnyEngine, String
     let settings = EpollSettings {
         receives_per_turn: config.receives_per_turn,
         events: config.completions_per_turn.min(1024),
+        gather: config.wait.gathers(),
         ..EpollSettings::default()
     };
     let engine = EpollEngine::new(settings, Linux).map_err(|errno| StartError::Kernel {
@@ -278,6 +279,8 @@ fn uring(config: &Config, pool: &mut Pool) -> Result<(UringEngine<Ring, Linux>, 
         buffer_entries: config.buffer_ring as u16,
         kernel_poll: config.kernel_poll,
         register_pool: config.register_pool,
+        gather: config.wait.gathers(),
+        gather_at_most: config.completions_per_turn,
     };
     let begin = Instant::now();
     loop {

@@ -24,6 +24,7 @@ fn mappings_of_rings() -> usize {
 
 fn used_ring() -> Ring {
     let parameters = RingParameters {
+        least_wait_us: 0,
         submission_entries: 8,
         completion_entries: 16,
         flags: 0,

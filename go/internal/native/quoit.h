@@ -32,7 +32,7 @@ extern "C" {
 
 /* The version of this ABI. A library of the same major and of this or a later minor version can be used. */
 #define QUOIT_ABI_MAJOR 1
-#define QUOIT_ABI_MINOR 4
+#define QUOIT_ABI_MINOR 5
 #define QUOIT_ABI_VERSION ((uint32_t)QUOIT_ABI_MAJOR << 16 | (uint32_t)QUOIT_ABI_MINOR)
 
 /* For fields of 32 bits that may be left unset. */
@@ -56,7 +56,8 @@ enum {
 enum {
     QUOIT_WAIT_BLOCK = 0, /* sleeps in the kernel */
     QUOIT_WAIT_SPIN = 1,  /* looks again and again for quoit_config.spin_ns, then sleeps */
-    QUOIT_WAIT_POLL = 2   /* never sleeps */
+    QUOIT_WAIT_POLL = 2,  /* never sleeps */
+    QUOIT_WAIT_GATHER = 3 /* sleeps, for quoit_config.spin_ns not for the first event but for many. Since 1.5 */
 };
 
 /* Commands: quoit_command.kind. In brackets: the fields that are read beside `kind`. */
@@ -350,7 +351,7 @@ typedef struct quoit_config {
     int64_t ring_memory_patience_ns; /* how long making a ring is tried again on ENOMEM. Default 2 s */
     uint32_t datagram_sockets;      /* at once, at most 1,024. Default 64 */
     uint32_t wait;                  /* QUOIT_WAIT_*. Default BLOCK */
-    int64_t spin_ns;                /* with WAIT_SPIN: how long before it sleeps */
+    int64_t spin_ns;                /* with WAIT_SPIN: how long before it sleeps; with WAIT_GATHER: 1 us to 100 ms */
 } quoit_config;
 
 /* For QUOIT_COMMAND_CONNECT. Addresses are text: 127.0.0.1:80, [::1]:80, unix:/run/app.sock, unix:@abstract. */

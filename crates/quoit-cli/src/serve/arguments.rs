@@ -112,8 +112,21 @@ impl FromStr for Wait {
                     microseconds.ok_or("spin takes 1 to 1000000 microseconds, such as spin:50")?;
                 WaitMode::Spin(Duration::from_micros(microseconds))
             }
+            Some(("gather", microseconds)) => {
+                let microseconds = microseconds
+                    .parse()
+                    .ok()
+                    .filter(|count| (1..=100_000).contains(count));
+                let microseconds =
+                    microseconds.ok_or("gather takes 1 to 100000 microseconds, such as gather:100")?;
+                WaitMode::Gather(Duration::from_micros(microseconds))
+            }
             None if text == "foreign" => return Ok(Self::Foreign),
-            _ => return Err("expected block, poll, foreign, or spin:MICROSECONDS".to_owned()),
+            _ => {
+                return Err(
+                    "expected block, poll, foreign, spin:MICROSECONDS, or gather:MICROSECONDS".to_owned(),
+                );
+            }
         };
         Ok(Self::Own(mode))
     }

@@ -115,6 +115,10 @@ fn datagrams_come_back_unchanged() {
                 &["--count 1000 --outstanding 4 --senders 4", "--count 50"],
             ),
             (
+                "udp-echo --wait gather:100",
+                &["--count 3000 --outstanding 16 --senders 2", "--count 50"],
+            ),
+            (
                 "udp-echo --gro --work 100",
                 &["--count 3200 --outstanding 32 --mode gso", "--count 100"],
             ),
@@ -169,6 +173,7 @@ fn a_sink_accounts_for_every_datagram_and_ends() {
                 "--count 5000 --rate 50000 --senders 2",
             ),
             ("--wait poll", "--count 5000"),
+            ("--wait gather:200", "--count 5000 --rate 50000"),
             ("--wait foreign", "--count 5000 --mode sendmmsg"),
             ("--work 500", "--phase flat:0.2 --phase 20000:0.2"),
             ("--gro --receive-buffer 1000000", "--count 20000 --mode gso"),
@@ -369,6 +374,8 @@ fn wrong_options_are_refused() {
         ("--wait spin", "spin:MICROSECONDS"),
         ("--wait elsewhere", "foreign"),
         ("--wait spin:0", "1 to 1000000"),
+        ("--wait gather:0", "1 to 100000"),
+        ("--wait gather:100001", "1 to 100000"),
         ("--max-datagram 65508", "65507"),
         ("--slots 0", "--slots"),
     ] {

@@ -1,6 +1,7 @@
 //! The calls on sockets, and the clock.
 
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::time::Duration;
 
 use quoit::address::SocketAddress;
 use quoit::sys::{DatagramFamily, DatagramOption, SocketOption, SocketSys, Time};
@@ -8,7 +9,7 @@ use quoit::{Address, Errno, Unreachable};
 
 use super::{errno, object, owned};
 use crate::faults::Fault;
-use crate::kernel::{Kernel, Kind, ObjectId, with};
+use crate::kernel::{Kernel, Kind, ObjectId, Step, do_jobs, with};
 use crate::memory;
 use crate::pattern;
 
@@ -88,6 +89,21 @@ fn send_messages(
 impl SocketSys for SimSockets {
     fn now(&self) -> Time {
         Time::from_nanos(with(|kernel| kernel.now()))
+    }
+
+    fn sleep(&self, time: Duration) {
+        do_jobs();
+        let end = with(|kernel| {
+            kernel.pass();
+            kernel.now() + u64::try_from(time.as_nanos()).unwrap_or(u64::MAX / 2)
+        });
+        loop {
+            match with(|kernel| kernel.step(Some(end))) {
+                Step::Moved => {}
+                Step::Job(job) => job(),
+                Step::TimedOut | Step::Never => return,
+            }
+        }
     }
 
     fn stream_socket(&self, address: &SocketAddress) -> Result<OwnedFd, Errno> {

@@ -409,6 +409,7 @@ pub(crate) fn describe(data: u64, result: i32, flags: u32) -> String {
 /// A ring with buffers to receive into, of which there are none yet.
 pub(crate) fn set_up<S: UringSys, P: EpollSys, K: SocketSys>(system: K, unix: bool) -> RingScript<S, P, K> {
     let (mut ring, _) = S::setup(&RingParameters {
+        least_wait_us: 0,
         submission_entries: ENTRIES,
         completion_entries: ENTRIES,
         flags: abi::IORING_SETUP_R_DISABLED

@@ -32,7 +32,7 @@ use crate::address::SocketAddress;
 use crate::errno::Errno;
 use crate::id::Slot;
 use crate::pool::{Pool, PoolSlot};
-use crate::sys::Time;
+use crate::sys::{SocketSys, Time};
 
 mod completions;
 mod datagrams;
@@ -532,6 +532,23 @@ pub trait Engine {
 
     /// The counts so far.
     fn counters(&self) -> EngineCounters;
+}
+
+/// The first part of a wait that gathers, where the kernel cannot wait for several events: sleeps, and adds the call to
+/// `calls`. Answers what is left of the wait.
+pub(crate) fn gather(
+    system: &impl SocketSys,
+    time: Duration,
+    wait: Option<Duration>,
+    calls: &mut u64,
+) -> Option<Duration> {
+    let time = wait.map_or(time, |wait| wait.min(time));
+    if time.is_zero() {
+        return wait;
+    }
+    *calls += 1;
+    system.sleep(time);
+    wait.map(|wait| wait - time)
 }
 
 /// Whether an error of accepting concerns one connection in the queue, which it has left, or the moment, and says

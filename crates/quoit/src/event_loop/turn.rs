@@ -66,10 +66,11 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         self.settle();
 
         let started = self.system.now();
-        let (timeout, now) = if self.config.wait == WaitMode::Block || timeout == Some(Duration::ZERO) {
-            (timeout, started)
-        } else {
+        let waits_awake = matches!(self.config.wait, WaitMode::Spin(_) | WaitMode::Poll);
+        let (timeout, now) = if waits_awake && timeout != Some(Duration::ZERO) {
             self.spin(timeout, started)?
+        } else {
+            (timeout, started)
         };
         let timeout = self.sleep_time(timeout, now, false);
         if timeout != Some(Duration::ZERO) || self.counters.turns.is_multiple_of(PUBLISH_TURNS) {

@@ -175,6 +175,10 @@ impl SocketSys for Linux {
         Time::from_nanos(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
     }
 
+    fn sleep(&self, time: Duration) {
+        std::thread::sleep(time);
+    }
+
     fn stream_socket(&self, address: &SocketAddress) -> Result<OwnedFd, Errno> {
         // SAFETY: socket(2) takes no pointers.
         owned(unsafe { libc::socket(address.family(), libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) })

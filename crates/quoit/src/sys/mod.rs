@@ -156,6 +156,9 @@ pub trait SocketSys {
     /// The monotonic clock.
     fn now(&self) -> Time;
 
+    /// Does nothing for so long (`clock_nanosleep(2)`); no signal ends it.
+    fn sleep(&self, time: Duration);
+
     /// A stream socket of `address`'s family (`socket(2)`), in blocking mode.
     ///
     /// # Errors

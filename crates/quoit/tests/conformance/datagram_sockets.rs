@@ -428,6 +428,8 @@ pub(crate) fn every_way_of_waiting_works(level: &Level) {
         WaitMode::Spin(Duration::from_micros(50)),
         WaitMode::Spin(PATIENCE),
         WaitMode::Poll,
+        WaitMode::Gather(Duration::from_micros(100)),
+        WaitMode::Gather(Duration::from_millis(2)),
     ] {
         let tune = |config: &mut quoit::Config| config.wait = wait;
         bench_with(level, tune, |bench| {

@@ -29,7 +29,7 @@ use self::record::{Connection, DatagramSocket, Key, Listener, Outgoing, Table};
 use self::sys::{EpollSys, ReadyEvent};
 use super::{
     Completion, Completions, DatagramBatch, DatagramReceived, Engine, EngineCounters, EngineKind, Handle,
-    Kind, Message, Operation, ProvidedBuffer, Received, SendManner,
+    Kind, Message, Operation, ProvidedBuffer, Received, SendManner, gather,
 };
 use crate::errno::Errno;
 use crate::id::Slot;
@@ -69,6 +69,8 @@ pub struct EpollSettings {
     pub accepts_per_turn: u32,
     /// Datagrams taken from one socket in one turn, at least 1. Default 64.
     pub datagrams_per_turn: u32,
+    /// How long a wait lasts at least, so that it ends with more than the first event. Default zero: not at all.
+    pub gather: Duration,
 }
 
 impl Default for EpollSettings {
@@ -80,6 +82,7 @@ impl Default for EpollSettings {
             receives_per_turn: 16,
             accepts_per_turn: 64,
             datagrams_per_turn: 64,
+            gather: Duration::ZERO,
         }
     }
 }
@@ -347,7 +350,17 @@ impl<P: EpollSys, K: SocketSys> Engine for EpollEngine<P, K> {
         self.told_nothing = false;
         if !self.left_out {
             self.unregister_idle_listeners();
-            self.poll(if at_hand { Some(Duration::ZERO) } else { timeout })?;
+            let timeout = if at_hand {
+                Some(Duration::ZERO)
+            } else {
+                gather(
+                    &self.system,
+                    self.settings.gather,
+                    timeout,
+                    &mut self.counters.system_calls,
+                )
+            };
+            self.poll(timeout)?;
         }
         self.share = self.runnable.len();
         Ok(())

@@ -18,7 +18,7 @@ use self::sys::{CompletionEntry, RingParameters, STREAM_GROUP, SubmissionEntry, 
 use self::user_data::{Tag, UserData};
 use super::{
     Completion, Completions, DatagramBatch, Engine, EngineCounters, EngineKind, Handle, Message, Operation,
-    ProvidedBuffer, Received, SendManner,
+    ProvidedBuffer, Received, SendManner, gather,
 };
 use crate::errno::Errno;
 use crate::features::{Feature, FeatureSet};
@@ -93,6 +93,10 @@ pub struct UringEngine<S: UringSys, K: SocketSys> {
     /// not wait either: their success is silent.
     attempts_left: bool,
     wait_flags: u32,
+    /// Completions that end a sleep.
+    wait_for: u32,
+    /// How long to sleep before that, whatever completes: for a kernel that cannot wait for several and no longer.
+    sleeps_first: Duration,
     flush_flags: u32,
     features: FeatureSet,
     wake: RawFd,
@@ -132,8 +136,11 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
             poll_idle_ms: settings
                 .kernel_poll
                 .map_or(0, |idle| u32::try_from(idle.as_millis()).unwrap_or(u32::MAX)),
+            least_wait_us: u32::try_from(settings.gather.as_micros()).unwrap_or(u32::MAX),
         })
         .during(Step::Setup)?;
+        let kernel_gathers =
+            !settings.gather.is_zero() && properties.features & abi::IORING_FEAT_MIN_TIMEOUT != 0;
         let mut buffer_entries = 0;
         if features.contains(Feature::BufferRing) {
             sys.register_buffer_ring(STREAM_GROUP, settings.buffer_entries)
@@ -178,6 +185,16 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
             attempts: VecDeque::with_capacity(128),
             attempts_left: false,
             wait_flags: no_iowait,
+            wait_for: if kernel_gathers {
+                settings.gather_at_most.clamp(2, properties.completion_entries)
+            } else {
+                1
+            },
+            sleeps_first: if kernel_gathers {
+                Duration::ZERO
+            } else {
+                settings.gather
+            },
             flush_flags: if kernel_poll { abi::IORING_ENTER_SQ_WAIT } else { 0 },
             features,
             wake: -1,
@@ -418,7 +435,8 @@ impl<S: UringSys, K: SocketSys> Engine for UringEngine<S, K> {
             return Ok(());
         }
         let result = if sleeps {
-            self.enter(1, timeout, self.wait_flags)
+            let left = self.sleep_first(timeout);
+            self.enter(self.wait_for, left, self.wait_flags)
         } else {
             self.enter(0, None, 0)
         };

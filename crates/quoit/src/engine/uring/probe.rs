@@ -162,6 +162,7 @@ fn needed(is_there: bool, step: Step) -> Result<(), ProbeError> {
 fn find_setup_flags<S: UringSys>(found: &mut Findings) -> Result<(S, RingProperties), ProbeError> {
     let make = |features| {
         S::setup(&RingParameters {
+            least_wait_us: 0,
             submission_entries: PROBE_ENTRIES,
             completion_entries: PROBE_ENTRIES * 2,
             flags: setup_flags(features, false),

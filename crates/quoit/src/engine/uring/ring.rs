@@ -170,6 +170,7 @@ pub struct Ring {
     registered: Option<RegisteredDescriptor>,
     /// Whether a thread of the kernel's takes the submissions (`IORING_SETUP_SQPOLL`).
     kernel_polls: bool,
+    least_wait_us: u32,
     enters: u64,
     /// The eventfd that the kernel writes with completions, if somebody asked for it.
     notifier: Option<RawFd>,
@@ -281,6 +282,11 @@ impl UringSys for Ring {
             buffer_rings: Vec::new(),
             registered: None,
             kernel_polls: answer.flags & abi::IORING_SETUP_SQPOLL != 0,
+            least_wait_us: if answer.features & abi::IORING_FEAT_MIN_TIMEOUT != 0 {
+                parameters.least_wait_us
+            } else {
+                0
+            },
             enters: 0,
             notifier: None,
             descriptor,
@@ -457,6 +463,14 @@ impl UringSys for Ring {
         } else {
             self.descriptor.as_raw_fd() as u32
         };
+        let least_wait_us = if wait_for > 1 {
+            // Not beyond the limit, which the kernel would look at only then.
+            timeout.map_or(self.least_wait_us, |timeout| {
+                u128::from(self.least_wait_us).min(timeout.as_micros()) as u32
+            })
+        } else {
+            0
+        };
         let limit = timeout.map(|timeout| abi::__kernel_timespec {
             // The kernel adds this to its clock; what is as good as for ever must not overflow there.
             tv_sec: timeout.as_secs().min(u64::from(u32::MAX)) as i64,
@@ -465,12 +479,12 @@ impl UringSys for Ring {
         let argument = abi::io_uring_getevents_arg {
             sigmask: 0,
             sigmask_sz: 0,
-            min_wait_usec: 0,
+            min_wait_usec: least_wait_us,
             ts: limit
                 .as_ref()
                 .map_or(0, |limit| ptr::from_ref(limit).expose_provenance() as u64),
         };
-        let (argument, size) = if limit.is_some() && wait_for > 0 {
+        let (argument, size) = if (limit.is_some() && wait_for > 0) || least_wait_us > 0 {
             flags |= abi::IORING_ENTER_EXT_ARG;
             (&raw const argument, size_of_val(&argument))
         } else {

@@ -25,6 +25,10 @@ pub struct UringSettings {
     /// Register the pool's memory with the ring, so that zero-copy sends out of it are cheaper. Charged against
     /// `RLIMIT_MEMLOCK`.
     pub register_pool: bool,
+    /// How long a wait goes on for more than the first completion; zero: not at all.
+    pub gather: Duration,
+    /// Completions that end such a wait before that; at least 1.
+    pub gather_at_most: u32,
 }
 
 /// A step of probing or of setting up a ring.

@@ -4,9 +4,9 @@
 use std::os::fd::IntoRawFd;
 use std::time::Duration;
 
-use super::UringEngine;
 use super::sys::{SubmissionEntry, UringSys};
 use super::user_data::UserData;
+use super::{Engine, UringEngine, gather};
 use crate::errno::Errno;
 use crate::pool::Pool;
 use crate::sys::SocketSys;
@@ -68,6 +68,22 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
             self.hand_over_closed();
         }
         result
+    }
+
+    /// The first part of a wait that gathers, where the kernel cannot do it; what was submitted is with the kernel by
+    /// then. Answers what is left of the wait.
+    pub(super) fn sleep_first(&mut self, wait: Option<Duration>) -> Option<Duration> {
+        if self.sleeps_first.is_zero() {
+            return wait;
+        }
+        if self.sys.unsubmitted() > 0 {
+            // What fails is told by the enter that follows.
+            let _ = self.enter(0, None, 0);
+        }
+        if !self.may_sleep() {
+            return wait;
+        }
+        gather(&self.system, self.sleeps_first, wait, &mut self.direct_calls)
     }
 
     /// Forgets the descriptors whose closes the kernel has taken.

@@ -27,6 +27,9 @@ pub struct RingParameters {
     pub flags: u32,
     /// With `IORING_SETUP_SQPOLL`: milliseconds after which the kernel's idle thread sleeps.
     pub poll_idle_ms: u32,
+    /// Microseconds after which a wait for several completions ends with the first, if the kernel has
+    /// `IORING_FEAT_MIN_TIMEOUT`; zero: it does not.
+    pub least_wait_us: u32,
 }
 
 /// What the kernel answered.

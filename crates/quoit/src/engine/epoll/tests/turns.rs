@@ -20,6 +20,31 @@ fn a_turn_with_nothing_to_do_ends_at_its_time() {
 }
 
 #[test]
+fn a_wait_that_gathers_lasts_its_time_and_no_longer_than_the_turn() {
+    const GATHER: Duration = Duration::from_millis(10);
+    let settings = |gather| EpollSettings {
+        gather,
+        ..EpollSettings::default()
+    };
+    let received = |gather, timeout| {
+        let mut bench = Bench::with(settings(gather), 1, 64);
+        let (ours, mut theirs) = tcp_pair();
+        theirs.write_all(b"request").unwrap();
+        await_events(&ours, libc::POLLIN);
+        bench.receive(0, &ours, 7);
+        let begun = Instant::now();
+        let completions = bench.turn_for(timeout);
+        (completions.len(), begun.elapsed())
+    };
+    let (count, waited) = received(GATHER, PATIENCE);
+    assert_eq!(count, 1);
+    assert!((GATHER..PATIENCE).contains(&waited), "{waited:?}");
+    let (count, waited) = received(PATIENCE, GATHER);
+    assert_eq!(count, 1);
+    assert!((GATHER..PATIENCE).contains(&waited), "{waited:?}");
+}
+
+#[test]
 fn a_request_and_its_answer_cost_three_calls() {
     let mut bench = Bench::new(4, 64);
     let (ours, mut theirs) = tcp_pair();

@@ -9,6 +9,8 @@ const TINY: UringSettings = UringSettings {
     buffer_entries: 8,
     kernel_poll: None,
     register_pool: false,
+    gather: Duration::ZERO,
+    gather_at_most: 1,
 };
 
 #[test]

@@ -18,6 +18,7 @@ use crate::wake::Wake;
 
 mod accept;
 mod denied;
+mod gather;
 mod limits;
 mod receive;
 mod reluctant;
@@ -36,6 +37,8 @@ const SETTINGS: UringSettings = UringSettings {
     buffer_entries: 8,
     kernel_poll: None,
     register_pool: false,
+    gather: Duration::ZERO,
+    gather_at_most: 1,
 };
 
 /// The levels that every test runs at: everything, and each important thing missing.
