@@ -197,7 +197,7 @@ struct Common {
           value_parser = RangedU64ValueParser::<u32>::new().range(1..=60_000))]
     kernel_poll: Option<u32>,
     /// How a loop waits: block sleeps at once, spin:US looks for so many microseconds first, poll never sleeps and
-    /// takes a processor a loop; foreign sleeps in an epoll instance of this program, as inside another library's loop
+    /// takes a processor a loop; gather:US sleeps so long for more than the first event; foreign sleeps in an epoll instance of this program, as inside another library's loop
     #[arg(long, global = true, value_name = "HOW", default_value = "block")]
     wait: Wait,
     /// Connections that each loop may have
