@@ -38,12 +38,12 @@ record RSocketCase(
     }
 
     /**
-     * Nanoseconds from the beginning to when a connection asks for its streams: the connections' ticks are spread evenly over a period, so
-     * that what is offered is even, and a window of less than a period has its part of the messages.
+     * Nanoseconds into its period at which a connection has its ticks: they are spread evenly, so that what is offered is even, a window
+     * of less than a period has its part of the messages, and the ticks of no transport come closer together than those of another.
      *
      * @param connection its number, from 0
      */
-    long delayNanos(int connection) {
+    long phaseNanos(int connection) {
         return TimeUnit.MILLISECONDS.toNanos(periodMillis) * connection / connections;
     }
 

@@ -157,7 +157,7 @@ final class RSocketLoad implements AutoCloseable {
     }
 
     /**
-     * Opens the connections of a case; their streams follow within a period of its pace.
+     * Opens the connections of a case; their messages follow within a period of its pace.
      *
      * @throws IOException a connection cannot be made, or all of them not in time, or the limit of descriptors is too low
      */
@@ -183,14 +183,13 @@ final class RSocketLoad implements AutoCloseable {
                 // Reset at the end: connections in TIME_WAIT would use up the ports within a few runs.
                 .option(ChannelOption.SO_LINGER, 0)
                 .option(ChannelOption.ALLOCATOR, PooledByteBufAllocator.DEFAULT);
-        long begin = System.nanoTime();
-        long end = begin + TimeUnit.SECONDS.toNanos(CONNECTING_SECONDS);
+        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(CONNECTING_SECONDS);
         ArrayDeque<ChannelFuture> connecting = new ArrayDeque<>();
         for (int connection = 0; connection < load.connections(); connection++) {
             if (connecting.size() == MOST_CONNECTING) {
                 keep(connecting.pollFirst(), end, load);
             }
-            RSocketRequester requester = new RSocketRequester(messages, load, begin + load.delayNanos(connection));
+            RSocketRequester requester = new RSocketRequester(messages, load, load.phaseNanos(connection));
             requesters.add(requester);
             connecting.addLast(bootstrap
                     .clone()

@@ -7,7 +7,6 @@ import io.netty.util.collection.IntObjectHashMap;
 import java.nio.charset.StandardCharsets;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.LinkedBlockingQueue;
-import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.LongAdder;
 
 /**
@@ -20,7 +19,7 @@ final class RSocketRequester extends RSocketConnection {
 
     private final RSocketCase load;
     private final IntObjectHashMap<Stream> streams = new IntObjectHashMap<>();
-    private final long asksAt;
+    private final long phase;
     private int nextId = 1;
     private boolean wrote;
     private final BlockingQueue<String> told = new LinkedBlockingQueue<>();
@@ -32,11 +31,15 @@ final class RSocketRequester extends RSocketConnection {
         int used;
     }
 
-    /** Asks for its streams at a time of {@link System#nanoTime}, or when its connection was made. */
-    RSocketRequester(LongAdder messages, RSocketCase load, long asksAt) {
+    /**
+     * Asks for its streams when its connection was made.
+     *
+     * @param phase of their ticks in the period, in nanoseconds
+     */
+    RSocketRequester(LongAdder messages, RSocketCase load, long phase) {
         super(messages);
         this.load = load;
-        this.asksAt = asksAt;
+        this.phase = phase;
     }
 
     /** Why the connection has failed; null if it has not. */
@@ -62,16 +65,6 @@ final class RSocketRequester extends RSocketConnection {
                         .writeByte(MIME.length)
                         .writeBytes(MIME),
                 context.voidPromise());
-        context.flush();
-        long delay = asksAt - System.nanoTime();
-        if (delay <= 0) {
-            askAll(context);
-        } else {
-            context.executor().schedule(() -> askAll(context), delay, TimeUnit.NANOSECONDS);
-        }
-    }
-
-    private void askAll(ChannelHandlerContext context) {
         for (int stream = 0; stream < load.streams(); stream++) {
             ask(context, new Stream());
         }
@@ -97,7 +90,8 @@ final class RSocketRequester extends RSocketConnection {
                     .writeInt(load.messages())
                     .writeInt(load.size())
                     .writeInt(load.batch())
-                    .writeInt(load.periodMillis());
+                    .writeInt(load.periodMillis())
+                    .writeLong(phase);
         }
         context.write(request, context.voidPromise());
         wrote = true;

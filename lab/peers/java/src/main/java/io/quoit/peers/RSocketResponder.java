@@ -4,6 +4,7 @@ import io.netty.buffer.ByteBuf;
 import io.netty.channel.ChannelHandlerContext;
 import io.netty.handler.codec.CorruptedFrameException;
 import io.netty.util.collection.IntObjectHashMap;
+import io.netty.util.concurrent.EventExecutor;
 import io.netty.util.concurrent.Future;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
@@ -13,12 +14,12 @@ import java.util.function.BiConsumer;
 
 /**
  * The serving end. What a stream is asked for stands in its request's data: messages (0: without end), bytes of each,
- * messages a tick, and milliseconds of a tick (0: without a pace). A request for a response is answered by a message of
+ * messages a tick, milliseconds from tick to tick (0: without a pace), and the ticks' phase in that period. A request for a response is answered by a message of
  * as many bytes as it has. The first byte of pushed metadata is a word to the program.
  */
 final class RSocketResponder extends RSocketConnection {
     /** Bytes of a request's data. */
-    static final int REQUEST_BYTES = 16;
+    static final int REQUEST_BYTES = 24;
 
     /** Messages of one stream before it is another's turn. */
     private static final int TURN = 16;
@@ -48,7 +49,10 @@ final class RSocketResponder extends RSocketConnection {
         }
     }
 
-    /** What the streams of one period share; it ticks when the first of them begins, and every period after that. */
+    /**
+     * What the streams of one period share. It ticks at the phase that the first of them asks for, and not when that one comes: a virtual
+     * machine that is cold reads the requests of many connections one behind the other, and their ticks would come together for good.
+     */
     private static final class Clock {
         final ArrayList<Stream> streams = new ArrayList<>();
         Future<?> ticks;
@@ -107,6 +111,7 @@ final class RSocketResponder extends RSocketConnection {
         stream.size = in.readInt();
         stream.batch = in.readInt();
         int period = in.readInt();
+        long phase = in.readLong();
         if (stream.size < STAMP_BYTES || stream.size > MOST_MESSAGE) {
             throw new CorruptedFrameException("messages of " + stream.size + " bytes");
         }
@@ -114,19 +119,22 @@ final class RSocketResponder extends RSocketConnection {
         if (period == 0) {
             stream.due = stream.messages == 0 ? Long.MAX_VALUE : stream.messages;
         } else {
-            clock(context, period).streams.add(stream);
+            clock(context, period, phase).streams.add(stream);
         }
         streams.put(id, stream);
         queue(stream);
     }
 
-    private Clock clock(ChannelHandlerContext context, int period) {
-        Clock clock = clocks.get(period);
+    private Clock clock(ChannelHandlerContext context, int periodMillis, long phase) {
+        Clock clock = clocks.get(periodMillis);
         if (clock == null) {
             Clock made = new Clock();
-            clocks.put(period, made);
-            Runnable tick = () -> tick(context, made);
-            made.ticks = context.executor().scheduleAtFixedRate(tick, 0, period, TimeUnit.MILLISECONDS);
+            clocks.put(periodMillis, made);
+            EventExecutor loop = context.executor();
+            long period = TimeUnit.MILLISECONDS.toNanos(periodMillis);
+            // The first tick from now on: a period begins whenever the clock shows a multiple of it.
+            long first = Math.floorMod(phase - loop.ticker().nanoTime(), period);
+            made.ticks = loop.scheduleAtFixedRate(() -> tick(context, made), first, period, TimeUnit.NANOSECONDS);
             clock = made;
         }
         return clock;

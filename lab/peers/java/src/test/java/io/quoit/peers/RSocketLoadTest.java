@@ -4,6 +4,8 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.netty.buffer.ByteBuf;
+import io.netty.channel.embedded.EmbeddedChannel;
 import java.io.IOException;
 import java.lang.management.ManagementFactory;
 import java.net.InetSocketAddress;
@@ -12,6 +14,7 @@ import java.util.List;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.LongAdder;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -138,20 +141,50 @@ class RSocketLoadTest {
     }
 
     @Test
-    void theTicksOfConnectionsAreSpreadOverAPeriod() throws Exception {
+    void theTicksOfConnectionsAreSpreadOverAPeriod() {
         RSocketCase batch = RSocketCase.of("rpc-batch").with("--connections", 5);
-        assertEquals(0, batch.delayNanos(0));
-        assertEquals(8_000_000_000L, batch.delayNanos(4));
-        assertEquals(0, RSocketCase.of("rpc-stream").with("--connections", 5).delayNanos(4));
-        // Within a period that never ends the first connection has its first tick, and the second none.
-        RSocketCase once = RSocketCase.of("rpc-batch")
-                .with("--connections", 2)
-                .with("--period", Integer.MAX_VALUE);
-        try (RSocketLoad server = RSocketLoad.serve(Transport.NIO, 1, LOOPBACK, report -> {});
-                RSocketLoad client = RSocketLoad.connect(Transport.NIO, 1, server.address(), once)) {
-            await(client, 300);
-            assertEquals(300, client.messages());
+        assertEquals(0, batch.phaseNanos(0));
+        assertEquals(8_000_000_000L, batch.phaseNanos(4));
+        assertEquals(0, RSocketCase.of("rpc-stream").with("--connections", 5).phaseNanos(4));
+    }
+
+    /** Whenever its requests come: on which transport they come together makes no difference to the work. */
+    @Test
+    void aConnectionTicksAtItsPhase() {
+        RSocketCase load = new RSocketCase(4, 2, 0, 128, 1_000, 1, 100, false);
+        long millisecond = TimeUnit.MILLISECONDS.toNanos(1);
+        for (int late : new int[] {0, 49, 51, 230}) {
+            EmbeddedChannel server = new EmbeddedChannel(new RSocketResponder(new LongAdder(), (context, word) -> {}));
+            server.freezeTime();
+            // To the beginning of a period.
+            long now = server.eventLoop().ticker().nanoTime();
+            server.advanceTimeBy(Math.floorMod(-now, 100 * millisecond) + late * millisecond, TimeUnit.NANOSECONDS);
+            EmbeddedChannel client = new EmbeddedChannel(new RSocketRequester(new LongAdder(), load, load.phaseNanos(2)));
+            for (ByteBuf sent = client.readOutbound(); sent != null; sent = client.readOutbound()) {
+                server.writeInbound(sent);
+            }
+            long next = Math.floorMod(50 - late, 100) * millisecond;
+            for (int tick = 0; tick < 3; tick++) {
+                server.advanceTimeBy(next - 1, TimeUnit.NANOSECONDS);
+                server.runScheduledPendingTasks();
+                assertEquals(0, sent(server), late + " ms late, just before tick " + tick);
+                server.advanceTimeBy(1, TimeUnit.NANOSECONDS);
+                server.runScheduledPendingTasks();
+                assertEquals(2, sent(server), late + " ms late, tick " + tick);
+                next = 100 * millisecond;
+            }
+            client.finishAndReleaseAll();
+            server.finishAndReleaseAll();
         }
+    }
+
+    private static int sent(EmbeddedChannel channel) {
+        int count = 0;
+        for (ByteBuf message = channel.readOutbound(); message != null; message = channel.readOutbound()) {
+            message.release();
+            count++;
+        }
+        return count;
     }
 
     @Test
