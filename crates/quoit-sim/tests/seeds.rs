@@ -82,6 +82,11 @@ const REGRESSIONS: &[(u64, EngineKind, &str)] = &[
         Epoll,
         "a lease that the reference let go of after the second loop's last turn",
     ),
+    (
+        5_010_044_335,
+        Uring,
+        "a loop that accepts one for each that it closes, taken to spin",
+    ),
 ];
 
 #[test]

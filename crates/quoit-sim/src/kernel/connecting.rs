@@ -12,9 +12,34 @@ use super::stream::Stream;
 use crate::faults::Fault;
 
 /// More failures to accept than these within this time, in nanoseconds, are one too many: a loop waits 10 ms and
-/// more after each, unless it closes something meanwhile.
-const INSISTENCE: u32 = 24;
+/// more after each. Something that it closes may be what it waits for, and it tries again at once: each such try is
+/// paid for by a close.
+const INSISTENCE: u64 = 24;
 const INSISTENCE_TIME: u64 = 500_000;
+
+/// How often accepting has failed at one listener for want of descriptors or memory, or as it is forbidden.
+#[derive(Debug, Default)]
+pub(super) struct Insistence {
+    since: u64,
+    failures: u64,
+    /// Descriptors that had been closed by then.
+    closed: u64,
+}
+
+impl Insistence {
+    /// Counts one more, now that so many descriptors have been closed; answers whether it is one too many.
+    fn fails(&mut self, now: u64, closed: u64) -> bool {
+        if now - self.since > INSISTENCE_TIME {
+            *self = Self {
+                since: now,
+                failures: 0,
+                closed,
+            };
+        }
+        self.failures += 1;
+        self.failures > INSISTENCE + (closed - self.closed)
+    }
+}
 
 impl Kernel {
     /// Why no descriptor can be made now, if that is so.
@@ -54,8 +79,7 @@ impl Kernel {
             address: Address::UnixUnnamed,
             backlog: 1,
             queue: VecDeque::new(),
-            insists: 0,
-            insists_since: 0,
+            insistence: Insistence::default(),
         }));
         self.open(listener)
     }
@@ -105,8 +129,7 @@ impl Kernel {
                     address,
                     backlog: backlog as usize,
                     queue: VecDeque::new(),
-                    insists: 0,
-                    insists_since: 0,
+                    insistence: Insistence::default(),
                 });
                 Ok(())
             }
@@ -198,19 +221,15 @@ impl Kernel {
 
     /// Accepting again and again at once, without descriptors or memory or where it is forbidden, is spinning.
     fn watch_for_insistence(&mut self, id: ObjectId) {
-        let now = self.now;
+        let (now, closed) = (self.now, self.table.closed);
         let Kind::Listener(listener) = &mut self.objects[id].kind else {
             return;
         };
-        if now - listener.insists_since > INSISTENCE_TIME {
-            (listener.insists_since, listener.insists) = (now, 0);
-        }
-        listener.insists += 1;
-        if listener.insists > INSISTENCE {
+        if listener.insistence.fails(now, closed) {
             self.fail(|| {
                 format!(
-                    "the loop spins: accepting failed {INSISTENCE} times within {} us for want of descriptors \
-                     or memory, or as it is forbidden, and goes on",
+                    "the loop spins: accepting failed {INSISTENCE} times more than something was closed within {} us, for \
+                     want of descriptors or memory, or as it is forbidden, and goes on",
                     INSISTENCE_TIME / 1000
                 )
             });
@@ -354,5 +373,54 @@ impl Kernel {
             return self.take_datagram_error(id);
         }
         self.stream(id)?.error.take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::faults::Profile;
+    use crate::kernel::descriptors::FIRST;
+
+    /// A kernel without a descriptor left, and a listener with more queued than anybody takes.
+    fn exhausted() -> (Kernel, ObjectId) {
+        let mut kernel = Kernel::new(0, Profile::kind(), 0, false);
+        let address = Address::UnixUnnamed;
+        let listener = kernel.add_object(Kind::Listener(Listener {
+            address: address.clone(),
+            backlog: 0,
+            queue: VecDeque::new(),
+            insistence: Insistence::default(),
+        }));
+        for _ in 0..200 {
+            let [_, far] = kernel.connect_pair(true, address.clone(), address.clone(), None);
+            if let Kind::Listener(found) = &mut kernel.objects[listener].kind {
+                found.queue.push_back(far);
+            }
+        }
+        (kernel, listener)
+    }
+
+    #[test]
+    fn who_tries_again_without_descriptors_spins() {
+        let (mut kernel, listener) = exhausted();
+        for failures in 1..=INSISTENCE + 1 {
+            assert_eq!(kernel.failure, None, "after {failures} failures");
+            assert_eq!(kernel.accept(listener, true), Err(libc::EMFILE));
+        }
+        assert!(kernel.failure.is_some());
+    }
+
+    /// Each connection that is closed lets in one more, behind which there is no descriptor again.
+    #[test]
+    fn who_tries_again_as_something_was_closed_does_not_spin() {
+        let (mut kernel, listener) = exhausted();
+        kernel.table.set_room(1);
+        for _ in 0..INSISTENCE * 4 {
+            assert_eq!(kernel.accept(listener, true), Ok(FIRST));
+            assert_eq!(kernel.accept(listener, true), Err(libc::EMFILE));
+            kernel.close(FIRST);
+        }
+        assert_eq!(kernel.failure, None);
     }
 }

@@ -23,6 +23,8 @@ pub(crate) struct Table {
     limit: usize,
     /// Times that a descriptor was given that had been another's.
     pub(super) reused: u64,
+    /// Times that one was closed.
+    pub(super) closed: u64,
 }
 
 impl Table {
@@ -32,6 +34,7 @@ impl Table {
             used: 0,
             limit,
             reused: 0,
+            closed: 0,
         }
     }
 
@@ -93,6 +96,7 @@ impl Kernel {
             return self.fail(|| format!("descriptor {} is closed, and is not open", descriptor - FIRST));
         };
         self.table.used -= 1;
+        self.table.closed += 1;
         self.note(|| format!("close {}", descriptor - FIRST));
         self.release(object);
     }

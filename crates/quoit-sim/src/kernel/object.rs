@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use quoit::Address;
 
 use super::Kernel;
+use super::connecting::Insistence;
 use super::datagram::DatagramSocket;
 use super::ring::RingId;
 use super::stream::Stream;
@@ -62,9 +63,7 @@ pub struct Listener {
     pub(crate) address: Address,
     pub(super) backlog: usize,
     pub(super) queue: VecDeque<ObjectId>,
-    /// Times that accepting failed for want of descriptors or memory, since this moment.
-    pub(super) insists: u32,
-    pub(super) insists_since: u64,
+    pub(super) insistence: Insistence,
 }
 
 /// The events of `poll(2)` and `epoll_ctl(2)`; both use the same bits.
