@@ -8,7 +8,7 @@ use super::*;
 use crate::address::SocketAddress;
 
 impl<S: UringSys> Fixture<S> {
-    fn accept(&mut self, listener: &impl AsRawFd, limit: u32) {
+    pub(super) fn accept(&mut self, listener: &impl AsRawFd, limit: u32) {
         self.submit(Operation::Accept {
             listener: Slot::new(1),
             descriptor: listener.as_raw_fd(),

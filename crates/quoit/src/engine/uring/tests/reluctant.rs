@@ -196,6 +196,33 @@ fn a_quiet_send_that_was_left_behind_ends_without_anything_else() {
     }
 }
 
+/// Such a send may be submitted between two waits: a cancelled accept does not leave its cancellation to the next one.
+/// Then nothing is left behind, and a loop that went on without sleeping would do so until it submits something.
+#[test]
+fn a_quiet_send_that_was_submitted_between_two_waits_keeps_nobody_awake() {
+    for without in levels() {
+        let fixture = &mut Fixture::<Reluctant>::on(&SETTINGS, 8, without);
+        let (near, _far) = UnixStream::pair().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        fixture.accept(&listener, 1);
+        fixture.poll();
+        fixture.engine.sys.failures = [Errno::EAGAIN].into();
+        fixture.send_as(0, &near, single(b"quiet"), SendMode::Quiet);
+        fixture.poll();
+        assert!(fixture.engine.sys.failures.is_empty());
+        fixture.cancel(1, Kind::Accept);
+        assert_eq!(fixture.engine.sys.unsubmitted(), 0);
+        for _ in 0..10 {
+            fixture.poll();
+        }
+        assert!(fixture.engine.may_sleep(), "nothing is left to do");
+        let mut ended = fixture.pending.drain(..);
+        assert!(ended.any(|completion| matches!(completion, Completion::Sent { result: Ok(5), .. })));
+        drop(ended);
+        fixture.finish();
+    }
+}
+
 /// A refused zero-copy send waits for its notification. Cancelling it finds nothing, and each further cancellation would
 /// do so too, without an end.
 #[test]
