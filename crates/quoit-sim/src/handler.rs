@@ -437,6 +437,9 @@ impl<E: Engine + 'static> World<E> {
         match self.random.below(5) {
             0 | 1 if !state.paused && is_there => {
                 state.paused = true;
+                let resumes =
+                    |one: &Command<'_>| matches!(one, Command::Resume { connection } if *connection == id);
+                state.paused_behind_resume = self.batch.iter().any(resumes);
                 self.reference.some_paused = true;
                 self.command(Command::Pause { connection: id });
             }

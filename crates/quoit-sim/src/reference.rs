@@ -35,6 +35,8 @@ pub struct Connection {
     pub end_of_stream: bool,
     /// Nothing is to be delivered.
     pub paused: bool,
+    /// The pause follows a resume in one batch, and that may find the connection at its end: nothing is left to pause.
+    pub paused_behind_resume: bool,
     /// A close or an abort was taken.
     pub closing: bool,
     /// One was posted, and may have been carried out.
@@ -145,6 +147,7 @@ impl Reference {
             established,
             end_of_stream: false,
             paused,
+            paused_behind_resume: false,
             closing: false,
             may_be_closing: false,
             closed_fairly: false,

@@ -83,6 +83,11 @@ const REGRESSIONS: &[(u64, EngineKind, &str)] = &[
         "a lease that the reference let go of after the second loop's last turn",
     ),
     (
+        8_000_007_250,
+        Uring,
+        "a pause behind a resume that found the connection at its end",
+    ),
+    (
         5_010_044_335,
         Uring,
         "a loop that accepts one for each that it closes, taken to spin",
