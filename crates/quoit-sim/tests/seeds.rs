@@ -83,6 +83,11 @@ const REGRESSIONS: &[(u64, EngineKind, &str)] = &[
         "a lease that the reference let go of after the second loop's last turn",
     ),
     (
+        11_000_023_999,
+        Epoll,
+        "queues of failed sends that wait for their turn to end, one a turn",
+    ),
+    (
         8_000_007_250,
         Uring,
         "a pause behind a resume that found the connection at its end",

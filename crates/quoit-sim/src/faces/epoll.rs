@@ -68,6 +68,7 @@ impl EpollSys for SimEpoll {
         do_jobs();
         let end = with(|kernel| {
             kernel.pass();
+            kernel.waits += u64::from(timeout != Some(Duration::ZERO));
             let nanoseconds = |timeout: Duration| u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
             timeout.map(|timeout| kernel.now().saturating_add(nanoseconds(timeout)))
         });
@@ -152,7 +153,7 @@ impl EpollSys for SimEpoll {
     fn send(&mut self, socket: RawFd, address: *const u8, length: usize) -> Result<usize, Errno> {
         let bytes = memory::read(address.expose_provenance(), length);
         transfer(socket, "send", |kernel, object| {
-            kernel.send(object, std::iter::once(bytes), length)
+            kernel.send_at_once(object, std::iter::once(bytes), length)
         })
     }
 
@@ -163,7 +164,7 @@ impl EpollSys for SimEpoll {
             let pieces = pieces
                 .iter()
                 .map(|&(address, length)| memory::read(address, length));
-            kernel.send(object, pieces, length)
+            kernel.send_at_once(object, pieces, length)
         })
     }
 

@@ -141,7 +141,7 @@ impl UringSys for SimRing {
     fn pop(&mut self) -> Option<CompletionEntry> {
         let completion = with(|kernel| {
             kernel.interrupt(self.ring);
-            let completion = kernel.ring(self.ring).pop();
+            let completion = kernel.pop(self.ring);
             kernel.note(|| format!("completion {completion:x?}"));
             completion
         })?;

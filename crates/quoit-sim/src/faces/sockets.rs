@@ -183,7 +183,7 @@ impl SocketSys for SimSockets {
             .iter()
             .map(|&(address, length)| memory::read(address, length));
         transfer(socket, "sendmsg", |kernel, object| {
-            kernel.send(object, bytes, length)
+            kernel.send_at_once(object, bytes, length)
         })
     }
 
@@ -290,7 +290,9 @@ impl SocketSys for SimSockets {
                 return Ok(0);
             }
             let bytes = pattern::bytes(stream, offset, length);
-            let result = kernel.send(socket, std::iter::once(bytes), length).map_err(errno);
+            let result = kernel
+                .send_at_once(socket, std::iter::once(bytes), length)
+                .map_err(errno);
             kernel.cross();
             result
         })

@@ -84,6 +84,10 @@ pub struct Kernel {
     pub taken: u64,
     /// Bytes that they have given, those that the program drops included.
     pub given: u64,
+    /// Times that a loop has waited, as it had nothing at hand.
+    pub(crate) waits: u64,
+    /// Sockets that take no more.
+    pub(crate) failed_sends: Vec<stream::FailedSend>,
     /// What struck so far.
     pub counts: FaultCounts,
     /// A wait without end, with nothing to happen that could end it.
@@ -180,6 +184,8 @@ impl Kernel {
             exhausted_until: 0,
             taken: 0,
             given: 0,
+            waits: 0,
+            failed_sends: Vec::new(),
             counts: FaultCounts::default(),
             stalled: false,
             failure: None,

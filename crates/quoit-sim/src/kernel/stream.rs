@@ -52,6 +52,30 @@ pub struct Stream {
     pub(super) sends: u32,
     /// Receives that wait.
     pub(super) receives: u32,
+    /// Zero-copy sends of which the program does not know yet that their memory is free.
+    pub(super) held: u32,
+}
+
+/// A socket that takes no more, of which the program knows.
+#[derive(Debug)]
+pub(crate) struct FailedSend {
+    pub(crate) socket: ObjectId,
+    /// Turns since then that left something queued for it, although none of its memory was the kernel's.
+    pub(crate) turns: u32,
+}
+
+impl FailedSend {
+    pub(super) fn new(socket: ObjectId) -> Self {
+        Self { socket, turns: 0 }
+    }
+}
+
+/// Whether what a send has answered says that the socket takes no more.
+pub(super) fn fails_for_good(error: i32) -> bool {
+    matches!(
+        error,
+        libc::EPIPE | libc::ECONNRESET | libc::ETIMEDOUT | libc::EHOSTUNREACH
+    )
 }
 
 impl Stream {
@@ -77,6 +101,7 @@ impl Stream {
             remote,
             sends: 0,
             receives: 0,
+            held: 0,
         }
     }
 
@@ -258,6 +283,33 @@ impl Kernel {
             }
             self.wake(id, events::OUT);
         }
+    }
+
+    /// `send(2)` without waiting, by a call that tells the program at once.
+    pub(crate) fn send_at_once<'a>(
+        &mut self,
+        id: ObjectId,
+        pieces: impl Iterator<Item = &'a [u8]>,
+        wanted: usize,
+    ) -> Result<usize, i32> {
+        let result = self.send(id, pieces, wanted);
+        if result.is_err_and(fails_for_good) {
+            self.failed_sends.push(FailedSend::new(id));
+        }
+        result
+    }
+
+    /// The sockets that take no more, of which the program knows, and whose memory it has back.
+    pub(crate) fn failed_sends(&mut self) -> impl Iterator<Item = &mut FailedSend> {
+        let objects = &self.objects;
+        let stream = |socket: ObjectId| match &objects[socket].kind {
+            Kind::Stream(stream) => Some(stream),
+            _ => None,
+        };
+        self.failed_sends.retain(|failed| stream(failed.socket).is_some());
+        self.failed_sends
+            .iter_mut()
+            .filter(move |failed| stream(failed.socket).is_some_and(|stream| stream.held == 0))
     }
 
     /// `send(2)` without waiting.

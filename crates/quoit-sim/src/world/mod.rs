@@ -33,6 +33,8 @@ use crate::reference::{Connection, Reference};
 const SLEEP: u64 = 100_000;
 /// Turns in a row that might have slept and did not, and brought no event and no byte, after which the loop spins.
 const IDLE_TURNS: u32 = 150;
+/// Turns that waited, and left nothing to do, after which nothing may be queued any more for a socket that takes no more.
+const FAILED_TURNS: u32 = 10;
 
 /// A lease that the handler keeps.
 pub(crate) struct Kept {
@@ -94,6 +96,7 @@ pub struct World<E: Engine> {
     idle_turns: u32,
     last_time: u64,
     last_bytes: u64,
+    last_waits: u64,
 }
 
 /// Something for the handler to react to.
@@ -231,6 +234,7 @@ impl<E: Engine + 'static> World<E> {
             idle_turns: 0,
             last_time: 0,
             last_bytes: 0,
+            last_waits: 0,
             plan,
         };
         world.listen();
@@ -344,6 +348,7 @@ impl<E: Engine + 'static> World<E> {
         }
         self.events = Some(events);
         self.check_counters();
+        self.watch_failed_sends();
     }
 
     /// Checks a turn's events, and does what the handler makes of them.
@@ -512,6 +517,36 @@ impl<E: Engine + 'static> World<E> {
             self.close(id);
         } else if self.random.chance(500) {
             self.shutdown(id);
+        }
+    }
+
+    /// What is queued for a socket that takes no more is of no use, and others may want the memory. It is dropped when
+    /// the kernel does not read it any more, or with the connection, whose end may wait until what is cancelled has
+    /// ended: for all that is in the queues of the engine and its ring.
+    fn watch_failed_sends(&mut self) {
+        let waits = with(|kernel| kernel.waits);
+        let has_waited = std::mem::replace(&mut self.last_waits, waits) != waits;
+        if !has_waited || with(|kernel| kernel.failed_sends.is_empty() || !kernel.rings_rest()) {
+            return;
+        }
+        for id in self.quoit.connection_ids() {
+            let queued = self.quoit.queued(id);
+            let descriptor = self.quoit.descriptor(id).filter(|_| queued > 0);
+            let Some(descriptor) = descriptor.map(|descriptor| descriptor.as_raw_fd()) else {
+                continue;
+            };
+            with(|kernel| {
+                let socket = kernel.table.get(descriptor);
+                let mut failed = kernel.failed_sends();
+                if let Some(failed) = failed.find(|failed| Some(failed.socket) == socket) {
+                    failed.turns += 1;
+                    assert!(
+                        failed.turns < FAILED_TURNS,
+                        "{queued} bytes are still queued for {id:?}, {FAILED_TURNS} turns after its socket was known \
+                         to take no more"
+                    );
+                }
+            });
         }
     }
 

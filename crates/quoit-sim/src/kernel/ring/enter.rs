@@ -98,6 +98,7 @@ fn enter_with_thread(id: RingId, wait_for: u32, timeout: Option<u64>, flags: u32
 }
 
 fn wait(id: RingId, wait_for: u32, end: Option<u64>) -> Result<(), i32> {
+    with(|kernel| kernel.waits += 1);
     loop {
         let step = with(|kernel| {
             if kernel.ring(id).thread.is_some() {

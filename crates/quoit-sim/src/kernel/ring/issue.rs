@@ -9,7 +9,7 @@ use quoit::engine::uring::sys::SubmissionEntry;
 use super::super::object::Kind;
 use super::super::{FIRST_DESCRIPTOR, Kernel};
 use super::request::{Operation, Receive, ReceiveMessage, Request, Send};
-use super::{Completion, RingId};
+use super::{Completion, RingId, Tells};
 use crate::memory;
 
 const SELECTS_BUFFER: u8 = 1 << abi::io_uring_sqe_flags_bit::IOSQE_BUFFER_SELECT_BIT as u8;
@@ -82,6 +82,7 @@ impl Kernel {
                 user_data: entry.user_data,
                 result,
                 flags: 0,
+                tells: Tells::Nothing,
             });
         }
         self.go_on_with_chain(id, chain, result < 0);
@@ -105,6 +106,7 @@ impl Kernel {
                 user_data: entry.user_data,
                 result: -libc::ECANCELED,
                 flags: 0,
+                tells: Tells::Nothing,
             });
         }
     }

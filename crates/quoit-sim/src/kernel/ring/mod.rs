@@ -13,6 +13,8 @@ use linux_raw_sys::io_uring as abi;
 use quoit::engine::uring::sys::{ProvidedBuffer, SubmissionEntry};
 
 use super::Kernel;
+use super::object::ObjectId;
+use super::stream::FailedSend;
 use crate::faults::Fault;
 use notification::Notification;
 use request::Request;
@@ -29,6 +31,19 @@ pub(crate) struct Completion {
     pub(crate) user_data: u64,
     pub(crate) result: i32,
     pub(crate) flags: u32,
+    /// What the program learns by it.
+    tells: Tells,
+}
+
+/// What is kept of what a completion tells until the program has taken it.
+#[derive(Clone, Copy, Debug)]
+enum Tells {
+    /// Nothing that anybody looks at.
+    Nothing,
+    /// That a send on this socket has failed for good.
+    Failure(ObjectId),
+    /// That the memory of a zero-copy send on this socket is free.
+    Release(ObjectId),
 }
 
 /// Requests by their numbers, which are never used again within a run.
@@ -212,7 +227,7 @@ impl Ring {
         self.shown.overflowed.set(!self.overflow.is_empty());
     }
 
-    pub(crate) fn pop(&mut self) -> Option<Completion> {
+    fn pop(&mut self) -> Option<Completion> {
         let completion = self.completions.pop_front();
         self.show();
         completion
@@ -372,6 +387,31 @@ impl Kernel {
         let groups = &mut self.ring(id).groups;
         let entry = groups.get_mut(usize::from(group)).and_then(Option::take);
         entry.map(drop).ok_or(libc::EINVAL)
+    }
+
+    /// Whether nothing is in the queues of any ring, and no work is put off.
+    pub(crate) fn rings_rest(&self) -> bool {
+        self.rings.iter().flatten().all(|ring| {
+            ring.completions.is_empty()
+                && ring.overflow.is_empty()
+                && ring.submissions.is_empty()
+                && !ring.has_work()
+        })
+    }
+
+    /// The program takes a completion.
+    pub(crate) fn pop(&mut self, id: RingId) -> Option<Completion> {
+        let completion = self.ring(id).pop()?;
+        match completion.tells {
+            Tells::Nothing => {}
+            Tells::Failure(socket) => self.failed_sends.push(FailedSend::new(socket)),
+            Tells::Release(socket) => {
+                if let Some(stream) = self.stream(socket) {
+                    stream.held -= 1;
+                }
+            }
+        }
+        Some(completion)
     }
 
     /// Shows the kernel the buffers staged so far.

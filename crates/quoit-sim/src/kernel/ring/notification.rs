@@ -4,8 +4,9 @@ use linux_raw_sys::io_uring as abi;
 
 use super::super::Kernel;
 use super::super::agenda::Action;
-use super::request::Send;
-use super::{Completion, RingId};
+use super::super::object::ObjectId;
+use super::request::{Request, Send};
+use super::{Completion, RingId, Tells};
 use crate::faults::Fault;
 use crate::memory;
 
@@ -13,6 +14,7 @@ use crate::memory;
 #[derive(Debug)]
 pub(super) struct Notification {
     user_data: u64,
+    socket: ObjectId,
     copied: bool,
     /// The memory, and what it held.
     memory: Vec<(usize, Vec<u8>)>,
@@ -20,7 +22,13 @@ pub(super) struct Notification {
 
 impl Kernel {
     /// Answers the flags of the completion that goes before the notification.
-    pub(super) fn plan_notification(&mut self, id: RingId, user_data: u64, send: &Send, result: i32) -> u32 {
+    pub(super) fn plan_notification(
+        &mut self,
+        id: RingId,
+        request: &Request,
+        send: &Send,
+        result: i32,
+    ) -> u32 {
         if result < 0 && self.random.chance(512) {
             // It failed before the memory was of any concern.
             return 0;
@@ -41,11 +49,15 @@ impl Kernel {
         ring.notifications.insert(
             number,
             Notification {
-                user_data,
+                user_data: request.user_data,
+                socket: request.object,
                 copied,
                 memory: held,
             },
         );
+        if let Some(stream) = self.stream(request.object) {
+            stream.held += 1;
+        }
         self.plan(after, Action::Notify(id, number));
         abi::IORING_CQE_F_MORE
     }
@@ -65,6 +77,7 @@ impl Kernel {
             user_data: notification.user_data,
             result: copied,
             flags: abi::IORING_CQE_F_NOTIF,
+            tells: Tells::Release(notification.socket),
         });
         let changed = notification
             .memory

@@ -8,7 +8,8 @@ use quoit::engine::uring::sys::SubmissionEntry;
 use super::super::Kernel;
 use super::super::agenda::Action;
 use super::super::object::{Kind, ObjectId, events};
-use super::{Completion, RingId};
+use super::super::stream::fails_for_good;
+use super::{Completion, RingId, Tells};
 use crate::faults::Fault;
 use crate::memory;
 
@@ -253,13 +254,18 @@ impl Kernel {
         if let Operation::Send(send) = &request.operation
             && send.zero_copy
         {
-            flags |= self.plan_notification(id, request.user_data, send, result);
+            flags |= self.plan_notification(id, &request, send, result);
         }
         if failed || !request.skips_success {
+            let tells = match &request.operation {
+                Operation::Send(_) if fails_for_good(-result) => Tells::Failure(request.object),
+                _ => Tells::Nothing,
+            };
             self.ring(id).post(Completion {
                 user_data: request.user_data,
                 result,
                 flags,
+                tells,
             });
         }
         if !chain.is_empty() {
@@ -309,6 +315,7 @@ impl Kernel {
             user_data,
             result,
             flags: flags | abi::IORING_CQE_F_MORE,
+            tells: Tells::Nothing,
         });
     }
 
@@ -550,7 +557,7 @@ impl Kernel {
                     -libc::ECANCELED
                 };
                 let flags = if send.zero_copy {
-                    self.plan_notification(id, request.user_data, send, result)
+                    self.plan_notification(id, &request, send, result)
                 } else {
                     0
                 };
@@ -562,6 +569,7 @@ impl Kernel {
             user_data: request.user_data,
             result,
             flags,
+            tells: Tells::Nothing,
         };
         if self.strikes(Fault::CancelOrder) {
             self.ring(id).post(completion);
