@@ -7,42 +7,15 @@ use quoit::Errno;
 use quoit::address::SocketAddress;
 use quoit::engine::epoll::sys::{EpollSys, ReadyEvent};
 
-use super::{errno, object, owned};
+use super::{call, errno, owned, transfer};
 use crate::faults::Fault;
-use crate::kernel::{Kernel, Kind, ObjectId, Step, do_jobs, with};
+use crate::kernel::{Kind, Step, do_jobs, with};
 use crate::memory;
 
 /// One simulated epoll instance.
 #[derive(Debug)]
 pub struct SimEpoll {
     poll: usize,
-}
-
-fn call<T>(
-    socket: RawFd,
-    name: &str,
-    body: impl FnOnce(&mut Kernel, ObjectId) -> Result<T, i32>,
-) -> Result<T, Errno> {
-    with(|kernel| {
-        kernel.pass();
-        let object = object(kernel, socket, name)?;
-        body(kernel, object).map_err(errno)
-    })
-}
-
-/// A call that transfers data or makes connections, which a signal may interrupt, and which must not wait: the
-/// program has to have set the socket's mode, or says so in the call.
-fn transfer<T>(
-    socket: RawFd,
-    name: &str,
-    body: impl FnOnce(&mut Kernel, ObjectId) -> Result<T, i32>,
-) -> Result<T, Errno> {
-    call(socket, name, |kernel, object| {
-        if kernel.strikes(Fault::Interrupted) {
-            return Err(libc::EINTR);
-        }
-        body(kernel, object)
-    })
 }
 
 impl EpollSys for SimEpoll {

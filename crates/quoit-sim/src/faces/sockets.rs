@@ -1,13 +1,13 @@
 //! The calls on sockets, and the clock.
 
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 use quoit::address::SocketAddress;
 use quoit::sys::{DatagramFamily, DatagramOption, SocketOption, SocketSys, Time};
 use quoit::{Address, Errno, Unreachable};
 
-use super::{errno, object, owned};
+use super::{call, errno, object, owned, transfer};
 use crate::faults::Fault;
 use crate::kernel::{Kernel, Kind, ObjectId, Step, do_jobs, with};
 use crate::memory;
@@ -23,43 +23,6 @@ fn read_address(address: &SocketAddress) -> Result<Address, Errno> {
 
 fn written(address: &Address) -> Result<SocketAddress, Errno> {
     SocketAddress::try_from(address).map_err(|_| Errno::EINVAL)
-}
-
-/// One call: takes its time, lets deferred work run as entering the kernel does, and does what `body` says.
-fn call<T>(
-    socket: BorrowedFd<'_>,
-    name: &str,
-    body: impl FnOnce(&mut Kernel, ObjectId) -> Result<T, i32>,
-) -> Result<T, Errno> {
-    call_on(socket.as_raw_fd(), name, body)
-}
-
-fn call_on<T>(
-    socket: RawFd,
-    name: &str,
-    body: impl FnOnce(&mut Kernel, ObjectId) -> Result<T, i32>,
-) -> Result<T, Errno> {
-    with(|kernel| {
-        kernel.pass();
-        let object = object(kernel, socket, name)?;
-        let result = body(kernel, object).map_err(errno);
-        kernel.cross();
-        result
-    })
-}
-
-/// A call that sends, which a signal may interrupt.
-fn transfer<T>(
-    socket: RawFd,
-    name: &str,
-    body: impl FnOnce(&mut Kernel, ObjectId) -> Result<T, i32>,
-) -> Result<T, Errno> {
-    call_on(socket, name, |kernel, object| {
-        if kernel.strikes(Fault::Interrupted) {
-            return Err(libc::EINTR);
-        }
-        body(kernel, object)
-    })
 }
 
 /// `sendmmsg(2)`: how many were sent, or why not the first.
@@ -275,13 +238,11 @@ impl SocketSys for SimSockets {
     }
 
     fn send_file(&self, socket: RawFd, file: RawFd, offset: u64, length: u64) -> Result<usize, Errno> {
-        with(|kernel| {
-            kernel.pass();
+        call(socket, "sendfile", |kernel, socket| {
             let file = object(kernel, file, "sendfile")?;
-            let socket = object(kernel, socket, "sendfile")?;
             let (stream, size) = match &kernel.object(file).kind {
                 Kind::File { stream, length } => (*stream, *length),
-                _ => return Err(Errno::EINVAL),
+                _ => return Err(libc::EINVAL),
             };
             let length = length
                 .min(size.saturating_sub(offset))
@@ -290,11 +251,7 @@ impl SocketSys for SimSockets {
                 return Ok(0);
             }
             let bytes = pattern::bytes(stream, offset, length);
-            let result = kernel
-                .send_at_once(socket, std::iter::once(bytes), length)
-                .map_err(errno);
-            kernel.cross();
-            result
+            kernel.send_at_once(socket, std::iter::once(bytes), length)
         })
     }
 }
