@@ -87,7 +87,7 @@ impl Level {
     pub(crate) fn sends_at_once(&self, length: usize) -> bool {
         let config = self.config();
         let by_itself = config.kernel_poll.is_none() && config.zero_copy_threshold.is_none();
-        !self.is_uring() || (by_itself && length >= 32 * 1024)
+        !self.is_uring() || (by_itself && length >= 8 * 1024)
     }
 }
 

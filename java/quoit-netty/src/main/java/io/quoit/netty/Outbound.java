@@ -35,7 +35,7 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
     private static final int SMALL_MESSAGE_PART = 4;
 
     /** Bytes from which a send is offered to the kernel at once: what the library takes so on either engine. */
-    private static final int LEAST_AT_ONCE = 32 << 10;
+    private static final int LEAST_AT_ONCE = 8 << 10;
 
     private static final int NONE = -1;
 

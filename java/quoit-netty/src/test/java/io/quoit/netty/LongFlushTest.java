@@ -39,7 +39,7 @@ import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** Flushes that are offered to the kernel in their midst: from 32 KiB on, behind nothing. */
+/** Flushes that are offered to the kernel in their midst: from 8 KiB on, behind nothing. */
 class LongFlushTest {
     private final EventLoopGroup group = UnderTest.group(1);
     private final Peers.Keeper keeper = new Peers.Keeper();
