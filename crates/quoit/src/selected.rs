@@ -65,8 +65,9 @@ impl Engine for AnyEngine {
         connection: Slot,
         descriptor: RawFd,
         message: &mut Message,
+        offered: bool,
     ) -> Option<Result<usize, Errno>> {
-        either!(self, engine => engine.send_at_once(connection, descriptor, message))
+        either!(self, engine => engine.send_at_once(connection, descriptor, message, offered))
     }
 
     fn open_datagrams(

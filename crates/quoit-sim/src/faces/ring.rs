@@ -42,6 +42,7 @@ const FEATURES: u32 = abi::IORING_FEAT_SINGLE_MMAP
 impl UringSys for SimRing {
     // In proportion to what the simulated connections send.
     const LONG_SEND: usize = 256;
+    const LONG_OFFER: usize = 64;
 
     fn setup(parameters: &RingParameters) -> Result<(Self, RingProperties), Errno> {
         if parameters.flags & !KNOWN_FLAGS != 0 {

@@ -433,14 +433,16 @@ pub trait Engine {
 
     /// Sends at once, where that is a call which ends by itself: [`Operation::Send`] on a connection that has no
     /// send outstanding, with its outcome as the answer in place of a completion. `None`: nothing was sent, and the
-    /// operation is to be submitted.
+    /// operation is to be submitted. What is `offered` is not queued yet: its sender is spared keeping each piece until
+    /// a later turn, so that a call pays sooner.
     fn send_at_once(
         &mut self,
         connection: Slot,
         descriptor: RawFd,
         message: &mut Message,
+        offered: bool,
     ) -> Option<Result<usize, Errno>> {
-        let _ = (connection, descriptor, message);
+        let _ = (connection, descriptor, message, offered);
         None
     }
 

@@ -82,7 +82,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     ///
     /// Answers 0 where a call that ends by itself cannot send now, or is not worth its price: behind something that is
     /// queued; while the attempt to connect is under way; if the socket is full; on the io_uring engine for less than
-    /// 8 KiB, which leave with the turn, for what is to be sent without a copy
+    /// 32 KiB, which leave with the turn, for what is to be sent without a copy
     /// ([`Config::zero_copy_threshold`](crate::Config::zero_copy_threshold)), and if the kernel polls for it.
     /// It spares the copy and the account of a queued send, at the price of a system call for
     /// itself: of use for what is all that the connection has to send in this turn, and for what is long.
@@ -95,11 +95,12 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             // What is past that is for the next call: the kernel takes no more at once either (`write(2)`).
             length: u32::try_from(bytes.len()).unwrap_or(u32::MAX),
         };
-        self.attempt(connection, &mut message)
+        self.attempt(connection, &mut message, false)
     }
 
     /// As [`Loop::try_send`], of pieces that leave one behind the other with a single call. Of more than
-    /// [`RawPieces::MOST`] it takes the first ones.
+    /// [`RawPieces::MOST`] it takes the first ones. On the io_uring engine it takes them from 8 KiB on: what does not
+    /// leave now, its sender keeps piece by piece until a later turn.
     ///
     /// # Errors
     /// As [`Loop::try_send`].
@@ -116,13 +117,19 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             iov_len: piece.len(),
         }));
         let mut message = Message::Gathered(gather);
-        let result = self.attempt(connection, &mut message);
+        let result = self.attempt(connection, &mut message, true);
         self.keep_gather(message.into_gather());
         result
     }
 
-    /// Sends a message at once, where that can be, and answers how much of it.
-    fn attempt(&mut self, connection: ConnectionId, message: &mut Message) -> Result<usize, Refusal> {
+    /// Sends a message at once, where that can be, and answers how much of it. `in_pieces`: its sender would keep each
+    /// piece.
+    fn attempt(
+        &mut self,
+        connection: ConnectionId,
+        message: &mut Message,
+        in_pieces: bool,
+    ) -> Result<usize, Refusal> {
         let slot = connection.slot();
         let length = message.bytes() as usize;
         let threshold = self.zero_copy_threshold();
@@ -138,7 +145,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             .as_ref()
             .expect("present until closed")
             .as_raw_fd();
-        match self.engine.send_at_once(slot, descriptor, message) {
+        match self.engine.send_at_once(slot, descriptor, message, in_pieces) {
             None => Ok(0),
             Some(Ok(taken)) => Ok(taken),
             Some(Err(errno)) => {
@@ -301,7 +308,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                 let full = std::mem::take(&mut connection.sent_short);
                 if !zero_copy
                     && !full
-                    && let Some(result) = self.engine.send_at_once(slot, descriptor, &mut message)
+                    && let Some(result) = self.engine.send_at_once(slot, descriptor, &mut message, false)
                 {
                     connection.sending = true;
                     connection.sent_short = result.is_ok_and(|taken| taken < bytes);

@@ -85,9 +85,18 @@ impl Level {
 
     /// Whether `try_send` gives the kernel so many bytes at once.
     pub(crate) fn sends_at_once(&self, length: usize) -> bool {
+        self.sends_from(32 * 1024, length)
+    }
+
+    /// Whether `try_send_gathered` does.
+    pub(crate) fn sends_pieces_at_once(&self, length: usize) -> bool {
+        self.sends_from(8 * 1024, length)
+    }
+
+    fn sends_from(&self, least: usize, length: usize) -> bool {
         let config = self.config();
         let by_itself = config.kernel_poll.is_none() && config.zero_copy_threshold.is_none();
-        !self.is_uring() || (by_itself && length >= 8 * 1024)
+        !self.is_uring() || (by_itself && length >= least)
     }
 }
 

@@ -227,7 +227,7 @@ pub(crate) fn at_once_what_the_kernel_takes(level: &Level) {
     };
     drive_with(level, tune, |driver| {
         let (mut client, id) = driver.new_pair();
-        let short = pattern(3, 5_000);
+        let short = pattern(3, 20_000);
         let taken = driver.quoit.try_send(id, &short).unwrap();
         assert_eq!(taken > 0, level.sends_at_once(short.len()));
         let mut sent = short[..taken].to_vec();
@@ -258,10 +258,10 @@ pub(crate) fn at_once_what_the_kernel_takes(level: &Level) {
 pub(crate) fn at_once_in_pieces(level: &Level) {
     drive(level, |driver| {
         let (mut client, id) = driver.new_pair();
-        let (first, second) = (pattern(3, 20_000), pattern(5, 30_000));
+        let (first, second) = (pattern(3, 4_000), pattern(5, 5_000));
         let pieces = [IoSlice::new(&first), IoSlice::new(&[]), IoSlice::new(&second)];
         let taken = driver.quoit.try_send_gathered(id, &pieces).unwrap();
-        assert_eq!(taken > 0, level.sends_at_once(50_000));
+        assert_eq!(taken > 0, level.sends_pieces_at_once(9_000));
         let mut sent = [first, second].concat();
         driver.send(id, &sent[taken..], Token::NONE).unwrap();
         driver.wait_flushed(id);
@@ -271,7 +271,7 @@ pub(crate) fn at_once_in_pieces(level: &Level) {
         let pieces: Vec<_> = many.chunks(64).map(IoSlice::new).collect();
         let taken = driver.quoit.try_send_gathered(id, &pieces).unwrap();
         // A connection on which sending without a copy turned out to copy sends at once from then on.
-        assert!(taken > 0 || !level.sends_at_once(many.len()));
+        assert!(taken > 0 || !level.sends_pieces_at_once(many.len()));
         assert!(
             taken <= 64 * RawPieces::MOST,
             "{taken} bytes are more than it takes"

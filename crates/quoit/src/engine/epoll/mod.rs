@@ -311,6 +311,7 @@ impl<P: EpollSys, K: SocketSys> Engine for EpollEngine<P, K> {
         connection: Slot,
         descriptor: RawFd,
         message: &mut Message,
+        _offered: bool,
     ) -> Option<Result<usize, Errno>> {
         self.send_message_at_once(connection, descriptor, message)
     }

@@ -338,8 +338,9 @@ impl<S: UringSys, K: SocketSys> Engine for UringEngine<S, K> {
         _connection: Slot,
         descriptor: RawFd,
         message: &mut Message,
+        offered: bool,
     ) -> Option<Result<usize, Errno>> {
-        self.send_long(descriptor, message)
+        self.send_long(descriptor, message, offered)
     }
 
     #[inline]

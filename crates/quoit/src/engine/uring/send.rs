@@ -107,9 +107,11 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         &mut self,
         descriptor: RawFd,
         message: &mut Message,
+        offered: bool,
     ) -> Option<Result<usize, Errno>> {
+        let long = if offered { S::LONG_OFFER } else { S::LONG_SEND };
         let bytes = message.bytes();
-        if bytes < S::LONG_SEND as u64 || self.kernel_polls {
+        if bytes < long as u64 || self.kernel_polls {
             return None;
         }
         self.direct_calls += 1;
