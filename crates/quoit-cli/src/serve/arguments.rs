@@ -96,6 +96,12 @@ enum Wait {
     Foreign,
 }
 
+/// A time of 1 to so many microseconds.
+fn microseconds(text: &str, most: u64) -> Option<Duration> {
+    let count = text.parse().ok().filter(|count| (1..=most).contains(count))?;
+    Some(Duration::from_micros(count))
+}
+
 impl FromStr for Wait {
     type Err = String;
 
@@ -103,24 +109,14 @@ impl FromStr for Wait {
         let mode = match text.split_once(':') {
             None if text == "block" => WaitMode::Block,
             None if text == "poll" => WaitMode::Poll,
-            Some(("spin", microseconds)) => {
-                let microseconds = microseconds
-                    .parse()
-                    .ok()
-                    .filter(|count| (1..=1_000_000).contains(count));
-                let microseconds =
-                    microseconds.ok_or("spin takes 1 to 1000000 microseconds, such as spin:50")?;
-                WaitMode::Spin(Duration::from_micros(microseconds))
-            }
-            Some(("gather", microseconds)) => {
-                let microseconds = microseconds
-                    .parse()
-                    .ok()
-                    .filter(|count| (1..=100_000).contains(count));
-                let microseconds =
-                    microseconds.ok_or("gather takes 1 to 100000 microseconds, such as gather:100")?;
-                WaitMode::Gather(Duration::from_micros(microseconds))
-            }
+            Some(("spin", count)) => WaitMode::Spin(
+                microseconds(count, 1_000_000)
+                    .ok_or("spin takes 1 to 1000000 microseconds, such as spin:50")?,
+            ),
+            Some(("gather", count)) => WaitMode::Gather(
+                microseconds(count, 100_000)
+                    .ok_or("gather takes 1 to 100000 microseconds, such as gather:100")?,
+            ),
             None if text == "foreign" => return Ok(Self::Foreign),
             _ => {
                 return Err(
@@ -197,7 +193,8 @@ struct Common {
           value_parser = RangedU64ValueParser::<u32>::new().range(1..=60_000))]
     kernel_poll: Option<u32>,
     /// How a loop waits: block sleeps at once, spin:US looks for so many microseconds first, poll never sleeps and
-    /// takes a processor a loop; gather:US sleeps so long for more than the first event; foreign sleeps in an epoll instance of this program, as inside another library's loop
+    /// takes a processor a loop; gather:US sleeps so long for more than the first event; foreign sleeps in an epoll
+    /// instance of this program, as inside another library's loop
     #[arg(long, global = true, value_name = "HOW", default_value = "block")]
     wait: Wait,
     /// Connections that each loop may have

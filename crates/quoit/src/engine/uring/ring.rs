@@ -282,11 +282,7 @@ impl UringSys for Ring {
             buffer_rings: Vec::new(),
             registered: None,
             kernel_polls: answer.flags & abi::IORING_SETUP_SQPOLL != 0,
-            least_wait_us: if answer.features & abi::IORING_FEAT_MIN_TIMEOUT != 0 {
-                parameters.least_wait_us
-            } else {
-                0
-            },
+            least_wait_us: parameters.least_wait_us,
             enters: 0,
             notifier: None,
             descriptor,

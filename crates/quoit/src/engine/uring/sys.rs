@@ -27,8 +27,8 @@ pub struct RingParameters {
     pub flags: u32,
     /// With `IORING_SETUP_SQPOLL`: milliseconds after which the kernel's idle thread sleeps.
     pub poll_idle_ms: u32,
-    /// Microseconds after which a wait for several completions ends with the first, if the kernel has
-    /// `IORING_FEAT_MIN_TIMEOUT`; zero: it does not.
+    /// Microseconds after which a wait for several completions ends with the first; zero: it does not. Such waits are
+    /// for rings that have `IORING_FEAT_MIN_TIMEOUT`.
     pub least_wait_us: u32,
 }
 
