@@ -26,13 +26,14 @@ demo: toolchain ## Serve HTTP on io_uring and on epoll in turn, drive both, and 
 	@$(CARGO) build --release --package quoit-cli
 	@$(RELEASE)/quoit lab demo
 
+# Twice as many tests at once as there are processors, as most of them wait for a peer.
 test: toolchain ## Format check, lints, documentation, all tests
 	@$(CARGO) fmt --version >/dev/null 2>&1 || { \
 		echo "make: rustfmt is missing; run: rustup component add rustfmt clippy" >&2; exit 1; }
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --profile test -- --deny warnings
 	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --package quoit --no-deps
-	$(CARGO) test --workspace
+	RUST_TEST_THREADS=$$((2 * $$(nproc))) $(CARGO) test --workspace
 	@if command -v $(GO) >/dev/null; then $(MAKE) --no-print-directory go; \
 	else echo "make: go was not found; the Go module is not tested (https://go.dev/dl, 1.25 or newer)" >&2; fi
 	@if command -v $(MAVEN) >/dev/null && java/jdk >/dev/null; then $(MAKE) --no-print-directory java; \

@@ -8,6 +8,7 @@ mod support;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::thread;
+use std::time::Duration;
 
 use quoit::{
     ConnectionId, DatagramOptions, DatagramSend, DatagramSocketId, Datagrams, EngineKind, Events, Gro,
@@ -19,6 +20,9 @@ use support::{Echo, PATIENCE, client, config, engines, guard, listening, tcp};
 static ALLOCATOR: counting::Counting = counting::Counting;
 
 const CONNECTIONS: usize = 8;
+
+/// How long a turn waits at most: the end of a copied send does not end a wait.
+const MOMENT: Duration = Duration::from_millis(1);
 
 /// Rounds of requests: on every connection so many, of so many bytes each.
 #[derive(Clone, Copy)]
@@ -63,9 +67,7 @@ fn allocations(engine: EngineKind, copies: bool, warm_up: Rounds, measured: Roun
             let mut events = Events::with_capacity(1024);
             let mut serve_until = |bytes: u64| {
                 while quoit.counters().sent_bytes < bytes {
-                    // Not for ever: the end of a copied send does not end a wait.
-                    let moment = Some(std::time::Duration::from_millis(1));
-                    quoit.run_turn(&mut handler, &mut events, moment).unwrap();
+                    quoit.run_turn(&mut handler, &mut events, Some(MOMENT)).unwrap();
                 }
                 counting::allocated().count
             };
@@ -162,7 +164,7 @@ fn datagram_allocations(engine: EngineKind, copies: bool) -> u64 {
             let mut events = Events::with_capacity(1024);
             let mut serve_until = |count: u64| {
                 while quoit.datagram_counters(socket).unwrap().sent < count {
-                    quoit.run_turn(&mut handler, &mut events, Some(PATIENCE)).unwrap();
+                    quoit.run_turn(&mut handler, &mut events, Some(MOMENT)).unwrap();
                 }
                 counting::allocated().count
             };

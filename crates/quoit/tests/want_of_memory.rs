@@ -140,18 +140,18 @@ impl Fixture {
     }
 }
 
-/// Turns until an event is the one that is looked for.
+/// Turns until an event is the one that is looked for; what earlier turns brought is looked at first.
 fn wait<T>(
     quoit: &mut Loop<EpollEngine<Failing, Linux>, Linux>,
     events: &mut Events,
     look: impl Fn(&Event) -> Option<T>,
 ) -> T {
     loop {
-        quoit.turn([], events, Some(LONG)).unwrap();
         let found = events.drain().find_map(|event| look(&event));
         if let Some(found) = found {
             return found;
         }
+        quoit.turn([], events, Some(LONG)).unwrap();
     }
 }
 
