@@ -106,6 +106,15 @@ public sealed class QuoitTransportOptions
     /// zero to one second. Defaults to zero.</summary>
     public TimeSpan SpinBudget { get; set; }
 
+    /// <summary>
+    /// How long a loop that sleeps goes on doing so for more than the first event: zero for not at all, or from 1 µs to
+    /// 100 ms, without a <see cref="SpinBudget"/>. Fewer turns, each with more to do, for answers that are later by up to
+    /// that time. For many peers that send by themselves; a peer that waits for its answer before it sends again fills no
+    /// turn, and each of its requests costs more processor time and comes later. What the application writes from the
+    /// thread pool wakes no loop before that time either. Defaults to zero.
+    /// </summary>
+    public TimeSpan GatherTime { get; set; }
+
     /// <summary>How long a connection that was closed here, with all its bytes in the kernel's hands, waits for the
     /// peer's end before it is reset: more than zero. Defaults to 10 seconds.</summary>
     public TimeSpan DrainDeadline { get; set; } = TimeSpan.FromSeconds(10);
@@ -149,6 +158,15 @@ public sealed class QuoitTransportOptions
         Check(MaxReadBufferSize is null or >= 0, nameof(MaxReadBufferSize), MaxReadBufferSize, "null, or 0 or more");
         Check(MaxWriteBufferSize is null or >= 0, nameof(MaxWriteBufferSize), MaxWriteBufferSize, "null, or 0 or more");
         Check(SpinBudget >= TimeSpan.Zero && SpinBudget.TotalSeconds <= 1, nameof(SpinBudget), SpinBudget, "from zero to one second");
+        Check(
+            GatherTime == TimeSpan.Zero || (GatherTime.TotalMicroseconds >= 1 && GatherTime.TotalMilliseconds <= 100),
+            nameof(GatherTime), GatherTime, "zero, or from 1 microsecond to 100 milliseconds");
+        if (GatherTime != TimeSpan.Zero && SpinBudget != TimeSpan.Zero)
+        {
+            faults.Add(
+                $"{Section}:{nameof(GatherTime)} is {GatherTime} and {Section}:{nameof(SpinBudget)} is {SpinBudget}; one of them must "
+                + "be zero, as a loop that looks for events is not asleep to gather them.");
+        }
         Check(DrainDeadline > TimeSpan.Zero && DrainDeadline.TotalDays <= 1, nameof(DrainDeadline), DrainDeadline, "more than zero, at most a day");
         Check(BlockedLoopLimit > TimeSpan.Zero && BlockedLoopLimit.TotalDays <= 1, nameof(BlockedLoopLimit), BlockedLoopLimit, "more than zero, at most a day");
         return faults;

@@ -1,6 +1,5 @@
 using System.Diagnostics;
 using System.IO.Compression;
-using System.Reflection;
 using Quoit.Kestrel.Tests.Support;
 
 namespace Quoit.Kestrel.Tests.Scenarios;
@@ -13,9 +12,6 @@ public class PackageScenarios
 #else
     private const string Configuration = "Release";
 #endif
-
-    private static string RepositoryRoot => typeof(PackageScenarios).Assembly
-        .GetCustomAttributes<AssemblyMetadataAttribute>().Single(data => data.Key == "RepositoryRoot").Value!;
 
     private static async Task<string> RunAsync(string folder, Dictionary<string, string?> environment, params string[] arguments)
     {
@@ -44,7 +40,7 @@ public class PackageScenarios
         var library = Environment.GetEnvironmentVariable("QUOIT_LIBRARY");
         string[] native = library is null ? [] : [$"-p:QuoitNativeLibrary={library}"];
         await RunAsync(
-            RepositoryRoot, [],
+            Folder.Repository, [],
             ["pack", "dotnet/Quoit.Kestrel", "--no-build", "--configuration", Configuration, "--output", folder.Path, .. native]);
         var package = Assert.Single(Directory.GetFiles(folder.Path, "*.nupkg"));
         using (var archive = ZipFile.OpenRead(package))

@@ -2,7 +2,6 @@ using System.Buffers.Binary;
 using System.Diagnostics;
 using System.Net;
 using System.Net.Http.Headers;
-using System.Reflection;
 using System.Runtime.InteropServices;
 using Quoit.Kestrel.Tests.Support;
 
@@ -32,9 +31,8 @@ public partial class SampleScenarios
 
         public static async Task<Sample> StartAsync(string name, params string[] arguments)
         {
-            var root = typeof(Sample).Assembly.GetCustomAttributes<AssemblyMetadataAttribute>().Single(data => data.Key == "RepositoryRoot").Value!;
             var configuration = new DirectoryInfo(AppContext.BaseDirectory).Parent!.Name;
-            var program = Path.Combine(root, "target", "dotnet", "bin", name, configuration, "net10.0", name + ".dll");
+            var program = Path.Combine(Folder.Repository, "target", "dotnet", "bin", name, configuration, "net10.0", name + ".dll");
             var start = new ProcessStartInfo("dotnet", [program, .. arguments]) { RedirectStandardOutput = true };
             start.Environment["ASPNETCORE_URLS"] = "http://127.0.0.1:0";
             var process = Process.Start(start)!;

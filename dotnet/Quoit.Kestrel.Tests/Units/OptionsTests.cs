@@ -1,7 +1,10 @@
+using System.Globalization;
 using Microsoft.AspNetCore.Builder;
 using Microsoft.Extensions.Configuration;
 using Microsoft.Extensions.DependencyInjection;
 using Microsoft.Extensions.Options;
+using Quoit.Kestrel.Loops;
+using Quoit.Kestrel.Native;
 using Quoit.Kestrel.Tests.Support;
 
 namespace Quoit.Kestrel.Tests.Units;
@@ -43,6 +46,38 @@ public class OptionsTests
     }
 
     [Fact]
+    public void Each_comes_from_the_configuration_and_is_documented()
+    {
+        var texts = new Dictionary<string, string>(StringComparer.Ordinal)
+        {
+            { "Engine", "Epoll" }, { "Require", "True" }, { "Scheduling", "UnsafeInlineOnLoop" }, { "Loops", "1023" },
+            { "PinLoops", "True" }, { "AcceptMode", "Shared" }, { "Backlog", "511" }, { "NoDelay", "False" },
+            { "KeepAlive", "00:01:30" }, { "Connections", "1000" }, { "ReceiveSlots", "1001" }, { "ReceiveSlotSize", "1002" },
+            { "LeasesPerConnection", "15" }, { "MaxReadBufferSize", "1003" }, { "MaxWriteBufferSize", "1004" },
+            { "SpinBudget", "00:00:00.0010000" }, { "GatherTime", "00:00:00.0002000" }, { "DrainDeadline", "00:00:03" },
+            { "BlockedLoopLimit", "00:00:04" }, { "Without", "buffer-ring" },
+        };
+        var properties = typeof(QuoitTransportOptions).GetProperties();
+        Assert.Equal(properties.Select(property => property.Name).Order(StringComparer.Ordinal), texts.Keys.Order(StringComparer.Ordinal));
+        // Bound without the validation of a host, as two of them exclude each other.
+        var options = new QuoitTransportOptions();
+        new ConfigurationBuilder()
+            .AddInMemoryCollection(texts.Select(text => KeyValuePair.Create(text.Key == "Without" ? "Without:0" : text.Key, (string?)text.Value)))
+            .Build()
+            .Bind(options);
+        var rows = File.ReadLines(Path.Combine(Folder.Repository, "docs", "kestrel.md"))
+            .Where(line => line.StartsWith("| `", StringComparison.Ordinal))
+            .Select(line => line.Split('|')[1])
+            .ToList();
+        foreach (var property in properties)
+        {
+            var value = property.Name == "Without" ? Assert.Single(options.Without) : property.GetValue(options);
+            Assert.Equal(texts[property.Name], Convert.ToString(value, CultureInfo.InvariantCulture));
+            Assert.Contains(rows, row => row.Contains($"`{property.Name}`", StringComparison.Ordinal));
+        }
+    }
+
+    [Fact]
     public void Their_defaults_are_as_documented()
     {
         var options = new QuoitTransportOptions();
@@ -62,6 +97,7 @@ public class OptionsTests
         Assert.Equal(1 << 20, options.MaxReadBufferSize);
         Assert.Equal(64 << 10, options.MaxWriteBufferSize);
         Assert.Equal(TimeSpan.Zero, options.SpinBudget);
+        Assert.Equal(TimeSpan.Zero, options.GatherTime);
         Assert.Equal(TimeSpan.FromSeconds(10), options.DrainDeadline);
         Assert.Equal(TimeSpan.FromSeconds(1), options.BlockedLoopLimit);
         Assert.Empty(options.Without);
@@ -74,6 +110,7 @@ public class OptionsTests
         { "Backlog", "0" }, { "KeepAlive", "-00:00:01" }, { "Connections", "0" }, { "Connections", "1048577" },
         { "ReceiveSlots", "0" }, { "ReceiveSlots", "32769" }, { "ReceiveSlotSize", "63" }, { "LeasesPerConnection", "0" },
         { "MaxReadBufferSize", "-1" }, { "MaxWriteBufferSize", "-1" }, { "SpinBudget", "00:00:02" },
+        { "GatherTime", "-00:00:00.0001" }, { "GatherTime", "00:00:00.0000009" }, { "GatherTime", "00:00:00.1000001" },
         { "DrainDeadline", "00:00:00" }, { "BlockedLoopLimit", "00:00:00" },
     };
 
@@ -108,6 +145,43 @@ public class OptionsTests
         var failure = await FailToStartAsync(name, value);
         Assert.Contains($"'{value}' at 'Kestrel:Quoit:{name}'", failure.Message, StringComparison.Ordinal);
         Assert.Contains(choice, failure.Message, StringComparison.Ordinal);
+    }
+
+    [Theory]
+    [InlineData("00:00:00.0000010", 1_000)]
+    [InlineData("00:00:00.0002500", 250_000)]
+    [InlineData("00:00:00.1000000", 100_000_000)]
+    public void A_time_to_gather_is_given_to_the_library(string time, long nanoseconds)
+    {
+        QuoitLibrary.Load();
+        var options = new QuoitTransportOptions { GatherTime = TimeSpan.Parse(time, CultureInfo.InvariantCulture) };
+        Assert.Empty(options.Faults());
+        var config = LoopGroup.CreateConfig(options);
+        Assert.Equal(((uint)NativeWait.Gather, nanoseconds), (config.Wait, config.SpinNs));
+    }
+
+    [Theory]
+    [InlineData("00:00:00")]
+    [InlineData("00:00:00.0010000")]
+    public void Without_a_time_to_gather_the_library_blocks(string spin)
+    {
+        QuoitLibrary.Load();
+        var options = new QuoitTransportOptions { SpinBudget = TimeSpan.Parse(spin, CultureInfo.InvariantCulture) };
+        Assert.Equal((uint)NativeWait.Block, LoopGroup.CreateConfig(options).Wait);
+    }
+
+    [Fact]
+    public void A_loop_that_is_to_spin_and_to_gather_is_refused()
+    {
+        var options = new QuoitTransportOptions
+        {
+            SpinBudget = TimeSpan.FromMilliseconds(1),
+            GatherTime = TimeSpan.FromMicroseconds(200),
+        };
+        Assert.StartsWith(
+            "Kestrel:Quoit:GatherTime is 00:00:00.0002000 and Kestrel:Quoit:SpinBudget is 00:00:00.0010000; one of them must be zero",
+            Assert.Single(options.Faults()),
+            StringComparison.Ordinal);
     }
 
     [Fact]

@@ -77,7 +77,7 @@ internal sealed partial class LoopGroup : IAsyncDisposable
     /// and not for all; null otherwise.</summary>
     private string? CreateLoops()
     {
-        var config = CreateConfig();
+        var config = CreateConfig(Options);
         try
         {
             AddLoops(config);
@@ -127,31 +127,37 @@ internal sealed partial class LoopGroup : IAsyncDisposable
         _numbers.Clear();
     }
 
-    private unsafe NativeConfig CreateConfig()
+    /// <summary>What the options are to the library, which must have been loaded.</summary>
+    internal static unsafe NativeConfig CreateConfig(QuoitTransportOptions options)
     {
         var config = new NativeConfig { Size = (uint)sizeof(NativeConfig) };
         _ = NativeMethods.ConfigDefault(&config);
-        config.Engine = (uint)(Options.Engine switch
+        config.Engine = (uint)(options.Engine switch
         {
             QuoitEngine.IoUring => NativeEngine.Uring,
             QuoitEngine.Epoll => NativeEngine.Epoll,
             _ => NativeEngine.Auto,
         });
-        config.Without = QuoitDoctor.FeatureBits(Options.Without);
-        config.Connections = (uint)Options.Connections;
-        config.ReceiveSlots = (uint)Options.ReceiveSlots;
-        config.ReceiveSlotSize = (uint)Options.ReceiveSlotSize;
+        config.Without = QuoitDoctor.FeatureBits(options.Without);
+        config.Connections = (uint)options.Connections;
+        config.ReceiveSlots = (uint)options.ReceiveSlots;
+        config.ReceiveSlotSize = (uint)options.ReceiveSlotSize;
         while (config.BufferRing > config.ReceiveSlots)
         {
             config.BufferRing /= 2;
         }
-        config.LeasesPerConnection = (uint)Options.LeasesPerConnection;
+        config.LeasesPerConnection = (uint)options.LeasesPerConnection;
         config.HighWater = QuoitConnection.HighWater;
         config.LowWater = QuoitConnection.HighWater / 4;
-        config.CloseDeadlineNs = (long)(Options.DrainDeadline.TotalMilliseconds * 1_000_000);
-        if (Options.SendChunks > 0)
+        config.CloseDeadlineNs = (long)(options.DrainDeadline.TotalMilliseconds * 1_000_000);
+        if (options.SendChunks > 0)
         {
-            config.SendChunks = (uint)Options.SendChunks;
+            config.SendChunks = (uint)options.SendChunks;
+        }
+        if (options.GatherTime > TimeSpan.Zero)
+        {
+            config.Wait = (uint)NativeWait.Gather;
+            config.SpinNs = options.GatherTime.Ticks * TimeSpan.NanosecondsPerTick;
         }
         return config;
     }

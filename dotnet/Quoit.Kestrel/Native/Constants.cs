@@ -127,3 +127,13 @@ internal enum NativeEngine : uint
     Uring = 1,
     Epoll = 2,
 }
+
+/// <summary><c>QUOIT_WAIT_*</c>: how a loop waits. Spinning is the binding's own (<c>Loop.TakeTurn</c>): between two looks
+/// it runs what was posted.</summary>
+internal enum NativeWait : uint
+{
+    Block = 0,
+    Spin = 1,
+    Poll = 2,
+    Gather = 3,
+}
