@@ -37,6 +37,8 @@ pub struct Arguments {
     largest: usize,
     /// Receives that are outstanding at once, where the kind has such.
     pub depth: usize,
+    /// How long each receive is put off, so that it finds more: what `--wait gather` is of Quoit's.
+    pause: Duration,
 }
 
 impl Arguments {
@@ -51,6 +53,7 @@ impl Arguments {
             receive_buffer: None,
             largest: 2048,
             depth: 1,
+            pause: Duration::ZERO,
         };
         while let Some(word) = words.next() {
             if word == "--gro" {
@@ -65,6 +68,7 @@ impl Arguments {
                 "--receive-buffer" => arguments.receive_buffer = Some(value.parse().map_err(|_| wrong(()))?),
                 "--max-datagram" => arguments.largest = value.parse().map_err(|_| wrong(()))?,
                 "--depth" => arguments.depth = value.parse().map_err(|_| wrong(()))?,
+                "--pause" => arguments.pause = Duration::from_micros(value.parse().map_err(|_| wrong(()))?),
                 _ => return Err(format!("{word} is not known")),
             }
         }
@@ -148,7 +152,7 @@ pub fn main<R: Receive>(
         Err(what) => {
             eprintln!(
                 "{program}: {what}; usage: {program} {} [--listen ADDR] [--work NS] [--gro] [--receive-buffer BYTES] \
-                 [--max-datagram BYTES] [--depth N]",
+                 [--max-datagram BYTES] [--depth N] [--pause US]",
                 kinds.join("|")
             );
             return ExitCode::from(2);
@@ -180,6 +184,9 @@ fn serve<R: Receive>(
     println!("listening on {address} engine={} loops=1", arguments.kind);
     io::stdout().flush()?;
     while !stop.load(Ordering::Relaxed) {
+        if !arguments.pause.is_zero() {
+            std::thread::sleep(arguments.pause);
+        }
         if receiver.receive(&mut sink)? == Taken::Last {
             break;
         }

@@ -182,6 +182,17 @@ fn a_signal_ends_a_sink_with_what_it_has() {
 }
 
 #[test]
+fn a_pause_puts_each_receive_off() {
+    let began = std::time::Instant::now();
+    let sink = Sink::start("sink-classic recvmmsg --pause 100000");
+    sink.send(&datagram(Kind::Data, 0));
+    sink.send(&datagram(Kind::Shutdown, 1));
+    let report = sink.report();
+    assert!(report.complete && report.received == 1, "{report:?}");
+    assert!(began.elapsed() >= std::time::Duration::from_millis(100));
+}
+
+#[test]
 fn wrong_usage_is_refused() {
     for words in [
         "sink-classic other",
