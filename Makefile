@@ -68,6 +68,8 @@ GO_MODULES = $(patsubst %/go.mod,%,$(shell find go -name go.mod))
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GO_TOOLS := $(CURDIR)/target/go-tools
 
+# A program under the race detector waits at its end for what other goroutines may still do: a tenth of a second in place
+# of a whole one, as each package is such a program, and some of their tests start several.
 go: capi ## Build libquoit, and lint and test the Go module: with it, with the race detector, linked, and without it
 	@command -v $(GO) >/dev/null || { \
 		echo "make: go was not found; install Go 1.25 or newer (https://go.dev/dl) and try again" >&2; exit 1; }
@@ -77,7 +79,7 @@ go: capi ## Build libquoit, and lint and test the Go module: with it, with the r
 	@set -e; export QUOIT_LIBRARY=$(CURDIR)/$(CAPI)/lib/libquoit.so; for module in $(GO_MODULES); do \
 		echo "go: $$module"; cd $(CURDIR)/$$module; $(GO) vet ./...; \
 		if test -x $(GO_TOOLS)/staticcheck; then $(GO_TOOLS)/staticcheck ./...; fi; \
-		$(GO) test ./...; $(GO) test -race ./...; done
+		$(GO) test ./...; GORACE=atexit_sleep_ms=100 $(GO) test -race ./...; done
 	@set -e; cd go; for build in "-tags=quoit_static" "-tags=quoit_std"; do \
 		echo "go: $$build"; $(GO) vet $$build ./...; $(GO) test $$build ./...; done
 	@set -e; cd go; export CGO_ENABLED=0; echo "go: CGO_ENABLED=0"; $(GO) vet ./...; $(GO) test ./...; \
@@ -112,10 +114,11 @@ DOTNET_REMEDY := install the .NET SDK 10 or newer, https://dotnet.microsoft.com/
 # A folder or feed of packages to use in place of the configured ones.
 DOTNET_SOURCE = $(if $(DOTNET_NUGET_OFFLINE),--source "$(DOTNET_NUGET_OFFLINE)")
 
+# The build has every analyzer's warnings and those of code style as errors, so that format looks for white space alone.
 dotnet: capi ## Build libquoit, and lint and test the Kestrel transport, its samples and its package
 	@command -v $(DOTNET) >/dev/null || { echo "make: dotnet was not found; $(DOTNET_REMEDY)" >&2; exit 1; }
 	$(DOTNET) restore dotnet/Quoit.slnx --nologo --verbosity quiet $(DOTNET_SOURCE)
-	$(DOTNET) format dotnet/Quoit.slnx --no-restore --verify-no-changes
+	$(DOTNET) format whitespace dotnet/Quoit.slnx --no-restore --verify-no-changes
 	$(DOTNET) build dotnet/Quoit.slnx --no-restore --nologo --verbosity quiet
 	QUOIT_LIBRARY=$(CURDIR)/$(CAPI)/lib/libquoit.so $(DOTNET) test dotnet/Quoit.slnx --no-build --nologo \
 		--results-directory target/dotnet/results

@@ -155,6 +155,9 @@ func TestNetHTTPOverTheListener(t *testing.T) {
 			for number := range 10 {
 				clients.Go(func() {
 					for size := range 20 {
+						if size >= 10 && (size+number)%3 != 0 {
+							continue // of the large ones, which take nearly all of the time, each is sent by three or four
+						}
 						body := bytes.Repeat([]byte{byte(number)}, size*size*size*50)
 						response, err := client.Post(url+"/echo", "", bytes.NewReader(body))
 						if err != nil {

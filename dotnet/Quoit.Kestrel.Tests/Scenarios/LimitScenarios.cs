@@ -73,9 +73,10 @@ public class LimitScenarios
         }
     }
 
-    [Theory]
-    [MemberData(nameof(All))]
-    public async Task Clients_that_send_or_read_too_slowly_are_let_go(Transport transport)
+    [Fact]
+    public Task Clients_that_send_or_read_too_slowly_are_let_go() => Transports.AtOnceAsync(LetSlowClientsGoAsync);
+
+    private static async Task LetSlowClientsGoAsync(Transport transport)
     {
         // In one test, so that their times run side by side.
         using var certificate = ProtocolScenarios.CreateCertificate("localhost");
@@ -135,26 +136,22 @@ public class LimitScenarios
     }
 
     [Fact]
-    public async Task Clients_that_say_nothing_are_let_go_in_order()
+    public Task Clients_that_say_nothing_are_let_go_in_order() => Transports.AtOnceAsync(async transport =>
     {
-        // All transports at once: what passes is Kestrel's own time.
-        await Task.WhenAll(Transports.Each.Select(async transport =>
+        await using var server = await StartAsync(transport, HttpScenarios.Map, static limits =>
         {
-            await using var server = await StartAsync(transport, HttpScenarios.Map, static limits =>
-            {
-                limits.KeepAliveTimeout = TimeSpan.FromSeconds(1);
-                limits.RequestHeadersTimeout = TimeSpan.FromSeconds(1);
-            });
-            using var silent = await Client.ConnectAsync(server.EndPoint);
-            using var idle = await Client.ConnectAsync(server.EndPoint);
-            using var half = await Client.ConnectAsync(server.EndPoint);
-            await idle.SendAsync("POST /count HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n");
-            // The answer is one piece of text, and the end of it.
-            await idle.ReceiveUntilAsync("1\r\n0\r\n0\r\n\r\n");
-            await half.SendAsync("GET / HTTP/1.1\r\nHo");
-            Assert.Empty(await silent.ReceiveToEndAsync());
-            Assert.Empty(await idle.ReceiveToEndAsync());
-            Assert.StartsWith("HTTP/1.1 408", await half.ReceiveTextToEndAsync(), StringComparison.Ordinal);
-        })).Soon();
-    }
+            limits.KeepAliveTimeout = TimeSpan.FromSeconds(1);
+            limits.RequestHeadersTimeout = TimeSpan.FromSeconds(1);
+        });
+        using var silent = await Client.ConnectAsync(server.EndPoint);
+        using var idle = await Client.ConnectAsync(server.EndPoint);
+        using var half = await Client.ConnectAsync(server.EndPoint);
+        await idle.SendAsync("POST /count HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n");
+        // The answer is one piece of text, and the end of it.
+        await idle.ReceiveUntilAsync("1\r\n0\r\n0\r\n\r\n");
+        await half.SendAsync("GET / HTTP/1.1\r\nHo");
+        Assert.Empty(await silent.ReceiveToEndAsync());
+        Assert.Empty(await idle.ReceiveToEndAsync());
+        Assert.StartsWith("HTTP/1.1 408", await half.ReceiveTextToEndAsync(), StringComparison.Ordinal);
+    });
 }

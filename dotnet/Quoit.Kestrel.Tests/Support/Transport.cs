@@ -69,6 +69,20 @@ public static class Transports
     /// <summary>One of each engine, on the thread pool.</summary>
     public static TheoryData<Transport> Engines => [.. s_quoit.Where(transport => !transport.Tiny && !transport.Inline)];
 
+    /// <summary>Runs a scenario over all of them at once, for one that spends its time on waiting for Kestrel's own limits; a
+    /// failure names the transport.</summary>
+    internal static Task AtOnceAsync(Func<Transport, Task> scenario) => Task.WhenAll(Each.Select(async transport =>
+    {
+        try
+        {
+            await scenario(transport);
+        }
+        catch (Exception failure)
+        {
+            throw new InvalidOperationException($"Over {transport}: {failure.Message}", failure);
+        }
+    })).Soon();
+
     private static IEnumerable<Transport> Quoits()
     {
         foreach (var engine in UsableEngines)
