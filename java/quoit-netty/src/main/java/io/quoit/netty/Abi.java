@@ -6,7 +6,7 @@ package io.quoit.netty;
  */
 final class Abi {
     /** The ABI that this package was written for: major and minor version. */
-    static final int VERSION = 1 << 16 | 4;
+    static final int VERSION = 1 << 16 | 5;
 
     static final int UNSET = 0xFFFF_FFFF;
 
@@ -15,6 +15,7 @@ final class Abi {
     static final int ENGINE_EPOLL = 2;
 
     static final int WAIT_SPIN = 1;
+    static final int WAIT_GATHER = 3;
 
     static final int COMMAND_CONNECT = 1;
     static final int COMMAND_ATTACH = 2;

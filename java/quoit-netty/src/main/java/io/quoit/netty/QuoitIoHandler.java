@@ -177,7 +177,8 @@ public final class QuoitIoHandler implements IoHandler {
         long timeout = 0;
         if (!hurry && context.canBlock()) {
             long now = System.nanoTime();
-            timeout = context.deadlineNanos() == -1 ? -1 : Math.max(0, context.delayNanos(now));
+            // The native loop does not gather past the end of its wait: a scheduled task would end each.
+            timeout = context.deadlineNanos() == -1 ? -1 : Math.max(config.gatherNanos(), context.delayNanos(now));
         }
         hurry = false;
         int filled = turn(timeout);

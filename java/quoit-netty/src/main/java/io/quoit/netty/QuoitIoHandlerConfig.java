@@ -26,6 +26,7 @@ import java.util.Set;
  * <tr><td>{@link #withBufferRing slots that the kernel holds}</td><td>256</td></tr>
  * <tr><td>{@link #withCompletionsPerTurn completions a turn}</td><td>64</td></tr>
  * <tr><td>{@link #withSpinBudget spinning before a loop sleeps}</td><td>none</td></tr>
+ * <tr><td>{@link #withGatherTime gathering while a loop sleeps}</td><td>none</td></tr>
  * <tr><td>{@link #withKernelPolling kernel polling thread}</td><td>none</td></tr>
  * <tr><td>{@link #withZeroCopyThreshold zero-copy sends}</td><td>none</td></tr>
  * <tr><td>{@link #withCloseDeadline time of a graceful close}</td><td>10 s</td></tr>
@@ -39,6 +40,8 @@ public final class QuoitIoHandlerConfig {
     private static final int MAX_SLOTS = 1 << 15;
     private static final int MAX_QUEUE = 1 << 15;
     private static final long MAX_SPIN_NANOS = 1_000_000_000L;
+    private static final long MIN_GATHER_NANOS = 1_000L;
+    private static final long MAX_GATHER_NANOS = 100_000_000L;
 
     private static final class Values implements Cloneable {
         QuoitEngine engine = QuoitEngine.AUTO;
@@ -57,6 +60,7 @@ public final class QuoitIoHandlerConfig {
         int completionsPerTurn = 64;
         int zeroCopyThreshold = -1;
         long spinNanos;
+        long gatherNanos;
         long kernelPollNanos = -1;
         long closeDeadlineNanos = 10_000_000_000L;
 
@@ -232,7 +236,7 @@ public final class QuoitIoHandlerConfig {
 
     /**
      * Lets a loop that has nothing to do look for more again and again before it sleeps: a lower latency, for the price of
-     * a processor as long as it looks.
+     * a processor as long as it looks. More than 0 takes the place of a {@link #withGatherTime gather time}.
      *
      * @param nanos for how long, up to a second; 0: it sleeps at once
      * @return a changed copy
@@ -240,6 +244,28 @@ public final class QuoitIoHandlerConfig {
     public QuoitIoHandlerConfig withSpinBudget(long nanos) {
         Values changed = values.copy();
         changed.spinNanos = ObjectUtil.checkInRange(nanos, 0, MAX_SPIN_NANOS, "nanos");
+        if (nanos > 0) {
+            changed.gatherNanos = 0;
+        }
+        return new QuoitIoHandlerConfig(changed);
+    }
+
+    /**
+     * Lets a loop that sleeps go on to sleep for so long, from when it fell asleep, though something happens or a scheduled
+     * task is due, unless as much happens as {@link #withCompletionsPerTurn a turn} handles: fewer turns with more in each,
+     * for a latency of up to that time. This is the latency of everything: data, tasks of other threads, scheduled tasks.
+     * More than 0 takes the place of a {@link #withSpinBudget spin budget}.
+     *
+     * @param nanos for how long, 1 &micro;s to 100 ms; 0: the first event ends a sleep
+     * @return a changed copy
+     */
+    public QuoitIoHandlerConfig withGatherTime(long nanos) {
+        Values changed = values.copy();
+        if (nanos != 0) {
+            ObjectUtil.checkInRange(nanos, MIN_GATHER_NANOS, MAX_GATHER_NANOS, "nanos");
+            changed.spinNanos = 0;
+        }
+        changed.gatherNanos = nanos;
         return new QuoitIoHandlerConfig(changed);
     }
 
@@ -332,6 +358,10 @@ public final class QuoitIoHandlerConfig {
         return values.closeDeadlineNanos;
     }
 
+    long gatherNanos() {
+        return values.gatherNanos;
+    }
+
     int copyThreshold() {
         return values.copyThreshold;
     }
@@ -355,6 +385,8 @@ public final class QuoitIoHandlerConfig {
         }
         if (values.spinNanos > 0) {
             config.putInt(Config.WAIT, Abi.WAIT_SPIN).putLong(Config.SPIN_NS, values.spinNanos);
+        } else if (values.gatherNanos > 0) {
+            config.putInt(Config.WAIT, Abi.WAIT_GATHER).putLong(Config.SPIN_NS, values.gatherNanos);
         }
         config.putInt(Config.CONNECTIONS, values.connections)
                 .putInt(Config.DATAGRAM_SOCKETS, values.datagramSockets)

@@ -26,12 +26,15 @@ import java.lang.reflect.Field;
 import java.net.ConnectException;
 import java.net.InetSocketAddress;
 import java.net.ServerSocket;
+import java.nio.ByteBuffer;
 import java.nio.channels.ClosedChannelException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.Comparator;
 import java.util.List;
 import java.util.Set;
 import java.util.TreeSet;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import javax.management.JMX;
 import javax.management.ObjectName;
@@ -41,6 +44,8 @@ import org.junit.jupiter.api.io.TempDir;
 
 /** Loops and channels as they begin and end, and what may be asked of them before, between and after. */
 class LifecycleTest {
+    private static final long GATHER_NANOS = 50_000_000;
+
     private final EventLoopGroup group = UnderTest.group(2);
 
     @AfterEach
@@ -303,6 +308,91 @@ class LifecycleTest {
         } finally {
             spinning.shutdownGracefully(0, 1, TimeUnit.SECONDS).sync();
         }
+    }
+
+    @Test
+    void aLoopGathersOrSpins() {
+        QuoitIoHandlerConfig defaults = UnderTest.config();
+        QuoitIoHandlerConfig spinning = defaults.withSpinBudget(1_000_000);
+        for (long nanos : new long[] {1_000, 100_000_000}) {
+            ByteBuffer config = spinning.withGatherTime(nanos).toNative(NativeLoader.library());
+            assertEquals(Abi.WAIT_GATHER, config.getInt(Abi.Config.WAIT));
+            assertEquals(nanos, config.getLong(Abi.Config.SPIN_NS));
+        }
+        for (long nanos : new long[] {-1, 1, 999, 100_000_001}) {
+            assertThrows(IllegalArgumentException.class, () -> defaults.withGatherTime(nanos), "" + nanos);
+        }
+        QuoitIoHandlerConfig gathering = defaults.withGatherTime(GATHER_NANOS);
+        assertEquals(Abi.WAIT_GATHER, waits(gathering.withSpinBudget(0)));
+        assertEquals(Abi.WAIT_SPIN, waits(gathering.withSpinBudget(1)));
+        assertEquals(Abi.WAIT_SPIN, waits(spinning.withGatherTime(0)));
+        assertEquals(waits(defaults), waits(gathering.withGatherTime(0)));
+    }
+
+    private static int waits(QuoitIoHandlerConfig config) {
+        return config.toNative(NativeLoader.library()).getInt(Abi.Config.WAIT);
+    }
+
+    @Test
+    void aLoopThatGathersAnswersWhenItsTimeIsOver() throws Exception {
+        final int rounds = 5;
+        QuoitIoHandlerConfig config = UnderTest.config().withGatherTime(GATHER_NANOS);
+        EventLoopGroup gathering = new MultiThreadIoEventLoopGroup(1, QuoitIoHandler.newFactory(config));
+        try {
+            Channel server = new ServerBootstrap()
+                    .group(gathering)
+                    .channel(QuoitServerSocketChannel.class)
+                    .childHandler(Peers.each(Peers.Echo::new))
+                    .bind("127.0.0.1", 0)
+                    .sync()
+                    .channel();
+            try (java.net.Socket peer = Peers.connect(server)) {
+                long begun = System.nanoTime();
+                for (int round = 0; round < rounds; round++) {
+                    peer.getOutputStream().write(round);
+                    assertEquals(round, peer.getInputStream().read());
+                }
+                // Once it has answered the loop sleeps, and the next request does not wake it. The first may find it awake.
+                long took = System.nanoTime() - begun;
+                assertTrue(took >= (rounds - 1) * GATHER_NANOS / 2, took + " ns");
+            }
+        } finally {
+            gathering.shutdownGracefully(0, 1, TimeUnit.SECONDS).sync();
+        }
+    }
+
+    @Test
+    void aLoopThatGathersIsNotWokenByItsScheduledTasks() throws Exception {
+        final int tasks = 50;
+        QuoitIoHandlerConfig config = UnderTest.config().withGatherTime(GATHER_NANOS);
+        EventLoopGroup gathering = new MultiThreadIoEventLoopGroup(1, QuoitIoHandler.newFactory(config));
+        try {
+            CountDownLatch run = new CountDownLatch(tasks);
+            gathering
+                    .submit(() -> {
+                        for (int task = 1; task <= tasks; task++) {
+                            long delay = task * GATHER_NANOS / tasks;
+                            gathering.next().schedule(run::countDown, delay, TimeUnit.NANOSECONDS);
+                        }
+                    })
+                    .sync();
+            long before = turnsOfTheNewestLoop();
+            assertTrue(run.await(Peers.PATIENCE_SECONDS, TimeUnit.SECONDS));
+            long turns = turnsOfTheNewestLoop() - before;
+            assertTrue(turns < tasks / 2, turns + " turns");
+        } finally {
+            gathering.shutdownGracefully(0, 1, TimeUnit.SECONDS).sync();
+        }
+    }
+
+    private static long turnsOfTheNewestLoop() {
+        QuoitLoopSnapshot newest = Quoit.loops().stream()
+                .max(Comparator.comparingInt(QuoitLoopSnapshot::loop))
+                .orElseThrow();
+        return newest.metrics().stream()
+                .filter(metric -> metric.name().equals("turns"))
+                .mapToLong(QuoitMetric::value)
+                .sum();
     }
 
     @Test

@@ -8,6 +8,7 @@ import io.netty.channel.ChannelInboundHandlerAdapter;
 import io.netty.channel.ChannelInitializer;
 import io.netty.channel.ChannelOption;
 import io.netty.channel.EventLoopGroup;
+import io.netty.channel.IoHandlerFactory;
 import io.netty.channel.MultiThreadIoEventLoopGroup;
 import io.netty.channel.socket.SocketChannel;
 import io.netty.channel.uring.IoUringChannelOption;
@@ -16,8 +17,9 @@ import io.netty.handler.codec.http.HttpResponseEncoder;
 import io.netty.util.Version;
 import java.net.InetSocketAddress;
 import java.util.List;
+import java.util.concurrent.TimeUnit;
 
-/** A server on Netty for the lab: {@code netty echo|http|rpc|rsocket [--engine E] [--listen HOST:PORT] [--loops N]}. */
+/** A server on Netty for the lab: {@code netty echo|http|rpc|rsocket [--engine E] [--listen HOST:PORT] [--loops N] [--gather US]}. */
 public final class NettyPeer {
     private static final int BACKLOG = 4096;
     private static final int MOST_LOOPS = 1024;
@@ -32,10 +34,10 @@ public final class NettyPeer {
         }
     }
 
-    private record Arguments(String service, Transport transport, InetSocketAddress listen, int loops) {
+    private record Arguments(String service, Transport transport, InetSocketAddress listen, int loops, long gather) {
         private static final String USAGE =
                 "usage: netty echo|http|rpc|rsocket [--engine nio|epoll|uring|uring-rings|quoit-uring|quoit-epoll]"
-                        + " [--listen HOST:PORT] [--loops N]";
+                        + " [--listen HOST:PORT] [--loops N] [--gather US]";
 
         static Arguments of(String[] words) throws Usage {
             if (words.length % 2 == 0 || !List.of("echo", "http", "rpc", "rsocket").contains(words[0])) {
@@ -44,16 +46,18 @@ public final class NettyPeer {
             Transport transport = Transport.QUOIT_URING;
             InetSocketAddress listen = new InetSocketAddress("127.0.0.1", 0);
             int loops = 1;
+            long gather = 0;
             for (int at = 1; at < words.length; at += 2) {
                 String value = words[at + 1];
                 switch (words[at]) {
                     case "--engine" -> transport = transport(value);
                     case "--listen" -> listen = address(value);
                     case "--loops" -> loops = loops(value);
+                    case "--gather" -> gather = gather(value);
                     default -> throw new Usage(USAGE);
                 }
             }
-            return new Arguments(words[0], transport, listen, loops);
+            return new Arguments(words[0], transport, listen, loops, gather);
         }
 
         private static Transport transport(String word) throws Usage {
@@ -77,6 +81,17 @@ public final class NettyPeer {
                 throw new Usage("--loops takes 1 to " + MOST_LOOPS + ", and not '" + text + "'");
             }
             return Integer.parseInt(text);
+        }
+
+        private static long gather(String text) throws Usage {
+            if (!text.matches("[0-9]{1,6}")) {
+                throw new Usage("--gather takes microseconds, and not '" + text + "'");
+            }
+            return Long.parseLong(text);
+        }
+
+        IoHandlerFactory factory() {
+            return transport.gathering(TimeUnit.MICROSECONDS.toNanos(gather));
         }
     }
 
@@ -123,16 +138,22 @@ public final class NettyPeer {
         Runtime.getRuntime().addShutdownHook(new Thread(() -> Runtime.getRuntime().halt(0)));
         String version = Version.identify().get("netty-transport").artifactVersion();
         System.out.println("listening on " + address.getAddress().getHostAddress() + ":" + address.getPort()
-                + " engine=netty-" + arguments.transport.word + " loops=" + arguments.loops + " version=" + version);
+                + " engine=netty-" + arguments.transport.word + " loops=" + arguments.loops
+                + (arguments.gather == 0 ? "" : " gather=" + arguments.gather) + " version=" + version);
     }
 
     /** Begins to serve, and answers where. */
     private static InetSocketAddress serve(Arguments arguments) throws InterruptedException {
         if (arguments.service.equals("rsocket")) {
-            return RSocketLoad.serve(arguments.transport, arguments.loops, arguments.listen, System.out::println)
+            return RSocketLoad.serve(
+                            arguments.transport,
+                            arguments.factory(),
+                            arguments.loops,
+                            arguments.listen,
+                            System.out::println)
                     .address();
         }
-        EventLoopGroup group = new MultiThreadIoEventLoopGroup(arguments.loops, arguments.transport.loops());
+        EventLoopGroup group = new MultiThreadIoEventLoopGroup(arguments.loops, arguments.factory());
         Channel server = bootstrap(arguments, group).bind(arguments.listen).sync().channel();
         return (InetSocketAddress) server.localAddress();
     }

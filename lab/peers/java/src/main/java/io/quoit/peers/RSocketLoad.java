@@ -10,6 +10,7 @@ import io.netty.channel.ChannelHandlerContext;
 import io.netty.channel.ChannelInitializer;
 import io.netty.channel.ChannelOption;
 import io.netty.channel.EventLoopGroup;
+import io.netty.channel.IoHandlerFactory;
 import io.netty.channel.MultiThreadIoEventLoopGroup;
 import io.netty.util.concurrent.DefaultThreadFactory;
 import io.netty.util.concurrent.SingleThreadEventExecutor;
@@ -66,18 +67,24 @@ final class RSocketLoad implements AutoCloseable {
     private final List<Channel> channels = new ArrayList<>();
     private final List<RSocketRequester> requesters = new ArrayList<>();
 
-    private RSocketLoad(Transport transport, int loops) {
-        group = new MultiThreadIoEventLoopGroup(loops, new DefaultThreadFactory("rsocket"), transport.loops());
+    private RSocketLoad(IoHandlerFactory factory, int loops) {
+        group = new MultiThreadIoEventLoopGroup(loops, new DefaultThreadFactory("rsocket"), factory);
     }
 
     /**
      * Serves.
      *
+     * @param factory of the transport's loops
      * @param reports gets the figures of each window, as a line of JSON
      */
-    static RSocketLoad serve(Transport transport, int loops, SocketAddress address, Consumer<String> reports)
+    static RSocketLoad serve(
+            Transport transport,
+            IoHandlerFactory factory,
+            int loops,
+            SocketAddress address,
+            Consumer<String> reports)
             throws InterruptedException {
-        RSocketLoad server = new RSocketLoad(transport, loops);
+        RSocketLoad server = new RSocketLoad(factory, loops);
         Window window = new Window(server, transport, reports);
         Channel listening = new ServerBootstrap()
                 .group(server.group)
@@ -163,7 +170,7 @@ final class RSocketLoad implements AutoCloseable {
      */
     static RSocketLoad connect(Transport transport, int loops, SocketAddress address, RSocketCase load)
             throws InterruptedException, IOException {
-        RSocketLoad client = new RSocketLoad(transport, loops);
+        RSocketLoad client = new RSocketLoad(transport.loops(), loops);
         try {
             client.open(transport, address, load);
         } catch (Throwable failure) {

@@ -60,13 +60,23 @@ enum Transport {
     QUOIT_URING("quoit-uring", QuoitServerSocketChannel.class, QuoitSocketChannel.class) {
         @Override
         IoHandlerFactory loops() {
-            return QuoitIoHandler.newFactory(QuoitIoHandlerConfig.defaults().withEngine(QuoitEngine.URING));
+            return gathering(0);
+        }
+
+        @Override
+        IoHandlerFactory gathering(long nanos) {
+            return quoit(QuoitEngine.URING, nanos);
         }
     },
     QUOIT_EPOLL("quoit-epoll", QuoitServerSocketChannel.class, QuoitSocketChannel.class) {
         @Override
         IoHandlerFactory loops() {
-            return QuoitIoHandler.newFactory(QuoitIoHandlerConfig.defaults().withEngine(QuoitEngine.EPOLL));
+            return gathering(0);
+        }
+
+        @Override
+        IoHandlerFactory gathering(long nanos) {
+            return quoit(QuoitEngine.EPOLL, nanos);
         }
     };
 
@@ -85,6 +95,24 @@ enum Transport {
 
     abstract IoHandlerFactory loops();
 
+    /**
+     * Loops that sleep on for more than the first event.
+     *
+     * @param nanos for how long; 0: not
+     * @throws IllegalArgumentException the transport has nothing like it, or not for so long
+     */
+    IoHandlerFactory gathering(long nanos) {
+        if (nanos != 0) {
+            throw new IllegalArgumentException("quoit-uring and quoit-epoll gather, " + word + " does not");
+        }
+        return loops();
+    }
+
+    private static IoHandlerFactory quoit(QuoitEngine engine, long gatherNanos) {
+        return QuoitIoHandler.newFactory(
+                QuoitIoHandlerConfig.defaults().withEngine(engine).withGatherTime(gatherNanos));
+    }
+
     /** Sets what a connection that no loop has yet needs beside. */
     void prepare(ChannelConfig config) {
         if (this == URING_RINGS) {
@@ -92,8 +120,13 @@ enum Transport {
         }
     }
 
-    /** The transport that a word names, which may begin with {@code netty-} as the lab's servers do; null if there is none. */
-    static Transport of(String word) {
+    /**
+     * The transport that a word names, which may be the name of one of the lab's servers: begin with {@code netty-}, and end
+     * with a comma and what sets it apart from others on that transport. Null if there is none.
+     */
+    static Transport of(String name) {
+        int comma = name.indexOf(',');
+        String word = comma < 0 ? name : name.substring(0, comma);
         for (Transport transport : values()) {
             if (transport.word.equals(word) || word.equals("netty-" + transport.word)) {
                 return transport;

@@ -54,7 +54,7 @@ class RSocketLoadTest {
     @ParameterizedTest
     @MethodSource("cases")
     void everyMessageComesInOrder(Transport transport, RSocketCase load, int messages) throws Exception {
-        try (RSocketLoad server = RSocketLoad.serve(transport, 1, LOOPBACK, report -> {});
+        try (RSocketLoad server = RSocketLoad.serve(transport, transport.loops(), 1, LOOPBACK, report -> {});
                 RSocketLoad client = RSocketLoad.connect(transport, 1, server.address(), load)) {
             await(client, messages);
             client.check();
@@ -66,7 +66,7 @@ class RSocketLoadTest {
     void bothEndsReportTheirFigures(Transport transport) throws Exception {
         BlockingQueue<String> reports = new LinkedBlockingQueue<>();
         RSocketCase load = new RSocketCase(2, 10, 0, 128, 1_000, 0, 0, false);
-        try (RSocketLoad server = RSocketLoad.serve(transport, 1, LOOPBACK, reports::add);
+        try (RSocketLoad server = RSocketLoad.serve(transport, transport.loops(), 1, LOOPBACK, reports::add);
                 RSocketLoad client = RSocketLoad.connect(transport, 1, server.address(), load)) {
             List<String> announced = new ArrayList<>();
             String report = client.run(transport, 0, 1.2, announced::add);
@@ -98,7 +98,7 @@ class RSocketLoadTest {
     @EnumSource(value = Transport.class, names = {"QUOIT_URING", "QUOIT_EPOLL"})
     void aMessageAllocatesNothing(Transport transport) throws Exception {
         RSocketCase load = new RSocketCase(1, 4, 0, 1_024, 512, 0, 0, false);
-        try (RSocketLoad server = RSocketLoad.serve(transport, 1, LOOPBACK, report -> {});
+        try (RSocketLoad server = RSocketLoad.serve(transport, transport.loops(), 1, LOOPBACK, report -> {});
                 RSocketLoad client = RSocketLoad.connect(transport, 1, server.address(), load)) {
             com.sun.management.ThreadMXBean threads = (com.sun.management.ThreadMXBean)
                     ManagementFactory.getThreadMXBean();
@@ -135,6 +135,7 @@ class RSocketLoadTest {
         }
         assertEquals(8, complaints.size());
         assertEquals(Transport.URING_RINGS, Transport.of("netty-uring-rings"));
+        assertEquals(Transport.QUOIT_URING, Transport.of("netty-quoit-uring, gather 200 us"));
         for (String name : new String[] {"rpc-backend", "rpc-batch", "rpc-periodic", "rpc-stream", "rpc-response"}) {
             assertEquals(77, RSocketCase.of(name).with("--size", 77).size());
         }
@@ -189,7 +190,7 @@ class RSocketLoadTest {
 
     @Test
     void aWarmUpMayBeNone() throws Exception {
-        try (RSocketLoad server = RSocketLoad.serve(Transport.NIO, 1, LOOPBACK, report -> {})) {
+        try (RSocketLoad server = RSocketLoad.serve(Transport.NIO, Transport.NIO.loops(), 1, LOOPBACK, report -> {})) {
             List<String> lines = new ArrayList<>();
             List<String> complaints = new ArrayList<>();
             String words = "--connect 127.0.0.1:" + server.address().getPort() + " --engine netty-nio --case rpc-periodic"
@@ -204,7 +205,7 @@ class RSocketLoadTest {
     @EnumSource(Transport.class)
     void manyConnectionsAreMade(Transport transport) throws Exception {
         RSocketCase load = new RSocketCase(300, 1, 0, 128, 1_000, 1, 1_000_000, false);
-        try (RSocketLoad server = RSocketLoad.serve(transport, 1, LOOPBACK, report -> {});
+        try (RSocketLoad server = RSocketLoad.serve(transport, transport.loops(), 1, LOOPBACK, report -> {});
                 RSocketLoad client = RSocketLoad.connect(transport, 1, server.address(), load)) {
             await(client, 1);
             client.check();
