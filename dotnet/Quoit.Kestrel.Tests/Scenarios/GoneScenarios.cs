@@ -115,11 +115,15 @@ public class GoneScenarios
     {
         var gone = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
         var told = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
-        await using var server = await TestServer.HttpAsync(transport, application => application.MapPost("/", async context =>
-        {
-            await gone.Task;
-            await handler(context, told);
-        }));
+        await using var server = await TestServer.HttpAsync(
+            transport,
+            application => application.MapPost("/", async context =>
+            {
+                await gone.Task;
+                await handler(context, told);
+            }),
+            // So long may the reader take, who does not come, for what io_uring has received past the pause.
+            options: options => options.DrainDeadline = TimeSpan.FromMilliseconds(100));
         using (var client = await Client.ConnectAsync(server.EndPoint))
         {
             var sending = await EndScenarios.HoldBackAsync(client);
