@@ -1,4 +1,4 @@
-//! Waiting for more than the first completion.
+//! When a wait ends: for more than the first completion, and as late as the thread allows.
 
 use std::time::Instant;
 
@@ -57,5 +57,28 @@ fn a_wait_does_not_gather_beyond_its_own_time() {
     for without in levels() {
         let (_, waited) = wait((TURN.unwrap(), 2), 1, without, Some(LIMIT));
         assert!((LIMIT..TURN.unwrap()).contains(&waited), "{waited:?}");
+    }
+}
+
+#[test]
+fn a_wait_ends_as_late_as_the_threads_slack_allows() {
+    const LIMIT: Duration = Duration::from_millis(1);
+    const SLACK: Duration = Duration::from_millis(20);
+    // The slack is the thread's, and this one is the test's alone.
+    // SAFETY: no memory is passed.
+    let set = unsafe {
+        libc::prctl(
+            libc::PR_SET_TIMERSLACK,
+            SLACK.as_nanos() as libc::c_ulong,
+            0,
+            0,
+            0,
+        )
+    };
+    assert_eq!(set, 0);
+    for without in levels() {
+        let (count, waited) = wait((Duration::ZERO, 1), 0, without, Some(LIMIT));
+        assert_eq!(count, 0);
+        assert!(waited >= LIMIT + SLACK, "{waited:?} without {without}");
     }
 }
