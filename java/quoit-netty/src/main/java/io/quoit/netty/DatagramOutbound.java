@@ -1,6 +1,7 @@
 package io.quoit.netty;
 
 import io.netty.buffer.ByteBuf;
+import io.netty.buffer.Unpooled;
 import io.netty.channel.ChannelOutboundBuffer;
 import io.netty.channel.socket.DatagramPacket;
 import io.netty.channel.unix.SegmentedDatagramPacket;
@@ -79,6 +80,7 @@ final class DatagramOutbound implements ChannelOutboundBuffer.MessageProcessor {
         done = 0;
         bytes = 0;
         outcomes.clear();
+        removeCancelled();
         try {
             flushed.forEachFlushedMessage(this);
         } catch (Exception failure) {
@@ -96,6 +98,16 @@ final class DatagramOutbound implements ChannelOutboundBuffer.MessageProcessor {
         lentAt = System.nanoTime();
         channel.metrics().wrote(bytes, count);
         channel.handler().metrics().wrote(bytes, count);
+    }
+
+    /**
+     * Lets go of writes at the head that were cancelled before their flush: a walk passes over them, but the buffer counts
+     * them, with {@link Unpooled#EMPTY_BUFFER} for a message. The channel takes no such message from anyone else.
+     */
+    private void removeCancelled() {
+        while (buffer.current() == Unpooled.EMPTY_BUFFER) {
+            buffer.remove();
+        }
     }
 
     @Override
@@ -188,6 +200,7 @@ final class DatagramOutbound implements ChannelOutboundBuffer.MessageProcessor {
                 if (ended) {
                     continue;
                 }
+                removeCancelled();
                 if (first == SENT) {
                     buffer.remove();
                 } else {

@@ -104,7 +104,6 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
     private Walk walking;
     private boolean walkFailed;
     private int walkLimit;
-    private int walked;
     private int walkedBytes;
     private int walkedPieces;
 
@@ -269,7 +268,6 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
     private boolean walk(ChannelOutboundBuffer flushed, Walk how, int most) throws IOException {
         walking = how;
         walkLimit = most;
-        walked = 0;
         walkedBytes = 0;
         walkedPieces = 0;
         walkFailed = false;
@@ -281,12 +279,14 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
         return !walkFailed;
     }
 
+    /**
+     * Lets go of what was walked over, by its bytes: a walk passes over writes that were cancelled before their flush, but
+     * the buffer counts them, as messages of no bytes.
+     */
     private void removeWalked(ChannelOutboundBuffer flushed) throws IOException {
         removing = true;
         try {
-            for (int messages = walked; messages > 0; messages--) {
-                flushed.remove();
-            }
+            flushed.removeBytes(walkedBytes);
         } finally {
             removing = false;
         }
@@ -344,7 +344,6 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
                 case LIST -> pieces().add(bytes);
             }
         }
-        walked++;
         walkedBytes += length;
         return true;
     }

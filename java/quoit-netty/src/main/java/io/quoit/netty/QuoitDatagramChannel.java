@@ -319,9 +319,13 @@ public final class QuoitDatagramChannel extends AbstractQuoitChannel implements 
         return new DatagramPacket(isLendable(content) ? content : DirectCopy.of(content, alloc()), to);
     }
 
-    private ByteBuf connectedOnly(ByteBuf bytes) {
+    private Object connectedOnly(ByteBuf bytes) {
         if (remote == null) {
             throw new NotYetConnectedException();
+        }
+        if (!bytes.isReadable()) {
+            // By itself, the queue could not tell it from a write that was cancelled.
+            return new DatagramPacket(bytes, remoteAddress());
         }
         return isLendable(bytes) ? bytes : DirectCopy.of(bytes, alloc());
     }

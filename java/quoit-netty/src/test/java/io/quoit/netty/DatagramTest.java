@@ -152,6 +152,46 @@ class DatagramTest {
     }
 
     @Test
+    void sendsCancelledBeforeTheirFlushAreLeftOutAndNoOtherIsSentTwice() throws Exception {
+        QuoitDatagramChannel server = bind(datagrams());
+        QuoitDatagramChannel client = bind(datagrams());
+        client.connect(server.localAddress()).sync();
+        List<String> expected = new ArrayList<>();
+        List<ChannelFuture> futures = new ArrayList<>();
+        client.eventLoop()
+                .submit(() -> {
+                    for (int pattern = 0; pattern < 16; pattern++) {
+                        for (int write = 0; write < 4; write++) {
+                            // An empty one stands in the queue as a cancelled one does.
+                            String message = write == 2 ? "" : "p" + pattern + "w" + write;
+                            ChannelFuture future =
+                                    client.write(message.isEmpty() ? Unpooled.EMPTY_BUFFER : text(message));
+                            if ((pattern & 1 << write) == 0) {
+                                expected.add(message);
+                                futures.add(future);
+                            } else {
+                                assertTrue(future.cancel(false));
+                            }
+                        }
+                        client.flush();
+                    }
+                })
+                .sync();
+        for (ChannelFuture future : futures) {
+            future.sync();
+        }
+        // Comes behind whatever was sent for them.
+        expected.add("last");
+        client.writeAndFlush(text("last")).sync();
+        for (String message : expected) {
+            DatagramPacket packet = next();
+            assertEquals(message, text(packet));
+            packet.release();
+        }
+        assertEquals(0, client.snapshot().pendingBytes());
+    }
+
+    @Test
     void whatIsTooLongFailsAloneAndTheSocketGoesOn() throws Exception {
         QuoitDatagramChannel server = bind(datagrams());
         QuoitDatagramChannel client = bind(datagrams());

@@ -22,6 +22,7 @@ import io.netty.channel.DefaultFileRegion;
 import io.netty.channel.EventLoopGroup;
 import io.netty.channel.WriteBufferWaterMark;
 import io.netty.channel.socket.SocketChannel;
+import java.io.ByteArrayOutputStream;
 import java.io.RandomAccessFile;
 import java.net.Socket;
 import java.net.SocketException;
@@ -101,6 +102,44 @@ class WriteTest {
             ChannelFuture last = channel.writeAndFlush(Unpooled.EMPTY_BUFFER);
             assertArrayEquals(bytes, Peers.read(client, bytes.length));
             last.sync();
+        }
+    }
+
+    @Test
+    void writesCancelledBeforeTheirFlushAreLeftOutAndNoOtherIsSentTwice() throws Exception {
+        // Copied, and too long for that.
+        for (int length : new int[] {10, 40_000}) {
+            try (Socket client = Peers.connect(server)) {
+                Channel channel = accepted.next();
+                ByteArrayOutputStream expected = new ByteArrayOutputStream();
+                List<ByteBuf> cancelled = new ArrayList<>();
+                channel.eventLoop()
+                        .submit(() -> {
+                            // Every pattern of four writes; the second half of them is flushed behind the first one.
+                            for (int pattern = 0; pattern < 16; pattern++) {
+                                for (int write = 0; write < 4; write++) {
+                                    byte[] bytes = new byte[length];
+                                    Arrays.fill(bytes, (byte) (pattern * 4 + write));
+                                    ByteBuf message = Unpooled.directBuffer(length).writeBytes(bytes);
+                                    ChannelFuture future = channel.write(message);
+                                    if ((pattern & 1 << write) == 0) {
+                                        expected.writeBytes(bytes);
+                                    } else {
+                                        assertTrue(future.cancel(false));
+                                        cancelled.add(message);
+                                    }
+                                    if (write % 2 == 1) {
+                                        channel.flush();
+                                    }
+                                }
+                            }
+                        })
+                        .sync();
+                assertArrayEquals(expected.toByteArray(), Peers.read(client, expected.size()));
+                channel.close().sync();
+                assertEquals(-1, client.getInputStream().read());
+                assertTrue(cancelled.stream().allMatch(message -> message.refCnt() == 0));
+            }
         }
     }
 
