@@ -481,7 +481,13 @@ impl UringSys for Ring {
             0
         };
         let slack = Duration::from_nanos(self.timer_slack_ns.into());
-        let latest = timeout.map(|timeout| timeout.saturating_add(slack));
+        let latest = match timeout {
+            Some(timeout) => Some(timeout.saturating_add(slack)),
+            // Without a limit the kernel ends the wait at its least time, although nothing has come
+            // (`io_cqring_min_timer_wakeup`; seen on 6.18): an idle loop would go round once in each such time.
+            None if least_wait_us > 0 => Some(Duration::MAX),
+            None => None,
+        };
         let limit = latest.map(|timeout| abi::__kernel_timespec {
             // The kernel adds this to its clock; what is as good as for ever must not overflow there.
             tv_sec: timeout.as_secs().min(u64::from(u32::MAX)) as i64,

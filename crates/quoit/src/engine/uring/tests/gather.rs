@@ -1,5 +1,6 @@
 //! When a wait ends: for more than the first completion, and as late as the thread allows.
 
+use std::os::fd::FromRawFd;
 use std::time::Instant;
 
 use super::*;
@@ -57,6 +58,40 @@ fn a_wait_does_not_gather_beyond_its_own_time() {
     for without in levels() {
         let (_, waited) = wait((TURN.unwrap(), 2), 1, without, Some(LIMIT));
         assert!((LIMIT..TURN.unwrap()).contains(&waited), "{waited:?}");
+    }
+}
+
+/// A descriptor that becomes readable after this time, once (`timerfd_create(2)`).
+fn alarm(after: Duration) -> OwnedFd {
+    // SAFETY: no memory is passed.
+    let made = unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_CLOEXEC) };
+    // SAFETY: made just now, and owned by nobody else.
+    let alarm = unsafe { OwnedFd::from_raw_fd(Errno::check(made).unwrap()) };
+    // SAFETY: a structure of integers, for which all zeroes is a valid value.
+    let mut time: libc::itimerspec = unsafe { std::mem::zeroed() };
+    time.it_value.tv_nsec = i64::from(after.subsec_nanos());
+    // SAFETY: the time is read during the call, and nothing is written.
+    let set = unsafe { libc::timerfd_settime(alarm.as_raw_fd(), 0, &raw const time, std::ptr::null_mut()) };
+    Errno::check(set).unwrap();
+    alarm
+}
+
+#[test]
+fn a_wait_without_a_limit_ends_with_what_comes_however_long_that_takes() {
+    let settings = UringSettings {
+        gather: Duration::from_millis(1),
+        gather_at_most: 100,
+        ..SETTINGS
+    };
+    for without in levels() {
+        let alarm = alarm(Duration::from_millis(20));
+        let wake = Arc::new(Wake::new().unwrap());
+        let mut fixture: Fixture = Fixture::woken_by(alarm.as_raw_fd(), wake, &settings, 8, without);
+        fixture.engine.wait(None, &mut fixture.pool).unwrap();
+        let mut completions = Completions::default();
+        fixture.engine.reap(&mut fixture.pool, 1, &mut completions);
+        assert_eq!(completions.len(), 1, "it ended with nothing, without {without}");
+        fixture.finish();
     }
 }
 

@@ -84,11 +84,23 @@ impl Fixture {
 impl<S: UringSys> Fixture<S> {
     /// An engine on a ring of another kind than the usual.
     fn on(settings: &UringSettings, slots: u32, without: FeatureSet) -> Self {
-        let capabilities = probe::<S>(without).unwrap();
         let wake = Arc::new(Wake::new().unwrap());
+        let descriptor = wake.descriptor();
+        Self::woken_by(descriptor, wake, settings, slots, without)
+    }
+
+    /// As [`Fixture::on`], with another descriptor for wakes.
+    fn woken_by(
+        descriptor: RawFd,
+        wake: Arc<Wake>,
+        settings: &UringSettings,
+        slots: u32,
+        without: FeatureSet,
+    ) -> Self {
+        let capabilities = probe::<S>(without).unwrap();
         let mut pool = Pool::new(slots, SLOT_SIZE, Arc::clone(&wake));
         let mut engine = UringEngine::new(settings, &capabilities, Linux, &mut pool).unwrap();
-        engine.bind(wake.descriptor(), &mut pool).unwrap();
+        engine.bind(descriptor, &mut pool).unwrap();
         Self {
             engine,
             pool,
