@@ -186,7 +186,8 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
             attempts_left: false,
             wait_flags: no_iowait,
             wait_for: if kernel_gathers {
-                settings.gather_at_most.clamp(2, properties.completion_entries)
+                // Not `clamp`: the queue may have a single entry, for which the kernel waits then.
+                settings.gather_at_most.min(properties.completion_entries).max(2)
             } else {
                 1
             },

@@ -95,6 +95,25 @@ fn a_wait_without_a_limit_ends_with_what_comes_however_long_that_takes() {
     }
 }
 
+/// Of which a wait for two would never have enough.
+#[test]
+fn a_queue_of_one_completion_gathers_none() {
+    let settings = UringSettings {
+        submission_entries: 1,
+        completion_entries: 1,
+        gather: Duration::from_millis(1),
+        gather_at_most: 100,
+        ..SETTINGS
+    };
+    for without in levels() {
+        let mut fixture = Fixture::new(&settings, 8, without);
+        let (near, mut far) = UnixStream::pair().unwrap();
+        far.write_all(b"x").unwrap();
+        fixture.receive(0, &near, 1);
+        assert!(matches!(fixture.next(), Completion::Received { .. }));
+    }
+}
+
 #[test]
 fn a_wait_ends_as_late_as_the_threads_slack_allows() {
     const LIMIT: Duration = Duration::from_millis(1);
