@@ -138,6 +138,9 @@ impl Holder {
             match self.push(slot, top) {
                 Ok(_) => {
                     if top & WANTED != 0 {
+                        // Acquire pairs with `Pool::want`: the wake is of the sleep that comes, and none that has ended takes
+                        // it.
+                        fence(Ordering::Acquire);
                         wake.wake();
                     }
                     return;
@@ -354,7 +357,8 @@ impl Pool {
             return;
         }
         if wanted {
-            top.fetch_or(WANTED, Ordering::Relaxed);
+            // Release: whoever sees the bit wakes after the last sleep has ended.
+            top.fetch_or(WANTED, Ordering::Release);
         } else {
             top.fetch_and(!WANTED, Ordering::Relaxed);
         }
