@@ -140,12 +140,12 @@ impl Connection {
         }
     }
 
-    /// Whether both directions have ended.
     /// Whether a send of so many bytes leaves without a copy, which is tried from the threshold on.
     pub(super) fn leaves_uncopied(&self, bytes: usize, threshold: Option<u32>) -> bool {
         self.zero_copy && threshold.is_some_and(|least| bytes >= least as usize)
     }
 
+    /// Whether both directions have ended.
     pub(super) fn both_ended(&self) -> bool {
         self.send_side == SendSide::Ended && self.receive_side == ReceiveSide::Ended
     }

@@ -49,7 +49,8 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// [`Event::Refused`]; all others of the batch are carried out.
     ///
     /// # Errors
-    /// [`TurnError`]; the commands were not looked at.
+    /// [`TurnError::WrongThread`], and the commands were not looked at; [`TurnError::Engine`], after which the loop is of no
+    /// further use.
     pub fn turn<'a>(
         &mut self,
         commands: impl IntoIterator<Item = Command<'a>>,
