@@ -49,17 +49,26 @@ impl UringSys for SimRing {
             return Err(Errno::EINVAL);
         }
         let (submissions, completions) = (parameters.submission_entries, parameters.completion_entries);
-        let (ring, shown) = with(|kernel| {
+        let (ring, shown, features) = with(|kernel| {
             let ring = kernel.add_ring(
                 parameters.flags,
                 submissions,
                 completions,
                 parameters.poll_idle_ms,
             );
-            (ring, kernel.ring(ring).shown())
+            let waits_for_several = kernel.waits_for_several;
+            if waits_for_several {
+                kernel.ring(ring).least_wait = u64::from(parameters.least_wait_us) * 1000;
+            }
+            let features = if waits_for_several {
+                FEATURES | abi::IORING_FEAT_MIN_TIMEOUT
+            } else {
+                FEATURES
+            };
+            (ring, kernel.ring(ring).shown(), features)
         });
         let properties = RingProperties {
-            features: FEATURES,
+            features,
             submission_entries: submissions,
             completion_entries: completions,
         };

@@ -76,6 +76,8 @@ pub struct Kernel {
     pub datagrams_moved: u64,
     /// A message to a full Unix receiver is spent (`Kernel::send_message`): it is a fault of Linux, and may be mended.
     spends_messages: bool,
+    /// Rings can wait for several completions and no longer than some time (`IORING_FEAT_MIN_TIMEOUT`).
+    pub(crate) waits_for_several: bool,
     /// Nobody may accept, for good.
     accepting_is_forbidden: bool,
     /// Until when there are no descriptors.
@@ -180,6 +182,7 @@ impl Kernel {
             passed: Vec::new(),
             datagrams_moved: 0,
             spends_messages: Random::new(seed, 10).chance(768),
+            waits_for_several: Random::new(seed, 236).chance(512),
             accepting_is_forbidden: false,
             exhausted_until: 0,
             taken: 0,

@@ -98,9 +98,22 @@ fn enter_with_thread(id: RingId, wait_for: u32, timeout: Option<u64>, flags: u32
 }
 
 fn wait(id: RingId, wait_for: u32, end: Option<u64>) -> Result<(), i32> {
-    with(|kernel| kernel.waits += 1);
+    // Until then for so many, if there is such a time, and for one from then on.
+    let least_end = with(|kernel| {
+        kernel.waits += 1;
+        let least_wait = kernel.ring(id).least_wait;
+        let least_end = kernel.now() + least_wait;
+        (wait_for > 1 && least_wait > 0).then(|| end.map_or(least_end, |end| end.min(least_end)))
+    });
     loop {
         let step = with(|kernel| {
+            let now = kernel.now();
+            let gathers = least_end.filter(|&least_end| now < least_end);
+            let end = gathers.or(end);
+            let wait_for = match least_end {
+                Some(_) if gathers.is_none() => 1,
+                _ => wait_for.min(kernel.ring(id).completion_entries),
+            };
             if kernel.ring(id).thread.is_some() {
                 kernel.run_thread(id, usize::MAX);
             }
@@ -115,7 +128,10 @@ fn wait(id: RingId, wait_for: u32, end: Option<u64>) -> Result<(), i32> {
                 kernel.run_work(id);
                 return Ok(Some(Step::Moved));
             }
-            let step = kernel.step(end);
+            let step = match kernel.step(end) {
+                Step::TimedOut if gathers.is_some() => Step::Moved,
+                step => step,
+            };
             if matches!(step, Step::Never) {
                 kernel.stalled = true;
             }

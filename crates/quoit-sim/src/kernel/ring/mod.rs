@@ -144,6 +144,8 @@ pub struct Ring {
     /// A multishot receive that has emptied its socket waits, without looking for a buffer first: kernels that learn
     /// from each receive what is left (`msg_inq`) do, others look once more.
     pub(super) stops_when_empty: bool,
+    /// Nanoseconds after which a wait for several completions ends with one.
+    pub(crate) least_wait: u64,
     /// Completions that found no room, in all.
     overflows: u64,
     /// Submissions that found none.
@@ -329,6 +331,7 @@ impl Kernel {
             notifications: BTreeMap::new(),
             groups: Vec::new(),
             thread,
+            least_wait: 0,
             overflows: 0,
             refused: 0,
         }));
