@@ -315,10 +315,7 @@ pub(super) unsafe extern "C" fn quoit_listener_address(
     capacity: usize,
 ) -> c_int {
     let id = ListenerId::from_bits(listener);
-    let find = |quoit: &Loop| {
-        let found = (id.loop_index() == quoit.index()).then(|| quoit.listener_address(id));
-        found.flatten().ok_or_else(|| stale("listener"))
-    };
+    let find = |quoit: &Loop| quoit.listener_address(id).ok_or_else(|| stale("listener"));
     // SAFETY: promised by the caller.
     unsafe { write_address(quoit, buffer, capacity, find) }
 }

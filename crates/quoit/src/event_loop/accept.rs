@@ -156,6 +156,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// The address that a listener has, its port resolved; `None` if the id is stale.
     #[must_use]
     pub fn listener_address(&self, listener: ListenerId) -> Option<Address> {
+        if listener.loop_index() != self.index {
+            return None;
+        }
         let found = self.listeners.get(listener.slot(), listener.generation())?;
         found.socket.as_ref().map(|socket| socket.address().clone())
     }

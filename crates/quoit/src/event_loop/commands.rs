@@ -104,6 +104,14 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             .ok_or(Refusal::Stale)
     }
 
+    /// As [`Loop::find`], for looking only.
+    pub(super) fn look_up(&self, id: ConnectionId) -> Option<&Connection> {
+        if id.loop_index() != self.index {
+            return None;
+        }
+        self.connections.get(id.slot(), id.generation())
+    }
+
     /// Begins to connect. [`Event::Opened`] follows, or [`Event::Closed`] with the reason: `Timeout`,
     /// `Error(ECONNREFUSED)` and the like. Sends may be queued at once. A Unix socket's attempt ends at once
     /// too; with the listener's backlog full it ends with `EAGAIN` (`unix(7)`).

@@ -341,11 +341,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     #[must_use]
     pub fn descriptor(&self, connection: ConnectionId) -> Option<std::os::fd::BorrowedFd<'_>> {
         use std::os::fd::AsFd;
-        if connection.loop_index() != self.index {
-            return None;
-        }
-        let found = self.connections.get(connection.slot(), connection.generation())?;
-        found.descriptor.as_ref().map(AsFd::as_fd)
+        self.look_up(connection)?.descriptor.as_ref().map(AsFd::as_fd)
     }
 
     /// The counters as of now.

@@ -211,9 +211,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// Whether receiving is paused; false for a stale id.
     #[must_use]
     pub fn is_paused(&self, connection: ConnectionId) -> bool {
-        self.connections
-            .get(connection.slot(), connection.generation())
-            .is_some_and(|state| state.paused)
+        self.look_up(connection).is_some_and(|state| state.paused)
     }
 
     /// Takes back events of paused connections and datagram sockets that were reported and not handled, in the order in which they

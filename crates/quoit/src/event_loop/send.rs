@@ -202,8 +202,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// Bytes queued for sending on a connection; 0 for a stale id.
     #[must_use]
     pub fn queued(&self, connection: ConnectionId) -> usize {
-        self.connections
-            .get(connection.slot(), connection.generation())
+        self.look_up(connection)
             .map_or(0, |state| state.outbound.queued())
     }
 
