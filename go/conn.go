@@ -27,8 +27,9 @@ type Conn struct {
 	listed   bool // in the loop's list of connections with requests
 	state    connState
 	deadline time.Time
-	pause    bool  // receiving is to be paused
-	cause    error // why this end aborted it
+	closeBy  time.Time // when what Close left to be sent is dropped; zero before it was
+	pause    bool      // receiving is to be paused
+	cause    error     // why this end aborted it
 
 	local, remote net.Addr
 }
@@ -211,6 +212,7 @@ func (c *Conn) Close() error {
 		return errClosed
 	}
 	c.state = stateClosing
+	c.closeBy = time.Now().Add(c.home.settings().closeLimit)
 	c.ask(requestClose)
 	return nil
 }

@@ -405,7 +405,7 @@ func (l *nativeLoop) ask(c *Conn) {
 	if requests&requestDeadline != 0 {
 		after := int64(-1)
 		if !c.deadline.IsZero() {
-			after = max(0, time.Until(c.deadline).Nanoseconds())
+			after = untilNS(c.deadline)
 		}
 		l.push(native.Command{Kind: native.CommandSetDeadline, Target: id, Token: tokenOther, TimeNS: after})
 	}
@@ -424,8 +424,11 @@ func (l *nativeLoop) ask(c *Conn) {
 			// Only when the library has taken all bytes. settle lists the connection again.
 			c.requests |= ends
 			l.hurry = l.hurry || c.out.flying > 0
+			if ends&requestClose != 0 {
+				l.limitClose(c)
+			}
 		} else if ends&requestClose != 0 {
-			l.push(native.Command{Kind: native.CommandClose, Target: id, Token: tokenOther, TimeNS: -1})
+			l.push(native.Command{Kind: native.CommandClose, Target: id, Token: tokenOther, TimeNS: untilNS(c.closeBy)})
 		} else {
 			l.push(native.Command{Kind: native.CommandShutdown, Target: id, Token: tokenOther})
 		}
@@ -436,6 +439,20 @@ func (l *nativeLoop) ask(c *Conn) {
 		c.balance()
 	}
 }
+
+// limitClose sets the deadline of a connection that is closed before the library has taken all of its bytes, and so
+// before its close can limit it. The lock is held.
+func (l *nativeLoop) limitClose(c *Conn) {
+	if c.deadline.IsZero() || c.deadline.After(c.closeBy) {
+		c.deadline = c.closeBy
+		l.push(native.Command{
+			Kind: native.CommandSetDeadline, Target: c.id, Token: tokenOther, TimeNS: untilNS(c.deadline),
+		})
+	}
+}
+
+// untilNS is how long it is until then, in nanoseconds; 0 if it is over.
+func untilNS(t time.Time) int64 { return max(0, time.Until(t).Nanoseconds()) }
 
 // settle follows up the sends of a turn that has told everything.
 func (l *nativeLoop) settle() {

@@ -105,8 +105,12 @@ func (l *nativeLoop) connecting(token uint64, id native.ID) {
 func (l *nativeLoop) deadline(c *Conn) {
 	c.mu.Lock()
 	due := !c.deadline.IsZero() && !time.Now().Before(c.deadline)
+	closing := c.state == stateClosing
 	c.mu.Unlock()
-	if due {
+	switch {
+	case due && closing:
+		c.abort(errTimeout) // whoever its events are for
+	case due:
 		c.sink.deadline(c)
 	}
 }

@@ -316,6 +316,10 @@ func (s *stdConn) serve() {
 		default:
 		}
 	}
+	if requests&requestClose != 0 {
+		// For what is queued, and then for the peer's end.
+		_ = s.net.SetDeadline(c.closeBy)
+	}
 	start := c.requests != 0 && !s.writing && requests&requestAbort == 0
 	if start {
 		s.writing = true
@@ -420,9 +424,6 @@ func (s *stdConn) tellRoom(to sink) {
 func (s *stdConn) end(closes bool) {
 	if half, can := s.net.(interface{ CloseWrite() error }); can {
 		_ = half.CloseWrite() // fails if the peer has gone, which the reader sees
-	}
-	if closes {
-		_ = s.net.SetReadDeadline(time.Now().Add(s.loop.group.config.closeLimit))
 	}
 	s.conn.mu.Lock()
 	s.ours = true

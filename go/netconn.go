@@ -404,7 +404,9 @@ func (c *Conn) Detach() (*NetConn, error) {
 	n := newNetConn(c)
 	c.in.settle()
 	n.in, c.in = c.in, inbound{}
-	n.in.ended = c.in.ended
+	c.mu.Lock()
+	c.deadline = time.Time{} // it was the handler's
+	c.mu.Unlock()
 	if from, isHandler := c.sink.(*handlerSink); isHandler {
 		c.sink = detached{netSink{n}, from.server}
 	} else {
