@@ -80,3 +80,23 @@ func TestACloseEndsWhoseBytesNobodyTakes(t *testing.T) {
 		shutDown(t, server) // waits for the connection
 	})
 }
+
+// Only the loop could end the wait.
+func TestAListenerIsClosedOnItsLoop(t *testing.T) {
+	onLibraryEngines(t, func(t *testing.T, engine quoit.Option) {
+		loops, err := quoit.NewLoops(engine, quiet(), quoit.WithLoops(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer loops.Close()
+		listener := listen(t, quoit.OnLoops(loops))
+		server := start(t, &handler{data: func(c *quoit.Conn) {
+			listener.Close()
+			c.WriteTo(c)
+		}}, quoit.OnLoops(loops))
+		roundTrip(t, dial(t, server.Addr()), "closed?")
+		if _, err := listener.Accept(); !errors.Is(err, net.ErrClosed) {
+			t.Error(err)
+		}
+	})
+}

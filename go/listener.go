@@ -63,8 +63,15 @@ func (l *Listener) accept(c *Conn) sink {
 	n := newNetConn(c)
 	l.mu.Lock()
 	l.open[n] = struct{}{}
-	l.queue = append(l.queue, n)
+	closed := l.closed
+	if !closed {
+		l.queue = append(l.queue, n)
+	}
 	l.mu.Unlock()
+	if closed {
+		// It was on its way when the listener stopped, and nobody takes it any more.
+		_ = n.Abort() // or it has ended by itself
+	}
 	signal(l.ready)
 	c.home.wokeSomebody()
 	return listenerSink{netSink{n}, l}
@@ -148,7 +155,7 @@ func (l *Listener) Addr() net.Addr {
 func (l *Listener) Loops() *Loops { return l.loops }
 
 // Close implements net.Listener: it stops accepting and aborts what was not fetched by Accept. Connections that were
-// stay open.
+// stay open. It returns when the address is free (on the thread of one of its loops, before).
 func (l *Listener) Close() error {
 	if l.std != nil {
 		return l.std.Close()
@@ -167,20 +174,23 @@ func (l *Listener) Close() error {
 		_ = n.Abort() // or it has ended by itself
 	}
 	l.listening.stop()
+	if l.loops.here() {
+		go l.stopped() // only this thread could end the wait
+	} else {
+		l.stopped()
+	}
+	return nil
+}
+
+// stopped waits until nothing more is accepted, and ends the loops if nothing else uses them.
+func (l *Listener) stopped() {
 	<-l.listening.stopped
 	l.mu.Lock()
-	// Some may have come while it stopped.
-	queue = l.queue
-	l.queue = nil
 	none := len(l.open) == 0
 	l.mu.Unlock()
-	for _, n := range queue {
-		_ = n.Abort() // likewise
-	}
 	if none {
 		l.endLoops()
 	}
-	return nil
 }
 
 func (l *Listener) opError(op string, err error) error {

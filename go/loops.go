@@ -114,6 +114,16 @@ func (l *Loops) EngineReason() string { return l.reason }
 // Len is the number of loops.
 func (l *Loops) Len() int { return len(l.loops) }
 
+// here is whether the calling thread is one of theirs.
+func (l *Loops) here() bool {
+	for _, loop := range l.loops {
+		if loop.here() {
+			return true
+		}
+	}
+	return false
+}
+
 // Close aborts all connections that are left, ends the loops and waits for them. Shut servers down and close listeners
 // first. It must not be called in a callback.
 func (l *Loops) Close() error {

@@ -67,6 +67,18 @@ func signal(to chan struct{}) {
 	}
 }
 
+// lock waits for others that read, or write; false if only the calling thread, a loop's, could end their wait.
+func lock(turn *sync.Mutex, here func() bool) bool {
+	if turn.TryLock() {
+		return true
+	}
+	if here() {
+		return false
+	}
+	turn.Lock()
+	return true
+}
+
 // netSink reports to a NetConn.
 type netSink struct{ n *NetConn }
 
@@ -139,7 +151,9 @@ func (n *NetConn) tellAll(c *Conn) {
 
 // Read implements net.Conn.
 func (n *NetConn) Read(p []byte) (int, error) {
-	n.reading.Lock()
+	if !lock(&n.reading, n.conn.home.here) {
+		return 0, n.opError("read", ErrOnLoop)
+	}
 	defer n.reading.Unlock()
 	for {
 		count, wait, err := n.tryRead(p)
@@ -198,7 +212,9 @@ func (n *NetConn) resume() { n.conn.setPause(false) }
 
 // Write implements net.Conn.
 func (n *NetConn) Write(p []byte) (int, error) {
-	n.writing.Lock()
+	if !lock(&n.writing, n.conn.home.here) {
+		return 0, n.opError("write", ErrOnLoop)
+	}
 	defer n.writing.Unlock()
 	written := 0
 	for {

@@ -115,6 +115,11 @@ func (k packetSink) received(s *DatagramSocket, batch []received) {
 	}
 	if p.head == len(p.queue) {
 		p.queue, p.head = p.queue[:0], 0
+	} else if len(p.queue)+len(batch) > cap(p.queue) && p.head >= len(p.queue)/2 {
+		// Of a reader that never catches up, what was read makes room.
+		left := copy(p.queue, p.queue[p.head:])
+		clear(p.queue[left:])
+		p.queue, p.head = p.queue[:left], 0
 	}
 	p.queue = append(p.queue, batch...)
 	p.mu.Unlock()
@@ -196,7 +201,9 @@ func (p *PacketConn) ReadFromUDPAddrPort(b []byte) (int, netip.AddrPort, error) 
 }
 
 func (p *PacketConn) read(b []byte) (int, Datagram, error) {
-	p.reading.Lock()
+	if !lock(&p.reading, p.socket.below.here) {
+		return 0, Datagram{}, p.opError("read", ErrOnLoop)
+	}
 	defer p.reading.Unlock()
 	for {
 		n, from, wait, err := p.tryRead(b)
@@ -303,7 +310,9 @@ func (p *PacketConn) WriteToUDPAddrPort(b []byte, to netip.AddrPort) (int, error
 }
 
 func (p *PacketConn) write(b []byte, to peer) error {
-	p.writing.Lock()
+	if !lock(&p.writing, p.socket.below.here) {
+		return ErrOnLoop
+	}
 	defer p.writing.Unlock()
 	if address := to.address.Addr(); address.Is4In6() {
 		to.address = netip.AddrPortFrom(address.Unmap(), to.address.Port())
