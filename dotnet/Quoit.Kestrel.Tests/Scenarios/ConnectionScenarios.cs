@@ -251,6 +251,45 @@ public class ConnectionScenarios
         }
     }
 
+    public static TheoryData<Transport> QuoitInline => Transports.QuoitInline;
+
+    [Theory]
+    [MemberData(nameof(QuoitInline))]
+    public async Task What_a_flush_on_the_loop_leaves_to_the_turn_is_not_overwritten_by_another_connection(Transport transport)
+    {
+        // More than a flush sends by itself, and more bytes behind it than the list of its pieces is long.
+        const int Size = 4_000_000;
+        const int Other = 8000;
+        await using var factory = FactoryScenarios.Create(transport, configure: static options =>
+        {
+            options.Loops = 1;
+            options.MaxWriteBufferSize = null;
+        });
+        await using var listener = await factory.BindAsync(new IPEndPoint(IPAddress.Loopback, 0));
+        using var client = await Client.ConnectAsync(listener.EndPoint);
+        await using var first = (await listener.AcceptAsync(Wait.Token))!;
+        using var otherClient = await Client.ConnectAsync(listener.EndPoint);
+        await using var second = (await listener.AcceptAsync(Wait.Token))!;
+        var answer = Pattern.Bytes(Size);
+        var answering = AnswerAsync();
+        await client.SendAsync("go");
+
+        Assert.Equal(Enumerable.Repeat((byte)'x', Other), await otherClient.ReceiveAsync(Other));
+        Pattern.Check(await client.ReceiveAsync(Size), 0);
+        await answering.Soon();
+
+        async Task AnswerAsync()
+        {
+            // It goes on inside of the loop's turn, as whatever reads does here.
+            await first.Transport.Input.ReadAsync(Wait.Token);
+            first.Transport.Output.Write(answer);
+            var flushing = first.Transport.Output.FlushAsync();
+            var other = second.Transport.Output.WriteAsync(Enumerable.Repeat((byte)'x', Other).ToArray());
+            await flushing;
+            await other;
+        }
+    }
+
     [Theory]
     [MemberData(nameof(All))]
     public async Task A_writer_waits_for_a_reader_that_does_not_read(Transport transport)

@@ -66,6 +66,9 @@ public static class Transports
     /// <summary>Quoit's with pools of the usual size.</summary>
     public static TheoryData<Transport> QuoitNormal => [.. s_quoit.Where(transport => !transport.Tiny)];
 
+    /// <summary>Quoit's with handlers on the loop and pools of the usual size.</summary>
+    public static TheoryData<Transport> QuoitInline => [.. s_quoit.Where(transport => transport.Inline && !transport.Tiny)];
+
     /// <summary>One of each engine, on the thread pool.</summary>
     public static TheoryData<Transport> Engines => [.. s_quoit.Where(transport => !transport.Tiny && !transport.Inline)];
 

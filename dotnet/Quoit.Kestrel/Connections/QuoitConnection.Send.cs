@@ -346,6 +346,9 @@ internal sealed partial class QuoitConnection
         _sendingFailed = true;
         if (refusal is not (Refusal.Stale or Refusal.Closing))
         {
+            // With a reason, or it would be closed in order, and the peer would take what it has for the whole.
+            Interlocked.CompareExchange(
+                ref _shutdownReason, new ConnectionAbortedException($"The library has refused to send: {refusal}."), null);
             AbortOnLoop();
         }
         ResumeSending();

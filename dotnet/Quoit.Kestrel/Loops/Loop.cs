@@ -236,6 +236,11 @@ internal sealed unsafe partial class Loop : PipeScheduler
         {
             _idleSince = filled > 0 ? 0 : _idleSince == 0 ? Stopwatch.GetTimestamp() : _idleSince;
         }
+        if (!_crowded)
+        {
+            // Before the application runs: what its flushes leave to the next turn is kept there.
+            _scratchUsed = 0;
+        }
         for (var index = 0; index < _received.Count; index++)
         {
             _received[index].FlushReceived();
@@ -245,7 +250,6 @@ internal sealed unsafe partial class Loop : PipeScheduler
         {
             return;
         }
-        _scratchUsed = 0;
         if (_afterTurn.Count > 0)
         {
             var waiting = _afterTurn.ToArray();
