@@ -1,8 +1,10 @@
 using System.Net;
+using System.Net.Sockets;
 using Microsoft.AspNetCore.Builder;
 using Microsoft.AspNetCore.Connections;
 using Microsoft.Extensions.DependencyInjection;
 using Microsoft.Extensions.Options;
+using Quoit.Kestrel.Connections;
 using Quoit.Kestrel.Tests.Support;
 
 namespace Quoit.Kestrel.Tests.Scenarios;
@@ -67,5 +69,44 @@ public class ClientScenarios
         await cancel.CancelAsync();
         await Assert.ThrowsAnyAsync<OperationCanceledException>(() => request);
         await aborted.Task.Soon();
+    }
+
+    [Theory]
+    [MemberData(nameof(Quoit))]
+    public async Task A_request_that_is_cancelled_while_its_server_reads_nothing_leaves_nothing(Transport transport)
+    {
+        using var deaf = new Socket(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
+        deaf.Bind(new IPEndPoint(IPAddress.Loopback, 0));
+        deaf.Listen(1);
+        await using var factory = FactoryScenarios.Create(
+            transport, configure: static options => options.DrainDeadline = TimeSpan.FromHours(1));
+        using var client = new HttpClient(new SocketsHttpHandler().UseQuoit(factory));
+        using var cancel = new CancellationTokenSource();
+        using var content = new ByteArrayContent(new byte[30_000_000]);
+        var request = client.PostAsync(new Uri($"http://{deaf.LocalEndPoint}/"), content, cancel.Token);
+        using var accepted = await deaf.AcceptAsync(Wait.Token);
+        await Wait.StandsStillAsync(() => LoopState.Read(factory.Group!, "sent_bytes"));
+        await cancel.CancelAsync();
+        await Assert.ThrowsAnyAsync<OperationCanceledException>(() => request.Soon());
+        await LoopState.NothingLeftAsync(factory.Group!);
+    }
+
+    [Theory]
+    [MemberData(nameof(Quoit))]
+    public async Task A_stream_that_is_disposed_waits_only_so_long_for_what_its_server_does_not_read(Transport transport)
+    {
+        using var deaf = new Socket(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
+        deaf.Bind(new IPEndPoint(IPAddress.Loopback, 0));
+        deaf.Listen(1);
+        await using var factory = FactoryScenarios.Create(transport, configure: static options =>
+        {
+            options.DrainDeadline = TimeSpan.FromMilliseconds(50);
+            options.MaxWriteBufferSize = null;
+        });
+        var stream = new ConnectionStream(await factory.ConnectAsync(deaf.LocalEndPoint!));
+        using var accepted = await deaf.AcceptAsync(Wait.Token);
+        await stream.WriteAsync(new byte[30_000_000], Wait.Token);
+        await stream.DisposeAsync().AsTask().Soon();
+        await LoopState.NothingLeftAsync(factory.Group!);
     }
 }

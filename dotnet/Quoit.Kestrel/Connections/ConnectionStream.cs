@@ -9,6 +9,7 @@ internal sealed class ConnectionStream(ConnectionContext connection) : Stream
 {
     private readonly PipeReader _input = connection.Transport.Input;
     private readonly PipeWriter _output = connection.Transport.Output;
+    private volatile bool _isWriting;
     private int _disposed;
 
     public override bool CanRead => true;
@@ -46,7 +47,16 @@ internal sealed class ConnectionStream(ConnectionContext connection) : Stream
 
     public override async ValueTask WriteAsync(ReadOnlyMemory<byte> buffer, CancellationToken cancellationToken = default)
     {
-        var result = await _output.WriteAsync(buffer, cancellationToken).ConfigureAwait(false);
+        FlushResult result;
+        _isWriting = true;
+        try
+        {
+            result = await _output.WriteAsync(buffer, cancellationToken).ConfigureAwait(false);
+        }
+        finally
+        {
+            _isWriting = false;
+        }
         if (result.IsCompleted)
         {
             throw new IOException("The connection has closed; nothing more can be sent.");
@@ -76,7 +86,7 @@ internal sealed class ConnectionStream(ConnectionContext connection) : Stream
     {
         if (Interlocked.Exchange(ref _disposed, 1) == 0)
         {
-            await connection.DisposeAsync().ConfigureAwait(false);
+            await EndAsync().ConfigureAwait(false);
         }
         await base.DisposeAsync().ConfigureAwait(false);
     }
@@ -86,8 +96,32 @@ internal sealed class ConnectionStream(ConnectionContext connection) : Stream
         if (disposing && Interlocked.Exchange(ref _disposed, 1) == 0)
         {
             // HttpClient gives up connections in this way. What is left to be done is done behind it.
-            _ = connection.DisposeAsync().AsTask();
+            _ = EndAsync();
         }
         base.Dispose(disposing);
     }
+
+    /// <summary>Ends the connection when what was written has been sent. A peer that does not take it in time is given up:
+    /// whoever disposes a stream has nothing left to do that with. So is at once what a write waits for, which HttpClient
+    /// ends in this way.</summary>
+    private async Task EndAsync()
+    {
+        if (_isWriting)
+        {
+            Abort();
+        }
+        var ending = connection.DisposeAsync().AsTask();
+        if (connection is QuoitConnection { DrainDeadline: var limit })
+        {
+            await ending.WaitAsync(limit).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
+            if (!ending.IsCompleted)
+            {
+                Abort();
+            }
+        }
+        await ending.ConfigureAwait(false);
+    }
+
+    private void Abort() => connection.Abort(
+        new ConnectionAbortedException("The stream was disposed, and the peer has not taken what was written."));
 }

@@ -47,6 +47,9 @@ internal sealed partial class QuoitConnection : ConnectionContext
         Transport = _originalTransport = new DuplexPipe(input.Reader, writer);
     }
 
+    /// <summary>How long its end may wait for the peer.</summary>
+    public TimeSpan DrainDeadline => _loop.Group.Options.DrainDeadline;
+
     public override IDuplexPipe Transport { get; set; }
 
     public override string ConnectionId
