@@ -1,6 +1,8 @@
 using System.Net;
 using System.Net.Sockets;
 using Microsoft.AspNetCore.Connections;
+using Microsoft.AspNetCore.Connections.Features;
+using Microsoft.Extensions.Logging;
 using Microsoft.Extensions.Options;
 using Quoit.Kestrel.Tests.Support;
 
@@ -252,6 +254,103 @@ public class FactoryScenarios
             await factory.DisposeAsync().AsTask().Soon();
             await Task.WhenAll(asking).Soon();
         }
+    }
+
+    [Theory]
+    [MemberData(nameof(Quoit))]
+    public async Task A_bind_that_is_cancelled_leaves_no_listener(Transport transport)
+    {
+        await using var factory = Create(transport, configure: static options => options.Loops = 1);
+        await using var other = await factory.BindAsync(new IPEndPoint(IPAddress.Loopback, 0));
+        var free = new IPEndPoint(IPAddress.Loopback, BindScenarios.FreePort());
+        using var held = new ManualResetEventSlim();
+        factory.Group!.Loops[0].TryPost(_ => held.Wait(Wait.Limit), null);
+        // The loop begins to accept after the cancellation.
+        var binding = factory.BindAsync(free, new CancellationToken(canceled: true)).AsTask();
+        held.Set();
+        await Assert.ThrowsAnyAsync<OperationCanceledException>(() => binding.Soon());
+        await using var again = await factory.BindAsync(free);
+    }
+
+    [Theory]
+    [MemberData(nameof(Quoit))]
+    public async Task A_bind_that_meets_the_end_of_the_loop_is_refused(Transport transport)
+    {
+        var options = new QuoitTransportOptions();
+        transport.Configure(options);
+        options.Loops = 1;
+        using var log = new Interposer();
+        var factory = new QuoitTransportFactory(Options.Create(options), log);
+        var listener = await factory.BindAsync(new IPEndPoint(IPAddress.Loopback, 0));
+        using var client = await Client.ConnectAsync(listener.EndPoint);
+        var connection = (await listener.AcceptAsync(Wait.Token))!;
+        await connection.Transport.Output.CompleteAsync();
+        Assert.Empty(await client.ReceiveToEndAsync());
+        // It waits for the client's end, and the loop does not wait for it: its failure is told while that ends.
+        Task? binding = null;
+        var group = factory.Group!;
+        log.Tell = id =>
+        {
+            if (id.Name == "ConnectionFailed")
+            {
+                binding = group.ListenAsync(new IPEndPoint(IPAddress.Loopback, 0), CancellationToken.None);
+            }
+        };
+        await factory.DisposeAsync().AsTask().Soon();
+        Assert.NotNull(binding);
+        await Assert.ThrowsAsync<ObjectDisposedException>(() => binding.Soon());
+        await connection.DisposeAsync().AsTask().Soon();
+    }
+
+    /// <summary>Is told of what is logged where it is.</summary>
+    private sealed class Interposer : ILoggerFactory, ILogger
+    {
+        public Action<EventId>? Tell { get; set; }
+
+        public ILogger CreateLogger(string categoryName) => this;
+
+        public void AddProvider(ILoggerProvider provider)
+        {
+        }
+
+        public IDisposable? BeginScope<TState>(TState state)
+            where TState : notnull => null;
+
+        public bool IsEnabled(LogLevel logLevel) => true;
+
+        public void Log<TState>(LogLevel logLevel, EventId eventId, TState state, Exception? exception, Func<TState, Exception?, string> formatter) =>
+            Tell?.Invoke(eventId);
+
+        public void Dispose()
+        {
+        }
+    }
+
+    [Theory]
+    [MemberData(nameof(Quoit))]
+    public async Task The_socket_of_a_connection_is_asked_for_on_its_loop_and_elsewhere_at_once(Transport transport)
+    {
+        await using var factory = Create(transport, configure: static options => options.Loops = 1);
+        await using var listener = await factory.BindAsync(new IPEndPoint(IPAddress.Loopback, 0));
+        using var client = await Client.ConnectAsync(listener.EndPoint);
+        await using var connection = (await listener.AcceptAsync(Wait.Token))!;
+        var feature = connection.Features.Get<IConnectionSocketFeature>()!;
+        Socket? elsewhere = null;
+        var asking = new Thread(() => elsewhere = feature.Socket);
+        var onLoop = new TaskCompletionSource<Socket>(TaskCreationOptions.RunContinuationsAsynchronously);
+        factory.Group!.Loops[0].TryPost(
+            _ =>
+            {
+                asking.Start();
+                // It waits for the loop.
+                SpinWait.SpinUntil(() => asking.ThreadState.HasFlag(ThreadState.WaitSleepJoin), Wait.Limit);
+                onLoop.SetResult(feature.Socket);
+            },
+            null);
+        var socket = await onLoop.Task.Soon();
+        await Task.Run(asking.Join).Soon();
+        Assert.Same(socket, elsewhere);
+        Assert.Equal(client.Socket.RemoteEndPoint, socket.LocalEndPoint);
     }
 
     [Fact]

@@ -67,10 +67,7 @@ internal sealed class PendingConnect
                 static state =>
                 {
                     var pending = (PendingConnect)state!;
-                    if (pending._id != 0)
-                    {
-                        pending._loop.Abort(pending._id);
-                    }
+                    pending._loop.GiveUp(pending._id);
                 },
                 this);
         }

@@ -28,7 +28,6 @@ internal sealed partial class QuoitConnection :
         typeof(IConnectionSocketFeature),
     ];
 
-    private readonly Lock _featureGate = new();
     private Dictionary<Type, object?>? _set;
     private IDictionary<object, object?>? _items;
     private Socket? _socket;
@@ -52,10 +51,18 @@ internal sealed partial class QuoitConnection :
     {
         get
         {
-            lock (_featureGate)
+            if (Volatile.Read(ref _socket) is { } known)
             {
-                return _socket ??= new Socket(new SafeSocketHandle(DuplicateDescriptor(), ownsHandle: true));
+                return known;
             }
+            // Without a lock: another thread would wait with it for the loop, which may ask here, too.
+            var made = new Socket(new SafeSocketHandle(DuplicateDescriptor(), ownsHandle: true));
+            if (Interlocked.CompareExchange(ref _socket, made, null) is not { } first)
+            {
+                return made;
+            }
+            made.Dispose();
+            return first;
         }
     }
 

@@ -49,6 +49,16 @@ internal sealed unsafe partial class Loop
 
     public void Abort(ulong connection) => Push(CommandKind.Abort, connection, TokenOther);
 
+    /// <summary>Aborts an attempt to connect, if it has an id already. Also behind the end of the loop, elsewhere: then there
+    /// is nothing to abort, and no memory for the command.</summary>
+    public void GiveUp(ulong connection)
+    {
+        if (connection != 0 && !HasEnded)
+        {
+            Abort(connection);
+        }
+    }
+
     public void Pause(ulong connection) => Push(CommandKind.Pause, connection, TokenOther);
 
     public void Resume(ulong connection) => Push(CommandKind.Resume, connection, TokenOther);
@@ -117,6 +127,9 @@ internal sealed unsafe partial class Loop
 
     /// <summary>A connection's descriptor, which stays the library's; negative once it is gone.</summary>
     public int Descriptor(ulong connection) => NativeMethods.ConnectionFd(_handle, connection);
+
+    /// <summary>Whether the library's loop is gone, behind which the last that was posted is run.</summary>
+    public bool HasEnded => _closed;
 
     /// <summary>Begins to accept from a socket, which the library owns from here on.</summary>
     public ulong Listen(nint socket, ReadOnlySpan<nint> remotes)

@@ -16,6 +16,7 @@ internal sealed partial class LoopGroup
         var ownSockets = Options.AcceptMode == QuoitAcceptMode.UnsafeReusePort && endPoint is IPEndPoint;
         var sockets = new List<nint>();
         QuoitConnectionListener? listener = null;
+        var starting = Task.CompletedTask;
         try
         {
             sockets.Add(OpenSocket(endPoint, ownSockets));
@@ -30,7 +31,8 @@ internal sealed partial class LoopGroup
                 // The library's from here on, also if it fails.
                 var socket = sockets[0];
                 sockets.RemoveAt(0);
-                await StartListeningAsync(loop, socket, listener).WaitAsync(cancellation).ConfigureAwait(false);
+                starting = StartListeningAsync(loop, socket, listener);
+                await starting.WaitAsync(cancellation).ConfigureAwait(false);
             }
             Log.Listening(bound, Engine);
             return listener;
@@ -43,6 +45,8 @@ internal sealed partial class LoopGroup
             }
             if (listener is not null)
             {
+                // Also of what nobody waits for any more the listener must know, to stop it.
+                await starting.ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
                 await listener.DisposeAsync().ConfigureAwait(false);
             }
             throw;
@@ -109,6 +113,11 @@ internal sealed partial class LoopGroup
         {
             try
             {
+                if (loop.HasEnded)
+                {
+                    NativeMethods.SocketClose(socket);
+                    throw new ObjectDisposedException(nameof(QuoitTransportFactory));
+                }
                 Span<nint> remotes = stackalloc nint[_loops.Count];
                 for (var index = 0; index < _loops.Count; index++)
                 {
