@@ -315,7 +315,13 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         if linked && self.sys.unsubmitted() as usize + wanted > self.submission_entries {
             self.flush(pool);
         }
-        let room = self.submission_entries - (self.sys.unsubmitted() as usize).min(self.submission_entries);
+        // Behind entries that wait for room, nobody knows where a submission will end.
+        let taken = if self.spilled.is_empty() {
+            self.sys.unsubmitted() as usize
+        } else {
+            self.submission_entries
+        };
+        let room = self.submission_entries - taken.min(self.submission_entries);
         let state = self.datagrams.get(socket);
         let Some(batch) = &state.batch else { return };
         let mut left = if linked { wanted.min(room.max(1)) } else { wanted };

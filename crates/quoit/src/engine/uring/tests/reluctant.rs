@@ -1,6 +1,8 @@
 //! The real kernel, but for enters that fail in ways in which a healthy machine's do not, and notifications that
 //! come late.
 
+use std::os::unix::net::UnixDatagram;
+
 use super::send::single;
 use super::*;
 use crate::engine::SendMode;
@@ -9,6 +11,8 @@ use crate::engine::uring::sys::{CompletionEntry, ProbeSockets, ProvidedBuffer, R
 /// A real ring whose next enters fail without doing anything.
 struct Reluctant {
     ring: Ring,
+    /// Enters that do what they should before that.
+    passes: u32,
     failures: VecDeque<Errno>,
     /// Whether notifications of zero-copy sends are kept back, and those that are.
     withholds: bool,
@@ -20,6 +24,7 @@ impl UringSys for Reluctant {
         let (ring, properties) = Ring::setup(parameters)?;
         let reluctant = Self {
             ring,
+            passes: 0,
             failures: VecDeque::new(),
             withholds: false,
             withheld: VecDeque::new(),
@@ -72,10 +77,12 @@ impl UringSys for Reluctant {
     }
 
     fn enter(&mut self, wait_for: u32, timeout: Option<Duration>, flags: u32) -> Result<u32, Errno> {
-        match self.failures.pop_front() {
-            Some(errno) => Err(errno),
-            None => self.ring.enter(wait_for, timeout, flags),
+        if self.passes > 0 {
+            self.passes -= 1;
+        } else if let Some(errno) = self.failures.pop_front() {
+            return Err(errno);
         }
+        self.ring.enter(wait_for, timeout, flags)
     }
 
     fn has_completion(&self) -> bool {
@@ -168,6 +175,81 @@ fn a_close_that_found_no_room_is_made_later() {
         for mut far in ends {
             assert_eq!(far.read_to_end(&mut Vec::new()).unwrap(), 0);
         }
+        fixture.finish();
+    }
+}
+
+/// A batch of two, of one byte each.
+fn two_datagrams() -> Box<DatagramBatch> {
+    let mut batch = Box::<DatagramBatch>::default();
+    for bytes in [b"1", b"2"] {
+        batch.payloads.push(libc::iovec {
+            iov_base: bytes.as_ptr().cast_mut().cast(),
+            iov_len: 1,
+        });
+    }
+    for payload in &mut batch.payloads {
+        // SAFETY: a structure of integers and pointers, for which all zeroes is a valid value.
+        let mut message: libc::mmsghdr = unsafe { std::mem::zeroed() };
+        message.msg_hdr.msg_iov = payload;
+        message.msg_hdr.msg_iovlen = 1;
+        batch.messages.push(message);
+    }
+    batch
+}
+
+/// A link ends with the submission that it is in. So those that must not overtake one another are linked only if they leave
+/// with the same, and entries that wait for room are before them.
+#[test]
+fn datagrams_behind_entries_that_wait_for_room_keep_their_order() {
+    let settings = UringSettings {
+        submission_entries: 2,
+        completion_entries: 16,
+        ..SETTINGS
+    };
+    for without in levels() {
+        let fixture = &mut Fixture::<Reluctant>::on(&settings, 8, without);
+        let (near, far) = UnixDatagram::pair().unwrap();
+        let (mut bytes, socket) = ([0; 8], Slot::new(0));
+        near.set_nonblocking(true).unwrap();
+        while near.send(b"full").is_ok() {}
+        near.set_nonblocking(false).unwrap();
+        far.set_nonblocking(true).unwrap();
+        fixture
+            .engine
+            .open_datagrams(socket, near.as_raw_fd(), 64, 1)
+            .unwrap();
+        fixture.poll();
+        let pairs = [(); 3].map(|()| UnixStream::pair().unwrap());
+        fixture.engine.sys.failures = [Errno::EAGAIN].into();
+        for (slot, (near, _)) in (0..).zip(&pairs) {
+            fixture.receive(slot, near, BUDGET);
+        }
+        assert_eq!(fixture.engine.spilled.len(), 1);
+        let batch = two_datagrams();
+        let left = fixture
+            .engine
+            .send_datagrams(socket, batch, SendManner::InOrder, &mut fixture.pool);
+        assert!(left.is_none(), "the receiver is full");
+        (fixture.engine.sys.passes, fixture.engine.sys.failures) = (1, [Errno::EAGAIN].into());
+        fixture.poll();
+        // There is room for one, when the first has found none.
+        assert_eq!(far.recv(&mut bytes).unwrap(), 4);
+        let mut came = Vec::new();
+        let ended = |fixture: &Fixture<Reluctant>| {
+            let ended = |completion: &Completion| matches!(completion, Completion::DatagramsSent { .. });
+            fixture.pending.iter().any(ended)
+        };
+        for _ in 0..TURNS {
+            fixture.poll();
+            while let Ok(length) = far.recv(&mut bytes) {
+                came.extend((length == 1).then_some(bytes[0]));
+            }
+            if ended(fixture) && came.len() == 2 {
+                break;
+            }
+        }
+        assert_eq!(came, b"12", "without {without}");
         fixture.finish();
     }
 }
