@@ -4,6 +4,10 @@ import io.netty.buffer.ByteBuf;
 import io.netty.buffer.ByteBufAllocator;
 import io.netty.buffer.ByteBufUtil;
 import io.netty.buffer.UnpooledDirectByteBuf;
+import java.io.IOException;
+import java.io.OutputStream;
+import java.nio.channels.FileChannel;
+import java.nio.channels.GatheringByteChannel;
 
 /**
  * Received bytes in a slot of the loop's pool. Releasing the last reference, on any thread, gives the slot back and makes
@@ -36,8 +40,15 @@ final class LeaseByteBuf extends UnpooledDirectByteBuf implements LeaseSlot.Buff
     @Override
     public ByteBuf capacity(int newCapacity) {
         checkNewCapacity(newCapacity);
-        length = LeaseSlot.shrink(this, length, newCapacity);
+        // At most what it had when it was opened: that is its maxCapacity.
+        LeaseSlot.fit(this, newCapacity);
+        length = newCapacity;
         return this;
+    }
+
+    @Override
+    public ByteBufAllocator alloc() {
+        return slot == null ? super.alloc() : slot.allocator();
     }
 
     @Override
@@ -116,6 +127,30 @@ final class LeaseByteBuf extends UnpooledDirectByteBuf implements LeaseSlot.Buff
         checkIndex(index, Long.BYTES);
         _setLong(index, value);
         return this;
+    }
+
+    @Override
+    public ByteBuf getBytes(int index, OutputStream out, int length) throws IOException {
+        checkIndex(index, length);
+        return super.getBytes(index, out, length);
+    }
+
+    @Override
+    public int getBytes(int index, GatheringByteChannel out, int length) throws IOException {
+        checkIndex(index, length);
+        return super.getBytes(index, out, length);
+    }
+
+    @Override
+    public int getBytes(int index, FileChannel out, long position, int length) throws IOException {
+        checkIndex(index, length);
+        return super.getBytes(index, out, position, length);
+    }
+
+    @Override
+    public ByteBuf copy(int index, int length) {
+        checkIndex(index, length);
+        return super.copy(index, length);
     }
 
     // The same of the other byte order, by what has been checked above.

@@ -17,6 +17,8 @@ final class LeaseSlot {
 
     private Buffer buffer;
     private LeasePool pool;
+    /** Of the channel that this life's bytes are for. */
+    private ByteBufAllocator allocator;
     private long lease;
     private LeaseHolder holder;
 
@@ -31,15 +33,11 @@ final class LeaseSlot {
         return buffer.setIndex(0, 0).markReaderIndex().markWriterIndex().setIndex(0, bytes);
     }
 
-    /** Moves a buffer's indices into a new capacity; answers how many bytes it has then: it never gets more. */
-    static int shrink(ByteBuf buffer, int length, int capacity) {
-        if (capacity >= length) {
-            return length;
-        }
+    /** Moves a buffer's indices into a new capacity. */
+    static void fit(ByteBuf buffer, int capacity) {
         if (buffer.writerIndex() > capacity) {
             buffer.setIndex(Math.min(buffer.readerIndex(), capacity), capacity);
         }
-        return capacity;
     }
 
     LeaseSlot(ByteBuffer view, long address) {
@@ -57,9 +55,14 @@ final class LeaseSlot {
                     : new LeaseByteBuf(this, allocator);
         }
         this.pool = pool;
+        this.allocator = allocator;
         this.lease = lease;
         this.holder = holder;
         return buffer.open(length);
+    }
+
+    ByteBufAllocator allocator() {
+        return allocator;
     }
 
     /** The buffer's last reference is released. The last that its life does. */

@@ -4,6 +4,9 @@ import io.netty.buffer.ByteBuf;
 import io.netty.buffer.ByteBufAllocator;
 import io.netty.buffer.ByteBufUtil;
 import io.netty.buffer.UnpooledUnsafeDirectByteBuf;
+import java.io.IOException;
+import java.nio.channels.FileChannel;
+import java.nio.channels.GatheringByteChannel;
 
 /** As {@link LeaseByteBuf}, with Netty's access to memory by Unsafe. */
 final class UnsafeLeaseByteBuf extends UnpooledUnsafeDirectByteBuf implements LeaseSlot.Buffer {
@@ -32,8 +35,15 @@ final class UnsafeLeaseByteBuf extends UnpooledUnsafeDirectByteBuf implements Le
     @Override
     public ByteBuf capacity(int newCapacity) {
         checkNewCapacity(newCapacity);
-        length = LeaseSlot.shrink(this, length, newCapacity);
+        // At most what it had when it was opened: that is its maxCapacity.
+        LeaseSlot.fit(this, newCapacity);
+        length = newCapacity;
         return this;
+    }
+
+    @Override
+    public ByteBufAllocator alloc() {
+        return slot == null ? super.alloc() : slot.allocator();
     }
 
     // The superclass checks the bounds of all but these, which it inherits: they are by those that it checks.
@@ -51,6 +61,18 @@ final class UnsafeLeaseByteBuf extends UnpooledUnsafeDirectByteBuf implements Le
     @Override
     public long getLongLE(int index) {
         return ByteBufUtil.swapLong(getLong(index));
+    }
+
+    @Override
+    public int getBytes(int index, GatheringByteChannel out, int length) throws IOException {
+        checkIndex(index, length);
+        return super.getBytes(index, out, length);
+    }
+
+    @Override
+    public int getBytes(int index, FileChannel out, long position, int length) throws IOException {
+        checkIndex(index, length);
+        return super.getBytes(index, out, position, length);
     }
 
     @Override

@@ -13,14 +13,19 @@ import io.netty.buffer.Unpooled;
 import io.netty.channel.Channel;
 import io.netty.channel.EventLoopGroup;
 import io.netty.util.internal.PlatformDependent;
+import java.io.ByteArrayInputStream;
 import java.io.ByteArrayOutputStream;
 import java.net.Socket;
 import java.nio.ByteBuffer;
+import java.nio.channels.FileChannel;
+import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
 import java.util.List;
 import java.util.function.Consumer;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.function.Executable;
+import org.junit.jupiter.api.io.TempDir;
 
 /** The buffers of received bytes read as Netty's own do; with and without Unsafe, in a run of the tests each. */
 class LeaseByteBufTest {
@@ -65,7 +70,16 @@ class LeaseByteBufTest {
     }
 
     @Test
-    void everyReadIsThatOfTheSameBytesElsewhere() throws Exception {
+    void everyReadIsThatOfTheSameBytesElsewhere(@TempDir Path folder) throws Exception {
+        try (FileChannel channel = FileChannel.open(
+                folder.resolve("file"), StandardOpenOption.CREATE, StandardOpenOption.READ, StandardOpenOption.WRITE)) {
+            channel.write(ByteBuffer.allocate(2 * LENGTH));
+            channel.position(0);
+            everyReadIsThatOfTheSameBytesElsewhere(channel);
+        }
+    }
+
+    private void everyReadIsThatOfTheSameBytesElsewhere(FileChannel channel) throws Exception {
         byte[] sent = Peers.bytes(LENGTH);
         ByteBuf heap = Unpooled.wrappedBuffer(sent);
         received(sent, bytes -> {
@@ -116,6 +130,15 @@ class LeaseByteBufTest {
                     () -> bytes.setLongLE(LENGTH - 7, 0),
                     () -> bytes.nioBuffer(0, LENGTH + 1),
                     () -> bytes.slice(1, LENGTH),
+                    () -> bytes.copy(1, LENGTH),
+                    () -> bytes.getBytes(1, new ByteArrayOutputStream(), LENGTH),
+                    () -> bytes.getBytes(1, channel, LENGTH),
+                    () -> bytes.getBytes(1, channel, 0, LENGTH),
+                    () -> bytes.setBytes(1, new ByteArrayInputStream(new byte[LENGTH]), LENGTH),
+                    () -> bytes.setBytes(1, channel, LENGTH),
+                    () -> bytes.setBytes(1, channel, 0, LENGTH),
+                    () -> bytes.setBytes(1, ByteBuffer.allocate(LENGTH)),
+                    () -> bytes.setZero(1, LENGTH),
                     () -> bytes.getBytes(1, new byte[LENGTH]));
             for (int which = 0; which < past.size(); which++) {
                 assertThrows(IndexOutOfBoundsException.class, past.get(which), "access " + which);
@@ -147,7 +170,7 @@ class LeaseByteBufTest {
     }
 
     @Test
-    void itsBytesCanBeChangedAndItShrinksButNeverGrows() throws Exception {
+    void itsBytesCanBeChangedAndItShrinksButNeverGrowsPastWhatItHad() throws Exception {
         received(Peers.bytes(LENGTH), bytes -> {
             bytes.setInt(4, 0x01020304).setBytes(10, new byte[] {9, 8, 7});
             assertEquals(0x01020304, bytes.getInt(4));
@@ -157,6 +180,9 @@ class LeaseByteBufTest {
             assertThrows(IndexOutOfBoundsException.class, () -> bytes.getByte(12));
             assertEquals(LENGTH, bytes.maxCapacity());
             assertThrows(IllegalArgumentException.class, () -> bytes.capacity(LENGTH + 1));
+            bytes.writeByte(7);
+            assertTrue(bytes.capacity() >= bytes.writerIndex());
+            assertEquals(7, bytes.getByte(12));
             assertThrows(IndexOutOfBoundsException.class, () -> bytes.writeByte(1).writeBytes(new byte[LENGTH]));
         });
     }

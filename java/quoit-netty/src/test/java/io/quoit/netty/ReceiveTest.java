@@ -8,8 +8,11 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.netty.bootstrap.ServerBootstrap;
 import io.netty.buffer.ByteBuf;
+import io.netty.buffer.ByteBufAllocator;
 import io.netty.buffer.CompositeByteBuf;
+import io.netty.buffer.PooledByteBufAllocator;
 import io.netty.buffer.Unpooled;
+import io.netty.buffer.UnpooledByteBufAllocator;
 import io.netty.channel.Channel;
 import io.netty.channel.ChannelHandlerContext;
 import io.netty.channel.ChannelInboundHandlerAdapter;
@@ -87,6 +90,24 @@ class ReceiveTest {
             ByteBuf second = keeper.message();
             assertEquals(2, second.readByte());
             second.release();
+        }
+    }
+
+    @Test
+    void slotsThatAreUsedAgainHaveTheAllocatorOfTheirNewChannel() throws Exception {
+        server = serve(true);
+        for (ByteBufAllocator own : List.of(new PooledByteBufAllocator(true), UnpooledByteBufAllocator.DEFAULT)) {
+            try (Socket client = Peers.connect(server)) {
+                Channel channel = accepted.next();
+                channel.config().setAllocator(own);
+                group.submit(() -> {}).sync();
+                for (int count = 0; count < 2 * UnderTest.config().receiveSlots(); count++) {
+                    client.getOutputStream().write(count);
+                    ByteBuf message = keeper.message();
+                    assertSame(own, message.alloc());
+                    group.submit(() -> message.release()).sync();
+                }
+            }
         }
     }
 
