@@ -11,6 +11,7 @@ import java.io.IOException;
 import java.net.InetSocketAddress;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
+import java.nio.channels.NotYetConnectedException;
 import java.util.ArrayList;
 
 /**
@@ -57,6 +58,9 @@ final class DatagramOutbound implements ChannelOutboundBuffer.MessageProcessor {
     /** In flight though Netty has let go of them. */
     private ArrayList<Object> orphans;
 
+    /** Why the last message that was looked at cannot be sent. */
+    private Exception unsendable;
+
     private boolean removing;
     private boolean ended;
 
@@ -80,13 +84,14 @@ final class DatagramOutbound implements ChannelOutboundBuffer.MessageProcessor {
         done = 0;
         bytes = 0;
         outcomes.clear();
-        removeCancelled();
-        try {
-            flushed.forEachFlushedMessage(this);
-        } catch (Exception failure) {
-            throw new IOException("a datagram could not be sent", failure);
+        while (!ended && !list(flushed)) {
+            if (count > 0) {
+                // It fails behind those before it.
+                break;
+            }
+            flushed.remove(unsendable);
         }
-        if (count == 0) {
+        if (count == 0 || ended) {
             return;
         }
         long to = NativeLoader.library().address(peers);
@@ -98,6 +103,18 @@ final class DatagramOutbound implements ChannelOutboundBuffer.MessageProcessor {
         lentAt = System.nanoTime();
         channel.metrics().wrote(bytes, count);
         channel.handler().metrics().wrote(bytes, count);
+    }
+
+    /** Lists what is flushed; false if that ended at a message that cannot be sent, which is then the first or behind them. */
+    private boolean list(ChannelOutboundBuffer flushed) {
+        removeCancelled();
+        try {
+            flushed.forEachFlushedMessage(this);
+            return true;
+        } catch (Exception failure) {
+            unsendable = failure;
+            return false;
+        }
     }
 
     /**
@@ -127,6 +144,9 @@ final class DatagramOutbound implements ChannelOutboundBuffer.MessageProcessor {
         } else {
             content = (ByteBuf) message;
             to = channel.remoteAddress();
+            if (to == null) {
+                throw new NotYetConnectedException();
+            }
         }
         put(content, to, segment);
         return true;
@@ -142,7 +162,8 @@ final class DatagramOutbound implements ChannelOutboundBuffer.MessageProcessor {
         sends.putLong(at + DatagramSend.DATA, length == 0 ? 0 : address(content, length));
         sends.putInt(at + DatagramSend.LENGTH, length);
         sends.putShort(at + DatagramSend.FLAGS, (short) Abi.FLAG_BORROWED);
-        sends.putShort(at + DatagramSend.SEGMENT_SIZE, (short) segment);
+        // What one segment has room for is cut nowhere; a larger size would not fit into the field.
+        sends.putShort(at + DatagramSend.SEGMENT_SIZE, (short) (segment < length ? segment : 0));
         sends.putLong(at + DatagramSend.TOKEN, firstToken + count);
         // Without an address here, the kernel's own idea of the peer would decide; it is the same one.
         sends.putInt(at + DatagramSend.TO_LENGTH, Addresses.write(to, peers, count * PEER_BYTES));
@@ -178,8 +199,10 @@ final class DatagramOutbound implements ChannelOutboundBuffer.MessageProcessor {
             outcome(token, cause);
             return;
         }
-        for (int send = 0; send < count; send++) {
-            outcome(firstToken + send, cause);
+        long first = firstToken;
+        // Behind the last of them the next batch begins.
+        for (int send = 0, all = count; send < all; send++) {
+            outcome(first + send, cause);
         }
     }
 

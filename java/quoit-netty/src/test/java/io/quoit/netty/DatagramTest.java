@@ -22,11 +22,13 @@ import io.netty.channel.MultiThreadIoEventLoopGroup;
 import io.netty.channel.socket.DatagramPacket;
 import io.netty.channel.socket.SocketProtocolFamily;
 import io.netty.channel.unix.SegmentedDatagramPacket;
+import io.netty.util.IllegalReferenceCountException;
 import java.net.DatagramSocket;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.net.NetworkInterface;
 import java.net.PortUnreachableException;
+import java.nio.channels.NotYetConnectedException;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -307,6 +309,37 @@ class DatagramTest {
         }
         group.shutdownGracefully(0, 1, TimeUnit.SECONDS).sync();
         assertTrue(buffers.stream().allMatch(bytes -> bytes.refCnt() == 0));
+    }
+
+    /** What cannot be sent fails by itself: others of the same flush leave, and the channel stays. */
+    @Test
+    void aMessageThatCannotBeSentFailsAlone() throws Exception {
+        QuoitDatagramChannel server = bind(datagrams());
+        QuoitDatagramChannel client = bind(datagrams());
+        client.connect(server.localAddress()).sync();
+        List<ChannelFuture> writes = new ArrayList<>();
+        group.submit(() -> {
+                    writes.add(client.write(new DatagramPacket(text("before"), server.localAddress())));
+                    writes.add(client.write(text("to whom?")));
+                    ByteBuf released = text("released");
+                    writes.add(client.write(new DatagramPacket(released, server.localAddress())));
+                    released.release();
+                    writes.add(client.write(new DatagramPacket(text("behind"), server.localAddress())));
+                    client.disconnect();
+                    client.flush();
+                })
+                .sync();
+        for (String expected : List.of("before", "behind")) {
+            DatagramPacket packet = next();
+            assertEquals(expected, text(packet));
+            packet.release();
+        }
+        assertTrue(writes.get(0).await().isSuccess());
+        assertInstanceOf(NotYetConnectedException.class, writes.get(1).await().cause());
+        assertInstanceOf(
+                IllegalReferenceCountException.class, writes.get(2).await().cause());
+        assertTrue(writes.get(3).await().isSuccess());
+        assertTrue(client.isActive());
     }
 
     /** On the loopback interface, which need not be marked as one for multicast. */
