@@ -90,6 +90,23 @@ abstract class AbstractQuoitChannel extends AbstractChannel {
         }
     }
 
+    /** autoRead was turned off, by any thread: the read that it has asked for last is not wanted any more. */
+    final void clearReadLater() {
+        if (!isRegistered() || eventLoop().inEventLoop()) {
+            clearRead();
+            return;
+        }
+        eventLoop().execute(() -> {
+            // It may be on again, and have asked for another.
+            if (!config().isAutoRead()) {
+                clearRead();
+            }
+        });
+    }
+
+    /** Nobody wants to read before the next {@code read()}. */
+    abstract void clearRead();
+
     /** Whether something of this channel lives in the native loop. */
     abstract boolean isBoundToLoop();
 

@@ -127,6 +127,11 @@ abstract class AbstractQuoitConfig extends DefaultChannelConfig {
     }
 
     @Override
+    protected final void autoReadCleared() {
+        ((AbstractQuoitChannel) channel).clearReadLater();
+    }
+
+    @Override
     public Map<ChannelOption<?>, Object> getOptions() {
         ChannelOption<?>[] options =
                 supported.stream().map(option -> option.option).toArray(ChannelOption<?>[]::new);

@@ -8,6 +8,7 @@ import io.netty.channel.ChannelPromise;
 import io.netty.channel.ServerChannel;
 import java.io.IOException;
 import java.net.SocketAddress;
+import java.nio.channels.AlreadyBoundException;
 import java.util.ArrayDeque;
 
 /**
@@ -68,6 +69,9 @@ abstract class AbstractQuoitServerChannel extends AbstractQuoitChannel implement
     @Override
     protected final void doBind(SocketAddress address) throws Exception {
         checkResolved(address);
+        if (active) {
+            throw new AlreadyBoundException();
+        }
         int bound = bindSocket(address);
         try {
             Descriptors.listen(bound, backlog());
@@ -100,6 +104,11 @@ abstract class AbstractQuoitServerChannel extends AbstractQuoitChannel implement
         } else {
             listen();
         }
+    }
+
+    @Override
+    final void clearRead() {
+        readPending = false;
     }
 
     private boolean wanted() {

@@ -15,6 +15,7 @@ import io.netty.channel.socket.DuplexChannel;
 import io.netty.util.internal.StringUtil;
 import java.io.IOException;
 import java.net.SocketAddress;
+import java.nio.channels.AlreadyBoundException;
 import java.nio.channels.AlreadyConnectedException;
 import java.nio.channels.ClosedChannelException;
 import java.nio.channels.ConnectionPendingException;
@@ -137,6 +138,9 @@ abstract class AbstractQuoitStreamChannel extends AbstractQuoitChannel implement
     @Override
     protected void doBind(SocketAddress localAddress) throws Exception {
         checkResolved(localAddress);
+        if (active || reservation >= 0) {
+            throw new AlreadyBoundException();
+        }
         int reserved = Descriptors.stream(Addresses.family(localAddress));
         try {
             if (!Addresses.isUnix(localAddress)) {
@@ -450,6 +454,11 @@ abstract class AbstractQuoitStreamChannel extends AbstractQuoitChannel implement
     @Override
     protected void doBeginRead() throws Exception {
         inbound.read();
+    }
+
+    @Override
+    final void clearRead() {
+        inbound.clearRead();
     }
 
     @Override

@@ -64,6 +64,11 @@ final class DatagramInbound implements LeaseHolder {
         }
     }
 
+    /** autoRead was turned off: what was asked for because of it is not wanted any more. */
+    void clearRead() {
+        readPending = false;
+    }
+
     void read() {
         readPending = true;
         if (!held.isEmpty()) {
@@ -170,10 +175,12 @@ final class DatagramInbound implements LeaseHolder {
     /** As a transport does that reads into buffers of the channel's allocator: what does not fit is lost. */
     private ByteBuf copied(ByteBuf bytes) {
         begin();
-        ByteBuf own = channel.unsafe().recvBufAllocHandle().allocate(channel.alloc());
-        own.writeBytes(bytes, Math.min(own.writableBytes(), bytes.readableBytes()));
-        bytes.release();
-        return own;
+        try {
+            ByteBuf own = channel.unsafe().recvBufAllocHandle().allocate(channel.alloc());
+            return own.writeBytes(bytes, Math.min(own.writableBytes(), bytes.readableBytes()));
+        } finally {
+            bytes.release();
+        }
     }
 
     // ---- delivery ----

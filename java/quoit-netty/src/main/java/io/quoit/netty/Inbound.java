@@ -85,6 +85,11 @@ final class Inbound implements LeaseHolder {
         attachingBatch = channel.handler().commands().batch();
     }
 
+    /** autoRead was turned off: what was asked for because of it is not wanted any more. */
+    void clearRead() {
+        readPending = false;
+    }
+
     void read() {
         readPending = true;
         if (holds()) {
@@ -94,7 +99,8 @@ final class Inbound implements LeaseHolder {
         }
     }
 
-    private boolean holds() {
+    /** Something was received, the end included, that waits to be read. */
+    boolean holds() {
         return held != null && !held.isEmpty() || endHeld || closeHeld;
     }
 
@@ -147,12 +153,24 @@ final class Inbound implements LeaseHolder {
             handler.leases().discard(lease);
             return;
         }
-        ByteBuf bytes = handler.leases().take(address, length, lease, this, channel.alloc());
+        ByteBuf bytes;
+        try {
+            bytes = handler.leases().take(address, length, lease, this, channel.alloc());
+        } catch (Throwable failure) {
+            lost(failure);
+            return;
+        }
         if (holds() || delivering || !wanted()) {
             hold(bytes);
         } else {
             deliver(bytes);
         }
+    }
+
+    /** Received bytes could not be handed on: a stream must not go on without them. */
+    private void lost(Throwable failure) {
+        channel.pipeline().fireExceptionCaught(failure);
+        channel.unsafe().close(channel.unsafe().voidPromise());
     }
 
     private void hold(ByteBuf bytes) {
@@ -219,22 +237,33 @@ final class Inbound implements LeaseHolder {
 
     /** Hands bytes to the pipeline. */
     private void deliver(ByteBuf bytes) {
+        channel.metrics().received(bytes.readableBytes());
+        try {
+            begin();
+            if (channel.readsIntoOwnBuffers()) {
+                deliverInPieces(bytes);
+                return;
+            }
+            var handle = channel.unsafe().recvBufAllocHandle();
+            handle.attemptedBytesRead(bytes.readableBytes());
+            handle.lastBytesRead(bytes.readableBytes());
+            handle.incMessagesRead(1);
+        } catch (Throwable failure) {
+            // The user's allocator's, or that of its handle.
+            bytes.release();
+            lost(failure);
+            return;
+        }
+        readPending = false;
+        channel.pipeline().fireChannelRead(bytes);
+    }
+
+    private void begin() {
         if (!incomplete) {
             incomplete = true;
             channel.handler().atEndOfRun(completion);
             channel.unsafe().recvBufAllocHandle().reset(channel.config());
         }
-        channel.metrics().received(bytes.readableBytes());
-        if (channel.readsIntoOwnBuffers()) {
-            deliverInPieces(bytes);
-            return;
-        }
-        var handle = channel.unsafe().recvBufAllocHandle();
-        handle.attemptedBytesRead(bytes.readableBytes());
-        handle.lastBytesRead(bytes.readableBytes());
-        handle.incMessagesRead(1);
-        readPending = false;
-        channel.pipeline().fireChannelRead(bytes);
     }
 
     /**
@@ -284,7 +313,11 @@ final class Inbound implements LeaseHolder {
 
     private void finishRead() {
         incomplete = false;
-        channel.unsafe().recvBufAllocHandle().readComplete();
+        try {
+            channel.unsafe().recvBufAllocHandle().readComplete();
+        } catch (Throwable failure) {
+            channel.pipeline().fireExceptionCaught(failure);
+        }
         channel.pipeline().fireChannelReadComplete();
     }
 

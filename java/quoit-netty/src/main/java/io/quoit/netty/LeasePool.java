@@ -49,10 +49,12 @@ final class LeasePool {
         }
         if (outstanding() >= limit || holder.holdsTooMuch()) {
             copied++;
-            ByteBuf copy = allocator.directBuffer(length, length);
-            copy.writeBytes(slot.view.duplicate().limit(length));
-            returns.give(lease);
-            return copy;
+            try {
+                ByteBuf copy = allocator.directBuffer(length, length);
+                return copy.writeBytes(slot.view.duplicate().limit(length));
+            } finally {
+                returns.give(lease);
+            }
         }
         handedOut++;
         holder.handedOut();

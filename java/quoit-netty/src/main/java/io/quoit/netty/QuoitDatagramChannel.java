@@ -279,6 +279,11 @@ public final class QuoitDatagramChannel extends AbstractQuoitChannel implements 
     }
 
     @Override
+    void clearRead() {
+        inbound.clearRead();
+    }
+
+    @Override
     protected void doWrite(ChannelOutboundBuffer in) throws Exception {
         outbound.write(in);
     }

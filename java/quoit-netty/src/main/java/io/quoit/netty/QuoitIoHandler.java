@@ -218,12 +218,17 @@ public final class QuoitIoHandler implements IoHandler {
         for (int event = 0; event < filled; event++) {
             try {
                 handled += dispatch(event * Event.SIZE);
-            } catch (Exception failure) {
+            } catch (Throwable failure) {
+                // Also an error: it is one channel's, and the loop is that of others as well.
                 LOGGER.warn("Quoit: a handler failed while an event was reported", failure);
             }
         }
         for (int completion = 0; completion < completions.size(); completion++) {
-            completions.get(completion).run();
+            try {
+                completions.get(completion).run();
+            } catch (Throwable failure) {
+                LOGGER.warn("Quoit: the end of a run of reads failed", failure);
+            }
         }
         completions.clear();
         if (filled < EVENTS) {
@@ -334,7 +339,11 @@ public final class QuoitIoHandler implements IoHandler {
         int settled = flightsTaken;
         flightsTaken = 0;
         for (int flight = 0; flight < settled; flight++) {
-            flights.get(flight).settled();
+            try {
+                flights.get(flight).settled();
+            } catch (Throwable failure) {
+                LOGGER.warn("Quoit: a channel failed when its sends were settled", failure);
+            }
         }
         // Those that were added meanwhile belong to the next turn.
         int left = flights.size() - settled;
@@ -373,8 +382,9 @@ public final class QuoitIoHandler implements IoHandler {
     /** Connects. The text is copied. */
     void connect(AbstractQuoitStreamChannel channel, Connecting request) {
         long token = nextToken++;
-        pending.put(token, channel);
+        // Throws for an address that is none.
         request.write(library, commands, token);
+        pending.put(token, channel);
         hurry = true;
     }
 
@@ -510,6 +520,8 @@ public final class QuoitIoHandler implements IoHandler {
             // What it was lent may still be read: it is never released.
             LOGGER.warn("Quoit: a loop was not ended cleanly: {}", library.errorText());
         } else {
+            // Nothing reads what was to be sent any more.
+            connections.values().forEach(channel -> channel.outbound().closed());
             datagrams.destroyed();
         }
         LoopNumbers.give(index);

@@ -27,6 +27,7 @@ import java.net.ConnectException;
 import java.net.InetSocketAddress;
 import java.net.ServerSocket;
 import java.nio.ByteBuffer;
+import java.nio.channels.AlreadyBoundException;
 import java.nio.channels.ClosedChannelException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -171,6 +172,21 @@ class LifecycleTest {
             first = server().childHandler(new Peers.Accepted()).bind(address).sync().channel();
         }
         first.close().sync();
+    }
+
+    @Test
+    void aChannelIsBoundOnce() throws Exception {
+        InetSocketAddress any = new InetSocketAddress("127.0.0.1", 0);
+        Channel server = server().childHandler(new Peers.Accepted()).bind(any).sync().channel();
+        Channel client = client().register().sync().channel();
+        client.bind(any).sync();
+        for (Channel channel : List.of(server, client)) {
+            Object address = channel.localAddress();
+            assertInstanceOf(
+                    AlreadyBoundException.class, channel.bind(any).await().cause());
+            assertEquals(address, channel.localAddress());
+            channel.close().sync();
+        }
     }
 
     @Test
