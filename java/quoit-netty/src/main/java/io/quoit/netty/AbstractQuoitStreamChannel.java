@@ -321,7 +321,7 @@ abstract class AbstractQuoitStreamChannel extends AbstractQuoitChannel implement
             return;
         }
         long nanos = linger < 0 ? -1 : TimeUnit.SECONDS.toNanos(linger);
-        outbound.afterCopies(() -> {
+        outbound.afterAll(() -> {
             if (connection != 0) {
                 handler().commands().close(connection, nanos);
             }
@@ -332,13 +332,14 @@ abstract class AbstractQuoitStreamChannel extends AbstractQuoitChannel implement
     final void abortLater() {
         if (!abortAsked) {
             abortAsked = true;
+            int linger = config().linger();
             eventLoop().schedule(
                     () -> {
                         if (connection != 0) {
                             handler().commands().simple(Abi.COMMAND_ABORT, connection);
                         }
                     },
-                    handler().config().closeDeadlineNanos(),
+                    linger > 0 ? TimeUnit.SECONDS.toNanos(linger) : handler().config().closeDeadlineNanos(),
                     TimeUnit.NANOSECONDS);
         }
     }
@@ -373,7 +374,7 @@ abstract class AbstractQuoitStreamChannel extends AbstractQuoitChannel implement
     }
 
     private void shutdownNative() {
-        outbound.afterCopies(() -> {
+        outbound.afterAll(() -> {
             if (connection != 0) {
                 handler().commands().simple(Abi.COMMAND_SHUTDOWN, connection);
             }

@@ -25,13 +25,7 @@ final class FileChunk {
         ByteBuf room = channel.alloc().directBuffer((int) Math.min(left, BYTES));
         boolean read = false;
         try {
-            while (room.isWritable() && region.transferred() < region.count()) {
-                long before = region.transferred();
-                if (region.transferTo(new Room(room), before) <= 0) {
-                    channel.validate(region, before);
-                    break;
-                }
-            }
+            fill(room, channel, region);
             read = room.isReadable();
         } finally {
             if (!read) {
@@ -42,6 +36,17 @@ final class FileChunk {
             throw new IOException("a file region gave no bytes at " + region.transferred() + " of " + region.count());
         }
         return room;
+    }
+
+    /** Reads as much as there is room for, or as there is. */
+    static void fill(ByteBuf room, AbstractQuoitStreamChannel channel, FileRegion region) throws IOException {
+        while (room.isWritable() && region.transferred() < region.count()) {
+            long before = region.transferred();
+            if (region.transferTo(new Room(room), before) <= 0) {
+                channel.validate(region, before);
+                return;
+            }
+        }
     }
 
     /** Takes bytes, as many as there is room for. */

@@ -3,11 +3,9 @@ package io.quoit.netty;
 import io.netty.buffer.ByteBuf;
 import io.netty.channel.ChannelOutboundBuffer;
 import io.netty.channel.FileRegion;
-import io.netty.util.ReferenceCountUtil;
 import java.io.IOException;
 import java.net.SocketException;
 import java.nio.ByteBuffer;
-import java.util.ArrayList;
 
 /**
  * The sending half of a stream channel; the loop's thread only.
@@ -81,8 +79,8 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
     private boolean resent;
     /** The lent send of a batch was refused. */
     private boolean lentRefused;
-    /** Sends are refused for good: the connection has broken, or ends. */
-    private boolean broken;
+    /** Why sends are refused for good: the connection has broken, or ends. */
+    private IOException broken;
     /** The library is full, and tells when it is not. */
     private boolean blocked;
     /** There is more to send once the present batch has settled. */
@@ -91,13 +89,16 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
     /** The part of a file that is in flight. */
     private ByteBuf chunk;
 
-    /** In flight though Netty has let go of them. */
-    private ArrayList<Object> orphans;
+    /** What Netty has let go of and the library has not. */
+    private final Leftovers leftovers;
 
     /** What ends the sending direction, once all that was copied is taken. */
     private Runnable afterwards;
 
     private boolean removing;
+    /** Bytes that have gone, or will, and are still the first of Netty's queue: it is letting go of them. */
+    private long going;
+
     private boolean ended;
 
     // The state of a walk over the flushed messages.
@@ -109,6 +110,7 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
 
     Outbound(AbstractQuoitStreamChannel channel) {
         this.channel = channel;
+        leftovers = new Leftovers(channel);
     }
 
     void start(QuoitIoHandlerConfig config) {
@@ -132,16 +134,25 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
             return;
         }
         if (staged != NONE || unsettled) {
-            if ((staged == NONE || !append(flushed)) && !flushed.isEmpty()) {
-                more = true;
-                if (staged != NONE) {
-                    // The batch that this waits for is yet to be taken.
-                    channel.handler().hurry();
-                }
-            }
-            return;
+            follow(flushed);
+        } else {
+            send(flushed);
         }
-        send(flushed);
+    }
+
+    /**
+     * Sends what is flushed behind what the library may still refuse: with a copied send of the present batch, as far as
+     * that has room, also for what listeners flush when messages leave the queue for it; otherwise later.
+     */
+    private void follow(ChannelOutboundBuffer flushed) throws IOException {
+        while (staged != NONE && !ended && !flushed.isEmpty()) {
+            if (!append(flushed)) {
+                // The batch that this waits for is yet to be taken.
+                channel.handler().hurry();
+                break;
+            }
+        }
+        more |= !ended && !flushed.isEmpty();
     }
 
     /**
@@ -161,15 +172,22 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
                 flushed.remove();
                 continue;
             }
-            if (flushed.isEmpty() || copy(flushed)) {
+            if (flushed.isEmpty()) {
+                return;
+            }
+            if (copy(flushed)) {
+                if (staged == NONE) {
+                    continue;
+                }
+                follow(flushed);
                 return;
             }
             list(flushed);
             long listed = pieces().bytes();
             if (listed == 0) {
                 // Nothing but empty messages.
-                removeWalked(flushed);
-                return;
+                letGo(flushed, walkedBytes);
+                continue;
             }
             if (!full) {
                 lentAt = System.nanoTime();
@@ -195,12 +213,7 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
             wrote((int) bytes, pieces.covering(bytes));
         }
         pieces.drop();
-        removing = true;
-        try {
-            flushed.removeBytes(bytes);
-        } finally {
-            removing = false;
-        }
+        letGo(flushed, bytes);
     }
 
     private void wrote(int bytes, int pieces) {
@@ -228,7 +241,7 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
             return false;
         }
         if (walkedBytes == 0) {
-            removeWalked(flushed);
+            letGo(flushed, walkedBytes);
             return true;
         }
         CommandBatch commands = channel.handler().commands();
@@ -246,7 +259,7 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
                 commands.send(channel.connection(), commands.stagingAddress() + region, walkedBytes, COPY_TOKEN);
         flies();
         wrote(walkedBytes, walkedPieces);
-        removeWalked(flushed);
+        letGo(flushed, walkedBytes);
         return true;
     }
 
@@ -260,7 +273,7 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
             channel.handler().commands().sendMore(stagedCommand, stagedLength);
             wrote(walkedBytes, walkedPieces);
         }
-        removeWalked(flushed);
+        letGo(flushed, walkedBytes);
         return true;
     }
 
@@ -280,19 +293,35 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
     }
 
     /**
-     * Lets go of what was walked over, by its bytes: a walk passes over writes that were cancelled before their flush, but
-     * the buffer counts them, as messages of no bytes.
+     * Lets go of the first bytes of what is flushed, and of empty messages behind them: writes that were cancelled before
+     * their flush are such, which a walk passes over, but the buffer counts. Listeners may flush more meanwhile, or end the
+     * direction and with it the queue. As {@code removeBytes} of the buffer does; but what is still to be let go of has to be
+     * known then.
      */
-    private void removeWalked(ChannelOutboundBuffer flushed) throws IOException {
+    private void letGo(ChannelOutboundBuffer flushed, long bytes) {
         removing = true;
+        going = bytes;
         try {
-            flushed.removeBytes(walkedBytes);
+            while (flushed.current() instanceof ByteBuf first) {
+                int length = first.readableBytes();
+                if (length > going) {
+                    if (going > 0) {
+                        int part = (int) going;
+                        going = 0;
+                        first.skipBytes(part);
+                        flushed.progress(part);
+                    }
+                    break;
+                }
+                if (length > 0) {
+                    flushed.progress(length);
+                }
+                going -= length;
+                flushed.remove();
+            }
         } finally {
+            going = 0;
             removing = false;
-        }
-        // Listeners may have flushed more.
-        if (!ended && channel.connection() != 0 && !flushed.isEmpty()) {
-            write(flushed);
         }
     }
 
@@ -363,8 +392,12 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
             staging.put(at, source, source.position(), length);
         } else {
             staging.limit(at + length).position(at);
-            bytes.getBytes(bytes.readerIndex(), staging);
-            staging.clear();
+            try {
+                bytes.getBytes(bytes.readerIndex(), staging);
+            } finally {
+                // All connections of the loop use it.
+                staging.clear();
+            }
         }
     }
 
@@ -403,42 +436,35 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
 
     /** Lent bytes have gone, up to this token. */
     void sent(long token) {
-        int bytes = (int) (token - gone);
+        // One send is lent at a time, and told of as a whole.
+        long bytes = token - gone;
         gone = token;
-        if (!lends()) {
-            flushed(System.nanoTime() - lentAt);
-        }
-        if (orphans != null) {
-            if (!lends()) {
-                releaseOrphans();
-            }
+        flushed(System.nanoTime() - lentAt);
+        if (leftovers.areLent()) {
+            leftovers.releaseLent();
+            finish();
             return;
         }
-        ChannelOutboundBuffer flushed = buffer;
+        if (chunk != null) {
+            sentFile(buffer, bytes);
+        } else {
+            letGo(buffer, bytes);
+        }
+        channel.flushMore();
+    }
+
+    private void sentFile(ChannelOutboundBuffer flushed, long bytes) {
+        chunk.release();
+        chunk = null;
         removing = true;
         try {
-            if (chunk != null) {
-                sentFile(flushed, bytes);
-            } else {
-                flushed.removeBytes(bytes);
+            flushed.progress(bytes);
+            // Who was told of the progress may have ended the direction, and with it the queue.
+            if (flushed.current() instanceof FileRegion region && region.transferred() >= region.count()) {
+                flushed.remove();
             }
         } finally {
             removing = false;
-        }
-        if (!lends()) {
-            channel.flushMore();
-        }
-    }
-
-    private void sentFile(ChannelOutboundBuffer flushed, int bytes) {
-        flushed.progress(bytes);
-        if (!lends()) {
-            chunk.release();
-            chunk = null;
-            FileRegion region = (FileRegion) flushed.current();
-            if (region.transferred() >= region.count()) {
-                flushed.remove();
-            }
         }
     }
 
@@ -475,7 +501,7 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
     void refused(long token, int reason) {
         lentRefused |= token != COPY_TOKEN;
         if (reason != Abi.REFUSED_FULL) {
-            broken = true;
+            broken = new SocketException("Broken pipe");
             return;
         }
         blocked = true;
@@ -485,12 +511,21 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
         if (resent) {
             resent = false;
         } else {
-            refused = channel.alloc().directBuffer(takenLength, takenLength);
-            ByteBuffer staging = channel.handler().commands().staging();
-            staging.limit(taken + takenLength).position(taken);
-            refused.writeBytes(staging);
-            staging.clear();
+            keepRefused();
         }
+    }
+
+    /** Keeps the copied bytes that were refused; without memory for them, ends a connection that would go on without them. */
+    private void keepRefused() {
+        try {
+            refused = channel.alloc().directBuffer(takenLength, takenLength);
+        } catch (Throwable failure) {
+            broken = new IOException("bytes that wait to be sent could not be kept", failure);
+            channel.handler().commands().simple(Abi.COMMAND_ABORT, channel.connection());
+            return;
+        }
+        refused.writeBytes(
+                channel.handler().commands().staging().duplicate().limit(taken + takenLength).position(taken));
     }
 
     /** The library takes the batch with this channel's sends. */
@@ -516,23 +551,21 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
             lentRefused = false;
             lent = gone;
         }
-        if (broken) {
-            broken = false;
+        if (broken != null) {
+            IOException cause = broken;
+            broken = null;
+            leftovers.releaseTail();
             if (!ended) {
-                channel.writeFailed(new SocketException("Broken pipe"));
-            }
-            return;
-        }
-        if (afterwards != null) {
-            if (refused == null) {
-                Runnable task = afterwards;
-                afterwards = null;
-                task.run();
-            } else {
-                // The peer must make room before the direction can end: not for ever.
-                channel.abortLater();
+                // What was received and waits to be read would be lost: the connection's end, which follows, tells behind it.
+                if (!channel.inbound().holds()) {
+                    // There is nothing to keep when Netty lets go of its queue.
+                    ended = !lends();
+                    channel.writeFailed(cause);
+                }
+                return;
             }
         }
+        finish();
         if (more && !blocked) {
             more = false;
             goOn();
@@ -542,61 +575,71 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
     // ---- the end ----
 
     /**
-     * Runs what ends the sending direction: at once, or when the library can refuse no bytes any more that Netty was told
-     * are sent.
+     * Runs what ends the sending direction: at once, or when the library has been given all that goes before it, and can
+     * refuse no bytes any more that Netty was told are sent.
      */
-    void afterCopies(Runnable task) {
-        if (!unsettled && refused == null) {
-            task.run();
-        } else {
-            afterwards = task;
+    void afterAll(Runnable task) {
+        afterwards = task;
+        finish();
+    }
+
+    private void finish() {
+        if (afterwards == null) {
+            return;
+        }
+        if (unsettled) {
             channel.handler().hurry();
+        } else if (refused != null || leftovers.hasTail() && lends()) {
+            // The peer must make room before a closed channel's connection can end: not for ever.
+            if (!channel.isOpen()) {
+                channel.abortLater();
+            }
+        } else if (leftovers.hasTail()) {
+            lendTail();
+        } else {
+            Runnable task = afterwards;
+            afterwards = null;
+            task.run();
         }
     }
 
-    /** Netty lets go of its queue: what is in flight stays until it was sent, or the connection is gone. */
+    private void lendTail() {
+        pieces().begin();
+        pieces().add(leftovers.lendTail());
+        lentAt = System.nanoTime();
+        sendListed();
+        channel.handler().hurry();
+    }
+
+    /**
+     * Netty lets go of its queue: what is in flight stays until it was sent, or the connection is gone. What was flushed
+     * behind it follows, up to the high-water mark.
+     */
     void end() {
+        if (ended) {
+            return;
+        }
         ended = true;
-        if (!lends() || orphans != null) {
+        if (buffer == null || buffer.isEmpty()) {
             return;
         }
-        orphans = new ArrayList<>();
-        if (chunk != null) {
-            orphans.add(chunk);
+        if (chunk == null) {
+            leftovers.keep(buffer, lent - gone, going, highWater);
+        } else {
+            leftovers.keepFile(buffer, chunk, lends(), highWater);
             chunk = null;
-            return;
         }
-        long[] left = {lent - gone};
-        try {
-            buffer.forEachFlushedMessage(message -> {
-                if (left[0] <= 0 || !(message instanceof ByteBuf bytes)) {
-                    return false;
-                }
-                left[0] -= bytes.readableBytes();
-                orphans.add(bytes.retain());
-                return true;
-            });
-        } catch (Exception impossible) {
-            throw new IllegalStateException("retaining messages throws nothing", impossible);
-        }
-    }
-
-    private void releaseOrphans() {
-        ArrayList<Object> released = orphans;
-        orphans = null;
-        released.forEach(ReferenceCountUtil::safeRelease);
     }
 
     /** The connection is gone, and with it all that was lent. */
     void closed() {
         ended = true;
         afterwards = null;
+        resent = false;
         // What fails is told with the reason of that, behind what was received.
-        broken = false;
+        broken = null;
         gone = lent;
-        if (orphans != null) {
-            releaseOrphans();
-        }
+        leftovers.release();
         if (chunk != null) {
             chunk.release();
             chunk = null;

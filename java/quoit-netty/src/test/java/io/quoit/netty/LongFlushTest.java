@@ -35,6 +35,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Consumer;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
@@ -311,10 +312,23 @@ class LongFlushTest {
     /** As it does where the loop finds out: the end is told behind the bytes. */
     @Test
     void aFlushThatFindsTheConnectionResetLosesNothingThatWasReceived() throws Exception {
+        expectBytesBeforeTheReset(Channel::read, "reset");
+    }
+
+    /** What nobody has asked for yet: it is handed on before the end is, whoever finds that. */
+    @Test
+    void aFlushThatFindsTheConnectionResetLosesNothingThatWaitsToBeRead() throws Exception {
+        expectBytesBeforeTheReset(waiting -> {}, "");
+    }
+
+    private void expectBytesBeforeTheReset(Consumer<Channel> asking, String message) throws Exception {
         byte[] bytes = Peers.bytes(100);
         Socket client = Peers.connect(server);
         QuoitSocketChannel channel = open(client);
-        run(channel, () -> channel.config().setAutoRead(false));
+        run(channel, () -> {
+            channel.config().setAutoRead(false);
+            asking.accept(channel);
+        });
         client.getOutputStream().write(bytes);
         long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(Peers.PATIENCE_SECONDS);
         while (group.submit(() -> channel.handler().leases().outstanding()).get() == 0) {
@@ -330,7 +344,8 @@ class LongFlushTest {
         byte[] copy = new byte[bytes.length];
         received.readBytes(copy).release();
         assertArrayEquals(bytes, copy);
-        assertFails(writes, "reset");
+        channel.config().setAutoRead(true);
+        assertFails(writes, message);
         assertTrue(channel.closeFuture().await(Peers.PATIENCE_SECONDS, TimeUnit.SECONDS));
     }
 
