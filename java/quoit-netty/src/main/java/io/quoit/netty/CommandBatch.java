@@ -156,6 +156,11 @@ final class CommandBatch {
         memory.putLong(at + Command.DATA, pieces.address()).putInt(at + Command.LENGTH, pieces.count());
     }
 
+    /** Keeps memory that a command of this batch points to until the batch is taken. */
+    void keep(ByteBuffer room) {
+        kept.add(room);
+    }
+
     /** Sends {@code sends} quoit_datagram_send, whose memory must last until the batch is taken. */
     void sendDatagrams(long socket, long data, int sends, long token) {
         int at = add(Abi.COMMAND_SEND_DATAGRAMS, 0, socket, token);

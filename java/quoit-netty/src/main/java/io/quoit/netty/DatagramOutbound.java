@@ -79,11 +79,7 @@ final class DatagramOutbound implements ChannelOutboundBuffer.MessageProcessor {
         if (lends() || removing || ended || channel.socket() == 0) {
             return;
         }
-        firstToken += count;
-        count = 0;
-        done = 0;
-        bytes = 0;
-        outcomes.clear();
+        begin();
         while (!ended && !list(flushed)) {
             if (count > 0) {
                 // It fails behind those before it.
@@ -94,15 +90,32 @@ final class DatagramOutbound implements ChannelOutboundBuffer.MessageProcessor {
         if (count == 0 || ended) {
             return;
         }
+        lentAt = System.nanoTime();
+        lend(0, bytes);
+    }
+
+    private void begin() {
+        firstToken += count;
+        count = 0;
+        done = 0;
+        bytes = 0;
+        outcomes.clear();
+    }
+
+    /** Gives the loop the batch's sends from one on, which are so many bytes. */
+    private void lend(int from, int length) {
         long to = NativeLoader.library().address(peers);
-        for (int send = 0; send < count; send++) {
+        for (int send = from; send < count; send++) {
             sends.putLong(send * SEND_BYTES + DatagramSend.TO, to + send * PEER_BYTES);
         }
-        long at = NativeLoader.library().address(sends);
-        channel.handler().commands().sendDatagrams(channel.socket(), at, count, COMMAND_TOKEN);
-        lentAt = System.nanoTime();
-        channel.metrics().wrote(bytes, count);
-        channel.handler().metrics().wrote(bytes, count);
+        CommandBatch commands = channel.handler().commands();
+        // A batch that grows has other memory from then on.
+        commands.keep(sends);
+        commands.keep(peers);
+        long at = NativeLoader.library().address(sends) + from * SEND_BYTES;
+        commands.sendDatagrams(channel.socket(), at, count - from, COMMAND_TOKEN);
+        channel.metrics().wrote(length, count - from);
+        channel.handler().metrics().wrote(length, count - from);
     }
 
     /** Lists what is flushed; false if that ended at a message that cannot be sent, which is then the first or behind them. */
@@ -248,24 +261,41 @@ final class DatagramOutbound implements ChannelOutboundBuffer.MessageProcessor {
 
     // ---- the end ----
 
-    /** Netty lets go of its queue: what is in flight stays until its outcome, or the socket is gone. */
+    /**
+     * Netty lets go of its queue: what is in flight stays until its outcome, or the socket is gone. What was flushed behind it
+     * joins it, as far as the library has room: other transports have given that to the kernel by then.
+     */
     void end() {
-        ended = true;
-        if (!lends() || orphans != null) {
+        if (ended) {
             return;
         }
+        ended = true;
+        if (buffer == null || buffer.isEmpty() || channel.socket() == 0) {
+            return;
+        }
+        if (!lends()) {
+            begin();
+        }
         orphans = new ArrayList<>();
-        int[] left = {count - done};
+        int from = count;
+        int before = bytes;
+        int[] flying = {count - done};
         try {
             buffer.forEachFlushedMessage(message -> {
-                if (left[0]-- <= 0) {
-                    return false;
+                if (flying[0]-- > 0 || processMessage(message)) {
+                    orphans.add(ReferenceCountUtil.retain(message));
+                    return true;
                 }
-                orphans.add(ReferenceCountUtil.retain(message));
-                return true;
+                return false;
             });
-        } catch (Exception impossible) {
-            throw new IllegalStateException("retaining messages throws nothing", impossible);
+        } catch (Exception unsendable) {
+            // It ends there, and its promise fails in any case, as those of all others do.
+            this.unsendable = unsendable;
+        }
+        if (count > from) {
+            lend(from, bytes - before);
+        } else if (!lends()) {
+            releaseOrphans();
         }
     }
 

@@ -311,6 +311,37 @@ class DatagramTest {
         assertTrue(buffers.stream().allMatch(bytes -> bytes.refCnt() == 0));
     }
 
+    /** The second flush waits for the first, which has not left when the channel is closed; other transports have sent both. */
+    @Test
+    void allFlushesLeaveThoughTheChannelIsClosedAtOnce() throws Exception {
+        QuoitDatagramChannel server = bind(datagrams());
+        QuoitDatagramChannel client = bind(datagrams());
+        List<ByteBuf> buffers = new ArrayList<>();
+        // More than there is room for at first.
+        int most = 40;
+        group.submit(() -> {
+                    for (int count = 0; count < most; count++) {
+                        ByteBuf bytes = text("late " + count);
+                        buffers.add(bytes);
+                        client.write(new DatagramPacket(bytes, server.localAddress()));
+                        if (count % 8 == 0) {
+                            client.flush();
+                        }
+                    }
+                    client.flush();
+                    client.close();
+                })
+                .sync();
+        client.closeFuture().sync();
+        for (int count = 0; count < most; count++) {
+            DatagramPacket packet = next();
+            assertEquals("late " + count, text(packet));
+            packet.release();
+        }
+        group.shutdownGracefully(0, 1, TimeUnit.SECONDS).sync();
+        assertTrue(buffers.stream().allMatch(bytes -> bytes.refCnt() == 0));
+    }
+
     /** What cannot be sent fails by itself: others of the same flush leave, and the channel stays. */
     @Test
     void aMessageThatCannotBeSentFailsAlone() throws Exception {
