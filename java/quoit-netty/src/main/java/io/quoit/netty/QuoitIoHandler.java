@@ -17,6 +17,7 @@ import java.util.ArrayList;
 import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Set;
+import java.util.concurrent.locks.LockSupport;
 
 /**
  * Quoit as the I/O of an event loop: {@code new MultiThreadIoEventLoopGroup(QuoitIoHandler.newFactory())}. Each event
@@ -66,7 +67,11 @@ public final class QuoitIoHandler implements IoHandler {
     private long nextToken = FIRST_PENDING_TOKEN;
     /** The next turn must not wait: something follows it. */
     private boolean hurry;
-    private boolean failed;
+    /** Nothing more will happen on this loop but Netty's tasks. */
+    private volatile boolean failed;
+    /** The thread that waits for tasks although the loop has failed. */
+    private volatile Thread waitsForTasks;
+
     private boolean destroyed;
 
     private QuoitIoHandler(ThreadAwareExecutor executor, QuoitIoHandlerConfig config) {
@@ -171,7 +176,11 @@ public final class QuoitIoHandler implements IoHandler {
 
     @Override
     public int run(IoHandlerContext context) {
-        if (destroyed || failed) {
+        if (destroyed) {
+            return 0;
+        }
+        if (failed) {
+            waitForTasks(context);
             return 0;
         }
         long timeout = 0;
@@ -189,6 +198,16 @@ public final class QuoitIoHandler implements IoHandler {
             return handled;
         }
         return handle(filled);
+    }
+
+    /** Netty goes on calling a loop that has failed, until its group is shut down: without a wait, for a whole processor. */
+    private void waitForTasks(IoHandlerContext context) {
+        // Before the look for tasks: whoever adds one behind that sees it.
+        waitsForTasks = Thread.currentThread();
+        if (context.canBlock()) {
+            long nanos = context.deadlineNanos() == -1 ? Long.MAX_VALUE : context.delayNanos(System.nanoTime());
+            LockSupport.parkNanos(this, nanos);
+        }
     }
 
     private int turn(long timeoutNanos) {
@@ -493,6 +512,7 @@ public final class QuoitIoHandler implements IoHandler {
     public void wakeup() {
         if (!executor.isExecutorThread(Thread.currentThread())) {
             remote.wake();
+            LockSupport.unpark(waitsForTasks);
         }
     }
 

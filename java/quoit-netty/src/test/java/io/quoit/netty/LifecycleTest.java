@@ -16,11 +16,14 @@ import io.netty.channel.ChannelFuture;
 import io.netty.channel.ChannelInboundHandlerAdapter;
 import io.netty.channel.ChannelOption;
 import io.netty.channel.EventLoopGroup;
+import io.netty.channel.IoHandler;
+import io.netty.channel.IoHandlerContext;
 import io.netty.channel.MultiThreadIoEventLoopGroup;
 import io.netty.channel.epoll.EpollChannelOption;
 import io.netty.channel.nio.NioIoHandler;
 import io.netty.channel.socket.nio.NioSocketChannel;
 import io.netty.channel.unix.DomainSocketAddress;
+import io.netty.util.concurrent.ThreadAwareExecutor;
 import java.lang.management.ManagementFactory;
 import java.lang.reflect.Field;
 import java.net.ConnectException;
@@ -36,6 +39,8 @@ import java.util.List;
 import java.util.Set;
 import java.util.TreeSet;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
 import javax.management.JMX;
 import javax.management.ObjectName;
@@ -63,6 +68,47 @@ class LifecycleTest {
                 .group(group)
                 .channel(QuoitSocketChannel.class)
                 .handler(new ChannelInboundHandlerAdapter());
+    }
+
+    @Test
+    void aLoopThatHasFailedWaitsForTasksInsteadOfGoingRound() throws Exception {
+        IoHandler handler = QuoitIoHandler.newFactory(UnderTest.config()).newHandler(new ThreadAwareExecutor() {
+            @Override
+            public boolean isExecutorThread(Thread thread) {
+                return false;
+            }
+
+            @Override
+            public void execute(Runnable task) {
+                task.run();
+            }
+        });
+        FutureTask<Void> begin = new FutureTask<>(handler::initialize, null);
+        Thread.ofVirtual().start(begin).join();
+        assertThrows(ExecutionException.class, begin::get);
+        Thread loop = Thread.ofPlatform().start(() -> handler.run(new IoHandlerContext() {
+            @Override
+            public boolean canBlock() {
+                return true;
+            }
+
+            @Override
+            public long delayNanos(long now) {
+                throw new AssertionError("there is no deadline");
+            }
+
+            @Override
+            public long deadlineNanos() {
+                return -1;
+            }
+        }));
+        while (loop.getState() != Thread.State.TIMED_WAITING) {
+            assertTrue(loop.isAlive(), "it did not wait");
+            Thread.onSpinWait();
+        }
+        handler.wakeup();
+        loop.join();
+        handler.destroy();
     }
 
     @Test
