@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"syscall"
 	"testing"
 	"time"
 
@@ -97,6 +98,72 @@ func TestAListenerIsClosedOnItsLoop(t *testing.T) {
 		roundTrip(t, dial(t, server.Addr()), "closed?")
 		if _, err := listener.Accept(); !errors.Is(err, net.ErrClosed) {
 			t.Error(err)
+		}
+	})
+}
+
+// streamConn is what a net.TCPConn and a NetConn have in common.
+type streamConn interface {
+	net.Conn
+	CloseWrite() error
+}
+
+// asPackageNet runs a test with a connection of package net's, which says what is right, and on each engine with one
+// that was detached.
+func asPackageNet(t *testing.T, test func(t *testing.T, conn streamConn)) {
+	t.Run("net", func(t *testing.T) {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer listener.Close()
+		dial(t, listener.Addr())
+		conn, err := listener.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		test(t, conn.(*net.TCPConn))
+	})
+	onEngines(t, func(t *testing.T, engine quoit.Option) {
+		d := &detaches{to: make(chan *quoit.NetConn, 1)}
+		d.open = d.take
+		dial(t, start(t, d, engine).Addr())
+		conn := receive(t, d.to)
+		defer conn.Abort()
+		test(t, conn)
+	})
+}
+
+func TestTheSendingDirectionMayBeClosedTwice(t *testing.T) {
+	asPackageNet(t, func(t *testing.T, conn streamConn) {
+		for range 2 {
+			if err := conn.CloseWrite(); err != nil {
+				t.Error(err)
+			}
+		}
+		if _, err := io.WriteString(conn, "too late"); !errors.Is(err, syscall.EPIPE) {
+			t.Errorf("a write behind it: %v", err)
+		}
+		conn.Close()
+		if err := conn.CloseWrite(); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("behind Close: %v", err)
+		}
+	})
+}
+
+func TestAReadOfNothingWaitsForNothing(t *testing.T) {
+	asPackageNet(t, func(t *testing.T, conn streamConn) {
+		conn.SetReadDeadline(time.Unix(1, 0))
+		if n, err := conn.Read(nil); n != 0 || err != nil {
+			t.Errorf("%d, %v", n, err)
+		}
+		if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Error(err)
+		}
+		conn.Close()
+		if _, err := conn.Read(nil); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("behind Close: %v", err)
 		}
 	})
 }

@@ -243,6 +243,13 @@ func (c *Conn) IsClosed() bool {
 	return c.state >= stateClosing
 }
 
+// isEnding is whether the sending direction was ended, and nothing else.
+func (c *Conn) isEnding() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state == stateEnding
+}
+
 // SetDeadline sets when the connection is aborted, with os.ErrDeadlineExceeded for OnClose, unless the deadline is
 // moved before. The zero time clears it. It is exact to about a millisecond.
 func (c *Conn) SetDeadline(t time.Time) error {

@@ -21,7 +21,8 @@ var (
 	ErrNoData = errors.New("quoit: not that many bytes have arrived; wait for OnData")
 
 	// ErrOnLoop is returned by a blocking call of a net.Conn that would have to wait, on the thread of the
-	// connection's own loop: only that thread could end the wait. Make such calls on another goroutine.
+	// connection's own loop: only that thread could end the wait. Make such calls on another goroutine. On EngineStd,
+	// whose loops have no thread, they wait in vain instead, and the loop with them.
 	ErrOnLoop = errors.New("quoit: a blocking call on the thread of the connection's own loop would never return; " +
 		"make it on another goroutine")
 

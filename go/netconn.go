@@ -1,10 +1,11 @@
 package quoit
 
 import (
-	"errors"
+	"fmt"
 	"io"
 	"net"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -13,8 +14,11 @@ import (
 //
 // Read and Write copy: no memory of the caller's is used after they return. Write returns when its bytes are queued,
 // at most as many as WithWaterMarks says, and Close lets them leave first, at most for the time of WithCloseLimit; both
-// as with a kernel's socket buffer, but the queue ends with the loops. On the thread of its own loop a call that would
-// have to wait answers ErrOnLoop.
+// as with a kernel's socket buffer, but the queue ends with the loops.
+//
+// Only the loop can end a call's wait, so that in a callback on its own loop a call that would have to wait answers
+// ErrOnLoop. The loops of EngineStd have no thread to know that by: there such a call waits, and the loop, with all of
+// its connections, hangs. Make calls that may wait on a goroutine, whatever the engine.
 type NetConn struct {
 	conn *Conn
 
@@ -186,10 +190,10 @@ func (n *NetConn) tryRead(p []byte) (count int, wait bool, err error) {
 	switch {
 	case n.closed:
 		return 0, false, errClosed
-	case n.readLimit.expired():
-		return 0, false, errTimeout
 	case len(p) == 0:
 		return 0, false, nil
+	case n.readLimit.expired():
+		return 0, false, errTimeout
 	case len(n.in.unread) > 0:
 		count = copy(p, n.in.unread)
 		n.in.take(count)
@@ -293,9 +297,13 @@ func (n *NetConn) Close() error {
 	return nil
 }
 
-// CloseWrite ends the sending direction after what was written, as net.TCPConn's does.
+// CloseWrite ends the sending direction after what was written, as net.TCPConn's does; once more changes nothing. A Write
+// behind it fails with syscall.EPIPE.
 func (n *NetConn) CloseWrite() error {
 	if err := n.conn.CloseWrite(); err != nil {
+		if n.conn.isEnding() {
+			return nil
+		}
 		return n.opError("close", err)
 	}
 	signal(n.writable)
@@ -395,7 +403,7 @@ func stop(l *limit) {
 }
 
 // errShutdownWrite is that of a write after CloseWrite.
-var errShutdownWrite = errors.New("quoit: the sending direction was closed by CloseWrite")
+var errShutdownWrite = fmt.Errorf("quoit: the sending direction was closed by CloseWrite: %w", syscall.EPIPE)
 
 func (n *NetConn) opError(op string, err error) error {
 	return &net.OpError{

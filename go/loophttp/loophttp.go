@@ -10,7 +10,7 @@
 //
 // On the loop a response is buffered until the handler returns: Flush answers http.ErrNotSupported by way of
 // http.ResponseController, and Hijack gives a connection whose calls answer quoit.ErrOnLoop rather than wait until the
-// handler has returned.
+// handler has returned; on quoit.EngineStd they wait, and hang the loop.
 package loophttp
 
 import (
