@@ -81,9 +81,10 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             return Ok(());
         }
         let deadline = deadline.unwrap_or(self.config.close_deadline);
-        let limit = self.set_timer(deadline, TimerKey::Limit(connection));
+        // First, as the wheel has room for one limit of each connection.
         let earlier = self.find(connection)?.limit.take();
         self.clear_timer(earlier);
+        let limit = self.set_timer(deadline, TimerKey::Limit(connection));
         match limit {
             Some(_) => self.find(connection)?.limit = limit,
             // Without a timer the wait for the peer would have no end.
