@@ -82,31 +82,31 @@ func (l *Loops) useLibrary() error {
 	if err != nil {
 		return err
 	}
-	for range 2 {
-		if err = l.startNative(config); err == nil {
-			return nil
-		}
-		first := len(l.loops) == 0
-		for _, loop := range l.loops {
-			loop.end()
-		}
-		l.loops = nil
-		if config.Engine != native.EngineAuto || first {
-			return err
-		}
-		// The first loop runs on io_uring, but another cannot: all take epoll.
-		config.Engine = native.EngineEpoll
+	made, err := l.startNative(config)
+	if err == nil || config.Engine != native.EngineAuto || made == 0 || l.engine != EngineURing {
+		return err
+	}
+	// The first loop runs on io_uring, but another cannot: all take epoll.
+	reason := fmt.Sprintf("io_uring runs %d of %d loops and no more; %v", made, l.config.loops, err)
+	config.Engine = native.EngineEpoll
+	if _, err = l.startNative(config); err == nil {
+		l.reason = reason
 	}
 	return err
 }
 
-func (l *Loops) startNative(config native.Config) error {
+// startNative makes all loops, or none; then it answers how many it could make.
+func (l *Loops) startNative(config native.Config) (made int, err error) {
 	for index := range l.config.loops {
 		loop := newNativeLoop(l, index)
 		ready := make(chan error)
 		go loop.run(config, ready)
 		if err := <-ready; err != nil {
-			return err
+			for _, loop := range l.loops {
+				loop.end()
+			}
+			l.loops = nil
+			return index, err
 		}
 		l.loops = append(l.loops, loop)
 		if index == 0 {
@@ -117,7 +117,7 @@ func (l *Loops) startNative(config native.Config) error {
 			}
 		}
 	}
-	return nil
+	return len(l.loops), nil
 }
 
 // native is the configuration for the library.

@@ -284,12 +284,8 @@ func (l *nativeLoop) listen(to *listening) error {
 	to.local = parseAddress(bound)
 	acceptors := []*nativeLoop{l}
 	sockets := []*native.Socket{socket}
-	var remotes []*native.Remote
 	for _, other := range l.group.loops {
-		loop := other.(*nativeLoop)
-		if !to.config.reusePort {
-			remotes = append(remotes, loop.remote)
-		} else if loop != l {
+		if loop := other.(*nativeLoop); to.config.reusePort && loop != l {
 			socket, err := native.Bind(bound, flags, to.config.backlog)
 			if err != nil {
 				for _, socket := range sockets {
@@ -300,13 +296,10 @@ func (l *nativeLoop) listen(to *listening) error {
 			acceptors, sockets = append(acceptors, loop), append(sockets, socket)
 		}
 	}
-	if len(remotes) == 1 {
-		remotes = nil
-	}
 	parts := &listeningParts{whole: to}
 	to.stop = parts.stop
 	for index, loop := range acceptors {
-		if err := parts.add(loop, sockets[index], remotes); err != nil {
+		if err := parts.add(loop, sockets[index]); err != nil {
 			for _, socket := range sockets[index+1:] {
 				socket.Close()
 			}
@@ -317,6 +310,25 @@ func (l *nativeLoop) listen(to *listening) error {
 	return nil
 }
 
+// listenOn accepts from a socket: for all loops that run, or for itself where each has a socket of its own.
+func (l *nativeLoop) listenOn(socket *native.Socket, config *config) (native.ID, error) {
+	var remotes []*native.Remote
+	for _, other := range l.group.loops {
+		if loop := other.(*nativeLoop); !config.reusePort {
+			// Until the library has copied the remotes, none of them must be released.
+			loop.mu.Lock()
+			defer loop.mu.Unlock()
+			if !loop.ended {
+				remotes = append(remotes, loop.remote)
+			}
+		}
+	}
+	if len(remotes) == 1 {
+		remotes = nil
+	}
+	return l.library.Listen(socket, remotes, l.streamOptions(config))
+}
+
 // listeningParts are the listeners of an address: one, or one a loop.
 type listeningParts struct {
 	whole *listening
@@ -325,12 +337,12 @@ type listeningParts struct {
 	stops []func()
 }
 
-func (p *listeningParts) add(loop *nativeLoop, socket *native.Socket, remotes []*native.Remote) error {
+func (p *listeningParts) add(loop *nativeLoop, socket *native.Socket) error {
 	part := &listening{address: p.whole.address, accept: p.whole.accept, loop: loop.index, stopped: make(chan struct{})}
 	err := error(ErrShutdown)
 	var id native.ID
 	started := loop.call(func() {
-		id, err = loop.library.Listen(socket, remotes, loop.streamOptions(p.whole.config))
+		id, err = loop.listenOn(socket, p.whole.config)
 		if err != nil {
 			return
 		}

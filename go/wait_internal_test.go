@@ -131,3 +131,20 @@ func TestTheQueueOfAPacketConnIsBounded(t *testing.T) {
 		t.Errorf("there is room for %d datagrams, though %d wait", room, behind)
 	}
 }
+
+// One loop that has ended, here by itself, is left out.
+func TestAListenerBehindTheEndOfALoopIsForTheOthers(t *testing.T) {
+	for _, engine := range []Engine{EngineURing, EngineEpoll} {
+		loops, err := NewLoops(WithEngine(engine), WithLoops(3), WithLogger(slog.New(slog.DiscardHandler)))
+		if err != nil {
+			continue
+		}
+		t.Run(engine.String(), func(t *testing.T) {
+			loops.loops[1].end()
+			for range 4 {
+				accepted(t, loops)
+			}
+		})
+		loops.Close()
+	}
+}
