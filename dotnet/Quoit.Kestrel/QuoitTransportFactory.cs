@@ -96,15 +96,27 @@ public sealed partial class QuoitTransportFactory :
     public async ValueTask<ConnectionContext> ConnectAsync(EndPoint endpoint, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(endpoint);
-        cancellationToken.ThrowIfCancellationRequested();
-        if (!TryStart(out var group) && !IsRequired)
+        var descriptor = endpoint is FileHandleEndPoint handle ? checked((int)handle.FileHandle) : -1;
+        LoopGroup? group;
+        try
+        {
+            cancellationToken.ThrowIfCancellationRequested();
+            group = TryStart(out var started) ? started : IsRequired ? Start() : null;
+        }
+        catch
+        {
+            if (descriptor >= 0)
+            {
+                Kernel.CloseDescriptor(descriptor);
+            }
+            throw;
+        }
+        if (group is null)
         {
             return await ConnectSocketAsync(endpoint, cancellationToken).ConfigureAwait(false);
         }
-        group ??= Start();
         if (endpoint is not DnsEndPoint name)
         {
-            var descriptor = endpoint is FileHandleEndPoint handle ? checked((int)handle.FileHandle) : -1;
             var address = descriptor >= 0 ? [] : Kernel.AddressText(endpoint);
             return await PendingConnect.StartAsync(group.NextLoop(), endpoint, address, descriptor, cancellationToken).ConfigureAwait(false);
         }

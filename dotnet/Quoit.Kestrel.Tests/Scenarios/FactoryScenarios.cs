@@ -4,6 +4,7 @@ using Microsoft.AspNetCore.Connections;
 using Microsoft.AspNetCore.Connections.Features;
 using Microsoft.Extensions.Logging;
 using Microsoft.Extensions.Options;
+using Quoit.Kestrel.Connections;
 using Quoit.Kestrel.Tests.Support;
 
 namespace Quoit.Kestrel.Tests.Scenarios;
@@ -300,6 +301,137 @@ public class FactoryScenarios
         Assert.NotNull(binding);
         await Assert.ThrowsAsync<ObjectDisposedException>(() => binding.Soon());
         await connection.DisposeAsync().AsTask().Soon();
+    }
+
+    /// <summary>A client's socket for the factory to own, and the server's end of its connection.</summary>
+    private static async Task<(FileHandleEndPoint Handle, Client Peer)> ConnectedHandleAsync()
+    {
+        using var listening = new Socket(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
+        listening.Bind(new IPEndPoint(IPAddress.Loopback, 0));
+        listening.Listen();
+        var peer = await Client.ConnectAsync(listening.LocalEndPoint!);
+        var given = await listening.AcceptAsync(Wait.Token);
+        var handle = new FileHandleEndPoint((ulong)given.SafeHandle.DangerousGetHandle(), FileHandleType.Tcp);
+        given.SafeHandle.SetHandleAsInvalid();
+        return (handle, peer);
+    }
+
+    [Theory]
+    [MemberData(nameof(Quoit))]
+    public async Task A_handle_that_meets_the_end_of_the_loop_is_closed(Transport transport)
+    {
+        var options = new QuoitTransportOptions();
+        transport.Configure(options);
+        options.Loops = 1;
+        using var log = new Interposer();
+        var factory = new QuoitTransportFactory(Options.Create(options), log);
+        var listener = await factory.BindAsync(new IPEndPoint(IPAddress.Loopback, 0));
+        using var client = await Client.ConnectAsync(listener.EndPoint);
+        var connection = (await listener.AcceptAsync(Wait.Token))!;
+        await connection.Transport.Output.CompleteAsync();
+        Assert.Empty(await client.ReceiveToEndAsync());
+        var (handle, peer) = await ConnectedHandleAsync();
+        Task? connecting = null;
+        var loop = factory.Group!.Loops[0];
+        log.Tell = id =>
+        {
+            if (id.Name == "ConnectionFailed")
+            {
+                connecting = PendingConnect.StartAsync(loop, handle, [], (int)handle.FileHandle, CancellationToken.None).AsTask();
+            }
+        };
+        await factory.DisposeAsync().AsTask().Soon();
+        Assert.NotNull(connecting);
+        await Assert.ThrowsAsync<ObjectDisposedException>(() => connecting.Soon());
+        Assert.Empty(await peer.ReceiveToEndAsync());
+        peer.Dispose();
+        await connection.DisposeAsync().AsTask().Soon();
+    }
+
+    [Theory]
+    [MemberData(nameof(Quoit))]
+    public async Task A_handle_that_no_turn_has_taken_over_is_closed(Transport transport)
+    {
+        var factory = Create(transport, configure: static options => options.Loops = 1);
+        Assert.True(factory.CanBind(new IPEndPoint(IPAddress.Loopback, 0)));
+        var (handle, peer) = await ConnectedHandleAsync();
+        using var begun = new ManualResetEventSlim();
+        using var held = new ManualResetEventSlim();
+        factory.Group!.Loops[0].TryPost(
+            _ =>
+            {
+                begun.Set();
+                held.Wait(Wait.Limit);
+            },
+            null);
+        Assert.True(begun.Wait(Wait.Limit));
+        // It takes up both at once, and then nothing is left for another turn.
+        var connecting = factory.ConnectAsync(handle).AsTask();
+        var ending = factory.DisposeAsync().AsTask();
+        held.Set();
+        await ending.Soon();
+        await Assert.ThrowsAsync<ObjectDisposedException>(() => connecting.Soon());
+        Assert.Empty(await peer.ReceiveToEndAsync());
+        peer.Dispose();
+    }
+
+    [Theory]
+    [MemberData(nameof(Quoit))]
+    public async Task A_handle_that_no_loop_is_asked_for_is_closed(Transport transport)
+    {
+        var factory = Create(transport);
+        var (cancelled, first) = await ConnectedHandleAsync();
+        await Assert.ThrowsAnyAsync<OperationCanceledException>(
+            () => factory.ConnectAsync(cancelled, new CancellationToken(canceled: true)).AsTask());
+        Assert.Empty(await first.ReceiveToEndAsync());
+        first.Dispose();
+        await factory.DisposeAsync();
+        var (late, second) = await ConnectedHandleAsync();
+        await Assert.ThrowsAsync<ObjectDisposedException>(() => factory.ConnectAsync(late).AsTask());
+        Assert.Empty(await second.ReceiveToEndAsync());
+        second.Dispose();
+    }
+
+    [Theory]
+    [MemberData(nameof(Quoit))]
+    public async Task A_bind_behind_the_end_of_one_loop_leaves_the_others_to_accept(Transport transport)
+    {
+        await using var factory = Create(transport, configure: static options => options.Loops = 3);
+        Assert.True(factory.CanBind(new IPEndPoint(IPAddress.Loopback, 0)));
+        await factory.Group!.Loops[1].StopAsync().Soon();
+        await using var listener = await factory.BindAsync(new IPEndPoint(IPAddress.Loopback, 0));
+        for (var number = 0; number < 4; number++)
+        {
+            using var client = await Client.ConnectAsync(listener.EndPoint);
+            await using var connection = (await listener.AcceptAsync(Wait.Token))!;
+        }
+    }
+
+    [Theory]
+    [MemberData(nameof(Quoit))]
+    public async Task Nothing_is_given_up_behind_the_end_of_the_loop(Transport transport)
+    {
+        var factory = Create(transport, configure: static options => options.Loops = 1);
+        Assert.True(factory.CanBind(new IPEndPoint(IPAddress.Loopback, 0)));
+        var loop = factory.Group!.Loops[0];
+        await factory.DisposeAsync().AsTask().Soon();
+        // As where a cancellation that had come before the end is taken up behind it.
+        loop.GiveUp(1);
+    }
+
+    [Theory]
+    [MemberData(nameof(Quoit))]
+    public async Task The_socket_of_a_connection_is_not_made_behind_its_disposal(Transport transport)
+    {
+        await using var factory = Create(transport);
+        await using var listener = await factory.BindAsync(new IPEndPoint(IPAddress.Loopback, 0));
+        using var client = await Client.ConnectAsync(listener.EndPoint);
+        var connection = (await listener.AcceptAsync(Wait.Token))!;
+        var feature = connection.Features.Get<IConnectionSocketFeature>()!;
+        await connection.DisposeAsync();
+        // It waits for the client's end.
+        Assert.Empty(await client.ReceiveToEndAsync());
+        Assert.Throws<ObjectDisposedException>(() => feature.Socket);
     }
 
     /// <summary>Is told of what is logged where it is.</summary>

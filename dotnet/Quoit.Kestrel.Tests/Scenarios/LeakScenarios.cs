@@ -1,4 +1,7 @@
+using System.Net;
 using Microsoft.AspNetCore.Builder;
+using Microsoft.Extensions.Options;
+using Quoit.Kestrel.Loops;
 using Quoit.Kestrel.Tests.Support;
 
 namespace Quoit.Kestrel.Tests.Scenarios;
@@ -49,6 +52,39 @@ public class LeakScenarios
         Assert.Equal(10_000, LoopState.Read(server.Loops!, "accepted"));
         await Wait.Until(() => server.Pools.Rented == 0, () => $"{server.Pools.Rented} blocks are left");
         await Wait.Until(() => OpenDescriptors() <= descriptors + 20, () => $"{OpenDescriptors()} descriptors, {descriptors} before");
+    }
+
+    [Theory]
+    [InlineData(QuoitEngine.Auto)]
+    [InlineData(QuoitEngine.Epoll)]
+    public void Loops_that_cannot_all_be_made_leave_none(QuoitEngine engine)
+    {
+        var taken = new List<uint>();
+        try
+        {
+            // Another thing that there may be too little of, and that no engine can do without.
+            try
+            {
+                while (true)
+                {
+                    taken.Add(LoopNumbers.Take());
+                }
+            }
+            catch (QuoitUnavailableException)
+            {
+                LoopNumbers.Give(taken[^1]);
+            }
+            var descriptors = OpenDescriptors();
+            using var factory = new QuoitTransportFactory(Options.Create(new QuoitTransportOptions { Engine = engine, Loops = 2 }));
+            factory.CanBind(new IPEndPoint(IPAddress.Loopback, 0));
+            Assert.NotNull(factory.Unavailable);
+            Assert.Equal(taken[^1], LoopNumbers.Take());
+            Assert.Equal(descriptors, OpenDescriptors());
+        }
+        finally
+        {
+            taken.ForEach(LoopNumbers.Give);
+        }
     }
 }
 

@@ -55,14 +55,20 @@ internal sealed partial class QuoitConnection :
             {
                 return known;
             }
+            ObjectDisposedException.ThrowIf(Volatile.Read(ref _disposed), typeof(ConnectionContext));
             // Without a lock: another thread would wait with it for the loop, which may ask here, too.
             var made = new Socket(new SafeSocketHandle(DuplicateDescriptor(), ownsHandle: true));
-            if (Interlocked.CompareExchange(ref _socket, made, null) is not { } first)
+            if (Interlocked.CompareExchange(ref _socket, made, null) is { } first)
             {
-                return made;
+                made.Dispose();
+                return first;
             }
-            made.Dispose();
-            return first;
+            if (Volatile.Read(ref _disposed))
+            {
+                // The disposal may have looked before.
+                made.Dispose();
+            }
+            return made;
         }
     }
 

@@ -108,9 +108,9 @@ internal sealed partial class QuoitConnection : ConnectionContext
 
     public override async ValueTask DisposeAsync()
     {
-        if (!_disposed)
+        // Before it looks for the socket that is to be disposed with it, as Socket sets that and then looks here.
+        if (!Interlocked.Exchange(ref _disposed, true))
         {
-            _disposed = true;
             await _originalTransport.Input.CompleteAsync();
             await _originalTransport.Output.CompleteAsync();
             await _sending;

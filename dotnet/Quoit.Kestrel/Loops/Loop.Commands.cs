@@ -156,14 +156,15 @@ internal sealed unsafe partial class Loop
 
     public void StopListening(ulong listener) => Push(CommandKind.StopListening, listener, TokenOther);
 
-    /// <summary>Its remote, for the listeners of other loops while this one runs.</summary>
-    public nint Remote => _remote;
-
     /// <summary>Asks for a connection; what becomes of it is told to <paramref name="pending"/>.</summary>
     public void Connect(PendingConnect pending)
     {
         if (_closed)
         {
+            if (pending.Descriptor >= 0)
+            {
+                Kernel.CloseDescriptor(pending.Descriptor);
+            }
             pending.Fail(new ObjectDisposedException(nameof(QuoitTransportFactory)));
             return;
         }
@@ -197,6 +198,19 @@ internal sealed unsafe partial class Loop
         ref var command = ref Push(CommandKind.Connect, 0, token);
         command.Data = options;
         command.Length = (uint)sizeof(NativeConnectOptions);
+    }
+
+    /// <summary>Closes the descriptors that no turn will take over any more.</summary>
+    private void CloseUntaken()
+    {
+        foreach (ref var command in new Span<NativeCommand>(_commands, _commandCount))
+        {
+            if (command.Kind == CommandKind.Attach)
+            {
+                Kernel.CloseDescriptor(command.Descriptor);
+            }
+        }
+        _commandCount = 0;
     }
 
     private void FailConnects(Exception reason)

@@ -17,8 +17,8 @@ internal sealed unsafe partial class Loop
     private bool _released;
     private bool _isFlushing;
 
-    /// <summary>Threads that are waking the loop, which keeps its remote for them.</summary>
-    private int _waking;
+    /// <summary>Threads that use the loop's remote, which it keeps for them.</summary>
+    private int _remoteUsers;
 
     /// <summary>Runs it on the loop's thread before the next turn; on the thread pool once the loop has ended.</summary>
     public override void Schedule(Action<object?> action, object? state)
@@ -120,7 +120,7 @@ internal sealed unsafe partial class Loop
     {
         _asleep = false;
         _wakePutOff = false;
-        Interlocked.Increment(ref _waking);
+        Interlocked.Increment(ref _remoteUsers);
     }
 
     /// <summary>Wakes the loop, after <see cref="PrepareWake"/> and without the gate: the loop may run at once, here too, in
@@ -128,7 +128,7 @@ internal sealed unsafe partial class Loop
     private void Wake()
     {
         _ = NativeMethods.RemoteWake(_remote);
-        Interlocked.Decrement(ref _waking);
+        Interlocked.Decrement(ref _remoteUsers);
     }
 
     /// <summary>Runs what was scheduled, in as many rounds as let answers to it leave in the same turn; answers
@@ -184,9 +184,9 @@ internal sealed unsafe partial class Loop
         {
             RunOwn();
         }
-        // Since the loop is closed nobody begins to wake it any more. What others have begun is one system call each.
+        // Since the loop is closed nobody begins to use it any more. What others have begun is one system call each.
         var spin = new SpinWait();
-        while (Volatile.Read(ref _waking) > 0)
+        while (Volatile.Read(ref _remoteUsers) > 0)
         {
             spin.SpinOnce();
         }
@@ -196,6 +196,23 @@ internal sealed unsafe partial class Loop
             NativeMethods.RemoteRelease(_remote);
         }
     }
+
+    /// <summary>The loop's remote, for the listener of another; it stays until <see cref="LeaveRemote"/>. False once the loop
+    /// has ended.</summary>
+    public bool TryUseRemote(out nint remote)
+    {
+        lock (_gate)
+        {
+            remote = _remote;
+            if (!_closed)
+            {
+                Interlocked.Increment(ref _remoteUsers);
+            }
+            return !_closed;
+        }
+    }
+
+    public void LeaveRemote() => Interlocked.Decrement(ref _remoteUsers);
 
     /// <summary>Fills in the counters as the loop last published them; false once it has ended.</summary>
     public bool ReadCounters(ulong* counters)

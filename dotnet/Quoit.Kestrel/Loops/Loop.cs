@@ -213,11 +213,11 @@ internal sealed unsafe partial class Loop : PipeScheduler
         {
             WakeUp();
         }
+        _commandCount = 0;
         if (filled < 0)
         {
             return false;
         }
-        _commandCount = 0;
         // A turn that filled all the room may not have told of everything that it refused: until it has, what was
         // copied for sending stays where it is, and nothing more is sent.
         _crowded = filled == EventRoom;
@@ -300,6 +300,7 @@ internal sealed unsafe partial class Loop : PipeScheduler
             connection.OnClosed(failure ?? new OperationCanceledException("The transport has been stopped."));
         }
         _connections.Clear();
+        CloseUntaken();
         FailConnects(failure ?? new OperationCanceledException("The transport has been stopped."));
         _group.LoopEnded(this, failure);
         if (NativeMethods.LoopDestroy(_handle) < 0)
@@ -330,6 +331,7 @@ internal sealed unsafe partial class Loop : PipeScheduler
     {
         NativeMemory.Free(_events);
         NativeMemory.Free(_commands);
+        _commands = null;
         NativeMemory.Free(_scratch);
     }
 }

@@ -1,4 +1,5 @@
 using System.Net;
+using System.Runtime.InteropServices;
 using Microsoft.AspNetCore.Connections;
 using Quoit.Kestrel.Connections;
 using Quoit.Kestrel.Native;
@@ -118,12 +119,7 @@ internal sealed partial class LoopGroup
                     NativeMethods.SocketClose(socket);
                     throw new ObjectDisposedException(nameof(QuoitTransportFactory));
                 }
-                Span<nint> remotes = stackalloc nint[_loops.Count];
-                for (var index = 0; index < _loops.Count; index++)
-                {
-                    remotes[index] = _loops[index].Remote;
-                }
-                var id = loop.Listen(socket, Options.AcceptMode == QuoitAcceptMode.HandOver ? remotes : []);
+                var id = Options.AcceptMode == QuoitAcceptMode.HandOver ? ListenForAll(loop, socket) : loop.Listen(socket, []);
                 // It accepts from the next turn on, so that no connection comes before this.
                 _listeners[id] = listener;
                 listener.Add(loop, id);
@@ -140,6 +136,29 @@ internal sealed partial class LoopGroup
             started.SetException(new ObjectDisposedException(nameof(QuoitTransportFactory)));
         }
         return started.Task;
+    }
+
+    /// <summary>Has one loop accept for all that run.</summary>
+    private ulong ListenForAll(Loop accepting, nint socket)
+    {
+        var used = new List<Loop>(_loops.Count);
+        var remotes = new List<nint>(_loops.Count);
+        try
+        {
+            foreach (var loop in _loops)
+            {
+                if (loop.TryUseRemote(out var remote))
+                {
+                    used.Add(loop);
+                    remotes.Add(remote);
+                }
+            }
+            return accepting.Listen(socket, CollectionsMarshal.AsSpan(remotes));
+        }
+        finally
+        {
+            used.ForEach(static loop => loop.LeaveRemote());
+        }
     }
 
     public QuoitConnectionListener? FindListener(ulong id) => _listeners.GetValueOrDefault(id);

@@ -80,20 +80,25 @@ internal sealed partial class LoopGroup : IAsyncDisposable
         var config = CreateConfig(Options);
         try
         {
-            AddLoops(config);
-            return null;
-        }
-        catch (QuoitUnavailableException missing) when (config.Engine == (uint)NativeEngine.Auto && _loops.Count > 0)
-        {
-            // As where locked memory is enough for a few rings.
-            var reason = $"io_uring runs {_loops.Count} of {Options.Loops} loops and no more; {missing.Message}";
-            DiscardLoops();
-            config.Engine = (uint)NativeEngine.Epoll;
-            AddLoops(config);
-            return reason;
+            try
+            {
+                AddLoops(config);
+                return null;
+            }
+            catch (QuoitUnavailableException missing) when (config.Engine == (uint)NativeEngine.Auto
+                && _loops.Count > 0 && _loops[0].Engine == QuoitEngine.IoUring)
+            {
+                // As where locked memory is enough for a few rings.
+                var reason = $"io_uring runs {_loops.Count} of {Options.Loops} loops and no more; {missing.Message}";
+                DiscardLoops();
+                config.Engine = (uint)NativeEngine.Epoll;
+                AddLoops(config);
+                return reason;
+            }
         }
         catch
         {
+            // Also of epoll's: what they hold the transport of sockets may need.
             DiscardLoops();
             throw;
         }

@@ -31,6 +31,9 @@ internal static unsafe partial class Kernel
     [LibraryImport(C, EntryPoint = "listen", SetLastError = true)]
     private static partial int StartListening(int descriptor, int backlog);
 
+    [LibraryImport(C, EntryPoint = "close")]
+    private static partial int Close(int descriptor);
+
     [LibraryImport(C, EntryPoint = "sched_getaffinity", SetLastError = true)]
     private static partial int GetAffinity(int thread, nuint size, ulong* mask);
 
@@ -60,6 +63,9 @@ internal static unsafe partial class Kernel
         var copy = Control(descriptor, DuplicateCloseOnExec, 0);
         return copy >= 0 ? copy : throw Errno.ToException(-Marshal.GetLastPInvokeError(), "The socket's descriptor cannot be duplicated.");
     }
+
+    /// <summary>Closes a descriptor that was given to be owned. Whatever the kernel answers, it is gone.</summary>
+    public static void CloseDescriptor(int descriptor) => _ = Close(descriptor);
 
     /// <summary>Makes a bound socket listen; one that does already gets the backlog.</summary>
     public static void Listen(int descriptor, int backlog)
