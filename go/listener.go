@@ -54,6 +54,7 @@ func (l *Listener) listen(network, address string, config *config) (err error) {
 	if err != nil {
 		return err
 	}
+	config.ipv6Only = network == "tcp6"
 	l.listening, err = l.loops.listen(bound, config, l.accept)
 	return err
 }

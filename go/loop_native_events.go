@@ -274,7 +274,10 @@ func (l *nativeLoop) streamOptions(config *config) native.StreamOptions {
 func (l *nativeLoop) listen(to *listening) error {
 	var flags uint32
 	if to.config.reusePort {
-		flags = native.BindReusePort
+		flags |= native.BindReusePort
+	}
+	if to.config.ipv6Only {
+		flags |= native.BindIPv6Only
 	}
 	socket, err := native.Bind(to.address, flags, to.config.backlog)
 	if err != nil {

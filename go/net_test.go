@@ -16,6 +16,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -335,4 +336,31 @@ func TestAWaitOnTheLoopIsAnError(t *testing.T) {
 			t.Errorf("%d bytes, %v", len(all), err)
 		}
 	}
+}
+
+// A wildcard of IPv6 takes IPv4 as well, but for tcp6; package net says what is right.
+func TestTheWildcardOfIPv6(t *testing.T) {
+	open := func(t *testing.T, listen func(network, address string) (net.Listener, error)) {
+		for _, network := range []string{"tcp", "tcp6"} {
+			listener, err := listen(network, "[::]:0")
+			if err != nil {
+				t.Skip("this machine has no IPv6")
+			}
+			defer listener.Close()
+			to := net.JoinHostPort("127.0.0.1", strconv.Itoa(listener.Addr().(*net.TCPAddr).Port))
+			connection, err := net.Dial("tcp4", to)
+			if err == nil {
+				connection.Close()
+			}
+			if taken := err == nil; taken != (network == "tcp") {
+				t.Errorf("%s: %v", network, err)
+			}
+		}
+	}
+	t.Run("net", func(t *testing.T) { open(t, net.Listen) })
+	onEngines(t, func(t *testing.T, engine quoit.Option) {
+		open(t, func(network, address string) (net.Listener, error) {
+			return quoit.Listen(network, address, engine, quiet())
+		})
+	})
 }

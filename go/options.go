@@ -66,6 +66,7 @@ type config struct {
 
 	datagramConfig
 
+	ipv6Only   bool // for the network tcp6
 	reusePort  bool
 	backlog    int
 	noDelay    bool

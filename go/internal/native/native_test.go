@@ -111,6 +111,7 @@ func TestConstantsAreTheHeaders(t *testing.T) {
 		"REFUSED_FULL": RefusedFull, "REFUSED_ERROR": RefusedError,
 		"ENGINE_AUTO": EngineAuto, "ENGINE_URING": EngineURing, "ENGINE_EPOLL": EngineEpoll,
 		"BIND_REUSE_PORT":        BindReusePort,
+		"BIND_IPV6_ONLY":         BindIPv6Only,
 		"COMMAND_SEND_DATAGRAMS": CommandSendDatagrams, "COMMAND_CLOSE_DATAGRAM": CommandCloseDatagram,
 		"COMMAND_JOIN_MULTICAST": CommandJoinMulticast, "COMMAND_LEAVE_MULTICAST": CommandLeaveMulticast,
 		"EVENT_DATAGRAMS": EventDatagrams, "EVENT_DATAGRAM_SENT": EventDatagramSent,

@@ -265,8 +265,11 @@ const (
 	EngineEpoll = 2
 )
 
-// BindReusePort is QUOIT_BIND_REUSE_PORT.
-const BindReusePort = 1
+// Of QUOIT_BIND_.
+const (
+	BindReusePort = 1
+	BindIPv6Only  = 2
+)
 
 // CounterInfo says what one counter is.
 type CounterInfo struct {
