@@ -5,7 +5,7 @@
 //! within the pairs alternates (AB BA AB BA ...), so that a drift favours neither side.
 
 use super::random::Random;
-use super::results::model::{Ratio, Verdict};
+use super::results::model::{Figures, Judge, Ratio, Verdict};
 
 /// The seed of all bootstrap intervals: the same data give the same interval.
 pub(crate) const SEED: u64 = 2_026;
@@ -61,6 +61,18 @@ impl Ratio {
             low: at(tail),
             high: at(1.0 - tail),
         })
+    }
+}
+
+impl Judge {
+    /// What a pair is judged by.
+    pub(crate) fn cost(self, figures: &Figures) -> Option<f64> {
+        match self {
+            Self::Cpu => Some(figures.server_cpu_ns_per_unit),
+            // Less than a byte a connection is no memory that one could compare.
+            Self::Memory => figures.bytes_per_connection.map(|bytes| bytes.max(1.0)),
+            Self::Handled => Some(figures.units_per_second.recip()),
+        }
     }
 }
 

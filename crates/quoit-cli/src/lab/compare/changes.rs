@@ -7,8 +7,9 @@
 use serde::Serialize;
 
 use super::bootstrap::ratio_of_medians;
+use crate::lab::pairs;
 use crate::lab::report::view;
-use crate::lab::results::model::{CaseResults, Comparison, Ratio, Results, ServerSummary};
+use crate::lab::results::model::{CaseResults, Comparison, Judge, Ratio, Results, ServerSummary};
 
 /// What a change is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -27,7 +28,8 @@ pub(super) struct Change {
     pub(super) new: f64,
     /// New over old: above 1 it costs more than it did.
     pub(super) change: Ratio,
-    /// Changes between `1 / band` and `band` are noise; `null` without a control, and then nothing is called.
+    /// Changes between `1 / band` and `band` are noise; `null` without a control, or where either run has too few pairs
+    /// to judge by, and then nothing is called.
     pub(super) band: Option<f64>,
     pub(super) direction: Direction,
 }
@@ -211,14 +213,14 @@ fn server_change(
 }
 
 /// How a server's cost over its paired server's changed. The interval takes both runs' intervals at their worst.
-fn relative(old: &CaseResults, new: &CaseResults, server: &str) -> Option<Change> {
+fn relative(old_case: &CaseResults, new_case: &CaseResults, server: &str) -> Option<Change> {
     let of = |case: &CaseResults| -> Option<Comparison> {
         case.comparisons
             .iter()
             .find(|comparison| comparison.server == server)
             .cloned()
     };
-    let (old, new) = (of(old)?, of(new)?);
+    let (old, new) = (of(old_case)?, of(new_case)?);
     if old.against != new.against {
         return None;
     }
@@ -227,36 +229,43 @@ fn relative(old: &CaseResults, new: &CaseResults, server: &str) -> Option<Change
         low: new.cost.low / old.cost.high,
         high: new.cost.high / old.cost.low,
     };
-    Some(called(
-        old.cost.median,
-        new.cost.median,
-        change,
-        wider(old.band, new.band),
-    ))
+    let band = wider(band_of(old_case, &old), band_of(new_case, &new));
+    Some(called(old.cost.median, new.cost.median, change, band))
+}
+
+/// The band that a comparison is judged by, if it is judged at all.
+fn band_of(case: &CaseResults, comparison: &Comparison) -> Option<f64> {
+    let control = case
+        .controls
+        .iter()
+        .find(|control| control.server == comparison.against)?;
+    let pairs = comparison.pairs.min(control.pairs);
+    comparison.band.filter(|_| pairs >= pairs::LEAST_PAIRS)
 }
 
 /// How a server's cost changed, over all slices that count.
 fn absolute(old: &CaseResults, new: &CaseResults, server: &str) -> Option<Change> {
-    let memory = view::is_memory(old);
     let costs = |case: &CaseResults| -> Vec<f64> {
+        // Files that are older than the field have only these two.
+        let judge = if view::is_memory(case) {
+            Judge::Memory
+        } else {
+            case.judge
+        };
         let slices = case
             .slices
             .iter()
             .filter(|slice| slice.server == server && slice.spoiled.is_none());
-        let cost = |figures: &crate::lab::results::model::Figures| {
-            if memory {
-                figures.bytes_per_connection
-            } else {
-                Some(figures.server_cpu_ns_per_unit)
-            }
-        };
-        slices.filter_map(|slice| cost(&slice.figures)).collect()
+        slices.filter_map(|slice| judge.cost(&slice.figures)).collect()
     };
     let (mut old_costs, mut new_costs) = (costs(old), costs(new));
     let change = ratio_of_medians(&old_costs, &new_costs)?;
-    let widest = |case: &CaseResults| case.controls.iter().map(|control| control.band).reduce(f64::max);
+    let widest = |case: &CaseResults| {
+        let judged = (case.controls.iter()).filter(|control| control.pairs >= pairs::LEAST_PAIRS);
+        judged.map(|control| control.band).reduce(f64::max)
+    };
     let band = wider(widest(old), widest(new));
-    let medians = [&mut old_costs, &mut new_costs].map(|costs| crate::lab::pairs::median(costs));
+    let medians = [&mut old_costs, &mut new_costs].map(|costs| pairs::median(costs));
     Some(called(medians[0], medians[1], change, band))
 }
 
@@ -346,6 +355,51 @@ mod tests {
             changes(&old, &new).expect("one experiment").worse,
             0,
             "without a control"
+        );
+    }
+
+    #[test]
+    fn too_few_pairs_call_nothing() {
+        let old = example::results();
+        for few in [0, 1, 2] {
+            let mut new = old.clone();
+            let case = &mut new.cases[0];
+            for comparison in &mut case.comparisons {
+                comparison.cost = example::around(comparison.cost.median * 2.0);
+                if few == 0 {
+                    comparison.pairs = 5;
+                }
+            }
+            for control in &mut case.controls {
+                if few == 1 {
+                    control.pairs = 5;
+                }
+            }
+            for slice in case.slices.iter_mut().filter(|_| few > 0) {
+                slice.figures.server_cpu_ns_per_unit *= 2.0;
+            }
+            let worse = changes(&old, &new).expect("one experiment").worse;
+            assert_eq!(worse > 0, few == 2, "{few}: {worse}");
+        }
+    }
+
+    #[test]
+    fn the_cost_is_what_the_case_is_judged_by() {
+        let mut old = example::results();
+        old.cases.truncate(1);
+        old.cases[0].judge = Judge::Handled;
+        let mut new = old.clone();
+        for slice in &mut new.cases[0].slices {
+            slice.figures.server_cpu_ns_per_unit *= 2.0;
+        }
+        assert_eq!(changes(&old, &new).expect("one experiment").worse, 0);
+        let mut new = old.clone();
+        for slice in &mut new.cases[0].slices {
+            slice.figures.units_per_second /= 2.0;
+        }
+        assert_eq!(
+            changes(&old, &new).expect("one experiment").worse,
+            old.cases[0].servers.len()
         );
     }
 

@@ -9,7 +9,7 @@ use crate::lab::experiment::model::Effort;
 use crate::lab::pairs::{self, NoiseBand, SEED};
 use crate::lab::results::WHOLE_SECOND;
 use crate::lab::results::model::{
-    CaseResults, Comparison, Control, DatagramFigures, Figures, Judge, Latency, Ratio, ReadingCost, Recovery,
+    CaseResults, Comparison, Control, DatagramFigures, Figures, Latency, Ratio, ReadingCost, Recovery,
     Sample, ServerSummary, Slice, Verdict,
 };
 
@@ -68,20 +68,27 @@ pub(crate) fn of_case(
 
 /// The ratio of a control with its band; `None` without pairs.
 pub(crate) fn band(record: &Record, work: &Work<'_>, series: &str) -> Option<(Ratio, NoiseBand)> {
-    let cost = cost_of(record, work, series)?;
-    let pairs = record.pairs_of(series).len() as u32;
-    Some((cost, NoiseBand::of_control(cost, pairs)))
+    let ratios = costs_of(record, work, series);
+    let cost = Ratio::of(&ratios, SEED)?;
+    Some((cost, NoiseBand::of_control(cost, ratios.len() as u32)))
 }
 
 /// The ratio of costs of a series; `None` without pairs.
 pub(crate) fn cost_of(record: &Record, work: &Work<'_>, series: &str) -> Option<Ratio> {
-    ratio(&record.pairs_of(series), |figures| cost(figures, work.judge()))
+    Ratio::of(&costs_of(record, work, series), SEED)
+}
+
+/// The same, pair by pair.
+fn costs_of(record: &Record, work: &Work<'_>, series: &str) -> Vec<f64> {
+    ratios(&record.pairs_of(series), |figures| work.judge().cost(figures))
 }
 
 fn comparison(record: &Record, work: &Work<'_>, server: &str, against: &str) -> Option<Comparison> {
     let pairs = record.pairs_of(server);
-    let count = pairs.len() as u32;
-    let cost = ratio(&pairs, |figures| cost(figures, work.judge()))?;
+    let costs = costs_of(record, work, server);
+    // A verdict rests on as many pairs as have a cost, and no more.
+    let count = costs.len() as u32;
+    let cost = Ratio::of(&costs, SEED)?;
     let band = band(record, work, &format!("control {against}")).map(|(_, band)| band);
     Some(Comparison {
         server: server.to_owned(),
@@ -89,7 +96,7 @@ fn comparison(record: &Record, work: &Work<'_>, server: &str, against: &str) -> 
         pairs: count,
         cost,
         band: band.map(|band| band.factor),
-        verdict: band.map_or(Verdict::Tie, |band| Verdict::of(cost, count, band)),
+        verdict: band.map_or(Verdict::Unjudged, |band| Verdict::of(cost, count, band)),
         total_cost: ratio(&pairs, |figures| {
             Some(figures.server_cpu_ns_per_unit + figures.generator_cpu_ns_per_unit?)
         }),
@@ -98,24 +105,18 @@ fn comparison(record: &Record, work: &Work<'_>, server: &str, against: &str) -> 
     })
 }
 
-/// What a pair is judged by.
-pub(crate) fn cost(figures: &Figures, judge: Judge) -> Option<f64> {
-    match judge {
-        Judge::Cpu => Some(figures.server_cpu_ns_per_unit),
-        // Less than a byte a connection is no memory that one could compare.
-        Judge::Memory => figures.bytes_per_connection.map(|bytes| bytes.max(1.0)),
-        Judge::Handled => Some(figures.units_per_second.recip()),
-    }
-}
-
 /// The ratio of a figure over all pairs that have it; `None` if none has.
 fn ratio(pairs: &[[&Slice; 2]], figure: impl Fn(&Figures) -> Option<f64>) -> Option<Ratio> {
+    Ratio::of(&ratios(pairs, figure), SEED)
+}
+
+/// The same, pair by pair.
+fn ratios(pairs: &[[&Slice; 2]], figure: impl Fn(&Figures) -> Option<f64>) -> Vec<f64> {
     let positive = |slice: &Slice| figure(&slice.figures).filter(|value| *value > 0.0 && value.is_finite());
-    let ratios: Vec<f64> = pairs
+    pairs
         .iter()
         .filter_map(|[a, b]| Some(positive(a)? / positive(b)?))
-        .collect();
-    Ratio::of(&ratios, SEED)
+        .collect()
 }
 
 fn summary(record: &Record, server: &str, reading: Option<ReadingCost>) -> Option<ServerSummary> {

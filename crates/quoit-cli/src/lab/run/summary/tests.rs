@@ -172,6 +172,22 @@ fn too_few_pairs_are_not_judged() {
 }
 
 #[test]
+fn pairs_without_the_figure_that_is_judged_do_not_count() {
+    let mut record = record(3.0);
+    for slice in &mut record.slices {
+        if slice.pair == 3 && slice.server == "quoit-uring" {
+            slice.figures.server_cpu_ns_per_unit = 0.0;
+        }
+        if slice.pair == 4 && slice.series.starts_with("control") {
+            slice.figures.server_cpu_ns_per_unit = 0.0;
+        }
+    }
+    let results = results(&record);
+    assert_eq!((results.comparisons[0].pairs, results.controls[0].pairs), (5, 5));
+    assert_eq!(results.comparisons[0].verdict, Verdict::Unjudged);
+}
+
+#[test]
 fn without_a_control_nothing_is_won_or_lost() {
     let mut record = record(3.0);
     record.slices.retain(|slice| !slice.series.starts_with("control"));
@@ -179,7 +195,7 @@ fn without_a_control_nothing_is_won_or_lost() {
     assert!(results.controls.is_empty());
     assert_eq!(
         (results.comparisons[0].verdict, results.comparisons[0].band),
-        (Verdict::Tie, None)
+        (Verdict::Unjudged, None)
     );
 }
 
@@ -211,8 +227,8 @@ fn memory_is_what_idle_connections_cost() {
         bytes_per_connection: bytes,
         ..Figures::default()
     };
-    assert_eq!(cost(&figures(Some(500.0)), Judge::Memory), Some(500.0));
-    assert_eq!(cost(&figures(Some(0.0)), Judge::Memory), Some(1.0));
-    assert_eq!(cost(&figures(None), Judge::Memory), None);
-    assert_eq!(cost(&figures(None), Judge::Cpu), Some(7.0));
+    assert_eq!(Judge::Memory.cost(&figures(Some(500.0))), Some(500.0));
+    assert_eq!(Judge::Memory.cost(&figures(Some(0.0))), Some(1.0));
+    assert_eq!(Judge::Memory.cost(&figures(None)), None);
+    assert_eq!(Judge::Cpu.cost(&figures(None)), Some(7.0));
 }
