@@ -35,6 +35,19 @@ impl Programs {
         }
     }
 
+    /// The file of the program `quoit`: a bare name is looked for in PATH, as it is when it is started.
+    pub(crate) fn quoit_file(&self) -> PathBuf {
+        let is_name = self
+            .quoit
+            .parent()
+            .is_some_and(|parent| parent.as_os_str().is_empty());
+        let folders = std::env::var_os("PATH").filter(|_| is_name).unwrap_or_default();
+        std::env::split_paths(&folders)
+            .map(|folder| folder.join(&self.quoit))
+            .find(|file| file.is_file())
+            .unwrap_or_else(|| self.quoit.clone())
+    }
+
     /// What `{quoit}`, `{bin}` and `{peers}` stand for in the commands of experiments.
     pub(crate) fn values(&self) -> Values {
         let mut values = Values::default();
@@ -43,5 +56,22 @@ impl Programs {
             .set("bin", self.floors.display().to_string())
             .set("peers", self.peers().display().to_string());
         values
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_found_as_it_is_started() {
+        let file = |program: &str| {
+            let programs = Programs::find(Some(Path::new(program))).expect("this program has a file");
+            programs.quoit_file()
+        };
+        let shell = file("sh");
+        assert!(shell.is_absolute() && shell.ends_with("sh"), "{shell:?}");
+        assert_eq!(file("./sh"), Path::new("./sh"));
+        assert_eq!(file("no program"), Path::new("no program"));
     }
 }

@@ -118,8 +118,8 @@ impl Journal {
             }
             Some(Entry::Begin { plan: other, .. }) if other != plan => {
                 return Err(LabError::new(format!(
-                    "{}: it was begun with another experiment, other options or on other cores; give the same, or \
-                     begin anew in another folder",
+                    "{}: it was begun with another experiment, other options, another build of the program, or on \
+                     another kernel or other cores; give the same, or begin anew in another folder",
                     doing()
                 )));
             }

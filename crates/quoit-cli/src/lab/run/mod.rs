@@ -30,6 +30,7 @@ mod stream;
 mod summary;
 mod watch;
 
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -112,7 +113,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
         return Err(LabError::new("nothing is left to be measured").into_not_here());
     }
     let out = arguments.folder(&experiment.name)?;
-    let identity = identity(&experiment, &site)?;
+    let identity = identity(&experiment, &site, &programs.quoit_file())?;
     let (mut environment, journal, records) = if arguments.resumes() {
         let (journal, entries) = Journal::resume(&out, &identity)?;
         let began = entries.iter().find_map(|entry| match entry {
@@ -192,8 +193,39 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
     })
 }
 
-/// What makes two runs the same: the experiment as it is run, and where.
-fn identity(experiment: &Experiment, site: &Site) -> Result<String> {
-    serde_json::to_string(&(experiment, site.server_cores(), site.generator_cores()))
-        .map_err(|error| LabError::new(format!("writing down what is measured: {error}")))
+/// What makes two runs the same: the experiment as it is run, where, and what `{quoit}` is: slices of two builds, or on
+/// two kernels, are no pairs. A build is told by the program's file, as not every build knows its commit.
+fn identity(experiment: &Experiment, site: &Site, quoit: &Path) -> Result<String> {
+    let file = std::fs::metadata(quoit).map_err(LabError::io(format!("looking at {}", quoit.display())))?;
+    let build = (file.size(), file.mtime(), file.mtime_nsec());
+    let kernel = environment::read().kernel;
+    serde_json::to_string(&(
+        experiment,
+        site.server_cores(),
+        site.generator_cores(),
+        build,
+        kernel,
+    ))
+    .map_err(|error| LabError::new(format!("writing down what is measured: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::experiment;
+    use super::*;
+
+    #[test]
+    fn another_build_is_another_run() {
+        let (experiment, _) = experiment::find("floor").expect("it is built in");
+        let site = Site::prepare(&experiment).expect("there is a core");
+        let folder = tempfile::tempdir().expect("a folder");
+        let program = folder.path().join("quoit");
+        let identity = || identity(&experiment, &site, &program).map_err(|error| error.to_string());
+        assert!(identity().expect_err("it is not there").contains("quoit"));
+        std::fs::write(&program, "one build").expect("it is written");
+        let one = identity().expect("it is there");
+        assert_eq!(identity().expect("it is there"), one);
+        std::fs::write(&program, "another build").expect("it is written");
+        assert_ne!(identity().expect("it is there"), one);
+    }
 }
