@@ -24,8 +24,13 @@ const SUMS: &[&str] = &[
 const LARGEST: &[&str] = &["elapsed_seconds", "warmup_seconds", "generator_cpu_utilization"];
 /// Fields that say what went wrong first.
 const REASONS: &[&str] = &["first_error", "invalid"];
-/// The generator's CPU by request, which is weighted with the requests.
+/// The generator's CPU by request, and the share of the requests that overlapped a slip: weighted with the requests.
 const CPU: &str = "generator_cpu_ns_per_request";
+const SLIPPED: &str = "slipped_share";
+/// How late requests were sent: that of the generator which was latest.
+const LAG: &str = "lag";
+/// Counts of the parts of the window, which begin and end alike for each generator.
+const INTERVALS: &str = "intervals";
 /// The latencies of the replies, as a V2 histogram, compressed, in base64.
 const HISTOGRAM: &str = "histogram";
 /// What is computed from it.
@@ -77,7 +82,9 @@ pub(crate) fn merge(reports: &[Value]) -> Result<Value> {
             reason if REASONS.contains(&reason) => *value = first_reason(&objects, reason),
             "interrupted" => *value = json!(all().any(|value| value.as_bool() == Some(true))),
             "errors" => *value = add_counts(all()),
-            CPU => *value = weighted(&objects),
+            CPU | SLIPPED => *value = weighted(&objects, name),
+            LAG => *value = latest(all()),
+            INTERVALS => *value = add_intervals(all()),
             latency if latency.starts_with(LATENCY) => *value = Value::Null,
             _ => {}
         }
@@ -119,17 +126,43 @@ fn first_reason(objects: &[&Map<String, Value>], name: &str) -> Value {
     })
 }
 
-fn weighted(objects: &[&Map<String, Value>]) -> Value {
+fn weighted(objects: &[&Map<String, Value>], name: &str) -> Value {
     let figure = |object: &Map<String, Value>, name: &str| object.get(name).and_then(Value::as_f64);
-    let (mut cpu, mut requests) = (0.0, 0.0);
+    let (mut sum, mut requests) = (0.0, 0.0);
     for object in objects {
-        let (Some(each), Some(count)) = (figure(object, CPU), figure(object, "requests")) else {
+        let (Some(each), Some(count)) = (figure(object, name), figure(object, "requests")) else {
             return Value::Null;
         };
-        cpu += each * count;
+        sum += each * count;
         requests += count;
     }
-    json!(if requests > 0.0 { cpu / requests } else { 0.0 })
+    json!(if requests > 0.0 { sum / requests } else { 0.0 })
+}
+
+fn latest<'a>(lags: impl Iterator<Item = &'a Value>) -> Value {
+    let p99 = |lag: &Value| lag.get("p99_ns").and_then(Value::as_f64).unwrap_or(0.0);
+    let latest = lags.max_by(|one, other| p99(one).total_cmp(&p99(other)));
+    latest.cloned().unwrap_or_default()
+}
+
+/// The intervals that all have, with their counts added. Percentiles cannot be.
+fn add_intervals<'a>(lists: impl Iterator<Item = &'a Value>) -> Value {
+    let lists: Vec<&[Value]> = lists
+        .map(|list| list.as_array().map_or(&[][..], Vec::as_slice))
+        .collect();
+    let common = lists.iter().map(|list| list.len()).min().unwrap_or(0);
+    let sum = |index: usize| {
+        let of = |name: &'static str| add(lists.iter().filter_map(move |list| list[index].get(name)));
+        json!({
+            "at_seconds": lists[0][index].get("at_seconds"),
+            "requests": of("requests"),
+            "requests_per_second": of("requests_per_second"),
+            "p50_ns": null,
+            "p99_ns": null,
+            "errors": of("errors"),
+        })
+    };
+    (0..common).map(sum).collect()
 }
 
 fn merge_histograms(encoded: &[&str]) -> Result<Histogram<u64>> {
@@ -228,6 +261,42 @@ mod tests {
         );
         let all = merge_histograms(&[merged[HISTOGRAM].as_str().expect("text")]).expect("it can be read");
         assert_eq!((all.len(), all.min()), (4, 10));
+    }
+
+    #[test]
+    fn what_is_told_of_parts_of_the_window_is_that_of_all_generators() {
+        let part = |at: f64, requests: u64| {
+            json!({
+                "at_seconds": at, "requests": requests, "requests_per_second": requests as f64, "p50_ns": 5,
+                "p99_ns": 7, "errors": 1,
+            })
+        };
+        let [mut first, mut second] = [report(100, 1.0, &[10]), report(300, 1.0, &[20])];
+        first["intervals"] = json!([part(1.0, 40), part(2.0, 50)]);
+        // A generator that was late has one complete interval less.
+        second["intervals"] = json!([part(1.0, 140)]);
+        (first["slipped_share"], second["slipped_share"]) = (json!(0.0), json!(0.8));
+        (first["lag"], second["lag"]) = (json!({"p99_ns": 5}), json!({"p99_ns": 900}));
+        let merged = merge(&[first.clone(), second.clone()]).expect("they can be merged");
+        let intervals = merged["intervals"].as_array().expect("a list");
+        assert_eq!(intervals.len(), 1, "{merged}");
+        assert_eq!(
+            (
+                &intervals[0]["at_seconds"],
+                &intervals[0]["requests"],
+                &intervals[0]["errors"]
+            ),
+            (&json!(1.0), &json!(180), &json!(2))
+        );
+        assert_eq!(intervals[0]["p99_ns"], Value::Null);
+        assert_eq!(merged["slipped_share"], json!(0.6));
+        assert_eq!(merged["lag"], json!({"p99_ns": 900}));
+        // A closed loop has no lag.
+        (first["lag"], second["lag"]) = (Value::Null, Value::Null);
+        assert_eq!(
+            merge(&[first, second]).expect("they can be merged")["lag"],
+            Value::Null
+        );
     }
 
     #[test]

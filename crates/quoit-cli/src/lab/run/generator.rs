@@ -32,6 +32,8 @@ const TICK: Duration = Duration::from_millis(50);
 pub(crate) struct Window {
     pub(crate) opens: Duration,
     pub(crate) closes: Duration,
+    /// How long each generator counts: more than this window lasts if it is what several have in common.
+    pub(crate) counted: Duration,
 }
 
 impl Window {
@@ -53,20 +55,24 @@ impl Window {
         Some(Self {
             opens,
             closes: opens + lasts,
+            counted: lasts,
         })
     }
 
-    /// The time that two windows share.
+    /// The time that two windows share, in which all generators are at work. Each counts for longer by what its own is
+    /// ahead or behind.
     pub(crate) fn shared(self, other: Self) -> Self {
         let opens = self.opens.max(other.opens);
         Self {
             opens,
             closes: self.closes.min(other.closes).max(opens),
+            counted: self.counted.max(other.counted),
         }
     }
 
+    /// The time that the generators' counts are of.
     pub(crate) fn seconds(&self) -> f64 {
-        (self.closes - self.opens).as_secs_f64()
+        self.counted.as_secs_f64()
     }
 }
 
@@ -168,6 +174,8 @@ impl Report {
             (Some(reason), _) => reason.clone(),
             // A client under test may count errors and know no `invalid`.
             (None, Some(_)) if errors > 0 => format!("{errors} error(s)"),
+            // What it did is of another time than what the server used.
+            (None, Some(_)) if self.interrupted => "it was ended before its time".to_owned(),
             (None, Some(_)) => return None,
             (None, None) => "its report has no `requests`".to_owned(),
         };
@@ -414,6 +422,8 @@ mod tests {
         );
         let told = failure(r#"{"requests": 7, "errors": {"reset": 2, "timeouts": 1}}"#);
         assert_eq!(told.as_deref(), Some("3 error(s)"));
+        let told = failure(r#"{"requests": 7, "elapsed_seconds": 0.1, "interrupted": true}"#);
+        assert_eq!(told.as_deref(), Some("it was ended before its time"));
         assert!(failure("{}").is_some_and(|told| told.contains("`requests`")));
     }
 
@@ -438,7 +448,8 @@ mod tests {
             generator.window(&interrupts, FAR).expect("it waits"),
             Some(Window {
                 opens: Duration::from_millis(1500),
-                closes: Duration::from_millis(1700)
+                closes: Duration::from_millis(1700),
+                counted: Duration::from_millis(200),
             })
         );
         let line = "window opens_ns=5 lasts_ns=200 in_ns=7";
@@ -449,11 +460,14 @@ mod tests {
         let later = Window {
             opens: here.opens + Duration::from_nanos(50),
             closes: here.closes + Duration::from_nanos(50),
+            ..here
         };
         assert_eq!(
             (here.shared(later).opens, here.shared(later).closes),
             (later.opens, here.closes)
         );
+        // Each counts for all of its own time, whatever the other does.
+        assert_eq!(here.shared(later).seconds(), 2e-7);
         let generator = shell("echo windows are nice >&2");
         assert_eq!(generator.window(&interrupts, FAR).expect("it waits"), None);
         let generator = shell("echo busy >&2; exec tail -f /dev/null");

@@ -295,7 +295,7 @@ impl<'a> Seen<'a> {
     }
 }
 
-/// The window over the part of it that lies between two moments.
+/// The time that the generators counted over the part of the window that lies between two moments.
 fn scale(from: Duration, to: Duration, window: Window) -> Option<f64> {
     let (from, to) = (from.max(window.opens), to.min(window.closes));
     let covered = to.checked_sub(from).filter(|covered| !covered.is_zero())?;
@@ -336,6 +336,7 @@ mod tests {
     const WINDOW: Window = Window {
         opens: Duration::from_millis(1000),
         closes: Duration::from_millis(3000),
+        counted: Duration::from_millis(2000),
     };
 
     #[test]
@@ -348,6 +349,13 @@ mod tests {
         // A look after the end has all of the window, and nothing that counts beyond it.
         let looks = [look(1000, 0.0), look(3100, 2e9)];
         assert_eq!(Seen::of(&looks).expect("two").scale(WINDOW), Some(1.0));
+        // What several generators have in common, each of which counted for longer.
+        let shared = Window {
+            opens: Duration::from_millis(1400),
+            ..WINDOW
+        };
+        let looks = [look(1400, 0.0), look(3000, 1.6e9)];
+        assert_eq!(Seen::of(&looks).expect("two").scale(shared), Some(1.25));
         let looks = [look(3001, 0.0), look(3100, 2e9)];
         assert_eq!(Seen::of(&looks).expect("two").scale(WINDOW), None);
         assert!(Seen::of(&looks[..1]).is_none());
@@ -415,6 +423,7 @@ mod tests {
         let later = Window {
             opens: Duration::from_secs(3),
             closes: Duration::from_secs(4),
+            ..WINDOW
         };
         assert!(seen.counters(Some(later)).is_empty());
     }
