@@ -17,8 +17,8 @@ abstract class AbstractQuoitConfig extends DefaultChannelConfig {
     private static final int NO_DESCRIPTOR = -1;
 
     private final Set<KernelOption> supported;
-    /** What was set; null, which most accepted channels leave it at, if nothing was. */
-    private EnumMap<KernelOption, Integer> early;
+    /** What was set. Most accepted channels have none of their own: {@link #set} makes one for the first option. */
+    private Map<KernelOption, Integer> early = Map.of();
     private volatile boolean ownReceiveAllocator;
     private final boolean made;
 
@@ -39,7 +39,7 @@ abstract class AbstractQuoitConfig extends DefaultChannelConfig {
         if (descriptor >= 0) {
             return Descriptors.get(descriptor, option.level, option.name);
         }
-        Integer set = early == null ? null : early.get(option);
+        Integer set = early.get(option);
         return set != null ? set : kernelDefault(option);
     }
 
@@ -67,7 +67,7 @@ abstract class AbstractQuoitConfig extends DefaultChannelConfig {
 
     final synchronized void set(KernelOption option, int value) {
         int descriptor = descriptor();
-        if (early == null) {
+        if (early.isEmpty()) {
             early = new EnumMap<>(KernelOption.class);
         }
         early.put(option, value);
@@ -82,14 +82,11 @@ abstract class AbstractQuoitConfig extends DefaultChannelConfig {
 
     /** What was set, or a default where nothing was. */
     final synchronized int early(KernelOption option, int otherwise) {
-        return early == null ? otherwise : early.getOrDefault(option, otherwise);
+        return early.getOrDefault(option, otherwise);
     }
 
     /** Sets on a new socket what was asked for before, but for what was done already. */
     final synchronized void apply(int descriptor, EnumSet<KernelOption> done) {
-        if (early == null) {
-            return;
-        }
         early.forEach((option, value) -> {
             if (!done.contains(option)) {
                 apply(descriptor, option, value);

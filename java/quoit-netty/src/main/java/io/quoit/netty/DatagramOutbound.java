@@ -289,8 +289,7 @@ final class DatagramOutbound implements ChannelOutboundBuffer.MessageProcessor {
                 return false;
             });
         } catch (Exception unsendable) {
-            // It ends there, and its promise fails in any case, as those of all others do.
-            this.unsendable = unsendable;
+            // What is to leave ends there: its promise fails in any case, as those of all others do.
         }
         if (count > from) {
             lend(from, bytes - before);

@@ -68,7 +68,7 @@ public final class QuoitIoHandler implements IoHandler {
     /** The next turn must not wait: something follows it. */
     private boolean hurry;
     /** Nothing more will happen on this loop but Netty's tasks. */
-    private volatile boolean failed;
+    private boolean failed;
     /** The thread that waits for tasks although the loop has failed. */
     private volatile Thread waitsForTasks;
 

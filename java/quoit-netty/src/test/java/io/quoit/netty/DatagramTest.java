@@ -86,6 +86,12 @@ class DatagramTest {
         return packet;
     }
 
+    private void expect(String text) throws InterruptedException {
+        DatagramPacket packet = next();
+        assertEquals(text, text(packet));
+        packet.release();
+    }
+
     private static ByteBuf text(String text) {
         return Unpooled.directBuffer().writeBytes(text.getBytes(StandardCharsets.US_ASCII));
     }
@@ -146,9 +152,7 @@ class DatagramTest {
         client.flush();
         for (int count = 0; count < 100; count++) {
             futures.get(count).sync();
-            DatagramPacket packet = next();
-            assertEquals("n" + count, text(packet));
-            packet.release();
+            expect("n" + count);
         }
         assertEquals(0, client.snapshot().pendingBytes());
     }
@@ -186,9 +190,7 @@ class DatagramTest {
         expected.add("last");
         client.writeAndFlush(text("last")).sync();
         for (String message : expected) {
-            DatagramPacket packet = next();
-            assertEquals(message, text(packet));
-            packet.release();
+            expect(message);
         }
         assertEquals(0, client.snapshot().pendingBytes());
     }
@@ -207,9 +209,7 @@ class DatagramTest {
         assertEquals("Message too long", tooLong.await().cause().getMessage());
         assertEquals(0, large.refCnt());
         for (String expected : new String[] {"before", ""}) {
-            DatagramPacket packet = next();
-            assertEquals(expected, text(packet));
-            packet.release();
+            expect(expected);
         }
     }
 
@@ -245,9 +245,7 @@ class DatagramTest {
         assertTrue(packets.isEmpty());
         for (int count = 0; count < 5; count++) {
             server.read();
-            DatagramPacket packet = next();
-            assertEquals("r" + count, text(packet));
-            packet.release();
+            expect("r" + count);
             // Nothing may have come after it: a run of the loop has passed since.
             group.submit(() -> {}).sync();
             assertTrue(packets.isEmpty());
@@ -303,9 +301,7 @@ class DatagramTest {
         client.closeFuture().sync();
         // What was flushed leaves all the same.
         for (int count = 0; count < 20; count++) {
-            DatagramPacket packet = next();
-            assertEquals("late " + count, text(packet));
-            packet.release();
+            expect("late " + count);
         }
         group.shutdownGracefully(0, 1, TimeUnit.SECONDS).sync();
         assertTrue(buffers.stream().allMatch(bytes -> bytes.refCnt() == 0));
@@ -334,9 +330,7 @@ class DatagramTest {
                 .sync();
         client.closeFuture().sync();
         for (int count = 0; count < most; count++) {
-            DatagramPacket packet = next();
-            assertEquals("late " + count, text(packet));
-            packet.release();
+            expect("late " + count);
         }
         group.shutdownGracefully(0, 1, TimeUnit.SECONDS).sync();
         assertTrue(buffers.stream().allMatch(bytes -> bytes.refCnt() == 0));
@@ -361,9 +355,7 @@ class DatagramTest {
                 })
                 .sync();
         for (String expected : List.of("before", "behind")) {
-            DatagramPacket packet = next();
-            assertEquals(expected, text(packet));
-            packet.release();
+            expect(expected);
         }
         assertTrue(writes.get(0).await().isSuccess());
         assertInstanceOf(NotYetConnectedException.class, writes.get(1).await().cause());
@@ -391,9 +383,7 @@ class DatagramTest {
 
         server.joinGroup(multicast, loopback).sync();
         client.writeAndFlush(new DatagramPacket(text("joined"), multicast)).sync();
-        DatagramPacket packet = next();
-        assertEquals("joined", text(packet));
-        packet.release();
+        expect("joined");
 
         server.block(address, loopback, InetAddress.getByName("127.0.0.1")).sync();
         expectOnly("blocked", client, multicast, unicast);
@@ -403,9 +393,7 @@ class DatagramTest {
 
         server.joinGroup(address, loopback, InetAddress.getByName("127.0.0.1")).sync();
         client.writeAndFlush(new DatagramPacket(text("from the source"), multicast)).sync();
-        packet = next();
-        assertEquals("from the source", text(packet));
-        packet.release();
+        expect("from the source");
         server.leaveGroup(address, loopback, InetAddress.getByName("127.0.0.1")).sync();
         expectOnly("left the source", client, multicast, unicast);
     }
@@ -416,9 +404,7 @@ class DatagramTest {
             throws Exception {
         client.writeAndFlush(new DatagramPacket(text("to the group: " + what), multicast)).sync();
         client.writeAndFlush(new DatagramPacket(text(what), unicast)).sync();
-        DatagramPacket packet = next();
-        assertEquals(what, text(packet));
-        packet.release();
+        expect(what);
     }
 
     @Test
@@ -493,9 +479,7 @@ class DatagramTest {
                     InetSocketAddress nobody = (InetSocketAddress) deaf.getLocalSocketAddress();
                     client.write(new DatagramPacket(text("anybody?"), nobody));
                     client.writeAndFlush(new DatagramPacket(text("you"), server.localAddress())).sync();
-                    DatagramPacket packet = next();
-                    assertEquals("you", text(packet));
-                    packet.release();
+                    expect("you");
                     Throwable failure = failures.poll(Peers.PATIENCE_SECONDS, TimeUnit.SECONDS);
                     ReceiverUnreachableException unreachable =
                             assertInstanceOf(ReceiverUnreachableException.class, failure);
@@ -518,8 +502,6 @@ class DatagramTest {
         assertNull(client.remoteAddress());
         assertEquals(own, client.localAddress());
         server.writeAndFlush(new DatagramPacket(text("still here"), own)).sync();
-        DatagramPacket packet = next();
-        assertEquals("still here", text(packet));
-        packet.release();
+        expect("still here");
     }
 }

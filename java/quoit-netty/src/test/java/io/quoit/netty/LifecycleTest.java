@@ -63,6 +63,16 @@ class LifecycleTest {
         return new ServerBootstrap().group(group).channel(QuoitServerSocketChannel.class);
     }
 
+    private static Channel echoServer(EventLoopGroup group) throws InterruptedException {
+        return new ServerBootstrap()
+                .group(group)
+                .channel(QuoitServerSocketChannel.class)
+                .childHandler(Peers.each(Peers.Echo::new))
+                .bind("127.0.0.1", 0)
+                .sync()
+                .channel();
+    }
+
     private Bootstrap client() {
         return new Bootstrap()
                 .group(group)
@@ -354,13 +364,7 @@ class LifecycleTest {
         assertThrows(IllegalArgumentException.class, () -> config.withSpinBudget(-1));
         EventLoopGroup spinning = new MultiThreadIoEventLoopGroup(1, QuoitIoHandler.newFactory(config));
         try {
-            Channel server = new ServerBootstrap()
-                    .group(spinning)
-                    .channel(QuoitServerSocketChannel.class)
-                    .childHandler(Peers.each(Peers.Echo::new))
-                    .bind("127.0.0.1", 0)
-                    .sync()
-                    .channel();
+            Channel server = echoServer(spinning);
             try (java.net.Socket peer = Peers.connect(server)) {
                 for (int round = 0; round < 100; round++) {
                     peer.getOutputStream().write(round);
@@ -401,13 +405,7 @@ class LifecycleTest {
         QuoitIoHandlerConfig config = UnderTest.config().withGatherTime(GATHER_NANOS);
         EventLoopGroup gathering = new MultiThreadIoEventLoopGroup(1, QuoitIoHandler.newFactory(config));
         try {
-            Channel server = new ServerBootstrap()
-                    .group(gathering)
-                    .channel(QuoitServerSocketChannel.class)
-                    .childHandler(Peers.each(Peers.Echo::new))
-                    .bind("127.0.0.1", 0)
-                    .sync()
-                    .channel();
+            Channel server = echoServer(gathering);
             try (java.net.Socket peer = Peers.connect(server)) {
                 long begun = System.nanoTime();
                 for (int round = 0; round < rounds; round++) {
