@@ -486,7 +486,8 @@ pub trait Engine {
     fn may_sleep(&self) -> bool;
 
     /// Hands what was submitted to the kernel, then waits until something completes or `timeout` has passed, with the
-    /// thread's timer slack (50 µs; `PR_SET_TIMERSLACK`, `prctl(2)`). Zero does not wait; `None` waits for ever. Signals end a wait early without an error.
+    /// thread's timer slack (50 µs; `PR_SET_TIMERSLACK`, `prctl(2)`). Zero does not wait; `None` waits for ever. Signals end a wait
+    /// early without an error.
     ///
     /// # Errors
     /// Only those that no retry can mend; the loop is then of no further use.

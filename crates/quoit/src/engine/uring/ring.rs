@@ -119,14 +119,6 @@ struct BufferRing {
     _memory: Mapping,
 }
 
-/// The calling thread's timer slack (`PR_GET_TIMERSLACK`, prctl(2)): by how much the kernel may put its sleeps off, 50 µs
-/// unless it was set. `io_uring_enter(2)` alone ends its waits at the time. None where it is not told.
-fn timer_slack_ns() -> u32 {
-    // SAFETY: no memory is passed.
-    let nanoseconds = unsafe { libc::prctl(libc::PR_GET_TIMERSLACK, 0, 0, 0, 0) };
-    u32::try_from(nanoseconds).unwrap_or(0)
-}
-
 impl BufferRing {
     fn new(entries: u16) -> Result<Self, Errno> {
         assert!(entries.is_power_of_two());
@@ -222,6 +214,14 @@ impl Ring {
             .and_then(Option::as_mut)
             .expect("buffers are provided to registered groups only")
     }
+}
+
+/// The calling thread's timer slack (`PR_GET_TIMERSLACK`, prctl(2)): by how much the kernel may put its sleeps off, 50 µs
+/// unless it was set. `io_uring_enter(2)` alone ends its waits at the time. None where it is not told.
+fn timer_slack_ns() -> u32 {
+    // SAFETY: no memory is passed.
+    let nanoseconds = unsafe { libc::prctl(libc::PR_GET_TIMERSLACK, 0, 0, 0, 0) };
+    u32::try_from(nanoseconds).unwrap_or(0)
 }
 
 impl UringSys for Ring {

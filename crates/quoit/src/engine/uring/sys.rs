@@ -142,8 +142,8 @@ pub trait UringSys: Sized {
 
     /// Shows the kernel the entries taken, submits them, runs the kernel's deferred work and, with `wait_for`
     /// above 0, waits until that many completions are there or `timeout` and the thread's slack have passed
-    /// (`io_uring_enter(2)` with `GETEVENTS` and `EXT_ARG`; `flags` are added, such as `IORING_ENTER_NO_IOWAIT`). Answers how many
-    /// entries were consumed. Makes no system call if the kernel's polling thread needs none.
+    /// (`io_uring_enter(2)` with `GETEVENTS` and `EXT_ARG`; `flags` are added, such as `IORING_ENTER_NO_IOWAIT`). Answers
+    /// how many entries were consumed. Makes no system call if the kernel's polling thread needs none.
     ///
     /// # Errors
     /// `EINTR`, `ETIME` when the time is over, `EBUSY`, `EAGAIN`, `EEXIST` from another thread than the owner,
