@@ -315,15 +315,17 @@ func (l *nativeLoop) listen(to *listening) error {
 
 // listenOn accepts from a socket: for all loops that run, or for itself where each has a socket of its own.
 func (l *nativeLoop) listenOn(socket *native.Socket, config *config) (native.ID, error) {
+	if config.reusePort {
+		return l.library.Listen(socket, nil, l.streamOptions(config))
+	}
 	var remotes []*native.Remote
 	for _, other := range l.group.loops {
-		if loop := other.(*nativeLoop); !config.reusePort {
-			// Until the library has copied the remotes, none of them must be released.
-			loop.mu.Lock()
-			defer loop.mu.Unlock()
-			if !loop.ended {
-				remotes = append(remotes, loop.remote)
-			}
+		loop := other.(*nativeLoop)
+		// Until the library has copied the remotes, none of them must be released.
+		loop.mu.Lock()
+		defer loop.mu.Unlock()
+		if !loop.ended {
+			remotes = append(remotes, loop.remote)
 		}
 	}
 	if len(remotes) == 1 {
