@@ -75,9 +75,7 @@ public class ClientScenarios
     [MemberData(nameof(Quoit))]
     public async Task A_request_that_is_cancelled_while_its_server_reads_nothing_leaves_nothing(Transport transport)
     {
-        using var deaf = new Socket(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
-        deaf.Bind(new IPEndPoint(IPAddress.Loopback, 0));
-        deaf.Listen(1);
+        using var deaf = ListensOnly();
         await using var factory = FactoryScenarios.Create(
             transport, configure: static options => options.DrainDeadline = TimeSpan.FromHours(1));
         using var client = new HttpClient(new SocketsHttpHandler().UseQuoit(factory));
@@ -95,9 +93,7 @@ public class ClientScenarios
     [MemberData(nameof(Quoit))]
     public async Task A_stream_that_is_disposed_waits_only_so_long_for_what_its_server_does_not_read(Transport transport)
     {
-        using var deaf = new Socket(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
-        deaf.Bind(new IPEndPoint(IPAddress.Loopback, 0));
-        deaf.Listen(1);
+        using var deaf = ListensOnly();
         await using var factory = FactoryScenarios.Create(transport, configure: static options =>
         {
             options.DrainDeadline = TimeSpan.FromMilliseconds(50);
@@ -108,5 +104,14 @@ public class ClientScenarios
         await stream.WriteAsync(new byte[30_000_000], Wait.Token);
         await stream.DisposeAsync().AsTask().Soon();
         await LoopState.NothingLeftAsync(factory.Group!);
+    }
+
+    /// <summary>A server that listens, and reads nothing.</summary>
+    private static Socket ListensOnly()
+    {
+        var socket = new Socket(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
+        socket.Bind(new IPEndPoint(IPAddress.Loopback, 0));
+        socket.Listen(1);
+        return socket;
     }
 }
