@@ -18,8 +18,8 @@ import java.util.Set;
  * <tr><td>{@link #withoutFeatures features not to use}</td><td>none</td></tr>
  * <tr><td>{@link #withConnections connections}</td><td>16,384</td></tr>
  * <tr><td>{@link #withDatagramSockets datagram sockets}</td><td>64</td></tr>
- * <tr><td>{@link #withReceivePool receive slots, bytes of one}</td><td>1,024, 16 KiB</td></tr>
- * <tr><td>{@link #withLeasesPerConnection slots that one connection may hold}</td><td>64</td></tr>
+ * <tr><td>{@link #withReceivePool receive slots, bytes of one}</td><td>256, 64 KiB</td></tr>
+ * <tr><td>{@link #withLeasesPerConnection slots that one connection may hold}</td><td>16</td></tr>
  * <tr><td>{@link #withOutboundWaterMarks native outbound water marks}</td><td>64 KiB, 256 KiB</td></tr>
  * <tr><td>{@link #withCopyThreshold bytes of a flush that are copied}</td><td>2 KiB</td></tr>
  * <tr><td>{@link #withQueues submission and completion queue}</td><td>512, 4,096 entries</td></tr>
@@ -48,9 +48,11 @@ public final class QuoitIoHandlerConfig {
         Set<String> without = Set.of();
         int connections = 16_384;
         int datagramSockets = 64;
-        int receiveSlots = 1024;
-        int receiveSlotSize = 16 << 10;
-        int leasesPerConnection = 64;
+        // Not the core's 1,024 slots of 16 KiB: as many bytes, but a burst is one receive, as Netty's own transports read up to
+        // 64 KiB at once. TCP acknowledges after each.
+        int receiveSlots = 256;
+        int receiveSlotSize = 64 << 10;
+        int leasesPerConnection = 16;
         int lowWater = 64 << 10;
         int highWater = 256 << 10;
         int copyThreshold = 2 << 10;

@@ -521,14 +521,26 @@ class LifecycleTest {
         assertTrue(unknown.getCause().getMessage().contains("no-such"), unknown.getCause().getMessage());
     }
 
+    /** As many bytes to receive into, a loop and a connection, in slots that are as long as Netty's reads. */
     @Test
-    void theDefaultsAreTheLibrarys() {
+    void theDefaultsAreTheLibrarysButForLongerAndFewerSlots() {
         NativeLibrary library = NativeLoader.library();
         java.nio.ByteBuffer theirs = java.nio.ByteBuffer.allocateDirect(Abi.Config.STRUCT_SIZE)
                 .order(java.nio.ByteOrder.nativeOrder());
         theirs.putInt(0, Abi.Config.STRUCT_SIZE);
         library.configDefault(library.address(theirs));
-        assertEquals(theirs, QuoitIoHandlerConfig.defaults().toNative(library));
+        int slots = theirs.getInt(Abi.Config.RECEIVE_SLOTS);
+        int slotSize = theirs.getInt(Abi.Config.RECEIVE_SLOT_SIZE);
+        int leases = theirs.getShort(Abi.Config.LEASES_PER_CONNECTION);
+        QuoitIoHandlerConfig ours = QuoitIoHandlerConfig.defaults();
+        assertEquals(64 << 10, ours.receiveSlotSize());
+        assertEquals(slots * slotSize, ours.receiveSlots() * ours.receiveSlotSize());
+        assertEquals(leases * slotSize, 2 * ours.leasesBeforeCopy() * ours.receiveSlotSize());
+        assertEquals(
+                theirs,
+                ours.withReceivePool(slots, slotSize)
+                        .withLeasesPerConnection(leases)
+                        .toNative(library));
     }
 
     @Test
