@@ -192,6 +192,6 @@ final class LeaseByteBuf extends UnpooledDirectByteBuf implements LeaseSlot.Buff
 
     @Override
     protected void deallocate() {
-        slot.release();
+        slot.release(this);
     }
 }

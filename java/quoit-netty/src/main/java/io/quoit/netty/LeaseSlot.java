@@ -15,7 +15,12 @@ final class LeaseSlot {
     final ByteBuffer view;
     final long address;
 
+    /**
+     * Null while the buffer is out: what is never released must not be reachable from here, or the leak detector takes it for
+     * in use.
+     */
     private Buffer buffer;
+
     private LeasePool pool;
     /** Of the channel that this life's bytes are for. */
     private ByteBufAllocator allocator;
@@ -47,10 +52,12 @@ final class LeaseSlot {
 
     /** The slot's buffer, with the bytes of a lease that it was given just now. */
     ByteBuf open(LeasePool pool, ByteBufAllocator allocator, long lease, int length, LeaseHolder holder) {
-        if (buffer == null) {
+        Buffer opened = buffer;
+        buffer = null;
+        if (opened == null) {
             // As Netty chooses for its own: codecs look at every byte, and by Unsafe without the checks of a ByteBuffer
             // that is a view of a memory segment.
-            buffer = PlatformDependent.hasUnsafe()
+            opened = PlatformDependent.hasUnsafe()
                     ? new UnsafeLeaseByteBuf(this, allocator)
                     : new LeaseByteBuf(this, allocator);
         }
@@ -58,15 +65,16 @@ final class LeaseSlot {
         this.allocator = allocator;
         this.lease = lease;
         this.holder = holder;
-        return buffer.open(length);
+        return opened.open(length);
     }
 
     ByteBufAllocator allocator() {
         return allocator;
     }
 
-    /** The buffer's last reference is released. The last that its life does. */
-    void release() {
+    /** The last reference to the slot's buffer is released. The last that its life does. */
+    void release(Buffer released) {
+        buffer = released;
         long returned = lease;
         LeaseHolder from = holder;
         holder = null;

@@ -97,6 +97,6 @@ final class UnsafeLeaseByteBuf extends UnpooledUnsafeDirectByteBuf implements Le
 
     @Override
     protected void deallocate() {
-        slot.release();
+        slot.release(this);
     }
 }
