@@ -153,6 +153,6 @@ abstract class AbstractQuoitConfig extends DefaultChannelConfig {
             set(kernel, kernel.toKernel(value));
             return true;
         }
-        return super.setOption(option, value);
+        return UnsupportedOptions.isOff(option, value) || super.setOption(option, value);
     }
 }

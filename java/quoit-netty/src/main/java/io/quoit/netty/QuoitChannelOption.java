@@ -32,8 +32,8 @@ public final class QuoitChannelOption<T> extends UnixChannelOption<T> {
     /** {@code SO_BUSY_POLL} in microseconds. */
     public static final ChannelOption<Integer> SO_BUSY_POLL = ofEpoll("SO_BUSY_POLL");
     /**
-     * The most bytes of a datagram that a datagram channel receives; what is longer comes cut. 1 to 65,507; default 65,507.
-     * Set it before the channel is bound or connected.
+     * The most bytes of a datagram that a datagram channel receives; what is longer comes cut. Default 65,507, the most that
+     * IPv4 has room for, which 0 and more than that mean too. Set it before the channel is bound or connected.
      */
     public static final ChannelOption<Integer> MAX_DATAGRAM_PAYLOAD_SIZE = valueOf("MAX_DATAGRAM_PAYLOAD_SIZE");
     /**
@@ -43,7 +43,7 @@ public final class QuoitChannelOption<T> extends UnixChannelOption<T> {
     public static final ChannelOption<Boolean> UDP_GRO = valueOf("UDP_GRO");
     /**
      * How many slots a datagram channel's receive memory has, each with room for one datagram or, with {@link #UDP_GRO},
-     * 64 KiB. 1 to 32,768; default 256. Set it before the channel is bound or connected.
+     * 64 KiB. 1 to 32,768; default 64. Set it before the channel is bound or connected.
      */
     public static final ChannelOption<Integer> DATAGRAM_SLOTS = valueOf(QuoitChannelOption.class, "DATAGRAM_SLOTS");
     /**

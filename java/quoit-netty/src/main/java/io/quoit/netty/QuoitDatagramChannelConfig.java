@@ -305,7 +305,9 @@ public final class QuoitDatagramChannelConfig extends AbstractQuoitConfig implem
         } else if (option == QuoitChannelOption.IP_RECVERR) {
             tellsUnreachable = early(option, (Boolean) value ? 1 : 0, 0, 1) != 0;
         } else if (option == QuoitChannelOption.MAX_DATAGRAM_PAYLOAD_SIZE) {
-            maxDatagram = early(option, (Integer) value, 1, MAX_PAYLOAD);
+            // As for Netty's epoll transport, which sets no upper bound, and is given 0 for its default.
+            int most = early(option, (Integer) value, 0, Integer.MAX_VALUE);
+            maxDatagram = most == 0 ? MAX_PAYLOAD : Math.min(most, MAX_PAYLOAD);
         } else if (option == QuoitChannelOption.UDP_GRO) {
             joins = early(option, (Boolean) value ? 1 : 0, 0, 1) != 0;
         } else if (option == QuoitChannelOption.DATAGRAM_SLOTS) {

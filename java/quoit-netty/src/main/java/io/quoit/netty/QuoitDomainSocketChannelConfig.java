@@ -1,13 +1,16 @@
 package io.quoit.netty;
 
 import io.netty.buffer.ByteBufAllocator;
+import io.netty.channel.ChannelOption;
 import io.netty.channel.MessageSizeEstimator;
 import io.netty.channel.RecvByteBufAllocator;
 import io.netty.channel.WriteBufferWaterMark;
 import io.netty.channel.socket.DuplexChannelConfig;
 import io.netty.channel.unix.DomainSocketChannelConfig;
 import io.netty.channel.unix.DomainSocketReadMode;
+import io.netty.channel.unix.UnixChannelOption;
 import java.util.EnumSet;
+import java.util.Map;
 
 /**
  * Options of a {@link QuoitDomainSocketChannel}. Descriptors cannot be received: only bytes. The water marks of the write buffer
@@ -31,6 +34,27 @@ public final class QuoitDomainSocketChannelConfig extends AbstractQuoitStreamCon
     public QuoitDomainSocketChannelConfig setAllowHalfClosure(boolean allow) {
         allowHalfClosure(allow);
         return this;
+    }
+
+    @Override
+    public Map<ChannelOption<?>, Object> getOptions() {
+        return getOptions(super.getOptions(), UnixChannelOption.DOMAIN_SOCKET_READ_MODE);
+    }
+
+    @Override
+    @SuppressWarnings("unchecked")
+    public <T> T getOption(ChannelOption<T> option) {
+        return option == UnixChannelOption.DOMAIN_SOCKET_READ_MODE ? (T) getReadMode() : super.getOption(option);
+    }
+
+    @Override
+    public <T> boolean setOption(ChannelOption<T> option, T value) {
+        validate(option, value);
+        if (option == UnixChannelOption.DOMAIN_SOCKET_READ_MODE) {
+            setReadMode((DomainSocketReadMode) value);
+            return true;
+        }
+        return super.setOption(option, value);
     }
 
     @Override

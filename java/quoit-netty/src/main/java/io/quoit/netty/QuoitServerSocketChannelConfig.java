@@ -23,7 +23,7 @@ public final class QuoitServerSocketChannelConfig extends AbstractQuoitConfig im
             KernelOption.DEFER_ACCEPT,
             KernelOption.FAST_OPEN);
     private static final EnumSet<KernelOption> UNIX =
-            EnumSet.of(KernelOption.SEND_BUFFER, KernelOption.RECEIVE_BUFFER);
+            EnumSet.of(KernelOption.SEND_BUFFER, KernelOption.RECEIVE_BUFFER, KernelOption.REUSE_ADDRESS);
 
     private final AbstractQuoitServerChannel channel;
     private final boolean unix;
