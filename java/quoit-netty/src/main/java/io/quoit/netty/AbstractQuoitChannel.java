@@ -51,11 +51,18 @@ abstract class AbstractQuoitChannel extends AbstractChannel {
 
     @Override
     protected final boolean isCompatible(EventLoop loop) {
-        return loop instanceof IoEventLoop io && io.isCompatible(QuoitUnsafe.class);
+        // Of another transport's loop doRegister says what is wrong; Netty would name the loop's class only.
+        return loop instanceof IoEventLoop;
     }
 
     @Override
     protected void doRegister(ChannelPromise promise) {
+        if (!((IoEventLoop) eventLoop()).isCompatible(QuoitUnsafe.class)) {
+            promise.setFailure(new IllegalStateException(getClass().getSimpleName()
+                    + " needs an event loop of Quoit's: make the group with QuoitIoHandler.newFactory(), or take both, group "
+                    + "and channel class, from Quoit.transport()"));
+            return;
+        }
         ((IoEventLoop) eventLoop()).register((QuoitUnsafe) unsafe()).addListener(future -> {
             if (!future.isSuccess()) {
                 promise.setFailure(future.cause());

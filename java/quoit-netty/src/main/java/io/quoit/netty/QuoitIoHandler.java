@@ -17,6 +17,7 @@ import java.util.ArrayList;
 import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.locks.LockSupport;
 
 /**
@@ -34,6 +35,13 @@ public final class QuoitIoHandler implements IoHandler {
 
     /** Tokens of connects and attaches; those of sends are below, or {@link Outbound#COPY_TOKEN}. */
     private static final long FIRST_PENDING_TOKEN = 1L << 62;
+
+    private static final String CHANNELS_REMEDY =
+            "it serves Quoit's own channels; give the bootstrap a channel class of io.quoit.netty, as Quoit.transport() hands "
+                    + "out";
+
+    /** What was told to be of another transport: each once. */
+    private static final Set<Class<?>> FOREIGN = ConcurrentHashMap.newKeySet();
 
     /** How long the end of a loop waits for bytes that closed connections still have to send. */
     private static final long END_PATIENCE_NANOS = 1_000_000_000L;
@@ -444,9 +452,7 @@ public final class QuoitIoHandler implements IoHandler {
     @Override
     public IoRegistration register(IoHandle handle) {
         if (!(handle instanceof QuoitIoHandle quoit)) {
-            throw new IllegalArgumentException(handle.getClass().getName()
-                    + " is no channel of Quoit's: give the bootstrap a channel class of io.quoit.netty, as "
-                    + "Quoit.transport() hands out");
+            throw new IllegalArgumentException(handle.getClass().getName() + ": " + CHANNELS_REMEDY);
         }
         if (destroyed || failed) {
             throw new IllegalStateException("the loop has ended");
@@ -459,7 +465,12 @@ public final class QuoitIoHandler implements IoHandler {
 
     @Override
     public boolean isCompatible(Class<? extends IoHandle> handleType) {
-        return QuoitIoHandle.class.isAssignableFrom(handleType);
+        boolean compatible = QuoitIoHandle.class.isAssignableFrom(handleType);
+        if (!compatible && FOREIGN.add(handleType)) {
+            // Channels ask before they register, and fail with the event loop's class name alone if it is not theirs.
+            LOGGER.warn("Quoit: a loop was offered a {}: {}", handleType.getName(), CHANNELS_REMEDY);
+        }
+        return compatible;
     }
 
     private final class Registration implements IoRegistration {

@@ -15,17 +15,14 @@ import io.netty.channel.Channel;
 import io.netty.channel.ChannelFuture;
 import io.netty.channel.ChannelInboundHandlerAdapter;
 import io.netty.channel.ChannelOption;
+import io.netty.channel.EventLoop;
 import io.netty.channel.EventLoopGroup;
 import io.netty.channel.IoHandler;
 import io.netty.channel.IoHandlerContext;
 import io.netty.channel.MultiThreadIoEventLoopGroup;
-import io.netty.channel.epoll.EpollChannelOption;
-import io.netty.channel.nio.NioIoHandler;
-import io.netty.channel.socket.nio.NioSocketChannel;
 import io.netty.channel.unix.DomainSocketAddress;
 import io.netty.util.concurrent.ThreadAwareExecutor;
 import java.lang.management.ManagementFactory;
-import java.lang.reflect.Field;
 import java.net.ConnectException;
 import java.net.InetSocketAddress;
 import java.net.ServerSocket;
@@ -35,9 +32,9 @@ import java.nio.channels.ClosedChannelException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Comparator;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
-import java.util.TreeSet;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.FutureTask;
@@ -205,6 +202,33 @@ class LifecycleTest {
     }
 
     @Test
+    void aGroupAcceptsForAnother() throws Exception {
+        EventLoopGroup boss = UnderTest.group(1);
+        try {
+            Peers.Accepted accepted = new Peers.Accepted(channel -> channel.pipeline().addLast(new Peers.Echo()));
+            Channel server = new ServerBootstrap()
+                    .group(boss, group)
+                    .channel(QuoitServerSocketChannel.class)
+                    .childHandler(accepted)
+                    .bind("127.0.0.1", 0)
+                    .sync()
+                    .channel();
+            Set<EventLoop> loops = new HashSet<>();
+            for (int connection = 0; connection < 2; connection++) {
+                try (java.net.Socket peer = Peers.connect(server)) {
+                    peer.getOutputStream().write(7);
+                    assertEquals(7, peer.getInputStream().read());
+                    loops.add(accepted.next().eventLoop());
+                }
+            }
+            assertEquals(2, loops.size(), "the worker's loops take turns");
+            assertFalse(loops.contains(server.eventLoop()));
+        } finally {
+            boss.shutdownGracefully(0, 1, TimeUnit.SECONDS).sync();
+        }
+    }
+
+    @Test
     void aConnectTakesALocalAddress() throws Exception {
         Peers.Accepted accepted = new Peers.Accepted();
         Channel server = server().childHandler(accepted).bind("127.0.0.1", 0).sync().channel();
@@ -318,41 +342,6 @@ class LifecycleTest {
                 }
             });
         }
-    }
-
-    /** Each option of Netty's epoll transport is one of some channel here, or is refused as unknown ones are. */
-    @Test
-    void everyOptionOfNettysEpollTransportIsThereOrRefused() throws Exception {
-        List<Channel> channels = List.of(
-                new QuoitSocketChannel(),
-                new QuoitServerSocketChannel(),
-                new QuoitDatagramChannel(),
-                new QuoitDomainSocketChannel(),
-                new QuoitServerDomainSocketChannel());
-        Set<String> refused = new TreeSet<>();
-        for (Field field : EpollChannelOption.class.getDeclaredFields()) {
-            if (!ChannelOption.class.isAssignableFrom(field.getType())) {
-                continue;
-            }
-            @SuppressWarnings("unchecked")
-            ChannelOption<Object> option = (ChannelOption<Object>) field.get(null);
-            if (channels.stream().noneMatch(channel -> channel.config().getOptions().containsKey(option))) {
-                refused.add(field.getName());
-                for (Channel channel : channels) {
-                    // A bootstrap logs that; an exception would end it.
-                    assertFalse(channel.config().setOption(option, ""), field.getName());
-                }
-            }
-        }
-        // As docs/netty.md lists them.
-        assertEquals(
-                Set.of(
-                        "EPOLL_MODE",
-                        "IP_BIND_ADDRESS_NO_PORT",
-                        "IP_RECVORIGDSTADDR",
-                        "TCP_FASTOPEN_CONNECT",
-                        "TCP_MD5SIG"),
-                refused);
     }
 
     @Test
@@ -475,34 +464,6 @@ class LifecycleTest {
             QuoitJmx.unregister();
         }
         assertFalse(ManagementFactory.getPlatformMBeanServer().isRegistered(name));
-    }
-
-    @Test
-    void channelsAreRefusedByLoopsOfAnotherTransport() throws Exception {
-        ChannelFuture foreign = new Bootstrap()
-                .group(group)
-                .channel(NioSocketChannel.class)
-                .handler(new ChannelInboundHandlerAdapter())
-                .register()
-                .await();
-        assertInstanceOf(IllegalStateException.class, foreign.cause());
-        EventLoopGroup nio = new MultiThreadIoEventLoopGroup(1, NioIoHandler.newFactory());
-        try {
-            assertInstanceOf(
-                    IllegalStateException.class,
-                    nio.register(new QuoitSocketChannel()).await().cause());
-        } finally {
-            nio.shutdownGracefully(0, 1, TimeUnit.SECONDS).sync();
-        }
-    }
-
-    @Test
-    void virtualThreadsAreRefusedWithAMessage() throws Exception {
-        EventLoopGroup virtual = new MultiThreadIoEventLoopGroup(
-                1, Thread.ofVirtual().name("loop").factory(), QuoitIoHandler.newFactory(UnderTest.config()));
-        ChannelFuture register = virtual.register(new QuoitSocketChannel());
-        assertTrue(virtual.terminationFuture().await(Peers.PATIENCE_SECONDS, TimeUnit.SECONDS));
-        assertFalse(register.isSuccess());
     }
 
     @Test
