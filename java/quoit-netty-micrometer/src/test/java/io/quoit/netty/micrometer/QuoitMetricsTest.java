@@ -6,7 +6,13 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import io.micrometer.core.instrument.simple.SimpleMeterRegistry;
 import io.netty.channel.EventLoopGroup;
 import io.netty.channel.MultiThreadIoEventLoopGroup;
+import io.quoit.netty.Quoit;
+import io.quoit.netty.QuoitHistogram;
 import io.quoit.netty.QuoitIoHandler;
+import io.quoit.netty.QuoitLoopSnapshot;
+import java.util.List;
+import java.util.Set;
+import java.util.TreeSet;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 
@@ -32,9 +38,24 @@ class QuoitMetricsTest {
                 assertEquals(2, registry.find(shape + ".sum").functionCounters().size());
             }
             assertEquals(2, registry.find("quoit.flush.nanos.sum").functionCounters().size());
+            // What each loop has, and nothing besides.
+            Set<String> names = new TreeSet<>();
+            QuoitLoopSnapshot loop = Quoit.loops().get(0);
+            loop.metrics().forEach(metric -> names.add(meter(metric.name())));
+            for (QuoitHistogram histogram : loop.histograms()) {
+                String name = meter(histogram.name());
+                names.addAll(List.of(name, name + ".count", name + ".sum"));
+            }
+            Set<String> bound = new TreeSet<>();
+            registry.forEachMeter(meter -> bound.add(meter.getId().getName()));
+            assertEquals(names, bound);
             registry.find("quoit.pool.slots").gauges().forEach(gauge -> assertEquals(1024, gauge.value()));
         } finally {
             group.shutdownGracefully(0, 1, TimeUnit.SECONDS).sync();
         }
+    }
+
+    private static String meter(String figure) {
+        return "quoit." + figure.replace('_', '.');
     }
 }
