@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.File;
+import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -34,9 +35,7 @@ class PackedJarTest {
         return Path.of(System.getProperty("java.home"), "bin", "java").toString();
     }
 
-    private static String run(String java, Map<String, String> environment, List<String> options) throws Exception {
-        List<String> command = new ArrayList<>(List.of(java));
-        command.addAll(options);
+    private static String run(List<String> command, Map<String, String> environment) throws Exception {
         ProcessBuilder builder = new ProcessBuilder(command);
         builder.environment().remove("QUOIT_LIBRARY");
         builder.environment().putAll(environment);
@@ -48,9 +47,14 @@ class PackedJarTest {
     }
 
     private static String onClassPath(String java, Map<String, String> environment, String... options) throws Exception {
-        List<String> all = new ArrayList<>(List.of(options));
+        return run(command(java, options), environment);
+    }
+
+    private static List<String> command(String java, String... options) {
+        List<String> all = new ArrayList<>(List.of(java));
+        all.addAll(List.of(options));
         all.addAll(List.of("-cp", String.join(File.pathSeparator, jars()), "consumer.Consumer"));
-        return run(java, environment, all);
+        return all;
     }
 
     private static void assertFallsBack(String output, String... words) {
@@ -69,15 +73,15 @@ class PackedJarTest {
 
     @Test
     void theyAreModulesToo() throws Exception {
-        List<String> options = new ArrayList<>(List.of("--enable-native-access=io.quoit.netty"));
+        List<String> command = new ArrayList<>(List.of(javaHere(), "--enable-native-access=io.quoit.netty"));
         List<String> modules = jars().stream().filter(part -> part.endsWith(".jar")).toList();
         List<String> classes = jars().stream().filter(part -> !part.endsWith(".jar")).toList();
-        options.addAll(List.of(
+        command.addAll(List.of(
                 "--module-path", String.join(File.pathSeparator, modules),
                 "--add-modules", "ALL-MODULE-PATH",
                 "-cp", String.join(File.pathSeparator, classes),
                 "consumer.Consumer"));
-        String output = run(javaHere(), Map.of(), options);
+        String output = run(command, Map.of());
         assertTrue(output.contains("transport=quoit answer=word cause=none"), output);
     }
 
@@ -131,6 +135,22 @@ class PackedJarTest {
                 .map(Path::toString)
                 .findFirst()
                 .orElse(null);
+    }
+
+    /** As in a jar of all jars, made by a tool that knows nothing of such parts; Java 25 then takes it for one of Java 17. */
+    @Test
+    void aJarThatHasLostItsPartForJava22IsExplained() throws Exception {
+        assertFallsBack(
+                onClassPath(javaHere(), Map.of(), NATIVE_ACCESS, "-Djdk.util.jar.enableMultiRelease=false"),
+                "Multi-Release: true");
+    }
+
+    /** Java itself says it, in the words of its version, as long as it does not deny. */
+    @Test
+    void nativeAccessThatIsNotAskedForIsWarnedOfOnce() throws Exception {
+        String output = onClassPath(javaHere(), Map.of());
+        assertTrue(output.contains("transport=quoit answer=word cause=none"), output);
+        assertEquals(2, output.split("--enable-native-access=ALL-UNNAMED", -1).length, output);
     }
 
     @Test
@@ -211,20 +231,41 @@ class PackedJarTest {
     }
 
     @Test
-    void aFolderWithoutExecutionIsNamed() throws Exception {
-        Path folder = null;
+    void aFolderWithoutExecutionIsNamed(@TempDir Path own) throws Exception {
+        List<String> mounting = List.of(
+                "unshare", "--mount", "--map-root-user", "sh", "-c", "mount -t tmpfs -o noexec none \"$0\" && \"$@\"");
+        List<String> command = new ArrayList<>();
+        Path folder = own;
+        if (succeeds(mounting, own.toString(), "true")) {
+            command.addAll(mounting);
+            command.add(own.toString());
+        } else {
+            folder = mountedWithoutExecution();
+            Assumptions.assumeTrue(folder != null, "no folder is mounted noexec, and none can be");
+        }
+        command.addAll(command(javaHere(), NATIVE_ACCESS, "-Dio.quoit.netty.workdir=" + folder));
+        assertFallsBack(run(command, Map.of()), "noexec", "io.quoit.netty.workdir");
+    }
+
+    private static boolean succeeds(List<String> command, String... arguments) throws Exception {
+        List<String> all = new ArrayList<>(command);
+        all.addAll(List.of(arguments));
+        try {
+            return new ProcessBuilder(all).redirectErrorStream(true).start().waitFor() == 0;
+        } catch (IOException notThere) {
+            return false;
+        }
+    }
+
+    private static Path mountedWithoutExecution() throws IOException {
         for (String line : Files.readAllLines(Path.of("/proc/mounts"))) {
             String[] words = line.split(" ");
             Path place = Path.of(words[1]);
             boolean memory = words[2].equals("tmpfs") || words[2].equals("ramfs");
             if (memory && words[3].contains("noexec") && Files.isDirectory(place) && Files.isWritable(place)) {
-                folder = place;
+                return place;
             }
         }
-        Assumptions.assumeTrue(folder != null, "no folder is mounted noexec");
-        assertFallsBack(
-                onClassPath(javaHere(), Map.of(), NATIVE_ACCESS, "-Dio.quoit.netty.workdir=" + folder),
-                "noexec",
-                "io.quoit.netty.workdir");
+        return null;
     }
 }
