@@ -8,6 +8,8 @@ import io.netty.channel.socket.DatagramChannel;
 import io.netty.channel.socket.InternetProtocolFamily;
 import io.netty.channel.socket.SocketProtocolFamily;
 import io.netty.channel.unix.DomainSocketAddress;
+import io.netty.util.internal.logging.InternalLogger;
+import io.netty.util.internal.logging.InternalLoggerFactory;
 import io.quoit.netty.Quoit;
 import io.quoit.netty.QuoitDatagramChannel;
 import io.quoit.netty.QuoitDomainSocketChannel;
@@ -20,9 +22,12 @@ import io.vertx.core.net.SocketAddress;
 import io.vertx.core.transport.Transport;
 
 /**
- * Quoit as Vert.x's transport: {@code Vertx.builder().withTransport(new QuoitVertxTransport()).build()}.
+ * Quoit as Vert.x's transport: {@code Vertx.builder().withTransport(new QuoitVertxTransport()).build()}. Where Quoit cannot be
+ * used Vert.x runs on NIO; the cause is logged, and is {@code vertx.unavailableNativeTransportCause()}.
  */
 public final class QuoitVertxTransport implements Transport {
+    private static final InternalLogger LOGGER = InternalLoggerFactory.getInstance(QuoitVertxTransport.class);
+
     private final Implementation implementation;
 
     /** The transport with {@link QuoitIoHandlerConfig#defaults()}. */
@@ -37,6 +42,11 @@ public final class QuoitVertxTransport implements Transport {
      */
     public QuoitVertxTransport(QuoitIoHandlerConfig config) {
         implementation = new Implementation(config);
+        // Vert.x takes another one without a word.
+        Throwable cause = Quoit.unavailabilityCause();
+        if (cause != null) {
+            LOGGER.warn("Quoit's transport is not available, Vert.x uses NIO instead: {}", cause.getMessage());
+        }
     }
 
     @Override
