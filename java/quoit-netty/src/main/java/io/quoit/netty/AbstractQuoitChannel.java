@@ -72,7 +72,10 @@ abstract class AbstractQuoitChannel extends AbstractChannel {
             handler = registration.attachment();
             try {
                 registered();
-            } catch (Exception failure) {
+            } catch (Throwable failure) {
+                // To Netty the channel was never registered: nobody else cancels it.
+                registration.cancel();
+                registration = null;
                 promise.setFailure(failure);
                 return;
             }

@@ -129,9 +129,11 @@ abstract class AbstractQuoitStreamChannel extends AbstractQuoitChannel implement
         inbound.start(handler().config().leasesBeforeCopy());
         outbound.start(handler().config());
         if (unattached && isOpen()) {
+            int attaching = handler().attach(this, descriptor);
+            // The loop's from now on; before, the close ends it.
             unattached = false;
             wanted = true;
-            inbound.attaching(handler().attach(this, descriptor));
+            inbound.attaching(attaching);
         }
     }
 

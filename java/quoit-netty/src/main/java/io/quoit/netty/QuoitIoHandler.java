@@ -457,9 +457,10 @@ public final class QuoitIoHandler implements IoHandler {
         if (destroyed || failed) {
             throw new IllegalStateException("the loop has ended");
         }
+        // May throw: then there is no registration that anybody could cancel.
+        handle.registered();
         Registration registration = new Registration(quoit);
         registrations.add(registration);
-        handle.registered();
         return registration;
     }
 

@@ -11,6 +11,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import io.netty.bootstrap.Bootstrap;
 import io.netty.buffer.ByteBuf;
 import io.netty.buffer.Unpooled;
+import io.netty.channel.ChannelException;
 import io.netty.channel.ChannelFuture;
 import io.netty.channel.ChannelHandlerContext;
 import io.netty.channel.ChannelInboundHandlerAdapter;
@@ -19,10 +20,12 @@ import io.netty.channel.DefaultAddressedEnvelope;
 import io.netty.channel.EventLoopGroup;
 import io.netty.channel.FixedRecvByteBufAllocator;
 import io.netty.channel.MultiThreadIoEventLoopGroup;
+import io.netty.channel.SingleThreadIoEventLoop;
 import io.netty.channel.socket.DatagramPacket;
 import io.netty.channel.socket.SocketProtocolFamily;
 import io.netty.channel.unix.SegmentedDatagramPacket;
 import io.netty.util.IllegalReferenceCountException;
+import io.netty.util.concurrent.DefaultThreadFactory;
 import java.net.DatagramSocket;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
@@ -455,6 +458,38 @@ class DatagramTest {
             assertEquals(address, again[0].sync().channel().localAddress());
         } finally {
             few.shutdownGracefully(0, 1, TimeUnit.SECONDS).sync();
+        }
+    }
+
+    /** Its channel is closed, and the loop must not keep it for ever. */
+    @Test
+    @SuppressWarnings("deprecation")
+    void aSocketThatIsRefusedWhenItIsRegisteredLeavesNothingAtItsLoop() throws Exception {
+        CountingLoop loop = new CountingLoop(UnderTest.config().withDatagramSockets(1));
+        try {
+            Bootstrap bootstrap =
+                    datagrams().clone(loop).option(ChannelOption.DATAGRAM_CHANNEL_ACTIVE_ON_REGISTRATION, true);
+            bind(bootstrap);
+            assertEquals(1, loop.getNumOfRegisteredChannels());
+            ChannelFuture refused = bootstrap.register().await();
+            assertInstanceOf(ChannelException.class, refused.cause());
+            refused.channel().closeFuture().sync();
+            loop.submit(() -> {}).sync();
+            assertEquals(1, loop.getNumOfRegisteredChannels());
+        } finally {
+            loop.shutdownGracefully(0, 1, TimeUnit.SECONDS).sync();
+        }
+    }
+
+    /** Tells how many registrations it has. */
+    private static final class CountingLoop extends SingleThreadIoEventLoop {
+        CountingLoop(QuoitIoHandlerConfig config) {
+            super(null, new DefaultThreadFactory("test-quoit", true), QuoitIoHandler.newFactory(config));
+        }
+
+        @Override
+        protected int getNumOfRegisteredChannels() {
+            return super.getNumOfRegisteredChannels();
         }
     }
 

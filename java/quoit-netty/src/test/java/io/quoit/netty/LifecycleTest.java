@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -17,8 +18,11 @@ import io.netty.channel.ChannelInboundHandlerAdapter;
 import io.netty.channel.ChannelOption;
 import io.netty.channel.EventLoop;
 import io.netty.channel.EventLoopGroup;
+import io.netty.channel.IoEvent;
+import io.netty.channel.IoEventLoop;
 import io.netty.channel.IoHandler;
 import io.netty.channel.IoHandlerContext;
+import io.netty.channel.IoRegistration;
 import io.netty.channel.MultiThreadIoEventLoopGroup;
 import io.netty.channel.unix.DomainSocketAddress;
 import io.netty.util.concurrent.ThreadAwareExecutor;
@@ -39,6 +43,7 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
 import javax.management.JMX;
 import javax.management.ObjectName;
 import org.junit.jupiter.api.AfterEach;
@@ -464,6 +469,36 @@ class LifecycleTest {
             QuoitJmx.unregister();
         }
         assertFalse(ManagementFactory.getPlatformMBeanServer().isRegistered(name));
+    }
+
+    @Test
+    void aHandleThatFailsWhenItIsRegisteredIsForgotten() throws Exception {
+        EventLoopGroup one = UnderTest.group(1);
+        IllegalStateException failure = new IllegalStateException("as the test wants it");
+        AtomicInteger closed = new AtomicInteger();
+        QuoitIoHandle handle = new QuoitIoHandle() {
+            @Override
+            public void registered() {
+                throw failure;
+            }
+
+            @Override
+            public void handle(IoRegistration registration, IoEvent event) {
+                throw new AssertionError("it has no events");
+            }
+
+            @Override
+            public void close() {
+                closed.incrementAndGet();
+            }
+        };
+        try {
+            assertSame(failure, ((IoEventLoop) one.next()).register(handle).await().cause());
+        } finally {
+            // The end of the loop closes what is registered.
+            one.shutdownGracefully(0, 1, TimeUnit.SECONDS).sync();
+        }
+        assertEquals(0, closed.get());
     }
 
     @Test
