@@ -145,7 +145,7 @@ final class Leftovers implements ChannelOutboundBuffer.MessageProcessor {
         }
     }
 
-    /** The connection is gone. */
+    /** Nothing of it will be sent any more. */
     void release() {
         releaseTail();
         if (lent != null) {

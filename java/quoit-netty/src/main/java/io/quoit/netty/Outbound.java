@@ -550,6 +550,9 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
             // At most one is in flight: this one.
             lentRefused = false;
             lent = gone;
+            // If the direction has ended meanwhile, the peer sees a clean end without these bytes, as it does with Netty's own
+            // transports for what the socket had no room for: the promises have failed. What stands behind must not follow.
+            leftovers.release();
         }
         if (broken != null) {
             IOException cause = broken;

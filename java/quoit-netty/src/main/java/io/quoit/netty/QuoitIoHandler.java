@@ -428,6 +428,11 @@ public final class QuoitIoHandler implements IoHandler {
         return Math.max(0, library.trySend(loop, connection, pieces.address(), pieces.count()));
     }
 
+    /** Bytes that connections have yet to send. */
+    long queuedBytes() {
+        return metrics.queuedBytes(loop);
+    }
+
     /** Accepts descriptors from a listening socket; takes it over. */
     long listen(AbstractQuoitServerChannel channel, int descriptor) {
         ByteBuffer room = ByteBuffer.allocateDirect(8 + Abi.ListenOptions.STRUCT_SIZE).order(ByteOrder.nativeOrder());
@@ -562,7 +567,7 @@ public final class QuoitIoHandler implements IoHandler {
     /** Lets closed connections send what they have; resets those that lent memory and cannot. */
     private void finishSending() {
         long end = System.nanoTime() + END_PATIENCE_NANOS;
-        while (!failed && (commands.count() > 0 || metrics.queuedBytes(loop) > 0 || datagrams.lends())) {
+        while (!failed && (commands.count() > 0 || queuedBytes() > 0 || datagrams.lends())) {
             long left = end - System.nanoTime();
             if (left <= 0) {
                 break;

@@ -38,6 +38,10 @@ import org.junit.jupiter.api.io.TempDir;
 /** What applications do in the midst of a completion, and what fails them: nobody else, and no byte in silence. */
 class ApplicationFaultsTest {
     private static final int PIECE = 1000;
+    /** More than is copied. */
+    private static final int LENT = 4000;
+    /** Of the library's queue. */
+    private static final int MARK = 8 << 10;
 
     private EventLoopGroup group;
     private final Peers.Keeper keeper = new Peers.Keeper();
@@ -140,7 +144,7 @@ class ApplicationFaultsTest {
 
     /** Small flushes are copied, and refused once the library's queue is full: with a low mark of 0, until it is empty. */
     private static QuoitIoHandlerConfig narrow() {
-        return QuoitIoHandlerConfig.defaults().withEngine(UnderTest.ENGINE).withOutboundWaterMarks(0, 8 << 10);
+        return QuoitIoHandlerConfig.defaults().withEngine(UnderTest.ENGINE).withOutboundWaterMarks(0, MARK);
     }
 
     /** Writes a piece a run of the loop until one has to wait, because one before it was refused; answers the bytes. */
@@ -220,6 +224,83 @@ class ApplicationFaultsTest {
             channel.closeFuture().sync();
             assertTheLoopLives();
         }
+    }
+
+    /** What is refused in the run of a close has failed, and then nothing behind it may be sent: the stream would have a hole. */
+    @Test
+    void nothingFollowsWhatIsRefusedInTheRunOfAClose() throws Exception {
+        Channel server = serveNarrow();
+        for (boolean whole : new boolean[] {true, false}) {
+            // The kernel may take more in the last moment, and then nothing is refused.
+            long refused = refusals(server);
+            for (int round = 0; round < 20 && refusals(server) == refused; round++) {
+                try (Socket client = Peers.connectNarrow(server)) {
+                    QuoitSocketChannel channel = open(client);
+                    byte[] written = fillToTheMark(channel, LENT + PIECE);
+                    ByteArrayOutputStream got = new ByteArrayOutputStream();
+                    int filled = written.length - LENT - PIECE;
+                    group.submit(() -> {
+                                channel.writeAndFlush(Peers.direct(Arrays.copyOfRange(written, filled, filled + LENT)));
+                                channel.writeAndFlush(
+                                        Peers.direct(Arrays.copyOfRange(written, filled + LENT, written.length)));
+                                if (whole) {
+                                    channel.close();
+                                } else {
+                                    channel.shutdownOutput();
+                                }
+                                // The next turn refuses the first and then finds room for the second.
+                                while (client.getInputStream().available() > 0) {
+                                    got.write(client.getInputStream().readNBytes(client.getInputStream().available()));
+                                }
+                                return null;
+                            })
+                            .sync();
+                    client.getInputStream().transferTo(got);
+                    byte[] all = got.toByteArray();
+                    assertTrue(all.length >= filled, all.length + " of " + filled);
+                    assertArrayEquals(Arrays.copyOf(written, all.length), all);
+                }
+            }
+            assertTrue(refusals(server) > refused, "nothing was refused");
+        }
+    }
+
+    /** Writes until the library's queue is at its mark, and nothing was refused yet; answers the bytes, and more. */
+    private byte[] fillToTheMark(QuoitSocketChannel channel, int more) throws Exception {
+        EventLoop loop = channel.eventLoop();
+        Promise<Integer> full = loop.newPromise();
+        byte[] all = Peers.bytes(16 << 20);
+        loop.execute(new Runnable() {
+            private int at;
+
+            @Override
+            public void run() {
+                // None of it is still in the batch.
+                if (channel.handler().commands().count() == 0) {
+                    int room = (int) (MARK - channel.handler().queuedBytes());
+                    if (room == 0) {
+                        full.setSuccess(at);
+                        return;
+                    }
+                    int length = Math.min(room, PIECE);
+                    channel.writeAndFlush(Peers.direct(Arrays.copyOfRange(all, at, at + length)));
+                    at += length;
+                }
+                loop.schedule(this, 0, TimeUnit.NANOSECONDS);
+            }
+        });
+        return Arrays.copyOf(all, full.get(Peers.PATIENCE_SECONDS, TimeUnit.SECONDS) + more);
+    }
+
+    private static long refusals(Channel server) throws Exception {
+        QuoitIoHandler handler = ((AbstractQuoitChannel) server).handler();
+        // A turn ends before, and with it the figures are told.
+        return server.eventLoop()
+                .submit(() -> handler.metrics().snapshot().metrics().stream()
+                        .filter(metric -> metric.name().equals("sends_refused"))
+                        .mapToLong(QuoitMetric::value)
+                        .sum())
+                .get();
     }
 
     /** Other transports have given the kernel each flush when the close comes. */
