@@ -5,7 +5,6 @@ import io.netty.channel.ChannelOutboundBuffer;
 import io.netty.channel.FileRegion;
 import java.io.IOException;
 import java.net.SocketException;
-import java.nio.ByteBuffer;
 
 /**
  * The sending half of a stream channel; the loop's thread only.
@@ -22,34 +21,16 @@ import java.nio.ByteBuffer;
  * <p>A copied send may be refused where a later lent one is not; therefore nothing of the connection follows a copied send
  * in one batch but what makes that one longer.
  */
-final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
+final class Outbound {
     /** The token of all copied sends. */
     static final long COPY_TOKEN = Long.MIN_VALUE;
-
-    /** A flush of small messages is copied up to so many times the threshold of other flushes. */
-    private static final int SMALL_MESSAGES_TIMES = 8;
-
-    /** Messages are small if they have at most this part of the threshold each, on average: 512 bytes by default. */
-    private static final int SMALL_MESSAGE_PART = 4;
 
     /** Bytes from which a send is offered to the kernel at once: what the library takes so on either engine. */
     private static final int LEAST_AT_ONCE = 8 << 10;
 
     private static final int NONE = -1;
 
-    /** What a walk over the flushed messages does with each. */
-    private enum Walk {
-        MEASURE,
-        COPY,
-        LIST
-    }
-
     private final AbstractQuoitStreamChannel channel;
-    private int copyThreshold;
-    /** What a flush of small messages may have to be copied: no more than the library takes at once. */
-    private int copyMost;
-    private int highWater;
-
     /** Netty's queue; kept, as Netty forgets it at the end of the sending direction while bytes are still in flight. */
     private ChannelOutboundBuffer buffer;
 
@@ -101,22 +82,9 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
 
     private boolean ended;
 
-    // The state of a walk over the flushed messages.
-    private Walk walking;
-    private boolean walkFailed;
-    private int walkLimit;
-    private int walkedBytes;
-    private int walkedPieces;
-
     Outbound(AbstractQuoitStreamChannel channel) {
         this.channel = channel;
         leftovers = new Leftovers(channel);
-    }
-
-    void start(QuoitIoHandlerConfig config) {
-        copyThreshold = config.copyThreshold();
-        highWater = config.highWater();
-        copyMost = Math.min(SMALL_MESSAGES_TIMES * copyThreshold, highWater);
     }
 
     /** Whether memory of Java's is in the library's hands. */
@@ -186,7 +154,7 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
             long listed = pieces().bytes();
             if (listed == 0) {
                 // Nothing but empty messages.
-                letGo(flushed, walkedBytes);
+                letGo(flushed, 0);
                 continue;
             }
             if (!full) {
@@ -230,66 +198,48 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
 
     /** Copies all that is flushed, if it is little, or not much and in small messages. */
     private boolean copy(ChannelOutboundBuffer flushed) throws IOException {
-        if (!(flushed.current() instanceof ByteBuf first) || first.readableBytes() > copyThreshold) {
+        QuoitIoHandler handler = channel.handler();
+        OutboundWalk walk = handler.walk();
+        if (!walk.isToBeCopied(flushed)) {
             return false;
         }
-        // Before anything is copied in vain.
-        if (!walk(flushed, Walk.MEASURE, copyMost)) {
-            return false;
-        }
-        if (walkedBytes > copyThreshold && walkedBytes > walkedPieces * (copyThreshold / SMALL_MESSAGE_PART)) {
-            return false;
-        }
-        if (walkedBytes == 0) {
-            letGo(flushed, walkedBytes);
+        int bytes = walk.bytes();
+        if (bytes == 0) {
+            letGo(flushed, 0);
             return true;
         }
-        CommandBatch commands = channel.handler().commands();
-        int room = Math.max(walkedBytes, CommandBatch.REGION_BYTES);
+        CommandBatch commands = handler.commands();
+        int room = Math.max(bytes, CommandBatch.REGION_BYTES);
         int region = commands.stage(room);
         if (region < 0) {
             return false;
         }
+        walk.stage(flushed, region, room);
         staged = region;
-        stagedLength = 0;
+        stagedLength = bytes;
         stagedRoom = room;
-        walk(flushed, Walk.COPY, room);
-        stagedLength = walkedBytes;
-        stagedCommand =
-                commands.send(channel.connection(), commands.stagingAddress() + region, walkedBytes, COPY_TOKEN);
+        stagedCommand = commands.send(channel.connection(), commands.stagingAddress() + region, bytes, COPY_TOKEN);
         flies();
-        wrote(walkedBytes, walkedPieces);
-        letGo(flushed, walkedBytes);
+        wrote(bytes, walk.pieces());
+        letGo(flushed, bytes);
         return true;
     }
 
     /** Lengthens the copied send of the present batch. */
     private boolean append(ChannelOutboundBuffer flushed) throws IOException {
-        if (!walk(flushed, Walk.COPY, stagedRoom - stagedLength)) {
+        QuoitIoHandler handler = channel.handler();
+        OutboundWalk walk = handler.walk();
+        if (!walk.stage(flushed, staged + stagedLength, stagedRoom - stagedLength)) {
             return false;
         }
-        if (walkedBytes > 0) {
-            stagedLength += walkedBytes;
-            channel.handler().commands().sendMore(stagedCommand, stagedLength);
-            wrote(walkedBytes, walkedPieces);
+        int bytes = walk.bytes();
+        if (bytes > 0) {
+            stagedLength += bytes;
+            handler.commands().sendMore(stagedCommand, stagedLength);
+            wrote(bytes, walk.pieces());
         }
-        letGo(flushed, walkedBytes);
+        letGo(flushed, bytes);
         return true;
-    }
-
-    /** Walks over the flushed messages; false if they are more than {@code most} bytes, or not all bytes. */
-    private boolean walk(ChannelOutboundBuffer flushed, Walk how, int most) throws IOException {
-        walking = how;
-        walkLimit = most;
-        walkedBytes = 0;
-        walkedPieces = 0;
-        walkFailed = false;
-        try {
-            flushed.forEachFlushedMessage(this);
-        } catch (Exception failure) {
-            throw new IOException("a message could not be sent", failure);
-        }
-        return !walkFailed;
     }
 
     /**
@@ -333,9 +283,8 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
 
     /** Lists the pieces of all that is flushed, up to the high-water mark, a file or a full list. */
     private void list(ChannelOutboundBuffer flushed) throws IOException {
-        pieces().begin();
         try {
-            walk(flushed, Walk.LIST, highWater);
+            channel.handler().walk().list(flushed);
         } catch (IOException unreadable) {
             // What stands before that message is sent all the same.
             if (pieces().count() > 0) {
@@ -343,61 +292,6 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
                 sendListed();
             }
             throw unreadable;
-        }
-    }
-
-    @Override
-    public boolean processMessage(Object message) throws Exception {
-        if (!(message instanceof ByteBuf bytes)) {
-            walkFailed = true;
-            return false;
-        }
-        int length = bytes.readableBytes();
-        if (walking == Walk.LIST) {
-            // The limit may be passed once: it is not the library's memory.
-            if (walkedBytes >= walkLimit || pieces().isFull()) {
-                return false;
-            }
-        } else if (length > walkLimit - walkedBytes) {
-            walkFailed = true;
-            return false;
-        }
-        if (length > 0) {
-            switch (walking) {
-                case MEASURE -> walkedPieces++;
-                case COPY -> {
-                    stage(bytes, length);
-                    walkedPieces++;
-                }
-                // What of a message has no room is listed later.
-                case LIST -> pieces().add(bytes);
-            }
-        }
-        walkedBytes += length;
-        return true;
-    }
-
-    private void stage(ByteBuf bytes, int length) {
-        CommandBatch commands = channel.handler().commands();
-        int at = staged + stagedLength + walkedBytes;
-        if (bytes.hasMemoryAddress()) {
-            // Also spares the view that a pooled buffer would make for this.
-            commands.stage(at, bytes.memoryAddress() + bytes.readerIndex(), length);
-            return;
-        }
-        ByteBuffer staging = commands.staging();
-        if (bytes.nioBufferCount() == 1) {
-            // The buffer's own view: any other would be made for this.
-            ByteBuffer source = bytes.internalNioBuffer(bytes.readerIndex(), length);
-            staging.put(at, source, source.position(), length);
-        } else {
-            staging.limit(at + length).position(at);
-            try {
-                bytes.getBytes(bytes.readerIndex(), staging);
-            } finally {
-                // All connections of the loop use it.
-                staging.clear();
-            }
         }
     }
 
@@ -626,6 +520,7 @@ final class Outbound implements ChannelOutboundBuffer.MessageProcessor {
         if (buffer == null || buffer.isEmpty()) {
             return;
         }
+        int highWater = channel.handler().config().highWater();
         if (chunk == null) {
             leftovers.keep(buffer, lent - gone, going, highWater);
         } else {

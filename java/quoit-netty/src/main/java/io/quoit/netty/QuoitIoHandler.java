@@ -53,6 +53,7 @@ public final class QuoitIoHandler implements IoHandler {
     private final long loop;
     private final Remote remote;
     private final CommandBatch commands;
+    private final OutboundWalk walk;
     private final LeaseReturns returns;
     private final LeasePool leases;
     private final DatagramTable datagrams;
@@ -104,6 +105,7 @@ public final class QuoitIoHandler implements IoHandler {
         }
         remote = new Remote(library, out.getLong(0));
         commands = new CommandBatch(library, STAGING_BYTES);
+        walk = new OutboundWalk(commands, config);
         returns = new LeaseReturns(remote, commands);
         leases = new LeasePool(
                 library,
@@ -154,6 +156,10 @@ public final class QuoitIoHandler implements IoHandler {
 
     CommandBatch commands() {
         return commands;
+    }
+
+    OutboundWalk walk() {
+        return walk;
     }
 
     LeasePool leases() {
