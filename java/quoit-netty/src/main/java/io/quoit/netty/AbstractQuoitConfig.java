@@ -17,7 +17,7 @@ abstract class AbstractQuoitConfig extends DefaultChannelConfig {
     private static final int NO_DESCRIPTOR = -1;
 
     private final Set<KernelOption> supported;
-    /** What was set. Most accepted channels have none of their own: {@link #set} makes one for the first option. */
+    /** What was set while there was no socket; most channels are accepted ones, which have theirs from the beginning. */
     private Map<KernelOption, Integer> early = Map.of();
     private volatile boolean ownReceiveAllocator;
     private final boolean made;
@@ -67,13 +67,14 @@ abstract class AbstractQuoitConfig extends DefaultChannelConfig {
 
     final synchronized void set(KernelOption option, int value) {
         int descriptor = descriptor();
+        if (descriptor >= 0) {
+            apply(descriptor, option, value);
+            return;
+        }
         if (early.isEmpty()) {
             early = new EnumMap<>(KernelOption.class);
         }
         early.put(option, value);
-        if (descriptor >= 0) {
-            apply(descriptor, option, value);
-        }
     }
 
     final void set(KernelOption option, boolean value) {

@@ -20,7 +20,7 @@ abstract class AbstractQuoitServerChannel extends AbstractQuoitChannel implement
     private static final int NO_DESCRIPTOR = -1;
 
     private final Runnable deliverLater = this::deliver;
-    private final Runnable completion = this::complete;
+    private final EndOfRun completion = this::complete;
 
     private volatile int descriptor = NO_DESCRIPTOR;
     private volatile boolean active;

@@ -126,7 +126,6 @@ abstract class AbstractQuoitStreamChannel extends AbstractQuoitChannel implement
 
     @Override
     void registered() {
-        inbound.start(handler().config().leasesBeforeCopy());
         if (unattached && isOpen()) {
             int attaching = handler().attach(this, descriptor);
             // The loop's from now on; before, the close ends it.

@@ -14,7 +14,7 @@ import java.util.ArrayDeque;
 final class DatagramInbound implements LeaseHolder {
     private final QuoitDatagramChannel channel;
     private final Runnable deliverLater = this::deliver;
-    private final Runnable completion = this::complete;
+    private final EndOfRun completion = this::complete;
 
     /** The socket's own receive memory. */
     private LeasePool pool;
@@ -42,8 +42,8 @@ final class DatagramInbound implements LeaseHolder {
     // ---- slots: the pool's own limit is the socket's ----
 
     @Override
-    public boolean holdsTooMuch() {
-        return false;
+    public int slotsHeld() {
+        return 0;
     }
 
     @Override

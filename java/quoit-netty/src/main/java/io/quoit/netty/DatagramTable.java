@@ -52,7 +52,7 @@ final class DatagramTable {
     LeasePool pool(QuoitDatagramChannel channel) {
         QuoitDatagramChannelConfig options = channel.config();
         int slots = options.slots();
-        return new LeasePool(library, returns, slots, options.slotSize(), Math.max(1, slots / 2));
+        return new LeasePool(library, returns, slots, options.slotSize(), Math.max(1, slots / 2), slots);
     }
 
     /** Reports an event of a datagram socket, and answers how many I/O events that is. */

@@ -12,13 +12,11 @@ import java.util.concurrent.atomic.AtomicIntegerFieldUpdater;
  * next read, and the connection is paused: so a handler that reads message by message costs no pausing as long as its
  * peer answers message by message.
  */
-final class Inbound implements LeaseHolder {
+final class Inbound implements LeaseHolder, EndOfRun, Runnable {
     private static final AtomicIntegerFieldUpdater<Inbound> RETURNED_ELSEWHERE =
             AtomicIntegerFieldUpdater.newUpdater(Inbound.class, "returnedElsewhere");
 
     private final AbstractQuoitStreamChannel channel;
-    private final Runnable deliverLater = this::deliver;
-    private final Runnable completion = this::complete;
 
     /** Data that came while nobody wanted to read. */
     private ArrayDeque<ByteBuf> held;
@@ -45,21 +43,16 @@ final class Inbound implements LeaseHolder {
     private int slotsOut;
     private int returnedHere;
     private volatile int returnedElsewhere;
-    private int slotsBeforeCopy;
 
     Inbound(AbstractQuoitStreamChannel channel) {
         this.channel = channel;
     }
 
-    void start(int slotsBeforeCopy) {
-        this.slotsBeforeCopy = slotsBeforeCopy;
-    }
-
     // ---- slots of the pool that this channel's buffers hold ----
 
     @Override
-    public boolean holdsTooMuch() {
-        return slotsOut - returnedHere - returnedElsewhere >= slotsBeforeCopy;
+    public int slotsHeld() {
+        return slotsOut - returnedHere - returnedElsewhere;
     }
 
     @Override
@@ -109,10 +102,10 @@ final class Inbound implements LeaseHolder {
     }
 
     private void askDelivery() {
-        // Inside of deliver the loop looks again by itself.
+        // Inside of run() the loop looks again by itself.
         if (!delivering && !deliveryAsked) {
             deliveryAsked = true;
-            channel.eventLoop().execute(deliverLater);
+            channel.eventLoop().execute(this);
         }
     }
 
@@ -206,7 +199,9 @@ final class Inbound implements LeaseHolder {
 
     // ---- delivery ----
 
-    private void deliver() {
+    /** Delivers what is held, as a task of the loop. */
+    @Override
+    public void run() {
         deliveryAsked = false;
         if (delivering) {
             return;
@@ -261,7 +256,7 @@ final class Inbound implements LeaseHolder {
     private void begin() {
         if (!incomplete) {
             incomplete = true;
-            channel.handler().atEndOfRun(completion);
+            channel.handler().atEndOfRun(this);
             channel.unsafe().recvBufAllocHandle().reset(channel.config());
         }
     }
@@ -304,8 +299,8 @@ final class Inbound implements LeaseHolder {
         }
     }
 
-    /** The end of a run of reads. */
-    void complete() {
+    @Override
+    public void complete() {
         if (incomplete) {
             finishRead();
         }

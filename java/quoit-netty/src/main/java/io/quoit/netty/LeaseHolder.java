@@ -2,8 +2,8 @@ package io.quoit.netty;
 
 /** Whose received bytes lie in slots of a pool: it is told of every slot that pipelines get and give back. */
 interface LeaseHolder {
-    /** Whether its buffers hold so many slots that what it receives is to be copied. */
-    boolean holdsTooMuch();
+    /** How many slots its buffers hold; 0 if only the pool's own limit counts. */
+    int slotsHeld();
 
     void handedOut();
 

@@ -14,6 +14,7 @@ final class LeasePool {
     private final LeaseReturns returns;
     private final int slotSize;
     private final int limit;
+    private final int limitOfOne;
     private final SlotTable known;
 
     private long handedOut;
@@ -21,12 +22,16 @@ final class LeasePool {
     private long copied;
     private final AtomicLong returnedElsewhere = new AtomicLong();
 
-    /** Of {@code slots} slots with {@code slotSize} bytes each; from {@code limit} slots on, bytes are copied. */
-    LeasePool(NativeLibrary library, LeaseReturns returns, int slots, int slotSize, int limit) {
+    /**
+     * Of {@code slots} slots with {@code slotSize} bytes each. Bytes are copied from {@code limit} slots on that are out, and
+     * those of a holder from {@code limitOfOne} slots on that it holds.
+     */
+    LeasePool(NativeLibrary library, LeaseReturns returns, int slots, int slotSize, int limit, int limitOfOne) {
         this.library = library;
         this.returns = returns;
         this.slotSize = slotSize;
         this.limit = limit;
+        this.limitOfOne = limitOfOne;
         this.known = new SlotTable(slots);
     }
 
@@ -47,7 +52,7 @@ final class LeasePool {
             slot = new LeaseSlot(library.view(address, slotSize), address);
             known.add(slot);
         }
-        if (outstanding() >= limit || holder.holdsTooMuch()) {
+        if (outstanding() >= limit || holder.slotsHeld() >= limitOfOne) {
             copied++;
             try {
                 ByteBuf copy = allocator.directBuffer(length, length);

@@ -32,10 +32,6 @@ final class Leftovers implements ChannelOutboundBuffer.MessageProcessor {
         this.channel = channel;
     }
 
-    boolean areLent() {
-        return lent != null;
-    }
-
     boolean hasTail() {
         return tail != null;
     }
@@ -133,9 +129,11 @@ final class Leftovers implements ChannelOutboundBuffer.MessageProcessor {
 
     /** What was in flight has been sent. */
     void releaseLent() {
-        ArrayList<ByteBuf> released = lent;
-        lent = null;
-        released.forEach(ReferenceCountUtil::safeRelease);
+        if (lent != null) {
+            ArrayList<ByteBuf> released = lent;
+            lent = null;
+            released.forEach(ReferenceCountUtil::safeRelease);
+        }
     }
 
     void releaseTail() {
@@ -148,8 +146,6 @@ final class Leftovers implements ChannelOutboundBuffer.MessageProcessor {
     /** Nothing of it will be sent any more. */
     void release() {
         releaseTail();
-        if (lent != null) {
-            releaseLent();
-        }
+        releaseLent();
     }
 }

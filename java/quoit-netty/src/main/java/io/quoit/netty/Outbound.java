@@ -70,8 +70,8 @@ final class Outbound {
     /** The part of a file that is in flight. */
     private ByteBuf chunk;
 
-    /** What Netty has let go of and the library has not. */
-    private final Leftovers leftovers;
+    /** What Netty has let go of and the library has not; null if there is nothing. */
+    private Leftovers leftovers;
 
     /** What ends the sending direction, once all that was copied is taken. */
     private Runnable afterwards;
@@ -84,7 +84,6 @@ final class Outbound {
 
     Outbound(AbstractQuoitStreamChannel channel) {
         this.channel = channel;
-        leftovers = new Leftovers(channel);
     }
 
     /** Whether memory of Java's is in the library's hands. */
@@ -334,7 +333,7 @@ final class Outbound {
         long bytes = token - gone;
         gone = token;
         flushed(System.nanoTime() - lentAt);
-        if (leftovers.areLent()) {
+        if (leftovers != null) {
             leftovers.releaseLent();
             finish();
             return;
@@ -446,12 +445,14 @@ final class Outbound {
             lent = gone;
             // If the direction has ended meanwhile, the peer sees a clean end without these bytes, as it does with Netty's own
             // transports for what the socket had no room for: the promises have failed. What stands behind must not follow.
-            leftovers.release();
+            releaseLeftovers();
         }
         if (broken != null) {
             IOException cause = broken;
             broken = null;
-            leftovers.releaseTail();
+            if (leftovers != null) {
+                leftovers.releaseTail();
+            }
             if (!ended) {
                 // What was received and waits to be read would be lost: the connection's end, which follows, tells behind it.
                 if (!channel.inbound().holds()) {
@@ -486,18 +487,22 @@ final class Outbound {
         }
         if (unsettled) {
             channel.handler().hurry();
-        } else if (refused != null || leftovers.hasTail() && lends()) {
+        } else if (refused != null || hasTail() && lends()) {
             // The peer must make room before a closed channel's connection can end: not for ever.
             if (!channel.isOpen()) {
                 channel.abortLater();
             }
-        } else if (leftovers.hasTail()) {
+        } else if (hasTail()) {
             lendTail();
         } else {
             Runnable task = afterwards;
             afterwards = null;
             task.run();
         }
+    }
+
+    private boolean hasTail() {
+        return leftovers != null && leftovers.hasTail();
     }
 
     private void lendTail() {
@@ -521,11 +526,19 @@ final class Outbound {
             return;
         }
         int highWater = channel.handler().config().highWater();
+        leftovers = new Leftovers(channel);
         if (chunk == null) {
             leftovers.keep(buffer, lent - gone, going, highWater);
         } else {
             leftovers.keepFile(buffer, chunk, lends(), highWater);
             chunk = null;
+        }
+    }
+
+    private void releaseLeftovers() {
+        if (leftovers != null) {
+            leftovers.release();
+            leftovers = null;
         }
     }
 
@@ -537,7 +550,7 @@ final class Outbound {
         // What fails is told with the reason of that, behind what was received.
         broken = null;
         gone = lent;
-        leftovers.release();
+        releaseLeftovers();
         if (chunk != null) {
             chunk.release();
             chunk = null;

@@ -14,7 +14,6 @@ import io.quoit.netty.Abi.Event;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.util.ArrayList;
-import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
@@ -65,9 +64,9 @@ public final class QuoitIoHandler implements IoHandler {
     private final LongObjectHashMap<AbstractQuoitServerChannel> listeners = new LongObjectHashMap<>();
     /** Connects and attaches whose connection has no id yet. */
     private final LongObjectHashMap<AbstractQuoitStreamChannel> pending = new LongObjectHashMap<>();
-    private final Set<Registration> registrations = new LinkedHashSet<>();
+    private final ArrayList<Registration> registrations = new ArrayList<>();
     /** What is to be done once all events of this run were reported. */
-    private final ArrayList<Runnable> completions = new ArrayList<>();
+    private final ArrayList<EndOfRun> completions = new ArrayList<>();
     /** Channels whose sends the library may still refuse: those of turns, then those of the present batch. */
     private final ArrayList<Outbound> flights = new ArrayList<>();
 
@@ -112,7 +111,8 @@ public final class QuoitIoHandler implements IoHandler {
                 returns,
                 config.receiveSlots(),
                 config.receiveSlotSize(),
-                config.receiveSlotsForApplication());
+                config.receiveSlotsForApplication(),
+                config.leasesBeforeCopy());
         datagrams = new DatagramTable(library, loop, config, returns);
         metrics = new Metrics(library, remote, leases, index, engine(), library.engineReason(loop));
         events = ByteBuffer.allocateDirect(EVENTS * Event.SIZE).order(ByteOrder.nativeOrder());
@@ -258,7 +258,7 @@ public final class QuoitIoHandler implements IoHandler {
         }
         for (int completion = 0; completion < completions.size(); completion++) {
             try {
-                completions.get(completion).run();
+                completions.get(completion).complete();
             } catch (Throwable failure) {
                 LOGGER.warn("Quoit: the end of a run of reads failed", failure);
             }
@@ -391,7 +391,7 @@ public final class QuoitIoHandler implements IoHandler {
     // ---- for channels, on the loop's thread ----
 
     /** Runs something when all events of this run have been reported. */
-    void atEndOfRun(Runnable completion) {
+    void atEndOfRun(EndOfRun completion) {
         completions.add(completion);
     }
 
@@ -470,7 +470,7 @@ public final class QuoitIoHandler implements IoHandler {
         }
         // May throw: then there is no registration that anybody could cancel.
         handle.registered();
-        Registration registration = new Registration(quoit);
+        Registration registration = new Registration(quoit, registrations.size());
         registrations.add(registration);
         return registration;
     }
@@ -487,10 +487,14 @@ public final class QuoitIoHandler implements IoHandler {
 
     private final class Registration implements IoRegistration {
         private final QuoitIoHandle handle;
+        /** Where it is among the registrations; negative if it is not any more. */
+        private int place;
+
         private volatile boolean cancelled;
 
-        Registration(QuoitIoHandle handle) {
+        Registration(QuoitIoHandle handle, int place) {
             this.handle = handle;
+            this.place = place;
         }
 
         @Override
@@ -524,7 +528,17 @@ public final class QuoitIoHandler implements IoHandler {
         }
 
         private void remove() {
-            registrations.remove(this);
+            if (place < 0) {
+                // Two threads have cancelled it.
+                return;
+            }
+            // The last one fills the place.
+            Registration last = registrations.remove(registrations.size() - 1);
+            if (last != this) {
+                last.place = place;
+                registrations.set(place, last);
+            }
+            place = -1;
             handle.unregistered();
         }
     }
