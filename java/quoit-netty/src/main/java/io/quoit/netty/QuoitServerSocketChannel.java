@@ -12,6 +12,8 @@ import java.util.EnumSet;
 /** A listening TCP socket on Quoit, for event loops of {@link QuoitIoHandler}. */
 public final class QuoitServerSocketChannel extends AbstractQuoitServerChannel implements ServerSocketChannel {
     private final QuoitServerSocketChannelConfig config = new QuoitServerSocketChannelConfig(this, false);
+    /** The local address of the connection that was accepted last. */
+    private InetSocketAddress lastLocal;
 
     /** A channel that is to be bound. */
     public QuoitServerSocketChannel() {}
@@ -66,6 +68,11 @@ public final class QuoitServerSocketChannel extends AbstractQuoitServerChannel i
 
     @Override
     Channel child(int accepted) {
-        return new QuoitSocketChannel(this, accepted);
+        InetSocketAddress own = (InetSocketAddress) Descriptors.localAddress(accepted);
+        // Most connections have the same one, and share it. Two that differ in their scope alone are equal to Java.
+        if (own == null || !own.equals(lastLocal) || own.getAddress().isLinkLocalAddress()) {
+            lastLocal = own;
+        }
+        return new QuoitSocketChannel(this, accepted, lastLocal);
     }
 }

@@ -23,8 +23,8 @@ public final class QuoitSocketChannel extends AbstractQuoitStreamChannel impleme
         config = new QuoitSocketChannelConfig(this);
     }
 
-    QuoitSocketChannel(Channel parent, int accepted) {
-        super(parent, accepted, Descriptors.localAddress(accepted), Descriptors.remoteAddress(accepted));
+    QuoitSocketChannel(Channel parent, int accepted, InetSocketAddress localAddress) {
+        super(parent, accepted, localAddress, Descriptors.remoteAddress(accepted));
         config = new QuoitSocketChannelConfig(this);
         config.setTcpNoDelay(true);
     }

@@ -1,6 +1,8 @@
 package io.quoit.netty;
 
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
@@ -78,13 +80,37 @@ class AllocationTest {
         }
     }
 
+    @Test
+    void acceptedConnectionsShareTheirLocalAddress() throws Exception {
+        Peers.Accepted accepted = new Peers.Accepted();
+        EventLoopGroup group = UnderTest.group(1);
+        try {
+            Channel server = serve(group, ChannelOption.TCP_NODELAY, true, accepted);
+            try (Socket first = Peers.connect(server);
+                    Socket second = Peers.connect(server)) {
+                Channel one = accepted.next();
+                Channel other = accepted.next();
+                assertEquals(first.getRemoteSocketAddress(), one.localAddress());
+                assertEquals(second.getRemoteSocketAddress(), other.localAddress());
+                assertSame(one.localAddress(), other.localAddress());
+            }
+        } finally {
+            group.shutdownGracefully(0, 1, TimeUnit.SECONDS).sync();
+        }
+    }
+
     private static <T> Channel serve(
             EventLoopGroup group, ChannelOption<T> option, T value, Supplier<ChannelHandler> handler) throws Exception {
+        return serve(group, option, value, Peers.each(handler));
+    }
+
+    private static <T> Channel serve(
+            EventLoopGroup group, ChannelOption<T> option, T value, ChannelHandler initializer) throws Exception {
         return new ServerBootstrap()
                 .group(group)
                 .channel(QuoitServerSocketChannel.class)
                 .childOption(option, value)
-                .childHandler(Peers.each(handler))
+                .childHandler(initializer)
                 .bind("127.0.0.1", 0)
                 .sync()
                 .channel();
