@@ -5,6 +5,7 @@ using Microsoft.AspNetCore.Connections.Features;
 using Microsoft.Extensions.Logging;
 using Microsoft.Extensions.Options;
 using Quoit.Kestrel.Connections;
+using Quoit.Kestrel.Loops;
 using Quoit.Kestrel.Tests.Support;
 
 namespace Quoit.Kestrel.Tests.Scenarios;
@@ -273,9 +274,11 @@ public class FactoryScenarios
         await using var again = await factory.BindAsync(free);
     }
 
-    [Theory]
-    [MemberData(nameof(Quoit))]
-    public async Task A_bind_that_meets_the_end_of_the_loop_is_refused(Transport transport)
+    /// <summary>
+    /// Begins something while a loop ends, which is refused: a connection waits for its client's end, the loop does not wait
+    /// for that, and the failure is told in the midst of the loop's end.
+    /// </summary>
+    private static async Task BeginAtTheEndAsync(Transport transport, Func<LoopGroup, Task> begin)
     {
         var options = new QuoitTransportOptions();
         transport.Configure(options);
@@ -287,21 +290,25 @@ public class FactoryScenarios
         var connection = (await listener.AcceptAsync(Wait.Token))!;
         await connection.Transport.Output.CompleteAsync();
         Assert.Empty(await client.ReceiveToEndAsync());
-        // It waits for the client's end, and the loop does not wait for it: its failure is told while that ends.
-        Task? binding = null;
+        Task? begun = null;
         var group = factory.Group!;
         log.Tell = id =>
         {
             if (id.Name == "ConnectionFailed")
             {
-                binding = group.ListenAsync(new IPEndPoint(IPAddress.Loopback, 0), CancellationToken.None);
+                begun = begin(group);
             }
         };
         await factory.DisposeAsync().AsTask().Soon();
-        Assert.NotNull(binding);
-        await Assert.ThrowsAsync<ObjectDisposedException>(() => binding.Soon());
+        Assert.NotNull(begun);
+        await Assert.ThrowsAsync<ObjectDisposedException>(() => begun.Soon());
         await connection.DisposeAsync().AsTask().Soon();
     }
+
+    [Theory]
+    [MemberData(nameof(Quoit))]
+    public Task A_bind_that_meets_the_end_of_the_loop_is_refused(Transport transport) =>
+        BeginAtTheEndAsync(transport, static group => group.ListenAsync(new IPEndPoint(IPAddress.Loopback, 0), CancellationToken.None));
 
     /// <summary>A client's socket for the factory to own, and the server's end of its connection.</summary>
     private static async Task<(FileHandleEndPoint Handle, Client Peer)> ConnectedHandleAsync()
@@ -320,32 +327,12 @@ public class FactoryScenarios
     [MemberData(nameof(Quoit))]
     public async Task A_handle_that_meets_the_end_of_the_loop_is_closed(Transport transport)
     {
-        var options = new QuoitTransportOptions();
-        transport.Configure(options);
-        options.Loops = 1;
-        using var log = new Interposer();
-        var factory = new QuoitTransportFactory(Options.Create(options), log);
-        var listener = await factory.BindAsync(new IPEndPoint(IPAddress.Loopback, 0));
-        using var client = await Client.ConnectAsync(listener.EndPoint);
-        var connection = (await listener.AcceptAsync(Wait.Token))!;
-        await connection.Transport.Output.CompleteAsync();
-        Assert.Empty(await client.ReceiveToEndAsync());
         var (handle, peer) = await ConnectedHandleAsync();
-        Task? connecting = null;
-        var loop = factory.Group!.Loops[0];
-        log.Tell = id =>
-        {
-            if (id.Name == "ConnectionFailed")
-            {
-                connecting = PendingConnect.StartAsync(loop, handle, [], (int)handle.FileHandle, CancellationToken.None).AsTask();
-            }
-        };
-        await factory.DisposeAsync().AsTask().Soon();
-        Assert.NotNull(connecting);
-        await Assert.ThrowsAsync<ObjectDisposedException>(() => connecting.Soon());
+        await BeginAtTheEndAsync(
+            transport,
+            group => PendingConnect.StartAsync(group.Loops[0], handle, [], (int)handle.FileHandle, CancellationToken.None).AsTask());
         Assert.Empty(await peer.ReceiveToEndAsync());
         peer.Dispose();
-        await connection.DisposeAsync().AsTask().Soon();
     }
 
     [Theory]
