@@ -9,6 +9,7 @@ import io.netty.channel.MultiThreadIoEventLoopGroup;
 import io.quoit.netty.Quoit;
 import io.quoit.netty.QuoitHistogram;
 import io.quoit.netty.QuoitIoHandler;
+import io.quoit.netty.QuoitIoHandlerConfig;
 import io.quoit.netty.QuoitLoopSnapshot;
 import java.util.List;
 import java.util.Set;
@@ -17,9 +18,13 @@ import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 
 class QuoitMetricsTest {
+    private static final int SLOTS = 300;
+
     @Test
     void everyLoopHasItsMeters() throws Exception {
-        EventLoopGroup group = new MultiThreadIoEventLoopGroup(2, QuoitIoHandler.newFactory());
+        EventLoopGroup group = new MultiThreadIoEventLoopGroup(
+                2,
+                QuoitIoHandler.newFactory(QuoitIoHandlerConfig.defaults().withReceivePool(SLOTS, 4096)));
         try {
             for (var loop : group) {
                 loop.submit(() -> {}).sync();
@@ -49,7 +54,7 @@ class QuoitMetricsTest {
             Set<String> bound = new TreeSet<>();
             registry.forEachMeter(meter -> bound.add(meter.getId().getName()));
             assertEquals(names, bound);
-            registry.find("quoit.pool.slots").gauges().forEach(gauge -> assertEquals(1024, gauge.value()));
+            registry.find("quoit.pool.slots").gauges().forEach(gauge -> assertEquals(SLOTS, gauge.value()));
         } finally {
             group.shutdownGracefully(0, 1, TimeUnit.SECONDS).sync();
         }
