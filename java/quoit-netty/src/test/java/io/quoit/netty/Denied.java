@@ -6,7 +6,6 @@ import static java.lang.foreign.ValueLayout.JAVA_LONG;
 import static java.lang.foreign.ValueLayout.JAVA_SHORT;
 
 import io.netty.bootstrap.Bootstrap;
-import io.netty.bootstrap.ServerBootstrap;
 import io.netty.buffer.ByteBuf;
 import io.netty.channel.Channel;
 import io.netty.channel.EventLoopGroup;
@@ -69,13 +68,7 @@ final class Denied {
     private static List<QuoitLoopSnapshot> serve(int count) throws Exception {
         EventLoopGroup group = new MultiThreadIoEventLoopGroup(count, QuoitIoHandler.newFactory());
         try {
-            Channel server = new ServerBootstrap()
-                    .group(group)
-                    .channel(QuoitServerSocketChannel.class)
-                    .childHandler(Peers.each(Peers.Echo::new))
-                    .bind("127.0.0.1", 0)
-                    .sync()
-                    .channel();
+            Channel server = Peers.serve(group, Peers.Echo::new);
             for (int connection = 0; connection < 2 * count; connection++) {
                 Peers.Keeper keeper = new Peers.Keeper();
                 Channel client = new Bootstrap()

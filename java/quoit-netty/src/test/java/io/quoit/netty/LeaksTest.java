@@ -2,7 +2,6 @@ package io.quoit.netty;
 
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import io.netty.bootstrap.ServerBootstrap;
 import io.netty.channel.Channel;
 import io.netty.channel.EventLoopGroup;
 import java.net.Socket;
@@ -17,13 +16,7 @@ class LeaksTest {
         EventLoopGroup group = UnderTest.group(1);
         Peers.Keeper keeper = new Peers.Keeper();
         try {
-            Channel server = new ServerBootstrap()
-                    .group(group)
-                    .channel(QuoitServerSocketChannel.class)
-                    .childHandler(Peers.each(() -> keeper))
-                    .bind("127.0.0.1", 0)
-                    .sync()
-                    .channel();
+            Channel server = Peers.serve(group, () -> keeper);
             try (Socket client = Peers.connect(server)) {
                 // A slot's first buffer, and one that was released before.
                 for (int before : new int[] {0, 2 * UnderTest.config().receiveSlots()}) {

@@ -7,7 +7,6 @@ import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import io.netty.bootstrap.ServerBootstrap;
 import io.netty.buffer.ByteBuf;
 import io.netty.buffer.Unpooled;
 import io.netty.channel.Channel;
@@ -51,13 +50,7 @@ class LeaseByteBufTest {
     private void received(byte[] sent, Check check) throws Exception {
         EventLoopGroup group = UnderTest.group(1);
         try {
-            Channel server = new ServerBootstrap()
-                    .group(group)
-                    .channel(QuoitServerSocketChannel.class)
-                    .childHandler(Peers.each(() -> keeper))
-                    .bind("127.0.0.1", 0)
-                    .sync()
-                    .channel();
+            Channel server = Peers.serve(group, () -> keeper);
             try (Socket client = Peers.connect(server)) {
                 client.getOutputStream().write(sent);
                 ByteBuf bytes = keeper.message();

@@ -65,16 +65,6 @@ class LifecycleTest {
         return new ServerBootstrap().group(group).channel(QuoitServerSocketChannel.class);
     }
 
-    private static Channel echoServer(EventLoopGroup group) throws InterruptedException {
-        return new ServerBootstrap()
-                .group(group)
-                .channel(QuoitServerSocketChannel.class)
-                .childHandler(Peers.each(Peers.Echo::new))
-                .bind("127.0.0.1", 0)
-                .sync()
-                .channel();
-    }
-
     private Bootstrap client() {
         return new Bootstrap()
                 .group(group)
@@ -358,7 +348,7 @@ class LifecycleTest {
         assertThrows(IllegalArgumentException.class, () -> config.withSpinBudget(-1));
         EventLoopGroup spinning = new MultiThreadIoEventLoopGroup(1, QuoitIoHandler.newFactory(config));
         try {
-            Channel server = echoServer(spinning);
+            Channel server = Peers.serve(spinning, Peers.Echo::new);
             try (java.net.Socket peer = Peers.connect(server)) {
                 for (int round = 0; round < 100; round++) {
                     peer.getOutputStream().write(round);
@@ -399,7 +389,7 @@ class LifecycleTest {
         QuoitIoHandlerConfig config = UnderTest.config().withGatherTime(GATHER_NANOS);
         EventLoopGroup gathering = new MultiThreadIoEventLoopGroup(1, QuoitIoHandler.newFactory(config));
         try {
-            Channel server = echoServer(gathering);
+            Channel server = Peers.serve(gathering, Peers.Echo::new);
             try (java.net.Socket peer = Peers.connect(server)) {
                 long begun = System.nanoTime();
                 for (int round = 0; round < rounds; round++) {

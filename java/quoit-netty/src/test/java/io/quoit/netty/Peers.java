@@ -3,6 +3,7 @@ package io.quoit.netty;
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 
+import io.netty.bootstrap.ServerBootstrap;
 import io.netty.buffer.ByteBuf;
 import io.netty.buffer.Unpooled;
 import io.netty.channel.Channel;
@@ -10,6 +11,7 @@ import io.netty.channel.ChannelHandler;
 import io.netty.channel.ChannelHandlerContext;
 import io.netty.channel.ChannelInboundHandlerAdapter;
 import io.netty.channel.ChannelInitializer;
+import io.netty.channel.EventLoopGroup;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.UncheckedIOException;
@@ -93,6 +95,18 @@ final class Peers {
         public void channelReadComplete(ChannelHandlerContext context) {
             context.flush();
         }
+    }
+
+    /** A server on a free port of loopback, with a handler of its own for each connection. */
+    static Channel serve(EventLoopGroup group, java.util.function.Supplier<? extends ChannelHandler> handler)
+            throws InterruptedException {
+        return new ServerBootstrap()
+                .group(group)
+                .channel(QuoitServerSocketChannel.class)
+                .childHandler(each(handler))
+                .bind("127.0.0.1", 0)
+                .sync()
+                .channel();
     }
 
     static ChannelInitializer<Channel> each(java.util.function.Supplier<? extends ChannelHandler> handler) {
