@@ -15,7 +15,10 @@ pub(crate) struct Failure {
     pub(crate) text: String,
 }
 
+/// Made where a call has failed, and kept out of the way of those that have not.
 impl Failure {
+    #[cold]
+    #[inline(never)]
     pub(crate) fn new(code: c_int, text: impl fmt::Display) -> Self {
         Self {
             code,
@@ -24,11 +27,13 @@ impl Failure {
     }
 
     /// An argument that no such call can have.
+    #[cold]
     pub(crate) fn invalid(text: impl fmt::Display) -> Self {
         Self::new(libc::EINVAL, text)
     }
 
     /// The kernel's error while `doing` something.
+    #[cold]
     pub(crate) fn system(doing: &str, errno: Errno) -> Self {
         Self::new(errno.code(), format_args!("{doing} failed: {errno}"))
     }

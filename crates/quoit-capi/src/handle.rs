@@ -67,14 +67,15 @@ impl LoopHandle {
         }
     }
 
-    /// Whether the calling thread may make a call: any before the first turn, then the one that made it.
-    fn check_thread(&self) -> Result<(), Failure> {
+    /// Whether the calling thread is the owner; fails if another one is. Before the first turn any may make a call.
+    #[inline]
+    fn is_owner(&self) -> Result<bool, Failure> {
         match self.owner.get() {
             Some(owner) if !owner.is_current() => Err(Failure::new(
                 libc::EPERM,
                 "the loop belongs to the thread that made its first turn; use its remote from others",
             )),
-            _ => Ok(()),
+            owner => Ok(owner.is_some()),
         }
     }
 
@@ -86,16 +87,19 @@ impl LoopHandle {
                 "an earlier call met a fault in libquoit; this loop can only be destroyed",
             ));
         }
-        self.check_thread()?;
+        let owned = self.is_owner()?;
         if self.busy.swap(true, Ordering::Acquire) {
             return Err(Failure::new(
                 libc::EBUSY,
                 "another call on this loop is under way; one thread at a time may use it",
             ));
         }
-        // Another thread may have made the first turn since.
-        self.check_thread()
-            .inspect_err(|_| self.busy.store(false, Ordering::Release))
+        if !owned {
+            // Another thread may have made the first turn since.
+            self.is_owner()
+                .inspect_err(|_| self.busy.store(false, Ordering::Release))?;
+        }
+        Ok(())
     }
 
     /// Makes a call on a loop.

@@ -29,6 +29,7 @@ pub(crate) fn zeroes<T: Plain>() -> T {
 }
 
 /// Why a pointer cannot be one to `T`: it is null or not aligned.
+#[inline]
 fn check<T>(pointer: *const T, name: &str) -> Result<(), Failure> {
     if pointer.is_null() {
         return Err(Failure::invalid(format_args!("`{name}` is null")));
@@ -55,6 +56,7 @@ pub(crate) unsafe fn reference<'a, T>(pointer: *const T, name: &str) -> Result<&
 ///
 /// # Safety
 /// The pointer must lead to `count` live elements that nobody changes meanwhile.
+#[inline]
 pub(crate) unsafe fn array<'a, T: Plain>(
     pointer: *const T,
     count: usize,
@@ -70,6 +72,7 @@ pub(crate) unsafe fn array<'a, T: Plain>(
 }
 
 /// Fails for counts of elements that no memory can hold.
+#[inline]
 pub(crate) fn check_count<T>(count: usize, name: &str) -> Result<(), Failure> {
     if count > isize::MAX as usize / size_of::<T>() {
         return Err(Failure::invalid(format_args!(
