@@ -21,8 +21,8 @@ func (c Counters) Get(name string) uint64 {
 	return 0
 }
 
-// Counters answers a snapshot of every loop's counters, as the loops last published them: when they go to sleep, and
-// every 64 turns. On EngineStd there are only those that package net leaves to be counted.
+// Counters answers a snapshot of every loop's counters. While a loop runs two of its figures may be of moments a little
+// apart. On EngineStd there are only those that package net leaves to be counted.
 func (l *Loops) Counters() []Counters {
 	all := make([]Counters, len(l.loops))
 	for index, loop := range l.loops {

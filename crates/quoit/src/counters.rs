@@ -1,9 +1,46 @@
-//! What a loop counts. Plain numbers of one thread, read as a snapshot.
+//! What a loop counts: changed by its thread alone, and read by any as a snapshot.
 
-use crate::engine::EngineCounters;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Turns without sleep after which a loop publishes its counters for [`Remote::counters`](crate::Remote::counters).
-pub const PUBLISH_TURNS: u64 = 64;
+/// One figure as it is kept. The loop's thread changes it by a plain load and store, no dearer than a plain number, and
+/// others read it at any moment.
+#[derive(Default, Debug)]
+pub struct Count(AtomicU64);
+
+impl Count {
+    /// The figure now.
+    #[inline]
+    #[must_use]
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Replaces it. As all that change a figure: for the loop's thread alone.
+    #[inline]
+    pub fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+
+    /// Adds to it.
+    #[inline]
+    pub fn add(&self, count: u64) {
+        self.set(self.get() + count);
+    }
+
+    /// Takes from it what was added before.
+    #[inline]
+    pub fn subtract(&self, count: u64) {
+        self.set(self.get() - count);
+    }
+
+    /// Raises it to a value that is higher.
+    #[inline]
+    pub fn raise(&self, value: u64) {
+        if value > self.get() {
+            self.set(value);
+        }
+    }
+}
 
 /// Whether a figure only grows or goes up and down.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -17,10 +54,27 @@ pub enum Figure {
 macro_rules! counters {
     ($($(#[doc = $doc:literal])+ $figure:ident $name:ident,)+) => {
         /// A snapshot of one loop's counters. All are since the loop was made; gauges are of now.
+        /// Read by another thread while the loop runs, two of them may be of moments a little apart.
         #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
         #[non_exhaustive]
         pub struct Counters {
             $($(#[doc = $doc])+ pub $name: u64,)+
+        }
+
+        /// The counters as the loop and its engine keep them, in the order of [`Counters`].
+        #[derive(Default, Debug)]
+        #[repr(C)]
+        #[expect(missing_docs, reason = "each is documented in `Counters`")]
+        pub struct LiveCounters {
+            $(pub $name: Count,)+
+        }
+
+        impl LiveCounters {
+            /// All as they are now.
+            #[must_use]
+            pub fn snapshot(&self) -> Counters {
+                Counters { $($name: self.$name.get(),)+ }
+            }
         }
 
         impl Counters {
@@ -190,85 +244,6 @@ macro_rules! each_counter {
 }
 
 each_counter!(counters);
-
-/// What a loop has counted, in the two parts in which it is kept. They are put together by whoever asks: to publish them
-/// is no more than to copy them.
-#[derive(Clone, Copy, Default, Debug)]
-pub(crate) struct Ledger {
-    /// The loop's own, gauges included; what the engine counts is 0 here.
-    pub(crate) own: Counters,
-    pub(crate) engine: EngineCounters,
-}
-
-impl Ledger {
-    /// All in one.
-    pub(crate) fn counters(&self) -> Counters {
-        let engine = &self.engine;
-        let [
-            enters_submitting_0,
-            enters_submitting_1,
-            enters_submitting_2,
-            enters_submitting_4,
-            enters_submitting_8,
-            enters_submitting_16,
-            enters_submitting_32,
-            enters_submitting_64,
-            enters_submitting_128,
-            enters_submitting_256,
-        ] = engine.enter_sizes.submitting;
-        let [
-            enters_bringing_0,
-            enters_bringing_1,
-            enters_bringing_2,
-            enters_bringing_4,
-            enters_bringing_8,
-            enters_bringing_16,
-            enters_bringing_32,
-            enters_bringing_64,
-            enters_bringing_128,
-            enters_bringing_256,
-        ] = engine.enter_sizes.bringing;
-        Counters {
-            enters: engine.enters,
-            system_calls: engine.system_calls + self.own.system_calls,
-            submissions: engine.submissions,
-            completions: engine.completions,
-            submission_queue_full: engine.submission_queue_full,
-            completion_queue_overflows: engine.completion_queue_overflows,
-            in_flight: engine.in_flight,
-            accept_arms: engine.accept_arms,
-            receive_arms: engine.receive_arms,
-            receive_no_buffers: engine.receive_no_buffers,
-            sends: engine.sends,
-            send_pieces: engine.send_pieces,
-            sent_bytes: engine.send_bytes,
-            short_sends: engine.short_sends,
-            zero_copy_sends: engine.zero_copy_sends,
-            zero_copy_copied: engine.zero_copy_copied,
-            enters_submitting_0,
-            enters_submitting_1,
-            enters_submitting_2,
-            enters_submitting_4,
-            enters_submitting_8,
-            enters_submitting_16,
-            enters_submitting_32,
-            enters_submitting_64,
-            enters_submitting_128,
-            enters_submitting_256,
-            enters_bringing_0,
-            enters_bringing_1,
-            enters_bringing_2,
-            enters_bringing_4,
-            enters_bringing_8,
-            enters_bringing_16,
-            enters_bringing_32,
-            enters_bringing_64,
-            enters_bringing_128,
-            enters_bringing_256,
-            ..self.own
-        }
-    }
-}
 
 #[cfg(test)]
 mod tests {

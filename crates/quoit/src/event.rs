@@ -401,7 +401,7 @@ impl From<Errno> for Refusal {
 /// Room for the events of a turn, used again and again.
 #[derive(Debug)]
 pub struct Events {
-    list: Vec<Event>,
+    list: VecDeque<Event>,
     capacity: usize,
 }
 
@@ -414,7 +414,7 @@ impl Events {
     pub fn with_capacity(capacity: usize) -> Self {
         assert!(capacity > 0, "without room for events no turn can report any");
         Self {
-            list: Vec::with_capacity(capacity),
+            list: VecDeque::with_capacity(capacity),
             capacity,
         }
     }
@@ -434,13 +434,24 @@ impl Events {
 
     /// Takes the events out, in order.
     pub fn drain(&mut self) -> impl ExactSizeIterator<Item = Event> + '_ {
-        self.list.drain(..)
+        Drain(&mut self.list)
     }
 
-    /// The events of the last turn that were not taken.
+    /// The events of the last turn that were not taken, in order.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Event> + ExactSizeIterator {
+        self.list.iter()
+    }
+
+    /// How many those are.
     #[must_use]
-    pub fn as_slice(&self) -> &[Event] {
-        &self.list
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
     }
 
     /// Takes over all that a loop has to report, if there is room for all of it and nothing of an earlier turn is left:
@@ -448,25 +459,50 @@ impl Events {
     pub(crate) fn take_over(&mut self, pending: &mut VecDeque<Event>) -> bool {
         let possible = self.list.is_empty() && pending.len() <= self.capacity;
         if possible {
-            let list = std::mem::take(&mut self.list);
-            self.list = Vec::from(std::mem::replace(pending, VecDeque::from(list)));
+            std::mem::swap(&mut self.list, pending);
         }
         possible
     }
 
-    pub(crate) fn room(&self) -> usize {
-        self.capacity - self.list.len()
+    /// Takes over as many of them as there is room for.
+    pub(crate) fn take_some(&mut self, pending: &mut VecDeque<Event>) {
+        let count = pending.len().min(self.capacity - self.list.len());
+        self.list.extend(pending.drain(..count));
+    }
+}
+
+/// Takes events out, and leaves a list that begins where its memory does: each turn then writes to what the last one did.
+struct Drain<'a>(&'a mut VecDeque<Event>);
+
+impl Iterator for Drain<'_> {
+    type Item = Event;
+
+    #[inline]
+    fn next(&mut self) -> Option<Event> {
+        self.0.pop_front()
     }
 
-    pub(crate) fn push(&mut self, event: Event) {
-        debug_assert!(self.list.len() < self.capacity);
-        self.list.push(event);
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.0.len(), Some(self.0.len()))
+    }
+}
+
+impl ExactSizeIterator for Drain<'_> {}
+
+impl Drop for Drain<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.clear();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn list(events: &Events) -> Vec<&Event> {
+        events.iter().collect()
+    }
 
     #[test]
     fn all_that_is_pending_is_taken_over_at_once_or_nothing() {
@@ -477,11 +513,11 @@ mod tests {
         pending.pop_front();
         assert!(events.take_over(&mut pending));
         assert!(pending.is_empty());
-        assert!(matches!(events.as_slice(), [Event::Drained, Event::Woken]));
+        assert!(matches!(list(&events)[..], [Event::Drained, Event::Woken]));
         pending.push_back(Event::Draining);
         events.drain().next();
         assert!(events.take_over(&mut pending));
-        assert!(matches!(events.as_slice(), [Event::Draining]));
+        assert!(matches!(list(&events)[..], [Event::Draining]));
         pending.push_back(Event::Drained);
         assert!(!events.take_over(&mut pending), "one was not taken");
         assert_eq!(pending.len(), 1);

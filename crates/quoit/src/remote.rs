@@ -2,10 +2,10 @@
 
 use std::fmt;
 use std::os::fd::RawFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use crate::command::Command;
-use crate::counters::{Counters, Ledger};
+use crate::counters::{Counters, LiveCounters};
 use crate::errno::Errno;
 use crate::id::LoopIndex;
 use crate::sync::{ArrayQueue, AtomicBool, AtomicU32, Ordering};
@@ -20,7 +20,8 @@ pub(crate) struct Inbox {
     woken: AtomicBool,
     closed: AtomicBool,
     connections: AtomicU32,
-    counters: Mutex<Ledger>,
+    /// The engine's and the loop's, from when the loop was made.
+    counters: OnceLock<Arc<LiveCounters>>,
 }
 
 impl Inbox {
@@ -32,7 +33,7 @@ impl Inbox {
             woken: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             connections: AtomicU32::new(0),
-            counters: Mutex::default(),
+            counters: OnceLock::new(),
         })
     }
 
@@ -88,9 +89,18 @@ impl Inbox {
         self.connections.store(count, Ordering::Relaxed);
     }
 
-    /// Lets `write` renew the counters that other threads read.
-    pub(crate) fn publish(&self, write: impl FnOnce(&mut Ledger)) {
-        write(&mut self.counters.lock().unwrap_or_else(PoisonError::into_inner));
+    /// Lets other threads read these.
+    pub(crate) fn show_counters(&self, counters: Arc<LiveCounters>) {
+        let shown = self.counters.set(counters);
+        assert!(shown.is_ok(), "one loop has the inbox");
+    }
+
+    pub(crate) fn counters(&self) -> Counters {
+        let live = self.counters.get().expect("shown when the loop was made");
+        Counters {
+            wake_writes: self.wake_writes(),
+            ..live.snapshot()
+        }
     }
 
     /// The loop is gone: nothing more is taken, and what waits is dropped.
@@ -164,12 +174,11 @@ impl Remote {
         }
     }
 
-    /// The loop's counters as it last published them: whenever it goes to sleep, and every
-    /// [`PUBLISH_TURNS`](crate::counters::PUBLISH_TURNS) turns while it does not.
+    /// The loop's counters, at any moment; but `connections`, `pool_leased`, `pool_low_water` and `send_chunks_used` are as
+    /// they were when the loop last looked for completions.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        let ledger = *self.inbox.counters.lock().unwrap_or_else(PoisonError::into_inner);
-        ledger.counters()
+        self.inbox.counters()
     }
 
     /// Counts a connection that was handed over before the loop does, so that a burst of them is spread.

@@ -2,14 +2,15 @@
 
 use std::fmt;
 use std::os::fd::RawFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::config::{Config, ConfigError, EngineChoice};
+use crate::counters::LiveCounters;
 use crate::engine::epoll::{Epoll, EpollEngine, EpollSettings};
 use crate::engine::uring::{Capabilities, Ring, SetupError, UringEngine, UringSettings, probe};
 use crate::engine::{
-    Completions, DatagramBatch, Engine, EngineCounters, EngineKind, Message, Operation, ProvidedBuffer,
-    SendManner,
+    Completions, DatagramBatch, Engine, EngineKind, Message, Operation, ProvidedBuffer, SendManner,
 };
 use crate::errno::Errno;
 use crate::event_loop::{Loop, LoopMemory};
@@ -139,7 +140,7 @@ impl Engine for AnyEngine {
         either!(self, engine => engine.quiesce(pool, patience, now))
     }
 
-    fn counters(&self) -> EngineCounters {
+    fn counters(&self) -> &Arc<LiveCounters> {
         either!(self, engine => engine.counters())
     }
 }

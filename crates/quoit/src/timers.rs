@@ -183,6 +183,9 @@ impl<K: Copy> Wheel<K> {
 
     /// The list to look at next, and the tick at which its time comes.
     fn next_list(&self) -> Option<(usize, u64)> {
+        if self.len() == 0 {
+            return None;
+        }
         if let Some(list) = self.dealing {
             return Some((list, self.current));
         }

@@ -154,7 +154,7 @@ fn no_wake_is_lost_and_a_storm_is_one() {
         let mut events = Events::with_capacity(8);
         quoit.turn([], &mut events, None).unwrap();
         assert!(
-            matches!(events.as_slice(), [Event::Woken]),
+            matches!(events.iter().collect::<Vec<_>>()[..], [Event::Woken]),
             "{engine}: {events:?}"
         );
         assert_eq!(
@@ -407,7 +407,7 @@ fn a_turn_from_the_wrong_thread_is_refused_and_does_nothing() {
         quoit
             .turn([], &mut events, Some(Duration::from_millis(1)))
             .unwrap();
-        assert!(events.as_slice().is_empty(), "{engine}: {events:?}");
+        assert!(events.is_empty(), "{engine}: {events:?}");
     }
 }
 

@@ -282,7 +282,7 @@ public class LoadScenarios
         {
             await client.SendAsync(new byte[size]);
             await client.ReceiveAsync(size);
-            await Wait.Until(() => LoopState.Read(server.Loops!, "received_bytes") == total, () => "the counters were not published");
+            await Wait.Until(() => LoopState.Read(server.Loops!, "received_bytes") == total, () => "not all was counted");
             return LoopState.Read(server.Loops!, "sends");
         }
         var first = await SendsAfterAsync(10, 10);

@@ -19,7 +19,7 @@ internal static unsafe class LoopState
         return offsets;
     });
 
-    /// <summary>A counter, summed over the loops, as last published.</summary>
+    /// <summary>A counter, summed over the loops.</summary>
     public static long Read(LoopGroup group, string name)
     {
         var counters = stackalloc ulong[256];

@@ -214,7 +214,7 @@ internal sealed unsafe partial class Loop
 
     public void LeaveRemote() => Interlocked.Decrement(ref _remoteUsers);
 
-    /// <summary>Fills in the counters as the loop last published them; false once it has ended.</summary>
+    /// <summary>Fills in the counters; false once it has ended.</summary>
     public bool ReadCounters(ulong* counters)
     {
         lock (_gate)

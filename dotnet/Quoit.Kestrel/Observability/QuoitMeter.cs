@@ -6,8 +6,8 @@ using Quoit.Kestrel.Native;
 namespace Quoit.Kestrel.Observability;
 
 /// <summary>
-/// The meter <c>Quoit.Transport</c>: each of the library's counters as <c>quoit.NAME</c>, for each loop. The loops
-/// publish them when they go to sleep and every 64 turns, so that reading them costs the loops nothing.
+/// The meter <c>Quoit.Transport</c>: each of the library's counters as <c>quoit.NAME</c>, for each loop. Reading
+/// them costs the loops nothing.
 /// </summary>
 internal sealed unsafe class QuoitMeter : IDisposable
 {

@@ -211,7 +211,7 @@ func (r *Remote) Release() {
 // Wake is quoit_remote_wake.
 func (r *Remote) Wake() { C.shim_remote_wake(r.handle) }
 
-// Counters is quoit_remote_counters: as the loop last published them.
+// Counters is quoit_remote_counters.
 func (r *Remote) Counters() Counters {
 	var counters C.quoit_counters
 	C.shim_remote_counters(r.handle, &counters)

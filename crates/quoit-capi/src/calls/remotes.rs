@@ -162,7 +162,7 @@ pub(super) unsafe extern "C" fn quoit_remote_return_leases(
     })
 }
 
-/// The counters that the loop last published.
+/// The loop's counters, from any thread.
 ///
 /// # Safety
 /// As `quoit.h` says.

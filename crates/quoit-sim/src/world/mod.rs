@@ -343,7 +343,7 @@ impl<E: Engine + 'static> World<E> {
         }
         self.datagrams.note_passed();
         self.watch_for_spinning(count, timeout != Some(Duration::ZERO));
-        if !events.as_slice().is_empty() {
+        if !events.is_empty() {
             self.handle_events(&mut events);
         }
         self.events = Some(events);

@@ -1,5 +1,7 @@
 //! What an engine has taken in, on its way to the loop.
 
+use std::collections::VecDeque;
+
 use super::Completion;
 use crate::id::Slot;
 
@@ -18,7 +20,7 @@ pub struct FilledBuffer {
 #[derive(Default, Debug)]
 pub struct Completions {
     /// The completions.
-    pub list: Vec<Completion>,
+    pub list: VecDeque<Completion>,
     /// The buffers of every [`Completion::DatagramsFilled`], one run behind the other.
     pub filled: Vec<FilledBuffer>,
     /// Of the list those that stand for buffers.
@@ -30,7 +32,7 @@ impl Completions {
     #[must_use]
     pub fn with_capacity(capacity: usize) -> Self {
         Self {
-            list: Vec::with_capacity(capacity),
+            list: VecDeque::with_capacity(capacity),
             ..Self::default()
         }
     }
@@ -50,7 +52,7 @@ impl Completions {
     /// Adds one that is no [`Completion::DatagramsFilled`].
     pub fn push(&mut self, completion: Completion) {
         debug_assert!(!matches!(completion, Completion::DatagramsFilled { .. }));
-        self.list.push(completion);
+        self.list.push_back(completion);
     }
 
     /// A socket has received into a buffer, after which receiving goes on if there is `more`.
@@ -61,7 +63,7 @@ impl Completions {
             socket: last,
             count,
             more: goes_on,
-        }) = self.list.last_mut()
+        }) = self.list.back_mut()
             && *last == socket
             && *goes_on
         {
@@ -70,7 +72,7 @@ impl Completions {
             return;
         }
         self.runs += 1;
-        self.list.push(Completion::DatagramsFilled {
+        self.list.push_back(Completion::DatagramsFilled {
             socket,
             count: 1,
             more,

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::os::fd::RawFd;
 
+use crate::counters::Count;
 use crate::errno::Errno;
 use crate::sys::SocketSys;
 
@@ -68,10 +69,10 @@ impl DatagramBatch {
         socket: RawFd,
         mut next: usize,
         manner: SendManner,
-        calls: &mut u64,
+        calls: &Count,
     ) -> usize {
         while !self.is_done(next) {
-            *calls += 1;
+            calls.add(1);
             match system.send_messages_now(socket, &mut self.messages[next..]) {
                 Ok(count) => {
                     let sent = next..next + count;

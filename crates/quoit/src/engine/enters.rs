@@ -1,15 +1,13 @@
 //! How much entering the kernel carries.
 
-/// Powers of two that are told apart in what enters submit and bring: 0, 1, 2 to 3, and so on; from 256 on all.
-pub const ENTER_SIZES: usize = 10;
+use crate::counters::{Count, LiveCounters};
 
-/// How much each enter carried. Two additions an enter; no allocation.
+/// Powers of two that are told apart in what enters submit and bring: 0, 1, 2 to 3, and so on; from 256 on all.
+const ENTER_SIZES: usize = 10;
+
+/// Counts how much each enter carried. Two additions an enter; no allocation.
 #[derive(Clone, Copy, Default, Debug)]
-pub struct EnterSizes {
-    /// How many enters submitted so much.
-    pub submitting: [u64; ENTER_SIZES],
-    /// How many enters brought so much, the last one not yet among them.
-    pub bringing: [u64; ENTER_SIZES],
+pub(crate) struct EnterSizes {
     /// Completions that had been taken when the last enter was made; `None` before the first.
     taken_before: Option<u64>,
 }
@@ -18,17 +16,52 @@ impl EnterSizes {
     /// Counts an enter that submitted so many operations, after so many completions had been taken in all: those since
     /// the enter before were brought by that.
     #[inline]
-    pub fn count(&mut self, submitted: u64, completions: u64) {
-        self.submitting[size(submitted)] += 1;
-        if let Some(before) = self.taken_before.replace(completions) {
-            self.bringing[size(completions - before)] += 1;
+    pub(crate) fn count(&mut self, counters: &LiveCounters, submitted: u64) {
+        submitting(counters, place(submitted)).add(1);
+        let taken = counters.completions.get();
+        if let Some(before) = self.taken_before.replace(taken) {
+            bringing(counters, place(taken - before)).add(1);
         }
+    }
+}
+
+/// The figure of the enters that submitted a number of this place.
+#[inline]
+fn submitting(counters: &LiveCounters, place: usize) -> &Count {
+    match place {
+        0 => &counters.enters_submitting_0,
+        1 => &counters.enters_submitting_1,
+        2 => &counters.enters_submitting_2,
+        3 => &counters.enters_submitting_4,
+        4 => &counters.enters_submitting_8,
+        5 => &counters.enters_submitting_16,
+        6 => &counters.enters_submitting_32,
+        7 => &counters.enters_submitting_64,
+        8 => &counters.enters_submitting_128,
+        _ => &counters.enters_submitting_256,
+    }
+}
+
+/// The figure of the enters that brought a number of this place.
+#[inline]
+fn bringing(counters: &LiveCounters, place: usize) -> &Count {
+    match place {
+        0 => &counters.enters_bringing_0,
+        1 => &counters.enters_bringing_1,
+        2 => &counters.enters_bringing_2,
+        3 => &counters.enters_bringing_4,
+        4 => &counters.enters_bringing_8,
+        5 => &counters.enters_bringing_16,
+        6 => &counters.enters_bringing_32,
+        7 => &counters.enters_bringing_64,
+        8 => &counters.enters_bringing_128,
+        _ => &counters.enters_bringing_256,
     }
 }
 
 /// The place of a number among the powers of two.
 #[inline]
-fn size(number: u64) -> usize {
+fn place(number: u64) -> usize {
     ((u64::BITS - number.leading_zeros()) as usize).min(ENTER_SIZES - 1)
 }
 
@@ -39,12 +72,17 @@ mod tests {
     #[test]
     fn enters_are_told_apart_by_powers_of_two() {
         let mut sizes = EnterSizes::default();
+        let counters = LiveCounters::default();
         // What an enter brought is known at the next: 0, 255 and 256 of these.
         for (submitted, completions) in [(0, 7), (1, 7), (3, 262), (4, 518)] {
-            sizes.count(submitted, completions);
+            counters.completions.set(completions);
+            sizes.count(&counters, submitted);
         }
-        sizes.count(u64::MAX, 518);
-        assert_eq!(sizes.submitting, [1, 1, 1, 1, 0, 0, 0, 0, 0, 1]);
-        assert_eq!(sizes.bringing, [2, 0, 0, 0, 0, 0, 0, 0, 1, 1]);
+        sizes.count(&counters, u64::MAX);
+        type Of = fn(&LiveCounters, usize) -> &Count;
+        let figures =
+            |of: Of| -> [u64; ENTER_SIZES] { std::array::from_fn(|place| of(&counters, place).get()) };
+        assert_eq!(figures(submitting), [1, 1, 1, 1, 0, 0, 0, 0, 0, 1]);
+        assert_eq!(figures(bringing), [2, 0, 0, 0, 0, 0, 0, 0, 1, 1]);
     }
 }

@@ -26,9 +26,11 @@
 
 use std::fmt;
 use std::os::fd::{OwnedFd, RawFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::address::SocketAddress;
+use crate::counters::{Count, LiveCounters};
 use crate::errno::Errno;
 use crate::id::Slot;
 use crate::pool::{Pool, PoolSlot};
@@ -36,7 +38,7 @@ use crate::sys::{SocketSys, Time};
 
 mod completions;
 mod datagrams;
-pub mod enters;
+mod enters;
 pub mod epoll;
 pub mod uring;
 
@@ -392,29 +394,6 @@ pub enum Received {
     Error(Errno),
 }
 
-/// Counts that engines keep; the meanings are those of [`crate::counters::Counters`].
-#[derive(Clone, Copy, Default, Debug)]
-#[expect(missing_docs, reason = "each is documented where it is published")]
-pub struct EngineCounters {
-    pub enters: u64,
-    pub submissions: u64,
-    pub completions: u64,
-    pub submission_queue_full: u64,
-    pub completion_queue_overflows: u64,
-    pub receive_no_buffers: u64,
-    pub receive_arms: u64,
-    pub accept_arms: u64,
-    pub sends: u64,
-    pub send_pieces: u64,
-    pub send_bytes: u64,
-    pub short_sends: u64,
-    pub zero_copy_sends: u64,
-    pub zero_copy_copied: u64,
-    pub system_calls: u64,
-    pub in_flight: u64,
-    pub enter_sizes: enters::EnterSizes,
-}
-
 /// A back-end. See the module's page for the contract.
 ///
 /// An engine is made on any thread, and belongs to the thread that calls [`Engine::bind`] from then on.
@@ -534,7 +513,7 @@ pub trait Engine {
     fn quiesce(&mut self, pool: &mut Pool, patience: Duration, now: &dyn Fn() -> Time) -> bool;
 
     /// The counts so far.
-    fn counters(&self) -> EngineCounters;
+    fn counters(&self) -> &Arc<LiveCounters>;
 }
 
 /// The first part of a wait that gathers, where the kernel cannot wait for several events: sleeps, and adds the call to
@@ -543,13 +522,13 @@ pub(crate) fn gather(
     system: &impl SocketSys,
     time: Duration,
     wait: Option<Duration>,
-    calls: &mut u64,
+    calls: &Count,
 ) -> Option<Duration> {
     let time = wait.map_or(time, |wait| wait.min(time));
     if time.is_zero() {
         return wait;
     }
-    *calls += 1;
+    calls.add(1);
     system.sleep(time);
     wait.map(|wait| wait - time)
 }

@@ -253,7 +253,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             _ if free == 0 => {
                 if !listener.waiting {
                     listener.waiting = true;
-                    self.counters.accept_paused_full += 1;
+                    self.counters.accept_paused_full.add(1);
                 }
                 return;
             }
@@ -325,7 +325,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let id = ListenerId::new(self.index, slot, generation);
         let paused = match &listener.accept {
             Accept::Descriptors => {
-                self.counters.accepted += 1;
+                self.counters.accepted.add(1);
                 self.events.push_back(Event::AcceptedDescriptor {
                     listener: id,
                     descriptor,
@@ -345,7 +345,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             self.surplus_accepted.push_back((id, descriptor));
             return;
         }
-        self.counters.accepted += 1;
+        self.counters.accepted.add(1);
         let connection = Connection::new(descriptor, Phase::Open, Token::NONE, paused);
         let connection: ConnectionId = self.insert(connection).expect("there was room just now");
         self.events.push_back(Event::Accepted {
@@ -380,7 +380,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
 
     /// Tries again after a while, longer each time, or when this loop closes something.
     fn put_off_accept(&mut self, slot: Slot) {
-        self.counters.accept_paused_resources += 1;
+        self.counters.accept_paused_resources.add(1);
         let (listener, generation) = self.listeners.at(slot).expect("the caller has looked it up");
         if listener.stopping || listener.retry.is_some() {
             return;
@@ -495,7 +495,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// Tries again after a while to take what is queued for a stopped listener; answers false once that was done
     /// often enough, or draining has taken too long.
     fn put_off_finish(&mut self, slot: Slot) -> bool {
-        self.counters.accept_paused_resources += 1;
+        self.counters.accept_paused_resources.add(1);
         let overdue = self.draining == Draining::Overdue;
         let Some((listener, generation)) = self.listeners.at(slot) else {
             return false;
@@ -541,7 +541,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                 return Ok(());
             };
             let socket = listener.socket.as_ref().expect("present until closed");
-            self.counters.system_calls += 1;
+            self.counters.system_calls.add(1);
             match self.system.accept_now(socket.as_fd()) {
                 Ok(descriptor) => {
                     listener.retries = 0;

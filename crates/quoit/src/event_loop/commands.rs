@@ -127,12 +127,12 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     ) -> Result<ConnectionId, Refusal> {
         let address = SocketAddress::try_from(address).map_err(|_| Errno::EINVAL)?;
         let socket = self.system.stream_socket(&address)?;
-        self.counters.system_calls += 1;
+        self.counters.system_calls.add(1);
         self.prepare_stream(&socket, &options.socket)?;
         if let Some(local) = &options.local {
             let local = SocketAddress::try_from(local).map_err(|_| Errno::EINVAL)?;
             self.system.bind(socket.as_fd(), &local)?;
-            self.counters.system_calls += 1;
+            self.counters.system_calls.add(1);
         }
         let descriptor = socket.as_raw_fd();
         let mut connection = Connection::new(socket, Phase::Connecting, token, options.paused);
@@ -163,7 +163,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                     connection.phase = Phase::Open;
                     let token = connection.token;
                     self.clear_timer(limit);
-                    self.counters.connected += 1;
+                    self.counters.connected.add(1);
                     self.events.push_back(Event::Opened {
                         connection: id,
                         token,
@@ -205,7 +205,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let id = self.insert(Connection::new(descriptor, Phase::Open, token, options.paused))?;
         self.events.push_back(match options.accepted_by {
             Some(listener) => {
-                self.counters.accepted += 1;
+                self.counters.accepted.add(1);
                 Event::Accepted {
                     listener,
                     connection: id,
@@ -233,10 +233,10 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let socket = socket.as_fd();
         if self.engine.wants_nonblocking() {
             self.system.set_nonblocking(socket, true)?;
-            self.counters.system_calls += 1;
+            self.counters.system_calls.add(1);
         }
-        self.counters.system_calls +=
-            apply_stream_options(&self.system, socket, options).map_err(|(_, errno)| errno)?;
+        let calls = apply_stream_options(&self.system, socket, options).map_err(|(_, errno)| errno)?;
+        self.counters.system_calls.add(calls);
         Ok(())
     }
 

@@ -23,7 +23,7 @@ use std::time::Duration;
 use crate::address::Address;
 use crate::chunks::Chunks;
 use crate::config::Config;
-use crate::counters::{Counters, Ledger};
+use crate::counters::{Counters, LiveCounters};
 use crate::engine::{Completions, Engine, EngineKind, Gather, Handle, Kind, Operation};
 use crate::event::{CloseReason, Event};
 use crate::id::{ConnectionId, DatagramSocketId, ListenerId, LoopIndex, Slot, Token};
@@ -175,7 +175,8 @@ pub struct Loop<E: Engine = AnyEngine, K: SocketSys = Linux> {
     spare_gathers: Vec<Box<Gather>>,
 
     draining: Draining,
-    counters: Counters,
+    /// The engine's too.
+    counters: Arc<LiveCounters>,
 }
 
 /// What the kernel may still read or write until every operation has ended.
@@ -217,6 +218,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         assert_eq!(config.validate(), Ok(()));
         let now = system.now();
         let slots = config.receive_slots as usize;
+        let counters = Arc::clone(engine.counters());
+        counters.pool_slots.set(config.receive_slots.into());
+        memory.remote.show_counters(Arc::clone(&counters));
         Self {
             index,
             memory: Some(Memory {
@@ -258,7 +262,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             pressure_reported: false,
             spare_gathers: Vec::new(),
             draining: Draining::No,
-            counters: Counters::default(),
+            counters,
             config,
         }
     }
@@ -347,32 +351,17 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// The counters as of now.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        let mut own = self.counters;
-        self.read_gauges(&mut own);
-        let engine = self.engine.counters();
-        Ledger { own, engine }.counters()
+        self.read_gauges();
+        self.memory().remote.counters()
     }
 
-    /// Lets other threads read the counters as they are now.
-    fn publish_counters(&self) {
-        self.memory().remote.publish(|ledger| {
-            ledger.own = self.counters;
-            self.read_gauges(&mut ledger.own);
-            ledger.engine = self.engine.counters();
-        });
-    }
-
-    /// The figures that others keep and that go up and down.
-    fn read_gauges(&self, own: &mut Counters) {
-        let Memory {
-            pool, chunks, remote, ..
-        } = self.memory();
-        own.connections = self.connections.len().into();
-        own.pool_slots = pool.slots().into();
-        own.pool_leased = pool.leased().into();
-        own.pool_low_water = pool.low_water().into();
-        own.send_chunks_used = chunks.used().into();
-        own.wake_writes = remote.wake_writes();
+    /// Notes the figures that are kept elsewhere and go up and down.
+    fn read_gauges(&self) {
+        let Memory { pool, chunks, .. } = self.memory();
+        self.counters.connections.set(self.connections.len().into());
+        self.counters.pool_leased.set(pool.leased().into());
+        self.counters.pool_low_water.set(pool.low_water().into());
+        self.counters.send_chunks_used.set(chunks.used().into());
     }
 
     fn memory(&self) -> &Memory {
@@ -420,14 +409,14 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
 
     fn count_close(&mut self, reason: CloseReason) {
         let counter = match reason {
-            CloseReason::Local => &mut self.counters.closed_local,
-            CloseReason::PeerClosed => &mut self.counters.closed_peer,
-            CloseReason::Reset => &mut self.counters.closed_reset,
-            CloseReason::Timeout => &mut self.counters.closed_timeout,
-            CloseReason::Limit => &mut self.counters.closed_limit,
-            CloseReason::Error(_) => &mut self.counters.closed_error,
+            CloseReason::Local => &self.counters.closed_local,
+            CloseReason::PeerClosed => &self.counters.closed_peer,
+            CloseReason::Reset => &self.counters.closed_reset,
+            CloseReason::Timeout => &self.counters.closed_timeout,
+            CloseReason::Limit => &self.counters.closed_limit,
+            CloseReason::Error(_) => &self.counters.closed_error,
         };
-        *counter += 1;
+        counter.add(1);
     }
 
     /// The listening sockets of this loop, with their addresses.

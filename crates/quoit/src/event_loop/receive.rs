@@ -121,15 +121,15 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             .connections
             .at(slot)
             .expect("a slot with an operation in flight is in use");
-        self.counters.received_bytes += u64::from(length);
-        self.counters.received_pieces += 1;
+        self.counters.received_bytes.add(u64::from(length));
+        self.counters.received_pieces.add(1);
         match connection.phase {
             Phase::Open if connection.capped && !connection.paused && self.config.close_at_lease_limit => {
                 self.memory_mut().pool.give_back(pool_slot);
                 self.end(slot, CloseReason::Limit, true);
             }
             Phase::Open if connection.paused || connection.capped || !connection.inbound.is_empty() => {
-                self.counters.receive_overshoot += 1;
+                self.counters.receive_overshoot.add(1);
                 self.held_back += 1;
                 connection.inbound.push_back(HeldBack::Slot(pool_slot, length));
             }
@@ -154,7 +154,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         if connection.leases >= self.config.leases_per_connection {
             connection.capped = true;
             self.capped += 1;
-            self.counters.lease_cap_reached += 1;
+            self.counters.lease_cap_reached.add(1);
             self.events.push_back(Event::Pressure { connection: Some(id) });
             if !self.config.close_at_lease_limit {
                 self.cancel_receive(id.slot());

@@ -68,7 +68,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                 if !std::mem::replace(&mut state.wants_chunks, true) {
                     self.chunk_waiters.push_back(connection);
                 }
-                self.counters.sends_refused += 1;
+                self.counters.sends_refused.add(1);
                 return Err(Refusal::Full);
             };
             state.outbound.push_lent(lent, token);
@@ -222,7 +222,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let state = self.sender(connection)?;
         if full(state.outbound.queued()) || state.outbound.pieces() >= most_pieces {
             state.wants_writable = true;
-            self.counters.sends_refused += 1;
+            self.counters.sends_refused.add(1);
             return Err(Refusal::Full);
         }
         Ok(())
@@ -231,8 +231,8 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// Accounts for bytes that were just queued, perhaps behind others.
     #[inline]
     fn account_queued(&mut self, slot: Slot, bytes: usize, queued_before: bool) {
-        self.counters.queued_bytes += bytes as u64;
-        self.counters.sends_coalesced += u64::from(queued_before);
+        self.counters.queued_bytes.add(bytes as u64);
+        self.counters.sends_coalesced.add(u64::from(queued_before));
         if let Some((state, _)) = self.connections.at(slot) {
             state.wants_writable |= state.outbound.queued() >= self.config.high_water as usize;
         }
@@ -265,6 +265,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
 
     /// Submits what is queued for the connections that have something new.
     pub(super) fn flush_dirty(&mut self) {
+        if self.dirty.is_empty() {
+            return;
+        }
         let mut dirty = std::mem::take(&mut self.dirty);
         for slot in dirty.drain(..) {
             if let Some((connection, _)) = self.connections.at(slot) {
@@ -381,7 +384,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                 let acknowledged = connection.outbound.sent(bytes as u64, held, &mut memory.chunks);
                 let freed = before - connection.outbound.queued().min(before);
                 let more = !connection.outbound.is_empty();
-                self.counters.queued_bytes -= freed as u64;
+                self.counters.queued_bytes.subtract(freed as u64);
                 self.acknowledge(id, acknowledged);
                 self.after_room(id);
                 if more {
@@ -415,7 +418,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let before = connection.outbound.queued();
         let acknowledged = connection.outbound.released(sequence, &mut memory.chunks);
         let freed = before - connection.outbound.queued().min(before);
-        self.counters.queued_bytes -= freed as u64;
+        self.counters.queued_bytes.subtract(freed as u64);
         self.acknowledge(id, acknowledged);
         self.after_room(id);
         if let Some(connection) = self.connections.get(slot, id.generation())
@@ -500,7 +503,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             return;
         }
         let socket = connection.descriptor.as_ref().expect("present until closed");
-        self.counters.system_calls += 1;
+        self.counters.system_calls.add(1);
         let result = self.system.shutdown_send(std::os::fd::AsFd::as_fd(socket));
         if both_ended {
             self.end_both(slot);
@@ -550,7 +553,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             return;
         }
         let memory = self.memory.as_mut().expect("present until the loop is dropped");
-        self.counters.queued_bytes -= connection.outbound.queued() as u64;
+        self.counters
+            .queued_bytes
+            .subtract(connection.outbound.queued() as u64);
         connection.outbound.clear(&mut memory.chunks);
         self.serve_chunk_waiters();
     }

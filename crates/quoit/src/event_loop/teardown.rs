@@ -180,7 +180,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         connection.phase = Phase::Ending;
         connection.reason.get_or_insert(reason);
         if reset && let Some(socket) = &connection.descriptor {
-            self.counters.system_calls += 1;
+            self.counters.system_calls.add(1);
             // Whatever it answers, the connection is gone from here on.
             let _ = self.system.reset(socket.as_fd());
         }

@@ -6,7 +6,6 @@ use std::time::Duration;
 use super::{Draining, Loop, TimerKey};
 use crate::command::Command;
 use crate::config::WaitMode;
-use crate::counters::PUBLISH_TURNS;
 use crate::engine::{Completion, Engine};
 use crate::errno::Errno;
 use crate::event::{Event, Events};
@@ -59,7 +58,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     ) -> Result<usize, TurnError> {
         self.own()?;
         self.end_parking();
-        self.counters.turns += 1;
+        self.counters.turns.add(1);
         self.given_up.clear();
         for command in commands {
             self.execute(command);
@@ -74,12 +73,10 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             (timeout, started)
         };
         let timeout = self.sleep_time(timeout, now, false);
-        if timeout != Some(Duration::ZERO) || self.counters.turns.is_multiple_of(PUBLISH_TURNS) {
-            self.publish_counters();
-        }
+        self.read_gauges();
         if let Some(earlier) = self.waited_until {
             let lag = u64::try_from(started.since(earlier).as_nanos()).unwrap_or(u64::MAX);
-            self.counters.loop_lag_max_ns = self.counters.loop_lag_max_ns.max(lag);
+            self.counters.loop_lag_max_ns.raise(lag);
         }
         let memory = self.memory.as_mut().expect("present until the loop is dropped");
         let waited = self.engine.wait(timeout, &mut memory.pool);
@@ -112,19 +109,17 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
 
     /// Hands over what there is to report, as far as there is room. Answers how many events that are.
     fn report(&mut self, events: &mut Events) -> usize {
-        let earlier = events.as_slice().len();
+        let earlier = events.len();
         if !events.take_over(&mut self.events) {
-            let count = self.events.len().min(events.room());
-            self.events.drain(..count).for_each(|event| events.push(event));
-            self.counters.surplus_events += self.events.len() as u64;
+            events.take_some(&mut self.events);
+            self.counters.surplus_events.add(self.events.len() as u64);
         }
-        let reported = &events.as_slice()[earlier..];
-        self.reported_ends
-            .extend(reported.iter().filter_map(|event| match event {
-                Event::EndOfStream { connection } => Some(*connection),
-                _ => None,
-            }));
-        reported.len()
+        for event in events.iter().skip(earlier) {
+            if let Event::EndOfStream { connection } = event {
+                self.reported_ends.push(*connection);
+            }
+        }
+        events.len() - earlier
     }
 
     /// Makes the calling thread the owner at the first turn, and checks that it is at every other.
@@ -193,11 +188,11 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// Takes in what has completed, as long as there is something and the turn's share is not used up.
     fn reap(&mut self) {
         let limit = self.config.completions_per_turn as usize;
-        let mut completions = std::mem::take(&mut self.completions);
         let memory = self.memory.as_mut().expect("present until the loop is dropped");
-        self.more_completions = self.engine.reap(&mut memory.pool, limit, &mut completions);
-        let mut filled = completions.filled.as_slice();
-        for completion in completions.list.drain(..) {
+        self.more_completions = self.engine.reap(&mut memory.pool, limit, &mut self.completions);
+        let buffers = std::mem::take(&mut self.completions.filled);
+        let mut filled = buffers.as_slice();
+        while let Some(completion) = self.completions.list.pop_front() {
             match completion {
                 Completion::Received {
                     connection,
@@ -242,8 +237,8 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             }
         }
         debug_assert!(filled.is_empty(), "every buffer belongs to a completion");
-        completions.clear();
-        self.completions = completions;
+        self.completions.filled = buffers;
+        self.completions.clear();
     }
 
     fn take_posts(&mut self) {
@@ -254,7 +249,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         // No more than fit in the inbox at once, so that a busy producer cannot keep the loop here.
         for _ in 0..remote.capacity() {
             let Some(command) = remote.pop() else { return };
-            self.counters.posted_commands += 1;
+            self.counters.posted_commands.add(1);
             self.execute(command);
         }
     }
@@ -267,7 +262,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let mut due = Vec::new();
         self.timers.expire(now, TIMERS_PER_TURN, |key| due.push(key));
         for key in due {
-            self.counters.timers_fired += 1;
+            self.counters.timers_fired.add(1);
             self.handlers_timers -= u32::from(key.is_handlers());
             match key {
                 TimerKey::Deadline(connection) => self.on_deadline(connection),

@@ -367,7 +367,7 @@ pub(crate) fn opened_and_closed_before_the_first_turn(level: &Level) {
     }
     let mut events = quoit::Events::with_capacity(16);
     quoit.turn([], &mut events, Some(Duration::ZERO)).unwrap();
-    assert_eq!(events.as_slice().len(), 6);
+    assert_eq!(events.len(), 6);
 }
 
 pub(crate) fn errors_say_what_to_do(level: &Level) {

@@ -129,8 +129,8 @@ impl Driver {
     ) -> usize {
         let mut events = std::mem::replace(&mut self.events, Events::with_capacity(1));
         let count = self.quoit.turn(commands, &mut events, Some(timeout)).unwrap();
-        assert_eq!(count, events.as_slice().len());
-        for event in events.as_slice() {
+        assert_eq!(count, events.len());
+        for event in events.iter() {
             self.checker.check(event);
         }
         for event in events.drain() {

@@ -93,7 +93,7 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
         socket.buffers.reserve(buffers.into());
         // What it is ready for now comes as an event of the next poll.
         socket.writable = true;
-        self.counters.system_calls += 1;
+        self.counters.system_calls.add(1);
         let key = Key::datagram(slot, socket.sequence);
         let result = self.kernel.add(descriptor, WATCHED, key.to_bits());
         if result.is_err() {
@@ -162,7 +162,7 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
                 completions.push(ended(slot, DatagramReceived::Stopped));
                 return;
             }
-            self.counters.system_calls += 1;
+            self.counters.system_calls.add(1);
             let messages = self.scratch.aim(socket, wanted);
             let count = match self.kernel.receive_messages(socket.descriptor, messages) {
                 Ok(count) => count,
@@ -230,7 +230,7 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
         socket.manner = manner;
         let ended = self.send_rest(slot);
         if ended.is_none() {
-            self.counters.in_flight += 1;
+            self.counters.in_flight.add(1);
         }
         ended
     }
@@ -241,7 +241,7 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
         let socket = self.datagrams.get(slot);
         let batch = socket.batch.as_mut()?;
         if socket.writable {
-            let calls = &mut self.counters.system_calls;
+            let calls = &self.counters.system_calls;
             socket.sent = batch.send_now(&self.system, socket.descriptor, socket.sent, socket.manner, calls);
             socket.writable = batch.is_done(socket.sent);
         }

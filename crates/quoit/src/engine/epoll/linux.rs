@@ -77,7 +77,8 @@ fn capacity(events: &[ReadyEvent]) -> i32 {
 
 /// Milliseconds, rounded up so that a wait never ends before its time.
 fn milliseconds(timeout: Duration) -> i32 {
-    i32::try_from(timeout.as_nanos().div_ceil(1_000_000)).unwrap_or(i32::MAX)
+    let part = u64::from(timeout.subsec_nanos().div_ceil(1_000_000));
+    i32::try_from(timeout.as_secs().saturating_mul(1000).saturating_add(part)).unwrap_or(i32::MAX)
 }
 
 impl EpollSys for Epoll {

@@ -31,7 +31,7 @@ const ACCEPTS_PER_REGISTRATION: u32 = 16;
 
 impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
     pub(super) fn submit_accept(&mut self, slot: Slot, descriptor: RawFd, limit: u32) {
-        self.counters.accept_arms += 1;
+        self.counters.accept_arms.add(1);
         let listener = self.listeners.get(slot);
         debug_assert!(limit > 0, "an accept has a limit of at least 1");
         debug_assert!(listener.remaining == 0, "one accept a listener at a time");
@@ -56,7 +56,7 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
     /// Registers the listener. If something is queued already, the next poll says so.
     fn register_listener(&mut self, slot: Slot) -> Result<(), Errno> {
         let listener = self.listeners.get(slot);
-        self.counters.system_calls += 1;
+        self.counters.system_calls.add(1);
         self.kernel.add(
             listener.descriptor,
             bits(libc::EPOLLIN | libc::EPOLLEXCLUSIVE),
@@ -71,7 +71,7 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
     fn unregister_listener(&mut self, slot: Slot) {
         let listener = self.listeners.get(slot);
         if std::mem::take(&mut listener.watched) {
-            self.counters.system_calls += 1;
+            self.counters.system_calls.add(1);
             // It fails only for what is not registered, which is what is wanted.
             let _ = self.kernel.remove(listener.descriptor);
         }
@@ -139,7 +139,7 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
         let mut share = self.settings.accepts_per_turn.max(1);
         while listener.remaining > 0 && listener.readable && share > 0 {
             share -= 1;
-            self.counters.system_calls += 1;
+            self.counters.system_calls.add(1);
             let result = match self.kernel.accept(listener.descriptor) {
                 Err(Errno::EAGAIN) => {
                     listener.readable = false;

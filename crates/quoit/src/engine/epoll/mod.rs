@@ -22,15 +22,18 @@
 
 use std::collections::VecDeque;
 use std::os::fd::{OwnedFd, RawFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use self::datagram::Scratch;
 use self::record::{Connection, DatagramSocket, Key, Listener, Outgoing, Table};
 use self::sys::{EpollSys, ReadyEvent};
+use super::enters::EnterSizes;
 use super::{
-    Completion, Completions, DatagramBatch, DatagramReceived, Engine, EngineCounters, EngineKind, Handle,
-    Kind, Message, Operation, ProvidedBuffer, Received, SendManner, gather,
+    Completion, Completions, DatagramBatch, DatagramReceived, Engine, EngineKind, Handle, Kind, Message,
+    Operation, ProvidedBuffer, Received, SendManner, gather,
 };
+use crate::counters::LiveCounters;
 use crate::errno::Errno;
 use crate::id::Slot;
 use crate::pool::Pool;
@@ -112,7 +115,8 @@ pub struct EpollEngine<P, K> {
     told_nothing: bool,
     /// Operations that had been submitted when the kernel was asked last.
     submitted_before: u64,
-    counters: EngineCounters,
+    enter_sizes: EnterSizes,
+    counters: Arc<LiveCounters>,
 }
 
 impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
@@ -138,7 +142,8 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
             left_out: false,
             told_nothing: false,
             submitted_before: 0,
-            counters: EngineCounters::default(),
+            enter_sizes: EnterSizes::default(),
+            counters: Arc::default(),
             settings,
         })
     }
@@ -159,13 +164,11 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
 
     /// Asks the kernel for events and notes them.
     fn poll(&mut self, timeout: Option<Duration>) -> Result<(), Errno> {
-        self.counters.system_calls += 1;
-        self.counters.enters += 1;
-        let submitted = self.counters.submissions - self.submitted_before;
-        self.submitted_before = self.counters.submissions;
-        self.counters
-            .enter_sizes
-            .count(submitted, self.counters.completions);
+        self.counters.system_calls.add(1);
+        self.counters.enters.add(1);
+        let submissions = self.counters.submissions.get();
+        let submitted = submissions - std::mem::replace(&mut self.submitted_before, submissions);
+        self.enter_sizes.count(&self.counters, submitted);
         let count = match self.kernel.wait(&mut self.events, timeout) {
             Ok(count) => count,
             Err(Errno::EINTR) => 0,
@@ -233,7 +236,7 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
             Handle::Listener(slot) => self.forget_listener(slot),
             Handle::Datagram(slot) => self.datagrams.get(slot).forget(),
         }
-        self.counters.system_calls += 1;
+        self.counters.system_calls.add(1);
         self.kernel.close(descriptor);
     }
 }
@@ -256,7 +259,7 @@ impl<P: EpollSys, K: SocketSys> Engine for EpollEngine<P, K> {
     }
 
     fn bind(&mut self, wake: RawFd, _pool: &mut Pool) -> Result<(), Errno> {
-        self.counters.system_calls += 1;
+        self.counters.system_calls.add(1);
         // Edge-triggered, and never read: each write to it is an edge.
         self.kernel
             .add(wake, bits(libc::EPOLLIN | libc::EPOLLET), Key::WAKE.to_bits())
@@ -264,9 +267,9 @@ impl<P: EpollSys, K: SocketSys> Engine for EpollEngine<P, K> {
 
     fn submit(&mut self, operation: Operation, _pool: &mut Pool) {
         if !matches!(operation, Operation::Cancel { .. } | Operation::Close { .. }) {
-            self.counters.in_flight += 1;
+            self.counters.in_flight.add(1);
         }
-        self.counters.submissions += 1;
+        self.counters.submissions.add(1);
         match operation {
             Operation::Accept {
                 listener,
@@ -337,7 +340,7 @@ impl<P: EpollSys, K: SocketSys> Engine for EpollEngine<P, K> {
         manner: SendManner,
         _pool: &mut Pool,
     ) -> Option<Box<DatagramBatch>> {
-        self.counters.submissions += 1;
+        self.counters.submissions.add(1);
         self.submit_datagrams(socket, batch, manner)
     }
 
@@ -358,7 +361,7 @@ impl<P: EpollSys, K: SocketSys> Engine for EpollEngine<P, K> {
                     &self.system,
                     self.settings.gather,
                     timeout,
-                    &mut self.counters.system_calls,
+                    &self.counters.system_calls,
                 )
             };
             self.poll(timeout)?;
@@ -399,11 +402,12 @@ impl<P: EpollSys, K: SocketSys> Engine for EpollEngine<P, K> {
                 self.run_datagram(key, completions);
             }
         }
-        self.counters.completions += (completions.len() - start) as u64;
-        let terminal = completions.list[listed..]
-            .iter()
+        self.counters.completions.add((completions.len() - start) as u64);
+        let terminal = completions
+            .list
+            .range(listed..)
             .filter(|completion| is_terminal(completion));
-        self.counters.in_flight -= terminal.count() as u64;
+        self.counters.in_flight.subtract(terminal.count() as u64);
         !self.ready.is_empty() || self.share > 0
     }
 
@@ -437,7 +441,7 @@ impl<P: EpollSys, K: SocketSys> Engine for EpollEngine<P, K> {
         true
     }
 
-    fn counters(&self) -> EngineCounters {
-        self.counters
+    fn counters(&self) -> &Arc<LiveCounters> {
+        &self.counters
     }
 }

@@ -6,7 +6,8 @@ use super::record::{Key, Outgoing};
 use super::sys::EpollSys;
 use super::{EpollEngine, bits};
 use crate::address::SocketAddress;
-use crate::engine::{Completion, Completions, EngineCounters, Message, Received};
+use crate::counters::LiveCounters;
+use crate::engine::{Completion, Completions, Message, Received};
 use crate::errno::Errno;
 use crate::id::Slot;
 use crate::pool::Pool;
@@ -32,7 +33,7 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
         }
         // Only TCP fills a read as far as its bytes go. A read from a Unix socket also stops behind a message
         // that carries descriptors, with more bytes behind it (`unix(7)`), and no edge follows.
-        self.counters.system_calls += 2;
+        self.counters.system_calls.add(2);
         connection.stops_early = self.kernel.protocol(connection.descriptor)? != libc::IPPROTO_TCP;
         self.kernel.add(
             connection.descriptor,
@@ -77,7 +78,7 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
         connection.listed = false;
         if connection.connecting && connection.writable {
             connection.connecting = false;
-            self.counters.system_calls += 1;
+            self.counters.system_calls.add(1);
             let pending = self.kernel.pending_error(connection.descriptor);
             completions.push(Completion::Connected {
                 connection: slot,
@@ -85,7 +86,9 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
             });
         }
         self.receive(slot, pool, completions);
-        completions.list.extend(self.send(slot));
+        if self.connections.get(slot).outgoing.is_something() {
+            completions.list.extend(self.send(slot));
+        }
         if self.connections.get(slot).can_go_on() {
             self.list_connection(slot);
         }
@@ -95,7 +98,7 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
         let connection = self.connections.get(slot);
         debug_assert!(!connection.is_busy(), "connecting comes first");
         connection.descriptor = descriptor;
-        self.counters.system_calls += 1;
+        self.counters.system_calls.add(1);
         let result = match self.kernel.connect(descriptor, address) {
             // Registered only now: a socket that is not yet connecting reports a hang-up. Unix sockets never
             // get here, their attempts end at once. Interrupted attempts go on by themselves (`connect(2)`).
@@ -124,7 +127,7 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
     }
 
     fn start_receive(&mut self, slot: Slot, descriptor: RawFd, budget: u32, discarding: bool) {
-        self.counters.receive_arms += 1;
+        self.counters.receive_arms.add(1);
         let connection = self.connections.get(slot);
         debug_assert!(budget > 0, "a receive has a budget of at least 1");
         debug_assert!(connection.budget == 0, "one receive a connection at a time");
@@ -153,7 +156,7 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
             share -= 1;
             if connection.discarding {
                 let (address, length) = pool.discard();
-                self.counters.system_calls += 1;
+                self.counters.system_calls.add(1);
                 let result = self
                     .kernel
                     .receive(connection.descriptor, address, length as usize);
@@ -177,7 +180,7 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
                 return;
             }
             let Some(buffer) = pool.take() else {
-                self.counters.receive_no_buffers += 1;
+                self.counters.receive_no_buffers.add(1);
                 connection.budget = 0;
                 completions.push(Completion::Received {
                     connection: slot,
@@ -187,7 +190,7 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
                 return;
             };
             let wanted = connection.budget.min(pool.slot_size());
-            self.counters.system_calls += 1;
+            self.counters.system_calls.add(1);
             let result = self
                 .kernel
                 .receive(connection.descriptor, pool.address(buffer), wanted as usize);
@@ -228,8 +231,8 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
     }
 
     pub(super) fn submit_send(&mut self, slot: Slot, descriptor: RawFd, outgoing: Outgoing) {
-        self.counters.sends += 1;
-        self.counters.send_pieces += outgoing.pieces();
+        self.counters.sends.add(1);
+        self.counters.send_pieces.add(outgoing.pieces());
         let connection = self.connections.get(slot);
         debug_assert!(
             !connection.outgoing.is_something(),
@@ -267,7 +270,7 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
         if !connection.writable {
             return None;
         }
-        self.counters.system_calls += 1;
+        self.counters.system_calls.add(1);
         let (result, wanted, pieces) = match message {
             Message::Single { address, length } => {
                 let result = self.kernel.send(descriptor, *address, *length as usize);
@@ -278,17 +281,11 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
                 (result, gather.bytes(), gather.pieces.len() as u64)
             }
         };
-        let result = judge(
-            &mut self.counters,
-            &mut connection.writable,
-            wanted,
-            false,
-            result,
-        )?;
-        self.counters.submissions += 1;
-        self.counters.completions += 1;
-        self.counters.sends += 1;
-        self.counters.send_pieces += pieces;
+        let result = judge(&self.counters, &mut connection.writable, wanted, false, result)?;
+        self.counters.submissions.add(1);
+        self.counters.completions.add(1);
+        self.counters.sends.add(1);
+        self.counters.send_pieces.add(pieces);
         Some(result)
     }
 
@@ -309,10 +306,10 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
                 self.system.send_file(descriptor, *file, *offset, *length)
             }
         };
-        self.counters.system_calls += 1;
+        self.counters.system_calls.add(1);
         let from_file = matches!(connection.outgoing, Outgoing::File { .. });
         let result = judge(
-            &mut self.counters,
+            &self.counters,
             &mut connection.writable,
             wanted,
             from_file,
@@ -330,7 +327,7 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
 /// What an attempt to send `wanted` bytes says of the socket. Answers how the send ended; `None` if nothing was sent.
 #[inline]
 fn judge(
-    counters: &mut EngineCounters,
+    counters: &LiveCounters,
     writable: &mut bool,
     wanted: u64,
     from_file: bool,
@@ -343,9 +340,9 @@ fn judge(
         }
         Err(Errno::EINTR) => return None,
         Ok(taken) => {
-            counters.send_bytes += taken as u64;
+            counters.sent_bytes.add(taken as u64);
             if (taken as u64) < wanted {
-                counters.short_sends += 1;
+                counters.short_sends.add(1);
                 // Less than all means that the socket is full, and that an edge will say when it is not.
                 // A file may have ended as well, or come in parts: then nothing but EAGAIN promises an edge.
                 *writable = from_file;

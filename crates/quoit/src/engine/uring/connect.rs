@@ -24,7 +24,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         state.accepting = true;
         state.cancelled = false;
         state.left = limit;
-        self.counters.accept_arms += 1;
+        self.counters.accept_arms.add(1);
         let data = UserData::new(Tag::Accept, listener, 0);
         self.push(entry::accept(descriptor, multishot, data), pool);
     }
@@ -76,7 +76,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         if address.family() == libc::AF_UNIX {
             // Such an attempt ends at once, and a full backlog answers EAGAIN, on every engine alike; io_uring
             // would wait for a place in the backlog.
-            self.direct_calls += 1;
+            self.counters.system_calls.add(1);
             // SAFETY: the descriptor stays open until the operation's completion.
             let socket = unsafe { BorrowedFd::borrow_raw(descriptor) };
             let result = self.system.connect_now(socket, &address);

@@ -123,7 +123,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
                 .ok_or(Errno::ENOBUFS)?;
             self.sys
                 .register_buffer_ring(group, buffers.next_power_of_two())?;
-            self.direct_calls += 1;
+            self.counters.system_calls.add(1);
             Some(group)
         } else {
             kept.reserve(buffers.into());
@@ -292,7 +292,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         debug_assert!(state.batch.is_none(), "one send a socket");
         batch.begin();
         if !self.kernel_polls {
-            let calls = &mut self.direct_calls;
+            let calls = &self.counters.system_calls;
             let next = batch.send_now(&self.system, state.descriptor, 0, manner, calls);
             if batch.is_done(next) {
                 return Some(batch);
@@ -433,7 +433,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         );
         let state = std::mem::take(state);
         if let Some(group) = state.group {
-            self.direct_calls += 1;
+            self.counters.system_calls.add(1);
             let result = self.sys.unregister_buffer_ring(group);
             debug_assert_eq!(
                 result,

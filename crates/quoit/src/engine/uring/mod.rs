@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use linux_raw_sys::io_uring as abi;
@@ -16,10 +17,12 @@ use self::state::{Connection, Listener, Table};
 use self::submission::is_passing;
 use self::sys::{CompletionEntry, RingParameters, STREAM_GROUP, SubmissionEntry, UringSys};
 use self::user_data::{Tag, UserData};
+use super::enters::EnterSizes;
 use super::{
-    Completion, Completions, DatagramBatch, Engine, EngineCounters, EngineKind, Handle, Message, Operation,
-    ProvidedBuffer, Received, SendManner, gather,
+    Completion, Completions, DatagramBatch, Engine, EngineKind, Handle, Message, Operation, ProvidedBuffer,
+    Received, SendManner, gather,
 };
+use crate::counters::LiveCounters;
 use crate::errno::Errno;
 use crate::features::{Feature, FeatureSet};
 use crate::id::Slot;
@@ -110,9 +113,8 @@ pub struct UringEngine<S: UringSys, K: SocketSys> {
     notifies: bool,
     overflowed: bool,
     failure: Option<Errno>,
-    in_flight: u64,
-    direct_calls: u64,
-    counters: EngineCounters,
+    enter_sizes: EnterSizes,
+    counters: Arc<LiveCounters>,
 }
 
 impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
@@ -206,9 +208,8 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
             notifies: false,
             overflowed: false,
             failure: None,
-            in_flight: 0,
-            direct_calls: 0,
-            counters: EngineCounters::default(),
+            enter_sizes: EnterSizes::default(),
+            counters: Arc::default(),
         })
     }
 
@@ -249,9 +250,9 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         let (result, flags) = (entry.res, entry.flags);
         let more = flags & abi::IORING_CQE_F_MORE != 0;
         let tag = data.tag();
-        self.counters.completions += 1;
+        self.counters.completions.add(1);
         if !more && self.is_counted(tag) {
-            self.in_flight -= 1;
+            self.counters.in_flight.subtract(1);
         }
         match tag {
             Tag::Receive => self.received(data.slot(), result, flags, pool, completions),
@@ -288,20 +289,20 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
                 }
                 // At once, not with the next submission: its address is free when its end is reported.
                 drop(descriptor);
-                self.direct_calls += 1;
+                self.counters.system_calls.add(1);
                 return;
             }
             Handle::Datagram(slot) => {
                 self.forget_datagrams(slot);
                 // At once, as above.
                 drop(descriptor);
-                self.direct_calls += 1;
+                self.counters.system_calls.add(1);
                 return;
             }
         };
         let data = UserData::new(Tag::Close, slot, 0);
         let entry = entry::close(descriptor.as_raw_fd(), self.skips_success, data);
-        self.closing.push((self.counters.submissions, descriptor));
+        self.closing.push((self.counters.submissions.get(), descriptor));
         self.push(entry, pool);
     }
 
@@ -310,7 +311,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
     }
 
     fn is_quiet(&self) -> bool {
-        self.in_flight == 0
+        self.counters.in_flight.get() == 0
             && self.sys.unsubmitted() == 0
             && self.spilled.is_empty()
             && !self.sys.has_completion()
@@ -471,7 +472,7 @@ impl<S: UringSys, K: SocketSys> Engine for UringEngine<S, K> {
         // signalled later is still to be read. An enter for what was found, which writes the notifier as well, thus
         // needs no second one that finds nothing.
         self.sys.drain_notifier();
-        self.direct_calls += 1;
+        self.counters.system_calls.add(1);
         settled(self)
     }
 
@@ -524,7 +525,7 @@ impl<S: UringSys, K: SocketSys> Engine for UringEngine<S, K> {
         if !self.is_owner() {
             // Only the owner may enter. A poll for wakes names no memory.
             let harmless = u64::from(self.watching && self.wake_counter.is_none());
-            return self.in_flight == harmless;
+            return self.counters.in_flight.get() == harmless;
         }
         let deadline = now() + patience;
         self.quiescing = true;
@@ -535,7 +536,7 @@ impl<S: UringSys, K: SocketSys> Engine for UringEngine<S, K> {
             if !self.spilled.is_empty() {
                 self.unspill(pool);
             }
-            let wait_for = u32::from(self.in_flight > 0 && self.may_sleep());
+            let wait_for = u32::from(self.counters.in_flight.get() > 0 && self.may_sleep());
             self.note_overflow();
             match self.enter(wait_for, Some(left), self.wait_flags) {
                 Err(errno) if !is_passing(errno) => return false,
@@ -561,19 +562,14 @@ impl<S: UringSys, K: SocketSys> Engine for UringEngine<S, K> {
         }
     }
 
-    fn counters(&self) -> EngineCounters {
-        EngineCounters {
-            enters: self.sys.enters(),
-            system_calls: self.sys.enters() + self.direct_calls,
-            in_flight: self.in_flight,
-            ..self.counters
-        }
+    fn counters(&self) -> &Arc<LiveCounters> {
+        &self.counters
     }
 }
 
 impl<S: UringSys, K: SocketSys> Drop for UringEngine<S, K> {
     fn drop(&mut self) {
-        if self.in_flight > 0 {
+        if self.counters.in_flight.get() > 0 {
             // The kernel may yet read and write there: better leaked than used by two.
             std::mem::forget(self.wake_counter.take());
             std::mem::forget(std::mem::replace(&mut self.connections, Table::new()));

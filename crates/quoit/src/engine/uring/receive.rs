@@ -86,7 +86,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
                 entry::poll(descriptor, libc::POLLIN | libc::POLLRDHUP, data)
             }
         };
-        self.counters.receive_arms += 1;
+        self.counters.receive_arms.add(1);
         self.push(entry, pool);
     }
 
@@ -160,7 +160,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         match -result {
             0 => Received::End,
             libc::ENOBUFS => {
-                self.counters.receive_no_buffers += 1;
+                self.counters.receive_no_buffers.add(1);
                 Received::NoBuffers
             }
             libc::ECANCELED | libc::EINTR | libc::EAGAIN => Received::Stopped,
@@ -188,7 +188,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         );
         state.receive.cancelled = false;
         state.receive.stage = ReceiveStage::Discarding;
-        self.counters.receive_arms += 1;
+        self.counters.receive_arms.add(1);
         self.push_discard(connection, pool);
     }
 

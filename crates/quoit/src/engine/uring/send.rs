@@ -28,16 +28,16 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         let send = &mut state.send;
         debug_assert_eq!(send.stage, SendStage::Idle, "one send a connection");
         send.cancelled = false;
-        self.counters.sends += 1;
+        self.counters.sends.add(1);
         match message {
             Message::Single { address, length } => {
                 debug_assert!(length > 0);
-                self.counters.send_pieces += 1;
+                self.counters.send_pieces.add(1);
                 send.length = u64::from(length);
                 send.payload = Payload::Single(address.expose_provenance() as u64, length);
             }
             Message::Gathered(gather) => {
-                self.counters.send_pieces += gather.pieces.len() as u64;
+                self.counters.send_pieces.add(gather.pieces.len() as u64);
                 send.length = gather.pieces.iter().map(|piece| piece.iov_len as u64).sum();
                 send.payload = Payload::Gathered(gather);
             }
@@ -66,7 +66,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
             let send = &self.connections.get(connection).send;
             if send.stage == SendStage::Attempt && send.attempt == number {
                 let length = send.length as usize;
-                self.in_flight -= 1;
+                self.counters.in_flight.subtract(1);
                 let completion = self.finish_send(connection, Ok(length), false);
                 completions.push(completion);
             }
@@ -89,8 +89,9 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
             SendMode::Ordinary => SendStage::Sending,
             SendMode::Quiet => {
                 entry::make_attempt(&mut entry);
-                state.send.attempt = self.counters.submissions;
-                self.attempts.push_back((self.counters.submissions, connection));
+                state.send.attempt = self.counters.submissions.get();
+                self.attempts
+                    .push_back((self.counters.submissions.get(), connection));
                 SendStage::Attempt
             }
             SendMode::ZeroCopy => {
@@ -114,7 +115,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         if bytes < long as u64 || self.kernel_polls {
             return None;
         }
-        self.direct_calls += 1;
+        self.counters.system_calls.add(1);
         let (result, pieces) = match message {
             Message::Single { address, length } => {
                 let mut piece = [libc::iovec {
@@ -134,11 +135,13 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         match result {
             Err(Errno::EAGAIN | Errno::EINTR) => None,
             result => {
-                self.counters.sends += 1;
-                self.counters.send_pieces += pieces;
+                self.counters.sends.add(1);
+                self.counters.send_pieces.add(pieces);
                 let taken = result.unwrap_or(0) as u64;
-                self.counters.send_bytes += taken;
-                self.counters.short_sends += u64::from(result.is_ok() && taken < bytes);
+                self.counters.sent_bytes.add(taken);
+                self.counters
+                    .short_sends
+                    .add(u64::from(result.is_ok() && taken < bytes));
                 Some(result)
             }
         }
@@ -160,7 +163,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         state.send.cancelled = false;
         state.send.length = length;
         state.send.payload = Payload::File(file, offset, length);
-        self.counters.sends += 1;
+        self.counters.sends.add(1);
         if let Some(completion) = self.try_send_file(connection, pool) {
             self.ready.push_back(completion);
         }
@@ -173,7 +176,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
             unreachable!("a file is being sent")
         };
         let result = loop {
-            self.direct_calls += 1;
+            self.counters.system_calls.add(1);
             match self.system.send_file(state.descriptor, file, offset, length) {
                 Err(Errno::EINTR) => (),
                 result => break result,
@@ -228,7 +231,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
                     }
                     return;
                 }
-                self.counters.zero_copy_sends += 1;
+                self.counters.zero_copy_sends.add(1);
             }
             SendStage::Polling => {
                 let completion = if result >= 0 && !send.cancelled {
@@ -261,7 +264,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
             return self.send_in_the_ordinary_way(connection, pool, completions);
         }
         let copied = result as u32 & abi::IORING_NOTIF_USAGE_ZC_COPIED != 0;
-        self.counters.zero_copy_copied += u64::from(copied);
+        self.counters.zero_copy_copied.add(u64::from(copied));
         completions.push(Completion::Released {
             connection,
             sequence,
@@ -294,8 +297,10 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
             send.sequence = send.sequence.wrapping_add(1);
         }
         if let Ok(bytes) = result {
-            self.counters.send_bytes += bytes as u64;
-            self.counters.short_sends += u64::from((bytes as u64) < send.length);
+            self.counters.sent_bytes.add(bytes as u64);
+            self.counters
+                .short_sends
+                .add(u64::from((bytes as u64) < send.length));
         }
         // The kernel has read the header and the pieces when it took the submission
         // (IORING_FEAT_SUBMIT_STABLE), so the gather is free although the memory may be held.

@@ -15,9 +15,9 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
     /// Puts an entry into the submission queue.
     #[inline]
     pub(super) fn push(&mut self, entry: SubmissionEntry, pool: &mut Pool) {
-        self.counters.submissions += 1;
+        self.counters.submissions.add(1);
         if self.is_counted(UserData::from_bits(entry.user_data).tag()) {
-            self.in_flight += 1;
+            self.counters.in_flight.add(1);
         }
         if !self.spilled.is_empty() || !self.sys.try_push(&entry) {
             self.push_to_full(entry, pool);
@@ -29,7 +29,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
     #[cold]
     fn push_to_full(&mut self, entry: SubmissionEntry, pool: &mut Pool) {
         if self.spilled.is_empty() {
-            self.counters.submission_queue_full += 1;
+            self.counters.submission_queue_full.add(1);
             self.flush(pool);
             if self.sys.try_push(&entry) {
                 return;
@@ -55,14 +55,15 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         timeout: Option<Duration>,
         flags: u32,
     ) -> Result<u32, Errno> {
-        let (enters, offered) = (self.sys.enters(), self.sys.unsubmitted());
+        let (before, offered) = (self.sys.enters(), self.sys.unsubmitted());
         let result = self.sys.enter(wait_for, timeout, flags);
-        if self.sys.enters() != enters {
-            // Not where the kernel's thread polls and needs no call.
+        // None where the kernel's thread polls and needs no call.
+        let enters = self.sys.enters() - before;
+        if enters > 0 {
+            self.counters.enters.add(enters);
+            self.counters.system_calls.add(enters);
             let submitted = u64::from(offered.saturating_sub(self.sys.unsubmitted()));
-            self.counters
-                .enter_sizes
-                .count(submitted, self.counters.completions);
+            self.enter_sizes.count(&self.counters, submitted);
         }
         if !self.closing.is_empty() {
             self.hand_over_closed();
@@ -83,7 +84,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         if !self.may_sleep() {
             return wait;
         }
-        gather(&self.system, self.sleeps_first, wait, &mut self.direct_calls)
+        gather(&self.system, self.sleeps_first, wait, &self.counters.system_calls)
     }
 
     /// Forgets the descriptors whose closes the kernel has taken.
@@ -97,7 +98,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
 
     /// Submissions that the kernel has taken, of all that were pushed.
     pub(super) fn taken(&self) -> u64 {
-        self.counters.submissions - u64::from(self.sys.unsubmitted()) - self.spilled.len() as u64
+        self.counters.submissions.get() - u64::from(self.sys.unsubmitted()) - self.spilled.len() as u64
     }
 
     /// Moves what was spilled into the submission queue, as far as the kernel makes room.
@@ -121,7 +122,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
     pub(super) fn note_overflow(&mut self) {
         let overflowed = self.sys.has_overflowed();
         if overflowed && !self.overflowed {
-            self.counters.completion_queue_overflows += 1;
+            self.counters.completion_queue_overflows.add(1);
         }
         self.overflowed = overflowed;
     }

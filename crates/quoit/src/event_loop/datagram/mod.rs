@@ -164,7 +164,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             .map_err(failed(DatagramStep::Mode))?;
         // What was dropped so far is none of this loop's.
         let drops_seen = self.system.datagram_drops(socket.as_fd()).ok();
-        self.counters.system_calls += 2;
+        self.counters.system_calls.add(2);
         let family = socket.family();
         let connected = socket.peer().is_some();
         let peer_v6 = socket.peer().is_some_and(is_v6);
@@ -304,7 +304,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             member,
         };
         self.system.set_datagram_option(descriptor.as_fd(), option)?;
-        self.counters.system_calls += 1;
+        self.counters.system_calls.add(1);
         Ok(())
     }
 

@@ -106,7 +106,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             return;
         };
         if let Some(descriptor) = &state.descriptor {
-            self.counters.system_calls += 1;
+            self.counters.system_calls.add(1);
             if let Ok(drops) = self.system.datagram_drops(descriptor.as_fd()) {
                 state.note_drops(drops);
             }
@@ -212,7 +212,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         debug_assert!(state.receiving);
         state.provided -= run.len() as u32;
         if state.phase == Phase::Open {
-            state.begin_batch(self.counters.turns);
+            state.begin_batch(self.counters.turns.get());
             let before = state.batch_size;
             self.events.reserve(run.len());
             for buffer in run {
@@ -309,7 +309,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         };
         let id = DatagramSocketId::new(self.index, slot, generation);
         for _ in 0..ERRORS_AT_ONCE {
-            self.counters.system_calls += 1;
+            self.counters.system_calls.add(1);
             match self.system.datagram_error(descriptor.as_fd()) {
                 Ok(Some(unreachable)) => {
                     state.queue.forgive(unreachable.errno());

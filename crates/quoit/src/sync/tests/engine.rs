@@ -1,12 +1,14 @@
 //! An engine whose kernel is a number of bytes that have arrived, and whose wait is the double of an eventfd.
 
+use std::collections::VecDeque;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use loom::cell::UnsafeCell;
 
-use crate::engine::{Completion, Completions, Engine, EngineCounters, EngineKind, Kind, Operation, Received};
+use crate::counters::LiveCounters;
+use crate::engine::{Completion, Completions, Engine, EngineKind, Kind, Operation, Received};
 use crate::errno::Errno;
 use crate::id::Slot;
 use crate::pool::{Pool, PoolSlot};
@@ -39,7 +41,8 @@ pub(super) struct Scripted {
     touched: Touched,
     wake: Option<RawFd>,
     armed: Option<Slot>,
-    completions: Vec<Completion>,
+    completions: VecDeque<Completion>,
+    counters: Arc<LiveCounters>,
 }
 
 impl Scripted {
@@ -49,13 +52,14 @@ impl Scripted {
             touched,
             wake: None,
             armed: None,
-            completions: Vec::new(),
+            completions: VecDeque::new(),
+            counters: Arc::default(),
         }
     }
 
     fn complete(&mut self, connection: Slot, received: Received) {
         self.armed = None;
-        self.completions.push(Completion::Received {
+        self.completions.push_back(Completion::Received {
             connection,
             received,
             more: false,
@@ -137,7 +141,7 @@ impl Engine for Scripted {
         true
     }
 
-    fn counters(&self) -> EngineCounters {
-        EngineCounters::default()
+    fn counters(&self) -> &Arc<LiveCounters> {
+        &self.counters
     }
 }

@@ -182,7 +182,7 @@ fn what_cannot_be_registered_is_an_error_and_can_be_tried_again() {
     bench.engine.kernel.send = [libc::EAGAIN].into();
     bench.send(0, &ours, b"bytes");
     assert_eq!(sent(bench.one()), Err(no_space));
-    assert_eq!(bench.engine.counters().in_flight, 0);
+    assert_eq!(bench.engine.counters().snapshot().in_flight, 0);
 
     bench.receive(0, &ours, 100);
     theirs.write_all(b"now").unwrap();

@@ -4,14 +4,14 @@ use super::*;
 fn a_send_completes_inline_with_one_call() {
     let mut bench = Bench::new(1, 64);
     let (ours, mut theirs) = unix_pair();
-    let calls = bench.engine.counters().system_calls;
+    let calls = bench.engine.counters().snapshot().system_calls;
     bench.send(0, &ours, b"hello");
     assert!(!bench.engine.may_sleep());
     assert_eq!(sent(bench.one()), Ok(5));
-    let counters = bench.engine.counters();
+    let counters = bench.engine.counters().snapshot();
     assert_eq!(counters.system_calls - calls, 1);
     assert_eq!(
-        (counters.sends, counters.send_pieces, counters.send_bytes),
+        (counters.sends, counters.send_pieces, counters.sent_bytes),
         (1, 1, 5)
     );
     let mut bytes = [0; 5];
@@ -45,7 +45,7 @@ fn pieces_leave_together_and_their_list_comes_back() {
         panic!("not sent");
     };
     assert_eq!(gather.pieces.len(), 3);
-    assert_eq!(bench.engine.counters().send_pieces, 3);
+    assert_eq!(bench.engine.counters().snapshot().send_pieces, 3);
     let mut bytes = vec![0; 1010];
     theirs.read_exact(&mut bytes).unwrap();
     assert_eq!(bytes, pieces.concat());
@@ -65,8 +65,8 @@ fn send_through(ours: OwnedFd, mut theirs: impl Read + AsFd) {
         ends += 1;
     }
     assert!(ends > 1, "the socket was meant to be too small");
-    let counters = bench.engine.counters();
-    assert_eq!(counters.send_bytes, all.len() as u64);
+    let counters = bench.engine.counters().snapshot();
+    assert_eq!(counters.sent_bytes, all.len() as u64);
     assert!(counters.short_sends >= ends - 1);
     drop(ours);
     let mut buffer = vec![0; 1 << 16];
@@ -119,7 +119,7 @@ fn a_waiting_send_can_be_cancelled() {
     bench.silence();
     bench.send(0, &ours, b"next");
     assert_eq!(sent(bench.one()), Ok(4));
-    assert_eq!(bench.engine.counters().in_flight, 0);
+    assert_eq!(bench.engine.counters().snapshot().in_flight, 0);
 }
 
 #[test]

@@ -54,7 +54,9 @@ fn loops_that_sleep_share_the_connections() {
     first.accept(0, &socket, 1000);
     let mut sockets = Vec::new();
     first.silence();
-    let calls = |bench: &Bench| bench.engine.counters().system_calls - bench.engine.counters().enters;
+    let calls = |bench: &Bench| {
+        bench.engine.counters().snapshot().system_calls - bench.engine.counters().snapshot().enters
+    };
     let before = calls(&first);
     let mut clients = clients(address, 15);
     assert!(accepted(first.next(15), &mut sockets));

@@ -51,7 +51,7 @@ fn a_request_and_its_answer_cost_three_calls() {
     bench.receive(0, &ours, 1 << 30);
     bench.silence();
     for round in 0..10 {
-        let before = bench.engine.counters().system_calls;
+        let before = bench.engine.counters().snapshot().system_calls;
         theirs.write_all(b"request").unwrap();
         await_events(&ours, libc::POLLIN);
         let completion = bench.one();
@@ -59,7 +59,7 @@ fn a_request_and_its_answer_cost_three_calls() {
         bench.give_back();
         bench.send(0, &ours, b"answer");
         assert_eq!(sent(bench.one()), Ok(6));
-        let calls = bench.engine.counters().system_calls - before;
+        let calls = bench.engine.counters().snapshot().system_calls - before;
         assert_eq!(calls, 3, "one wait, one receive, one send (round {round})");
         let mut answer = [0; 6];
         theirs.read_exact(&mut answer).unwrap();
@@ -150,9 +150,9 @@ fn events_of_a_slots_past_use_do_not_reach_the_present_one() {
     bench.silence();
     past_peer.write_all(b"for the past").unwrap();
     await_events(&_duplicate, libc::POLLIN);
-    let counters = bench.engine.counters();
+    let counters = bench.engine.counters().snapshot();
     bench.silence();
-    let after = bench.engine.counters();
+    let after = bench.engine.counters().snapshot();
     assert_eq!(
         after.system_calls - counters.system_calls,
         after.enters - counters.enters,
@@ -183,7 +183,7 @@ fn a_turn_of_a_slots_past_use_is_skipped() {
     bench.cancel(connection(0), Kind::Receive);
     let mut completions = Completions::default();
     assert!(bench.engine.reap(&mut bench.pool, 1, &mut completions));
-    assert_eq!(ended(completions.list.remove(0)), Received::Stopped);
+    assert_eq!(ended(completions.list.pop_front().unwrap()), Received::Stopped);
     bench.close(connection(0), past);
     // So that the next wait asks the kernel although something seems to be at hand.
     bench.engine.wait(Some(Duration::ZERO), &mut bench.pool).unwrap();
@@ -207,7 +207,7 @@ fn quiescing_ends_everything() {
     bench.silence();
     assert!(bench.engine.quiesce(&mut bench.pool, PATIENCE, &|| Linux.now()));
     assert_eq!(bench.next(2).len(), 2);
-    assert_eq!(bench.engine.counters().in_flight, 0);
+    assert_eq!(bench.engine.counters().snapshot().in_flight, 0);
     let descriptor = ours.into_raw_fd();
     // SAFETY: just taken out of its owner.
     let owned = unsafe { <OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(descriptor) };

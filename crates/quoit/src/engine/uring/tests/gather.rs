@@ -29,7 +29,7 @@ fn wait(
     let waited = begun.elapsed();
     let mut completions = Completions::default();
     fixture.engine.reap(&mut fixture.pool, 100, &mut completions);
-    (fixture.engine.counters().completions, waited)
+    (fixture.engine.counters().snapshot().completions, waited)
 }
 
 #[test]

@@ -150,11 +150,12 @@ impl<S: UringSys> Fixture<S> {
             } else {
                 Some(Duration::ZERO)
             };
-            let before = self.engine.counters().completions;
+            let before = self.engine.counters().snapshot().completions;
             self.engine.wait(timeout, &mut self.pool).unwrap();
             self.engine.reap(&mut self.pool, 16, &mut completions);
             let slept = timeout == TURN;
-            let interrupted = !completions.is_empty() || self.engine.counters().completions > before;
+            let interrupted =
+                !completions.is_empty() || self.engine.counters().snapshot().completions > before;
             assert!(!slept || interrupted, "nothing completed in {TURN:?}");
             self.pending.extend(completions.list);
         }
@@ -223,9 +224,9 @@ impl<S: UringSys> Fixture<S> {
         assert!(
             quiet,
             "the kernel is done with all memory: {:?}",
-            self.engine.counters()
+            self.engine.counters().snapshot()
         );
-        assert_eq!(self.engine.counters().in_flight, 0);
+        assert_eq!(self.engine.counters().snapshot().in_flight, 0);
         let mut slots = 0;
         while self.pool.take().is_some() {
             slots += 1;
@@ -298,10 +299,10 @@ fn an_ordinary_turn_is_one_system_call() {
     at_all_levels(|fixture| {
         let (near, mut far) = UnixStream::pair().unwrap();
         far.write_all(b"hello").unwrap();
-        let before = fixture.engine.counters().system_calls;
+        let before = fixture.engine.counters().snapshot().system_calls;
         fixture.receive(0, &near, BUDGET);
         fixture.engine.wait(TURN, &mut fixture.pool).unwrap();
-        assert_eq!(fixture.engine.counters().system_calls, before + 1);
+        assert_eq!(fixture.engine.counters().snapshot().system_calls, before + 1);
         let (bytes, _) = fixture.receive_bytes(0, &near, 5);
         assert_eq!(bytes, b"hello");
         fixture.finish();

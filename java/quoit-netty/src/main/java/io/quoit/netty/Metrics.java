@@ -9,7 +9,7 @@ import java.util.Collection;
 import java.util.List;
 import java.util.concurrent.ConcurrentLinkedQueue;
 
-/** The figures of one loop: the library's, as it last published them, and those of the part in Java. */
+/** The figures of one loop: the library's, and those of the part in Java. */
 final class Metrics {
     private static final Collection<Metrics> LOOPS = new ConcurrentLinkedQueue<>();
 

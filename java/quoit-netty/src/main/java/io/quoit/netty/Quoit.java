@@ -87,8 +87,8 @@ public final class Quoit {
     }
 
     /**
-     * The figures of all loops that run in this process. Any thread may ask; a loop publishes its figures when it goes to
-     * sleep, and every 64 turns while it does not.
+     * The figures of all loops that run in this process. Any thread may ask, which costs the loops nothing. While a loop
+     * runs two of its figures may be of moments a little apart.
      *
      * @return a snapshot a loop
      */
