@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// One figure as it is kept. The loop's thread changes it by a plain load and store, no dearer than a plain number, and
-/// others read it at any moment.
+/// others read it at any moment. Changed by this crate alone: engines also go by what they have counted.
 #[derive(Default, Debug)]
 pub struct Count(AtomicU64);
 
@@ -15,27 +15,27 @@ impl Count {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Replaces it. As all that change a figure: for the loop's thread alone.
+    /// Replaces it. As all that change a figure, for the loop's thread alone.
     #[inline]
-    pub fn set(&self, value: u64) {
+    pub(crate) fn set(&self, value: u64) {
         self.0.store(value, Ordering::Relaxed);
     }
 
     /// Adds to it.
     #[inline]
-    pub fn add(&self, count: u64) {
+    pub(crate) fn add(&self, count: u64) {
         self.set(self.get() + count);
     }
 
     /// Takes from it what was added before.
     #[inline]
-    pub fn subtract(&self, count: u64) {
+    pub(crate) fn subtract(&self, count: u64) {
         self.set(self.get() - count);
     }
 
     /// Raises it to a value that is higher.
     #[inline]
-    pub fn raise(&self, value: u64) {
+    pub(crate) fn raise(&self, value: u64) {
         if value > self.get() {
             self.set(value);
         }
