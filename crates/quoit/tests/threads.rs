@@ -411,6 +411,33 @@ fn a_turn_from_the_wrong_thread_is_refused_and_does_nothing() {
     }
 }
 
+/// What a loop has counted is seen at once, though it neither sleeps nor turns again.
+#[test]
+fn others_read_the_figures_as_they_are() {
+    const SENT: usize = 100;
+    guard(60);
+    for engine in engines() {
+        let (mut quoit, address) = listening(config(engine));
+        let remote = quoit.remote();
+        client(address).write_all(&[7; SENT]).unwrap();
+        let mut events = Events::with_capacity(8);
+        let mut received = 0;
+        while received < SENT {
+            quoit.turn([], &mut events, None).unwrap();
+            received += events
+                .drain()
+                .map(|event| match event {
+                    Event::Data { data, .. } => data.len(),
+                    _ => 0,
+                })
+                .sum::<usize>();
+        }
+        let seen = thread::scope(|scope| scope.spawn(|| remote.counters()).join().unwrap());
+        let (bytes, turns) = (seen.received_bytes, seen.turns);
+        assert_eq!((bytes, turns), (SENT as u64, quoit.counters().turns), "{engine}");
+    }
+}
+
 fn runtime(engine: EngineKind, loops: u16, spread: Spread) -> RuntimeConfig {
     RuntimeConfig {
         loops,
