@@ -17,45 +17,28 @@ impl EnterSizes {
     /// the enter before were brought by that.
     #[inline]
     pub(crate) fn count(&mut self, counters: &LiveCounters, submitted: u64) {
-        submitting(counters, place(submitted)).add(1);
+        figures(counters, place(submitted)).0.add(1);
         let taken = counters.completions.get();
         if let Some(before) = self.taken_before.replace(taken) {
-            bringing(counters, place(taken - before)).add(1);
+            figures(counters, place(taken - before)).1.add(1);
         }
     }
 }
 
-/// The figure of the enters that submitted a number of this place.
+/// The figures of the enters that submitted, and of those that brought, a number of this place.
 #[inline]
-fn submitting(counters: &LiveCounters, place: usize) -> &Count {
+fn figures(counters: &LiveCounters, place: usize) -> (&Count, &Count) {
     match place {
-        0 => &counters.enters_submitting_0,
-        1 => &counters.enters_submitting_1,
-        2 => &counters.enters_submitting_2,
-        3 => &counters.enters_submitting_4,
-        4 => &counters.enters_submitting_8,
-        5 => &counters.enters_submitting_16,
-        6 => &counters.enters_submitting_32,
-        7 => &counters.enters_submitting_64,
-        8 => &counters.enters_submitting_128,
-        _ => &counters.enters_submitting_256,
-    }
-}
-
-/// The figure of the enters that brought a number of this place.
-#[inline]
-fn bringing(counters: &LiveCounters, place: usize) -> &Count {
-    match place {
-        0 => &counters.enters_bringing_0,
-        1 => &counters.enters_bringing_1,
-        2 => &counters.enters_bringing_2,
-        3 => &counters.enters_bringing_4,
-        4 => &counters.enters_bringing_8,
-        5 => &counters.enters_bringing_16,
-        6 => &counters.enters_bringing_32,
-        7 => &counters.enters_bringing_64,
-        8 => &counters.enters_bringing_128,
-        _ => &counters.enters_bringing_256,
+        0 => (&counters.enters_submitting_0, &counters.enters_bringing_0),
+        1 => (&counters.enters_submitting_1, &counters.enters_bringing_1),
+        2 => (&counters.enters_submitting_2, &counters.enters_bringing_2),
+        3 => (&counters.enters_submitting_4, &counters.enters_bringing_4),
+        4 => (&counters.enters_submitting_8, &counters.enters_bringing_8),
+        5 => (&counters.enters_submitting_16, &counters.enters_bringing_16),
+        6 => (&counters.enters_submitting_32, &counters.enters_bringing_32),
+        7 => (&counters.enters_submitting_64, &counters.enters_bringing_64),
+        8 => (&counters.enters_submitting_128, &counters.enters_bringing_128),
+        _ => (&counters.enters_submitting_256, &counters.enters_bringing_256),
     }
 }
 
@@ -79,10 +62,11 @@ mod tests {
             sizes.count(&counters, submitted);
         }
         sizes.count(&counters, u64::MAX);
-        type Of = fn(&LiveCounters, usize) -> &Count;
-        let figures =
-            |of: Of| -> [u64; ENTER_SIZES] { std::array::from_fn(|place| of(&counters, place).get()) };
-        assert_eq!(figures(submitting), [1, 1, 1, 1, 0, 0, 0, 0, 0, 1]);
-        assert_eq!(figures(bringing), [2, 0, 0, 0, 0, 0, 0, 0, 1, 1]);
+        let read: [_; ENTER_SIZES] = std::array::from_fn(|place| {
+            let (submitting, bringing) = figures(&counters, place);
+            (submitting.get(), bringing.get())
+        });
+        assert_eq!(read.map(|of| of.0), [1, 1, 1, 1, 0, 0, 0, 0, 0, 1]);
+        assert_eq!(read.map(|of| of.1), [2, 0, 0, 0, 0, 0, 0, 0, 1, 1]);
     }
 }

@@ -351,12 +351,12 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// The counters as of now.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        self.read_gauges();
+        self.note_gauges();
         self.memory().remote.counters()
     }
 
     /// Notes the figures that are kept elsewhere and go up and down.
-    fn read_gauges(&self) {
+    fn note_gauges(&self) {
         let Memory { pool, chunks, .. } = self.memory();
         self.counters.connections.set(self.connections.len().into());
         self.counters.pool_leased.set(pool.leased().into());

@@ -80,7 +80,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             self.parked = true;
             // The time until the next turn is sleep, and no handler's.
             self.waited_until = None;
-            self.read_gauges();
+            self.note_gauges();
         }
         Ok(limit)
     }

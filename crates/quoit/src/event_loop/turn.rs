@@ -73,7 +73,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             (timeout, started)
         };
         let timeout = self.sleep_time(timeout, now, false);
-        self.read_gauges();
+        self.note_gauges();
         if let Some(earlier) = self.waited_until {
             let lag = u64::try_from(started.since(earlier).as_nanos()).unwrap_or(u64::MAX);
             self.counters.loop_lag_max_ns.raise(lag);

@@ -392,8 +392,8 @@ class LifecycleTest {
         try {
             Channel server = Peers.serve(gathering, Peers.Echo::new);
             try (java.net.Socket peer = Peers.connect(server)) {
-                // Once it has answered the loop sleeps, and the next request does not wake it, but for those that come before
-                // it does: on a busy machine some, by far not all.
+                // Once it has answered the loop sleeps, and the next request does not wake it. On a busy machine some come only
+                // when that time is over, and are answered at once; by far not all.
                 int slept = 0;
                 for (int round = 0; slept < wanted; round++) {
                     assertTrue(round < mostRounds, "it slept only " + slept + " times");
