@@ -6,6 +6,7 @@ import io.netty.channel.ChannelException;
 import io.netty.channel.ChannelFuture;
 import io.netty.channel.ChannelOutboundBuffer;
 import io.netty.channel.ChannelPromise;
+import io.netty.channel.ConnectTimeoutException;
 import io.netty.channel.DefaultFileRegion;
 import io.netty.channel.EventLoop;
 import io.netty.channel.FileRegion;
@@ -542,8 +543,11 @@ abstract class AbstractQuoitStreamChannel extends AbstractQuoitChannel implement
             }
         }
 
-        Throwable annotated(Throwable failure, SocketAddress remoteAddress) {
-            return annotateConnectException(failure, remoteAddress);
+        Throwable annotated(IOException failure, SocketAddress remoteAddress) {
+            // It has the address already, and would come out as a plain ConnectException.
+            return failure instanceof ConnectTimeoutException
+                    ? failure
+                    : annotateConnectException(failure, remoteAddress);
         }
 
         void flushMore() {

@@ -569,6 +569,8 @@ public final class QuoitIoHandler implements IoHandler {
         if (destroyed) {
             return;
         }
+        // With no quiet period an event loop may end without having asked for it, if it was busy when it was told to.
+        prepareToDestroy();
         finishSending();
         destroyed = true;
         returns.stop();

@@ -16,6 +16,7 @@ import io.netty.channel.Channel;
 import io.netty.channel.ChannelFuture;
 import io.netty.channel.ChannelInboundHandlerAdapter;
 import io.netty.channel.ChannelOption;
+import io.netty.channel.ConnectTimeoutException;
 import io.netty.channel.EventLoop;
 import io.netty.channel.EventLoopGroup;
 import io.netty.channel.IoEvent;
@@ -287,6 +288,29 @@ class LifecycleTest {
                 connect.sync().channel().close().sync();
             }
         }
+    }
+
+    @Test
+    void aConnectThatNobodyAnswersEndsByCancellingClosingItsTimeOutAndWithItsLoop() throws Exception {
+        ChannelFuture cancelled = client().connect(SilentListener.address());
+        assertTrue(cancelled.cancel(false));
+        assertTrue(cancelled.channel().closeFuture().await(Peers.PATIENCE_SECONDS, TimeUnit.SECONDS));
+
+        ChannelFuture closed = client().register().sync().channel().connect(SilentListener.address());
+        assertTrue(closed.channel().close().await(Peers.PATIENCE_SECONDS, TimeUnit.SECONDS));
+        assertInstanceOf(ClosedChannelException.class, closed.await().cause());
+
+        ChannelFuture late = client()
+                .option(ChannelOption.CONNECT_TIMEOUT_MILLIS, 1)
+                .connect(SilentListener.address());
+        assertTrue(late.await(Peers.PATIENCE_SECONDS, TimeUnit.SECONDS));
+        assertInstanceOf(ConnectTimeoutException.class, late.cause());
+        assertTrue(late.channel().closeFuture().await(Peers.PATIENCE_SECONDS, TimeUnit.SECONDS));
+
+        ChannelFuture left = client().register().sync().channel().connect(SilentListener.address());
+        end();
+        assertTrue(left.await(Peers.PATIENCE_SECONDS, TimeUnit.SECONDS));
+        assertInstanceOf(ClosedChannelException.class, left.cause());
     }
 
     /** Before its loop knows the connection's id, and after. */

@@ -32,6 +32,12 @@ final class UnderTest {
 
     private static final int THREADS = 4;
 
+    static {
+        // Netty's tests want an address that never answers, and keep what they find when they first look.
+        System.setProperty("io.netty.testsuite.badHost", SilentListener.address().getHostString());
+        System.setProperty("io.netty.testsuite.badPort", String.valueOf(SilentListener.address().getPort()));
+    }
+
     static final EventLoopGroup GROUP = group(THREADS);
     private static final EventLoopGroup NIO = new MultiThreadIoEventLoopGroup(
             THREADS, new DefaultThreadFactory("test-nio", true), NioIoHandler.newFactory());
