@@ -1,0 +1,62 @@
+package quoit_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"syscall"
+	"testing"
+	"time"
+
+	quoit "github.com/quoit-io/quoit/go"
+)
+
+// silentAddress is one to which a connect is neither answered nor refused: Linux drops what wants to connect to a
+// listener whose queue is full (tcp_conn_request in net/ipv4/tcp_input.c).
+func silentAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	raw, err := listener.(*net.TCPListener).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var shortened error
+	if err := raw.Control(func(fd uintptr) { shortened = syscall.Listen(int(fd), 0) }); err != nil || shortened != nil {
+		t.Fatal(err, shortened)
+	}
+	// A backlog of 0 queues one.
+	first, err := net.Dial("tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { first.Close() })
+	return listener.Addr().String()
+}
+
+func TestADialThatNobodyAnswersEndsWithItsContext(t *testing.T) {
+	address := silentAddress(t)
+	onEngines(t, func(t *testing.T, engine quoit.Option) {
+		dialer := newDialer(t, engine)
+		soon, stop := context.WithTimeout(t.Context(), time.Millisecond)
+		defer stop()
+		_, err := dialer.DialContext(soon, "tcp", address)
+		var failed *net.OpError
+		if !errors.As(err, &failed) || !failed.Timeout() || failed.Op != "dial" {
+			t.Errorf("a dial that takes too long ends with %v", err)
+		}
+		given, giveUp := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() {
+			_, err := dialer.DialContext(given, "tcp", address)
+			ended <- err
+		}()
+		giveUp()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("a dial that was given up ends with %v", err)
+		}
+	})
+}
