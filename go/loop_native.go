@@ -266,13 +266,17 @@ func (l *nativeLoop) run(config native.Config, ready chan<- error) {
 }
 
 func (l *nativeLoop) make(config *native.Config, number int) error {
+	parks := shares(number)
+	if parks {
+		config.Pollable = 1
+	}
 	library, err := native.NewLoop(config, number)
 	if err != nil {
 		return err
 	}
 	remote, err := library.Remote()
 	if err == nil {
-		l.waiter, err = newWaiter(library, number)
+		l.waiter, err = newWaiter(library, parks)
 	}
 	if err != nil {
 		return errors.Join(err, library.Destroy())

@@ -56,8 +56,9 @@ type waiter struct {
 	dense  bool      // waits in turns, though it shares
 }
 
-func newWaiter(library *native.Loop, number int) (waiter, error) {
-	if !shares(number) {
+// newWaiter makes the waiter of a loop, which parks in Go's poller if it was made for that.
+func newWaiter(library *native.Loop, parks bool) (waiter, error) {
+	if !parks {
 		return waiter{}, nil
 	}
 	poller, err := newPoller(library)

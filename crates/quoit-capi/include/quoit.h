@@ -32,7 +32,7 @@ extern "C" {
 
 /* The version of this ABI. A library of the same major and of this or a later minor version can be used. */
 #define QUOIT_ABI_MAJOR 1
-#define QUOIT_ABI_MINOR 5
+#define QUOIT_ABI_MINOR 6
 #define QUOIT_ABI_VERSION ((uint32_t)QUOIT_ABI_MAJOR << 16 | (uint32_t)QUOIT_ABI_MINOR)
 
 /* For fields of 32 bits that may be left unset. */
@@ -352,6 +352,8 @@ typedef struct quoit_config {
     uint32_t datagram_sockets;      /* at once, at most 1,024. Default 64 */
     uint32_t wait;                  /* QUOIT_WAIT_*. Default BLOCK */
     int64_t spin_ns;                /* with WAIT_SPIN: how long before it sleeps; with WAIT_GATHER: 1 us to 100 ms */
+    uint32_t pollable;              /* 1: for a foreign poller, with quoit_fd. Default 0. Since 1.6 */
+    uint32_t reserved;
 } quoit_config;
 
 /* For QUOIT_COMMAND_CONNECT. Addresses are text: 127.0.0.1:80, [::1]:80, unix:/run/app.sock, unix:@abstract. */
@@ -670,7 +672,7 @@ int quoit_loop_destroy(quoit_loop *loop);
 int quoit_turn(quoit_loop *loop, const quoit_command *commands, size_t count, quoit_event *events, size_t capacity,
                int64_t timeout_ns);
 /* A descriptor that is readable when a parked loop has something to do, for a foreign poller, level-triggered. Do not
- * read, write or close it. */
+ * read, write or close it. -EOPNOTSUPP for a loop that was made without quoit_config.pollable. */
 int quoit_fd(quoit_loop *loop);
 /* Parks the loop for a wait on quoit_fd, and answers how long that may last in nanoseconds: 0: do not wait, make a
  * turn of no time first; INT64_MAX: without end. */

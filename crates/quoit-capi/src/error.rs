@@ -76,6 +76,7 @@ impl From<TurnError> for Failure {
         let code = match error {
             TurnError::WrongThread => libc::EPERM,
             TurnError::Engine(errno) => errno.code(),
+            TurnError::NotPollable(_) => libc::EOPNOTSUPP,
         };
         Self::new(code, error)
     }

@@ -109,6 +109,8 @@ pub(crate) fn config_for_c(config: &quoit::Config) -> Config {
             WaitMode::Spin(time) | WaitMode::Gather(time) => nanoseconds(time),
             WaitMode::Block | WaitMode::Poll => 0,
         },
+        pollable: config.pollable.into(),
+        reserved: 0,
     }
 }
 
@@ -163,6 +165,7 @@ pub(crate) fn config(config: &Config) -> Result<quoit::Config, Failure> {
         buffer_ring: config.buffer_ring,
         kernel_poll: duration(config.kernel_poll_ns),
         register_pool: switch(config.register_pool, "register_pool")?,
+        pollable: switch(config.pollable, "pollable")?,
         completions_per_turn: config.completions_per_turn,
         receives_per_turn: config.receives_per_turn,
         inbox: config.inbox,

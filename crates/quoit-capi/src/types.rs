@@ -23,7 +23,7 @@ macro_rules! constants {
 
 constants! {
     QUOIT_ABI_MAJOR: u32 = 1;
-    QUOIT_ABI_MINOR: u32 = 5;
+    QUOIT_ABI_MINOR: u32 = 6;
 
     QUOIT_UNSET: u32 = u32::MAX;
 
@@ -264,6 +264,8 @@ structures! {
         datagram_sockets: u32,
         wait: u32,
         spin_ns: i64,
+        pollable: u32,
+        reserved: u32,
     }
 
     #[sized]

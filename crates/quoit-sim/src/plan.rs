@@ -96,6 +96,10 @@ const SHARE_THAT_GATHERS: u32 = 300;
 const PURPOSE_OF_WAITING: u64 = 235;
 const SHARE_THAT_WAITS_FOR_MORE: u32 = 100;
 
+/// As those, of whose loop waits in a poller of another library.
+const PURPOSE_OF_PARKING: u64 = 238;
+const SHARE_THAT_PARKS: u32 = 150;
+
 /// One run.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -135,7 +139,11 @@ impl Plan {
         let mut profile = Profile::draw(&mut random, options.without);
         let mut config = draw_config(&mut random);
         config.wait = draw_wait(&mut Random::new(options.seed, PURPOSE_OF_WAITING));
-        let features = draw_features(&mut random);
+        config.pollable = Random::new(options.seed, PURPOSE_OF_PARKING).chance(SHARE_THAT_PARKS);
+        let mut features = draw_features(&mut random);
+        if config.pollable {
+            features.remove(Feature::DeferTaskrun);
+        }
         // It costs as much as some runs, and does the same each time.
         let probes = random.chance(10);
         let mut listeners = draw_listeners(&mut random);

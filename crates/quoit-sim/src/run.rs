@@ -101,9 +101,15 @@ fn make_uring(plan: &Plan, memory: &mut LoopMemory) -> UringEngine<SimRing, SimS
         register_pool: plan.config.register_pool,
         gather: plan.config.wait.gathers(),
         gather_at_most: plan.config.completions_per_turn,
+        notifier: plan
+            .config
+            .pollable
+            .then(|| memory.notifier().expect("eventfds are to be had")),
     };
     let capabilities = if plan.probes {
-        let found = kernel::in_fairness(|| probe::<SimRing>(FeatureSet::ALL.without(plan.features)));
+        let found = kernel::in_fairness(|| {
+            probe::<SimRing>(FeatureSet::ALL.without(plan.features), plan.config.pollable)
+        });
         let found = found.expect("the simulated kernel has all that is needed");
         assert_eq!(
             found.features, plan.features,

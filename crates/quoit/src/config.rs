@@ -128,6 +128,13 @@ pub struct Config {
     /// charged against `RLIMIT_MEMLOCK`. Datagram sockets have memory of their own, on which this has no effect.
     pub register_pool: bool,
 
+    /// Make the loop so that another library's poller can wait for it: only then has it a
+    /// [`Loop::poll_descriptor`](crate::Loop::poll_descriptor) and can be parked. Default off. It decides how a ring is
+    /// made: one of a pollable loop does not put its work off ([`Feature::DeferTaskrun`]), as kernels tell a poller of
+    /// work that is put off late, or never: Linux 6.12.115 and later of 6.12 tell once, 7.x after 14 ms.
+    ///
+    /// [`Feature::DeferTaskrun`]: crate::Feature::DeferTaskrun
+    pub pollable: bool,
     /// How the loop waits. Default: [`WaitMode::Block`].
     pub wait: WaitMode,
     /// Completions handled in one turn, about. Default 64: what a turn receives is handled and answered at its end,
@@ -173,6 +180,7 @@ impl Default for Config {
             buffer_ring: 256,
             kernel_poll: None,
             register_pool: false,
+            pollable: false,
             wait: WaitMode::Block,
             completions_per_turn: 64,
             receives_per_turn: 16,

@@ -103,7 +103,7 @@ pub use datagram::{
 pub use engine::EngineKind;
 pub use errno::Errno;
 pub use event::{CloseReason, DatagramError, Event, Events, Refusal};
-pub use event_loop::{Accept, ListenerOptions, Loop, LoopMemory, TurnError};
+pub use event_loop::{Accept, ListenerOptions, Loop, LoopMemory, NotPollable, TurnError};
 pub use features::{Feature, FeatureSet};
 pub use footprint::Footprint;
 pub use handler::{Delivery, Handler};

@@ -10,7 +10,8 @@ use crate::counters::LiveCounters;
 use crate::engine::epoll::{Epoll, EpollEngine, EpollSettings};
 use crate::engine::uring::{Capabilities, Ring, SetupError, UringEngine, UringSettings, probe};
 use crate::engine::{
-    Completions, DatagramBatch, Engine, EngineKind, Message, Operation, ProvidedBuffer, SendManner,
+    Completions, DatagramBatch, Engine, EngineKind, Message, Operation, PollDescriptor, ProvidedBuffer,
+    SendManner,
 };
 use crate::errno::Errno;
 use crate::event_loop::{Loop, LoopMemory};
@@ -106,8 +107,8 @@ impl Engine for AnyEngine {
         either!(self, engine => engine.wait(timeout, pool))
     }
 
-    fn poll_descriptor(&mut self, notifier: RawFd) -> Result<RawFd, Errno> {
-        either!(self, engine => engine.poll_descriptor(notifier))
+    fn poll_descriptor(&self) -> Option<PollDescriptor> {
+        either!(self, engine => engine.poll_descriptor())
     }
 
     fn park(&mut self, pool: &mut Pool) -> bool {
@@ -235,7 +236,7 @@ fn choose(config: &Config, memory: &mut LoopMemory) -> Result<(AnyEngine, String
     let reason = match config.engine {
         EngineChoice::Require(EngineKind::Epoll) => "epoll was asked for".to_owned(),
         EngineChoice::Require(EngineKind::Uring) => {
-            return match uring(config, memory.pool()) {
+            return match uring(config, memory) {
                 Ok((engine, _)) => Ok((AnyEngine::Uring(engine), "io_uring was asked for".to_owned())),
                 Err(diagnosis) => Err(StartError::Engine {
                     engine: EngineKind::Uring,
@@ -243,7 +244,7 @@ fn choose(config: &Config, memory: &mut LoopMemory) -> Result<(AnyEngine, String
                 }),
             };
         }
-        EngineChoice::Auto => match uring(config, memory.pool()) {
+        EngineChoice::Auto => match uring(config, memory) {
             Ok((engine, _)) => return Ok((AnyEngine::Uring(engine), "io_uring is usable here".to_owned())),
             Err(diagnosis) => diagnosis.to_string(),
         },
@@ -270,11 +271,20 @@ pub fn try_uring(config: &Config) -> Result<Capabilities, Diagnosis> {
     let no_loop = LoopIndex::default();
     let mut memory = LoopMemory::new(no_loop, config)
         .map_err(|errno| host::explain("making an eventfd", errno, &HostFacts::read()))?;
-    uring(config, memory.pool()).map(|(_, capabilities)| capabilities)
+    uring(config, &mut memory).map(|(_, capabilities)| capabilities)
 }
 
 /// A ring as configured, or why there can be none.
-fn uring(config: &Config, pool: &mut Pool) -> Result<(UringEngine<Ring, Linux>, Capabilities), Diagnosis> {
+fn uring(
+    config: &Config,
+    memory: &mut LoopMemory,
+) -> Result<(UringEngine<Ring, Linux>, Capabilities), Diagnosis> {
+    let notifier = if config.pollable {
+        let made = memory.notifier();
+        Some(made.map_err(|errno| host::explain("making an eventfd", errno, &HostFacts::read()))?)
+    } else {
+        None
+    };
     let settings = UringSettings {
         submission_entries: config.submission_queue,
         completion_entries: config.completion_queue,
@@ -283,11 +293,12 @@ fn uring(config: &Config, pool: &mut Pool) -> Result<(UringEngine<Ring, Linux>, 
         register_pool: config.register_pool,
         gather: config.wait.gathers(),
         gather_at_most: config.completions_per_turn,
+        notifier,
     };
     let begin = Instant::now();
     loop {
-        let made = probe::<Ring>(config.without).and_then(|capabilities| {
-            let engine = UringEngine::new(&settings, &capabilities, Linux, pool)?;
+        let made = probe::<Ring>(config.without, config.pollable).and_then(|capabilities| {
+            let engine = UringEngine::new(&settings, &capabilities, Linux, memory.pool())?;
             Ok((engine, capabilities))
         });
         match made {

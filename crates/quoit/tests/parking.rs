@@ -10,25 +10,32 @@ use std::os::fd::AsRawFd;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use quoit::engine::uring::Missing;
 use quoit::{
     Address, Config, DatagramOptions, EngineKind, Event, Events, Feature, Lease, Loop, LoopIndex, Token,
     TurnError,
 };
 use support::{config, engines, guard, listening};
 
+/// The defaults on one engine, for a poller outside.
+fn pollable(engine: EngineKind) -> Config {
+    Config {
+        pollable: true,
+        ..config(engine)
+    }
+}
+
 /// Every way to run a ring that decides how its notifier is written, and epoll.
 fn levels() -> Vec<Config> {
     let mut levels = Vec::new();
     for engine in engines() {
-        levels.push(config(engine));
+        levels.push(pollable(engine));
         if engine == EngineKind::Uring {
-            let mut cooperative = config(engine);
-            cooperative.without.insert(Feature::DeferTaskrun);
-            let mut plain = cooperative.clone();
+            let mut plain = pollable(engine);
             plain.without.insert(Feature::CooperativeTaskrun);
-            let mut oldest = config(engine);
+            let mut oldest = pollable(engine);
             oldest.without = quoit::FeatureSet::ALL.without(quoit::FeatureSet::OLDEST);
-            levels.extend([cooperative, plain, oldest]);
+            levels.extend([plain, oldest]);
         }
     }
     levels
@@ -250,14 +257,62 @@ fn work_queued_after_the_last_turn_is_not_parked_on() {
     }
 }
 
-/// A round that brings something is one enter and one read of the notifier on io_uring, where no turn is made to find
-/// nothing and nothing waits for the end of a timer that is over; on epoll it is a wait, a receive, and a wait in vain.
+/// A loop that was not made for a poller outside says so, before its first turn and after it, and goes on.
+#[test]
+fn a_loop_that_was_not_made_for_it_cannot_be_parked() {
+    guard(60);
+    for engine in engines() {
+        let (mut quoit, address) = listening(config(engine));
+        let mut events = Events::with_capacity(4);
+        for _ in 0..2 {
+            let error = quoit.poll_descriptor().unwrap_err();
+            assert!(error.to_string().contains("set `pollable`"), "{error}");
+            assert_eq!(quoit.park(), Err(TurnError::NotPollable(error)), "{engine}");
+            quoit.turn([], &mut events, Some(Duration::ZERO)).unwrap();
+        }
+        let _client = TcpStream::connect(address).unwrap();
+        while !events
+            .drain()
+            .any(|event| matches!(event, Event::Accepted { .. }))
+        {
+            quoit.turn([], &mut events, None).unwrap();
+        }
+    }
+}
+
+/// The ring of a loop that is waited for elsewhere must not put its work off, whatever else the kernel has; that of any
+/// other may.
+#[test]
+fn the_ring_of_a_pollable_loop_puts_no_work_off() {
+    for engine in engines()
+        .into_iter()
+        .filter(|&engine| engine == EngineKind::Uring)
+    {
+        let found = quoit::try_uring(&pollable(engine)).unwrap();
+        let reason = found
+            .missing
+            .iter()
+            .find(|(feature, _)| *feature == Feature::DeferTaskrun);
+        assert_eq!(reason.map(|(_, reason)| *reason), Some(Missing::Pollable));
+        assert!(!found.features.contains(Feature::DeferTaskrun));
+        let others = quoit::try_uring(&config(engine)).unwrap();
+        assert!(
+            others
+                .missing
+                .iter()
+                .all(|(_, reason)| *reason != Missing::Pollable)
+        );
+    }
+}
+
+/// A round that brings something is one read of the notifier on io_uring, as the wait outside has run the ring's work and
+/// nothing is left to submit; on epoll it is a wait, a receive, and a wait in vain.
 #[test]
 fn a_round_of_a_parked_loop_makes_few_calls() {
     const ROUNDS: u64 = 100;
     guard(60);
     for engine in engines() {
-        let mut quoit = Loop::new(LoopIndex::default(), config(engine)).unwrap();
+        let mut quoit = Loop::new(LoopIndex::default(), pollable(engine)).unwrap();
         let options = DatagramOptions::default();
         let any = "127.0.0.1:0".parse().unwrap();
         let socket = quoit.bind_datagram(&any, &options, Token::NONE).unwrap();

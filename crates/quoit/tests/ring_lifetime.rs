@@ -47,13 +47,13 @@ fn used_ring() -> Ring {
 fn rings_leave_nothing_behind() {
     // What the runtime opens lazily is open after a first ring.
     drop(used_ring());
-    probe::<Ring>(FeatureSet::EMPTY).unwrap();
+    probe::<Ring>(FeatureSet::EMPTY, false).unwrap();
     let before = (descriptors(), mappings_of_rings());
     for _ in 0..RINGS {
         drop(used_ring());
         // Its thread's end takes the registration of its descriptor back.
         drop(std::thread::spawn(used_ring).join().unwrap());
-        probe::<Ring>(FeatureSet::EMPTY).unwrap();
+        probe::<Ring>(FeatureSet::EMPTY, false).unwrap();
     }
     assert_eq!((descriptors(), mappings_of_rings()), before);
 }

@@ -34,6 +34,10 @@ impl EpollSys for Failing {
         Epoll::create().map(Self)
     }
 
+    fn descriptor(&self) -> RawFd {
+        self.0.descriptor()
+    }
+
     fn add(&mut self, descriptor: RawFd, events: u32, value: u64) -> Result<(), Errno> {
         self.0.add(descriptor, events, value)
     }

@@ -93,6 +93,8 @@ internal struct NativeConfig
     public uint DatagramSockets;
     public uint Wait;
     public long SpinNs;
+    public uint Pollable;
+    public uint Reserved;
 }
 
 /// <summary><c>quoit_connect_options</c>.</summary>

@@ -78,6 +78,8 @@ type Config struct {
 	DatagramSockets      uint32
 	Wait                 uint32
 	SpinNS               int64
+	Pollable             uint32
+	Reserved             uint32
 }
 
 // ConnectOptions is quoit_connect_options: Command.Data of CommandConnect, in native memory.

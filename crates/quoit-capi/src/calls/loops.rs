@@ -4,7 +4,9 @@ use std::ffi::{c_char, c_int};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
-use quoit::{Accept, Address, ConnectionId, Events, ListenerId, ListenerOptions, Loop, LoopIndex, Refusal};
+use quoit::{
+    Accept, Address, ConnectionId, Events, ListenerId, ListenerOptions, Loop, LoopIndex, Refusal, TurnError,
+};
 
 use super::sockets::Socket;
 use crate::convert::{self, Keep, duration, engine_number, nanoseconds};
@@ -162,7 +164,7 @@ pub(super) unsafe fn on_loop(
 pub(super) unsafe extern "C" fn quoit_fd(quoit: *mut LoopHandle) -> c_int {
     let call = |state: &mut State| match state.quoit.poll_descriptor() {
         Ok(descriptor) => Ok(descriptor.as_raw_fd()),
-        Err(errno) => Err(Failure::system("making a descriptor to be polled", errno)),
+        Err(error) => Err(TurnError::from(error).into()),
     };
     // SAFETY: promised by the caller.
     unsafe { on_loop(quoit, call) }

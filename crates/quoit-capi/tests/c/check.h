@@ -39,7 +39,8 @@ static inline void expect(int holds, const char *what)
     }
 }
 
-static inline quoit_loop *make_loop(const char *engine, uint32_t index)
+/* A loop, `pollable` for quoit_fd. */
+static inline quoit_loop *make_loop(const char *engine, uint32_t index, uint32_t pollable)
 {
     quoit_loop *loop;
     quoit_config config;
@@ -47,6 +48,7 @@ static inline quoit_loop *make_loop(const char *engine, uint32_t index)
     check("quoit_config_default", quoit_config_default(&config));
     config.engine = strcmp(engine, "uring") == 0 ? QUOIT_ENGINE_URING : QUOIT_ENGINE_EPOLL;
     config.connections = 1024;
+    config.pollable = pollable;
     check("quoit_loop_create", quoit_loop_create(&config, index, &loop));
     expect(quoit_engine(loop) == (int)config.engine, "the engine asked for runs");
     return loop;

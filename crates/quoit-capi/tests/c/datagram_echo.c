@@ -169,7 +169,7 @@ int main(int argc, char **argv)
     }
     check("quoit_abi_check", quoit_abi_check(QUOIT_ABI_VERSION));
     server.count = 1;
-    server.loop = make_loop(argv[1], 1);
+    server.loop = make_loop(argv[1], 1, strcmp(argv[2], "epoll") == 0);
     open_on_loopback(&server);
     if (strcmp(argv[2], "epoll") == 0)
         serve_in_a_foreign_loop(&server);

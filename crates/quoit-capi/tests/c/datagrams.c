@@ -752,7 +752,7 @@ int main(int argc, char **argv)
         return 2;
     }
     check("quoit_abi_check", quoit_abi_check(QUOIT_ABI_VERSION));
-    loop = make_loop(argv[1], 3);
+    loop = make_loop(argv[1], 3, 0);
     texts_of_addresses();
     all_that_is_told();
     batches();

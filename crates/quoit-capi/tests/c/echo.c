@@ -176,7 +176,7 @@ int main(int argc, char **argv)
     }
     check("quoit_abi_check", quoit_abi_check(QUOIT_ABI_VERSION));
     closes = server.closes = atol(argv[3]);
-    server.loop = make_loop(argv[1], 1);
+    server.loop = make_loop(argv[1], 1, strcmp(argv[2], "epoll") == 0);
     server.attaches = strcmp(argv[2], "attach") == 0;
     listen_on_loopback(&server);
     if (strcmp(argv[2], "epoll") == 0)

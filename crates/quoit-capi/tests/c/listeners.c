@@ -113,7 +113,7 @@ static void unix_sockets(const char *folder)
     addresses[0] = path;
     addresses[1] = name;
     for (index = 0; index < 2; index++) {
-        quoit_loop *loop = make_loop(engine, 1);
+        quoit_loop *loop = make_loop(engine, 1, 0);
         quoit_socket *socket = bound(addresses[index], 0), *other;
         quoit_connect_options connect;
         quoit_command command;
@@ -187,7 +187,7 @@ static void unix_sockets(const char *folder)
 /* Sockets that a service manager passed: found by the environment, and accepted from. */
 static void inherited(void)
 {
-    quoit_loop *loop = make_loop(engine, 1);
+    quoit_loop *loop = make_loop(engine, 1, 0);
     quoit_socket *passed = bound("127.0.0.1:0", 0), *sockets[2];
     char process[32], text[64], name[32];
     quoit_event event;
@@ -229,7 +229,7 @@ static void spread(void)
         char text[64];
         int clients[CLIENTS], accepted[2];
         for (index = 0; index < 2; index++) {
-            loops[index] = make_loop(engine, (uint32_t)index + 4);
+            loops[index] = make_loop(engine, (uint32_t)index + 4, 0);
             check("quoit_loop_remote", quoit_loop_remote(loops[index], &remotes[index]));
         }
         first = bound("127.0.0.1:0", mode == 2 ? QUOIT_BIND_REUSE_PORT : 0);
@@ -263,7 +263,7 @@ static void spread(void)
         }
     }
     {
-        quoit_loop *loop = make_loop(engine, 6);
+        quoit_loop *loop = make_loop(engine, 6, 0);
         quoit_listen_options options;
         uint64_t listener;
         options.size = sizeof options;

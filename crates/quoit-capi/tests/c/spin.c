@@ -570,6 +570,7 @@ int main(int argc, char **argv)
     config.buffer_ring = 16;
     config.leases_per_connection = 4;
     config.inbox = 16;
+    config.pollable = 1;
     config.datagram_sockets = 8;
     must("a loop numbered too high", quoit_loop_create(&config, 4096, &shared.loop), -EINVAL);
     must("quoit_loop_create", quoit_loop_create(&config, 9, &shared.loop), 0);

@@ -91,7 +91,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: steering uring|epoll\n");
         return 2;
     }
-    loop = make_loop(argv[1], 3);
+    loop = make_loop(argv[1], 3, 0);
 
     open_group(QUOIT_STEERING_CPU);
     must("sched_getaffinity", sched_getaffinity(0, sizeof all, &all), 0);

@@ -283,6 +283,7 @@ impl ServeArguments {
                 Wait::Own(mode) => mode,
                 Wait::Foreign => WaitMode::Block,
             },
+            pollable: self.waits_elsewhere(),
             zero_copy_threshold: common.zero_copy,
             register_pool: common.register_pool,
             kernel_poll: common

@@ -21,8 +21,7 @@ pub(super) fn drive(quoit: &mut Loop, handler: &mut impl Handler) -> Result<(), 
     let mut watched = false;
     while quoit.run_turn(handler, &mut events, Some(Duration::ZERO))? {
         if !watched {
-            // The first turn has bound the loop to this thread.
-            let descriptor = quoit.poll_descriptor().map_err(TurnError::Engine)?;
+            let descriptor = quoit.poll_descriptor()?;
             poller.watch(descriptor).map_err(failed)?;
             watched = true;
         }

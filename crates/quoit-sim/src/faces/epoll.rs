@@ -25,6 +25,11 @@ impl EpollSys for SimEpoll {
         }))
     }
 
+    /// The simulated kernel knows its instances by number.
+    fn descriptor(&self) -> RawFd {
+        self.poll as RawFd
+    }
+
     fn add(&mut self, descriptor: RawFd, events: u32, value: u64) -> Result<(), Errno> {
         call(descriptor, "epoll_ctl", |kernel, object| {
             kernel.poll_add(self.poll, object, events, value)

@@ -1,13 +1,15 @@
 //! The calls of io_uring.
 
+use std::os::fd::RawFd;
 use std::rc::Rc;
 use std::time::Duration;
 
 use linux_raw_sys::io_uring as abi;
-use quoit::Errno;
 use quoit::engine::uring::sys::{
-    CompletionEntry, ProbeSockets, ProvidedBuffer, RingParameters, RingProperties, SubmissionEntry, UringSys,
+    CompletionEntry, ProbeSockets, ProvidedBuffer, RingParameters, RingProperties, SubmissionEntry, Telling,
+    UringSys,
 };
+use quoit::{Errno, Feature, FeatureSet};
 
 use super::{errno, owned};
 use crate::faults::count_answer;
@@ -94,6 +96,22 @@ impl UringSys for SimRing {
 
     fn register_ring_descriptor(&mut self) -> Result<(), Errno> {
         Ok(())
+    }
+
+    fn notify(&mut self, eventfd: RawFd) -> Result<(), Errno> {
+        with(|kernel| kernel.register_notifier(self.ring, eventfd)).map_err(errno)
+    }
+
+    fn drain_notifier(&mut self) {
+        with(|kernel| kernel.drain_notifier(self.ring));
+    }
+
+    /// As `Ring::notifier` says.
+    fn try_telling(features: FeatureSet, telling: Telling) -> Result<(), Errno> {
+        match telling {
+            Telling::Completions if features.contains(Feature::DeferTaskrun) => Err(Errno::ETIME),
+            Telling::Completions | Telling::Wakes => Ok(()),
+        }
     }
 
     fn supported_operations(&self) -> Result<u128, Errno> {

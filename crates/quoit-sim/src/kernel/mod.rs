@@ -12,6 +12,7 @@ mod connecting;
 mod datagram;
 mod descriptors;
 mod object;
+mod outside;
 mod peer;
 mod poll;
 mod ring;
@@ -40,6 +41,7 @@ pub use ring::{Ring, RingId};
 pub use stream::Stream;
 
 pub(crate) use agenda::do_jobs;
+pub(crate) use outside::{Outside, wait_outside};
 pub(crate) use ring::{OPERATIONS, Shown, enter};
 
 /// The kernel of one run.
@@ -78,6 +80,8 @@ pub struct Kernel {
     spends_messages: bool,
     /// Rings can wait for several completions and no longer than some time (`IORING_FEAT_MIN_TIMEOUT`).
     pub(crate) waits_for_several: bool,
+    /// Registering an eventfd with a ring waits until no request of it is in flight, as until Linux 5.18.
+    registering_waits: bool,
     /// Nobody may accept, for good.
     accepting_is_forbidden: bool,
     /// Until when there are no descriptors.
@@ -183,6 +187,7 @@ impl Kernel {
             datagrams_moved: 0,
             spends_messages: Random::new(seed, 10).chance(768),
             waits_for_several: Random::new(seed, 236).chance(512),
+            registering_waits: Random::new(seed, 237).chance(512),
             accepting_is_forbidden: false,
             exhausted_until: 0,
             taken: 0,

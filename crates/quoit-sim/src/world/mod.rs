@@ -16,13 +16,13 @@ use std::time::Duration;
 use quoit::engine::Engine;
 use quoit::engine::epoll::{EpollEngine, EpollSettings};
 use quoit::{
-    Accept, CloseReason, Command, Config, ConnectionId, Counters, Delivery, Event, Events, Lease,
+    Accept, CloseReason, Command, Config, ConnectionId, Counters, Delivery, EngineKind, Event, Events, Lease,
     ListenOptions, ListenerId, ListenerOptions, Loop, LoopIndex, LoopMemory, Refusal, Remote, Token,
 };
 
 use crate::datagrams::{DatagramLives, KeptDatagrams};
 use crate::faces::{SimEpoll, SimSockets};
-use crate::kernel::{do_jobs, with};
+use crate::kernel::{Outside, do_jobs, wait_outside, with};
 use crate::partner::Partner;
 use crate::pattern;
 use crate::plan::{Accepted, Options, Plan, Style};
@@ -318,6 +318,30 @@ impl<E: Engine + 'static> World<E> {
         }
     }
 
+    /// As much of a turn's wait as can be spent in a poller outside.
+    fn park(&mut self, timeout: Option<Duration>) {
+        let limit = self
+            .quoit
+            .park()
+            .expect("the loop is pollable, and on its thread");
+        let timeout = match (limit, timeout) {
+            (Some(Duration::ZERO), _) => return,
+            (Some(limit), Some(timeout)) => Some(limit.min(timeout)),
+            (limit, timeout) => limit.or(timeout),
+        };
+        let descriptor = self
+            .quoit
+            .poll_descriptor()
+            .expect("the loop is pollable")
+            .as_raw_fd();
+        let outside = match self.quoit.engine() {
+            EngineKind::Uring => Outside::Notifier(descriptor),
+            EngineKind::Epoll => Outside::Instance(descriptor as usize),
+        };
+        let nanoseconds = |timeout: Duration| u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+        wait_outside(outside, timeout.map(nanoseconds));
+    }
+
     /// One turn, and what the handler makes of its events.
     pub(crate) fn turn(&mut self, timeout: Option<Duration>) {
         self.turns += 1;
@@ -333,7 +357,12 @@ impl<E: Engine + 'static> World<E> {
         let mut events = self.events.take().expect("put back by the last turn");
         events.set_capacity(room);
         let batch = std::mem::take(&mut self.batch);
-        let count = match self.quoit.turn(batch, &mut events, timeout) {
+        let mut wait = timeout;
+        if self.plan.config.pollable && batch.is_empty() && timeout != Some(Duration::ZERO) {
+            self.park(timeout);
+            wait = Some(Duration::ZERO);
+        }
+        let count = match self.quoit.turn(batch, &mut events, wait) {
             Ok(count) => count,
             Err(error) => panic!("the turn failed: {error}"),
         };

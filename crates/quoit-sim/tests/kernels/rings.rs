@@ -430,7 +430,7 @@ pub(crate) fn set_up<S: UringSys, P: EpollSys, K: SocketSys>(system: K, unix: bo
 
 /// What the real kernel lacks that scripts need, which are skipped then.
 pub(crate) fn lacking() -> Option<String> {
-    let lacks = match probe::<Ring>(FeatureSet::EMPTY) {
+    let lacks = match probe::<Ring>(FeatureSet::EMPTY, false) {
         Ok(found) if found.missing.is_empty() => return None,
         Ok(found) => format!("it lacks {:?}", found.missing),
         Err(error) => error.to_string(),

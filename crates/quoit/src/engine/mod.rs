@@ -296,6 +296,16 @@ pub struct ProvidedBuffer {
 // provides it.
 unsafe impl Send for ProvidedBuffer {}
 
+/// What a poller outside waits on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PollDescriptor {
+    /// The loop's notifier, an eventfd that the kernel writes with completions and [`Engine::park`] reads. By it the loop
+    /// must be woken while it is parked.
+    Notifier(RawFd),
+    /// A descriptor of the engine's own, by which the loop's eventfd is seen as well.
+    Own(RawFd),
+}
+
 /// What became of an operation.
 #[derive(Debug)]
 pub enum Completion {
@@ -472,14 +482,9 @@ pub trait Engine {
     /// Only those that no retry can mend; the loop is then of no further use.
     fn wait(&mut self, timeout: Option<Duration>, pool: &mut Pool) -> Result<(), Errno>;
 
-    /// A descriptor that is readable when a wait might find something, for a poller outside; open as long as the
-    /// engine. It tells of nothing that [`Engine::park`] would have named. Either `notifier`, an eventfd that the
-    /// kernel writes from now on, that is read by [`Engine::park`], and by which the loop must be woken while it is
-    /// parked; or one of the engine's own, by which the loop's eventfd is seen as well.
-    ///
-    /// # Errors
-    /// The kernel's, if it cannot be made; `EEXIST` on another thread than the one bound.
-    fn poll_descriptor(&mut self, notifier: RawFd) -> Result<RawFd, Errno>;
+    /// What is readable when a wait might find something, for a poller outside; open as long as the engine. It tells of
+    /// nothing that [`Engine::park`] would have named. `None` if the engine was not made for such a poller.
+    fn poll_descriptor(&self) -> Option<PollDescriptor>;
 
     /// Gets ready for a wait on [`Engine::poll_descriptor`]. Answers whether all is with the kernel: nothing waits to
     /// be submitted or taken in, and whatever comes from now on makes the descriptor readable. If not, a wait of no

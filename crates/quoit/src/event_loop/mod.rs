@@ -17,6 +17,7 @@ mod teardown;
 mod turn;
 
 use std::collections::{HashMap, VecDeque};
+use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,7 +25,7 @@ use crate::address::Address;
 use crate::chunks::Chunks;
 use crate::config::Config;
 use crate::counters::{Counters, LiveCounters};
-use crate::engine::{Completions, Engine, EngineKind, Gather, Handle, Kind, Operation};
+use crate::engine::{Completions, Engine, EngineKind, Gather, Handle, Kind, Operation, PollDescriptor};
 use crate::event::{CloseReason, Event};
 use crate::id::{ConnectionId, DatagramSocketId, ListenerId, LoopIndex, Slot, Token};
 use crate::listen::ListenSocket;
@@ -41,6 +42,7 @@ use table::Table;
 pub use accept::{Accept, ListenerOptions};
 pub(crate) use commands::apply_stream_options;
 pub(crate) use datagram::DatagramDelivery;
+pub use park::NotPollable;
 pub use turn::TurnError;
 
 /// The memory that a loop's operations may name, made before the engine, which is given part of it.
@@ -68,6 +70,15 @@ impl LoopMemory {
     /// The receive pool, for the engine's constructor.
     pub fn pool(&mut self) -> &mut Pool {
         &mut self.pool
+    }
+
+    /// The eventfd by which a [pollable](Config::pollable) loop on io_uring is waited for, for the engine's constructor:
+    /// open as long as the loop, and read without waiting. Made at the first call.
+    ///
+    /// # Errors
+    /// The kernel's, for want of descriptors.
+    pub fn notifier(&self) -> Result<RawFd, crate::Errno> {
+        self.remote.notifier()
     }
 }
 
@@ -149,10 +160,8 @@ pub struct Loop<E: Engine = AnyEngine, K: SocketSys = Linux> {
     more_completions: bool,
     /// Whether sleep outside is announced.
     parked: bool,
-    /// Whether the descriptor for a poller outside has been made.
-    pollable: bool,
-    /// Whether a parked loop is woken by its notifier.
-    woken_by_notifier: bool,
+    /// What a poller outside waits on, if the loop was made for one.
+    poll_descriptor: Option<PollDescriptor>,
     /// Whether there was a wake that no turn has followed up yet.
     notified: bool,
     /// Operations from before the first turn.
@@ -206,7 +215,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// A loop over an engine that was made with this `memory`.
     ///
     /// # Panics
-    /// If the configuration is not valid.
+    /// If the configuration is not valid, or wants a pollable loop of an engine that was not made for a poller.
     pub fn with_engine(
         index: LoopIndex,
         config: Config,
@@ -216,6 +225,11 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         system: K,
     ) -> Self {
         assert_eq!(config.validate(), Ok(()));
+        let poll_descriptor = engine.poll_descriptor().filter(|_| config.pollable);
+        assert!(
+            !config.pollable || poll_descriptor.is_some(),
+            "the engine of a pollable loop is made for a poller"
+        );
         let now = system.now();
         let slots = config.receive_slots as usize;
         let counters = Arc::clone(engine.counters());
@@ -250,8 +264,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             completions: Completions::with_capacity(config.completions_per_turn as usize),
             more_completions: false,
             parked: false,
-            pollable: false,
-            woken_by_notifier: false,
+            poll_descriptor,
             notified: false,
             early: Vec::new(),
             dirty: Vec::with_capacity(FIRST_ENTRIES),

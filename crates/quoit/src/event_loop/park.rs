@@ -1,31 +1,44 @@
 //! Waiting elsewhere: a loop inside the loop of another library.
 
+use std::fmt;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use super::{Loop, TurnError};
-use crate::engine::Engine;
-use crate::errno::Errno;
+use crate::engine::{Engine, PollDescriptor};
 use crate::sys::SocketSys;
 use crate::thread::ThreadNumber;
+
+/// The loop was not made to be waited for by another library's poller.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NotPollable;
+
+impl fmt::Display for NotPollable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(
+            "the loop was not made to be waited for by another poller; set `pollable` in its configuration before it is \
+             made",
+        )
+    }
+}
+
+impl std::error::Error for NotPollable {}
 
 impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// A descriptor that becomes readable when a [parked](Loop::park) loop has something to do, for the poller of
     /// another library: an eventfd registered with the ring, or the epoll instance. Do not read from it, write to
-    /// it or close it; it lasts as long as the loop. Call this before the first turn, or on the loop's thread.
+    /// it or close it; it lasts as long as the loop. Only a loop that was made [pollable](crate::Config::pollable) has
+    /// one.
     ///
     /// A round of a parked loop costs io_uring three system calls (the poller's wait, the turn's `io_uring_enter(2)`, and
     /// a read of the eventfd by [`Loop::park`]) where a turn that waits itself needs one; on epoll it costs the poller's wait
     /// and a turn that finds nothing more.
     ///
     /// # Errors
-    /// [`Errno::EEXIST`] on another thread than the loop's; the kernel's, for want of descriptors.
-    pub fn poll_descriptor(&mut self) -> Result<BorrowedFd<'_>, Errno> {
-        let notifier = self.memory().remote.notifier()?;
-        let descriptor = self.engine.poll_descriptor(notifier)?;
-        if !std::mem::replace(&mut self.pollable, true) {
-            self.woken_by_notifier = descriptor == notifier;
-        }
+    /// [`NotPollable`].
+    pub fn poll_descriptor(&self) -> Result<BorrowedFd<'_>, NotPollable> {
+        let (PollDescriptor::Notifier(descriptor) | PollDescriptor::Own(descriptor)) =
+            self.poll_descriptor.ok_or(NotPollable)?;
         // SAFETY: the engine and the remote keep theirs open as long as the loop exists, and it is borrowed with that.
         Ok(unsafe { BorrowedFd::borrow_raw(descriptor) })
     }
@@ -53,8 +66,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// ends that, whether the descriptor was readable or not. Being readable promises nothing.
     ///
     /// # Errors
-    /// [`TurnError::WrongThread`]; [`TurnError::Engine`] if there can be no [`Loop::poll_descriptor`].
+    /// [`TurnError::NotPollable`]; [`TurnError::WrongThread`].
     pub fn park(&mut self) -> Result<Option<Duration>, TurnError> {
+        let descriptor = self.poll_descriptor.ok_or(NotPollable)?;
         match self.owner {
             None => return Ok(Some(Duration::ZERO)),
             Some(owner) if owner == ThreadNumber::current() => {}
@@ -64,9 +78,6 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             // The announcement is renewed, so that work which has come since is seen.
             self.end_parking();
         }
-        if !self.pollable {
-            self.poll_descriptor().map_err(TurnError::Engine)?;
-        }
         // As a turn would, so that none is needed for what handlers did in the last one.
         self.settle();
         self.finish_draining();
@@ -75,7 +86,8 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             return Ok(Some(Duration::ZERO));
         }
         let now = self.system.now();
-        let limit = self.sleep_time(None, now, self.woken_by_notifier);
+        let by_notifier = matches!(descriptor, PollDescriptor::Notifier(_));
+        let limit = self.sleep_time(None, now, by_notifier);
         if limit != Some(Duration::ZERO) {
             self.parked = true;
             // The time until the next turn is sleep, and no handler's.

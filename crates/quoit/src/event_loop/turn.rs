@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::{Draining, Loop, TimerKey};
+use super::{Draining, Loop, NotPollable, TimerKey};
 use crate::command::Command;
 use crate::config::WaitMode;
 use crate::engine::{Completion, Engine};
@@ -24,6 +24,8 @@ pub enum TurnError {
     WrongThread,
     /// The engine failed for good: the ring could not be enabled on this thread, or waiting failed.
     Engine(Errno),
+    /// The loop cannot be parked.
+    NotPollable(NotPollable),
 }
 
 impl fmt::Display for TurnError {
@@ -33,11 +35,18 @@ impl fmt::Display for TurnError {
                 "the loop belongs to the thread that made its first turn; use its Remote from others",
             ),
             Self::Engine(errno) => write!(f, "the loop's engine failed: {errno}"),
+            Self::NotPollable(error) => error.fmt(f),
         }
     }
 }
 
 impl std::error::Error for TurnError {}
+
+impl From<NotPollable> for TurnError {
+    fn from(error: NotPollable) -> Self {
+        Self::NotPollable(error)
+    }
+}
 
 impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// One turn: takes `commands`, submits everything at once, waits until something happens or `timeout` has

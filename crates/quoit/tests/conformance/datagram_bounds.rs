@@ -78,7 +78,7 @@ pub(crate) fn a_full_completion_queue_does_not_end_receiving(level: &Level) {
         let config = level.config();
         let multishot = level.is_uring()
             && config.without == FeatureSet::EMPTY
-            && probe::<Ring>(FeatureSet::EMPTY).is_ok_and(|found| found.missing.is_empty());
+            && probe::<Ring>(FeatureSet::EMPTY, false).is_ok_and(|found| found.missing.is_empty());
         if multishot && config.completion_queue < 100 && config.kernel_poll.is_none() {
             // In each round at least once: 100 completions do not fit.
             assert!(counters.arms > 4, "{counters:?}");

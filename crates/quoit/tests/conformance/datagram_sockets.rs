@@ -7,12 +7,12 @@ use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
 
 use quoit::{
-    Address, DatagramError, DatagramOptions, DatagramSend, DatagramSocket, DatagramSocketError, Errno,
-    MulticastGroup, Refusal, Steering, Token, WaitMode,
+    Address, Config, DatagramError, DatagramOptions, DatagramSend, DatagramSocket, DatagramSocketError,
+    Errno, MulticastGroup, Refusal, Steering, Token, WaitMode,
 };
 
 use crate::datagram_bench::{bench, bench_with, client, interface, numbered, receive};
-use crate::levels::{Level, skipped};
+use crate::levels::Level;
 use crate::sockets::PATIENCE;
 
 macro_rules! datagram_sockets {
@@ -435,7 +435,7 @@ pub(crate) fn every_way_of_waiting_works(level: &Level) {
         WaitMode::Gather(Duration::from_micros(100)),
         WaitMode::Gather(Duration::from_millis(2)),
     ] {
-        let tune = |config: &mut quoit::Config| config.wait = wait;
+        let tune = |config: &mut Config| config.wait = wait;
         bench_with(level, tune, |bench| {
             let socket = bench.bind("127.0.0.1:0", &DatagramOptions::default());
             let client = bench.client(socket);
@@ -467,16 +467,14 @@ pub(crate) fn every_way_of_waiting_works(level: &Level) {
 }
 
 pub(crate) fn a_parked_loop_is_told(level: &Level) {
-    bench(level, |bench| {
+    let pollable = |config: &mut Config| config.pollable = true;
+    bench_with(level, pollable, |bench| {
         let socket = bench.bind("127.0.0.1:0", &DatagramOptions::default());
         let client = bench.client(socket);
         for number in 0..10 {
             let limit = loop {
                 bench.turn(Duration::ZERO);
-                let limit = match bench.quoit.park() {
-                    Ok(limit) => limit,
-                    Err(error) => return skipped("parking", &error.to_string()),
-                };
+                let limit = bench.quoit.park().unwrap();
                 if limit != Some(Duration::ZERO) {
                     break limit;
                 }

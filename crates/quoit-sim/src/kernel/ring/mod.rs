@@ -150,6 +150,10 @@ pub struct Ring {
     overflows: u64,
     /// Submissions that found none.
     refused: u64,
+    /// The eventfd that is written with completions, and whether it was since it was last read. Of work that waits for an
+    /// enter (`IORING_SETUP_DEFER_TASKRUN`) it does not tell: since Linux 6.12.115 kernels tell late, or never.
+    pub(super) notifier: Option<ObjectId>,
+    pub(super) signalled: bool,
 }
 
 /// One ring of provided buffers.
@@ -189,6 +193,11 @@ impl Ring {
 
     fn has_work(&self) -> bool {
         !self.woken.is_empty() || !self.late.is_empty()
+    }
+
+    /// Whether an enter would find something.
+    pub(super) fn has_news(&self) -> bool {
+        self.has_work() || !self.completions.is_empty() || self.has_overflowed()
     }
 
     pub(crate) fn shows_deferred_work(&self) -> bool {
@@ -248,6 +257,7 @@ impl Ring {
     }
 
     fn post(&mut self, completion: Completion) {
+        self.signalled = true;
         if self.has_room() {
             self.completions.push_back(completion);
         } else {
@@ -334,6 +344,8 @@ impl Kernel {
             least_wait: 0,
             overflows: 0,
             refused: 0,
+            notifier: None,
+            signalled: false,
         }));
         self.rings.len() - 1
     }
@@ -497,6 +509,15 @@ impl Kernel {
         }
         if self.ring(id).has_work() {
             self.run_work(id);
+        }
+    }
+
+    /// The kernel's threads do all that they have to.
+    pub(super) fn run_threads(&mut self) {
+        for id in 0..self.rings.len() {
+            if self.rings[id].as_ref().is_some_and(|ring| ring.enabled) {
+                self.run_thread(id, usize::MAX);
+            }
         }
     }
 

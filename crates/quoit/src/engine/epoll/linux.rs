@@ -92,8 +92,8 @@ impl EpollSys for Epoll {
         })
     }
 
-    fn descriptor(&self) -> Result<RawFd, Errno> {
-        Ok(self.instance.as_raw_fd())
+    fn descriptor(&self) -> RawFd {
+        self.instance.as_raw_fd()
     }
 
     fn add(&mut self, descriptor: RawFd, events: u32, value: u64) -> Result<(), Errno> {

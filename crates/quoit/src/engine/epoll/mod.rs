@@ -31,7 +31,7 @@ use self::sys::{EpollSys, ReadyEvent};
 use super::enters::EnterSizes;
 use super::{
     Completion, Completions, DatagramBatch, DatagramReceived, Engine, EngineKind, Handle, Kind, Message,
-    Operation, ProvidedBuffer, Received, SendManner, gather,
+    Operation, PollDescriptor, ProvidedBuffer, Received, SendManner, gather,
 };
 use crate::counters::LiveCounters;
 use crate::errno::Errno;
@@ -370,8 +370,8 @@ impl<P: EpollSys, K: SocketSys> Engine for EpollEngine<P, K> {
         Ok(())
     }
 
-    fn poll_descriptor(&mut self, _notifier: RawFd) -> Result<RawFd, Errno> {
-        self.kernel.descriptor()
+    fn poll_descriptor(&self) -> Option<PollDescriptor> {
+        Some(PollDescriptor::Own(self.kernel.descriptor()))
     }
 
     /// Only once the kernel was asked and had nothing: as long as there is something each time, asking costs one call a

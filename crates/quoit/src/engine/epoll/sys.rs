@@ -19,12 +19,7 @@ pub trait EpollSys: Sized {
     fn create() -> Result<Self, Errno>;
 
     /// The instance's own descriptor, which is readable while events wait in it (`epoll(7)`).
-    ///
-    /// # Errors
-    /// `EOPNOTSUPP` where there is none, as in a simulation.
-    fn descriptor(&self) -> Result<RawFd, Errno> {
-        Err(Errno::EOPNOTSUPP)
-    }
+    fn descriptor(&self) -> RawFd;
 
     /// Registers a descriptor for `events` (`EPOLL_CTL_ADD`); `value` comes back with each event.
     ///

@@ -19,8 +19,8 @@ use self::sys::{CompletionEntry, RingParameters, STREAM_GROUP, SubmissionEntry, 
 use self::user_data::{Tag, UserData};
 use super::enters::EnterSizes;
 use super::{
-    Completion, Completions, DatagramBatch, Engine, EngineKind, Handle, Message, Operation, ProvidedBuffer,
-    Received, SendManner, gather,
+    Completion, Completions, DatagramBatch, Engine, EngineKind, Handle, Message, Operation, PollDescriptor,
+    ProvidedBuffer, Received, SendManner, gather,
 };
 use crate::counters::LiveCounters;
 use crate::errno::Errno;
@@ -43,6 +43,7 @@ mod setup;
 mod state;
 mod submission;
 pub mod sys;
+mod telling;
 mod user_data;
 
 #[cfg(test)]
@@ -50,7 +51,7 @@ mod tests;
 
 pub use self::probe::{Capabilities, Missing, ProbeError, probe};
 pub use self::ring::Ring;
-pub use self::setup::{SetupError, Step, UringSettings};
+pub use self::setup::{SetupError, Step, Telling, UringSettings};
 
 /// Accepts beyond those in the completion queue that can come after accepting was told to stop: one whose
 /// completion found no room, and those that take the places of completions taken meanwhile.
@@ -109,8 +110,8 @@ pub struct UringEngine<S: UringSys, K: SocketSys> {
     watching: bool,
     owner: Option<ThreadNumber>,
     quiescing: bool,
-    /// Whether somebody may wait on the notifier.
-    notifies: bool,
+    /// The eventfd that the kernel writes with completions, where a poller outside may wait on it.
+    notifier: Option<RawFd>,
     overflowed: bool,
     failure: Option<Errno>,
     enter_sizes: EnterSizes,
@@ -141,6 +142,15 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
             least_wait_us: u32::try_from(settings.gather.as_micros()).unwrap_or(u32::MAX),
         })
         .during(Step::Setup)?;
+        if let Some(notifier) = settings.notifier {
+            assert!(
+                !features.contains(Feature::DeferTaskrun) || kernel_poll,
+                "a poller is told late or never of work that is put off"
+            );
+            // Before anything is submitted: until Linux 5.18 this waits until the ring has no request in flight
+            // (`io_register_op_must_quiesce` there), for ever as soon as one waits for a peer.
+            sys.notify(notifier).during(Step::Notifier)?;
+        }
         let kernel_gathers =
             !settings.gather.is_zero() && properties.features & abi::IORING_FEAT_MIN_TIMEOUT != 0;
         let mut buffer_entries = 0;
@@ -205,7 +215,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
             watching: false,
             owner: None,
             quiescing: false,
-            notifies: false,
+            notifier: settings.notifier,
             overflowed: false,
             failure: None,
             enter_sizes: EnterSizes::default(),
@@ -454,12 +464,8 @@ impl<S: UringSys, K: SocketSys> Engine for UringEngine<S, K> {
     /// The notifier. A wake of the loop's own eventfd would have to come through the ring, which watches it, to the
     /// registered one: a write to an eventfd from within a write to another. The kernel puts those off, and not all
     /// of them came (seen on 6.18).
-    fn poll_descriptor(&mut self, notifier: RawFd) -> Result<RawFd, Errno> {
-        if !self.notifies {
-            self.sys.notify(notifier)?;
-            self.notifies = true;
-        }
-        Ok(notifier)
+    fn poll_descriptor(&self) -> Option<PollDescriptor> {
+        self.notifier.map(PollDescriptor::Notifier)
     }
 
     fn park(&mut self, pool: &mut Pool) -> bool {

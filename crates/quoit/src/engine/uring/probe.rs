@@ -11,7 +11,7 @@ use linux_raw_sys::io_uring as abi;
 use linux_raw_sys::io_uring::io_uring_op as Opcode;
 
 use super::entry;
-use super::setup::{During, SETUP_FEATURES, SetupError, Step, setup_flags};
+use super::setup::{During, SETUP_FEATURES, SetupError, Step, Telling, setup_flags};
 use super::sys::{
     CompletionEntry, ProbeSockets, ProvidedBuffer, RingParameters, RingProperties, STREAM_GROUP,
     SubmissionEntry, UringSys,
@@ -46,6 +46,10 @@ pub enum Missing {
     Refused(Errno),
     /// The kernel took it, but it did not do what it should.
     Misbehaved,
+    /// The loop is [pollable](crate::Config::pollable), and does without.
+    Pollable,
+    /// With it the loop was not told at once of what happens elsewhere.
+    Untold(Telling),
 }
 
 impl fmt::Display for Missing {
@@ -56,6 +60,15 @@ impl fmt::Display for Missing {
             Self::NotListed => f.write_str("not listed by this kernel"),
             Self::Refused(errno) => write!(f, "refused by this kernel: {errno}"),
             Self::Misbehaved => f.write_str("accepted by this kernel, but without the effect it should have"),
+            Self::Pollable => f.write_str(
+                "not for a loop that another library's poller waits for: kernels tell it late or never of work that is put off",
+            ),
+            Self::Untold(Telling::Wakes) => {
+                f.write_str("with it, this kernel tells a loop that sleeps late or never of another thread's wake")
+            }
+            Self::Untold(Telling::Completions) => {
+                f.write_str("with it, this kernel tells a poller late or never of completions")
+            }
         }
     }
 }
@@ -95,13 +108,14 @@ const FLOOD: u32 = 4 << 20;
 /// What is tried completes at once; a kernel that has not answered by then misbehaves.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Finds out what the calling thread's kernel can do. Features in `without` are not tried.
+/// Finds out what the calling thread's kernel can do, for a loop that is [pollable](crate::Config::pollable) or not.
+/// Features in `without` are not tried.
 ///
 /// # Errors
 /// The step that failed and the kernel's answer, where io_uring cannot be used at all: `ENOSYS` and `EPERM` of
 /// kernels and containers that deny it, `ENOMEM` past `RLIMIT_MEMLOCK`, `EOPNOTSUPP` where the kernel is too
-/// old.
-pub fn probe<S: UringSys>(without: FeatureSet) -> Result<Capabilities, ProbeError> {
+/// old, `ETIME` where it does not tell a loop of what happens elsewhere.
+pub fn probe<S: UringSys>(without: FeatureSet, pollable: bool) -> Result<Capabilities, ProbeError> {
     let mut found = Findings {
         wanted: FeatureSet::ALL.without(without),
         features: FeatureSet::EMPTY,
@@ -110,6 +124,10 @@ pub fn probe<S: UringSys>(without: FeatureSet) -> Result<Capabilities, ProbeErro
             .map(|feature| (feature, Missing::SwitchedOff))
             .collect(),
     };
+    if pollable && found.wanted.contains(Feature::DeferTaskrun) {
+        found.wanted.remove(Feature::DeferTaskrun);
+        found.missing.push((Feature::DeferTaskrun, Missing::Pollable));
+    }
     let (mut ring, properties) = find_setup_flags::<S>(&mut found)?;
     for (bit, name) in NEEDED_PROPERTIES {
         needed(properties.features & bit != 0, Step::Property(name))?;
@@ -147,6 +165,9 @@ pub fn probe<S: UringSys>(without: FeatureSet) -> Result<Capabilities, ProbeErro
         std::mem::forget(std::mem::take(&mut trial.memory));
     }
     result?;
+    // Their memory counts against the same limit as that of the next.
+    drop(trial);
+    find_telling::<S>(&mut found, pollable)?;
     Ok(Capabilities {
         features: found.features,
         missing: found.missing,
@@ -186,6 +207,29 @@ fn find_setup_flags<S: UringSys>(found: &mut Findings) -> Result<(S, RingPropert
         }
     }
     Ok(made)
+}
+
+/// Tries whether a loop would be told of what happens elsewhere, and leaves out what keeps it from being told.
+fn find_telling<S: UringSys>(found: &mut Findings, pollable: bool) -> Result<(), ProbeError> {
+    let ways: &[_] = if pollable {
+        &[Telling::Wakes, Telling::Completions]
+    } else {
+        &[Telling::Wakes]
+    };
+    for &telling in ways {
+        while let Err(errno) = S::try_telling(found.features, telling) {
+            // Those of whose work the kernel's is part, the one that decides first.
+            let suspect = [Feature::DeferTaskrun, Feature::CooperativeTaskrun]
+                .into_iter()
+                .find(|&feature| errno == Errno::ETIME && found.features.contains(feature));
+            let Some(suspect) = suspect else {
+                return Err(errno).during(Step::Telling(telling));
+            };
+            found.features.remove(suspect);
+            found.missing.push((suspect, Missing::Untold(telling)));
+        }
+    }
+    Ok(())
 }
 
 /// What is known so far.

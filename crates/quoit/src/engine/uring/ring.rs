@@ -13,9 +13,12 @@ use linux_raw_sys::io_uring as abi;
 
 use super::mapping::Mapping;
 use super::sys::{
-    CompletionEntry, ProbeSockets, ProvidedBuffer, RingParameters, RingProperties, SubmissionEntry, UringSys,
+    CompletionEntry, ProbeSockets, ProvidedBuffer, RingParameters, RingProperties, SubmissionEntry, Telling,
+    UringSys,
 };
+use super::telling;
 use crate::errno::Errno;
+use crate::features::FeatureSet;
 use crate::thread::ThreadNumber;
 
 /// Where a buffer ring keeps its tail: it overlays the reserved bytes of the first buffer
@@ -371,6 +374,10 @@ impl UringSys for Ring {
             // SAFETY: room for the counter's eight bytes. With none to read the call fails, which is as good.
             let _ = unsafe { libc::read(notifier, count.as_mut_ptr().cast(), count.len()) };
         }
+    }
+
+    fn try_telling(features: FeatureSet, telling: Telling) -> Result<(), Errno> {
+        telling::try_telling::<Self>(features, telling)
     }
 
     fn supported_operations(&self) -> Result<u128, Errno> {

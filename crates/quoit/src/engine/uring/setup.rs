@@ -1,6 +1,7 @@
 //! How a ring is set up, and how that fails.
 
 use std::fmt;
+use std::os::fd::RawFd;
 use std::time::Duration;
 
 use linux_raw_sys::io_uring as abi;
@@ -29,6 +30,9 @@ pub struct UringSettings {
     pub gather: Duration,
     /// Completions that end such a wait before that; at least 1.
     pub gather_at_most: u32,
+    /// An eventfd that the kernel shall write with completions, for a poller outside. It must stay open as long as the
+    /// engine, and excludes [`Feature::DeferTaskrun`].
+    pub notifier: Option<RawFd>,
 }
 
 /// A step of probing or of setting up a ring.
@@ -52,6 +56,19 @@ pub enum Step {
     BufferRing,
     /// Registering the pool's memory (`IORING_REGISTER_BUFFERS`).
     RegisterPool,
+    /// Registering the eventfd for a poller outside (`IORING_REGISTER_EVENTFD`).
+    Notifier,
+    /// Trying whether a loop is told of what happens elsewhere.
+    Telling(Telling),
+}
+
+/// Ways in which a loop is told of what happens while it is not in the kernel, or sleeps there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Telling {
+    /// A write to the loop's eventfd by another thread ends a wait of the ring.
+    Wakes,
+    /// A completion makes the registered eventfd readable for whoever polls it, though nobody enters the ring.
+    Completions,
 }
 
 impl fmt::Display for Step {
@@ -66,6 +83,11 @@ impl fmt::Display for Step {
             Self::Try(feature) => write!(f, "trying {feature}"),
             Self::BufferRing => f.write_str("registering the buffer ring (IORING_REGISTER_PBUF_RING)"),
             Self::RegisterPool => f.write_str("registering the pool's memory (IORING_REGISTER_BUFFERS)"),
+            Self::Notifier => f.write_str("registering an eventfd for a poller (IORING_REGISTER_EVENTFD)"),
+            Self::Telling(Telling::Wakes) => f.write_str("waking a ring that waits, from another thread,"),
+            Self::Telling(Telling::Completions) => {
+                f.write_str("being told of completions by a registered eventfd (IORING_REGISTER_EVENTFD)")
+            }
         }
     }
 }

@@ -8,8 +8,10 @@ use std::time::Duration;
 
 use linux_raw_sys::io_uring::{io_uring_cqe, io_uring_sqe};
 
+pub use super::setup::Telling;
 pub use crate::engine::ProvidedBuffer;
 use crate::errno::Errno;
+use crate::features::FeatureSet;
 
 /// One submission queue entry, exactly as the kernel reads it.
 pub type SubmissionEntry = io_uring_sqe;
@@ -89,19 +91,23 @@ pub trait UringSys: Sized {
     /// Those of `IORING_REGISTER_RING_FDS`.
     fn register_ring_descriptor(&mut self) -> Result<(), Errno>;
 
-    /// Has the kernel write an eventfd whenever a completion, or deferred work that leads to one, has come
-    /// (`IORING_REGISTER_EVENTFD`); it must stay open as long as the ring. A ring's own descriptor does not tell a
-    /// poller of deferred work.
+    /// Has the kernel write an eventfd whenever a completion has come (`IORING_REGISTER_EVENTFD`); it must stay open as
+    /// long as the ring. To be called before anything is submitted: until Linux 5.18 the call waits until no request
+    /// is in flight. A ring's own descriptor does not tell a poller of deferred work.
     ///
     /// # Errors
-    /// Those of `IORING_REGISTER_EVENTFD`: `EEXIST` from another thread than the owner; `EOPNOTSUPP` where there are
-    /// no pollers, as in a simulation.
-    fn notify(&mut self, _eventfd: RawFd) -> Result<(), Errno> {
-        Err(Errno::EOPNOTSUPP)
-    }
+    /// Those of `IORING_REGISTER_EVENTFD`: `EEXIST` from another thread than the owner.
+    fn notify(&mut self, eventfd: RawFd) -> Result<(), Errno>;
 
     /// Makes the eventfd unreadable until the next write to it. Does nothing without one.
-    fn drain_notifier(&mut self) {}
+    fn drain_notifier(&mut self);
+
+    /// Tries whether a ring with `features` tells at once of what another thread does: a few rounds on a ring of its
+    /// own. A process that may start no thread is not tried.
+    ///
+    /// # Errors
+    /// `ETIME` if it was not told, or late each time; those of the calls that make the ring and what it watches.
+    fn try_telling(features: FeatureSet, telling: Telling) -> Result<(), Errno>;
 
     /// The operations (`IORING_OP_*`) that the kernel supports, as a bit set by opcode.
     ///

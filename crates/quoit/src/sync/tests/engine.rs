@@ -8,7 +8,7 @@ use std::time::Duration;
 use loom::cell::UnsafeCell;
 
 use crate::counters::LiveCounters;
-use crate::engine::{Completion, Completions, Engine, EngineKind, Kind, Operation, Received};
+use crate::engine::{Completion, Completions, Engine, EngineKind, Kind, Operation, PollDescriptor, Received};
 use crate::errno::Errno;
 use crate::id::Slot;
 use crate::pool::{Pool, PoolSlot};
@@ -40,17 +40,20 @@ pub(super) struct Scripted {
     arrived: u32,
     touched: Touched,
     wake: Option<RawFd>,
+    notifier: RawFd,
     armed: Option<Slot>,
     completions: VecDeque<Completion>,
     counters: Arc<LiveCounters>,
 }
 
 impl Scripted {
-    pub(super) fn new(arrived: u32, touched: Touched) -> Self {
+    /// One that can be waited for by `notifier`.
+    pub(super) fn new(arrived: u32, touched: Touched, notifier: RawFd) -> Self {
         Self {
             arrived,
             touched,
             wake: None,
+            notifier,
             armed: None,
             completions: VecDeque::new(),
             counters: Arc::default(),
@@ -112,8 +115,8 @@ impl Engine for Scripted {
         Ok(())
     }
 
-    fn poll_descriptor(&mut self, notifier: RawFd) -> Result<RawFd, Errno> {
-        Ok(notifier)
+    fn poll_descriptor(&self) -> Option<PollDescriptor> {
+        Some(PollDescriptor::Notifier(self.notifier))
     }
 
     fn park(&mut self, _pool: &mut Pool) -> bool {

@@ -38,11 +38,12 @@ impl Driver {
             listeners: 1,
             timers: Some(1),
             send_chunks: 1,
+            pollable: true,
             ..config
         };
         let touched = Touched::new(config.receive_slots);
         let memory = LoopMemory::new(LoopIndex::default(), &config).unwrap();
-        let engine = Scripted::new(arrived, touched.clone());
+        let engine = Scripted::new(arrived, touched.clone(), memory.notifier().unwrap());
         let wake = Arc::downgrade(&memory.remote.wake_handle());
         Self {
             quoit: Loop::with_engine(LoopIndex::default(), config, memory, engine, String::new(), Linux),

@@ -31,6 +31,10 @@ impl EpollSys for Failing {
         })
     }
 
+    fn descriptor(&self) -> RawFd {
+        self.real.descriptor()
+    }
+
     fn add(&mut self, descriptor: RawFd, events: u32, value: u64) -> Result<(), Errno> {
         fail(&mut self.add)?;
         self.real.add(descriptor, events, value)

@@ -18,7 +18,7 @@ fn probe_where(call: i64, errno: Errno) -> SetupError {
     let program: BpfProgram = filter.try_into().unwrap();
     thread::spawn(move || {
         apply_filter(&program).unwrap();
-        probe::<Ring>(FeatureSet::EMPTY).unwrap_err()
+        probe::<Ring>(FeatureSet::EMPTY, false).unwrap_err()
     })
     .join()
     .unwrap()
@@ -41,7 +41,7 @@ fn the_probe_says_which_step_was_denied_and_how() {
 
 #[test]
 fn everything_can_be_switched_off() {
-    let capabilities = probe::<Ring>(FeatureSet::ALL).unwrap();
+    let capabilities = probe::<Ring>(FeatureSet::ALL, false).unwrap();
     assert_eq!(capabilities.features, FeatureSet::EMPTY);
     let expected: Vec<_> = FeatureSet::ALL
         .iter()
@@ -52,7 +52,7 @@ fn everything_can_be_switched_off() {
 
 #[test]
 fn what_needs_a_switched_off_feature_says_so() {
-    let capabilities = probe::<Ring>("buffer-ring".parse().unwrap()).unwrap();
+    let capabilities = probe::<Ring>("buffer-ring".parse().unwrap(), false).unwrap();
     for (feature, reason) in [
         (Feature::BufferRing, Missing::SwitchedOff),
         (Feature::MultishotReceive, Missing::Needs(Feature::BufferRing)),

@@ -11,6 +11,7 @@ const TINY: UringSettings = UringSettings {
     register_pool: false,
     gather: Duration::ZERO,
     gather_at_most: 1,
+    notifier: None,
 };
 
 #[test]
@@ -187,7 +188,7 @@ fn quiescing_is_refused_on_another_thread_while_memory_is_in_use() {
 #[test]
 fn an_engine_is_made_on_one_thread_and_works_on_another() {
     for without in levels() {
-        let capabilities = probe::<Ring>(without).unwrap();
+        let capabilities = probe::<Ring>(without, false).unwrap();
         let wake = Arc::new(Wake::new().unwrap());
         let mut pool = Pool::new(8, SLOT_SIZE, Arc::clone(&wake));
         let mut engine = UringEngine::<Ring, _>::new(&SETTINGS, &capabilities, Linux, &mut pool).unwrap();

@@ -23,6 +23,7 @@ mod limits;
 mod receive;
 mod reluctant;
 mod send;
+mod telling;
 
 /// Far more turns than any test needs for one completion, and far longer than a completion takes on any machine:
 /// a test that exceeds them waits for something that does not come.
@@ -39,6 +40,7 @@ const SETTINGS: UringSettings = UringSettings {
     register_pool: false,
     gather: Duration::ZERO,
     gather_at_most: 1,
+    notifier: None,
 };
 
 /// The levels that every test runs at: everything, and each important thing missing.
@@ -97,7 +99,7 @@ impl<S: UringSys> Fixture<S> {
         slots: u32,
         without: FeatureSet,
     ) -> Self {
-        let capabilities = probe::<S>(without).unwrap();
+        let capabilities = probe::<S>(without, false).unwrap();
         let mut pool = Pool::new(slots, SLOT_SIZE, Arc::clone(&wake));
         let mut engine = UringEngine::new(settings, &capabilities, Linux, &mut pool).unwrap();
         engine.bind(descriptor, &mut pool).unwrap();
@@ -256,7 +258,7 @@ fn tcp_pair() -> (TcpStream, TcpStream) {
 fn this_kernel_has_what_it_is_asked_for() {
     // A kernel may lack any feature, but what is there and what is missing must add up.
     for without in levels() {
-        let capabilities = probe::<Ring>(without).unwrap();
+        let capabilities = probe::<Ring>(without, false).unwrap();
         let missing: FeatureSet = capabilities.missing.iter().map(|&(feature, _)| feature).collect();
         assert_eq!(FeatureSet::ALL.without(missing), capabilities.features);
         assert_eq!(capabilities.features.usable(), capabilities.features);

@@ -9,7 +9,7 @@ use crate::engine::SendMode;
 use crate::engine::uring::sys::{CompletionEntry, ProbeSockets, ProvidedBuffer, RingProperties};
 
 /// A real ring whose next enters fail without doing anything.
-struct Reluctant {
+pub(super) struct Reluctant {
     ring: Ring,
     /// Enters that do what they should before that.
     passes: u32,
@@ -42,6 +42,18 @@ impl UringSys for Reluctant {
 
     fn register_ring_descriptor(&mut self) -> Result<(), Errno> {
         self.ring.register_ring_descriptor()
+    }
+
+    fn notify(&mut self, eventfd: RawFd) -> Result<(), Errno> {
+        telling::notify(&mut self.ring, eventfd)
+    }
+
+    fn drain_notifier(&mut self) {
+        self.ring.drain_notifier();
+    }
+
+    fn try_telling(features: FeatureSet, telling: Telling) -> Result<(), Errno> {
+        telling::told(features, telling)
     }
 
     fn supported_operations(&self) -> Result<u128, Errno> {
