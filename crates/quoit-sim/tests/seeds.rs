@@ -28,6 +28,8 @@ fn all_is_well_on_epoll() {
 /// Runs that fail without the mending of what they found (`bugs/found-*.patch`). What a seed does changes with the
 /// workload: `bugs/prove.sh` finds new ones for the same bugs.
 const REGRESSIONS: &[(u64, EngineKind, &str)] = &[
+    (56, Uring, "an eventfd that is registered with requests in flight"),
+    (17, Uring, "a poller that is not told of work that was put off"),
     (55, Uring, "data of an aborted connection in a later turn"),
     (960, Uring, "cancelling sends that have ended, for ever"),
     (

@@ -46,6 +46,10 @@ pub fn explain(step: &str, errno: Errno, facts: &HostFacts) -> Diagnosis {
             ),
             format!("run {RECOMMENDED_KERNEL}"),
         ),
+        libc::ETIME => diagnosis(
+            format!("{step} came late or never with {}", kernel(facts)),
+            "run another kernel, or leave it to epoll; a machine that is busy beyond measure looks the same, so try again",
+        ),
         _ => diagnosis(
             format!("{step} failed: {errno}"),
             "see io_uring_setup(2) for what it means",
@@ -219,6 +223,11 @@ mod tests {
         assert!(found.missing.contains(missing), "{found}");
         assert!(found.remedy.contains(remedy), "{found}");
         assert!(!found.to_string().contains('\n'), "{found}");
+    }
+
+    #[test]
+    fn not_told() {
+        check(libc::ETIME, &open(), "came late or never with the kernel (6.12.9)", "leave it to epoll");
     }
 
     #[test]
