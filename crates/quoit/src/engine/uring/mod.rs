@@ -30,6 +30,7 @@ use crate::pool::Pool;
 use crate::sys::{SocketSys, Time};
 use crate::thread::ThreadNumber;
 
+mod buffer_ring;
 mod cancel;
 mod connect;
 mod datagram;

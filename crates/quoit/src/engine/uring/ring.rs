@@ -6,11 +6,12 @@
 
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicU16, AtomicU32, Ordering, fence};
+use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::time::Duration;
 
 use linux_raw_sys::io_uring as abi;
 
+use super::buffer_ring::{BufferRing, Reserve, removal};
 use super::mapping::Mapping;
 use super::sys::{
     CompletionEntry, ProbeSockets, ProvidedBuffer, RingParameters, RingProperties, SubmissionEntry, Telling,
@@ -20,10 +21,6 @@ use super::telling;
 use crate::errno::Errno;
 use crate::features::FeatureSet;
 use crate::thread::ThreadNumber;
-
-/// Where a buffer ring keeps its tail: it overlays the reserved bytes of the first buffer
-/// (`struct io_uring_buf_ring`).
-const BUFFER_TAIL_OFFSET: u32 = 14;
 
 /// The submission queue. The kernel moves the head, this side the tail.
 struct SubmissionQueue {
@@ -112,50 +109,6 @@ impl CompletionQueue {
     }
 }
 
-/// A ring of provided buffers (`io_uring_register_buf_ring(3)`). This side moves the tail; where the kernel's
-/// head is follows from the completions.
-struct BufferRing {
-    buffers: NonNull<abi::io_uring_buf>,
-    tail: NonNull<AtomicU16>,
-    mask: u16,
-    written: u16,
-    _memory: Mapping,
-}
-
-impl BufferRing {
-    fn new(entries: u16) -> Result<Self, Errno> {
-        assert!(entries.is_power_of_two());
-        let memory = Mapping::anonymous(usize::from(entries) * size_of::<abi::io_uring_buf>())?;
-        Ok(Self {
-            buffers: memory.pointer(0, usize::from(entries)),
-            tail: memory.pointer(BUFFER_TAIL_OFFSET, 1),
-            mask: entries - 1,
-            written: 0,
-            _memory: memory,
-        })
-    }
-
-    #[inline]
-    fn provide(&mut self, buffer: ProvidedBuffer) {
-        let index = usize::from(self.written & self.mask);
-        // SAFETY: the index is within the ring, and the kernel does not read past the tail. Field by field, as
-        // the first buffer's reserved bytes are the tail.
-        unsafe {
-            let place = self.buffers.add(index).as_ptr();
-            (&raw mut (*place).addr).write(buffer.address.expose_provenance() as u64);
-            (&raw mut (*place).len).write(buffer.length);
-            (&raw mut (*place).bid).write(buffer.id);
-        }
-        self.written = self.written.wrapping_add(1);
-    }
-
-    #[inline]
-    fn publish(&self) {
-        // SAFETY: the memory belongs to this ring. Release: the buffers are visible before the tail.
-        unsafe { self.tail.as_ref() }.store(self.written, Ordering::Release);
-    }
-}
-
 /// The ring's own descriptor, registered with one thread.
 struct RegisteredDescriptor {
     index: u32,
@@ -170,6 +123,7 @@ pub struct Ring {
     submission: SubmissionQueue,
     completion: CompletionQueue,
     buffer_rings: Vec<Option<BufferRing>>,
+    buffer_reserve: Reserve,
     registered: Option<RegisteredDescriptor>,
     /// Whether a thread of the kernel's takes the submissions (`IORING_SETUP_SQPOLL`).
     kernel_polls: bool,
@@ -294,6 +248,7 @@ impl UringSys for Ring {
                 taken: 0,
             },
             buffer_rings: Vec::new(),
+            buffer_reserve: Reserve::Zero,
             registered: None,
             kernel_polls: answer.flags & abi::IORING_SETUP_SQPOLL != 0,
             least_wait_us: parameters.least_wait_us,
@@ -400,13 +355,13 @@ impl UringSys for Ring {
 
     fn register_buffer_ring(&mut self, group: u16, entries: u16) -> Result<(), Errno> {
         let ring = BufferRing::new(entries)?;
-        // SAFETY: a structure of integers, for which all zeroes is a valid value.
-        let mut registration: abi::io_uring_buf_reg = unsafe { std::mem::zeroed() };
-        registration.ring_addr = ring.buffers.as_ptr().expose_provenance() as u64;
-        registration.ring_entries = u32::from(entries);
-        registration.bgid = group;
         let operation = abi::io_uring_register_op::IORING_REGISTER_PBUF_RING;
-        self.register(operation, &raw mut registration, 1)?;
+        self.buffer_reserve = self
+            .buffer_reserve
+            .register(ring.registration(group), |registration| {
+                self.register(operation, ptr::from_mut(registration), 1)
+                    .map(|_| ())
+            })?;
         let index = usize::from(group);
         if self.buffer_rings.len() <= index {
             self.buffer_rings.resize_with(index + 1, || None);
@@ -416,11 +371,11 @@ impl UringSys for Ring {
     }
 
     fn unregister_buffer_ring(&mut self, group: u16) -> Result<(), Errno> {
-        // SAFETY: a structure of integers, for which all zeroes is a valid value.
-        let mut registration: abi::io_uring_buf_reg = unsafe { std::mem::zeroed() };
-        registration.bgid = group;
         let operation = abi::io_uring_register_op::IORING_UNREGISTER_PBUF_RING;
-        self.register(operation, &raw mut registration, 1)?;
+        self.buffer_reserve.register(removal(group), |registration| {
+            self.register(operation, ptr::from_mut(registration), 1)
+                .map(|_| ())
+        })?;
         // Only now is the memory of the kernel's no longer.
         self.buffer_rings[usize::from(group)] = None;
         Ok(())
