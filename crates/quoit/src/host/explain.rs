@@ -227,7 +227,12 @@ mod tests {
 
     #[test]
     fn not_told() {
-        check(libc::ETIME, &open(), "came late or never with the kernel (6.12.9)", "leave it to epoll");
+        check(
+            libc::ETIME,
+            &open(),
+            "came late or never with the kernel (6.12.9)",
+            "leave it to epoll",
+        );
     }
 
     #[test]
