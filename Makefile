@@ -6,7 +6,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 RELEASE := $(TARGET)/release
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench capi go java java-suite java-dist dotnet hunt hunt-proof soak loom asan fuzz lab lab-peers \
+.PHONY: help demo test bench capi go java java-suite java-dist dotnet hunt hunt-proof kernels kernels-quick kernels-page soak loom asan fuzz lab lab-peers \
 	lab-peers-check toolchain
 
 help: ## Say what there is
@@ -160,6 +160,17 @@ soak: toolchain ## Serve under peers of every kind for MINUTES=n (5), and check 
 
 hunt-proof: toolchain ## Show that the simulator finds bugs: build it with each of a list, and count the seeds it takes
 	@crates/quoit-sim/bugs/prove.sh
+
+KERNELS := $(CARGO) run --quiet --profile test --package quoit-kernels --bin quoit-kernels --
+
+kernels: toolchain ## Boot the kernels of lab/kernels/list.toml in virtual machines and run everything there; ARGS="--help" says more
+	@$(KERNELS) $(ARGS)
+
+kernels-quick: toolchain ## The same with two kernels and the checks that find most: before engine/ or event_loop/ is committed
+	@$(KERNELS) --quick $(ARGS)
+
+kernels-page: toolchain ## Add the results of RUNS="folder ..." to lab/kernels/results.json, and write docs/kernels.md from it
+	@$(KERNELS) --keep $(RUNS)
 
 loom: toolchain ## Try every order in which the threads of the core can meet, with loom; a minute, most of it building
 	RUSTFLAGS="--cfg loom" $(CARGO) test --package quoit --lib --target-dir target/loom sync::

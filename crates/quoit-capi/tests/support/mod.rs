@@ -20,7 +20,13 @@ pub(crate) fn library() -> PathBuf {
     library
 }
 
-/// The compilers that are here, each with the options of its language; says which are not.
+/// Where compiled programs are kept, if they are: for machines that have no compiler, such as those of `quoit-kernels`.
+fn kept() -> Option<PathBuf> {
+    std::env::var_os("QUOIT_C_PROGRAMS").map(PathBuf::from)
+}
+
+/// The compilers that are here, each with the options of its language; says which are not. One whose programs are kept
+/// need not be here.
 pub(crate) fn compilers() -> Vec<(&'static str, &'static [&'static str])> {
     let wanted: [(&str, &[&str]); 2] = [
         ("cc", &["-std=c11", "-pedantic"]),
@@ -29,7 +35,7 @@ pub(crate) fn compilers() -> Vec<(&'static str, &'static [&'static str])> {
     wanted
         .into_iter()
         .filter(|(compiler, _)| {
-            let here = has(compiler);
+            let here = has(compiler) || kept().is_some_and(|folder| folder.join(compiler).exists());
             if !here {
                 println!("skipped: {compiler} was not found");
             }
@@ -55,11 +61,17 @@ pub(crate) fn has(program: &str) -> bool {
 }
 
 /// Compiles and links a C file against the shared library, warnings being errors. The library lies beside the program,
-/// under its own name, as it would when installed.
+/// under its own name, as it would when installed. Where there is no compiler, the program that was kept is taken.
 pub(crate) fn compile(compiler: &str, options: &[&str], source: &Path, program: &Path) {
+    let kept = kept().map(|folder| folder.join(compiler));
+    let name = source.file_stem().unwrap();
     let installed = program.with_file_name("libquoit.so.0");
     if !installed.exists() {
         std::os::unix::fs::symlink(library(), &installed).unwrap();
+    }
+    if let Some(folder) = kept.as_ref().filter(|_| !has(compiler)) {
+        std::fs::copy(folder.join(name), program).unwrap();
+        return;
     }
     let output = Command::new(compiler)
         .args([
@@ -83,6 +95,10 @@ pub(crate) fn compile(compiler: &str, options: &[&str], source: &Path, program: 
         .output()
         .unwrap();
     succeeded(&format!("{compiler} {options:?}"), &output);
+    if let Some(folder) = kept {
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::copy(program, folder.join(name)).unwrap();
+    }
 }
 
 /// Fails with all that a program said if it failed.

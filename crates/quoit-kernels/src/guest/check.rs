@@ -1,0 +1,193 @@
+//! Running the checks of the plan.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use quoit_kernels::list::{Check, Run};
+use quoit_kernels::message::{Finding, Message, Outcome, PLAN, Plan};
+use serde_json::Value;
+
+use crate::programs::{self, Ended, Running, TooLate};
+use crate::reporter::Reporter;
+use crate::{stacks, system, traffic};
+
+/// What went on in a check.
+pub(crate) struct Context<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) check: &'a Check,
+    pub(crate) reporter: &'a Reporter,
+    /// When the check has hung.
+    pub(crate) until: Instant,
+}
+
+/// Why a check did not pass.
+pub(crate) enum Trouble {
+    Failed(String),
+    LeftOut(String),
+    Hung,
+}
+
+impl From<TooLate> for Trouble {
+    fn from(TooLate: TooLate) -> Self {
+        Self::Hung
+    }
+}
+
+impl Context<'_> {
+    /// Runs one of the plan's programs to its end. What it prints is said; a status other than 0 is a failure.
+    pub(crate) fn run(&self, program: &str, arguments: &[String]) -> Result<Ended, Trouble> {
+        let ended = self.start(program, arguments)?.end(self.reporter, self.until)?;
+        if ended.status.success() {
+            return Ok(ended);
+        }
+        Err(Trouble::Failed(format!("{program}: {}", ended.status)))
+    }
+
+    /// Starts one of the plan's programs.
+    pub(crate) fn start(&self, program: &str, arguments: &[String]) -> Result<Running, Trouble> {
+        let Some(path) = self.plan.programs.get(program) else {
+            return Err(Trouble::Failed(format!("{program} was not built")));
+        };
+        let mut command = programs::command(path, self.check, &self.plan.environment);
+        command.args(arguments);
+        Running::start(command)
+            .map_err(|error| Trouble::Failed(format!("{program} cannot be started: {error}")))
+    }
+
+    /// The JSON that `quoit doctor` prints.
+    pub(crate) fn doctor(&self) -> Result<Value, Trouble> {
+        self.run_for_json("quoit", &["doctor".to_owned(), "--json".to_owned()])
+    }
+
+    fn run_for_json(&self, program: &str, arguments: &[String]) -> Result<Value, Trouble> {
+        let printed = self.run(program, arguments)?.lines.join("\n");
+        serde_json::from_str(&printed)
+            .map_err(|error| Trouble::Failed(format!("what {program} printed is no JSON: {error}")))
+    }
+}
+
+/// Runs all checks, and tells the host.
+pub(crate) fn run_all() {
+    let reporter = Reporter::open();
+    let plan = fs::read(PLAN).expect("quoit-kernels has put a plan there");
+    let plan: Plan = serde_json::from_slice(&plan).expect("quoit-kernels has written it");
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    reporter.tell(&Message::Up {
+        release: release.trim().to_owned(),
+    });
+    reporter.tell_warnings();
+    for check in &plan.checks {
+        reporter.tell(&Message::Begins {
+            check: check.name.clone(),
+        });
+        let begun = Instant::now();
+        let context = Context {
+            plan: &plan,
+            check,
+            reporter: &reporter,
+            until: begun + Duration::from_secs(check.limit),
+        };
+        let outcome = match run(&context) {
+            Ok(()) => Outcome::Passed,
+            Err(Trouble::Failed(what)) => Outcome::Failed(what),
+            Err(Trouble::LeftOut(why)) => Outcome::LeftOut(why),
+            Err(Trouble::Hung) => {
+                stacks::say(&reporter);
+                Outcome::Hung
+            }
+        };
+        system::end_all_others();
+        reporter.tell_warnings();
+        reporter.tell(&Message::Ends {
+            outcome,
+            seconds: begun.elapsed().as_secs_f64(),
+        });
+    }
+    reporter.tell(&Message::Done);
+}
+
+fn run(context: &Context<'_>) -> Result<(), Trouble> {
+    let before = set(&context.check.sysctl)?;
+    let result = match context.check.run {
+        Run::Doctor => context
+            .doctor()
+            .map(|found| tell(context, Finding::Doctor(found))),
+        Run::Told => context
+            .run_for_json("told", &[])
+            .map(|found| tell(context, Finding::Told(found))),
+        Run::Rust => run_tests(context),
+        Run::Go => {
+            let program = format!("go {}", context.check.package);
+            let mut arguments = context.check.arguments.clone();
+            arguments.push(format!("-test.timeout={}s", context.check.limit));
+            context.run(&program, &arguments).map(drop)
+        }
+        Run::Traffic => traffic::run(context),
+        Run::Calls => count_calls(context).map(|found| tell(context, Finding::Calls(found))),
+    };
+    let reset = set(&before).map(drop);
+    result.and(reset)
+}
+
+fn tell(context: &Context<'_>, what: Finding) {
+    context.reporter.tell(&Message::Finds { what });
+}
+
+/// Each binary, also after one that failed.
+fn run_tests(context: &Context<'_>) -> Result<(), Trouble> {
+    let mut failed = Vec::new();
+    for test in &context.check.tests {
+        let program = format!("rust {} {test}", context.check.package);
+        context.reporter.say(format!("{program}:"));
+        match context.run(&program, &context.check.arguments) {
+            Err(Trouble::Failed(what)) => failed.push(what),
+            other => drop(other?),
+        }
+    }
+    if failed.is_empty() {
+        return Ok(());
+    }
+    Err(Trouble::Failed(failed.join("; ")))
+}
+
+/// Writes settings of the kernel; answers what they were.
+fn set(settings: &BTreeMap<String, String>) -> Result<BTreeMap<String, String>, Trouble> {
+    let mut before = BTreeMap::new();
+    for (name, value) in settings {
+        let file: PathBuf = ["/proc/sys", &name.replace('.', "/")].iter().collect();
+        let Ok(was) = fs::read_to_string(&file) else {
+            return Err(Trouble::LeftOut(format!("this kernel has no {name}")));
+        };
+        fs::write(&file, value).map_err(|error| Trouble::Failed(format!("{name} = {value}: {error}")))?;
+        before.insert(name.clone(), was.trim().to_owned());
+    }
+    Ok(before)
+}
+
+/// System calls per request, by case and engine, as the lab counts them.
+fn count_calls(context: &Context<'_>) -> Result<BTreeMap<String, BTreeMap<String, f64>>, Trouble> {
+    let words = ["lab", "run", "/quoit/calls.toml", "--out", "/tmp/calls", "--json"];
+    context.run("quoit", &words.map(str::to_owned))?;
+    let results = fs::read("/tmp/calls/results.json").unwrap_or_default();
+    let results: Value = serde_json::from_slice(&results)
+        .map_err(|error| Trouble::Failed(format!("results.json: {error}")))?;
+    let mut found: BTreeMap<String, BTreeMap<String, f64>> = BTreeMap::new();
+    for case in results["cases"].as_array().into_iter().flatten() {
+        let counts = found.entry(text(&case["name"])).or_default();
+        for server in case["servers"].as_array().into_iter().flatten() {
+            if let Some(calls) = server["system_calls_per_unit"].as_f64() {
+                counts.insert(text(&server["name"]), calls);
+            }
+        }
+    }
+    if found.values().all(BTreeMap::is_empty) {
+        return Err(Trouble::Failed("the lab counted no system calls".to_owned()));
+    }
+    Ok(found)
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}

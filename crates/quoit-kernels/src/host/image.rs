@@ -1,0 +1,240 @@
+//! The first file system of a machine: an archive that the kernel unpacks (Documentation/driver-api/early-userspace).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use cpio::newc::Builder;
+use quoit_kernels::list::{Check, List};
+use quoit_kernels::message::{PLAN, Plan};
+
+use crate::build::Built;
+use crate::tools;
+
+const DIRECTORY: u32 = 0o040_755;
+const PROGRAM: u32 = 0o100_755;
+const FILE: u32 = 0o100_644;
+const LINK: u32 = 0o120_777;
+const CHARACTER_DEVICE: u32 = 0o020_600;
+
+/// What every machine has, and where each program lies there.
+pub(crate) struct Image {
+    archive: PathBuf,
+    programs: BTreeMap<String, String>,
+}
+
+/// Collects entries, parents before children, each once.
+struct Writer<W: Write> {
+    output: W,
+    written: BTreeSet<String>,
+    number: u32,
+}
+
+impl<W: Write> Writer<W> {
+    fn new(output: W) -> Self {
+        Self {
+            output,
+            written: BTreeSet::new(),
+            number: 0,
+        }
+    }
+
+    fn add(&mut self, path: &str, mode: u32, content: &[u8]) -> io::Result<()> {
+        let path = path.trim_start_matches('/');
+        if let Some((parent, _)) = path.rsplit_once('/')
+            && !self.written.contains(parent)
+        {
+            self.add(parent, DIRECTORY, &[])?;
+        }
+        if !self.written.insert(path.to_owned()) {
+            return Ok(());
+        }
+        self.number += 1;
+        let mut entry = Builder::new(path).ino(self.number).mode(mode).nlink(1);
+        if mode == CHARACTER_DEVICE {
+            // /dev/console (devices.txt of the kernel).
+            entry = entry.rdev_major(5).rdev_minor(1);
+        }
+        let length = u32::try_from(content.len()).map_err(io::Error::other)?;
+        let mut entry = entry.write(&mut self.output, length);
+        entry.write_all(content)?;
+        entry.finish().map(drop)
+    }
+
+    fn end(self) -> io::Result<()> {
+        cpio::newc::trailer(self.output)?.flush()
+    }
+}
+
+impl Image {
+    /// Packs what was built, with the libraries that it is linked with, a shell, and what the tests read.
+    pub(crate) fn pack(built: &Built, list: &List, root: &Path, work: &Path) -> Result<Self, String> {
+        eprintln!("packing the machines' file system");
+        let stripped = work.join("stripped");
+        let _absent = fs::remove_dir_all(&stripped);
+        fs::create_dir_all(&stripped).map_err(|error| format!("{}: {error}", stripped.display()))?;
+        let used: BTreeSet<String> = list.checks.iter().flat_map(programs_of).collect();
+        let mut files: BTreeMap<String, PathBuf> = BTreeMap::new();
+        let mut programs = BTreeMap::new();
+        for (name, path) in built.programs.iter().filter(|(name, _)| used.contains(*name)) {
+            let place = format!("/quoit/debug/deps/{}", file_name(path));
+            files.insert(place.clone(), strip(path, &stripped)?);
+            programs.insert(name.clone(), place);
+        }
+        for example in &built.examples {
+            let place = format!("/quoit/debug/examples/{}", file_name(example));
+            files.insert(place, strip(example, &stripped)?);
+        }
+        files.insert(
+            "/quoit/debug/deps/libquoit_capi.so".to_owned(),
+            strip(&built.library, &stripped)?,
+        );
+        files.insert("/init".to_owned(), strip(&built.guest, &stripped)?);
+        for program in files_below(&built.c_programs) {
+            let below = program.strip_prefix(&built.c_programs).unwrap_or(&program);
+            files.insert(format!("/quoit/c/{}", below.display()), program.clone());
+        }
+        for library in libraries(files.values())? {
+            files.entry(library.clone()).or_insert_with(|| library.into());
+        }
+        if let Some(shell) = ["/usr/bin/busybox", "/bin/busybox"]
+            .iter()
+            .map(Path::new)
+            .find(|path| path.exists())
+        {
+            files.insert("/bin/sh".to_owned(), shell.to_owned());
+        }
+        // Where the tests look for them: in the checkout.
+        for file in files_below(&root.join("fuzz/corpus")) {
+            files.insert(file.to_string_lossy().into_owned(), file);
+        }
+        files.insert(
+            "/quoit/calls.toml".to_owned(),
+            root.join("lab/kernels/calls.toml"),
+        );
+        let archive = work.join("machine.cpio");
+        write(&archive, &files).map_err(|error| format!("{}: {error}", archive.display()))?;
+        Ok(Self { archive, programs })
+    }
+
+    /// The archive of one machine: what every machine has, and its plan.
+    pub(crate) fn with_plan(&self, checks: Vec<Check>, list: &List, to: &Path) -> Result<(), String> {
+        let plan = Plan {
+            checks,
+            traffic: list.traffic.clone(),
+            programs: self.programs.clone(),
+            environment: environment(),
+        };
+        let plan = serde_json::to_vec(&plan).expect("a plan is plain data");
+        let copy = || -> io::Result<()> {
+            fs::copy(&self.archive, to)?;
+            // A kernel unpacks archives that follow each other, too.
+            let mut writer = Writer::new(fs::OpenOptions::new().append(true).open(to)?);
+            writer.add(PLAN, FILE, &plan)?;
+            writer.end()
+        };
+        copy().map_err(|error| format!("{}: {error}", to.display()))
+    }
+}
+
+/// The names of the programs that a check runs.
+fn programs_of(check: &Check) -> Vec<String> {
+    let mut names = vec![
+        "quoit".to_owned(),
+        "told".to_owned(),
+        format!("go {}", check.package),
+    ];
+    let tests = check.tests.iter();
+    names.extend(tests.map(|test| format!("rust {} {test}", check.package)));
+    names
+}
+
+fn environment() -> BTreeMap<String, String> {
+    let variables = [
+        ("PATH", "/bin:/quoit/debug/deps"),
+        ("HOME", "/tmp"),
+        ("TMPDIR", "/tmp"),
+        ("RUST_TEST_THREADS", "4"),
+        ("QUOIT_LIBRARY", "/quoit/debug/deps/libquoit_capi.so"),
+        ("QUOIT_C_PROGRAMS", "/quoit/c"),
+    ];
+    variables
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .into()
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned()
+}
+
+fn files_below(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            files.extend(files_below(&path));
+        } else {
+            files.push(path);
+        }
+    }
+    files.sort();
+    files
+}
+
+fn strip(program: &Path, folder: &Path) -> Result<PathBuf, String> {
+    let stripped = folder.join(file_name(program));
+    let mut strip = Command::new("strip");
+    strip.arg("--strip-debug").arg("-o").arg(&stripped).arg(program);
+    tools::output(&mut strip)?;
+    Ok(stripped)
+}
+
+/// The shared libraries and the loader that programs are linked with, as ldd(1) prints them.
+fn libraries<'a>(programs: impl Iterator<Item = &'a PathBuf>) -> Result<BTreeSet<String>, String> {
+    let printed = Command::new("ldd")
+        .args(programs)
+        .output()
+        .map_err(|error| format!("ldd: {error}"))?;
+    let printed = String::from_utf8_lossy(&printed.stdout).into_owned();
+    let words = printed.lines().filter_map(|line| {
+        let line = line.trim();
+        let path = line.split_once("=> ").map_or(line, |(_, path)| path);
+        path.strip_suffix(')')?.split(" (").next()
+    });
+    Ok(words
+        .filter(|path| path.starts_with('/') && !path.contains("libquoit"))
+        .map(str::to_owned)
+        .collect())
+}
+
+fn write(archive: &Path, files: &BTreeMap<String, PathBuf>) -> io::Result<()> {
+    let mut writer = Writer::new(BufWriter::new(File::create(archive)?));
+    writer.add("/dev/console", CHARACTER_DEVICE, &[])?;
+    for folder in ["/proc", "/sys", "/tmp", "/run", "/var/tmp"] {
+        writer.add(folder, DIRECTORY, &[])?;
+    }
+    writer.add(
+        "/etc/passwd",
+        FILE,
+        b"root:x:0:0::/:/bin/sh\nuser:x:1000:1000::/tmp:/bin/sh\n",
+    )?;
+    writer.add("/etc/group", FILE, b"root:x:0:\nuser:x:1000:\n")?;
+    writer.add("/etc/hosts", FILE, b"127.0.0.1 localhost\n::1 localhost\n")?;
+    writer.add("/etc/nsswitch.conf", FILE, b"hosts: files\n")?;
+    if files.contains_key("/bin/sh") {
+        for tool in ["cat", "ls", "ip", "mount", "true", "sleep"] {
+            writer.add(&format!("/bin/{tool}"), LINK, b"sh")?;
+        }
+    }
+    for (place, file) in files {
+        let content = fs::read(file)
+            .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", file.display())))?;
+        writer.add(place, PROGRAM, &content)?;
+    }
+    writer.end()
+}

@@ -1,0 +1,55 @@
+//! Programs of the machine that are started.
+
+use std::ffi::OsStr;
+use std::process::{Command, Stdio};
+
+/// What is started, and the package of Debian's that has it.
+const TOOLS: [(&str, &str); 7] = [
+    ("qemu-system-x86_64", "qemu-system-x86"),
+    ("curl", "curl"),
+    ("sha256sum", "coreutils"),
+    ("dpkg-deb", "dpkg"),
+    ("tar", "tar"),
+    ("ldd", "libc-bin"),
+    ("strip", "binutils"),
+];
+
+/// Names the programs that are missing, all at once.
+pub(crate) fn require() -> Result<(), String> {
+    let missing: Vec<_> = TOOLS
+        .iter()
+        .filter(|(tool, _)| {
+            let mut version = Command::new(tool);
+            version
+                .arg("--version")
+                .stdout(Stdio::null())
+                .stderr(Stdio::null());
+            version.status().is_err()
+        })
+        .collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<_> = missing.iter().map(|(tool, _)| *tool).collect();
+    let packages: Vec<_> = missing.iter().map(|(_, package)| *package).collect();
+    Err(format!(
+        "{} not found (Debian: apt install {})",
+        names.join(" and "),
+        packages.join(" ")
+    ))
+}
+
+/// Runs a command to its end, and answers its standard output; its standard error is the caller's.
+pub(crate) fn output(command: &mut Command) -> Result<String, String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = command
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|error| format!("{name}: {error}"))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let arguments: Vec<_> = command.get_args().map(OsStr::to_string_lossy).collect();
+    Err(format!("{name} {}: {}", arguments.join(" "), output.status))
+}
