@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use quoit::{Config, try_uring};
+use quoit_left_out::this_was_left_out;
 
 /// A file of this crate.
 pub(crate) fn file(path: &str) -> PathBuf {
@@ -31,7 +32,7 @@ pub(crate) fn compilers() -> Vec<(&'static str, &'static [&'static str])> {
         .filter(|(compiler, _)| {
             let here = has(compiler);
             if !here {
-                println!("skipped: {compiler} was not found");
+                this_was_left_out(format_args!("{compiler} was not found"));
             }
             here
         })
@@ -43,7 +44,7 @@ pub(crate) fn engines() -> Vec<&'static str> {
     match try_uring(&Config::default()) {
         Ok(_) => vec!["epoll", "uring"],
         Err(reason) => {
-            println!("skipped for io_uring: {reason}");
+            this_was_left_out(format_args!("io_uring: {reason}"));
             vec!["epoll"]
         }
     }
