@@ -7,6 +7,7 @@ mod support;
 use std::path::Path;
 use std::process::Command;
 
+use quoit_left_out::this_was_left_out;
 use support::{compile, engines, file, has, succeeded};
 
 const SEEDS: u64 = 4;
@@ -21,7 +22,7 @@ fn spin(mut command: Command, engine: &str, seed: u64, calls: u32) {
 
 fn compiled(folder: &Path, options: &[&str]) -> Option<std::path::PathBuf> {
     if !has("cc") {
-        println!("skipped: cc was not found");
+        this_was_left_out("cc was not found");
         return None;
     }
     let program = folder.join("spin");
@@ -47,7 +48,7 @@ fn random_calls_under_address_sanitizer() {
 #[test]
 fn random_calls_under_valgrind() {
     if !has("valgrind") {
-        println!("skipped: valgrind was not found");
+        this_was_left_out("valgrind was not found");
         return;
     }
     let folder = tempfile::tempdir().unwrap();

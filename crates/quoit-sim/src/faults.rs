@@ -61,7 +61,7 @@ faults! {
     LateNotification = "late-notification", 700;
     /// The kernel copies what was to be sent without a copy, and says so.
     Copied = "copied", 300;
-    /// A socket refuses zero copy.
+    /// A socket refuses zero copy, or the limit of locked memory does.
     NoZeroCopy = "no-zero-copy", 200;
     /// An enter finds no memory for requests (`EAGAIN`).
     EnterAgain = "enter-again", 100;

@@ -184,7 +184,7 @@ macro_rules! each_counter {
             Gauge send_chunks_used,
             /// Zero-copy send operations.
             Counter zero_copy_sends,
-            /// Of those, the ones that the kernel copied after all.
+            /// Of those, the ones that were copied after all: by the kernel, or for want of memory to lock.
             Counter zero_copy_copied,
 
             /// Wakes that found the loop asleep and so wrote its eventfd.

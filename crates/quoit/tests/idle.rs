@@ -10,6 +10,7 @@ use std::thread;
 
 use quoit::{Config, ConnectionId, Counters, Errno, Handler, Lease, Loop, Runtime, RuntimeConfig};
 use quoit::{Listen, ListenerOptions};
+use quoit_left_out::this_was_left_out;
 use support::{Echo, client, config, echo, engines, guard, listening, tcp};
 
 #[global_allocator]
@@ -50,10 +51,10 @@ fn enough_descriptors() -> bool {
         Errno::check(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit)).unwrap();
     }
     if limit.rlim_cur < wanted {
-        println!(
-            "skipped: this process may have only {} descriptors",
+        this_was_left_out(format_args!(
+            "this process may have only {} descriptors, and not {wanted}",
             limit.rlim_cur
-        );
+        ));
     }
     limit.rlim_cur >= wanted
 }

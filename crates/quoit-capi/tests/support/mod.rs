@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use quoit::{Config, try_uring};
+use quoit_left_out::this_was_left_out;
 
 /// A file of this crate.
 pub(crate) fn file(path: &str) -> PathBuf {
@@ -37,7 +38,7 @@ pub(crate) fn compilers() -> Vec<(&'static str, &'static [&'static str])> {
         .filter(|(compiler, _)| {
             let here = has(compiler) || kept().is_some_and(|folder| folder.join(compiler).exists());
             if !here {
-                println!("skipped: {compiler} was not found");
+                this_was_left_out(format_args!("{compiler} was not found"));
             }
             here
         })
@@ -49,7 +50,7 @@ pub(crate) fn engines() -> Vec<&'static str> {
     match try_uring(&Config::default()) {
         Ok(_) => vec!["epoll", "uring"],
         Err(reason) => {
-            println!("skipped for io_uring: {reason}");
+            this_was_left_out(format_args!("io_uring: {reason}"));
             vec!["epoll"]
         }
     }

@@ -5,6 +5,7 @@ use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::thread;
 
+use quoit_left_out::{left_out, left_out_for};
 use quoit_namespace::Namespace;
 
 use crate::support::{Server, connect, engines, quoit};
@@ -46,7 +47,7 @@ impl Network {
     /// The network, or a line that says why a test is skipped.
     fn or_skip(test: &str) -> Option<Self> {
         Self::make()
-            .inspect_err(|error| eprintln!("SKIPPED {test}: no network to break: {error}"))
+            .inspect_err(|error| left_out_for(test, error, "CAP_SYS_ADMIN, CAP_NET_ADMIN"))
             .ok()
     }
 
@@ -98,7 +99,7 @@ fn lost_packets_lose_nothing() {
         let before = traffic::open_descriptors(&server);
         let address = server.address();
         if let Err(error) = network.add_rules(&["input", "output"], "numgen inc mod 29 0", "drop") {
-            eprintln!("SKIPPED {TEST}: {error}");
+            left_out(TEST, error);
             return;
         }
         network
@@ -131,7 +132,7 @@ fn resets_from_the_network_end_their_connections_alone() {
             .expect(ENTERED);
         clients.iter_mut().for_each(echo);
         if let Err(error) = network.add_rules(&["input"], "", "reject with tcp reset") {
-            eprintln!("SKIPPED {TEST}: {error}");
+            left_out(TEST, error);
             return;
         }
         for client in &mut clients {

@@ -59,9 +59,9 @@ pub(crate) fn find() -> Option<PathBuf> {
             std::env::var_os(REQUIRED).is_none(),
             "{REQUIRED} is set, but chromium was not found; apt install chromium"
         );
-        eprintln!(
-            "skipped: chromium was not found (apt install chromium; {REQUIRED}=1 makes this a failure)"
-        );
+        quoit_left_out::this_was_left_out(format_args!(
+            "chromium was not found (apt install chromium; {REQUIRED}=1 makes this a failure)"
+        ));
     }
     found
 }

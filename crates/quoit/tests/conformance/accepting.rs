@@ -6,9 +6,10 @@ use quoit::{
     Accept, Address, CloseReason, ConnectOptions, Keepalive, ListenOptions, ListenerOptions, Refusal,
     StreamOptions, Token,
 };
+use quoit_left_out::this_was_left_out;
 
 use crate::driver::{Driver, drive, drive_with};
-use crate::levels::{Level, skipped};
+use crate::levels::Level;
 use crate::sockets::{Client, option, pattern};
 
 macro_rules! accepting {
@@ -63,7 +64,7 @@ pub(crate) fn every_family(level: &Level) {
         serve_one(driver, &Address::UnixAbstract(name), &default, Address::clone);
         serve_one(driver, &crate::driver::loopback(), &default, Address::clone);
         if std::net::TcpListener::bind("[::1]:0").is_err() {
-            skipped("IPv6", "this machine has no IPv6 loopback address");
+            this_was_left_out("IPv6: this machine has no IPv6 loopback address");
             return;
         }
         let to_v4 = |bound: &Address| {

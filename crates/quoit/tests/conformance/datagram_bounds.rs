@@ -4,7 +4,6 @@
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
-use quoit::engine::uring::{Ring, probe};
 use quoit::{Address, Command, DatagramOptions, DatagramSend, DatagramSocketId, FeatureSet, Gro};
 
 use crate::datagram_bench::{Bench, bench, numbered, receive, set};
@@ -76,9 +75,7 @@ pub(crate) fn a_full_completion_queue_does_not_end_receiving(level: &Level) {
         let counters = bench.counters(socket);
         assert_eq!((counters.pauses, counters.kernel_drops), (0, 0));
         let config = level.config();
-        let multishot = level.is_uring()
-            && config.without == FeatureSet::EMPTY
-            && probe::<Ring>(FeatureSet::EMPTY, false).is_ok_and(|found| found.missing.is_empty());
+        let multishot = level.features() == Some(FeatureSet::ALL);
         if multishot && config.completion_queue < 100 && config.kernel_poll.is_none() {
             // In each round at least once: 100 completions do not fit.
             assert!(counters.arms > 4, "{counters:?}");

@@ -1,17 +1,22 @@
 //! The engines, options and downgrade levels at which cases are run.
 
 use std::cell::Cell;
-use std::io::Write;
 use std::process::Command;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use quoit::{Config, EngineChoice, EngineKind, Feature, FeatureSet, Loop, LoopIndex};
+use quoit::{Config, EngineChoice, EngineKind, Feature, FeatureSet, try_uring};
+use quoit_left_out::{left_out, pass_on};
+
+use crate::locked_memory;
+use crate::sockets::PATIENCE;
 
 /// One way to run a loop.
 pub(crate) struct Level {
     engine: EngineKind,
     tune: fn(&mut Config),
+    /// What the ring of this level has here, or why there is none.
+    found: OnceLock<Result<FeatureSet, String>>,
 }
 
 macro_rules! levels {
@@ -19,6 +24,7 @@ macro_rules! levels {
         $(pub(crate) static $name: Level = Level {
             engine: EngineKind::$engine,
             tune: $tune,
+            found: OnceLock::new(),
         };)*
     };
 }
@@ -45,9 +51,9 @@ levels! {
     ZERO_COPY: Uring, |config| config.zero_copy_threshold = Some(1);
     ZERO_COPY_REGISTERED: Uring, |config| {
         config.zero_copy_threshold = Some(1);
-        config.register_pool = true;
+        registered(config);
     };
-    REGISTERED: Uring, |config| config.register_pool = true;
+    REGISTERED: Uring, registered;
     KERNEL_POLL: Uring, |config| config.kernel_poll = Some(Duration::from_millis(50));
 }
 
@@ -58,25 +64,45 @@ fn tiny_pool(config: &mut Config) {
     config.buffer_ring = 4;
 }
 
+/// A pool that is as small as many of these tests allow, for all of it is locked: several fit into what an ordinary user
+/// may lock.
+fn registered(config: &mut Config) {
+    config.receive_slots = 64;
+    config.buffer_ring = 32;
+    config.register_pool = true;
+}
+
 impl Level {
     /// The configuration of this level; small enough that many loops fit into one process.
     pub(crate) fn config(&self) -> Config {
         let mut config = Config {
             engine: EngineChoice::Require(self.engine),
             connections: 4096,
+            // What other tests have locked is free in time, for each of them ends.
+            ring_memory_patience: PATIENCE,
             ..Config::default()
         };
         (self.tune)(&mut config);
         config
     }
 
+    /// What a ring of this level has here, found by trying; `None` on epoll.
+    pub(crate) fn features(&self) -> Option<FeatureSet> {
+        let found = self.is_uring().then(|| self.found())?;
+        Some(*found.as_ref().expect("a test runs where there is a ring"))
+    }
+
+    fn found(&self) -> &Result<FeatureSet, String> {
+        let attempt = || try_uring(&self.config()).map_err(|reason| reason.to_string());
+        self.found
+            .get_or_init(|| attempt().map(|capabilities| capabilities.features))
+    }
+
     /// Whether a receive ends after an exact number of bytes, so that nothing comes past a lease cap.
     pub(crate) fn receives_exactly(&self) -> bool {
-        let without = self.config().without;
-        !self.is_uring()
-            || without.contains(Feature::MultishotReceive)
-            || without.contains(Feature::BufferRing)
-            || !without.contains(Feature::ReceiveBudget)
+        self.features().is_none_or(|features| {
+            !features.contains(Feature::MultishotReceive) || features.contains(Feature::ReceiveBudget)
+        })
     }
 
     pub(crate) fn is_uring(&self) -> bool {
@@ -100,16 +126,6 @@ impl Level {
     }
 }
 
-/// Why there can be no ring here at all, or `None` if there can be one.
-fn denied() -> Option<&'static str> {
-    static DENIED: OnceLock<Option<String>> = OnceLock::new();
-    let denied = DENIED.get_or_init(|| {
-        let made = Loop::new(LoopIndex::default(), URING.config());
-        made.err().map(|error| error.to_string())
-    });
-    denied.as_deref()
-}
-
 thread_local! {
     static RUNNING: Cell<&'static str> = const { Cell::new("") };
 }
@@ -117,21 +133,16 @@ thread_local! {
 /// Runs one case, or says that it cannot be run here.
 pub(crate) fn run(level: &Level, path: &'static str, case: fn(&Level)) {
     let test = path.split_once("::").unwrap().1;
+    // Tests that lock more than a user may together wait for each other.
+    let _locks = level.is_uring().then(|| locked_memory::reserve(&level.config()));
     if level.is_uring()
-        && let Some(reason) = denied()
+        && let Err(reason) = level.found()
     {
-        skipped(test, reason);
+        left_out(test, reason);
         return;
     }
     RUNNING.set(test);
     case(level);
-}
-
-/// Says that something could not be tested here, past the test harness, which swallows what a passing test
-/// prints.
-pub(crate) fn skipped(what: &str, reason: &str) {
-    // Nobody may be listening.
-    let _ = writeln!(std::io::stderr(), "SKIPPED {what}: {reason}");
 }
 
 /// Runs the rest of this test in a process of its own, for what concerns a whole process.
@@ -152,4 +163,5 @@ pub(crate) fn alone(body: impl FnOnce()) {
         "{text}\n{}",
         String::from_utf8_lossy(&output.stderr)
     );
+    pass_on(&output);
 }

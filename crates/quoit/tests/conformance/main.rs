@@ -39,6 +39,7 @@ mod checker;
 mod datagram_bench;
 mod driver;
 mod levels;
+mod locked_memory;
 mod sockets;
 
 #[macro_use]
@@ -85,7 +86,7 @@ level!(uring = URING: accepting bulk clock connecting echoing ending gathering l
 
 level!(uring_oldest = OLDEST: accepting clock connecting echoing ending gathering leases receiving resources sending spreading datagram_bounds datagram_ending datagram_errors datagram_receiving datagram_sending datagram_sockets);
 level!(uring_without_multishot_receive = WITHOUT_MULTISHOT_RECEIVE: echoing ending leases receiving datagram_bounds datagram_ending datagram_receiving datagram_sending);
-level!(uring_without_receive_budget = WITHOUT_RECEIVE_BUDGET: echoing ending leases receiving);
+level!(uring_without_receive_budget = WITHOUT_RECEIVE_BUDGET: clock echoing ending leases receiving);
 level!(uring_without_buffer_ring = WITHOUT_BUFFER_RING: echoing ending leases receiving datagram_ending datagram_receiving datagram_sending);
 level!(uring_without_multishot_accept = WITHOUT_MULTISHOT_ACCEPT: accepting resources spreading);
 level!(uring_without_deferred_work = WITHOUT_DEFER_TASKRUN: accepting clock connecting echoing ending gathering sending datagram_ending datagram_receiving datagram_sending);

@@ -11,6 +11,7 @@ use quoit::{
     Address, Config, ConnectionId, EngineChoice, EngineKind, Handler, Lease, ListenerOptions, Loop,
     LoopIndex, Token,
 };
+use quoit_left_out::this_was_left_out;
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, SeccompRule};
 
 /// Nothing here takes this long on any machine; what does has hung.
@@ -27,7 +28,7 @@ pub(crate) fn engines() -> Vec<EngineKind> {
     let mut engines = vec![EngineKind::Epoll];
     match Loop::new(LoopIndex::default(), config(EngineKind::Uring)) {
         Ok(_) => engines.push(EngineKind::Uring),
-        Err(error) => println!("skipped for io_uring: {error}"),
+        Err(error) => this_was_left_out(format_args!("io_uring: {error}")),
     }
     engines
 }
@@ -140,9 +141,7 @@ pub(crate) fn run_child(test: &str, case: &str) {
         "case {case}: {}\n{out}\n{error}",
         output.status
     );
-    for line in out.lines().filter(|line| line.starts_with("skipped")) {
-        println!("{line}");
-    }
+    quoit_left_out::pass_on(&output);
 }
 
 /// From here on, these calls of this thread and of those that it starts fail with `errno`, for good: only in a child.

@@ -484,8 +484,13 @@ impl Kernel {
     fn go_on_sending(&mut self, object: ObjectId, send: &mut Send) -> Outcome {
         if send.zero_copy && send.done == 0 {
             let unix = self.stream(object).is_some_and(|stream| stream.unix);
-            if unix || self.strikes(Fault::NoZeroCopy) {
+            if unix {
                 return Outcome::Ends(-libc::EOPNOTSUPP, 0);
+            }
+            if self.strikes(Fault::NoZeroCopy) {
+                // Never, or not with as much locked as the user may lock.
+                let error = *self.random.choose(&[libc::EOPNOTSUPP, libc::ENOBUFS]);
+                return Outcome::Ends(-error, 0);
             }
         }
         loop {

@@ -55,8 +55,9 @@ pub use self::ring::Ring;
 pub use self::setup::{SetupError, Step, Telling, UringSettings};
 
 /// Accepts beyond those in the completion queue that can come after accepting was told to stop: one whose
-/// completion found no room, and those that take the places of completions taken meanwhile.
-const ACCEPT_SLACK: u32 = 8;
+/// completion found no room, those that take the places of completions taken meanwhile, and the 16 that kernels before
+/// 6.10 keep beside the queue until they look whether it is full (`io_fill_cqe_req_aux` with `IO_URING_F_COMPLETE_DEFER`).
+const ACCEPT_SLACK: u32 = 8 + 16;
 
 /// The engine on io_uring, over a ring `S` and the socket calls `K`.
 ///

@@ -222,10 +222,16 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
                 }
             }
             SendStage::ZeroCopy => {
-                if result == -libc::EOPNOTSUPP {
+                // For this socket never; or not now: what is sent so is charged against RLIMIT_MEMLOCK until the peer
+                // has it, and past that the kernel has no buffers (`mm_account_pinned_pages` in net/core/skbuff.c).
+                let never = result == -libc::EOPNOTSUPP;
+                let not_now = result == -libc::ENOBUFS || result == -libc::ENOMEM;
+                if never || not_now {
                     // The buffers stay with the kernel until the notification even of a send that failed.
-                    send.refuses_zero_copy = true;
+                    send.refuses_zero_copy = never;
                     send.stage = SendStage::Refused;
+                    self.counters.zero_copy_sends.add(u64::from(not_now));
+                    self.counters.zero_copy_copied.add(u64::from(not_now));
                     if !held {
                         self.send_in_the_ordinary_way(connection, pool, completions);
                     }

@@ -1,0 +1,57 @@
+//! How a test says that it, or a part of it, was left out: by its name and with what is missing, past the test harness,
+//! which swallows what a passing test prints.
+
+use std::fmt::Display;
+use std::io::{self, ErrorKind, Write};
+use std::process::Output;
+
+/// What each such line begins with.
+pub const MARK: &str = "left out:";
+
+/// Says that `what` was left out, and what is missing for it.
+pub fn left_out(what: impl Display, reason: impl Display) {
+    // Nobody may be listening.
+    let _ = writeln!(io::stderr(), "{MARK} {what}: {reason}");
+}
+
+/// Says that this test was left out, or the part of it that needs what is missing.
+pub fn this_was_left_out(reason: impl Display) {
+    left_out(this_test(), reason);
+}
+
+/// Says that `what` was left out because of an error: for want of privileges, if that is what the error says, which are
+/// those of `capabilities` (capabilities(7)).
+pub fn left_out_for(what: impl Display, error: &io::Error, capabilities: &str) {
+    if error.kind() == ErrorKind::PermissionDenied {
+        // Nobody may be listening.
+        let _ = writeln!(io::stderr(), "{MARK} {what} needs root ({capabilities}): {error}");
+    } else {
+        left_out(what, error);
+    }
+}
+
+/// Says that `what` was left out, as this process is not root.
+pub fn needs_root(what: impl Display, capabilities: &str) {
+    // Nobody may be listening.
+    let _ = writeln!(io::stderr(), "{MARK} {what} needs root ({capabilities})");
+}
+
+/// The name of the test that calls this: that of its thread. With `--test-threads=1` tests run on the program's first
+/// thread, whose name is no test's: there it is that of the program.
+#[must_use]
+pub fn this_test() -> String {
+    let thread = std::thread::current();
+    match thread.name() {
+        Some(name) if name != "main" => name.to_owned(),
+        _ => std::env::args().next().unwrap_or_default(),
+    }
+}
+
+/// Says again what a child has said was left out.
+pub fn pass_on(child: &Output) {
+    let said = String::from_utf8_lossy(&child.stderr);
+    for line in said.lines().filter(|line| line.starts_with(MARK)) {
+        // Nobody may be listening.
+        let _ = writeln!(io::stderr(), "{line}");
+    }
+}
