@@ -16,6 +16,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -70,8 +71,15 @@ func certificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
 	return tls.Certificate{Certificate: [][]byte{raw}, PrivateKey: key}, pool
 }
 
+// fileContent is what /file serves.
+var fileContent = strings.Repeat("sixteen bytes of\n", 2000)
+
 // routes is what the servers of the tests do.
 func routes(t *testing.T) http.Handler {
+	file := filepath.Join(t.TempDir(), "served")
+	if err := os.WriteFile(file, []byte(fileContent), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /echo", func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
@@ -81,7 +89,7 @@ func routes(t *testing.T) http.Handler {
 		w.Write(body)
 	})
 	mux.HandleFunc("GET /proto", func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Proto) })
-	mux.HandleFunc("GET /file", func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, "net_test.go") })
+	mux.HandleFunc("GET /file", func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, file) })
 	mux.HandleFunc("GET /hijack", func(w http.ResponseWriter, r *http.Request) {
 		connection, buffered, err := http.NewResponseController(w).Hijack()
 		if err != nil {
@@ -145,11 +153,7 @@ func TestNetHTTPOverTheListener(t *testing.T) {
 			if proto := get(t, client, url+"/proto"); proto != want {
 				t.Errorf("TLS %v: %s", withTLS, proto)
 			}
-			source, err := os.ReadFile("net_test.go")
-			if err != nil {
-				t.Fatal(err)
-			}
-			if file := get(t, client, url+"/file"); file != string(source) {
+			if file := get(t, client, url+"/file"); file != fileContent {
 				t.Errorf("TLS %v: the file has changed on its way", withTLS)
 			}
 			var clients sync.WaitGroup

@@ -59,8 +59,9 @@ impl Scene {
         limit_descriptors(256);
         let (mut quoit, address) = listening(config(engine));
         let (listener, _) = quoit.listeners().next().unwrap();
-        let mut events = Events::with_capacity(256);
-        quoit.turn([], &mut events, Some(Duration::ZERO)).unwrap();
+        let events = Events::with_capacity(256);
+        // No turn before the descriptors are gone: where an accept takes one connection at a time (before Linux 5.19), the
+        // one that is in flight has its descriptor as soon as the first client comes.
         let clients: Vec<_> = (0..CLIENTS).map(|number| numbered(address, number)).collect();
         let hoard = hoard(spare);
         Self {

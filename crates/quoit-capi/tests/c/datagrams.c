@@ -490,8 +490,8 @@ static void joined(void)
     quoit_datagram_send send;
     quoit_command echo;
     char answer[64];
-    uint32_t received = 0;
-    uint64_t socket;
+    uint32_t received = 0, cut = 0;
+    uint64_t socket, leases[3];
     int size = 4, peer = peer_on("127.0.0.1:0", &storage, &length);
     options.gro = QUOIT_GRO_TRANSPARENT;
     socket = opened_on("127.0.0.1:0", &options);
@@ -505,6 +505,12 @@ static void joined(void)
             expect(view->count * 4 == view->length, "four bytes each");
             expect(view->count == 1 || view->segment_size == 4, "as it says");
             expect(memcmp(view->data, bytes + received * 4, view->length) == 0, "in their order");
+            if (view->count == 1) {
+                /* Before Linux 5.11 the loopback device cuts them up: three events, in no order with what is sent. */
+                received += 1;
+                leases[cut++] = event.lease;
+                continue;
+            }
             received += view->count;
             /* All but the first byte, from the lease. */
             send = to(view->peer, view->peer_length, "");
@@ -520,6 +526,9 @@ static void joined(void)
             expect(event.kind == QUOIT_EVENT_DATAGRAM_REFUSED && event.reason == QUOIT_REFUSED_STALE,
                    "a lease is used up");
         }
+    }
+    while (cut > 0) {
+        return_lease(leases[--cut]);
     }
     shut(socket);
     close(peer);

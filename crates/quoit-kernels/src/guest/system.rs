@@ -17,7 +17,7 @@ const MOUNTS: [(&CStr, &CStr); 5] = [
     (c"tracefs", c"/sys/kernel/tracing"),
 ];
 
-/// Mounts what programs expect, brings the loopback interface up, and raises the limit of open files.
+/// Mounts what programs expect, brings the loopback interface up, and raises limits.
 pub(crate) fn set_up() {
     for (kind, place) in MOUNTS {
         let _exists = std::fs::create_dir_all(Path::new(&*place.to_string_lossy()));

@@ -110,6 +110,11 @@ impl Image {
         for file in files_below(&root.join("fuzz/corpus")) {
             files.insert(file.to_string_lossy().into_owned(), file);
         }
+        // They name it by way of their package.
+        files.insert(
+            format!("{}/crates/quoit/Cargo.toml", root.display()),
+            root.join("crates/quoit/Cargo.toml"),
+        );
         files.insert(
             "/quoit/calls.toml".to_owned(),
             root.join("lab/kernels/calls.toml"),

@@ -319,7 +319,23 @@ pub(crate) fn both_families_on_one_socket(level: &Level) {
     });
 }
 
-/// Sends eleven datagrams of 1,000 bytes (the last of 500) in one call; false where the kernel cannot.
+/// Whether datagrams that were sent in one call come joined to a socket that asks for it, here over loopback: what a plain
+/// socket gets. Before Linux 5.11 its device cut them up (`NETIF_F_GSO_UDP_L4` was no software feature).
+pub(crate) fn loopback_joins() -> bool {
+    const UDP_GRO: i32 = 104;
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    set(&socket, libc::SOL_UDP, UDP_GRO, 1);
+    let client = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    client.connect(socket.local_addr().unwrap()).unwrap();
+    send_joined(&client);
+    let joined = socket.recv(&mut [0; 65_536]).unwrap() == 10_500;
+    if !joined {
+        println!("left out: this kernel's loopback device joins no datagrams");
+    }
+    joined
+}
+
+/// Sends eleven datagrams of 1,000 bytes (the last of 500) in one call.
 fn send_joined(client: &std::net::UdpSocket) {
     const UDP_SEGMENT: i32 = 103;
     set(client, libc::SOL_UDP, UDP_SEGMENT, 1000);
@@ -327,8 +343,9 @@ fn send_joined(client: &std::net::UdpSocket) {
 }
 
 pub(crate) fn joined_ones_are_taken_apart(level: &Level) {
+    let joined = if loopback_joins() { 1 } else { 11 };
     bench(level, |bench| {
-        for (gro, buffers) in [(Gro::Transparent, 1), (Gro::Off, 11)] {
+        for (gro, buffers) in [(Gro::Transparent, joined), (Gro::Off, 11)] {
             let options = DatagramOptions {
                 gro,
                 ..DatagramOptions::default()
@@ -348,6 +365,9 @@ pub(crate) fn joined_ones_are_taken_apart(level: &Level) {
 }
 
 pub(crate) fn joined_ones_come_raw_on_request(level: &Level) {
+    if !loopback_joins() {
+        return;
+    }
     bench(level, |bench| {
         let options = DatagramOptions {
             gro: Gro::Raw,

@@ -23,10 +23,12 @@ use crate::sync::Eventfd;
 
 /// Several in a row, as the kernels that lose tell of the first.
 const ROUNDS: usize = 6;
+/// So many more where none was prompt: on a machine whose processors are all taken the threads themselves come late.
+const MORE_ROUNDS: usize = 30;
 /// What has not been told by then is lost.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// The quickest of the rounds takes less on any machine, however busy, if the kernel tells at once (0.05 to 1 ms, even
-/// emulated), and each takes more where it waits for an RCU grace period.
+/// The quickest of the rounds takes less if the kernel tells at once (0.05 to 1 ms, even emulated), and each takes more
+/// where it waits for an RCU grace period.
 const PROMPT: Duration = Duration::from_millis(5);
 /// For the other side to fall asleep first.
 const PAUSE: Duration = Duration::from_micros(100);
@@ -56,6 +58,11 @@ pub(super) fn try_telling<S: UringSys>(features: FeatureSet, telling: Telling) -
     }
 }
 
+/// Whether another round is to be made, after so many of which the quickest took so long.
+fn goes_on(rounds: usize, quickest: Duration) -> bool {
+    rounds < ROUNDS || (quickest >= PROMPT && rounds < ROUNDS + MORE_ROUNDS)
+}
+
 /// Another thread writes an eventfd for which the ring waits. Answers how long it took at best until the wait had ended.
 fn wakes<S: UringSys>(ring: &mut S, eventfd: &Eventfd) -> Result<Duration, Errno> {
     thread::scope(|scope| {
@@ -74,8 +81,9 @@ fn wakes<S: UringSys>(ring: &mut S, eventfd: &Eventfd) -> Result<Duration, Errno
         if thread::Builder::new().spawn_scoped(scope, write).is_err() {
             return Ok(untried());
         }
-        let mut quickest = PATIENCE;
-        for _ in 0..ROUNDS {
+        let (mut quickest, mut rounds) = (PATIENCE, 0);
+        while goes_on(rounds, quickest) {
+            rounds += 1;
             arm(ring, eventfd.as_raw_fd())?;
             let _ = begin.send(());
             take(ring)?;
@@ -115,8 +123,10 @@ fn completions<S: UringSys>(ring: &mut S, eventfd: RawFd) -> Result<Duration, Er
         if thread::Builder::new().spawn_scoped(scope, send).is_err() {
             return Ok(untried());
         }
-        let mut quickest = PATIENCE;
-        for round in 0..ROUNDS {
+        let (mut quickest, mut rounds) = (PATIENCE, 0);
+        while goes_on(rounds, quickest) {
+            let round = rounds;
+            rounds += 1;
             arm(
                 ring,
                 if round % 2 == 0 {
