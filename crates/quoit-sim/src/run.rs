@@ -95,7 +95,7 @@ pub fn run(options: &Options) -> Outcome {
 fn make_uring(plan: &Plan, memory: &mut LoopMemory) -> UringEngine<SimRing, SimSockets> {
     let settings = UringSettings {
         submission_entries: plan.config.submission_queue,
-        completion_entries: plan.config.completion_queue,
+        completion_entries: plan.config.completion_entries(plan.features),
         buffer_entries: plan.config.buffer_ring as u16,
         kernel_poll: plan.config.kernel_poll,
         register_pool: plan.config.register_pool,

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::engine::EngineKind;
-use crate::features::FeatureSet;
+use crate::features::{Feature, FeatureSet};
 use crate::id::MAX_SLOTS;
 use crate::pool::MAX_POOL_SLOTS;
 
@@ -18,6 +18,9 @@ pub enum EngineChoice {
     /// This one, or fail with the reason.
     Require(EngineKind),
 }
+
+/// Entries that a completion queue has at most (`IORING_MAX_CQ_ENTRIES`).
+const MOST_COMPLETIONS: u64 = 65_536;
 
 /// How long a loop may gather.
 const GATHERING: std::ops::RangeInclusive<Duration> = Duration::from_micros(1)..=Duration::from_millis(100);
@@ -115,7 +118,8 @@ pub struct Config {
 
     /// Entries of the submission queue. Default 512. A fuller turn is submitted in parts.
     pub submission_queue: u32,
-    /// Entries of the completion queue. Default 4,096: connections that complete between two turns, twice.
+    /// Entries of the completion queue. Default 4,096: connections that complete between two turns, twice. Where it must
+    /// not overflow, it has more: [`Config::completion_entries`].
     pub completion_queue: u32,
     /// Slots that may lie in the kernel's buffer ring, ready to be received into; a power of two, at most 32,768. More
     /// than the pool has are never used. Default 256. The smaller, the fewer cache lines are in turn.
@@ -219,6 +223,26 @@ impl Config {
         self.connections + self.listeners + 2 * self.datagram_sockets + 1
     }
 
+    /// Entries of the completion queue of a ring that has `features`: as configured, or where the queue must not
+    /// overflow, enough for all that may be in flight, at most the kernel's 65,536.
+    ///
+    /// It must not where [`Feature::SubmitAll`] is missing, so that the kernel may be a 5.15. Its maintained releases
+    /// unlock a ring's mutex, which nobody has locked, when they move overflowed completions and are to be rescheduled
+    /// meanwhile, and lock it afterwards for good ("io_uring: check if we need to reschedule during overflow flush", carried
+    /// back from 6.13; the lock is held there since 6.10 only): the loop's next call never returns, and its thread cannot
+    /// be ended. Seen on Ubuntu 22.04's 5.15.0-204.
+    #[must_use]
+    pub fn completion_entries(&self, features: FeatureSet) -> u32 {
+        if features.contains(Feature::SubmitAll) {
+            return self.completion_queue;
+        }
+        // A receive and a send, and what cancels each; the same of listeners and datagram sockets; a few wakes.
+        let operations =
+            4 * (u64::from(self.connections) + u64::from(self.listeners) + u64::from(self.datagram_sockets));
+        let entries = (operations + 16).next_power_of_two().min(MOST_COMPLETIONS);
+        self.completion_queue.max(entries as u32)
+    }
+
     /// Checks every field against its range.
     ///
     /// # Errors
@@ -284,7 +308,8 @@ impl Config {
                 "a power of two, at most 32,768",
             ),
             (
-                power_of_two(self.completion_queue, 65_536) && self.completion_queue >= self.submission_queue,
+                power_of_two(self.completion_queue, MOST_COMPLETIONS as u32)
+                    && self.completion_queue >= self.submission_queue,
                 "completion_queue",
                 "a power of two from `submission_queue` to 65,536",
             ),

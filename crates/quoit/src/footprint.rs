@@ -53,7 +53,7 @@ impl Footprint {
         } else {
             submissions * SUBMISSION_INDEX
         };
-        let completions = u64::from(config.completion_queue) * COMPLETION_ENTRY;
+        let completions = u64::from(config.completion_entries(features)) * COMPLETION_ENTRY;
         let receive_pool = u64::from(config.receive_slots) * stride(config.receive_slot_size) as u64;
         Self {
             queues: pages(submissions * SUBMISSION_ENTRY) + pages(QUEUE_HEADER + completions + indices),

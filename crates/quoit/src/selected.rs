@@ -285,9 +285,9 @@ fn uring(
     } else {
         None
     };
-    let settings = UringSettings {
+    let settings = |features| UringSettings {
         submission_entries: config.submission_queue,
-        completion_entries: config.completion_queue,
+        completion_entries: config.completion_entries(features),
         buffer_entries: config.buffer_ring as u16,
         kernel_poll: config.kernel_poll,
         register_pool: config.register_pool,
@@ -298,7 +298,12 @@ fn uring(
     let begin = Instant::now();
     loop {
         let made = probe::<Ring>(config.without, config.pollable).and_then(|capabilities| {
-            let engine = UringEngine::new(&settings, &capabilities, Linux, memory.pool())?;
+            let engine = UringEngine::new(
+                &settings(capabilities.features),
+                &capabilities,
+                Linux,
+                memory.pool(),
+            )?;
             Ok((engine, capabilities))
         });
         match made {

@@ -189,7 +189,7 @@ fn count_calls(context: &Context<'_>) -> Result<BTreeMap<String, BTreeMap<String
         let counts = found.entry(text(&case["name"])).or_default();
         for server in case["servers"].as_array().into_iter().flatten() {
             if let Some(calls) = server["system_calls_per_unit"].as_f64() {
-                counts.insert(text(&server["name"]), calls);
+                counts.insert(text(&server["server"]), calls);
             }
         }
     }

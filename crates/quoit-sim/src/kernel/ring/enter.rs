@@ -24,7 +24,7 @@ pub(crate) fn enter(id: RingId, wait_for: u32, timeout: Option<u64>, flags: u32)
         if !goes_on {
             return Ok((submitted, None));
         }
-        kernel.ring(id).flush_overflow();
+        kernel.flush_overflow(id);
         if kernel.ring(id).has_overflowed() && kernel.strikes(Fault::EnterBusy) {
             return if submitted > 0 {
                 Ok((submitted, None))
@@ -72,9 +72,8 @@ fn enter_with_thread(id: RingId, wait_for: u32, timeout: Option<u64>, flags: u32
             return Ok((count as u32, None));
         }
         kernel.pass();
-        let ring = kernel.ring(id);
-        ring.count_enter();
-        ring.flush_overflow();
+        kernel.ring(id).count_enter();
+        kernel.flush_overflow(id);
         if asleep {
             kernel.rouse_thread(id);
         }
@@ -117,7 +116,7 @@ fn wait(id: RingId, wait_for: u32, end: Option<u64>) -> Result<(), i32> {
             if kernel.ring(id).thread.is_some() {
                 kernel.run_thread(id, usize::MAX);
             }
-            kernel.ring(id).flush_overflow();
+            kernel.flush_overflow(id);
             if kernel.ring(id).completions.len() >= wait_for as usize {
                 return Ok(None);
             }

@@ -309,6 +309,19 @@ impl Ring {
 }
 
 impl Kernel {
+    /// Moves completions that have overflowed into the queue, as far as there is room. A kernel before Linux 5.18, told by
+    /// what it does not have, may never return from that.
+    fn flush_overflow(&mut self, id: RingId) {
+        let ring = self.ring(id);
+        if ring.has_overflowed() && ring.flags & abi::IORING_SETUP_SUBMIT_ALL == 0 {
+            let entries = ring.completion_entries;
+            self.fail(|| {
+                format!("{entries} completions have overflowed, and this kernel may lock the ring's thread up for good")
+            });
+        }
+        self.ring(id).flush_overflow();
+    }
+
     /// `io_uring_setup(2)`.
     pub(crate) fn add_ring(
         &mut self,
