@@ -6,8 +6,8 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 RELEASE := $(TARGET)/release
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench capi go java java-suite java-dist dotnet hunt hunt-proof kernels kernels-quick kernels-page soak loom asan fuzz lab lab-peers \
-	lab-peers-check toolchain
+.PHONY: help demo test test-user bench capi go java java-suite java-dist dotnet hunt hunt-proof kernels kernels-quick \
+	kernels-page soak loom asan fuzz lab lab-peers lab-peers-check toolchain
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,6 +41,22 @@ test: toolchain ## Format check, lints, documentation, all tests
 	@if command -v $(DOTNET) >/dev/null; then $(MAKE) --no-print-directory dotnet; \
 	elif test -n "$${CI:-}"; then echo "make: dotnet was not found; $(DOTNET_REMEDY)" >&2; exit 1; \
 	else echo "make: dotnet was not found; the Kestrel transport is not tested ($(DOTNET_REMEDY))" >&2; fi
+
+# The tests that `make test` has built, once more, without those of the simulator and the lab's peers, which need no
+# privileges, and without those of the documentation.
+USER_TESTS := --package quoit --package quoit-capi --package quoit-cli
+
+test-user: toolchain ## Run the tests of the core, the C ABI and the program as an ordinary user, with a user's limits
+	@for program in setpriv prlimit; do command -v $$program >/dev/null || { \
+		echo "make: $$program was not found; install util-linux (Debian: apt install util-linux)" >&2; exit 1; }; done
+	@# Examples too, as programs, which the tests start: `--examples` below would make test binaries of them.
+	$(CARGO) test $(USER_TESTS) --no-run
+	@.ci/as-user test -r $(TARGET)/debug/deps -a -r Cargo.toml || { \
+		echo "make: a user without privileges cannot read $(CURDIR) or $(TARGET); put both where everybody can" >&2; \
+		exit 1; }
+	@# What the lab measures depends on the machine and not on who runs it, and takes two minutes: `make test` has it.
+	RUST_TEST_THREADS=$$((2 * $$(nproc))) $(CARGO) --config 'target."cfg(all())".runner = "$(CURDIR)/.ci/as-user"' \
+		test $(USER_TESTS) --lib --bins --tests -- --skip lab_
 
 bench: toolchain ## Measure both engines against minimal hand-written servers; takes an hour or two
 	@$(CARGO) build --release --package quoit-cli --package floor-epoll --package floor-uring

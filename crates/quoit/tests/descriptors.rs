@@ -57,7 +57,7 @@ impl Scene {
     /// All clients have sent their number and are queued; the loop has room for `spare` of them.
     fn new(engine: EngineKind, spare: usize) -> Self {
         limit_descriptors(256);
-        let (mut quoit, address) = listening(config(engine));
+        let (quoit, address) = listening(config(engine));
         let (listener, _) = quoit.listeners().next().unwrap();
         let events = Events::with_capacity(256);
         // No turn before the descriptors are gone: where an accept takes one connection at a time (before Linux 5.19), the

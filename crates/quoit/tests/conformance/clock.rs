@@ -232,12 +232,10 @@ pub(crate) fn posts_and_returned_leases_wake(level: &Level) {
             driver.settle();
         }
         let exact = level.receives_exactly();
-        if exact {
-            assert_eq!(driver.held.len(), 4);
-        } else {
-            // What came past the cap is kept, and takes slots.
-            assert!((2..=4).contains(&driver.held.len()));
-        }
+        // Without a budget, what came past the cap is kept, and takes slots. The kernel's thread that takes submissions may
+        // have been waiting for a processor.
+        let least = if exact { 4 } else { 2 };
+        driver.until("they hold what they may", |driver| driver.held.len() >= least);
         let starved = |driver: &Driver| {
             if exact {
                 driver.held.len() == 4

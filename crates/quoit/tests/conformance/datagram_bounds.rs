@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use quoit::{Address, Command, DatagramOptions, DatagramSend, DatagramSocketId, FeatureSet, Gro};
 
-use crate::datagram_bench::{Bench, bench, numbered, receive, set};
+use crate::datagram_bench::{Bench, bench, client, numbered, receive, set, uninterrupted};
 use crate::datagram_receiving::loopback_joins;
 use crate::levels::Level;
 use crate::sockets::PATIENCE;
@@ -147,12 +147,22 @@ pub(crate) fn the_quiet_one_is_answered_within_the_bound_of_fairness(level: &Lev
         // Then the turns that learn of the question and read it, that in which the answer leaves, and one in which the
         // kernel comes to it.
         let most = if level.is_uring() { SLOTS } else { 0 } + 4 * A_TURN;
+        // A call that sends may leave the delivery to a thread of the kernel's, which goes through what was sent in order:
+        // when a datagram of this thread's to itself has come, so has what it sent before, the question and the answer.
+        let here = client("127.0.0.1:0");
+        here.connect(here.local_addr().unwrap()).unwrap();
+        let delivered = || {
+            here.send(b"?").unwrap();
+            assert_eq!(uninterrupted(|| here.recv(&mut [0])), 1);
+        };
         // Twice what a turn takes comes before each turn, so that more and more waits until the kernel drops it.
         let turn = |bench: &mut Bench| {
             for _ in 0..2 * A_TURN {
                 flood.send(b"flood").unwrap();
             }
+            delivered();
             bench.turn(Duration::from_millis(5));
+            delivered();
         };
         for _ in 0..5 {
             turn(bench);

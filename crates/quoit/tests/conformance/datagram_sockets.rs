@@ -279,6 +279,8 @@ pub(crate) fn a_flooded_socket_starves_no_other(level: &Level) {
         let options = DatagramOptions {
             slots: 512,
             paused: true,
+            // Room for the flood whatever the default is, and no more than anybody may have.
+            receive_buffer: Some(200_000),
             ..DatagramOptions::default()
         };
         let flooded = bench.bind("127.0.0.1:0", &options);

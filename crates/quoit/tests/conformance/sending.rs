@@ -14,7 +14,7 @@ use quoit::{
 
 use crate::driver::{Driver, drive, drive_with, loopback};
 use crate::levels::Level;
-use crate::sockets::{Client, pattern};
+use crate::sockets::{Client, pattern, wait_reset};
 
 macro_rules! sending {
     ($level:ident) => {
@@ -315,6 +315,7 @@ pub(crate) fn at_once_to_a_peer_that_is_gone(level: &Level) {
         driver.pause(id).unwrap();
         driver.settle();
         client.reset();
+        wait_reset(driver.quoit.descriptor(id).unwrap());
         let lost = pattern(3, 50_000);
         let mut found = driver.quoit.try_send(id, &lost);
         if found == Ok(0) {

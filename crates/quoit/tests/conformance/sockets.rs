@@ -100,6 +100,11 @@ impl Client {
         set_option(self.as_fd(), libc::SOL_SOCKET, libc::SO_LINGER, &linger);
     }
 
+    /// Waits until a reset has come; what was received before stays to be read.
+    pub(crate) fn wait_reset(&self) {
+        wait_reset(self.as_fd());
+    }
+
     /// Makes the kernel's buffers small, so that little is under way.
     pub(crate) fn set_receive_buffer(&self, bytes: i32) {
         set_option(self.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF, &bytes);
@@ -149,6 +154,20 @@ impl From<Client> for OwnedFd {
             Client::Unix(stream) => stream.into(),
         }
     }
+}
+
+/// Waits until a reset has come to a socket. It is on its way when its sender's call has ended: a kernel with much to do
+/// leaves the rest to a thread of its own.
+pub(crate) fn wait_reset(socket: BorrowedFd<'_>) {
+    let mut awaited = libc::pollfd {
+        fd: socket.as_raw_fd(),
+        // POLLHUP and POLLERR are always told.
+        events: 0,
+        revents: 0,
+    };
+    // SAFETY: one valid structure.
+    let ready = unsafe { libc::poll(&raw mut awaited, 1, PATIENCE.as_millis() as i32) };
+    assert_eq!(ready, 1, "no reset has come");
 }
 
 pub(crate) fn set_option<T>(socket: BorrowedFd<'_>, level: i32, option: i32, value: &T) {

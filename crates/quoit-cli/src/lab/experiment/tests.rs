@@ -451,8 +451,8 @@ fn a_command_may_come_from_the_environment() {
     };
     let absent = read(&stated("QUOIT_TEST_NOT_SET")).expect("it is right");
     assert!(absent.servers[1].command.is_empty());
-    // Set for every test: its value has no {listen}, so that it is a mistake here.
-    let error = read(&stated("CARGO_MANIFEST_DIR")).expect_err("it says nowhere where to listen");
+    // Set for everybody: its value has no {listen}, so that it is a mistake here.
+    let error = read(&stated("PATH")).expect_err("it says nowhere where to listen");
     assert!(
         error.to_string().contains("has neither {listen} nor {port}"),
         "{error}"

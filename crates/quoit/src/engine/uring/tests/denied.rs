@@ -26,6 +26,9 @@ fn probe_where(call: i64, errno: Errno) -> SetupError {
 
 #[test]
 fn the_probe_says_which_step_was_denied_and_how() {
+    if found().is_none() {
+        return;
+    }
     for errno in [Errno::EPERM, Errno::ENOSYS, Errno::ENOMEM] {
         let error = probe_where(libc::SYS_io_uring_setup, errno);
         assert_eq!((error.step, error.errno), (Step::Setup, errno));
@@ -41,6 +44,9 @@ fn the_probe_says_which_step_was_denied_and_how() {
 
 #[test]
 fn everything_can_be_switched_off() {
+    if found().is_none() {
+        return;
+    }
     let capabilities = probe::<Ring>(FeatureSet::ALL, false).unwrap();
     assert_eq!(capabilities.features, FeatureSet::EMPTY);
     let expected: Vec<_> = FeatureSet::ALL
@@ -52,6 +58,9 @@ fn everything_can_be_switched_off() {
 
 #[test]
 fn what_needs_a_switched_off_feature_says_so() {
+    if found().is_none() {
+        return;
+    }
     let capabilities = probe::<Ring>("buffer-ring".parse().unwrap(), false).unwrap();
     for (feature, reason) in [
         (Feature::BufferRing, Missing::SwitchedOff),

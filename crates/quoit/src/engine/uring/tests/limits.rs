@@ -14,11 +14,12 @@ const TINY: UringSettings = UringSettings {
     notifier: None,
 };
 
+/// As many as there are descriptors for in a process that may have 1,024, beside those of other tests.
 #[test]
-fn a_thousand_operations_pass_through_a_tiny_ring() {
+fn hundreds_of_operations_pass_through_a_tiny_ring() {
     for without in levels() {
         let mut fixture = Fixture::new(&TINY, 8, without);
-        let pairs: Vec<_> = (0..1000).map(|_| UnixStream::pair().unwrap()).collect();
+        let pairs: Vec<_> = (0..200).map(|_| UnixStream::pair().unwrap()).collect();
         let message = pattern(3);
         for (slot, (near, _)) in pairs.iter().enumerate() {
             fixture.submit(Operation::Send {

@@ -239,6 +239,9 @@ fn cancelling_while_bytes_arrive_loses_none() {
 
 #[test]
 fn a_poll_that_promised_too_much_is_made_again() {
+    if found().is_none() {
+        return;
+    }
     let mut fixture = Fixture::new(&SETTINGS, 8, FeatureSet::ALL);
     let (mut near, mut far) = UnixStream::pair().unwrap();
     fixture.receive(0, &near, BUDGET);
@@ -259,6 +262,9 @@ fn a_poll_that_promised_too_much_is_made_again() {
 
 #[test]
 fn a_receive_cancelled_after_its_poll_leaves_the_bytes() {
+    if found().is_none() {
+        return;
+    }
     let mut fixture = Fixture::new(&SETTINGS, 8, FeatureSet::ALL);
     let (near, mut far) = UnixStream::pair().unwrap();
     fixture.receive(0, &near, BUDGET);

@@ -100,6 +100,10 @@ fn a_send_that_does_not_fit_waits_for_room() {
 
 #[test]
 fn a_cancelled_send_tells_what_was_sent() {
+    // Kernels before forget what they have sent of it (`io_sendrecv_fail` is of 6.1).
+    if !has(Feature::DeferTaskrun) {
+        return;
+    }
     at_all_levels(|fixture| {
         let (near, mut far) = tcp_pair();
         let sent = pattern(50_000_000);
@@ -252,6 +256,9 @@ fn gathered_zero_copy_sends_give_their_gather_back() {
 
 #[test]
 fn zero_copy_from_registered_pool_memory() {
+    if found().is_none() {
+        return;
+    }
     let settings = UringSettings {
         register_pool: true,
         ..SETTINGS
@@ -409,6 +416,10 @@ fn a_quiet_send_that_fails_says_so() {
 
 #[test]
 fn the_bytes_of_a_quiet_send_that_fits_in_part_are_told_when_it_is_cancelled() {
+    // Kernels before forget what they have sent of it (`io_sendrecv_fail` is of 6.1).
+    if !has(Feature::DeferTaskrun) {
+        return;
+    }
     at_all_levels(|fixture| {
         let (near, mut far) = tcp_pair();
         let sent = pattern(50_000_000);
