@@ -34,6 +34,9 @@ pub struct Kernel {
     pub sha256: Option<String>,
     /// How to get it, if no package can be fetched.
     pub by_hand: Option<String>,
+    /// What is special about it: sentences for the page.
+    #[serde(default)]
+    pub notes: Vec<String>,
     /// Whether it is one of those of `--quick`.
     #[serde(default)]
     pub quick: bool,

@@ -6,6 +6,7 @@ use quoit::host::{Diagnosis, HostFacts};
 use quoit::{Config, Feature, FeatureSet, Footprint, Loop, LoopIndex, StartError, try_uring};
 use serde::Serialize;
 
+use super::distribution::Distribution;
 use super::hints::{self, Setting};
 use crate::descriptors::DescriptorLimit;
 
@@ -16,6 +17,7 @@ pub(super) struct Examination {
     pub(super) reason: String,
     pub(super) uring: Uring,
     pub(super) kernel: Option<String>,
+    pub(super) distribution: Distribution,
     pub(super) features: Vec<FeatureFinding>,
     pub(super) memory_a_loop: Memory,
     pub(super) loops_in_memlock: Option<u64>,
@@ -106,9 +108,18 @@ impl Examination {
         let loops_in_memlock = memlock
             .filter(|_| facts.has_ipc_lock() != Some(true))
             .map(|bytes| bytes.saturating_sub(Footprint::PROBE) / footprint.locked());
+        let usable = |capabilities: &Capabilities| -> Vec<_> {
+            let all = Feature::ALL.iter().copied();
+            all.filter(|&feature| capabilities.features.contains(feature))
+                .map(Feature::name)
+                .collect()
+        };
+        let usable = uring.as_ref().map(usable).unwrap_or_default();
+        let release = facts.kernel_release.as_deref().unwrap_or_default();
         Self {
             engine: engine.name(),
             reason,
+            distribution: Distribution::find(release, &usable),
             features: Feature::ALL
                 .iter()
                 .map(|&feature| FeatureFinding::of(feature, uring.as_ref().ok()))

@@ -2,6 +2,7 @@
 //!
 //! [`Examination::make`] looks; its serialised form and [`text`] tell.
 
+mod distribution;
 mod examination;
 mod hints;
 mod text;
@@ -24,6 +25,8 @@ Fields of the JSON object (units in the names; null: unknown, or nothing to say)
   reason                 why, in one line
   uring                  `usable`, and if it is not, what is `missing` and the `remedy`
   kernel                 the kernel's release
+  distribution           `tried_on`, the distributions whose kernels of this version were tried
+                         (docs/kernels.md), and `next`, the next kernel that brings more
   features               of io_uring, each with
     name, about            as `serve --without` takes it, and what it buys
     state                  on, off (not there), or unknown (io_uring is not usable)

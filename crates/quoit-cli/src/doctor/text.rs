@@ -10,7 +10,12 @@ const WIDTH: u16 = 110;
 
 /// The verdict in the first line, then the tables.
 pub(super) fn write(found: &Examination) -> String {
-    let mut sections = vec![verdict(found), features(found), memory(found), settings(found)];
+    let mut sections = vec![
+        verdict_and_kernel(found),
+        features(found),
+        memory(found),
+        settings(found),
+    ];
     if !found.uring.usable {
         // Nothing about features is known that would be worth a table.
         sections.remove(1);
@@ -24,6 +29,14 @@ fn verdict(found: &Examination) -> String {
             format!("engine: {}, because {missing}; remedy: {remedy}", found.engine)
         }
         _ => format!("engine: {} ({})", found.engine, found.reason),
+    }
+}
+
+/// The verdict, and what is known of this kernel.
+fn verdict_and_kernel(found: &Examination) -> String {
+    match found.distribution.line() {
+        Some(line) => format!("{}\nkernel: {line}", verdict(found)),
+        None => verdict(found),
     }
 }
 

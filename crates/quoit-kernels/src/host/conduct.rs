@@ -261,6 +261,7 @@ fn add_images(list: &mut List, arguments: &Arguments) {
                 from: None,
                 sha256: None,
                 by_hand: None,
+                notes: Vec::new(),
                 quick: false,
             });
         }
