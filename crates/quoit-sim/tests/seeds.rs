@@ -29,6 +29,11 @@ fn all_is_well_on_epoll() {
 /// workload: `bugs/prove.sh` finds new ones for the same bugs.
 const REGRESSIONS: &[(u64, EngineKind, &str)] = &[
     (56, Uring, "an eventfd that is registered with requests in flight"),
+    (
+        20,
+        Uring,
+        "completions that overflow where that locks the thread up",
+    ),
     (17, Uring, "a poller that is not told of work that was put off"),
     (55, Uring, "data of an aborted connection in a later turn"),
     (960, Uring, "cancelling sends that have ended, for ever"),
