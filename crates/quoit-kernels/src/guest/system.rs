@@ -39,6 +39,9 @@ pub(crate) fn set_up() {
     }
     limit(libc::RLIMIT_NOFILE, 1 << 19, 1 << 19)
         .unwrap_or_else(|error| eprintln!("guest: RLIMIT_NOFILE: {error}"));
+    // Kernels before 5.16 give less than distributions set, and a user may not raise it.
+    limit(libc::RLIMIT_MEMLOCK, libc::RLIM_INFINITY, libc::RLIM_INFINITY)
+        .unwrap_or_else(|error| eprintln!("guest: RLIMIT_MEMLOCK: {error}"));
 }
 
 fn make_writable_for_all(place: &str) {

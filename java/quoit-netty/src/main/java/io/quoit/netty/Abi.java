@@ -6,7 +6,7 @@ package io.quoit.netty;
  */
 final class Abi {
     /** The ABI that this package was written for: major and minor version. */
-    static final int VERSION = 1 << 16 | 5;
+    static final int VERSION = 1 << 16 | 6;
 
     static final int UNSET = 0xFFFF_FFFF;
 
@@ -128,7 +128,7 @@ final class Abi {
 
     /** Offsets in {@code quoit_config}. */
     static final class Config {
-        static final int STRUCT_SIZE = 144;
+        static final int STRUCT_SIZE = 152;
         static final int ENGINE = 4;
         static final int WITHOUT = 8;
         static final int CONNECTIONS = 16;
