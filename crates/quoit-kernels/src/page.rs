@@ -409,6 +409,20 @@ mod tests {
         assert!(write(&list, &results) == page, "run: make kernels-page");
     }
 
+    /// Where this fails, `Auto` has to learn of another level that does not pay.
+    #[test]
+    fn auto_takes_io_uring_nowhere_where_it_makes_more_calls() {
+        let results: Results =
+            serde_json::from_str(include_str!("../../../lab/kernels/results.json")).expect("it is ours");
+        for (name, found) in &results.kernels {
+            let takes_it = found
+                .doctor
+                .as_ref()
+                .is_some_and(|doctor| doctor["engine"] == "uring");
+            assert!(!(takes_it && makes_more_calls(found)), "{name}");
+        }
+    }
+
     #[test]
     fn what_fails_is_said() {
         let list = List::read(LIST).expect("it is right");

@@ -148,6 +148,30 @@ impl FeatureSet {
     /// What kernel 5.15 had, the oldest that is supported.
     pub const OLDEST: Self = Self::EMPTY.with(Feature::MultishotPoll);
 
+    /// The levels at which everything was run, each on kernels of its own, from the oldest to the newest
+    /// (`docs/kernels.md`): what Linux 5.15 had, 6.1, 6.8 and 7.2. [`EngineChoice::Auto`](crate::EngineChoice::Auto)
+    /// offers no other.
+    pub const PROVEN: [Self; 4] = {
+        let level_6_1 = Self::OLDEST
+            .with(Feature::SubmitAll)
+            .with(Feature::CooperativeTaskrun)
+            .with(Feature::SingleIssuer)
+            .with(Feature::DeferTaskrun)
+            .with(Feature::RegisteredRing)
+            .with(Feature::CompletionSkip)
+            .with(Feature::AttemptedSend)
+            .with(Feature::MultishotAccept)
+            .with(Feature::BufferRing)
+            .with(Feature::MultishotReceive)
+            .with(Feature::ZeroCopySend);
+        [
+            Self::OLDEST,
+            level_6_1,
+            level_6_1.with(Feature::NoSubmissionArray),
+            Self::ALL,
+        ]
+    };
+
     const fn with(self, feature: Feature) -> Self {
         Self(self.0 | 1 << feature as u8)
     }

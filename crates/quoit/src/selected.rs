@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::config::{Config, ConfigError, EngineChoice};
 use crate::counters::LiveCounters;
 use crate::engine::epoll::{Epoll, EpollEngine, EpollSettings};
-use crate::engine::uring::{Capabilities, Ring, SetupError, UringEngine, UringSettings, probe};
+use crate::engine::uring::{Capabilities, Ring, SetupError, Step, UringEngine, UringSettings, probe};
 use crate::engine::{
     Completions, DatagramBatch, Engine, EngineKind, Message, Operation, PollDescriptor, ProvidedBuffer,
     SendManner,
@@ -297,7 +297,14 @@ fn uring(
     };
     let begin = Instant::now();
     loop {
-        let made = probe::<Ring>(config.without, config.pollable).and_then(|capabilities| {
+        let made = probe::<Ring>(config.without, config.pollable).and_then(|found| {
+            let capabilities = match config.engine {
+                EngineChoice::Auto => found.proven(config.without).ok_or(SetupError {
+                    step: Step::Proof,
+                    errno: Errno::EOPNOTSUPP,
+                })?,
+                EngineChoice::Require(_) => found,
+            };
             let engine = UringEngine::new(
                 &settings(capabilities.features),
                 &capabilities,
@@ -319,5 +326,11 @@ fn uring(
 
 /// What is missing, and the remedy.
 fn explain(error: &SetupError) -> Diagnosis {
+    if error.step == Step::Proof {
+        return Diagnosis {
+            missing: "io_uring has less here than on any kernel that Quoit was tried on".to_owned(),
+            remedy: "run Linux 6.1 or newer, or insist on io_uring".to_owned(),
+        };
+    }
     host::explain(&error.step.to_string(), error.errno, &HostFacts::read())
 }

@@ -135,6 +135,8 @@ impl Distribution {
 
 #[cfg(test)]
 mod tests {
+    use quoit::FeatureSet;
+
     use super::*;
 
     const TWO: &str = r#"{"kernels": {
@@ -153,6 +155,34 @@ mod tests {
     fn what_was_kept_can_be_read() {
         let newest = Distribution::find("6.12.9", &["submit-all"]);
         assert!(newest.line().is_some() || newest.tried_on.is_empty());
+    }
+
+    /// What `Auto` takes for proven is what was run: each level is some kernel's, and each kernel has one of them.
+    #[test]
+    fn the_proven_levels_are_those_of_the_kernels() {
+        let kept: Kept = serde_json::from_str(KEPT).expect("it is ours");
+        let set = |kernel: &Kernel| {
+            kernel
+                .usable()
+                .collect::<Vec<_>>()
+                .join(",")
+                .parse::<FeatureSet>()
+        };
+        let found: Vec<_> = kept
+            .kernels
+            .values()
+            .map(|kernel| set(kernel).expect("names of features"))
+            .filter(|features| !features.is_empty())
+            .collect();
+        for level in FeatureSet::PROVEN {
+            assert!(found.contains(&level), "no kernel has just {level}");
+        }
+        for features in found {
+            assert!(
+                FeatureSet::PROVEN.contains(&features),
+                "{features} is no proven level"
+            );
+        }
     }
 
     #[test]

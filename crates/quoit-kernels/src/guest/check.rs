@@ -178,7 +178,7 @@ fn count_calls(context: &Context<'_>) -> Result<BTreeMap<String, BTreeMap<String
     let words = ["lab", "run", "/quoit/calls.toml", "--out", "/tmp/calls", "--json"];
     let mut arguments = words.map(str::to_owned).to_vec();
     if context.doctor()?["uring"]["usable"] != true {
-        arguments.extend(["--only", "epoll"].map(str::to_owned));
+        arguments.extend(["--only", "epoll", "--only", "epoll, parked"].map(str::to_owned));
     }
     context.run("quoit", &arguments)?;
     let results = fs::read("/tmp/calls/results.json").unwrap_or_default();
@@ -186,10 +186,13 @@ fn count_calls(context: &Context<'_>) -> Result<BTreeMap<String, BTreeMap<String
         .map_err(|error| Trouble::Failed(format!("results.json: {error}")))?;
     let mut found: BTreeMap<String, BTreeMap<String, f64>> = BTreeMap::new();
     for case in results["cases"].as_array().into_iter().flatten() {
-        let counts = found.entry(text(&case["name"])).or_default();
         for server in case["servers"].as_array().into_iter().flatten() {
+            // Such as `epoll` or `epoll, parked`.
+            let name = text(&server["server"]);
+            let (engine, how) = name.split_at(name.find(',').unwrap_or(name.len()));
+            let counts = found.entry(format!("{}{how}", text(&case["name"]))).or_default();
             if let Some(calls) = server["system_calls_per_unit"].as_f64() {
-                counts.insert(text(&server["server"]), calls);
+                counts.insert(engine.to_owned(), calls);
             }
         }
     }

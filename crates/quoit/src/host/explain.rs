@@ -46,6 +46,10 @@ pub fn explain(step: &str, errno: Errno, facts: &HostFacts) -> Diagnosis {
             ),
             format!("run {RECOMMENDED_KERNEL}"),
         ),
+        libc::EOPNOTSUPP => diagnosis(
+            format!("{step}: {} has it not", kernel(facts)),
+            format!("run {RECOMMENDED_KERNEL}"),
+        ),
         libc::ETIME => diagnosis(
             format!("{step} came late or never with {}", kernel(facts)),
             "run another kernel, or leave it to epoll; a machine that is busy beyond measure looks the same, so try again",
@@ -331,6 +335,16 @@ mod tests {
         facts.effective_capabilities = Some(0);
         facts.memlock = Some(ResourceLimit::default());
         check(libc::ENOMEM, &facts, "memory.max", "fewer loops");
+    }
+
+    #[test]
+    fn too_old() {
+        check(
+            libc::EOPNOTSUPP,
+            &open(),
+            "the kernel (6.12.9) has it not",
+            "Linux 6.1 or newer",
+        );
     }
 
     #[test]

@@ -50,6 +50,8 @@ pub enum Missing {
     Pollable,
     /// With it the loop was not told at once of what happens elsewhere.
     Untold(Telling),
+    /// It is there, but no kernel that was tried has it together with as little else as there is here.
+    Unproven,
 }
 
 impl fmt::Display for Missing {
@@ -69,7 +71,32 @@ impl fmt::Display for Missing {
             Self::Untold(Telling::Completions) => {
                 f.write_str("with it, this kernel tells a poller late or never of completions")
             }
+            Self::Unproven => f.write_str(
+                "there, but no kernel that was tried has it and lacks what this one lacks; used where io_uring is insisted on",
+            ),
         }
+    }
+}
+
+impl Capabilities {
+    /// These, or as much of them as makes a [level that was proven](FeatureSet::PROVEN); what is over is left out.
+    /// Features in `without`, and what needs them, are not there by choice, and count as if they were. So do those that
+    /// decide when the kernel's work is run: at every level everything was run with and without them. [`None`]: not even
+    /// the oldest level is there.
+    #[must_use]
+    pub fn proven(mut self, without: FeatureSet) -> Option<Self> {
+        let chosen = FeatureSet::ALL.without(without).usable();
+        let mut there: FeatureSet = FeatureSet::ALL.without(chosen);
+        there.extend(self.features.iter());
+        there.insert(Feature::DeferTaskrun);
+        there.insert(Feature::CooperativeTaskrun);
+        let mut levels = FeatureSet::PROVEN.into_iter().rev();
+        let level = levels.find(|level| level.without(there).is_empty())?;
+        let surplus = self.features.without(level);
+        self.missing
+            .extend(surplus.iter().map(|feature| (feature, Missing::Unproven)));
+        self.features = self.features.intersection(level);
+        Some(self)
     }
 }
 

@@ -60,6 +60,8 @@ pub enum Step {
     Notifier,
     /// Trying whether a loop is told of what happens elsewhere.
     Telling(Telling),
+    /// Looking for a [level that was proven](FeatureSet::PROVEN).
+    Proof,
 }
 
 /// Ways in which a loop is told of what happens while it is not in the kernel, or sleeps there.
@@ -84,6 +86,7 @@ impl fmt::Display for Step {
             Self::BufferRing => f.write_str("registering the buffer ring (IORING_REGISTER_PBUF_RING)"),
             Self::RegisterPool => f.write_str("registering the pool's memory (IORING_REGISTER_BUFFERS)"),
             Self::Notifier => f.write_str("registering an eventfd for a poller (IORING_REGISTER_EVENTFD)"),
+            Self::Proof => f.write_str("looking for a set of features that was tried on any kernel"),
             Self::Telling(Telling::Wakes) => f.write_str("waking a ring that waits, from another thread,"),
             Self::Telling(Telling::Completions) => {
                 f.write_str("being told of completions by a registered eventfd (IORING_REGISTER_EVENTFD)")

@@ -22,6 +22,7 @@ mod accept;
 mod denied;
 mod gather;
 mod limits;
+mod proven;
 mod receive;
 mod reluctant;
 mod send;
