@@ -400,10 +400,10 @@ func TestAForgottenConsumerStopsItsPeerOnly(t *testing.T) {
 func TestTicks(t *testing.T) {
 	onEngines(t, func(t *testing.T, engine quoit.Option) {
 		ticks := make(chan int, 100)
-		var count atomic.Int32
+		var counts [2]atomic.Int32
 		start(t, &handler{tick: func(loop int) time.Duration {
 			ticks <- loop
-			if count.Add(1) >= 6 {
+			if counts[loop].Add(1) == 3 {
 				return 0
 			}
 			return time.Millisecond
@@ -412,7 +412,7 @@ func TestTicks(t *testing.T) {
 		for range 6 {
 			seen[receive(t, ticks)]++
 		}
-		if len(seen) != 2 {
+		if seen[0] != 3 || seen[1] != 3 {
 			t.Errorf("loops ticked: %v", seen)
 		}
 	})

@@ -65,21 +65,30 @@ impl SystemCallCounter {
     pub(crate) fn start(process: u32) -> Result<Self, String> {
         let tracepoint = tracepoint()?;
         let threads = cpu::threads(process).map_err(|error| error.to_string())?;
-        let events = threads.into_iter().map(|thread| open_event(tracepoint, thread));
-        events
-            .collect::<io::Result<Vec<fs::File>>>()
-            .map(|events| Self { events })
-            .map_err(|error| {
-                let remedy = match error.raw_os_error() {
-                    Some(libc::EACCES | libc::EPERM) => {
-                        "; run as root or with CAP_PERFMON, or set kernel.perf_event_paranoid to -1; in a \
+        Self::of_threads(tracepoint, threads).map_err(|error| {
+            let remedy = match error.raw_os_error() {
+                Some(libc::EACCES | libc::EPERM) => {
+                    "; run as root or with CAP_PERFMON, or set kernel.perf_event_paranoid to -1; in a \
                      container the seccomp profile has to allow perf_event_open"
-                    }
-                    Some(libc::ENOSYS) => "; the kernel was built without perf events",
-                    _ => "",
-                };
-                format!("perf_event_open on raw_syscalls:sys_enter failed: {error}{remedy}")
-            })
+                }
+                Some(libc::ENOSYS) => "; the kernel was built without perf events",
+                _ => "",
+            };
+            format!("perf_event_open on raw_syscalls:sys_enter failed: {error}{remedy}")
+        })
+    }
+
+    /// Of those threads that have not ended meanwhile, as io_uring's workers do when they are idle.
+    fn of_threads(tracepoint: u64, threads: impl IntoIterator<Item = u32>) -> io::Result<Self> {
+        let opened = threads.into_iter().map(|thread| open_event(tracepoint, thread));
+        let has_ended = |error: &io::Error| error.raw_os_error() == Some(libc::ESRCH);
+        let events = opened
+            .filter(|event| !event.as_ref().is_err_and(has_ended))
+            .collect::<io::Result<Vec<_>>>()?;
+        if events.is_empty() {
+            return Err(io::Error::from_raw_os_error(libc::ESRCH));
+        }
+        Ok(Self { events })
     }
 
     /// System calls since the start.
@@ -158,5 +167,22 @@ mod tests {
         call();
         std::thread::spawn(call).join().expect("the thread ends");
         assert!(counter.read().expect("the events are readable") >= 2000);
+    }
+
+    #[test]
+    fn a_thread_that_has_ended_keeps_no_other_from_being_counted() {
+        let Ok(tracepoint) = tracepoint() else { return };
+        // No thread has such a number (PID_MAX_LIMIT of the kernel is 2^22).
+        let ended = 1 << 23;
+        let gone = SystemCallCounter::of_threads(tracepoint, [ended]).map(drop);
+        if gone
+            .as_ref()
+            .is_err_and(|error| error.raw_os_error() != Some(libc::ESRCH))
+        {
+            return;
+        }
+        assert!(gone.is_err(), "there is nothing to count");
+        let counted = SystemCallCounter::of_threads(tracepoint, [ended, std::process::id()]);
+        assert!(counted.is_ok());
     }
 }

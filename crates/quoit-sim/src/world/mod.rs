@@ -16,12 +16,13 @@ use std::time::Duration;
 use quoit::engine::Engine;
 use quoit::engine::epoll::{EpollEngine, EpollSettings};
 use quoit::{
-    Accept, CloseReason, Command, Config, ConnectionId, Counters, Delivery, EngineKind, Event, Events, Lease,
-    ListenOptions, ListenerId, ListenerOptions, Loop, LoopIndex, LoopMemory, Refusal, Remote, Token,
+    Accept, CloseReason, Command, Config, ConnectionId, Counters, Delivery, EngineKind, Errno, Event, Events,
+    Lease, ListenOptions, ListenerId, ListenerOptions, Loop, LoopIndex, LoopMemory, Refusal, Remote, Token,
 };
 
 use crate::datagrams::{DatagramLives, KeptDatagrams};
 use crate::faces::{SimEpoll, SimSockets};
+use crate::faults::Fault;
 use crate::kernel::{Outside, do_jobs, wait_outside, with};
 use crate::partner::Partner;
 use crate::pattern;
@@ -148,6 +149,13 @@ fn check_closed(id: ConnectionId, state: &Connection, reason: CloseReason) {
     assert!(
         !state.closed_fairly || reason != CloseReason::Timeout || broke_off,
         "{id:?} was closed with nothing in the way, and timed out"
+    );
+    // What has another way to go, or room later, is no reason.
+    let for_want = matches!(reason, CloseReason::Error(Errno::ENOBUFS | Errno::ENOMEM));
+    let lacks = |fault| with(|kernel| kernel.profile().chance(fault)) > 0;
+    assert!(
+        !for_want || lacks(Fault::TransferFails) || lacks(Fault::NoMemory),
+        "{id:?} was closed for want of memory, of which there was enough"
     );
     // An attempt to connect that is given up may have succeeded already, and its peer sees the end of nothing.
     if let Some(peer) = state.peer.filter(|_| !state.established) {

@@ -140,8 +140,8 @@ pub struct Loop<E: Engine = AnyEngine, K: SocketSys = Linux> {
     datagrams: Table<datagram::State>,
     /// Datagram sockets with something to send.
     dirty_datagrams: Vec<Slot>,
-    /// When the kernel's counts of dropped datagrams were last looked at.
-    drops_looked_at: Time,
+    /// When the kernel's counts of dropped datagrams are looked at again.
+    look_at_drops_from: Time,
     /// Accepted sockets for which attached connections had taken the slots meanwhile.
     surplus_accepted: VecDeque<(ListenerId, std::os::fd::OwnedFd)>,
     timers: Wheel<TimerKey>,
@@ -253,7 +253,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             listeners: Table::new(config.listeners),
             datagrams: Table::new(config.datagram_sockets),
             dirty_datagrams: Vec::with_capacity(config.datagram_sockets as usize),
-            drops_looked_at: now,
+            look_at_drops_from: now + datagram::LOOK_AT_DROPS,
             surplus_accepted: VecDeque::new(),
             timers: Wheel::new(config.timer_limit() + config.own_timers()),
             handlers_timers: 0,

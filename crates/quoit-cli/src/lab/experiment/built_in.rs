@@ -54,6 +54,7 @@ pub(super) const EXPERIMENTS: &[File] = files![
     "dns",
     "floor",
     "features",
+    "oldest",
     "loops",
     "spread",
     "kestrel",

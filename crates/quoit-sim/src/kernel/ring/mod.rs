@@ -252,6 +252,14 @@ impl Ring {
         self.shown.enters.update(|enters| enters + 1);
     }
 
+    /// Whether an accept goes on. Kernels before Linux 6.10, those that do not learn from a receive what is left, gather 16
+    /// completions of deferred work beside the queue before they look whether it is full.
+    fn has_room_for_accepts(&self) -> bool {
+        const BESIDE: usize = 16;
+        let gathers = self.runs_when_entered() && !self.stops_when_empty;
+        self.has_room() || (gathers && self.overflow.len() < BESIDE)
+    }
+
     fn has_room(&self) -> bool {
         self.overflow.is_empty() && self.completions.len() < self.completion_entries as usize
     }

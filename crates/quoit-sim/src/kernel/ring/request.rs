@@ -298,7 +298,10 @@ impl Kernel {
         for _ in 0..MULTISHOT_RETRIES {
             match self.accept(object, false) {
                 Ok(descriptor) => {
-                    if !multishot || !self.ring(id).has_room() || self.strikes(Fault::MultishotEnd) {
+                    if !multishot
+                        || !self.ring(id).has_room_for_accepts()
+                        || self.strikes(Fault::MultishotEnd)
+                    {
                         return Outcome::Ends(descriptor, 0);
                     }
                     self.post_more(id, user_data, descriptor, 0);

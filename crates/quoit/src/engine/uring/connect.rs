@@ -46,7 +46,10 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         } else {
             Err(Errno::new(-result))
         };
-        state.left = state.left.saturating_sub(1);
+        if result.is_ok() {
+            debug_assert!(state.left > 0, "more was accepted than was asked for");
+            state.left = state.left.saturating_sub(1);
+        }
         let stop = more && !state.cancelled && state.left <= self.accept_margin;
         completions.push(Completion::Accepted {
             listener,

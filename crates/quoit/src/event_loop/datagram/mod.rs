@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 use super::{Loop, TimerKey};
 use crate::address::Address;
@@ -28,6 +29,9 @@ mod queue;
 mod receive;
 mod segmentation;
 mod send;
+
+/// Between two looks at the kernel's counts of drops, which go round at 2^32: millions a second are dropped at most.
+pub(super) const LOOK_AT_DROPS: Duration = Duration::from_secs(60);
 
 /// Bytes of a slot for joined datagrams: whatever an IP packet can carry.
 const JOINED: u32 = 65_535;
@@ -427,8 +431,8 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// and submits what is queued.
     pub(super) fn tend_datagrams(&mut self) {
         let slots = self.datagrams.slot_count();
-        if self.now.since(self.drops_looked_at) >= receive::LOOK_AT_DROPS {
-            self.drops_looked_at = self.now;
+        if self.now >= self.look_at_drops_from {
+            self.look_at_drops_from = self.now + LOOK_AT_DROPS;
             (0..slots).for_each(|index| self.look_at_drops(Slot::new(index)));
         }
         for index in 0..slots {

@@ -19,9 +19,6 @@ const RETRY: Duration = Duration::from_millis(10);
 /// Entries of an error queue that are read together, so that a storm of answers keeps nobody else waiting.
 const ERRORS_AT_ONCE: usize = 64;
 
-/// Between two looks at the kernel's counts of drops, which go round at 2^32: millions a second are dropped at most.
-pub(super) const LOOK_AT_DROPS: Duration = Duration::from_secs(60);
-
 impl State {
     /// Takes note of the kernel's count of drops, which goes round. Older news than known are told by going back.
     pub(super) fn note_drops(&mut self, drops: u32) {
@@ -464,8 +461,7 @@ mod tests {
             state.counters.kernel_drops
         };
         assert_eq!(known(&mut quoit), 0);
-        // When the machine was started, which is more than a minute ago.
-        quoit.drops_looked_at = Time::from_nanos(0);
+        quoit.look_at_drops_from = Time::from_nanos(0);
         assert!(known(&mut quoit) > 50);
     }
 

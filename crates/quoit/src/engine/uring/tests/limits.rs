@@ -55,8 +55,13 @@ fn hundreds_of_operations_pass_through_a_tiny_ring() {
     }
 }
 
+/// Older kernels may lock the thread up for good there, so a loop's queue holds everything
+/// ([`Config::completion_entries`](crate::Config::completion_entries)).
 #[test]
 fn more_completions_than_the_queue_holds_are_kept() {
+    if !has(Feature::SubmitAll) {
+        return;
+    }
     for without in levels() {
         let mut fixture = Fixture::new(&TINY, 64, without);
         let mut pairs: Vec<_> = (0..200).map(|_| UnixStream::pair().unwrap()).collect();
