@@ -89,7 +89,10 @@ impl EpollSys for SimEpoll {
     }
 
     fn accept(&mut self, listener: RawFd) -> Result<OwnedFd, Errno> {
-        transfer(listener, "accept", |kernel, object| kernel.accept(object, true)).map(owned)
+        transfer(listener, "accept", |kernel, object| {
+            kernel.accept_now(object, true)
+        })
+        .map(owned)
     }
 
     fn connect(&mut self, socket: RawFd, address: &SocketAddress) -> Result<(), Errno> {

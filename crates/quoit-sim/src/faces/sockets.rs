@@ -134,7 +134,7 @@ impl SocketSys for SimSockets {
             if kernel.mask(object) == 0 {
                 return Err(libc::EAGAIN);
             }
-            kernel.accept(object, false)
+            kernel.accept_now(object, false)
         })
         .map(owned)
     }

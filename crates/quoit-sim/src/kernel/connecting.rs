@@ -169,7 +169,17 @@ impl Kernel {
         Address::Tcp(([127, 0, 0, 1], self.next_port).into())
     }
 
-    /// `accept4(2)` without waiting.
+    /// `accept4(2)` on what should be a non-blocking socket: somebody else who holds it may have been faster.
+    pub(crate) fn accept_now(&mut self, id: ObjectId, nonblocking: bool) -> Result<i32, i32> {
+        if !self.objects[id].nonblocking {
+            self.fail(|| {
+                "accept4 on a blocking socket, where another process may take the only connection".into()
+            });
+        }
+        self.accept(id, nonblocking)
+    }
+
+    /// Accepts without waiting.
     pub(crate) fn accept(&mut self, id: ObjectId, nonblocking: bool) -> Result<i32, i32> {
         // The descriptor comes first: want of it is told even if nothing is queued.
         if let Some(error) = self.descriptor_fault() {

@@ -510,7 +510,8 @@ pub trait Engine {
     fn accept_margin(&self) -> u32;
 
     /// Whether sockets must be in non-blocking mode for this engine. io_uring wants them blocking: with
-    /// `O_NONBLOCK` it answers `EAGAIN` instead of waiting.
+    /// `O_NONBLOCK` it answers `EAGAIN` instead of waiting, but for accepting: listening sockets are non-blocking with
+    /// either.
     fn wants_nonblocking(&self) -> bool;
 
     /// Ends everything outstanding and waits until the kernel is done with the memory of all operations, at

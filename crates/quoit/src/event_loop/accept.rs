@@ -130,8 +130,10 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         };
         apply_stream_options(&self.system, descriptor, &options.stream)
             .map_err(|(option, errno)| failed(Step::Option(option), errno))?;
+        // Whatever the engine: other loops and processes may hold the same description, and would wait in accept4(2) for
+        // ever where somebody was faster. io_uring waits for connections on such a socket, too.
         self.system
-            .set_nonblocking(descriptor, self.engine.wants_nonblocking())
+            .set_nonblocking(descriptor, true)
             .map_err(|errno| failed(Step::Mode, errno))?;
         let address = socket.address().clone();
         let listener = Listener {

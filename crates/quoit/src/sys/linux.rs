@@ -14,14 +14,12 @@ use crate::errno::Errno;
 
 /// The real kernel.
 ///
-/// `connect(2)`, `accept4(2)` and `sendfile(2)` know no flag that keeps a single call from waiting. Where the
-/// socket is in blocking mode, [`SocketSys::connect_now`], [`SocketSys::accept_now`] and
-/// [`SocketSys::send_file`] therefore set `O_NONBLOCK` and clear it again after the call. The flag belongs to the
-/// open file description: while the call runs, every duplicate of the descriptor is in non-blocking mode too,
-/// and two threads doing this to one description at the same time can leave each other's call waiting. So these
-/// three are called from the thread of the one loop that uses the socket, which submits nothing else for it
-/// meanwhile. `accept_now` first asks whether anything is queued, and toggles only then, as listeners may be
-/// shared.
+/// `connect(2)` and `sendfile(2)` know no flag that keeps a single call from waiting. Where the socket is in blocking
+/// mode, [`SocketSys::connect_now`] and [`SocketSys::send_file`] therefore set `O_NONBLOCK` and clear it again after
+/// the call. The flag belongs to the open file description: while the call runs, every duplicate of the descriptor is
+/// in non-blocking mode too, and two threads doing this to one description at the same time can leave each other's
+/// call waiting. So these two are called from the thread of the one loop that uses the socket, which submits nothing
+/// else for it meanwhile. Listening sockets, which loops and processes share, are non-blocking for good.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Linux;
 
@@ -229,19 +227,17 @@ impl SocketSys for Linux {
         // SAFETY: one live pollfd, and its count says so.
         Errno::check(unsafe { libc::poll(&raw mut queued, 1, 0) })?;
         if queued.revents == 0 {
-            // The common end of accepting everything that is queued: leaves the mode alone.
+            // Want of a descriptor would be told first, and that something may be queued.
             return Err(Errno::EAGAIN);
         }
-        without_waiting(socket.as_raw_fd(), || {
-            // SAFETY: null pointers ask for no address.
-            owned(unsafe {
-                libc::accept4(
-                    socket.as_raw_fd(),
-                    ptr::null_mut(),
-                    ptr::null_mut(),
-                    libc::SOCK_CLOEXEC,
-                )
-            })
+        // SAFETY: null pointers ask for no address.
+        owned(unsafe {
+            libc::accept4(
+                socket.as_raw_fd(),
+                ptr::null_mut(),
+                ptr::null_mut(),
+                libc::SOCK_CLOEXEC,
+            )
         })
     }
 

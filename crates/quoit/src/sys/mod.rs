@@ -215,7 +215,7 @@ pub trait SocketSys {
     /// Those of `connect(2)`; `EAGAIN` where a Unix listener's backlog is full.
     fn connect_now(&self, socket: BorrowedFd<'_>, address: &SocketAddress) -> Result<(), Errno>;
 
-    /// `accept4(2)` that never waits, whatever the socket's mode; the new socket is in blocking mode.
+    /// `accept4(2)` on a non-blocking listening socket; the new socket is in blocking mode.
     ///
     /// # Errors
     /// Those of `accept4(2)`; `EAGAIN` where nothing is queued.

