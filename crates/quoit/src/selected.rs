@@ -129,6 +129,10 @@ impl Engine for AnyEngine {
         either!(self, engine => engine.surely_receivable(pool))
     }
 
+    fn datagram_buffers_at_once(&self) -> u32 {
+        either!(self, engine => engine.datagram_buffers_at_once())
+    }
+
     fn accept_margin(&self) -> u32 {
         either!(self, engine => engine.accept_margin())
     }

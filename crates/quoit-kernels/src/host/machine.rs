@@ -13,7 +13,7 @@ use quoit_kernels::message::{Message, Outcome};
 use quoit_kernels::results::{CellRun, KernelResults, failed_test};
 
 /// How long a kernel may take until its first process runs, emulated and with others beside it.
-const BOOT: Duration = Duration::from_secs(240);
+const BOOT: Duration = Duration::from_secs(120);
 /// What the guest gets beyond a check's limit, to say the stacks and to end what hangs.
 const GRACE: Duration = Duration::from_secs(60);
 /// Failed tests that are kept of a check, at most.

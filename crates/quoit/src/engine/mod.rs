@@ -491,6 +491,11 @@ pub trait Engine {
     /// time must come first.
     fn park(&mut self, pool: &mut Pool) -> bool;
 
+    /// Buffers that the engine holds for one datagram socket at a time, at most.
+    fn datagram_buffers_at_once(&self) -> u32 {
+        u32::MAX
+    }
+
     /// Moves completions, at most about `limit` of them, to the end of `completions`. Answers whether more are
     /// at hand.
     fn reap(&mut self, pool: &mut Pool, limit: usize, completions: &mut Completions) -> bool;

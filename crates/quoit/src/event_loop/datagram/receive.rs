@@ -129,7 +129,11 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             ..
         } = state;
         let length = *length;
+        let most = self.engine.datagram_buffers_at_once();
         let buffers = std::iter::from_fn(|| {
+            if *provided >= most {
+                return None;
+            }
             let slot = pool.take()?;
             *provided += 1;
             Some(ProvidedBuffer {
@@ -145,6 +149,15 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// full completion queue, a pause, an error. Every turn does this before it waits. One that had no slots left is armed again when a quarter of them is
     /// back, or with `any` as soon as one is; never without one, so that it does not go round for nothing.
     pub(super) fn arm_datagrams(&mut self, slot: Slot, any: bool) {
+        let most = self.engine.datagram_buffers_at_once();
+        if self
+            .datagrams
+            .at(slot)
+            .is_some_and(|(state, _)| state.provided == 0)
+        {
+            // The engine may have had all that it holds at once, and not all that there are.
+            self.provide_datagram_slots(slot);
+        }
         let Some((state, generation)) = self.datagrams.at(slot) else {
             return;
         };
@@ -156,7 +169,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             self.starve_datagrams(id);
             return;
         }
-        if state.starved && !any && state.provided < state.pool.slots().div_ceil(4) {
+        if state.starved && !any && state.provided < state.pool.slots().div_ceil(4).min(most) {
             return;
         }
         state.starved = false;
