@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 use crate::list::List;
 use crate::message::{Finding, Outcome};
 
+/// Runs of each check that are kept.
+const KEPT_RUNS: usize = 2;
+
 /// What was kept, of all kernels.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Results {
@@ -131,7 +134,8 @@ impl Results {
         }
     }
 
-    /// Forgets kernels and checks that are no longer in the list.
+    /// Forgets kernels and checks that are no longer in the list, and of each check all but the last two runs: what was
+    /// mended has to pass twice until the page says so.
     pub fn retain(&mut self, list: &List) {
         self.kernels
             .retain(|name, _| list.kernels.iter().any(|kernel| kernel.name == *name));
@@ -139,6 +143,10 @@ impl Results {
             kernel
                 .cells
                 .retain(|name, _| list.checks.iter().any(|check| check.name == *name));
+            for cell in kernel.cells.values_mut() {
+                let surplus = cell.runs.len().saturating_sub(KEPT_RUNS);
+                cell.runs.drain(..surplus);
+            }
         }
     }
 }
@@ -191,6 +199,21 @@ mod tests {
         kept.add(results("2", Outcome::Passed, "c"));
         assert_eq!(kept.kernels["k"].cells["units"].failed_tests(), ["c"]);
         assert!(kept.is_well());
+    }
+
+    #[test]
+    fn what_was_mended_has_to_pass_twice() {
+        let text = include_str!("../../../lab/kernels/list.toml")
+            .replacen("name = \"ubuntu-20.04\"", "name = \"k\"", 1)
+            .replace("only = [\"ubuntu-20.04\"]", "only = [\"k\"]");
+        let list = List::read(&text).expect("it is right");
+        let mut kept = results("1", Outcome::Hung, "a");
+        for well in [false, true] {
+            kept.add(results("1", Outcome::Passed, ""));
+            kept.retain(&list);
+            assert_eq!(kept.is_well(), well);
+        }
+        assert_eq!(kept.kernels["k"].cells["units"].runs.len(), 2);
     }
 
     #[test]

@@ -28,6 +28,52 @@ impl Slips {
     }
 }
 
+/// How many are remembered: an hour of one in twenty milliseconds. Of older ones it is no longer known how much of a
+/// latency they are.
+const MOST_REMEMBERED: usize = 1 << 18;
+
+/// The slips so far, by which is told how much of a latency may be the generator's own.
+#[derive(Debug, Default)]
+pub(super) struct SlipHistory {
+    slips: Vec<Slip>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Slip {
+    begin: u64,
+    end: u64,
+    /// Nanoseconds of all that went before.
+    before: u64,
+}
+
+impl SlipHistory {
+    pub(super) fn add(&mut self, begin: u64, end: u64) {
+        let before = self
+            .slips
+            .last()
+            .map_or(0, |last| last.before + (last.end - last.begin));
+        if self.slips.len() == MOST_REMEMBERED {
+            self.slips.drain(..MOST_REMEMBERED / 2);
+        }
+        self.slips.push(Slip { begin, end, before });
+    }
+
+    /// When the last one ended: what began before and ends now has overlapped one.
+    pub(super) fn last_end(&self) -> u64 {
+        self.slips.last().map_or(0, |last| last.end)
+    }
+
+    /// For how many nanoseconds since `start` the thread did not run.
+    pub(super) fn since(&self, start: u64) -> u64 {
+        let Some(last) = self.slips.last().filter(|last| last.end > start) else {
+            return 0;
+        };
+        let first = self.slips[self.slips.partition_point(|slip| slip.end <= start)];
+        let total = last.before + (last.end - last.begin) - first.before;
+        total - start.saturating_sub(first.begin)
+    }
+}
+
 /// Reads the run's clock.
 #[derive(Debug)]
 pub(super) struct Clock {
@@ -41,8 +87,8 @@ struct Watch {
     /// The shortest gap that is one, in nanoseconds.
     limit: u64,
     last: u64,
-    last_end: u64,
     slips: Slips,
+    history: SlipHistory,
 }
 
 impl Clock {
@@ -51,8 +97,8 @@ impl Clock {
         let watch = Watch {
             limit,
             last: control.now(),
-            last_end: 0,
             slips: Slips::default(),
+            history: SlipHistory::default(),
         };
         Clock { control, watch }
     }
@@ -71,9 +117,9 @@ impl Clock {
         now
     }
 
-    /// When the last slip ended: what began before and ends now has overlapped one.
-    pub(super) fn last_slip_end(&self) -> u64 {
-        self.watch.last_end
+    /// The slips so far.
+    pub(super) fn slip_history(&self) -> &SlipHistory {
+        &self.watch.history
     }
 
     /// The slips since the last call.
@@ -97,7 +143,7 @@ impl Watch {
     fn check(&mut self, from: u64, now: u64) {
         let gap = now.saturating_sub(from);
         if gap > self.limit {
-            self.last_end = now;
+            self.history.add(from, now);
             self.slips.add(Slips {
                 count: 1,
                 total: gap,
@@ -116,22 +162,50 @@ mod tests {
         let mut watch = Watch {
             limit: 100,
             last: 0,
-            last_end: 0,
             slips: Slips::default(),
+            history: SlipHistory::default(),
         };
         watch.read(100);
         watch.read_after_wait(5_000, 1_000);
         watch.read_after_wait(5_000, 5_100);
         watch.read_after_wait(10, 5_200);
-        assert_eq!((watch.slips, watch.last_end), (Slips::default(), 0));
+        assert_eq!((watch.slips, watch.history.last_end()), (Slips::default(), 0));
         watch.read(5_301);
-        assert_eq!(watch.last_end, 5_301);
+        assert_eq!(watch.history.last_end(), 5_301);
         watch.read_after_wait(6_000, 6_150);
         let found = Slips {
             count: 2,
             total: 251,
             longest: 150,
         };
-        assert_eq!((watch.slips, watch.last_end), (found, 6_150));
+        assert_eq!((watch.slips, watch.history.last_end()), (found, 6_150));
+    }
+
+    #[test]
+    fn how_long_the_thread_did_not_run_since_a_time_is_known() {
+        let mut history = SlipHistory::default();
+        assert_eq!(history.since(0), 0);
+        for (begin, end) in [(100, 150), (200, 230), (230, 240), (500, 600)] {
+            history.add(begin, end);
+        }
+        for (start, expected) in [
+            (0, 190),
+            (100, 190),
+            (120, 170),
+            (150, 140),
+            (215, 125),
+            (230, 110),
+            (499, 100),
+            (599, 1),
+            (600, 0),
+            (700, 0),
+        ] {
+            assert_eq!(history.since(start), expected, "since {start}");
+        }
+        for at in 0..MOST_REMEMBERED as u64 {
+            history.add(1_000 + 10 * at, 1_001 + 10 * at);
+        }
+        assert!(history.slips.len() <= MOST_REMEMBERED);
+        assert_eq!(history.since(history.last_end() - 25), 3);
     }
 }

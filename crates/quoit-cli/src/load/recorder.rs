@@ -4,7 +4,7 @@ use std::sync::mpsc::Sender;
 
 use hdrhistogram::Histogram;
 
-use super::clock::Slips;
+use super::clock::{SlipHistory, Slips};
 use super::control::{Message, Schedule};
 use super::error::LoadError;
 use super::protocol::{Outcomes, WrongKind};
@@ -32,6 +32,7 @@ pub(super) struct Recorder {
     requests: u64,
     latencies: Histogram<u64>,
     slipped: Histogram<u64>,
+    slipped_at_least: Histogram<u64>,
     errors_before: u64,
     index: u32,
     /// When it ends; never while there is none.
@@ -53,6 +54,7 @@ impl Recorder {
             requests: 0,
             latencies: new_histogram(longest)?,
             slipped: new_histogram(longest)?,
+            slipped_at_least: new_histogram(longest)?,
             errors_before: 0,
             index: 0,
             interval_end: u64::MAX,
@@ -112,8 +114,10 @@ impl Recorder {
         self.tally.requests += std::mem::take(&mut self.requests);
         add_histogram(&mut self.tally.latencies, &self.latencies)?;
         add_histogram(&mut self.tally.slipped, &self.slipped)?;
+        add_histogram(&mut self.tally.slipped_at_least, &self.slipped_at_least)?;
         self.latencies.reset();
         self.slipped.reset();
+        self.slipped_at_least.reset();
         Ok(())
     }
 
@@ -148,13 +152,12 @@ impl Recorder {
         self.window.settle(now, count);
     }
 
-    /// Counts what is settled at `now` on a connection. Latencies that began before `slip_end` have overlapped a
-    /// slip.
-    pub(super) fn counter(&mut self, now: u64, slip_end: u64) -> Counter<'_> {
+    /// Counts what is settled at `now` on a connection, where the thread had these `slips`.
+    pub(super) fn counter<'a>(&'a mut self, now: u64, slips: &'a SlipHistory) -> Counter<'a> {
         Counter {
             recorder: self,
             now,
-            slip_end,
+            slips,
             settled: 0,
         }
     }
@@ -180,7 +183,7 @@ impl Recorder {
 pub(super) struct Counter<'a> {
     recorder: &'a mut Recorder,
     now: u64,
-    slip_end: u64,
+    slips: &'a SlipHistory,
     settled: u64,
 }
 
@@ -204,12 +207,14 @@ impl Outcomes for Counter<'_> {
         if let Some(start) = start
             && counted > 0
         {
-            let latencies = if start < self.slip_end {
-                &mut recorder.slipped
+            let latency = self.now.saturating_sub(start);
+            if start < self.slips.last_end() {
+                let at_least = latency.saturating_sub(self.slips.since(start));
+                recorder.slipped.saturating_record_n(latency, counted);
+                recorder.slipped_at_least.saturating_record_n(at_least, counted);
             } else {
-                &mut recorder.latencies
-            };
-            latencies.saturating_record_n(self.now.saturating_sub(start), counted);
+                recorder.latencies.saturating_record_n(latency, counted);
+            }
         }
     }
 
@@ -269,17 +274,19 @@ mod tests {
             from: 1_000,
             until: Some(1_300),
         };
-        recorder.counter(990, 0).right(Some(980), 1);
+        let mut slips = SlipHistory::default();
+        recorder.counter(990, &slips).right(Some(980), 1);
+        slips.add(1_000, 1_005);
         recorder.open(1_005, schedule, None);
         for (now, start, count) in [(1_050, 1_040, 2), (1_210, 1_110, 1), (1_299, 1_000, 4)] {
             recorder.advance(now).unwrap();
-            let mut counter = recorder.counter(now, 1_005);
+            let mut counter = recorder.counter(now, &slips);
             counter.right(Some(start), count);
             counter.right(None, 1);
             assert_eq!(counter.settled(), u64::from(count) + 1);
         }
         recorder
-            .counter(1_299, 0)
+            .counter(1_299, &slips)
             .wrong(WrongKind::Content, "x".to_owned());
         let slips = Slips {
             count: 1,
@@ -300,6 +307,9 @@ mod tests {
             (tally.requests, tally.latencies.len(), tally.slipped.len()),
             (10, 3, 4)
         );
+        let bounds = |histogram: &Histogram<u64>| (histogram.len(), histogram.min(), histogram.max());
+        assert_eq!(bounds(&tally.slipped), (4, 299, 299));
+        assert_eq!(bounds(&tally.slipped_at_least), (4, 294, 294));
         assert_eq!((tally.window, tally.slips), (Some((1_005, 1_300)), slips));
     }
 }

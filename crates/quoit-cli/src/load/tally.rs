@@ -75,6 +75,8 @@ pub(crate) struct Tally {
     pub(crate) stream_latencies: Histogram<u64>,
     /// Latencies of those that overlapped a slip.
     pub(crate) slipped: Histogram<u64>,
+    /// The same, each less the time in which the thread did not run meanwhile.
+    pub(crate) slipped_at_least: Histogram<u64>,
     /// How late requests were sent by this program's own fault, in nanoseconds, if no slip was the cause: an open
     /// loop only.
     pub(crate) lag: Histogram<u64>,
@@ -135,6 +137,7 @@ impl Tally {
             stream_latencies: empty.clone(),
             latencies: empty.clone(),
             slipped: empty.clone(),
+            slipped_at_least: empty.clone(),
             lag: empty.clone(),
             slipped_lag: empty.clone(),
             connects: empty,
@@ -159,6 +162,7 @@ impl Tally {
         self.requests += other.requests;
         add_histogram(&mut self.latencies, &other.latencies)?;
         add_histogram(&mut self.slipped, &other.slipped)?;
+        add_histogram(&mut self.slipped_at_least, &other.slipped_at_least)?;
         add_histogram(&mut self.stream_latencies, &other.stream_latencies)?;
         add_histogram(&mut self.lag, &other.lag)?;
         add_histogram(&mut self.slipped_lag, &other.slipped_lag)?;

@@ -35,18 +35,20 @@ fn stalling_server() -> String {
 
 #[test]
 fn a_server_that_stands_still_shows_in_the_open_loop_and_hides_from_the_closed_one() {
-    // Slips would leave requests out on a busy machine; here nothing is one.
-    let options = "--connections 1 --warmup 0 --slip 60000";
+    let options = "--connections 1 --warmup 0";
     let still = STILL.as_nanos() as u64;
 
-    // 400 of 1,000 requests fall due while the server stands still.
-    let (code, open) = report(&format!(
-        "load echo --connect {} {options} --rate 1000 --schedule fixed --requests 1000",
-        stalling_server()
-    ));
-    assert_eq!(code, 0, "{open:#}");
-    assert!(number(&open["latency"]["p99_ns"]) > still / 2, "{open:#}");
-    assert!(number(&open["latency"]["max_ns"]) > still * 9 / 10, "{open:#}");
+    // 400 of 1,000 requests fall due while the server stands still. Whether nothing counts as a gap of the generator's or
+    // nearly every request overlaps one: they are in the percentiles.
+    for slip in ["60000", "0.01"] {
+        let (code, open) = report(&format!(
+            "load echo --connect {} {options} --pipeline 64 --slip {slip} --rate 1000 --schedule fixed --requests 1000",
+            stalling_server()
+        ));
+        assert_eq!(code, 0, "{open:#}");
+        assert!(number(&open["latency"]["p99_ns"]) > still / 2, "{open:#}");
+        assert!(number(&open["latency"]["max_ns"]) > still * 9 / 10, "{open:#}");
+    }
 
     // In a closed loop it is one of 5,000.
     let (code, closed) = report(&format!(
@@ -146,7 +148,7 @@ fn wrong_content_is_found_in_the_open_loop() {
 }
 
 #[test]
-fn a_generator_that_was_stopped_says_so_and_leaves_those_requests_out() {
+fn a_generator_that_was_stopped_says_so_and_how_much_may_be_its_own() {
     let (sender, process) = mpsc::channel::<u32>();
     let process = std::sync::Mutex::new(process);
     let address = serve(move |number, stream| {
@@ -187,14 +189,13 @@ fn a_generator_that_was_stopped_says_so_and_leaves_those_requests_out() {
     assert!(found["slipped_share"].as_f64() > Some(0.1), "{found:#}");
     // It was the generator's fault: nothing kept it from sending more.
     assert!(number(&found["lag"]["max_ns"]) > still / 2, "{found:#}");
+    // It is in the latencies, and said to be the generator's, perhaps.
+    assert!(number(&found["latency"]["max_ns"]) > still / 2, "{found:#}");
     assert!(
-        number(&found["latency_unfiltered"]["max_ns"]) > still / 2,
+        number(&found["latency_at_least"]["max_ns"]) < number(&found["latency"]["max_ns"]),
         "{found:#}"
     );
-    assert!(
-        number(&found["latency"]["max_ns"]) < number(&found["latency_unfiltered"]["max_ns"]),
-        "{found:#}"
-    );
+    assert_eq!(found["slipping"], true, "{found:#}");
 }
 
 fn signal(name: &str, process: u32) {

@@ -228,7 +228,7 @@ mod tests {
         json!({
             "protocol": "echo", "connections": 3, "requests": requests, "requests_per_second": requests as f64 / 2.0,
             "elapsed_seconds": cpu / 100.0, "errors": {"reset": 1, "timeouts": 0}, "first_error": null,
-            CPU: cpu, "interrupted": false, "invalid": null, "latency": {"p50_ns": 1}, "latency_unfiltered": {},
+            CPU: cpu, "interrupted": false, "invalid": null, "latency": {"p50_ns": 1}, "latency_at_least": {},
             HISTOGRAM: histogram(values),
         })
     }
@@ -254,7 +254,7 @@ mod tests {
             (&merged["first_error"], &merged["interrupted"]),
             (&Value::Null, &json!(false))
         );
-        assert_eq!(merged["latency_unfiltered"], Value::Null);
+        assert_eq!(merged["latency_at_least"], Value::Null);
         assert_eq!(
             (&merged["latency"]["p50_ns"], &merged["latency"]["max_ns"]),
             (&json!(1000), &json!(1000))

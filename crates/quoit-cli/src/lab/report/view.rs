@@ -229,7 +229,7 @@ pub(crate) fn warnings(case: &CaseResults) -> Vec<String> {
     let slipped: Vec<String> = case.servers.iter().filter_map(slips).collect();
     if !slipped.is_empty() {
         warnings.push(format!(
-            "Requests that fell into gaps of the generator are left out of the percentiles: {}.",
+            "Requests that fell into gaps of the generator are in the percentiles, which may be the generator's by as much: {}.",
             slipped.join("; ")
         ));
     }
@@ -308,19 +308,22 @@ pub(crate) fn reading_counters(case: &CaseResults) -> Option<String> {
     (!told.is_empty()).then(|| format!("Reading a server's own counters once takes: {}.", told.join("; ")))
 }
 
-/// How many of a server's requests are left out of its percentiles, if it is worth a word.
+/// How many of a server's requests overlapped gaps of the generator, if it is worth a word.
 fn slips(server: &ServerSummary) -> Option<String> {
     let share = server
         .figures
         .slipped_share
         .filter(|share| *share > SLIPPED_SHARE)?;
-    let unfiltered = server
+    let at_least = server
         .figures
-        .latency_unfiltered
+        .latency_at_least
         .map_or_else(String::new, |latency| {
-            format!(" (with them p99 is {})", table::nanoseconds(latency.p99_ns))
+            format!(
+                " (without the gaps p99 is {} at least)",
+                table::nanoseconds(latency.p99_ns)
+            )
         });
-    Some(format!("{} {:.1} %{unfiltered}", server.server, share * 100.0))
+    Some(format!("{} {:.1} %{at_least}", server.server, share * 100.0))
 }
 
 /// What a server's counters rose by for one unit of work, by name, over all slices that count; `None` for a

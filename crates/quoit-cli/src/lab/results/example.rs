@@ -247,7 +247,7 @@ fn figures(cost: f64, offered: Option<f64>, shift: f64) -> Figures {
         minor_faults: Some(210),
         major_faults: Some(0),
         latency: Some(latency),
-        latency_unfiltered: Some(Latency {
+        latency_at_least: Some(Latency {
             max_ns: p50 * 400.0,
             ..latency
         }),

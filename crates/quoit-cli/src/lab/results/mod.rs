@@ -147,7 +147,7 @@ mod tests {
                 && message.contains("repeat the run"),
             "{message}"
         );
-        let message = refused(r#"{"schema": 1}"#);
+        let message = refused(r#"{"schema": 2}"#);
         assert!(
             message.contains("missing field `experiment` at line 1"),
             "{message}"

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 /// The version of the schema that this program writes.
-pub(crate) const SCHEMA: u32 = 1;
+pub(crate) const SCHEMA: u32 = 2;
 
 /// Everything that one run of an experiment found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -194,7 +194,7 @@ pub(crate) struct Comparison {
     pub(crate) total_cost: Option<Ratio>,
     /// Units a second of the server over those of the other: above 1 the server does more.
     pub(crate) throughput: Option<Ratio>,
-    /// 99th percentiles of the latency, free of the generator's slips.
+    /// 99th percentiles of the latency, over all requests.
     pub(crate) latency_p99: Option<Ratio>,
 }
 
@@ -288,11 +288,11 @@ pub(crate) struct Figures {
     pub(crate) idle_cpu_ns_per_second: Option<f64>,
     pub(crate) minor_faults: Option<u64>,
     pub(crate) major_faults: Option<u64>,
-    /// Free of the generator's slips.
+    /// Over all requests.
     pub(crate) latency: Option<Latency>,
-    /// Over everything, slips included.
-    pub(crate) latency_unfiltered: Option<Latency>,
-    /// Share of the requests that the filter left out, 0 to 1.
+    /// The same, each less the time in which the generator did not run meanwhile.
+    pub(crate) latency_at_least: Option<Latency>,
+    /// Share of the requests that overlapped a gap of the generator, 0 to 1.
     pub(crate) slipped_share: Option<f64>,
     /// How late the generator's own sends were, 99th percentile: an open loop only.
     pub(crate) generator_lag_p99_ns: Option<f64>,

@@ -156,7 +156,7 @@ fn check_figures(figures: &Figures) -> Checked {
     if let Some(bytes) = figures.bytes_per_connection {
         finite("bytes_per_connection", bytes)?;
     }
-    for latency in [&figures.latency, &figures.latency_unfiltered]
+    for latency in [&figures.latency, &figures.latency_at_least]
         .into_iter()
         .flatten()
     {

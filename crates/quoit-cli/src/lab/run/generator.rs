@@ -86,7 +86,7 @@ pub(crate) struct Report {
     pub(crate) elapsed_seconds: Option<f64>,
     pub(crate) generator_cpu_ns_per_request: Option<f64>,
     pub(crate) latency: Option<Latency>,
-    pub(crate) latency_unfiltered: Option<Latency>,
+    pub(crate) latency_at_least: Option<Latency>,
     pub(crate) slipped_share: Option<f64>,
     pub(crate) lag: Option<Lag>,
     pub(crate) intervals: Vec<Interval>,
@@ -134,7 +134,7 @@ impl Report {
     pub(crate) fn figures(&self) -> Figures {
         Figures {
             latency: self.latency,
-            latency_unfiltered: self.latency_unfiltered,
+            latency_at_least: self.latency_at_least,
             slipped_share: self.slipped_share,
             generator_lag_p99_ns: self.lag.map(|lag| lag.p99_ns),
             errors: self.errors.values().sum(),

@@ -210,7 +210,7 @@ fn medians(all: &[&Figures]) -> Figures {
         minor_faults: whole(&|figures| figures.minor_faults),
         major_faults: whole(&|figures| figures.major_faults),
         latency: latency(&|figures| figures.latency),
-        latency_unfiltered: latency(&|figures| figures.latency_unfiltered),
+        latency_at_least: latency(&|figures| figures.latency_at_least),
         slipped_share: optional(&|figures| figures.slipped_share),
         generator_lag_p99_ns: optional(&|figures| figures.generator_lag_p99_ns),
         errors: all.iter().map(|figures| figures.errors).sum(),

@@ -36,12 +36,14 @@ Fields of the JSON object (units in the names; null: nothing to say; docs/load.m
   received_bytes                 bytes received in the window
   received_megabytes_per_second  in millions of bytes
   latency                        from a request's write (with --rate: from when
-                                 it was due) to its reply's last read, free of
-                                 slips: mean_ns, standard_deviation_ns,
+                                 it was due) to its reply's last read, of all
+                                 requests: mean_ns, standard_deviation_ns,
                                  within_standard_deviation, p50_ns, p90_ns,
                                  p99_ns, p99_9_ns, max_ns
-  latency_unfiltered             the same of all requests
-  slipped_share                  of the latencies, left out of `latency`
+  latency_at_least               the same, each less the time in which the
+                                 generator did not run meanwhile
+  slipped_share                  of the latencies, those with such time
+  slipping                       whether it may be more than a tenth of them
   slips                          gaps in which the generator did not run:
                                  limit_ns, count, total_ns, longest_ns
   lag                            how late the generator wrote requests that
@@ -65,7 +67,7 @@ Fields of the JSON object (units in the names; null: nothing to say; docs/load.m
   invalid                        why the figures must not be used
   intervals                      at_seconds, requests, requests_per_second,
                                  p50_ns, p99_ns, errors
-  histogram, histogram_unfiltered   HdrHistogram V2, compressed, base64";
+  histogram, histogram_at_least   HdrHistogram V2, compressed, base64";
 
 pub(super) const RPC_JSON_FIELDS: &str = "\
 With rpc, `requests` are messages, `pipeline` is streams a connection, and `latency` is that of

@@ -80,22 +80,25 @@ pub(crate) struct Report {
     pub(crate) received_bytes: u64,
     /// `received_bytes` by `elapsed_seconds`, in millions a second.
     pub(crate) received_megabytes_per_second: f64,
-    /// From when a request was written (in an open loop, due) to the read of its whole reply, of those that
-    /// overlapped no slip; absent if there was none.
+    /// From when a request was written (in an open loop, due) to the read of its whole reply, of all requests; absent
+    /// if there was none.
     pub(crate) latency: Option<Latency>,
-    /// The same of all requests.
+    /// The same, each less the time in which the generator itself did not run meanwhile: the truth lies between the two.
     #[serde(default)]
-    pub(crate) latency_unfiltered: Option<Latency>,
+    pub(crate) latency_at_least: Option<Latency>,
     /// The share of the latencies that overlapped a slip, 0 to 1.
     #[serde(default)]
     pub(crate) slipped_share: f64,
+    /// Whether slips may be more than a tenth of `latency`, at the median or the 99th percentile.
+    #[serde(default)]
+    pub(crate) slipping: bool,
     /// Gaps in which the generator itself did not run.
     #[serde(default)]
     pub(crate) slips: SlipCounts,
     /// How late requests were written by the generator's own fault, slips included: an open loop only.
     #[serde(default)]
     pub(crate) lag: Option<Percentiles>,
-    /// Whether the lag of requests that overlapped no slip is more than half of `latency`, at the median or the
+    /// Whether the lag of requests that overlapped no slip is more than half of `latency_at_least`, at the median or the
     /// 99th percentile.
     #[serde(default)]
     pub(crate) lagging: bool,
@@ -136,11 +139,11 @@ pub(crate) struct Report {
     /// The window's complete intervals.
     #[serde(default)]
     pub(crate) intervals: Vec<Interval>,
-    /// The latencies behind `latency` and `latency_unfiltered`: HdrHistogram V2, compressed, base64, nanoseconds.
+    /// The latencies behind `latency` and `latency_at_least`: HdrHistogram V2, compressed, base64, nanoseconds.
     #[serde(default)]
     pub(crate) histogram: Option<String>,
     #[serde(default)]
-    pub(crate) histogram_unfiltered: Option<String>,
+    pub(crate) histogram_at_least: Option<String>,
 }
 
 /// Latencies of the measured window in nanoseconds, to three significant digits.
@@ -238,9 +241,10 @@ impl Report {
             _ if !tally.errors.is_empty() => Some("errors occurred".to_owned()),
             _ => None,
         };
-        let latency = latency(&latencies.filtered);
-        let latency_unfiltered = self::latency(&latencies.all);
-        let lagging = is_lagging(percentiles(&tally.lag).as_ref(), latency.as_ref());
+        let latency = latency(&latencies.all);
+        let latency_at_least = self::latency(&latencies.at_least);
+        let slipping = is_slipping(latency.as_ref(), latency_at_least.as_ref());
+        let lagging = is_lagging(percentiles(&tally.lag).as_ref(), latency_at_least.as_ref());
         let mut lag = tally.lag.clone();
         add_histogram(&mut lag, &tally.slipped_lag)?;
         let encode = |histogram: &Histogram<u64>| {
@@ -280,9 +284,10 @@ impl Report {
             received_bytes: tally.received_bytes,
             received_megabytes_per_second: by(tally.received_bytes as f64 / 1e6, elapsed_ns / 1e9),
             latency,
-            latency_unfiltered,
+            latency_at_least,
             rpc,
             slipped_share: by(tally.slipped.len() as f64, latencies.all.len() as f64),
+            slipping,
             slips: SlipCounts {
                 limit_ns: super::worker::nanoseconds(plan.slip),
                 count: tally.slips.count,
@@ -303,10 +308,19 @@ impl Report {
             interrupted: ending == Ending::Interrupted,
             invalid,
             intervals,
-            histogram: encode(&latencies.filtered)?,
-            histogram_unfiltered: encode(&latencies.all)?,
+            histogram: encode(&latencies.all)?,
+            histogram_at_least: encode(&latencies.at_least)?,
         })
     }
+}
+
+/// Whether what the generator may have slept through itself is more than a tenth of the latencies.
+fn is_slipping(latency: Option<&Latency>, at_least: Option<&Latency>) -> bool {
+    const SHARE: f64 = 0.1;
+    let beyond = |all: u64, at_least: u64| (all - at_least.min(all)) as f64 > all as f64 * SHARE;
+    latency.zip(at_least).is_some_and(|(all, at_least)| {
+        beyond(all.p50_ns, at_least.p50_ns) || beyond(all.p99_ns, at_least.p99_ns)
+    })
 }
 
 /// Whether latencies, which contain the lag, consist of it for the greater part.
@@ -350,6 +364,30 @@ pub(super) fn percentiles(histogram: &Histogram<u64>) -> Option<Percentiles> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn latencies_of_which_much_may_be_slips_are_doubtful() {
+        let with = |p50_ns, p99_ns| Latency {
+            p50_ns,
+            p99_ns,
+            ..latency(&{
+                let mut one = Histogram::new_with_bounds(1, 1_000_000_000, 3).unwrap();
+                one.record(1).unwrap();
+                one
+            })
+            .unwrap()
+        };
+        for (at_least, expected) in [
+            ((100, 1_000), false),
+            ((90, 900), false),
+            ((89, 1_000), true),
+            ((100, 899), true),
+        ] {
+            let found = is_slipping(Some(&with(100, 1_000)), Some(&with(at_least.0, at_least.1)));
+            assert_eq!(found, expected, "{at_least:?}");
+        }
+        assert!(!is_slipping(None, None));
+    }
 
     #[test]
     fn latencies_that_are_largely_lag_are_doubtful() {

@@ -216,15 +216,20 @@ impl Report {
     }
 
     fn slips(&self) -> String {
-        let unfiltered = self.latency_unfiltered.as_ref().map_or(String::new(), |latency| {
+        let without = self.latency_at_least.as_ref().map_or(String::new(), |latency| {
             format!(
-                "; with them p99 {}, max {}",
+                "; without them p99 {}, max {} at least",
                 microseconds(latency.p99_ns as f64),
                 microseconds(latency.max_ns as f64)
             )
         });
+        let flag = if self.slipping {
+            "; SLIPPING: latencies may be its own for more than a tenth"
+        } else {
+            ""
+        };
         format!(
-            "{}, longest {}; {:.2} % of the requests left out{unfiltered}",
+            "{}, longest {}; {:.2} % of the requests overlapped one{without}{flag}",
             self.slips.count,
             microseconds(self.slips.longest_ns as f64),
             self.slipped_share * 100.0

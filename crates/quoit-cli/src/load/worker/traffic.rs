@@ -90,7 +90,7 @@ impl<P: Protocol> Worker<P> {
         let connection = &mut self.connections[index];
         let input = &self.read_buffer[..length];
         let before = self.protocol.outstanding(&connection.state);
-        let mut counter = self.recorder.counter(now, self.clock.last_slip_end());
+        let mut counter = self.recorder.counter(now, self.clock.slip_history());
         let then = self
             .protocol
             .take(&mut connection.state, input, now, &mut counter);
@@ -175,7 +175,7 @@ impl<P: Protocol> Worker<P> {
         if let Some(lag) = due.lag
             && self.recorder.window().contains(due.start)
         {
-            let slipped = due.start < self.clock.last_slip_end();
+            let slipped = due.start < self.clock.slip_history().last_end();
             let tally = self.recorder.tally();
             let lags = if slipped {
                 &mut tally.slipped_lag

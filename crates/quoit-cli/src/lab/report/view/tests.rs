@@ -96,7 +96,7 @@ fn errors_lag_slips_and_spoiled_slices_are_said() {
         "3 requests failed",
         "was late by 1.00 s",
         "its runtime was still compiling for 12.3 % of the window",
-        "quoit/uring 1.2 % (with them p99 is",
+        "quoit/uring 1.2 % (without the gaps p99 is",
         &spoiled,
     ] {
         assert!(text.contains(part), "{part}: {text}");
