@@ -72,9 +72,14 @@ pub(crate) fn run(
             check_echo(plan, &mut echo)?;
             run_protocol(plan, &InOrder(echo), stop, observe)
         }
-        Workload::Http { path, host, body } => {
+        Workload::Http {
+            path,
+            host,
+            body,
+            expect,
+        } => {
             let request = http::request(path, host, *body);
-            let recorded = record_http(plan, path, &request)?;
+            let recorded = record_http(plan, path, &request, expect.as_deref())?;
             run_protocol(plan, &InOrder(Http::new(request, recorded)), stop, observe)
         }
         Workload::Rpc(streams) => {

@@ -82,11 +82,12 @@ pub(crate) enum Workload {
     /// Messages that must come back unchanged.
     Echo { sizes: Sizes },
     /// `GET path` with the header field `Host: host`, or `POST path` with a body of so many bytes; every reply must
-    /// equal the first.
+    /// equal the first, and have the body that is expected, if one is.
     Http {
         path: String,
         host: String,
         body: Option<u32>,
+        expect: Option<Vec<u8>>,
     },
     /// Streams of messages; `pipeline` is their number on each connection.
     Rpc(RpcStreams),

@@ -84,13 +84,25 @@ pub(super) fn check_echo(plan: &Plan, echo: &mut Echo) -> Result<(), LoadError> 
 /// Sends the HTTP request over a connection of its own and records the reply.
 ///
 /// # Errors
-/// The server cannot be reached, or its reply is not a sound one with the status 200.
-pub(super) fn record_http(plan: &Plan, path: &str, request: &[u8]) -> Result<Recorded, LoadError> {
+/// The server cannot be reached, or its reply is not a sound one with the status 200 and the expected body, if one is
+/// expected.
+pub(super) fn record_http(
+    plan: &Plan,
+    path: &str,
+    request: &[u8],
+    expect: Option<&[u8]>,
+) -> Result<Recorded, LoadError> {
     let mut recorder = Recorder::default();
     exchange(plan, request, &format!("the request for {path}"), |input| {
         recorder.take(input)
     })
-    .and_then(|()| recorder.finish().map_err(Failure::Reply))
+    .and_then(|()| {
+        let recorded = recorder.finish().map_err(Failure::Reply)?;
+        if let Some(expect) = expect {
+            recorded.has_body(expect).map_err(Failure::Reply)?;
+        }
+        Ok(recorded)
+    })
     .map_err(|what| advise(&plan.target, &what, "check the address and the path"))
 }
 

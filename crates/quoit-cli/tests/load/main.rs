@@ -206,6 +206,34 @@ fn a_wrong_status_is_counted_and_the_connection_goes_on() {
     assert!(line.contains("status 404") && line.contains("path"), "{line}");
 }
 
+/// All replies of a server that is always wrong are alike.
+#[test]
+fn a_body_that_is_not_the_expected_one_ends_the_run() {
+    let address = serve(|_, stream| answer(stream, |_| plain("Hallo")));
+    let load = format!("load http --connect {address} --connections 1 --warmup 0 --requests 10");
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let file = folder.path().join("body");
+    std::fs::write(&file, "Hallo").expect("it can be written");
+    assert_right(&format!("{load} --expect Hallo"), 10);
+    assert_right(&format!("{load} --expect @{}", file.display()), 10);
+    for (expected, found) in [
+        (
+            "Hello",
+            "has 5 bytes and is not the 5 of --expect: they differ at byte 1",
+        ),
+        (
+            "Hallo!",
+            "has 5 bytes and is not the 6 of --expect: they differ at byte 5",
+        ),
+    ] {
+        let line = error_line(&quoit(&format!("{load} --expect {expected}")));
+        assert!(line.contains(found), "{line}");
+    }
+    let missing = quoit(&format!("{load} --expect @/nonexistent/body"));
+    assert_eq!(missing.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&missing.stderr).contains("cannot read /nonexistent/body"));
+}
+
 #[test]
 fn an_announced_close_is_no_error() {
     let address = serve(|_, stream| {

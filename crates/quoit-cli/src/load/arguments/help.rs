@@ -5,6 +5,7 @@ Examples:
   quoit load http --connect http://127.0.0.1:8080/plaintext
   quoit load http --connect 127.0.0.1:8080 --path /plaintext --connections 256 --pipeline 16
   quoit load http --connect 127.0.0.1:8080 --path /echo --body 65536 --connections 8
+  quoit load http --connect http://127.0.0.1:8080/plaintext --expect 'Hello, World!'
   quoit load echo --connect [::1]:7000 --size 1024 --threads 2 --seconds 10
   quoit load echo --connect unix:/run/echo.sock --requests 100000 --json
   quoit load echo --connect unix:@echo --warmup 0

@@ -14,8 +14,8 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 
 use self::help::{EXAMPLES, JSON_FIELDS, RPC_JSON_FIELDS, UDP_EXAMPLES, UDP_JSON_FIELDS};
 use self::values::{
-    HttpAddress, Slow, parse_host, parse_http_address, parse_milliseconds, parse_path, parse_seconds,
-    parse_slow, parse_unix_seconds,
+    Expected, HttpAddress, Slow, parse_expected, parse_host, parse_http_address, parse_milliseconds,
+    parse_path, parse_seconds, parse_slow, parse_unix_seconds,
 };
 use super::rpc::RpcArguments;
 use super::sizes::LARGEST;
@@ -67,7 +67,7 @@ enum StreamArguments {
         #[arg(long, value_name = "SIZES")]
         sizes: Option<Sizes>,
     },
-    /// Send HTTP/1.1 requests, GET or POST; every reply must be a 200 equal to the first one
+    /// Send HTTP/1.1 requests, GET or POST; every reply must be a 200 equal to the first one, and to --expect
     #[command(after_help = format!("{EXAMPLES}\n\n{JSON_FIELDS}"))]
     Http {
         /// The server: IP:PORT, [IPv6]:PORT, unix:/path, unix:@abstract-name or http://IP:PORT/path
@@ -85,6 +85,9 @@ enum StreamArguments {
         #[arg(long, value_name = "BYTES",
               value_parser = RangedU64ValueParser::<u32>::new().range(0..=u64::from(LARGEST)))]
         body: Option<u32>,
+        /// The body that every reply must have: a text, or @FILE for what is in a file
+        #[arg(long, value_name = "TEXT", value_parser = parse_expected)]
+        expect: Option<Expected>,
     },
     /// Open streams of messages with credit, many a connection; every message is checked
     #[command(after_help = format!("{EXAMPLES}\n\n{JSON_FIELDS}\n\n{RPC_JSON_FIELDS}"))]
@@ -251,6 +254,7 @@ impl StreamArguments {
                 path,
                 host,
                 body,
+                expect,
                 ..
             } => {
                 let HttpAddress {
@@ -274,6 +278,7 @@ impl StreamArguments {
                         path,
                         host: host.clone().unwrap_or(default_host),
                         body: *body,
+                        expect: expect.as_ref().map(|Expected(body)| body.clone()),
                     },
                 )
             }

@@ -47,6 +47,19 @@ pub(super) fn parse_host(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
+/// A body that every reply must have.
+#[derive(Debug, Clone)]
+pub(super) struct Expected(pub(super) Vec<u8>);
+
+pub(super) fn parse_expected(text: &str) -> Result<Expected, String> {
+    match text.strip_prefix('@') {
+        Some(file) => std::fs::read(file)
+            .map(Expected)
+            .map_err(|error| format!("cannot read {file}: {error}")),
+        None => Ok(Expected(text.as_bytes().to_vec())),
+    }
+}
+
 /// What `--connect` of an HTTP run names: the server, and the path if it is a URL with one.
 #[derive(Debug, Clone)]
 pub(super) struct HttpAddress {

@@ -293,6 +293,29 @@ impl Recorder {
     }
 }
 
+impl Recorded {
+    /// Makes sure that the body is this one.
+    ///
+    /// # Errors
+    /// Where it differs.
+    pub(crate) fn has_body(&self, expected: &[u8]) -> Result<(), String> {
+        if self.body == expected {
+            return Ok(());
+        }
+        let same = self
+            .body
+            .iter()
+            .zip(expected)
+            .take_while(|(left, right)| left == right);
+        Err(format!(
+            "the body has {} bytes and is not the {} of --expect: they differ at byte {}",
+            self.body.len(),
+            expected.len(),
+            same.count()
+        ))
+    }
+}
+
 impl ReplyParts for Recorded {
     fn head(&mut self, response: &Response<'_, '_>, last: bool) {
         self.status = response.code.unwrap_or(0);
