@@ -56,7 +56,7 @@ fn losses(text: &mut String, results: &Results) {
         .collect();
     if losses.is_empty() {
         paragraph(text, "## Losses");
-        paragraph(text, "None beyond the noise.");
+        paragraph(text, view::no_loss(&judged));
     }
     list(text, "## Losses", losses.into_iter());
     paragraph(text, &view::tally(&judged));

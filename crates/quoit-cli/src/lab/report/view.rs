@@ -110,6 +110,16 @@ fn sort(judged: &mut [Judged<'_>]) {
     });
 }
 
+/// What stands in the place of losses where there is none. What was not judged is no proof of anything.
+pub(crate) fn no_loss(judged: &[Judged<'_>]) -> &'static str {
+    let unjudged = judged.iter().filter(|judged| judged.verdict == Verdict::Unjudged);
+    match unjudged.count() {
+        all if all == judged.len() => "Nothing could be judged, so nothing is known of losses.",
+        0 => "None beyond the noise.",
+        _ => "None beyond the noise among those that could be judged.",
+    }
+}
+
 /// One line on how the comparisons came out, for Quoit.
 pub(crate) fn tally(judged: &[Judged<'_>]) -> String {
     let count = |verdict| {

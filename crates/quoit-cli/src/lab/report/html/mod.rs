@@ -168,7 +168,7 @@ fn losses(results: &Results) -> Markup {
         section.losses[!losses.is_empty()] {
             h2 { "Losses" }
             @if losses.is_empty() {
-                p { "None beyond the noise." }
+                p { (view::no_loss(&judged)) }
             } @else {
                 ul {
                     @for loss in &losses {

@@ -83,6 +83,23 @@ fn our_servers_are_known_by_their_name() {
 }
 
 #[test]
+fn what_was_not_judged_is_no_absence_of_losses() {
+    let mut results = example::results();
+    results.cases.truncate(1);
+    let said = |results: &Results| no_loss(&all_judged(results));
+    for comparison in &mut results.cases[0].comparisons {
+        // Inside of every band.
+        comparison.cost.median = 1.0;
+        (comparison.cost.low, comparison.cost.high) = (0.999, 1.001);
+    }
+    assert_eq!(said(&results), "None beyond the noise.");
+    results.cases[0].comparisons[0].band = None;
+    assert!(said(&results).contains("among those"), "{}", said(&results));
+    results.cases[0].controls.clear();
+    assert!(said(&results).starts_with("Nothing"), "{}", said(&results));
+}
+
+#[test]
 fn errors_lag_slips_and_spoiled_slices_are_said() {
     let mut results = example::results();
     let case = &mut results.cases[2];
