@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use quoit::{
-    ConnectionId, DatagramOptions, DatagramSend, DatagramSocketId, Datagrams, EngineKind, Events, Gro,
+    ConnectionId, DatagramOptions, DatagramSend, DatagramSocketId, Datagrams, EngineKind, Event, Events, Gro,
     Handler, Lease, Loop, LoopIndex, Token,
 };
 use support::{Echo, PATIENCE, client, config, engines, guard, listening, tcp};
@@ -108,6 +108,29 @@ fn a_request_allocates_nothing() {
                 "{engine}, copies {copies}: {counted} for pipelined requests"
             );
         }
+    }
+}
+
+/// Each turn waits for a timer, as those of a server with deadlines do.
+#[test]
+fn a_timer_allocates_nothing() {
+    guard(120);
+    for engine in engines() {
+        let mut quoit = Loop::new(LoopIndex::default(), config(engine)).unwrap();
+        let mut events = Events::with_capacity(8);
+        let mut fire = |times: u32| {
+            for _ in 0..times {
+                quoit.set_named_timer(Duration::from_micros(1), Token(1)).unwrap();
+                let mut fired = false;
+                while !fired {
+                    quoit.turn([], &mut events, None).unwrap();
+                    fired = events.drain().any(|event| matches!(event, Event::Timer { .. }));
+                }
+            }
+            counting::allocated().count
+        };
+        let before = fire(100);
+        assert_eq!(fire(1000) - before, 0, "{engine}");
     }
 }
 

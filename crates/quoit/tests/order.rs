@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::thread;
 use std::time::Duration;
 
-use quoit::{AttachOptions, Event, Events, LoopIndex, Refusal};
+use quoit::{AttachOptions, Delivery, Event, Events, LoopIndex, Refusal};
 use quoit::{Config, ConnectionId, Handler, Lease, ListenerId, Loop, Token};
 use support::{client, config, engines, guard, listening};
 
@@ -85,6 +85,53 @@ fn what_is_held_back_in_a_batch_comes_before_what_follows_it() {
             });
             quoit.run(&mut StepByStep::default()).unwrap();
         });
+    }
+}
+
+/// An end that was reported, held back by a pause and let go again by a resume is reported once more, and the connection
+/// lives until its handler knows.
+#[test]
+fn an_end_that_was_held_back_is_reported_while_its_connection_lives() {
+    guard(120);
+    for engine in engines() {
+        let mut quoit = Loop::new(LoopIndex::default(), config(engine)).unwrap();
+        let (near, far) = UnixStream::pair().unwrap();
+        let options = AttachOptions::default();
+        let connection = quoit.attach(near.into(), &options, Token::NONE).unwrap();
+        quoit.shutdown(connection).unwrap();
+        far.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut events = Events::with_capacity(8);
+        let mut next = |quoit: &mut Loop| {
+            let mut told: Vec<Event> = Vec::new();
+            while told.is_empty() {
+                quoit.turn([], &mut events, None).unwrap();
+                let opened = |event: &Event| matches!(event, Event::Opened { .. });
+                told.extend(events.drain().filter(|event| !opened(event)));
+            }
+            told
+        };
+        let mut told = next(&mut quoit);
+        let [end @ Event::EndOfStream { .. }] = &mut told[..] else {
+            panic!("{engine}: {told:?}");
+        };
+        let end = std::mem::replace(end, Event::Woken);
+        let mut delivery = Delivery::default();
+        quoit.pause(connection).unwrap();
+        assert!(delivery.admit(&quoit, end).is_none(), "{engine}: it is paused");
+        delivery.end(&mut quoit);
+        quoit.resume(connection).unwrap();
+        let told = next(&mut quoit);
+        assert!(
+            matches!(&told[..], [Event::EndOfStream { .. }]),
+            "{engine}: {told:?}"
+        );
+        assert!(
+            quoit.pause(connection).is_ok(),
+            "{engine}: it is reported of one that is gone"
+        );
+        quoit.resume(connection).unwrap();
+        let told = next(&mut quoit);
+        assert!(matches!(&told[..], [Event::Closed { .. }]), "{engine}: {told:?}");
     }
 }
 

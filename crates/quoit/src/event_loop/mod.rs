@@ -145,6 +145,8 @@ pub struct Loop<E: Engine = AnyEngine, K: SocketSys = Linux> {
     /// Accepted sockets for which attached connections had taken the slots meanwhile.
     surplus_accepted: VecDeque<(ListenerId, std::os::fd::OwnedFd)>,
     timers: Wheel<TimerKey>,
+    /// Room for those that are due.
+    due_timers: Vec<TimerKey>,
     named_timers: HashMap<Token, TimerId>,
     /// Timers of the handler's that are set, which alone are limited by the configuration.
     handlers_timers: u32,
@@ -256,6 +258,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             look_at_drops_from: now + datagram::LOOK_AT_DROPS,
             surplus_accepted: VecDeque::new(),
             timers: Wheel::new(config.timer_limit() + config.own_timers()),
+            due_timers: Vec::new(),
             handlers_timers: 0,
             named_timers: HashMap::new(),
             events: VecDeque::with_capacity(FIRST_ENTRIES),

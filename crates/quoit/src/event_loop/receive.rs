@@ -233,14 +233,17 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                 // Closed after the pause: nothing more is to be delivered, and the end has been taken note of.
                 continue;
             }
-            if !state.paused {
+            let is_paused = state.paused;
+            if matches!(event, Event::EndOfStream { .. }) {
+                // Nobody has been told of it after all.
+                self.reported_ends.retain(|&id| id != connection);
+            }
+            if !is_paused {
                 // Resumed meanwhile: everything of this connection that is queued came later.
-                if matches!(event, Event::EndOfStream { .. }) {
-                    self.reported_ends.retain(|&id| id != connection);
-                }
                 self.events.push_front(event);
                 continue;
             }
+            let state = self.find(connection).expect("it was found just now");
             match event {
                 Event::Data { data, .. } => state.inbound.push_front(HeldBack::Lease(data)),
                 _ => state.receive_side = ReceiveSide::EndHeld(None),

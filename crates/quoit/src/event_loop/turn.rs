@@ -268,9 +268,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         if self.timers.next_deadline().is_none_or(|next| next > now) {
             return;
         }
-        let mut due = Vec::new();
+        let mut due = std::mem::take(&mut self.due_timers);
         self.timers.expire(now, TIMERS_PER_TURN, |key| due.push(key));
-        for key in due {
+        for key in due.drain(..) {
             self.counters.timers_fired.add(1);
             self.handlers_timers -= u32::from(key.is_handlers());
             match key {
@@ -286,6 +286,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                 TimerKey::Drain => self.draining = Draining::Overdue,
             }
         }
+        self.due_timers = due;
     }
 
     fn on_deadline(&mut self, id: ConnectionId) {
