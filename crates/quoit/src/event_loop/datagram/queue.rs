@@ -7,6 +7,7 @@ use crate::datagram::{MAX_SEGMENTS, MAX_UDP_PAYLOAD};
 use crate::engine::DatagramBatch;
 use crate::errno::Errno;
 use crate::id::Token;
+use crate::sys::Time;
 
 use super::copies::{Copies, Copy};
 use super::headings::{Heading, Headings};
@@ -148,7 +149,7 @@ impl Queue {
             queued: 0,
             parts: Vec::with_capacity(BATCH),
             holes: Vec::new(),
-            segmentation: Segmentation::new(),
+            segmentation: Segmentation::default(),
             forgives: Forgiven::default(),
             separates: false,
         }
@@ -233,7 +234,7 @@ impl Queue {
     /// Fills a batch with what is to leave next, and answers whether that names its receivers. None may be in flight.
     ///
     /// On Unix sockets all of a batch do, or none does.
-    pub(super) fn fill(&mut self, batch: &mut DatagramBatch) -> bool {
+    pub(super) fn fill(&mut self, now: Time, batch: &mut DatagramBatch) -> bool {
         debug_assert!(self.parts.is_empty(), "one batch at a time");
         batch.messages.clear();
         batch.payloads.clear();
@@ -270,7 +271,7 @@ impl Queue {
             let start = entry.start(&self.copies);
             let mut offset = entry.done;
             let refused_from = match entry.step {
-                Some(_) => self.segmentation.refused_from(|| entry.route(heading)),
+                Some(_) => self.segmentation.refused_from(now, || entry.route(heading)),
                 None => 0,
             };
             loop {
@@ -310,7 +311,12 @@ impl Queue {
     }
 
     /// Takes the results of the batch in flight, and tells the sends that have ended, in order.
-    pub(super) fn settle(&mut self, batch: &DatagramBatch, mut ended: impl FnMut(Outcome)) -> Tally {
+    pub(super) fn settle(
+        &mut self,
+        now: Time,
+        batch: &DatagramBatch,
+        mut ended: impl FnMut(Outcome),
+    ) -> Tally {
         let mut tally = Tally::default();
         let forgives = std::mem::take(&mut self.forgives);
         debug_assert_eq!(self.parts.len(), batch.results.len());
@@ -340,7 +346,7 @@ impl Queue {
                     // EIO says that the device cannot at all, the others that it cannot so.
                     let from = if errno.code() == libc::EIO { 0 } else { size };
                     let route = entry.route(self.headings.at(part.entry));
-                    self.segmentation.refuse(route, from);
+                    self.segmentation.refuse(now, route, from);
                     tally.uncut += 1;
                     continue;
                 }

@@ -93,7 +93,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             return;
         }
         let mut batch = state.spare.take().expect("the only batch is not in flight");
-        let addressed = state.queue.fill(&mut batch);
+        let addressed = state.queue.fill(self.now, &mut batch);
         state.sending = true;
         state.counters.send_batches += 1;
         let manner = if state.family != DatagramFamily::Unix {
@@ -141,7 +141,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         // Nor is one made again at an end, when what it was told of is not read any more.
         let is_cut_short = |errno| errno == Errno::ECANCELED || queues_errors && may_be_told(errno);
         let mut errors = 0;
-        let tally = state.queue.settle(&batch, |outcome| {
+        let tally = state.queue.settle(self.now, &batch, |outcome| {
             errors += u64::from(outcome.error.is_some());
             // What an end has cut short is told by that.
             if !(ending && outcome.error.is_some_and(is_cut_short)) {

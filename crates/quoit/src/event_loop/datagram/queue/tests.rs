@@ -4,6 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 
+const NOW: Time = Time::from_nanos(1);
+
 fn send(bytes: &[u8], step: Option<u16>, token: u64) -> Send<'_> {
     Send {
         payload: Payload::Copy(bytes),
@@ -49,18 +51,18 @@ fn a_refusal_to_cut_sends_one_by_one_and_is_remembered() {
     let mut batch = DatagramBatch::default();
     let bytes: Vec<u8> = (0..2500u32).map(|index| index as u8).collect();
     assert!(push(&mut queue, send(&bytes, Some(1000), 7)));
-    queue.fill(&mut batch);
+    queue.fill(NOW, &mut batch);
     assert_eq!(lengths(&batch), [2500]);
     results(&mut batch, |_| Err(Errno::EINVAL));
-    let tally = queue.settle(&batch, |_| panic!("it is sent again"));
+    let tally = queue.settle(NOW, &batch, |_| panic!("it is sent again"));
     assert_eq!((tally.uncut, tally.datagrams), (1, 0));
 
-    queue.fill(&mut batch);
+    queue.fill(NOW, &mut batch);
     assert_eq!(lengths(&batch), [1000, 1000, 500]);
     assert_eq!(messages(&batch).concat(), bytes);
     results(&mut batch, |_| Ok(1));
     let mut ended = Vec::new();
-    let tally = queue.settle(&batch, |outcome| ended.push(outcome));
+    let tally = queue.settle(NOW, &batch, |outcome| ended.push(outcome));
     assert_eq!((tally.datagrams, tally.bytes, tally.messages), (3, 2500, 3));
     let outcome = Outcome {
         token: Token(7),
@@ -72,14 +74,14 @@ fn a_refusal_to_cut_sends_one_by_one_and_is_remembered() {
     // Smaller ones are still tried, until the device says that it cannot at all.
     for (size, errno, expected) in [(1000, None, 2), (999, Some(libc::EIO), 1), (10, None, 64)] {
         assert!(push(&mut queue, send(&bytes[..1900], Some(size), 0)));
-        queue.fill(&mut batch);
+        queue.fill(NOW, &mut batch);
         assert_eq!(batch.messages.len(), expected, "{size}");
         results(&mut batch, |_| errno.map_or(Ok(1), |code| Err(Errno::new(code))));
-        queue.settle(&batch, |_| ());
+        queue.settle(NOW, &batch, |_| ());
         while !queue.is_empty() {
-            queue.fill(&mut batch);
+            queue.fill(NOW, &mut batch);
             results(&mut batch, |_| Ok(1));
-            queue.settle(&batch, |_| ());
+            queue.settle(NOW, &batch, |_| ());
         }
     }
 }
@@ -98,14 +100,14 @@ fn a_refusal_to_cut_holds_for_its_route_alone() {
     let mut round = |(to, send): (_, Send<'_>), result: Result<u32, Errno>| {
         queue.next_heading().to.set_internet(to);
         assert!(queue.push(send));
-        queue.fill(&mut batch);
+        queue.fill(NOW, &mut batch);
         let pieces = batch.messages.len();
         results(&mut batch, |_| result);
-        queue.settle(&batch, |_| ());
+        queue.settle(NOW, &batch, |_| ());
         while !queue.is_empty() {
-            queue.fill(&mut batch);
+            queue.fill(NOW, &mut batch);
             results(&mut batch, |_| Ok(1));
-            queue.settle(&batch, |_| ());
+            queue.settle(NOW, &batch, |_| ());
         }
         pieces
     };
@@ -128,7 +130,7 @@ fn a_failure_of_one_leaves_the_others() {
     for token in 1..=3 {
         assert!(push(&mut queue, send(&[token as u8; 10], None, token)));
     }
-    queue.fill(&mut batch);
+    queue.fill(NOW, &mut batch);
     results(&mut batch, |index| {
         if index == 1 {
             Err(Errno::ECONNREFUSED)
@@ -137,7 +139,9 @@ fn a_failure_of_one_leaves_the_others() {
         }
     });
     let mut ended = Vec::new();
-    let tally = queue.settle(&batch, |outcome| ended.push((outcome.token.0, outcome.error)));
+    let tally = queue.settle(NOW, &batch, |outcome| {
+        ended.push((outcome.token.0, outcome.error))
+    });
     assert_eq!(tally.datagrams, 2);
     assert_eq!(ended, [(1, None), (2, Some(Errno::ECONNREFUSED)), (3, None)]);
 }
@@ -156,25 +160,27 @@ fn who_is_told_of_another_is_made_again() {
             Ok(10)
         }
     };
-    queue.fill(&mut batch);
+    queue.fill(NOW, &mut batch);
     results(&mut batch, refuse_first);
     queue.forgive(Errno::ECONNREFUSED);
-    queue.settle(&batch, |_| panic!("the first is made again"));
+    queue.settle(NOW, &batch, |_| panic!("the first is made again"));
     // That was for one batch; and the first is behind the second now.
-    queue.fill(&mut batch);
+    queue.fill(NOW, &mut batch);
     assert_eq!(messages(&batch), [[1; 10]]);
     results(&mut batch, refuse_first);
     let mut ended = Vec::new();
-    queue.settle(&batch, |outcome| ended.push((outcome.token.0, outcome.error)));
+    queue.settle(NOW, &batch, |outcome| {
+        ended.push((outcome.token.0, outcome.error))
+    });
     assert_eq!(ended, [(1, Some(Errno::ECONNREFUSED)), (2, None)]);
     // Not for ever.
     assert!(push(&mut queue, send(b"x", None, 3)));
     let mut tries = 0;
     while !queue.is_empty() {
-        queue.fill(&mut batch);
+        queue.fill(NOW, &mut batch);
         results(&mut batch, refuse_first);
         queue.forgive(Errno::ECONNREFUSED);
-        queue.settle(&batch, |_| ());
+        queue.settle(NOW, &batch, |_| ());
         tries += 1;
     }
     assert_eq!(tries, 1 + u32::from(FORGIVEN));
@@ -192,11 +198,13 @@ fn a_piece_that_is_told_of_another_is_made_again_by_itself() {
     assert!(push(&mut queue, send(b"behind", None, 3)));
     let mut ended = Vec::new();
     let mut round = |told: Errno, result: fn(&[u8]) -> Result<u32, Errno>| {
-        queue.fill(&mut batch);
+        queue.fill(NOW, &mut batch);
         let made = messages(&batch);
         results(&mut batch, |index| result(&made[index]));
         queue.forgive(told);
-        let tally = queue.settle(&batch, |outcome| ended.push((outcome.token.0, outcome.error)));
+        let tally = queue.settle(NOW, &batch, |outcome| {
+            ended.push((outcome.token.0, outcome.error))
+        });
         let made: Vec<u8> = made.iter().map(|message| message[0]).collect();
         (made, tally.datagrams, queue.is_empty())
     };
@@ -232,10 +240,10 @@ fn an_empty_datagram_is_one() {
     let mut queue = Queue::new(1000, 100, 16);
     let mut batch = DatagramBatch::default();
     assert!(push(&mut queue, send(b"", Some(5), 1)));
-    queue.fill(&mut batch);
+    queue.fill(NOW, &mut batch);
     assert_eq!(lengths(&batch), [0]);
     results(&mut batch, |_| Ok(0));
-    let tally = queue.settle(&batch, |_| ());
+    let tally = queue.settle(NOW, &batch, |_| ());
     assert_eq!((tally.datagrams, queue.is_empty()), (1, true));
 }
 
@@ -263,7 +271,7 @@ proptest! {
                 taken += 1;
             }
             if flush == 0 {
-                queue.fill(&mut batch);
+                queue.fill(NOW, &mut batch);
                 let pieces = messages(&batch);
                 let cut: Vec<_> = queue.parts.iter().map(|part| part.segmented).collect();
                 results(&mut batch, |index| {
@@ -272,13 +280,13 @@ proptest! {
                 // What is refused goes again later; the order between sends is kept only without refusals.
                 if !(refuses && cut.contains(&true)) {
                     sent.extend(pieces.concat());
-                    queue.settle(&batch, |outcome| {
+                    queue.settle(NOW, &batch, |outcome| {
                         assert_eq!(outcome.token.0, ended);
                         ended += 1;
                     });
                 } else {
                     sent.extend(pieces.iter().zip(&cut).filter(|(_, cut)| !**cut).flat_map(|(piece, _)| piece));
-                    queue.settle(&batch, |outcome| {
+                    queue.settle(NOW, &batch, |outcome| {
                         assert_eq!(outcome.token.0, ended);
                         ended += 1;
                     });
@@ -286,11 +294,11 @@ proptest! {
             }
         }
         while !queue.is_empty() {
-            queue.fill(&mut batch);
+            queue.fill(NOW, &mut batch);
             let pieces = messages(&batch);
             sent.extend(pieces.concat());
             results(&mut batch, |index| Ok(pieces[index].len() as u32));
-            queue.settle(&batch, |_| ended += 1);
+            queue.settle(NOW, &batch, |_| ended += 1);
         }
         prop_assert_eq!((queue.queued(), queue.copies.used()), (0, 0));
         prop_assert_eq!(ended, taken);
