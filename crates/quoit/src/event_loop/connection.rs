@@ -58,6 +58,30 @@ pub(super) enum HeldBack {
     Lease(Lease),
 }
 
+/// Bytes that were given to the kernel at once, in the turn that they were last given in.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct SentAtOnce {
+    turn: u32,
+    bytes: u32,
+}
+
+impl SentAtOnce {
+    /// How many in this turn.
+    pub(super) fn in_turn(&mut self, turn: u32) -> u32 {
+        if self.turn != turn {
+            *self = Self { turn, bytes: 0 };
+        }
+        self.bytes
+    }
+
+    /// More of the turn that was asked for last.
+    pub(super) fn add(&mut self, bytes: usize) {
+        self.bytes = self
+            .bytes
+            .saturating_add(u32::try_from(bytes).unwrap_or(u32::MAX));
+    }
+}
+
 /// One connection. About 300 bytes, and nothing on the heap while it is idle.
 #[derive(Debug)]
 pub(super) struct Connection {
@@ -77,6 +101,7 @@ pub(super) struct Connection {
     pub(super) sending: bool,
     /// The last send at once was of a part: the socket is full, and the rest waits for room.
     pub(super) sent_short: bool,
+    pub(super) sent_at_once: SentAtOnce,
     /// Zero-copy notifications that are awaited.
     pub(super) held: u32,
     /// A cancel of the receive is under way.
@@ -123,6 +148,7 @@ impl Connection {
             receiving: false,
             sending: false,
             sent_short: false,
+            sent_at_once: SentAtOnce::default(),
             held: 0,
             receive_cancelled: false,
             paused,

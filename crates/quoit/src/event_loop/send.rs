@@ -17,6 +17,9 @@ use crate::sys::SocketSys;
 /// Lent memory of at most so many bytes, of which nobody wants to hear, is copied: that costs less than keeping
 /// account of it, gathers it with its neighbours, and frees it at once.
 const SMALL_SEND: usize = 1024;
+/// Bytes of one connection that are sent at once in one turn, but for the last call's: what takes about a millisecond. A
+/// peer that reads as fast as it is sent to would keep the loop from all others, timers and wakes.
+const SHARE_OF_TURN: u32 = 4 << 20;
 /// Gathers kept for later sends.
 const SPARE_GATHERS: usize = 64;
 
@@ -81,8 +84,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// the rest with [`Loop::send`].
     ///
     /// Answers 0 where a call that ends by itself cannot send now, or is not worth its price: behind something that is
-    /// queued; while the attempt to connect is under way; if the socket is full; on the io_uring engine for less than
-    /// 32 KiB, which leave with the turn, for what is to be sent without a copy
+    /// queued; while the attempt to connect is under way; if the socket is full; if the connection has had its share of this
+    /// turn, 4 MiB, as a peer that reads as fast as it is sent to would keep the loop from all others; on the io_uring
+    /// engine for less than 32 KiB, which leave with the turn, for what is to be sent without a copy
     /// ([`Config::zero_copy_threshold`](crate::Config::zero_copy_threshold)), and if the kernel polls for it.
     /// It spares the copy and the account of a queued send, at the price of a system call for
     /// itself: of use for what is all that the connection has to send in this turn, and for what is long.
@@ -133,11 +137,15 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let slot = connection.slot();
         let length = message.bytes() as usize;
         let threshold = self.zero_copy_threshold();
+        let turn = self.counters.turns.get() as u32;
         let state = self.sender(connection)?;
         if state.leaves_uncopied(length, threshold) {
             return Ok(0);
         }
         if length == 0 || state.phase != Phase::Open || state.sending || !state.outbound.is_empty() {
+            return Ok(0);
+        }
+        if state.sent_at_once.in_turn(turn) >= SHARE_OF_TURN {
             return Ok(0);
         }
         let descriptor = state
@@ -147,7 +155,12 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             .as_raw_fd();
         match self.engine.send_at_once(slot, descriptor, message, in_pieces) {
             None => Ok(0),
-            Some(Ok(taken)) => Ok(taken),
+            Some(Ok(taken)) => {
+                if let Some((state, _)) = self.connections.at(slot) {
+                    state.sent_at_once.add(taken);
+                }
+                Ok(taken)
+            }
             Some(Err(errno)) => {
                 self.fail_send(slot, CloseReason::from_errno(errno), survives(errno));
                 self.finish_if_quiet(slot);

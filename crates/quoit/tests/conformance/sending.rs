@@ -27,6 +27,7 @@ macro_rules! sending {
             received_bytes_sent_on
             at_once_what_the_kernel_takes
             at_once_in_pieces
+            at_once_no_more_than_a_share_of_the_turn
             at_once_behind_nothing_alone
             at_once_to_a_peer_that_is_gone
             a_slow_reader_is_bounded_and_holds_up_nobody
@@ -286,6 +287,39 @@ pub(crate) fn at_once_in_pieces(level: &Level) {
         assert!(received == sent, "other bytes arrive");
         driver.close(id, None).unwrap();
         assert_eq!(driver.quoit.try_send_gathered(id, &pieces), Err(Refusal::Closing));
+    });
+}
+
+/// A reader that takes all at once does not keep the loop from the others: who sends as long as the kernel takes something
+/// comes to an end in each turn.
+pub(crate) fn at_once_no_more_than_a_share_of_the_turn(level: &Level) {
+    const SHARE: usize = 4 << 20;
+    drive(level, |driver| {
+        let (mut client, id) = driver.new_pair();
+        let piece = pattern(0, 128 * 1024);
+        if !level.sends_at_once(piece.len()) {
+            return;
+        }
+        for _turn in 0..3 {
+            let mut sent = 0;
+            loop {
+                let taken = driver.quoit.try_send(id, &piece).unwrap();
+                if taken == 0 {
+                    break;
+                }
+                sent += taken;
+                assert!(sent < SHARE + piece.len(), "it would go on for ever");
+                client.receive(taken);
+            }
+            assert!(
+                sent >= SHARE,
+                "all that a turn may was read, and {sent} bytes were taken"
+            );
+            // What does not leave at once is queued, and leaves with the turn.
+            driver.send(id, b"rest", Token::NONE).unwrap();
+            driver.wait_flushed(id);
+            assert_eq!(client.receive(4), b"rest");
+        }
     });
 }
 
