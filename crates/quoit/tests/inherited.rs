@@ -1,14 +1,17 @@
 //! Listening sockets that a service manager passes on. Alone in its file: while a process starts another, the
 //! child has all descriptors for a moment, which tests that close sockets would notice.
 
-use std::io::{self, Read, Write};
+#![allow(clippy::unwrap_used, reason = "a test fails by it")]
+
+mod support;
+
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
-use quoit::Errno;
 use quoit::listen::inherited;
+use support::inheriting;
 
 /// This test is two processes: the one that passes a socket as a service manager does, and the one started by
 /// it, which takes the socket over and serves one connection.
@@ -37,27 +40,12 @@ fn sockets_are_inherited() {
     );
 
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let passed = listener.as_raw_fd();
-    let mut command = Command::new("/bin/sh");
+    let mut command = inheriting("sockets_are_inherited", &listener);
     command
-        .args(["-c", "LISTEN_PID=$$ exec \"$0\" --exact sockets_are_inherited"])
-        .arg(std::env::current_exe().unwrap())
         .env(CHILD, "1")
-        .env("LISTEN_FDS", "1")
         .env("LISTEN_FDNAMES", "web")
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    // SAFETY: between fork and exec only system calls that are safe there are made.
-    unsafe {
-        command.pre_exec(move || {
-            let result = if passed == 3 {
-                libc::fcntl(3, libc::F_SETFD, 0)
-            } else {
-                libc::dup2(passed, 3)
-            };
-            Errno::check(result).map(drop).map_err(io::Error::from)
-        });
-    }
     let child = command.spawn().unwrap();
     let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     // Without this end, a child that fails resets the connection instead of leaving it queued.

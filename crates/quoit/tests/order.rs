@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use quoit::{AttachOptions, Delivery, Event, Events, LoopIndex, Refusal};
-use quoit::{Config, ConnectionId, Handler, Lease, ListenerId, Loop, Token};
+use quoit::{Config, ConnectionId, EngineKind, Handler, Lease, ListenerId, Loop, Token};
 use support::{client, config, engines, guard, listening};
 
 /// Passes the first connection's bytes on to the second, one piece at a time: each piece pauses the first, each
@@ -88,16 +88,22 @@ fn what_is_held_back_in_a_batch_comes_before_what_follows_it() {
     }
 }
 
+/// A loop with one connection, and its far end.
+fn attached(engine: EngineKind) -> (Loop, ConnectionId, UnixStream) {
+    let mut quoit = Loop::new(LoopIndex::default(), config(engine)).unwrap();
+    let (near, far) = UnixStream::pair().unwrap();
+    let options = AttachOptions::default();
+    let connection = quoit.attach(near.into(), &options, Token::NONE).unwrap();
+    (quoit, connection, far)
+}
+
 /// An end that was reported, held back by a pause and let go again by a resume is reported once more, and the connection
 /// lives until its handler knows.
 #[test]
 fn an_end_that_was_held_back_is_reported_while_its_connection_lives() {
     guard(120);
     for engine in engines() {
-        let mut quoit = Loop::new(LoopIndex::default(), config(engine)).unwrap();
-        let (near, far) = UnixStream::pair().unwrap();
-        let options = AttachOptions::default();
-        let connection = quoit.attach(near.into(), &options, Token::NONE).unwrap();
+        let (mut quoit, connection, far) = attached(engine);
         quoit.shutdown(connection).unwrap();
         far.shutdown(std::net::Shutdown::Write).unwrap();
         let mut events = Events::with_capacity(8);
@@ -140,10 +146,7 @@ fn an_end_that_was_held_back_is_reported_while_its_connection_lives() {
 fn a_deadline_ends_with_a_graceful_close() {
     guard(120);
     for engine in engines() {
-        let mut quoit = Loop::new(LoopIndex::default(), config(engine)).unwrap();
-        let (near, far) = UnixStream::pair().unwrap();
-        let options = AttachOptions::default();
-        let connection = quoit.attach(near.into(), &options, Token::NONE).unwrap();
+        let (mut quoit, connection, far) = attached(engine);
         quoit.set_deadline(connection, Some(Duration::ZERO)).unwrap();
         quoit.close(connection, Some(support::PATIENCE)).unwrap();
         assert_eq!(quoit.set_deadline(connection, None), Err(Refusal::Closing));

@@ -9,8 +9,7 @@ use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -20,7 +19,7 @@ use quoit::{
     ConnectionId, EngineKind, Errno, Handler, Lease, Listen, ListenerId, ListenerOptions, Loop, Runtime,
     RuntimeConfig, Token,
 };
-use support::{PATIENCE, config, engines, guard};
+use support::{PATIENCE, config, engines, guard, inheriting};
 
 const CHILD: &str = "QUOIT_TEST_SHARES";
 /// Enough that each process loses the race for a connection many times.
@@ -64,29 +63,11 @@ fn be_the_child(engine: &str) {
 }
 
 fn start_child(listener: &TcpListener, engine: EngineKind) -> Child {
-    let passed = listener.as_raw_fd();
-    let mut command = Command::new("/bin/sh");
+    let mut command = inheriting("two_processes_of_different_engines_share_a_listener", listener);
     command
-        .args([
-            "-c",
-            "LISTEN_PID=$$ exec \"$0\" --exact --nocapture two_processes_of_different_engines_share_a_listener",
-        ])
-        .arg(std::env::current_exe().unwrap())
         .env(CHILD, engine.name())
-        .env("LISTEN_FDS", "1")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped());
-    // SAFETY: between fork and exec only system calls that are safe there are made.
-    unsafe {
-        command.pre_exec(move || {
-            let result = if passed == 3 {
-                libc::fcntl(3, libc::F_SETFD, 0)
-            } else {
-                libc::dup2(passed, 3)
-            };
-            Errno::check(result).map(drop).map_err(io::Error::from)
-        });
-    }
     command.spawn().unwrap()
 }
 

@@ -3,12 +3,14 @@
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Duration;
 
 use quoit::{
-    Address, Config, ConnectionId, EngineChoice, EngineKind, Handler, Lease, ListenerOptions, Loop,
+    Address, Config, ConnectionId, EngineChoice, EngineKind, Errno, Handler, Lease, ListenerOptions, Loop,
     LoopIndex, Token,
 };
 use quoit_left_out::this_was_left_out;
@@ -124,6 +126,30 @@ const CASE: &str = "QUOIT_TEST_CASE";
 /// The case that this process was started for by [`run_child`], if it was.
 pub(crate) fn case() -> Option<String> {
     std::env::var(CASE).ok()
+}
+
+/// A command that runs the test named `test` of this binary with a listening socket as a service manager passes it: as
+/// descriptor 3, told by the environment.
+pub(crate) fn inheriting(test: &str, listener: &TcpListener) -> Command {
+    let passed = listener.as_raw_fd();
+    let mut command = Command::new("/bin/sh");
+    command
+        .args(["-c", "LISTEN_PID=$$ exec \"$0\" --exact --nocapture \"$1\""])
+        .arg(std::env::current_exe().unwrap())
+        .arg(test)
+        .env("LISTEN_FDS", "1");
+    // SAFETY: between fork and exec only system calls that are safe there are made.
+    unsafe {
+        command.pre_exec(move || {
+            let result = if passed == 3 {
+                libc::fcntl(3, libc::F_SETFD, 0)
+            } else {
+                libc::dup2(passed, 3)
+            };
+            Errno::check(result).map(drop).map_err(std::io::Error::from)
+        });
+    }
+    command
 }
 
 /// Runs the test named `test` of this binary in a process of its own, in which [`case`] answers `case`. Limits
