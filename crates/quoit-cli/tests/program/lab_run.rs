@@ -126,7 +126,7 @@ fn two_servers_are_compared_in_every_figure() {
     let results = lab.measured("");
     assert_eq!(
         (&results["schema"], &results["experiment"]["name"]),
-        (&1.into(), &"test".into())
+        (&2.into(), &"test".into())
     );
     assert_eq!(places(&results), all_places(&["control base", "other"], 2));
     let version = Value::from(env!("CARGO_PKG_VERSION"));
