@@ -18,10 +18,6 @@ use crate::machine::{End, Machine};
 use crate::progress::Progress;
 use crate::{build, fetch, table, tools};
 
-/// How often a kernel is booted that does not come up: an emulated processor that patches its own code goes astray now and
-/// then, some kernels in every other boot.
-const MOST_ATTEMPTS: u32 = 8;
-
 /// A kernel of this run, and its image.
 struct Candidate {
     kernel: Kernel,
@@ -161,7 +157,6 @@ fn boot(
     let mut checks: Vec<Check> = checks.cloned().collect();
     let archive = folder.join("machine.cpio");
     let mut missed = Vec::new();
-    let mut attempts = 1;
     while !checks.is_empty() {
         image.with_plan(checks.clone(), list, &archive)?;
         let machine = Machine {
@@ -174,10 +169,8 @@ fn boot(
         let end = machine.run(&checks, results, |check, run| progress.tell(name, check, run))?;
         match end {
             End::Done => break,
-            // The emulator, not the kernel: the next attempt may go well.
-            End::NotUp(_) if attempts < MOST_ATTEMPTS => attempts += 1,
             End::NotUp(why) => {
-                missed.push(format!("{name}: {attempts} attempts to boot it: {why}"));
+                missed.push(format!("{name}: {why}"));
                 break;
             }
             End::Stopped(check) => {

@@ -128,7 +128,9 @@ impl Machine<'_> {
         fs::create_dir_all(&self.logs).map_err(failed)?;
         let console = self.logs.join("console.log");
         let mut emulator = Command::new("qemu-system-x86_64")
-            .args(["-accel", self.accelerator, "-cpu", "max", "-smp", "2"])
+            // Without CMPXCHG16B, whose emulation leaves wrong flags behind: some kernels then die at random in the slab
+            // allocator.
+            .args(["-accel", self.accelerator, "-cpu", "max,-cx16", "-smp", "2"])
             .args(["-m", &format!("{}M", self.memory)])
             .args([
                 "-display",

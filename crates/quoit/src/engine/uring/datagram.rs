@@ -106,6 +106,13 @@ fn send_data(socket: Slot, number: usize) -> UserData {
 }
 
 impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
+    /// Whether a multishot lets others come after 32 datagrams, as since Linux 6.8 and in what 6.6 is maintained as
+    /// (`MULTISHOT_MAX_RETRY`, "io_uring/net: limit inline multishot retries"). Before, one that is flooded goes on as long
+    /// as it finds buffers. Such a kernel is told by what it does not have.
+    pub(super) fn multishots_yield(&self) -> bool {
+        self.features.contains(Feature::NoSubmissionArray)
+    }
+
     pub(super) fn prepare_datagrams(
         &mut self,
         socket: Slot,
@@ -113,8 +120,11 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         control: u32,
         buffers: u16,
     ) -> Result<(), Errno> {
-        let rings =
-            self.features.contains(Feature::BufferRing) && self.features.contains(Feature::MultishotReceive);
+        // The kernel's polling thread finds the buffers that are given back meanwhile: there a multishot that does not yield
+        // would not end as long as it is flooded.
+        let rings = self.features.contains(Feature::BufferRing)
+            && self.features.contains(Feature::MultishotReceive)
+            && (self.multishots_yield() || !self.kernel_polls);
         let mut kept = Vec::new();
         let group = if rings {
             let group = u16::try_from(socket.index())

@@ -525,12 +525,9 @@ impl<S: UringSys, K: SocketSys> Engine for UringEngine<S, K> {
         self.accept_margin
     }
 
-    /// Since Linux 6.8 (and in what 6.6 is maintained as) a multishot lets others come after 32 datagrams
-    /// (`MULTISHOT_MAX_RETRY`, "io_uring/net: limit inline multishot retries"). Before, one that is flooded goes on as
-    /// long as it finds buffers. Such a kernel is told by what it does not have.
     fn datagram_buffers_at_once(&self) -> u32 {
         const TWO_SHARES_OF_A_TURN: u32 = 128;
-        if self.features.contains(Feature::NoSubmissionArray) {
+        if self.multishots_yield() {
             u32::MAX
         } else {
             TWO_SHARES_OF_A_TURN
