@@ -127,7 +127,9 @@ impl Machine<'_> {
         let failed = |error| format!("{}: {error}", self.logs.display());
         fs::create_dir_all(&self.logs).map_err(failed)?;
         let console = self.logs.join("console.log");
-        let mut emulator = Command::new("qemu-system-x86_64")
+        // It ends with this program, however that ends.
+        let mut emulator = Command::new("setpriv")
+            .args(["--pdeathsig", "KILL", "qemu-system-x86_64"])
             // Without CMPXCHG16B, whose emulation leaves wrong flags behind: some kernels then die at random in the slab
             // allocator.
             .args(["-accel", self.accelerator, "-cpu", "max,-cx16", "-smp", "2"])

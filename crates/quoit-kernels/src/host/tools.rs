@@ -4,8 +4,9 @@ use std::ffi::OsStr;
 use std::process::{Command, Stdio};
 
 /// What is started, and the package of Debian's that has it.
-const TOOLS: [(&str, &str); 7] = [
+const TOOLS: [(&str, &str); 8] = [
     ("qemu-system-x86_64", "qemu-system-x86"),
+    ("setpriv", "util-linux"),
     ("curl", "curl"),
     ("sha256sum", "coreutils"),
     ("dpkg-deb", "dpkg"),
