@@ -58,13 +58,17 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8, String> {
     }
     let built = build::build(&checks, &root, &work)?;
     list.checks.clone_from(&checks);
-    let image = Image::pack(&built, &list, &root, &work)?;
+    // In the run's own folder: another run of this checkout may pack other checks meanwhile.
+    let packed = out.join("packed");
+    make(&packed)?;
+    let image = Image::pack(&built, &list, &root, &packed)?;
     let results = Mutex::new(Results {
         commit: commit(&root),
         ..Results::default()
     });
     let missed = boot_all(arguments, &list, &candidates, &image, &out, &results)?;
     lacking.extend(missed);
+    fs::remove_dir_all(&packed).map_err(|error| format!("{}: {error}", packed.display()))?;
     let results = results.into_inner().map_err(|error| error.to_string())?;
     let file = out.join("results.json");
     write(&file, &results)?;
