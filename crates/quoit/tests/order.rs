@@ -20,8 +20,13 @@ struct StepByStep {
 }
 
 impl Handler for StepByStep {
-    fn on_accepted(&mut self, _: &mut Loop, connection: ConnectionId, _: ListenerId) {
+    fn on_accepted(&mut self, quoit: &mut Loop, connection: ConnectionId, _: ListenerId) {
         self.connections.push(connection);
+        // What comes on the first may come before the second is accepted.
+        match self.connections[..] {
+            [first] => quoit.pause(first).unwrap(),
+            _ => quoit.resume(self.connections[0]).unwrap(),
+        }
     }
 
     fn on_data(&mut self, quoit: &mut Loop, connection: ConnectionId, data: Lease) {
