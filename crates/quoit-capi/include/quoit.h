@@ -32,7 +32,7 @@ extern "C" {
 
 /* The version of this ABI. A library of the same major and of this or a later minor version can be used. */
 #define QUOIT_ABI_MAJOR 1
-#define QUOIT_ABI_MINOR 6
+#define QUOIT_ABI_MINOR 7
 #define QUOIT_ABI_VERSION ((uint32_t)QUOIT_ABI_MAJOR << 16 | (uint32_t)QUOIT_ABI_MINOR)
 
 /* For fields of 32 bits that may be left unset. */
@@ -354,6 +354,7 @@ typedef struct quoit_config {
     int64_t spin_ns;                /* with WAIT_SPIN: how long before it sleeps; with WAIT_GATHER: 1 us to 100 ms */
     uint32_t pollable;              /* 1: for a foreign poller, with quoit_fd. Default 0. Since 1.6 */
     uint32_t reserved;
+    int64_t stall_limit_ns;         /* while memory is short, one that takes nothing is reset then. Default 30 s. Since 1.7 */
 } quoit_config;
 
 /* For QUOIT_COMMAND_CONNECT. Addresses are text: 127.0.0.1:80, [::1]:80, unix:/run/app.sock, unix:@abstract. */
@@ -571,6 +572,10 @@ typedef struct quoit_counters {
     uint64_t enters_bringing_64;
     uint64_t enters_bringing_128;
     uint64_t enters_bringing_256;
+    /* Since 1.7. */
+    uint64_t leases_copied;
+    uint64_t leases_copied_now;
+    uint64_t stalled_closed;
 } quoit_counters;
 
 /* ---- The library. Any thread. ---- */

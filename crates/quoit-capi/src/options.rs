@@ -111,6 +111,7 @@ pub(crate) fn config_for_c(config: &quoit::Config) -> Config {
         },
         pollable: config.pollable.into(),
         reserved: 0,
+        stall_limit_ns: nanoseconds(config.stall_limit),
     }
 }
 
@@ -171,6 +172,7 @@ pub(crate) fn config(config: &Config) -> Result<quoit::Config, Failure> {
         inbox: config.inbox,
         connect_timeout: time(config.connect_timeout_ns, "connect_timeout_ns")?,
         close_deadline: time(config.close_deadline_ns, "close_deadline_ns")?,
+        stall_limit: time(config.stall_limit_ns, "stall_limit_ns")?,
         ring_memory_patience: time(config.ring_memory_patience_ns, "ring_memory_patience_ns")?,
         datagram_sockets: config.datagram_sockets,
         wait: match config.wait {

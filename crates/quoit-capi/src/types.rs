@@ -23,7 +23,7 @@ macro_rules! constants {
 
 constants! {
     QUOIT_ABI_MAJOR: u32 = 1;
-    QUOIT_ABI_MINOR: u32 = 6;
+    QUOIT_ABI_MINOR: u32 = 7;
 
     QUOIT_UNSET: u32 = u32::MAX;
 
@@ -266,6 +266,7 @@ structures! {
         spin_ns: i64,
         pollable: u32,
         reserved: u32,
+        stall_limit_ns: i64,
     }
 
     #[sized]

@@ -1,5 +1,7 @@
-//! Memory for copied sends: a fixed number of equal chunks, handed out to outbound queues.
+//! Memory for copied sends: a fixed number of equal chunks, handed out to outbound queues. What they are in all is the
+//! loop's budget of copies, of which [received bytes](crate::pool::Pool::lease_copied) may take a part too.
 
+use crate::errno::Errno;
 use crate::reserved::{Reserved, stride};
 
 /// Chunks for which there is room in the list of free ones from the start.
@@ -18,19 +20,25 @@ pub(crate) struct Chunks {
     /// Chunks that were ever taken: those from here on are free and untouched, and not in `free`.
     touched: u32,
     count: u32,
+    /// Bytes of the budget that others have.
+    charged: u64,
 }
 
 impl Chunks {
     /// `count` chunks of `size` bytes; reserved, not touched.
-    pub(crate) fn new(count: u32, size: u32) -> Self {
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub(crate) fn new(count: u32, size: u32) -> Result<Self, Errno> {
         assert!(count > 0 && size > 0);
-        Self {
-            memory: Reserved::new(count as usize * stride(size)),
+        Ok(Self {
+            memory: Reserved::new(count as usize * stride(size))?,
             size,
             free: Vec::with_capacity(FIRST_CHUNKS),
             touched: 0,
             count,
-        }
+            charged: 0,
+        })
     }
 
     /// Bytes of one chunk.
@@ -40,7 +48,32 @@ impl Chunks {
 
     /// Chunks that can be taken.
     pub(crate) fn available(&self) -> usize {
-        self.free.len() + (self.count - self.touched) as usize
+        (self.left() / u64::from(self.size)) as usize
+    }
+
+    /// Bytes of the budget.
+    pub(crate) fn budget(&self) -> u64 {
+        u64::from(self.count) * u64::from(self.size)
+    }
+
+    /// Bytes of the budget that nobody has.
+    pub(crate) fn left(&self) -> u64 {
+        self.budget() - u64::from(self.used()) * u64::from(self.size) - self.charged
+    }
+
+    /// Takes bytes of the budget for memory elsewhere; false, and none are taken, if there are fewer.
+    pub(crate) fn charge(&mut self, bytes: u64) -> bool {
+        let enough = bytes <= self.left();
+        if enough {
+            self.charged += bytes;
+        }
+        enough
+    }
+
+    /// Gives back what was [charged](Self::charge).
+    pub(crate) fn refund(&mut self, bytes: u64) {
+        assert!(bytes <= self.charged, "no more than was charged is given back");
+        self.charged -= bytes;
     }
 
     /// Chunks in use.
@@ -49,6 +82,9 @@ impl Chunks {
     }
 
     pub(crate) fn take(&mut self) -> Option<Chunk> {
+        if u64::from(self.size) > self.left() {
+            return None;
+        }
         if let Some(index) = self.free.pop() {
             return Some(Chunk(index));
         }
@@ -104,7 +140,7 @@ mod tests {
 
     #[test]
     fn chunks_are_counted_and_used_again() {
-        let mut chunks = Chunks::new(2, 64);
+        let mut chunks = Chunks::new(2, 64).unwrap();
         let first = chunks.take().unwrap();
         let second = chunks.take().unwrap();
         assert_eq!((chunks.take(), chunks.used(), chunks.available()), (None, 2, 0));
@@ -124,7 +160,7 @@ mod tests {
             steps in prop::collection::vec((any::<bool>(), any::<prop::sample::Index>()), 1..200),
         ) {
             const COUNT: u32 = 16;
-            let mut chunks = Chunks::new(COUNT, 64);
+            let mut chunks = Chunks::new(COUNT, 64).unwrap();
             let mut taken: Vec<(Chunk, [u8; 64])> = Vec::new();
             for (number, (take, which)) in steps.into_iter().enumerate() {
                 if take {
@@ -155,7 +191,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "bytes.len() <=")]
     fn a_write_past_the_end_is_a_fault() {
-        let mut chunks = Chunks::new(2, 64);
+        let mut chunks = Chunks::new(2, 64).unwrap();
         let chunk = chunks.take().unwrap();
         chunks.write(&chunk, 60, b"12345");
     }

@@ -58,10 +58,13 @@ impl WaitMode {
     }
 }
 
+/// Bytes of the receive pool, and of the chunks for sends: more than one thread can fill, and little enough to be added up.
+const MOST_MEMORY: u64 = 64 << 30;
+
 /// The configuration of one loop. Start from [`Config::default`] and change what must differ.
 ///
 /// Memory for all of it is reserved when the loop is made, and touched as it is used. Where the kernel does not reserve
-/// it, as under a low `RLIMIT_AS`, the process ends as it does when an allocation fails: [`Footprint::reserved`] tells
+/// it, as under a low `RLIMIT_AS`, the loop is not made, and the error says `ENOMEM`: [`Footprint::reserved`] tells
 /// how much it is.
 ///
 /// [`Footprint::reserved`]: crate::Footprint::reserved
@@ -90,15 +93,16 @@ pub struct Config {
     /// larger ones gain little on bulk. With 1,024 of them a loop reserves 16 MiB, of which it touches what it
     /// has in use at once.
     pub receive_slot_size: u32,
-    /// Leases that one connection may hold before its receiving pauses. Default 64: one connection cannot take
-    /// the whole pool.
+    /// Leases that one connection may hold before its receiving pauses. Default 64. It pauses before that once the
+    /// connection holds its share of the loop's memory, which gets less the more is held (`docs/buffers.md`).
     pub leases_per_connection: u16,
     /// Close a connection, with reason `Limit`, when more arrives while it holds all the leases it may, instead of
     /// pausing it. What arrives then is dropped. [`Event::Pressure`](crate::Event::Pressure) still comes first, when
     /// the cap is reached. Default off.
     pub close_at_lease_limit: bool,
 
-    /// Bytes queued for sending on one connection past which further sends are refused. Default 256 KiB.
+    /// Bytes queued for sending on one connection past which further sends are refused. Default 256 KiB. Less, while much is
+    /// queued on all connections together: an eighth of what is left of as many bytes as there are in all chunks.
     pub high_water: u32,
     /// Bytes queued at or below which [`Event::Writable`](crate::Event::Writable) follows a refusal. Default
     /// 64 KiB.
@@ -108,8 +112,9 @@ pub struct Config {
     pub send_pieces: u32,
     /// Bytes of one chunk of memory for copied sends. Default 4 KiB: small sends gather in one.
     pub send_chunk_size: u32,
-    /// Chunks for copied sends in the whole loop. When all are in use, copied sends are refused as full.
-    /// Default 16,384: 64 MiB, touched as it is used.
+    /// Chunks for copied sends in the whole loop, and so the bytes that it copies: received bytes that are held for long
+    /// are copied too, and count here. When all are in use, copied sends are refused as full. Default 16,384: 64 MiB,
+    /// touched as it is used.
     pub send_chunks: u32,
     /// Lend sends of at least this many bytes to the kernel without a copy (`IORING_OP_SEND_ZC`), where the
     /// engine can. Default `None`, never: on loopback the kernel copies anyway, and below some KiB pinning costs
@@ -156,6 +161,10 @@ pub struct Config {
     pub connect_timeout: Duration,
     /// Time for a graceful close where the command says nothing. Default 10 s.
     pub close_deadline: Duration,
+    /// While the loop's memory is short, a connection that holds some of it is reset, with reason `Limit`, once its peer has
+    /// taken nothing and its handler has returned nothing for this long, to within two seconds; those that have been still
+    /// for longest come first, and no more than need be. Default 30 s.
+    pub stall_limit: Duration,
     /// How long making a ring is tried again on `ENOMEM`: memory of closed rings is given back late. Default 2 s.
     pub ring_memory_patience: Duration,
 }
@@ -191,6 +200,7 @@ impl Default for Config {
             inbox: 4096,
             connect_timeout: Duration::from_secs(30),
             close_deadline: Duration::from_secs(10),
+            stall_limit: Duration::from_secs(30),
             ring_memory_patience: Duration::from_secs(2),
         }
     }
@@ -218,9 +228,9 @@ impl Config {
     }
 
     /// The loop's own timers at once, at most: one for the limit of each connection, one for each listener's retry,
-    /// one of each kind for each datagram socket, and that of draining.
+    /// one of each kind for each datagram socket, that of draining and that of the next inspection.
     pub(crate) fn own_timers(&self) -> u32 {
-        self.connections + self.listeners + 2 * self.datagram_sockets + 1
+        self.connections + self.listeners + 2 * self.datagram_sockets + 2
     }
 
     /// Entries of the completion queue of a ring that has `features`: as configured, or where the queue must not
@@ -248,6 +258,7 @@ impl Config {
     /// # Errors
     /// The first field that is out of its range.
     pub fn validate(&self) -> Result<(), ConfigError> {
+        let product = |count: u32, size: u32| u64::from(count) * u64::from(size);
         let power_of_two = |value: u32, most: u32| value.is_power_of_two() && value <= most;
         let checks = [
             (
@@ -275,6 +286,16 @@ impl Config {
                 (64..=1 << 24).contains(&self.receive_slot_size),
                 "receive_slot_size",
                 "from 64 bytes to 16 MiB",
+            ),
+            (
+                product(self.receive_slots, self.receive_slot_size) <= MOST_MEMORY,
+                "receive_slots",
+                "of 64 GiB in all at most",
+            ),
+            (
+                product(self.send_chunks, self.send_chunk_size) <= MOST_MEMORY,
+                "send_chunks",
+                "of 64 GiB in all at most",
             ),
             (
                 self.leases_per_connection >= 1,

@@ -161,7 +161,7 @@ macro_rules! each_counter {
             Counter lease_cap_reached,
             /// Slots of the receive pool.
             Gauge pool_slots,
-            /// Slots that handlers hold.
+            /// Slots that handlers hold, or that are held back from them.
             Gauge pool_leased,
             /// The fewest slots not leased at any moment.
             Gauge pool_low_water,
@@ -239,6 +239,13 @@ macro_rules! each_counter {
             Counter enters_bringing_128,
             /// Enters that brought 256 or more completions.
             Counter enters_bringing_256,
+
+            /// Pieces received that were copied out of their slots, as their connections had their shares of the pool.
+            Counter leases_copied,
+            /// Of those, the ones that are held.
+            Gauge leases_copied_now,
+            /// Connections closed at a limit because their peers took nothing while the loop's memory was short.
+            Counter stalled_closed,
         }
     };
 }

@@ -109,20 +109,22 @@ impl Outbound {
         self.held.as_ref().is_some_and(|held| !held.queue.is_empty())
     }
 
-    /// Copies all of `bytes` into chunks, or nothing if there are not enough.
-    pub(crate) fn push_copy(&mut self, mut bytes: &[u8], chunks: &mut Chunks) -> bool {
+    /// Chunks that a copy of so many bytes would take.
+    pub(crate) fn chunks_for(&self, bytes: usize, chunks: &Chunks) -> usize {
         let size = chunks.size() as usize;
         let tail = match self.segments.back() {
             Some(Segment::Copied { end, .. }) => size - *end as usize,
             _ => 0,
         };
-        let missing = bytes.len().saturating_sub(tail).div_ceil(size);
-        if missing > 0 && missing > chunks.available() {
-            return false;
-        }
+        bytes.saturating_sub(tail).div_ceil(size)
+    }
+
+    /// Copies all of `bytes` into chunks, of which there must be [enough](Self::chunks_for).
+    pub(crate) fn push_copy(&mut self, mut bytes: &[u8], chunks: &mut Chunks) {
+        let size = chunks.size() as usize;
         self.queued += bytes.len();
         if let Some(Segment::Copied { chunk, end, .. }) = self.segments.back_mut() {
-            let (now, rest) = bytes.split_at(tail.min(bytes.len()));
+            let (now, rest) = bytes.split_at((size - *end as usize).min(bytes.len()));
             chunks.write(chunk, *end, now);
             *end += now.len() as u32;
             bytes = rest;
@@ -138,7 +140,6 @@ impl Outbound {
             });
             bytes = rest;
         }
-        true
     }
 
     pub(crate) fn push_lent(&mut self, memory: Lent, token: Token) {

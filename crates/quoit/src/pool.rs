@@ -1,5 +1,8 @@
 //! Receive memory: a fixed number of equal slots, leased to whoever handles the bytes.
 //!
+//! A lease need not keep its slot: its bytes can be [copied](Pool::lease_copied) to memory of their own size, and the slot
+//! is free again. So what is held for long costs what it is, and not a slot.
+//!
 //! A slot goes round: free -> with the engine (or the kernel) -> leased -> free. The loop's thread moves it,
 //! but for the return of a lease, which any thread may make at any time, also after the loop is gone: leases
 //! keep the memory alive. Returned slots are pushed onto a lock-free stack that the loop empties once a turn.
@@ -7,24 +10,27 @@
 //! never needed is never touched. Slots begin at different sets of the caches (see `reserved::stride`): most messages are
 //! short, and the kernel goes through all slots of a buffer ring.
 
+mod lease;
+mod shared;
+
+use std::cell::UnsafeCell;
 use std::fmt;
-use std::ops::Deref;
-use std::ptr::NonNull;
 use std::sync::Arc;
 
+use crate::errno::Errno;
 use crate::reserved::{Reserved, stride};
-use crate::sync::{AtomicU32, Ordering, fence};
+use crate::sync::{AtomicU32, Ordering};
 use crate::wake::Wake;
+
+use shared::{Copied, END, Holder, Shared, WANTED, untouched};
+
+pub use lease::Lease;
 
 /// The slots that a pool can have: ids of provided buffers have 16 bits and a buffer ring 2^15 entries.
 pub const MAX_POOL_SLOTS: u32 = 1 << 15;
 
-/// In the place of a slot, the end of the stack of returned ones.
-const END: u32 = WANTED - 1;
-/// In the place of the stack's top: the pool is gone, and what is returned is only counted.
-const GONE: u32 = WANTED - 2;
-/// The bit of the stack's top that says that the loop waits for a slot and must be woken when one is returned.
-const WANTED: u32 = 1 << 31;
+/// The leases that a pool can have at once: their numbers are below.
+pub const MAX_LEASES: u32 = 1 << 16;
 
 /// Bytes of the memory that is received into only to be dropped: as much at once as costs few calls and stays in
 /// the processor's second cache.
@@ -62,129 +68,12 @@ enum Place {
     Leased,
 }
 
-/// The memory and the returns, which live as long as the pool and the last lease. The memory is only ever reached
-/// through a slot, and a slot has one holder at a time: the loop, the kernel or one lease.
-///
-/// Not in an `Arc`, whose count would be changed twice for each lease, when the pool knows how many there are: only what
-/// is left when the pool goes is counted.
-struct Shared {
-    memory: Reserved,
-    /// Written to by any number of receives at once, and read by nobody.
-    discard: Reserved,
-    slot_size: u32,
-    /// From one slot to the next, in bytes.
-    stride: usize,
-    /// The stack of returned slots: the top, with [`WANTED`], and for each slot the one below it.
-    top: AtomicU32,
-    below: Box<[AtomicU32]>,
-    /// How many still hold this, once the pool is gone.
-    left: AtomicU32,
-    wake: Arc<Wake>,
-}
-
-impl Shared {
-    fn address(&self, slot: u32) -> NonNull<u8> {
-        debug_assert!((slot as usize) < self.below.len());
-        // SAFETY: the slot is within the allocation, which has room for `below.len()` slots at that distance.
-        unsafe { self.memory.address().add(slot as usize * self.stride) }
-    }
-}
-
-/// A holder of what is shared: the pool, or a lease.
-struct Holder(NonNull<Shared>);
-
-// SAFETY: what it leads to is read by any thread, changed by atomics alone, and freed by the last holder; `Wake` and
-// `Reserved` may be used from any thread.
-unsafe impl Send for Holder {}
-// SAFETY: as above.
-unsafe impl Sync for Holder {}
-
-impl Holder {
-    fn new(shared: Shared) -> Self {
-        Self(NonNull::from(Box::leak(Box::new(shared))))
-    }
-
-    /// Another one, which is to end by `put_back`.
-    #[inline]
-    fn another(&self) -> Self {
-        Self(self.0)
-    }
-
-    /// A lease is at its end. Nothing is read of what is shared once the slot is on the stack: another holder may be the
-    /// last one then.
-    #[inline]
-    fn put_back(&self, slot: u32) {
-        let top = self.top.load(Ordering::Relaxed);
-        if top & WANTED != 0 || top == GONE || self.push(slot, top).is_err() {
-            self.put_back_otherwise(slot);
-        }
-    }
-
-    /// Puts a slot on the stack that has this top; answers the top that it has, if it is another one.
-    #[inline]
-    fn push(&self, slot: u32, top: u32) -> Result<u32, u32> {
-        self.below[slot as usize].store(top & !WANTED, Ordering::Relaxed);
-        // Release: whoever takes the slot next comes after all that was read of it.
-        self.top
-            .compare_exchange_weak(top, slot | (top & WANTED), Ordering::Release, Ordering::Relaxed)
-    }
-
-    /// As [`Holder::put_back`], where the loop is to be woken, the pool is gone, or others put back at this moment.
-    #[cold]
-    fn put_back_otherwise(&self, slot: u32) {
-        let wake = Arc::clone(&self.wake);
-        let mut top = self.top.load(Ordering::Relaxed);
-        while top != GONE {
-            match self.push(slot, top) {
-                Ok(_) => {
-                    if top & WANTED != 0 {
-                        // Acquire pairs with `Pool::want`: the wake is of the sleep that comes, and none that has ended takes
-                        // it.
-                        fence(Ordering::Acquire);
-                        wake.wake();
-                    }
-                    return;
-                }
-                Err(now) => top = now,
-            }
-        }
-        // Acquire: how many are left was written before.
-        fence(Ordering::Acquire);
-        self.leave(1);
-    }
-
-    /// The pool is at its end, of which so many leases have not been collected.
-    fn close(&self, leased: u32) {
-        self.left.store(leased + 1, Ordering::Relaxed);
-        // Release: the count goes first. Acquire: the stack is whole.
-        let mut next = self.top.swap(GONE, Ordering::AcqRel) & !WANTED;
-        let mut ended = 1;
-        while next != END {
-            ended += 1;
-            next = self.below[next as usize].load(Ordering::Relaxed);
-        }
-        self.leave(ended);
-    }
-
-    /// So many holders are at their end, after the pool's; the last one frees what they held.
-    fn leave(&self, holders: u32) {
-        if self.left.fetch_sub(holders, Ordering::Release) == holders {
-            // The others' last accesses come before.
-            fence(Ordering::Acquire);
-            // SAFETY: made by `Box::leak` in `new`, and nobody holds it any more.
-            drop(unsafe { Box::from_raw(self.0.as_ptr()) });
-        }
-    }
-}
-
-impl Deref for Holder {
-    type Target = Shared;
-
-    #[inline]
-    fn deref(&self) -> &Shared {
-        // SAFETY: freed by the last holder only, when that ends.
-        unsafe { self.0.as_ref() }
-    }
+/// What leases have to themselves: at `number - slots`, grown as it is needed.
+#[derive(Default)]
+struct Copies {
+    copies: Vec<Option<Copied>>,
+    free: Vec<u32>,
+    held: u32,
 }
 
 /// The pool, as the loop that owns it sees it.
@@ -192,35 +81,43 @@ pub struct Pool {
     shared: Holder,
     free: Vec<PoolSlot>,
     places: Box<[Place]>,
+    copies: Copies,
     leased: u32,
     /// The most that were leased when leases were collected.
     most_leased: u32,
 }
 
 impl Pool {
-    /// A pool of `slots` slots of `slot_size` bytes each. The memory is reserved, not touched.
+    /// A pool of `slots` slots of `slot_size` bytes each, beside which at most `copied` leases have their bytes to
+    /// themselves. The memory is reserved, not touched.
     ///
     /// # Panics
-    /// If there are no slots, more than [`MAX_POOL_SLOTS`], or slots of no size.
-    pub(crate) fn new(slots: u32, slot_size: u32, wake: Arc<Wake>) -> Self {
-        assert!(slots > 0 && slots <= MAX_POOL_SLOTS && slot_size > 0);
+    /// If there are no slots, more than [`MAX_POOL_SLOTS`], slots of no size, or more leases than [`MAX_LEASES`].
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub(crate) fn new(slots: u32, slot_size: u32, copied: u32, wake: Arc<Wake>) -> Result<Self, Errno> {
+        assert!(slots > 0 && slots <= MAX_POOL_SLOTS && slot_size > 0 && slots + copied <= MAX_LEASES);
         let count = slots as usize;
-        Self {
+        Ok(Self {
             shared: Holder::new(Shared {
-                memory: Reserved::new(count * stride(slot_size)),
-                discard: Reserved::new(DISCARD_BYTES as usize),
+                memory: Reserved::new(count * stride(slot_size))?,
+                discard: Reserved::new(DISCARD_BYTES as usize)?,
                 slot_size,
                 stride: stride(slot_size),
+                slots,
                 top: AtomicU32::new(END),
-                below: (0..count).map(|_| AtomicU32::new(END)).collect(),
+                below: untouched(count + copied as usize),
+                abandoned: UnsafeCell::default(),
                 left: AtomicU32::new(0),
                 wake,
             }),
             free: (0..slots).rev().map(|index| PoolSlot(index as u16)).collect(),
             places: vec![Place::Free; count].into_boxed_slice(),
+            copies: Copies::default(),
             leased: 0,
             most_leased: 0,
-        }
+        })
     }
 
     /// Slots in all.
@@ -241,10 +138,21 @@ impl Pool {
         self.free.len()
     }
 
-    /// Slots that handlers hold.
+    /// Slots that leases are in, those included that are held back from the handler.
     #[must_use]
     pub fn leased(&self) -> u32 {
         self.leased
+    }
+
+    /// Leases that have their bytes to themselves.
+    #[must_use]
+    pub fn copied(&self) -> u32 {
+        self.copies.held
+    }
+
+    /// Whether a lease of this number has its bytes to itself.
+    pub(crate) fn is_copied(&self, number: u32) -> bool {
+        number >= self.shared.slots
     }
 
     /// The fewest slots not leased at any moment so far.
@@ -316,12 +224,50 @@ impl Pool {
         assert!(start <= length && length <= self.shared.slot_size);
         self.places[slot.index()] = Place::Leased;
         self.leased += 1;
+        let number = u32::from(slot.get());
+        // SAFETY: within the slot, whose size is not less than `length`.
+        let address = unsafe { self.shared.address(number).add(start as usize) };
         Lease {
             shared: self.shared.another(),
-            slot: u32::from(slot.get()),
-            start,
-            end: length,
+            address,
+            number,
+            length: length - start,
         }
+    }
+
+    /// As [`Pool::lease`], but copies the bytes to memory of their own, and the slot is free at once. `None`, and the slot is
+    /// as it was: for want of memory, or if as many have theirs as may.
+    pub(crate) fn lease_copied(&mut self, slot: PoolSlot, length: u32) -> Option<Lease> {
+        assert_eq!(
+            self.places[slot.index()],
+            Place::Taken,
+            "only a taken slot is leased"
+        );
+        assert!(length <= self.shared.slot_size);
+        let Copies { copies, free, held } = &mut self.copies;
+        let most = self.shared.below.len() - self.places.len();
+        if free.is_empty() && copies.len() == most {
+            return None;
+        }
+        let start = self.shared.address(u32::from(slot.get())).as_ptr();
+        // SAFETY: the slot's first `length` bytes were received into it, and nobody writes to a slot that is taken and filled.
+        let copied = Copied::of(unsafe { std::slice::from_raw_parts(start, length as usize) })?;
+        let address = copied.0.cast();
+        let index = free.pop().unwrap_or(copies.len() as u32);
+        if index as usize == copies.len() {
+            copies.push(None);
+        }
+        let place = &mut copies[index as usize];
+        assert!(place.is_none(), "a free number is nobody's");
+        *place = Some(copied);
+        *held += 1;
+        self.give_back(slot);
+        Some(Lease {
+            shared: self.shared.another(),
+            address,
+            number: self.shared.slots + index,
+            length,
+        })
     }
 
     /// Whether leases were returned that are not collected yet.
@@ -329,14 +275,23 @@ impl Pool {
         self.shared.top.load(Ordering::Relaxed) & !WANTED != END
     }
 
-    /// Collects the leases that were returned, calling `returned` with each slot, which is free again. No return wakes
-    /// the loop any more, until it is [wanted](Pool::want).
-    pub(crate) fn collect(&mut self, mut returned: impl FnMut(PoolSlot)) {
+    /// Collects the leases that were returned, calling `returned` with the number of each, which is free again, and with
+    /// the bytes that it had to itself, if it had. No return wakes the loop any more, until it is [wanted](Pool::want).
+    pub(crate) fn collect(&mut self, mut returned: impl FnMut(u32, Option<u32>)) {
         self.most_leased = self.most_leased.max(self.leased);
         let mut next = self.shared.top.swap(END, Ordering::Acquire) & !WANTED;
         while next != END {
-            let slot = PoolSlot(next as u16);
-            next = self.shared.below[slot.index()].load(Ordering::Relaxed);
+            let number = next;
+            next = self.shared.below[number as usize].load(Ordering::Relaxed);
+            if let Some(index) = number.checked_sub(self.shared.slots) {
+                let copied = self.copies.copies[index as usize].take();
+                let copied = copied.expect("a lease is returned once");
+                self.copies.free.push(index);
+                self.copies.held -= 1;
+                returned(number, Some(copied.0.len() as u32));
+                continue;
+            }
+            let slot = PoolSlot(number as u16);
             assert_eq!(
                 self.places[slot.index()],
                 Place::Leased,
@@ -345,7 +300,7 @@ impl Pool {
             self.places[slot.index()] = Place::Free;
             self.leased -= 1;
             self.free.push(slot);
-            returned(slot);
+            returned(number, None);
         }
     }
 
@@ -367,7 +322,8 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        self.shared.close(self.leased);
+        let abandoned = self.copies.copies.drain(..).flatten().collect();
+        self.shared.close(self.leased + self.copies.held, abandoned);
     }
 }
 
@@ -383,104 +339,13 @@ impl fmt::Debug for Pool {
     }
 }
 
-/// Received bytes, in the pool's own memory.
-///
-/// Dereferences to the bytes. The slot goes back to its pool when the lease is dropped, on any thread, also
-/// after the loop is gone. A connection may hold as many leases as
-/// [`Config::leases_per_connection`](crate::Config::leases_per_connection); past that its receiving pauses until
-/// some are returned, so a handler that must wait for more bytes than that copies what it holds.
-pub struct Lease {
-    shared: Holder,
-    slot: u32,
-    start: u32,
-    end: u32,
-}
-
-impl Lease {
-    /// The pool slot that it lies in: no other lease of the same pool has it as long as this one exists.
-    #[must_use]
-    pub fn slot(&self) -> PoolSlot {
-        PoolSlot(self.slot as u16)
-    }
-
-    /// The first `length` bytes of the slot, whatever was left out of the lease.
-    pub(crate) fn slot_start(&self, length: usize) -> &[u8] {
-        assert!(length <= self.shared.slot_size as usize);
-        let address = self.shared.address(self.slot);
-        // SAFETY: within the slot, whose bytes are initialised and written by nobody while the lease exists.
-        unsafe { std::slice::from_raw_parts(address.as_ptr(), length) }
-    }
-
-    /// As [`Lease::slot_start`], to be changed.
-    pub(crate) fn slot_start_mut(&mut self, length: usize) -> &mut [u8] {
-        assert!(length <= self.shared.slot_size as usize);
-        let address = self.shared.address(self.slot);
-        // SAFETY: within the slot, whose bytes are initialised; the slot is this lease's alone, which is borrowed.
-        unsafe { std::slice::from_raw_parts_mut(address.as_ptr(), length) }
-    }
-
-    /// Leaves out the first `count` bytes, so that what remains can be handled or sent on.
-    ///
-    /// # Panics
-    /// If there are fewer.
-    pub fn advance(&mut self, count: usize) {
-        assert!(
-            count <= self.len(),
-            "cannot advance {count} bytes past {}",
-            self.len()
-        );
-        self.start += count as u32;
-    }
-
-    /// Keeps the first `count` bytes only; does nothing if there are no more.
-    pub fn truncate(&mut self, count: usize) {
-        if count < self.len() {
-            self.end = self.start + count as u32;
-        }
-    }
-}
-
-impl Deref for Lease {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        let address = self.shared.address(self.slot);
-        // SAFETY: start..end is within the slot, whose bytes are initialised (zeroed at first, then received)
-        // and written by nobody while the lease exists.
-        unsafe {
-            std::slice::from_raw_parts(
-                address.add(self.start as usize).as_ptr(),
-                (self.end - self.start) as usize,
-            )
-        }
-    }
-}
-
-impl AsRef<[u8]> for Lease {
-    fn as_ref(&self) -> &[u8] {
-        self
-    }
-}
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        self.shared.put_back(self.slot);
-    }
-}
-
-impl fmt::Debug for Lease {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Lease({} bytes)", self.len())
-    }
-}
-
 #[cfg(not(loom))]
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn pool(slots: u32) -> Pool {
-        Pool::new(slots, 64, Arc::new(Wake::new().unwrap()))
+        Pool::new(slots, 64, slots, Arc::new(Wake::new().unwrap())).unwrap()
     }
 
     fn fill(pool: &mut Pool, byte: u8, length: u32) -> Lease {
@@ -501,10 +366,10 @@ mod tests {
         assert_eq!((pool.leased(), pool.low_water()), (2, 0));
         drop(first);
         let mut seen = 0;
-        pool.collect(|_| seen += 1);
+        pool.collect(|_, _| seen += 1);
         assert_eq!((seen, pool.free(), pool.leased()), (1, 1, 1));
         drop(second);
-        pool.collect(|_| ());
+        pool.collect(|_, _| ());
         assert_eq!((pool.free(), pool.leased(), pool.low_water()), (2, 0, 0));
     }
 
@@ -532,7 +397,7 @@ mod tests {
                     scope.spawn(move || drop(mine));
                 }
             });
-            pool.collect(|_| ());
+            pool.collect(|_, _| ());
             assert_eq!((pool.free(), pool.leased()), (512, 0));
         }
     }
@@ -540,7 +405,7 @@ mod tests {
     #[test]
     fn a_wanted_return_wakes() {
         let wake = Arc::new(Wake::new().unwrap());
-        let mut pool = Pool::new(1, 64, Arc::clone(&wake));
+        let mut pool = Pool::new(1, 64, 0, Arc::clone(&wake)).unwrap();
         let lease = fill(&mut pool, 1, 1);
         pool.want(true);
         assert!(wake.prepare_sleep());

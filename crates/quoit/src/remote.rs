@@ -174,8 +174,8 @@ impl Remote {
         }
     }
 
-    /// The loop's counters, at any moment; but `connections`, `pool_leased`, `pool_low_water` and `send_chunks_used` are as
-    /// they were when the loop last looked for completions.
+    /// The loop's counters, at any moment; but `connections`, `pool_leased`, `pool_low_water`, `send_chunks_used` and
+    /// `leases_copied_now` are as they were when the loop last looked for completions.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.inbox.counters()

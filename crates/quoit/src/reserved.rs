@@ -3,8 +3,9 @@
 //! Not the allocator's `alloc_zeroed`: for page-aligned memory that writes the zeroes, so all of it would be
 //! touched, and paid for, before its first use.
 
-use std::alloc::{Layout, handle_alloc_error};
 use std::ptr::NonNull;
+
+use crate::errno::Errno;
 
 /// Bytes of a line of the processor's caches, on the machines that Linux servers are.
 const CACHE_LINE: usize = 64;
@@ -29,9 +30,12 @@ unsafe impl Send for Reserved {}
 unsafe impl Sync for Reserved {}
 
 impl Reserved {
-    /// Reserves `length` bytes, at least 1, aligned to a page. As with the allocator, running out of memory ends
-    /// the process.
-    pub(crate) fn new(length: usize) -> Self {
+    /// Reserves `length` bytes, at least 1, aligned to a page.
+    ///
+    /// # Errors
+    /// `ENOMEM`: no address space for so many, as under a low `RLIMIT_AS`, or none that the kernel lends
+    /// (`vm.overcommit_memory`).
+    pub(crate) fn new(length: usize) -> Result<Self, Errno> {
         assert!(length > 0);
         // SAFETY: a new private mapping of no file touches nothing that exists.
         let address = unsafe {
@@ -44,11 +48,11 @@ impl Reserved {
                 0,
             )
         };
-        let address = NonNull::new(address.cast()).filter(|_| address != libc::MAP_FAILED);
-        let Some(address) = address else {
-            handle_alloc_error(Layout::from_size_align(length, 1).expect("the configuration bounds the size"))
-        };
-        Self { address, length }
+        if address == libc::MAP_FAILED {
+            return Err(Errno::last());
+        }
+        let address = NonNull::new(address.cast()).ok_or(Errno::ENOMEM)?;
+        Ok(Self { address, length })
     }
 
     /// Where it begins.
@@ -68,6 +72,16 @@ impl Drop for Reserved {
         let result = unsafe { libc::munmap(self.address.as_ptr().cast(), self.length) };
         debug_assert_eq!(result, 0, "a whole mapping can be unmapped");
     }
+}
+
+/// Room for so many in a list from the start.
+///
+/// # Errors
+/// `ENOMEM`.
+pub(crate) fn with_room<T>(count: usize) -> Result<Vec<T>, Errno> {
+    let mut list = Vec::new();
+    list.try_reserve_exact(count).map_err(|_| Errno::ENOMEM)?;
+    Ok(list)
 }
 
 #[cfg(test)]
@@ -103,7 +117,7 @@ mod tests {
 
     #[test]
     fn memory_is_zero_and_not_touched_before_use() {
-        let reserved = Reserved::new(64 << 20);
+        let reserved = Reserved::new(64 << 20).unwrap();
         assert_eq!(resident(&reserved), 0);
         // SAFETY: the byte lies within the mapping, which nobody else knows.
         unsafe {

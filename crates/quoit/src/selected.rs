@@ -228,7 +228,7 @@ impl Loop {
     pub fn new(index: LoopIndex, config: Config) -> Result<Self, StartError> {
         config.validate()?;
         let mut memory = LoopMemory::new(index, &config).map_err(|errno| StartError::Kernel {
-            doing: "making the loop's eventfd",
+            doing: "making the loop's memory and its eventfd",
             errno,
         })?;
         let (engine, reason) = choose(&config, &mut memory)?;
@@ -273,8 +273,13 @@ fn choose(config: &Config, memory: &mut LoopMemory) -> Result<(AnyEngine, String
 /// What is missing and the remedy. The configuration must be [valid](Config::validate).
 pub fn try_uring(config: &Config) -> Result<Capabilities, Diagnosis> {
     let no_loop = LoopIndex::default();
-    let mut memory = LoopMemory::new(no_loop, config)
-        .map_err(|errno| host::explain("making an eventfd", errno, &HostFacts::read()))?;
+    let mut memory = LoopMemory::new(no_loop, config).map_err(|errno| {
+        host::explain(
+            "making a loop's memory and its eventfd",
+            errno,
+            &HostFacts::read(),
+        )
+    })?;
     uring(config, &mut memory).map(|(_, capabilities)| capabilities)
 }
 

@@ -14,6 +14,8 @@
 
 use std::fmt;
 
+use crate::errno::Errno;
+use crate::reserved::with_room;
 use crate::sys::Time;
 
 /// Nanoseconds of a tick.
@@ -70,23 +72,26 @@ pub(crate) struct Wheel<K> {
 
 impl<K: Copy> Wheel<K> {
     /// A wheel for at most `limit` timers at a time. Their memory is reserved here, and none later.
-    pub(crate) fn new(limit: u32) -> Self {
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub(crate) fn new(limit: u32) -> Result<Self, Errno> {
         let limit = limit as usize;
-        let mut links = Vec::with_capacity(LISTS + limit);
+        let mut links = with_room(LISTS + limit)?;
         links.extend((0..LISTS as u32).map(|end| Link {
             previous: end,
             next: end,
         }));
-        Self {
+        Ok(Self {
             current: 0,
             occupied: [0; LEVELS],
             dealing: None,
             links,
-            entries: Vec::with_capacity(limit),
-            free: Vec::with_capacity(limit),
+            entries: with_room(limit)?,
+            free: with_room(limit)?,
             serial: 0,
             limit,
-        }
+        })
     }
 
     /// The timers that wait.
@@ -354,7 +359,7 @@ mod tests {
             start in prop_oneof![Just(0), any::<u32>().prop_map(u64::from), 0..1u64 << 62],
             steps in prop::collection::vec(step(), 1..120),
         ) {
-            let mut wheel = Wheel::new(64);
+            let mut wheel = Wheel::new(64).unwrap();
             let mut model = BTreeMap::new();
             let mut ids = Vec::new();
             let mut now = start;
@@ -407,7 +412,7 @@ mod tests {
 
         #[test]
         fn a_timer_costs_few_wake_ups_however_far(start in 0..1u64 << 62, delay in 0..1u64 << 61) {
-            let mut wheel = Wheel::new(1);
+            let mut wheel = Wheel::new(1).unwrap();
             let deadline = Time::from_nanos(start + delay);
             wheel.insert(Time::from_nanos(start), deadline, 7).unwrap();
             let mut wake_ups = 0;
@@ -422,7 +427,7 @@ mod tests {
 
     #[test]
     fn a_timer_is_never_early() {
-        let mut wheel = Wheel::new(8);
+        let mut wheel = Wheel::new(8).unwrap();
         let start = at(1000);
         let deadline = start + Duration::from_nanos(1);
         wheel.insert(start, deadline, 1).unwrap();
@@ -434,7 +439,7 @@ mod tests {
 
     #[test]
     fn timers_expire_in_the_order_of_their_ticks() {
-        let mut wheel = Wheel::new(1024);
+        let mut wheel = Wheel::new(1024).unwrap();
         // A stride that is coprime to the count visits every delay once, across three levels.
         for index in 0..1000u64 {
             let delay = index * 617 % 1000 * 7;
@@ -447,7 +452,7 @@ mod tests {
 
     #[test]
     fn a_limit_bounds_the_work_of_a_call() {
-        let mut wheel = Wheel::new(100);
+        let mut wheel = Wheel::new(100).unwrap();
         for key in 0..100 {
             wheel.insert(at(0), at(70_000), key).unwrap();
         }
@@ -465,7 +470,7 @@ mod tests {
 
     #[test]
     fn timers_can_be_cancelled_and_added_while_a_slot_is_dealt_out() {
-        let mut wheel = Wheel::new(8);
+        let mut wheel = Wheel::new(8).unwrap();
         let early = wheel.insert(at(0), at(4096), 1).unwrap();
         let late = wheel.insert(at(0), at(5000), 2).unwrap();
         assert!(wheel.expire(at(4096), 1, |_| panic!("only one was moved")));
@@ -479,7 +484,7 @@ mod tests {
     #[test]
     fn a_slot_used_again_is_not_taken_for_one_that_is_dealt_out() {
         for cancelled_by_half in [false, true] {
-            let mut wheel = Wheel::new(2);
+            let mut wheel = Wheel::new(2).unwrap();
             let timer = wheel.insert(at(0), at(4100), 1).unwrap();
             let other = wheel.insert(at(0), at(4100), 2).unwrap();
             let more = wheel.expire(at(4096), if cancelled_by_half { 1 } else { 2 }, |_| ());
@@ -493,7 +498,7 @@ mod tests {
 
     #[test]
     fn a_full_wheel_refuses_and_no_memory_is_added() {
-        let mut wheel = Wheel::new(2);
+        let mut wheel = Wheel::new(2).unwrap();
         let capacity = |wheel: &Wheel<u64>| {
             (
                 wheel.entries.capacity(),
@@ -515,7 +520,7 @@ mod tests {
 
     #[test]
     fn the_ends_of_the_clock() {
-        let mut wheel = Wheel::new(2);
+        let mut wheel = Wheel::new(2).unwrap();
         wheel.insert(at(0), Time::from_nanos(u64::MAX), 1).unwrap();
         assert!(wheel.next_deadline().is_some());
         assert_eq!(expire_all(&mut wheel, Time::from_nanos(u64::MAX)), []);

@@ -29,24 +29,26 @@ fn memory_that_a_closed_connection_held_is_offered_to_others() {
                 .unwrap();
             (id, far)
         };
-        let ((greedy, _unread), (modest, mut reader)) = (connect(), connect());
+        let greedy: Vec<_> = (0..4).map(|_| connect()).collect();
+        let (modest, mut reader) = connect();
         let mut events = Events::with_capacity(16);
         assert_eq!(
             quoit.send(modest, &[1; 257], Token::NONE),
             Err(Refusal::TooLarge),
             "{engine}: more than there is in all"
         );
-        // Until the socket is full, and then all of the memory too.
-        while quoit.send(greedy, &[2; 256], Token::NONE).is_ok() {
-            quoit.turn([], &mut events, Some(Duration::ZERO)).unwrap();
+        // Until the sockets are full, and then all of the memory too: one alone has a share of it.
+        for &(greedy, _) in &greedy {
+            while quoit.send(greedy, &[2; 64], Token::NONE).is_ok() {
+                quoit.turn([], &mut events, Some(Duration::ZERO)).unwrap();
+            }
         }
-        while quoit.send(greedy, &[3; 64], Token::NONE).is_ok() {}
         let none = Err(Refusal::Full);
         for _ in 0..3 {
             assert_eq!(quoit.send(modest, b"!", Token::NONE), none, "{engine}");
         }
         drop(events.drain());
-        quoit.abort(greedy).unwrap();
+        quoit.abort(greedy[1].0).unwrap();
         let writable = wait_for_writable(&mut quoit, &mut events, modest);
         assert_eq!(writable, 1, "{engine}: told once, however often it was refused");
         quoit.send(modest, b"!", Token::NONE).unwrap();

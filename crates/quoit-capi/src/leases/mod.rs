@@ -4,6 +4,7 @@
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::mem::MaybeUninit;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use quoit::{Datagrams, Lease};
@@ -21,8 +22,11 @@ const HELD: u64 = 1;
 const TAKING: u64 = 2;
 
 const PHASE_BITS: u32 = 2;
-/// The pool slot in the lower bits of a number; the rest is the generation.
-const SLOT_BITS: u32 = 16;
+/// The lease's own number in the lower bits of the one that C has; the rest is the generation.
+const NUMBER_BITS: u32 = 16;
+const _: () = assert!(quoit::MAX_LEASES == 1 << NUMBER_BITS);
+/// Entries of a block.
+const BLOCK: usize = 1024;
 
 struct Entry {
     state: AtomicU64,
@@ -30,10 +34,10 @@ struct Entry {
     lease: UnsafeCell<MaybeUninit<Lease>>,
 }
 
-/// The leases of one loop that are in C's hands. Those of connections: one entry a pool slot, as no two leases share
-/// one. Those of datagram sockets: in a slab.
+/// The leases of one loop that are in C's hands. Those of connections: one entry for each number that a lease can have, as
+/// no two have the same, in blocks that are made when they are first needed. Those of datagram sockets: in a slab.
 pub(crate) struct Leases {
-    entries: Box<[Entry]>,
+    blocks: [OnceLock<Box<[Entry]>>; quoit::MAX_LEASES as usize / BLOCK],
     datagrams: Slab,
 }
 
@@ -44,16 +48,25 @@ unsafe impl Sync for Leases {}
 unsafe impl Send for Leases {}
 
 impl Leases {
-    /// Room for a pool of `slots` slots.
+    /// Room for a pool of `slots` slots; for more leases, that have their bytes to themselves, it is made when they come.
     pub(crate) fn new(slots: u32) -> Self {
+        let leases = Self {
+            blocks: [const { OnceLock::new() }; _],
+            datagrams: Slab::new(),
+        };
+        for number in (0..slots as usize).step_by(BLOCK) {
+            leases.entry(number);
+        }
+        leases
+    }
+
+    fn entry(&self, number: usize) -> &Entry {
         let entry = |_| Entry {
             state: AtomicU64::new(FREE),
             lease: UnsafeCell::new(MaybeUninit::uninit()),
         };
-        Self {
-            entries: (0..slots).map(entry).collect(),
-            datagrams: Slab::new(),
-        }
+        let block = self.blocks[number / BLOCK].get_or_init(|| (0..BLOCK).map(entry).collect());
+        &block[number % BLOCK]
     }
 
     /// Keeps datagrams, and gives their number, never 0, and what C is shown of them as long as the number names them.
@@ -64,18 +77,18 @@ impl Leases {
 
     /// Keeps a lease, and gives its number; never 0. One call at a time: the loop's.
     pub(crate) fn put(&self, lease: Lease) -> u64 {
-        let slot = lease.slot();
-        let entry = &self.entries[slot.index()];
+        let number = lease.number();
+        let entry = self.entry(number);
         let state = entry.state.load(Ordering::Acquire);
-        // The slot was leased out again, so its last lease was dropped, which is after it was moved out of here.
-        assert_eq!(state & 3, FREE, "a slot has one lease at a time");
+        // The number was given again, so its last lease was dropped, which is after it was moved out of here.
+        assert_eq!(state & 3, FREE, "a number is one lease's at a time");
         let generation = (state >> PHASE_BITS) + 1;
         // SAFETY: nobody else reaches the lease of a free entry.
         unsafe { (*entry.lease.get()).write(lease) };
         entry
             .state
             .store(generation << PHASE_BITS | HELD, Ordering::Release);
-        generation << SLOT_BITS | u64::from(slot.get())
+        generation << NUMBER_BITS | number as u64
     }
 
     /// Moves a lease out; `None` if the number names none (any more).
@@ -91,8 +104,9 @@ impl Leases {
         if number & MARK != 0 {
             return self.datagrams.lift(number);
         }
-        let entry = self.entries.get((number & ((1 << SLOT_BITS) - 1)) as usize)?;
-        let generation = number >> SLOT_BITS;
+        let index = (number & ((1 << NUMBER_BITS) - 1)) as usize;
+        let entry = &self.blocks[index / BLOCK].get()?[index % BLOCK];
+        let generation = number >> NUMBER_BITS;
         let held = generation << PHASE_BITS | HELD;
         let taking = generation << PHASE_BITS | TAKING;
         entry
@@ -109,7 +123,7 @@ impl Leases {
 
     /// Makes a [`lift`](Self::lift) final.
     pub(crate) fn settle(&self, number: u64) {
-        // A slot's entry is free as soon as its lease was moved out: only that lease stands for the slot.
+        // An entry is free as soon as its lease was moved out: only that lease stands for the number.
         if number & MARK != 0 {
             self.datagrams.settle(number);
         }
@@ -121,15 +135,15 @@ impl Leases {
         if number & MARK != 0 {
             return self.datagrams.undo(number, lease);
         }
-        let entry = &self.entries[lease.slot().index()];
-        let generation = number >> SLOT_BITS;
+        let entry = self.entry(lease.number());
+        let generation = number >> NUMBER_BITS;
         assert_eq!(
             entry.state.load(Ordering::Acquire),
             generation << PHASE_BITS | FREE,
-            "as long as the lease exists, its slot gets no other"
+            "as long as the lease exists, its number is no other's"
         );
-        // The entry still has the lease as it was lifted: whoever has the slot's only lease is alone with its free entry.
-        // That one is the lease again, so this one must not return the slot.
+        // The entry still has the lease as it was lifted: whoever has the number's only lease is alone with its free entry.
+        // That one is the lease again, so this one must not return it.
         std::mem::forget(lease);
         entry
             .state
@@ -139,7 +153,7 @@ impl Leases {
 
 impl Drop for Leases {
     fn drop(&mut self) {
-        for entry in &mut self.entries {
+        for entry in self.blocks.iter_mut().filter_map(OnceLock::get_mut).flatten() {
             if *entry.state.get_mut() & 3 == HELD {
                 // SAFETY: HELD, and nobody else is left.
                 unsafe { entry.lease.get_mut().assume_init_drop() };
@@ -150,7 +164,8 @@ impl Drop for Leases {
 
 impl fmt::Debug for Leases {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Leases({} entries)", self.entries.len())
+        let blocks = self.blocks.iter().filter(|block| block.get().is_some());
+        write!(f, "Leases(room for {})", blocks.count() * BLOCK)
     }
 }
 
@@ -201,7 +216,7 @@ mod tests {
         let leases = Leases::new(1024);
         let number = leases.put(received(1).pop().unwrap());
         assert_ne!(number, 0);
-        for wrong in [0, 1, number + 1, number + (1 << SLOT_BITS), u64::MAX] {
+        for wrong in [0, 1, number + 1, number + (1 << NUMBER_BITS), u64::MAX] {
             assert!(leases.take(wrong).is_none());
         }
         let lease = leases.lift(number).unwrap();

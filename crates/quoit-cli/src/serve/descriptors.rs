@@ -4,22 +4,34 @@ use quoit::RuntimeConfig;
 
 use crate::descriptors::DescriptorLimit;
 
-/// Descriptors besides the connections: standard streams, listeners, a loop's ring and eventfd, the metrics.
-const SPARE: u64 = 64;
+/// Descriptors besides the connections: standard streams, listeners, a loop's ring and eventfd, the connections of the
+/// metrics.
+const SPARE: u64 = 32 + super::metrics::CONNECTIONS as u64;
 /// Descriptors a loop: its ring or epoll instance, its eventfd, its share of each listener.
 const A_LOOP: u64 = 8;
 /// Below this, fewer connections than the default promises are worth a word even to who did not ask for any.
 const FEW: u64 = 1024;
 
-/// Raises the limit on descriptors as far as the connections ask for. Answers one line if it stays too low; for a
-/// number of connections that was not `given` only if the limit is low indeed, as then nobody counts on it.
-pub(super) fn prepare(config: &RuntimeConfig, given: bool) -> Option<String> {
+/// Raises the limit on descriptors as far as the connections ask for. If it stays too low, there are fewer connections, so
+/// that something is left for the metrics and whatever else the program opens; answers one line that says so, for a number of
+/// connections that was not `given` only if the limit is low indeed, as then nobody counts on it.
+pub(super) fn prepare(config: &mut RuntimeConfig, given: bool) -> Option<String> {
     let connections = u64::from(config.config.connections) * u64::from(config.loops);
     let needed = needed(config.config.connections, config.loops);
     match DescriptorLimit::raise(needed) {
-        Ok(limit) => warning(connections, needed, limit, given),
+        Ok(limit) => {
+            config.config.connections = affordable(config.config.connections, config.loops, limit.soft);
+            warning(connections, needed, limit, given)
+        }
         Err(error) => Some(format!("cannot raise the limit on open descriptors: {error}")),
     }
+}
+
+/// Connections that each loop may have with so many descriptors in all: no more than it is to have, and at least one.
+fn affordable(connections: u32, loops: u16, descriptors: u64) -> u32 {
+    let each = descriptors.saturating_sub(SPARE) / u64::from(loops);
+    let most = each.saturating_sub(A_LOOP).max(1);
+    connections.min(u32::try_from(most).unwrap_or(u32::MAX))
 }
 
 /// Descriptors that a server needs whose loops have room for so many connections each.
@@ -41,6 +53,13 @@ fn warning(connections: u64, needed: u64, limit: DescriptorLimit, given: bool) -
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn there_are_no_more_connections_than_descriptors() {
+        assert_eq!(affordable(16_384, 1, needed(16_384, 1)), 16_384);
+        assert_eq!(affordable(16_384, 4, needed(100, 4)), 100);
+        assert_eq!(affordable(16_384, 4, 20), 1);
+    }
 
     #[test]
     fn only_a_limit_that_matters_is_worth_a_word() {

@@ -1,5 +1,6 @@
 //! `serve http`: the HTTP connections' logic on the loop's connections.
 
+use std::collections::VecDeque;
 use std::time::{Duration, SystemTime};
 
 use quoit::sys::Time;
@@ -13,12 +14,20 @@ use super::queue::queue;
 /// has, so that one copy carries them all.
 const OUTPUT_STEP: usize = 64 * 1024;
 
+/// Bytes of a body that a client must send in a second, over the time that it may be idle: as many as Kestrel asks for by
+/// default (`MinRequestBodyDataRate`). One that sends a byte now and then would keep its connection for ever.
+const SLOWEST_BODY: u64 = 240;
+
+/// How long a client whose time is over is watched for taking what it was sent.
+const GRACE: Duration = Duration::from_secs(1);
+
 /// How long clients may take.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timeouts {
     /// From a request head's first byte to its last; then 408.
     pub(super) head: Duration,
-    /// Without a byte either way: between requests, within a body, or reading a response.
+    /// Without a byte either way: between requests or reading a response; and within a body with fewer than
+    /// [`SLOWEST_BODY`] a second.
     pub(super) idle: Duration,
 }
 
@@ -31,6 +40,10 @@ pub(super) struct HttpServer {
     work: Work,
     /// The turn whose time the responses' date is of.
     dated: Option<Time>,
+    /// Connections from which on the oldest is given up for a new one.
+    crowded: Option<u32>,
+    /// The connections by age, if that matters.
+    ages: VecDeque<ConnectionId>,
 }
 
 /// What is kept for a connection.
@@ -47,8 +60,10 @@ struct Client {
     closing: bool,
     /// The last time that a byte was seen to move.
     active: Time,
-    /// Bytes queued for sending when last looked at: fewer now means that the client takes some.
-    queued: usize,
+    /// What the kernel told of the client's progress when its time was over: if that changes within the grace, it reads.
+    taken: Option<u64>,
+    /// Bytes of a body received since `active`.
+    of_body: u64,
     /// When the head that is incomplete now began.
     head_begun: Option<Time>,
     /// When the deadline that is set will come.
@@ -64,6 +79,25 @@ impl HttpServer {
             timeouts,
             work,
             dated: None,
+            crowded: None,
+            ages: VecDeque::new(),
+        }
+    }
+
+    /// One that closes after each response, and that gives the oldest connection up for a new one when there are more than
+    /// so many: whoever asks is served, however many others say nothing.
+    pub(super) fn for_probes(mut self, most: u32) -> Self {
+        self.crowded = Some(most);
+        self.environment.close_after_each();
+        self
+    }
+
+    fn give_up_the_oldest(&mut self, quoit: &mut Loop) {
+        while let Some(oldest) = self.ages.pop_front() {
+            // Those that have closed by themselves are still listed.
+            if quoit.abort(oldest).is_ok() {
+                return;
+            }
         }
     }
 
@@ -73,6 +107,12 @@ impl HttpServer {
             self.connections.resize_with(index + 1, || None);
         }
         let now = quoit.now();
+        if self.crowded.is_some_and(|most| quoit.connections() > most) {
+            self.give_up_the_oldest(quoit);
+        }
+        if self.crowded.is_some() {
+            self.ages.push_back(connection);
+        }
         self.connections[index] = Some(Client {
             http: HttpConnection::new(),
             rest: None,
@@ -81,7 +121,8 @@ impl HttpServer {
             ended: false,
             closing: false,
             active: now,
-            queued: 0,
+            taken: None,
+            of_body: 0,
             head_begun: None,
             due: now + self.timeouts.idle,
         });
@@ -94,7 +135,7 @@ impl HttpServer {
         let Some(Some(client)) = self.connections.get_mut(connection.slot().index()) else {
             return;
         };
-        client.active = quoit.now();
+        client.note_activity(quoit.now(), self.timeouts);
         if client.closing {
             client.rest = None;
         }
@@ -201,6 +242,19 @@ impl Client {
         Ok(self.unsent.is_empty())
     }
 
+    /// Something has moved. Of a body it must be enough.
+    fn note_activity(&mut self, now: Time, timeouts: Timeouts) {
+        if self.http.phase() == Phase::Body {
+            self.of_body += self.rest.as_ref().map_or(0, |rest| rest.len() as u64);
+            if self.of_body < SLOWEST_BODY * timeouts.idle.as_secs() {
+                return;
+            }
+        }
+        self.active = now;
+        self.of_body = 0;
+        self.taken = None;
+    }
+
     /// Notes when the head that is incomplete now began. What was `produced` just now ended any earlier one.
     fn note_phase(&mut self, now: Time, produced: bool) {
         self.head_begun = match self.http.phase() {
@@ -252,11 +306,24 @@ impl Handler for HttpServer {
         let Some(Some(client)) = self.connections.get_mut(connection.slot().index()) else {
             return;
         };
-        let queued = quoit.queued(connection);
-        if queued < std::mem::replace(&mut client.queued, queued) {
-            client.active = quoit.now();
-        }
         let now = quoit.now();
+        if client.due(self.timeouts) <= now && matches!(client.http.phase(), Phase::Idle | Phase::Responding)
+        {
+            // What it has not taken may be in the kernel's hands alone.
+            let taken = quoit.taken_by_peer(connection);
+            match client.taken.take() {
+                None => {
+                    client.taken = taken;
+                    let grace = GRACE.min(self.timeouts.idle / 4);
+                    client.due = now + grace;
+                    let _ = quoit.set_deadline(connection, Some(grace));
+                    return;
+                }
+                before if before != taken => client.active = now,
+                _ => {}
+            }
+        }
+        let queued = quoit.queued(connection);
         let due = client.due(self.timeouts);
         if due > now {
             client.due = due;

@@ -187,8 +187,14 @@ fn encode_family(
     Ok(())
 }
 
+/// Connections of the metrics at once, for which [descriptors](super::descriptors) are kept back.
+pub(super) const CONNECTIONS: u32 = 32;
+/// How long one of them may take to ask, or to take what it is answered: a probe does that at once.
+const PATIENCE: Duration = Duration::from_secs(5);
+
 /// Serves `/metrics` and `/healthz` on an address of their own, by one more loop, which is not among the
-/// published ones. It runs on epoll: it must also work where the others are being examined.
+/// published ones. It runs on epoll: it must also work where the others are being examined. Connections close after one
+/// response, and the oldest is given up where many come and say nothing.
 pub(super) fn serve(
     address: Address,
     published: &Arc<Published>,
@@ -196,9 +202,10 @@ pub(super) fn serve(
 ) -> Result<Runtime, StartError> {
     let config = Config {
         engine: EngineChoice::Require(EngineKind::Epoll),
-        connections: 256,
+        connections: CONNECTIONS,
         receive_slots: 64,
-        send_chunks: 1024,
+        // Half of the connections are given up before they hold all of it.
+        send_chunks: 8192,
         ..Config::default()
     };
     let options = ListenerOptions {
@@ -215,7 +222,11 @@ pub(super) fn serve(
         ..RuntimeConfig::default()
     };
     let published = Arc::clone(published);
+    let timeouts = Timeouts {
+        head: timeouts.head.min(PATIENCE),
+        idle: timeouts.idle.min(PATIENCE),
+    };
     Runtime::start(runtime, move |_| {
-        HttpServer::new(timeouts, Work::of(Duration::ZERO), writer(&published))
+        HttpServer::new(timeouts, Work::of(Duration::ZERO), writer(&published)).for_probes(CONNECTIONS / 2)
     })
 }

@@ -57,8 +57,8 @@ fn serve(arguments: &ServeArguments) -> Result<ExitCode, String> {
         idle: arguments.idle_timeout(),
     };
     let work = Work::of(arguments.work());
-    let config = arguments.runtime_config()?;
-    if let Some(warning) = descriptors::prepare(&config, arguments.connections_were_given()) {
+    let mut config = arguments.runtime_config()?;
+    if let Some(warning) = descriptors::prepare(&mut config, arguments.connections_were_given()) {
         say(format_args!("quoit serve: warning: {warning}"));
     }
     let loops = config.loops;

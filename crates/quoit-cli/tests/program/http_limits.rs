@@ -1,5 +1,6 @@
 //! HTTP/1.1 over real sockets: what a bad client sees.
 
+use std::io::{ErrorKind, Read, Write};
 use std::time::{Duration, Instant};
 
 use crate::support::{Server, engines};
@@ -140,6 +141,50 @@ fn an_idle_connection_is_closed_without_a_word() {
         served.get("/plaintext");
         silent.is_ended();
         served.is_ended();
+    }
+}
+
+/// A body of a byte now and then would keep its connection for ever.
+#[test]
+fn a_body_that_trickles_is_given_up() {
+    for engine in engines() {
+        let server = Server::on(engine, "http --idle-timeout 1");
+        let mut client = server.connect();
+        client.send("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n");
+        // Each read waits for a part of the time that it may be idle.
+        let stream = client.stream.get_ref().try_clone().unwrap();
+        stream.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+        let begin = Instant::now();
+        loop {
+            match (&stream).read(&mut [0; 4096]) {
+                Ok(1..) => {}
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+                    // Refused once it has ended, which the next read tells.
+                    let _ = (&stream).write_all(b".");
+                }
+                Ok(0) | Err(_) => break,
+            }
+            assert!(begin.elapsed() < Duration::from_secs(30), "{engine}: it goes on");
+        }
+    }
+}
+
+/// It is not idle although the server has had nothing to do for it: what it takes was in the kernel's hands.
+#[test]
+fn a_slow_but_steady_download_is_not_idle() {
+    for engine in engines() {
+        let server = Server::on(engine, "http --idle-timeout 1");
+        let mut client = server.connect();
+        client.send("GET /bytes/100000000 HTTP/1.1\r\nHost: x\r\n\r\n");
+        client.head();
+        let mut stream = client.stream.get_ref();
+        let begin = Instant::now();
+        // For several times as long as it may be idle.
+        while begin.elapsed() < Duration::from_secs(4) {
+            let mut bytes = vec![0; 128 * 1024];
+            stream.read_exact(&mut bytes).expect("it goes on");
+            std::thread::park_timeout(Duration::from_millis(50));
+        }
     }
 }
 

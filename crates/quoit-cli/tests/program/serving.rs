@@ -178,7 +178,8 @@ fn metrics_are_served_beside_any_protocol() {
     for engine in engines() {
         let server = Server::on(engine, "echo --metrics 127.0.0.1:0");
         echoes(&mut connect(server.address()));
-        let mut client = Client::<TcpStream>::new(connect(&server.message("metrics on ")));
+        let metrics = server.message("metrics on ");
+        let mut client = Client::<TcpStream>::new(connect(&metrics));
         let response = client.get("/metrics");
         assert_eq!(response.status, 200);
         assert!(
@@ -205,8 +206,31 @@ fn metrics_are_served_beside_any_protocol() {
             );
         }
         assert!(text.ends_with("# EOF\n"), "{text}");
+        // A probe has a connection of its own.
+        client.is_ended();
+        let mut client = Client::<TcpStream>::new(connect(&metrics));
         assert_eq!(client.get("/healthz").text(), "ok");
     }
+}
+
+/// A liveness probe is answered whatever else comes to the metrics' address: it would end a healthy server.
+#[test]
+fn a_probe_is_answered_among_clients_that_say_nothing() {
+    let server = Server::on("epoll", "echo --metrics 127.0.0.1:0");
+    let metrics = server.message("metrics on ");
+    let mut rude = Vec::new();
+    for number in 0..200 {
+        let mut client = Client::<TcpStream>::new(connect(&metrics));
+        match number % 3 {
+            0 => {}
+            1 => client.send("GET /metrics HTTP/1.1\r\nHo"),
+            // It asks, and does not read.
+            _ => client.send("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n".repeat(100)),
+        }
+        rude.push(client);
+    }
+    let mut probe = Client::<TcpStream>::new(connect(&metrics));
+    assert_eq!(probe.get("/healthz").text(), "ok");
 }
 
 #[test]

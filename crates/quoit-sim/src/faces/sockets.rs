@@ -233,6 +233,43 @@ impl SocketSys for SimSockets {
         })
     }
 
+    fn poll_now(&self, polled: &mut [libc::pollfd]) -> Result<usize, Errno> {
+        let mut found = 0;
+        for one in polled {
+            let mask = call(one.fd, "poll", |kernel, object| Ok(kernel.mask(object)))?;
+            let always = (libc::POLLERR | libc::POLLHUP) as u32;
+            one.revents = (mask & (one.events as u32 | always)) as libc::c_short;
+            found += usize::from(one.revents != 0);
+        }
+        Ok(found)
+    }
+
+    fn unread(&self, socket: BorrowedFd<'_>) -> Result<usize, Errno> {
+        call(socket, "ioctl", |kernel, object| {
+            match &kernel.object(object).kind {
+                Kind::Stream(stream) => Ok(stream.available()),
+                _ => Err(libc::EINVAL),
+            }
+        })
+    }
+
+    fn take_error(&self, socket: BorrowedFd<'_>) -> Option<Errno> {
+        let taken = call(socket, "getsockopt", |kernel, object| {
+            match &mut kernel.object(object).kind {
+                Kind::Stream(stream) => Ok(stream.take_error()),
+                _ => Err(libc::ENOTSOCK),
+            }
+        });
+        taken.ok().flatten().map(errno)
+    }
+
+    fn taken_by_peer(&self, socket: BorrowedFd<'_>) -> u64 {
+        let taken = call(socket, "getsockopt", |kernel, object| {
+            Ok(kernel.taken_by_other(object))
+        });
+        taken.unwrap_or(0)
+    }
+
     fn duplicate(&self, socket: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
         call(socket, "dup", |kernel, object| kernel.duplicate(object)).map(owned)
     }

@@ -28,6 +28,8 @@ pub struct Stream {
     pub(super) unconfirmed: bool,
     /// Received, or on the way.
     pub(super) incoming: VecDeque<u8>,
+    /// Bytes that were read of what arrived.
+    pub(super) read: u64,
     /// Bytes at the end of those that have not arrived yet.
     pub(super) on_the_way: usize,
     /// Bytes that it takes in until it is full.
@@ -88,6 +90,7 @@ impl Stream {
             connecting: false,
             unconfirmed: false,
             incoming: VecDeque::new(),
+            read: 0,
             on_the_way: 0,
             capacity,
             ended: false,
@@ -105,7 +108,12 @@ impl Stream {
         }
     }
 
-    pub(super) fn available(&self) -> usize {
+    /// The pending error, which is none afterwards.
+    pub(crate) fn take_error(&mut self) -> Option<i32> {
+        self.error.take()
+    }
+
+    pub(crate) fn available(&self) -> usize {
         self.incoming.len() - self.on_the_way
     }
 
@@ -124,6 +132,18 @@ impl Stream {
 }
 
 impl Kernel {
+    /// Bytes that the other end has read of what this one sent.
+    pub(crate) fn taken_by_other(&mut self, id: ObjectId) -> u64 {
+        let Kind::Stream(stream) = &self.object(id).kind else {
+            return 0;
+        };
+        let Some(other) = stream.other else { return 0 };
+        match &self.object(other).kind {
+            Kind::Stream(other) => other.read,
+            _ => 0,
+        }
+    }
+
     /// The stream of an object that is one.
     pub(crate) fn stream(&mut self, id: ObjectId) -> Option<&mut Stream> {
         match &mut self.objects[id].kind {
@@ -237,6 +257,7 @@ impl Kernel {
             take(&second[..length - cut]);
         }
         stream.incoming.drain(..length);
+        stream.read += length as u64;
         let other = stream.other;
         self.given += if by_program { length as u64 } else { 0 };
         if let Some(other) = other {

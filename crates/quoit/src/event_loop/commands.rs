@@ -251,6 +251,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         if !state.paused {
             state.paused = true;
             self.cancel_receive(connection.slot());
+            self.inspect_soon();
             self.take_back_queued(connection);
         }
         Ok(())

@@ -1,13 +1,14 @@
 //! The state of one connection.
 
 use std::collections::VecDeque;
+use std::num::NonZeroU32;
 use std::os::fd::OwnedFd;
 
 use crate::errno::Errno;
 use crate::event::CloseReason;
 use crate::id::Token;
 use crate::outbound::Outbound;
-use crate::pool::{Lease, PoolSlot};
+use crate::pool::Lease;
 use crate::timers::TimerId;
 
 /// Where a connection is in its life. It only moves down this list.
@@ -52,10 +53,22 @@ pub(super) enum ReceiveSide {
 /// Received bytes that are held back.
 #[derive(Debug)]
 pub(super) enum HeldBack {
-    /// Never delivered: a slot with so many bytes.
-    Slot(PoolSlot, u32),
+    /// Never delivered.
+    Fresh(Lease),
     /// Reported, but paused before the handler saw it.
-    Lease(Lease),
+    Reported(Lease),
+}
+
+/// What a connection has of the loop's memory for what is received: in the handler's hands, queued for sending or held
+/// back.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Holdings {
+    /// Leases.
+    pub(super) leases: u32,
+    /// Slots of the pool.
+    pub(super) slots: u32,
+    /// Bytes of copies, as they count.
+    pub(super) copied: u64,
 }
 
 /// Bytes that were given to the kernel at once, in the turn that they were last given in.
@@ -109,10 +122,13 @@ pub(super) struct Connection {
 
     /// The handler asked for nothing to be delivered.
     pub(super) paused: bool,
-    /// Leases out.
-    pub(super) leases: u16,
+    pub(super) holdings: Holdings,
+    /// Of its leases, those that are held back and were never delivered.
+    pub(super) fresh: u32,
     /// The cap was reported, and not left since.
     pub(super) capped: bool,
+    /// In the list of those that have their share of the memory.
+    pub(super) short: bool,
     /// In the queue for pool slots.
     pub(super) starved: bool,
     /// Arrived past a pause or the cap; delivered before anything else.
@@ -123,8 +139,16 @@ pub(super) struct Connection {
     pub(super) dirty: bool,
     /// A send was refused as full, and `Writable` is owed.
     pub(super) wants_writable: bool,
-    /// In the list of those that wait for send chunks, and owed `Writable` for that.
-    pub(super) wants_chunks: bool,
+    /// Send chunks that it waits for, and is owed `Writable` for.
+    pub(super) wants_chunks: Option<NonZeroU32>,
+    /// In the list of those that wait for send chunks.
+    pub(super) listed_for_chunks: bool,
+    /// Inspections in a row that found no progress.
+    pub(super) stalled: u32,
+    /// Something was sent or returned since the last inspection.
+    pub(super) moved: bool,
+    /// What the kernel told of the peer's progress at the last one.
+    pub(super) taken: u64,
     /// Zero copy is worth trying: no notification has said COPIED.
     pub(super) zero_copy: bool,
 
@@ -152,23 +176,40 @@ impl Connection {
             held: 0,
             receive_cancelled: false,
             paused,
-            leases: 0,
+            holdings: Holdings::default(),
+            fresh: 0,
             capped: false,
+            short: false,
             starved: false,
             inbound: VecDeque::new(),
             outbound: Outbound::default(),
             dirty: false,
             wants_writable: false,
-            wants_chunks: false,
+            wants_chunks: None,
+            listed_for_chunks: false,
+            stalled: 0,
+            moved: false,
+            taken: 0,
             zero_copy: true,
             deadline: None,
             limit: None,
         }
     }
 
+    /// Leases that were delivered and did not come back.
+    pub(super) fn delivered(&self) -> u32 {
+        self.holdings.leases - self.fresh
+    }
+
     /// Whether a send of so many bytes leaves without a copy, which is tried from the threshold on.
     pub(super) fn leaves_uncopied(&self, bytes: usize, threshold: Option<u32>) -> bool {
         self.zero_copy && threshold.is_some_and(|least| bytes >= least as usize)
+    }
+
+    /// Whether the queue is full, at this mark. The mark moves with what others have queued, so it must have been full when
+    /// something was last queued too: a handler that was not told then may rely on it that one more lent send is taken.
+    pub(super) fn is_full(&self, mark: usize) -> bool {
+        self.wants_writable && self.outbound.queued() >= mark
     }
 
     /// Whether both directions have ended.

@@ -1,13 +1,16 @@
 //! The loop: all connection logic, above whichever engine moves the bytes.
 //!
 //! [`Loop`] holds what is common; each file beside this adds one concern: `commands` what may be asked,
-//! `accept` listeners, `receive` and `send` the two directions, `teardown` how connections end, `datagram` datagram
+//! `accept` listeners, `receive` and `send` the two directions, `memory` each connection's share of it, `water_marks` how
+//! much may be queued, `inspect` those of which nothing is heard, `teardown` how connections end, `datagram` datagram
 //! sockets, `turn` the turn, `spin` waiting awake, `park` waiting elsewhere.
 
 mod accept;
 mod commands;
 mod connection;
 mod datagram;
+mod inspect;
+mod memory;
 mod park;
 mod receive;
 mod send;
@@ -15,72 +18,35 @@ mod spin;
 mod table;
 mod teardown;
 mod turn;
+mod water_marks;
 
 use std::collections::{HashMap, VecDeque};
-use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::address::Address;
-use crate::chunks::Chunks;
 use crate::config::Config;
 use crate::counters::{Counters, LiveCounters};
 use crate::engine::{Completions, Engine, EngineKind, Gather, Handle, Kind, Operation, PollDescriptor};
 use crate::event::{CloseReason, Event};
 use crate::id::{ConnectionId, DatagramSocketId, ListenerId, LoopIndex, Slot, Token};
 use crate::listen::ListenSocket;
-use crate::pool::Pool;
-use crate::remote::{Inbox, Remote};
+use crate::remote::Remote;
 use crate::selected::AnyEngine;
 use crate::sys::{Linux, SocketSys, Time};
 use crate::thread::ThreadNumber;
 use crate::timers::{TimerId, Wheel};
 
 use connection::Connection;
+use memory::Memory;
 use table::Table;
 
 pub use accept::{Accept, ListenerOptions};
 pub(crate) use commands::apply_stream_options;
 pub(crate) use datagram::DatagramDelivery;
+pub use memory::LoopMemory;
 pub use park::NotPollable;
 pub use turn::TurnError;
-
-/// The memory that a loop's operations may name, made before the engine, which is given part of it.
-#[derive(Debug)]
-pub struct LoopMemory {
-    pub(crate) pool: Pool,
-    pub(crate) remote: Arc<Inbox>,
-}
-
-impl LoopMemory {
-    /// Reserves the memory that `config` asks for.
-    ///
-    /// # Errors
-    /// The kernel's, if there is no descriptor for the eventfd.
-    pub fn new(index: LoopIndex, config: &Config) -> Result<Self, crate::Errno> {
-        let remote = Arc::new(Inbox::new(index, config.inbox as usize)?);
-        let pool = Pool::new(
-            config.receive_slots,
-            config.receive_slot_size,
-            remote.wake_handle(),
-        );
-        Ok(Self { pool, remote })
-    }
-
-    /// The receive pool, for the engine's constructor.
-    pub fn pool(&mut self) -> &mut Pool {
-        &mut self.pool
-    }
-
-    /// The eventfd by which a [pollable](Config::pollable) loop on io_uring is waited for, for the engine's constructor:
-    /// open as long as the loop, and read without waiting. Made at the first call.
-    ///
-    /// # Errors
-    /// The kernel's, for want of descriptors.
-    pub fn notifier(&self) -> Result<RawFd, crate::Errno> {
-        self.remote.notifier()
-    }
-}
 
 /// Room in the lists that a turn fills, from the start: what a turn ordinarily needs.
 const FIRST_ENTRIES: usize = 128;
@@ -102,6 +68,8 @@ enum TimerKey {
     DatagramRetry(DatagramSocketId),
     /// Draining has taken long enough.
     Drain,
+    /// Connections of which nothing is heard are looked after.
+    Inspection,
 }
 
 impl TimerKey {
@@ -172,12 +140,18 @@ pub struct Loop<E: Engine = AnyEngine, K: SocketSys = Linux> {
     dirty: Vec<Slot>,
     /// Connections whose receive waits for pool slots, first come, first served.
     starved: VecDeque<ConnectionId>,
-    /// Connections refused for want of send chunks.
+    /// Bytes queued for sending, of each connection no more than its high-water mark.
+    queue_load: u64,
+    /// Connections refused for want of send chunks with nothing else queued, first come, first told.
     chunk_waiters: VecDeque<ConnectionId>,
     /// Connections that hold all the leases they may.
     capped: u32,
-    /// Pool slots with data that is held back for a pause or a cap.
-    held_back: u32,
+    /// Those of them that hold their share of the memory, first come, first looked at again.
+    short: VecDeque<ConnectionId>,
+    /// The next [inspection](inspect), if there is to be one.
+    inspection: Option<TimerId>,
+    /// Room for what one looks at.
+    inspected: Vec<libc::pollfd>,
     pressure_reported: bool,
     #[expect(
         clippy::vec_box,
@@ -188,16 +162,6 @@ pub struct Loop<E: Engine = AnyEngine, K: SocketSys = Linux> {
     draining: Draining,
     /// The engine's too.
     counters: Arc<LiveCounters>,
-}
-
-/// What the kernel may still read or write until every operation has ended.
-#[derive(Debug)]
-struct Memory {
-    pool: Pool,
-    chunks: Chunks,
-    remote: Arc<Inbox>,
-    /// The connection that each slot is leased to.
-    lessees: Box<[Option<ConnectionId>]>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -233,31 +197,25 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             "the engine of a pollable loop is made for a poller"
         );
         let now = system.now();
-        let slots = config.receive_slots as usize;
         let counters = Arc::clone(engine.counters());
         counters.pool_slots.set(config.receive_slots.into());
         memory.remote.show_counters(Arc::clone(&counters));
         Self {
             index,
-            memory: Some(Memory {
-                pool: memory.pool,
-                chunks: Chunks::new(config.send_chunks, config.send_chunk_size),
-                remote: memory.remote,
-                lessees: vec![None; slots].into_boxed_slice(),
-            }),
+            memory: Some(Memory::new(memory.pool, memory.chunks, memory.remote)),
             engine,
             engine_reason,
             system,
             owner: None,
             now,
             waited_until: None,
-            connections: Table::new(config.connections),
-            listeners: Table::new(config.listeners),
-            datagrams: Table::new(config.datagram_sockets),
+            connections: memory.tables.connections,
+            listeners: memory.tables.listeners,
+            datagrams: memory.tables.datagrams,
             dirty_datagrams: Vec::with_capacity(config.datagram_sockets as usize),
             look_at_drops_from: now + datagram::LOOK_AT_DROPS,
             surplus_accepted: VecDeque::new(),
-            timers: Wheel::new(config.timer_limit() + config.own_timers()),
+            timers: memory.tables.timers,
             due_timers: Vec::new(),
             handlers_timers: 0,
             named_timers: HashMap::new(),
@@ -272,9 +230,12 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             early: Vec::new(),
             dirty: Vec::with_capacity(FIRST_ENTRIES),
             starved: VecDeque::new(),
+            queue_load: 0,
             chunk_waiters: VecDeque::new(),
             capped: 0,
-            held_back: 0,
+            short: VecDeque::new(),
+            inspection: None,
+            inspected: Vec::new(),
             pressure_reported: false,
             spare_gathers: Vec::new(),
             draining: Draining::No,
@@ -378,6 +339,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         self.counters.pool_leased.set(pool.leased().into());
         self.counters.pool_low_water.set(pool.low_water().into());
         self.counters.send_chunks_used.set(chunks.used().into());
+        self.counters.leases_copied_now.set(pool.copied().into());
     }
 
     fn memory(&self) -> &Memory {
@@ -460,11 +422,11 @@ impl<E: Engine, K: SocketSys> Drop for Loop<E, K> {
         if !self.engine.quiesce(&mut memory.pool, patience, &|| system.now()) {
             // The kernel may still use this memory: it must never be freed. Descriptors are no memory: closed, or
             // their peers would wait for ever.
-            let mut connections = std::mem::replace(&mut self.connections, Table::new(0));
+            let mut connections = std::mem::replace(&mut self.connections, Table::none());
             connections
                 .values_mut()
                 .for_each(|connection| drop(connection.descriptor.take()));
-            let mut datagrams = std::mem::replace(&mut self.datagrams, Table::new(0));
+            let mut datagrams = std::mem::replace(&mut self.datagrams, Table::none());
             datagrams.values_mut().for_each(datagram::State::close_descriptor);
             std::mem::forget(memory);
             std::mem::forget(connections);

@@ -2,15 +2,18 @@
 
 use std::os::fd::AsRawFd;
 
+use super::Loop;
 use super::connection::{HeldBack, Phase, ReceiveSide};
 use super::teardown::survives;
-use super::{Loop, Memory};
 use crate::engine::{Engine, Handle, Kind, Operation, Received};
 use crate::errno::Errno;
 use crate::event::{CloseReason, Event};
 use crate::id::{ConnectionId, Slot};
-use crate::pool::PoolSlot;
+use crate::pool::{Lease, PoolSlot};
 use crate::sys::SocketSys;
+
+/// Connections that have their share of the memory of which a turn looks whether they still do.
+const SHORT_PER_TURN: usize = 64;
 
 impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// Arms receiving if the connection may receive now. Otherwise whatever changes that arms it.
@@ -45,6 +48,12 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                 return;
             }
         }
+        let memory = self.memory.as_ref().expect("present until the loop is dropped");
+        let receivable = if self.config.close_at_lease_limit {
+            u32::MAX
+        } else {
+            memory.receivable(&connection.holdings)
+        };
         connection.receiving = true;
         connection.receive_cancelled = false;
         let descriptor = connection
@@ -62,7 +71,10 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             Operation::Receive {
                 connection: slot,
                 descriptor,
-                budget: u32::from((self.config.leases_per_connection - connection.leases).max(1))
+                budget: u32::from(self.config.leases_per_connection)
+                    .saturating_sub(connection.delivered())
+                    .min(receivable)
+                    .max(1)
                     .saturating_mul(self.config.receive_slot_size),
             }
         };
@@ -128,38 +140,89 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                 self.memory_mut().pool.give_back(pool_slot);
                 self.end(slot, CloseReason::Limit, true);
             }
-            Phase::Open if connection.paused || connection.capped || !connection.inbound.is_empty() => {
-                self.counters.receive_overshoot.add(1);
-                self.held_back += 1;
-                connection.inbound.push_back(HeldBack::Slot(pool_slot, length));
-            }
             Phase::Open => {
                 let id = ConnectionId::new(self.index, slot, generation);
-                self.deliver(id, pool_slot, length);
+                let memory = self.memory.as_mut().expect("present until the loop is dropped");
+                let lease = memory.lease(id, &mut connection.holdings, pool_slot, length);
+                self.counters
+                    .leases_copied
+                    .add(u64::from(memory.pool.is_copied(lease.number() as u32)));
+                if connection.paused || connection.capped || !connection.inbound.is_empty() {
+                    self.counters.receive_overshoot.add(1);
+                    connection.fresh += 1;
+                    connection.inbound.push_back(HeldBack::Fresh(lease));
+                } else {
+                    self.deliver(id, lease);
+                }
             }
             _ => self.memory_mut().pool.give_back(pool_slot),
         }
     }
 
-    /// Leases a filled slot to the handler, and stops receiving at the cap.
-    fn deliver(&mut self, id: ConnectionId, pool_slot: PoolSlot, length: u32) {
-        let Memory { pool, lessees, .. } = self.memory.as_mut().expect("present until the loop is dropped");
-        let data = pool.lease(pool_slot, length);
-        lessees[pool_slot.index()] = Some(id);
+    /// Hands a lease to the handler, and stops receiving at the cap, or once the connection has its share of the memory.
+    fn deliver(&mut self, id: ConnectionId, data: Lease) {
         self.events.push_back(Event::Data { connection: id, data });
         let Some(connection) = self.connections.get_mut(id.slot(), id.generation()) else {
             return;
         };
-        connection.leases += 1;
-        if connection.leases >= self.config.leases_per_connection {
-            connection.capped = true;
-            self.capped += 1;
-            self.counters.lease_cap_reached.add(1);
-            self.events.push_back(Event::Pressure { connection: Some(id) });
-            if !self.config.close_at_lease_limit {
-                self.cancel_receive(id.slot());
+        let memory = self.memory.as_ref().expect("present until the loop is dropped");
+        let hard_limit = self.config.close_at_lease_limit;
+        let short = !hard_limit && !memory.is_within_share(&connection.holdings);
+        if !short && connection.delivered() < u32::from(self.config.leases_per_connection) {
+            return;
+        }
+        connection.capped = true;
+        self.capped += 1;
+        self.counters.lease_cap_reached.add(1);
+        self.events.push_back(Event::Pressure { connection: Some(id) });
+        if !hard_limit {
+            self.cancel_receive(id.slot());
+        }
+        if short {
+            self.wait_for_share(id.slot());
+        }
+    }
+
+    /// Lists a capped connection that has its share of the memory.
+    fn wait_for_share(&mut self, slot: Slot) {
+        if let Some((connection, generation)) = self.connections.at(slot)
+            && !std::mem::replace(&mut connection.short, true)
+        {
+            self.short
+                .push_back(ConnectionId::new(self.index, slot, generation));
+            self.inspect_soon();
+        }
+    }
+
+    /// Looks again at connections that had their share of the memory: it grows as others give theirs back.
+    pub(super) fn serve_short(&mut self) {
+        for _ in 0..self.short.len().min(SHORT_PER_TURN) {
+            let Some(id) = self.short.pop_front() else { return };
+            if let Some(connection) = self.connections.get_mut(id.slot(), id.generation()) {
+                connection.short = false;
+                self.lift_cap(id.slot());
             }
         }
+    }
+
+    /// Lets a capped connection go on that has few enough leases again: half the cap, so that a slow holder does not have its
+    /// receive armed and cancelled for each lease. With a hard limit at once, so that what comes next does not close it.
+    fn lift_cap(&mut self, slot: Slot) {
+        let Some((connection, _)) = self.connections.at(slot) else {
+            return;
+        };
+        let memory = self.memory.as_ref().expect("present until the loop is dropped");
+        let hard_limit = self.config.close_at_lease_limit;
+        let few = connection.delivered() <= u32::from(self.config.leases_per_connection / 2) || hard_limit;
+        if !connection.capped || !few {
+            return;
+        }
+        if connection.delivered() > 0 && !hard_limit && !memory.is_within_share(&connection.holdings) {
+            return self.wait_for_share(slot);
+        }
+        connection.capped = false;
+        self.capped -= 1;
+        self.deliver_held_back(slot);
     }
 
     /// Delivers what was held back, as far as pause and cap allow, and then the end if that was held back too.
@@ -174,21 +237,21 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             // What was leased before the pause counts as held already, so the cap does not stop it.
             let hard_limit = self.config.close_at_lease_limit;
             match connection.inbound.front() {
-                Some(HeldBack::Slot(..)) if connection.capped && hard_limit => {
+                Some(HeldBack::Fresh(_)) if connection.capped && hard_limit => {
                     self.end(slot, CloseReason::Limit, true);
                     return;
                 }
-                Some(HeldBack::Slot(..)) | None if connection.capped && !hard_limit => return,
+                Some(HeldBack::Fresh(_)) | None if connection.capped && !hard_limit => return,
                 _ => {}
             }
             let id = ConnectionId::new(self.index, slot, generation);
             match connection.inbound.pop_front() {
-                Some(HeldBack::Slot(pool_slot, length)) => {
-                    self.held_back -= 1;
-                    self.deliver(id, pool_slot, length);
+                Some(HeldBack::Fresh(data)) => {
+                    connection.fresh -= 1;
+                    self.deliver(id, data);
                     continue;
                 }
-                Some(HeldBack::Lease(data)) => {
+                Some(HeldBack::Reported(data)) => {
                     self.events.push_back(Event::Data { connection: id, data });
                     continue;
                 }
@@ -245,7 +308,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             }
             let state = self.find(connection).expect("it was found just now");
             match event {
-                Event::Data { data, .. } => state.inbound.push_front(HeldBack::Lease(data)),
+                Event::Data { data, .. } => state.inbound.push_front(HeldBack::Reported(data)),
                 _ => state.receive_side = ReceiveSide::EndHeld(None),
             }
         }
@@ -324,36 +387,26 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         }
     }
 
-    /// Takes returned leases in: frees the slots and lifts caps.
+    /// Takes returned leases in: frees their memory and lifts caps.
     pub(super) fn collect_leases(&mut self) {
-        let Memory { pool, lessees, .. } = self.memory.as_mut().expect("present until the loop is dropped");
-        if !pool.has_returns() {
+        let memory = self.memory.as_mut().expect("present until the loop is dropped");
+        if !memory.pool.has_returns() {
             return;
         }
-        let cap = self.config.leases_per_connection;
-        let hard_limit = self.config.close_at_lease_limit;
         let connections = &mut self.connections;
-        let mut uncapped = Vec::new();
-        pool.collect(|pool_slot| {
-            let Some(id) = lessees[pool_slot.index()].take() else {
-                return;
-            };
+        let mut capped = Vec::new();
+        memory.collect(|id, lease| {
             let Some(connection) = connections.get_mut(id.slot(), id.generation()) else {
                 return;
             };
-            connection.leases -= 1;
-            // Half the cap, so that a slow holder does not have its receive armed and cancelled for each lease.
-            // With a hard limit at once, so that what comes next does not close it.
-            if connection.capped && (connection.leases <= cap / 2 || hard_limit) {
-                connection.capped = false;
-                uncapped.push(id.slot());
+            connection.holdings.returned(lease);
+            connection.moved = true;
+            if connection.capped && !connection.short {
+                capped.push(id.slot());
             }
         });
-        if !uncapped.is_empty() {
-            self.capped -= uncapped.len() as u32;
-            for slot in uncapped {
-                self.deliver_held_back(slot);
-            }
+        for slot in capped {
+            self.lift_cap(slot);
         }
     }
 
@@ -396,8 +449,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
 
     fn report_pool_pressure(&mut self) {
         let pool = &self.memory().pool;
-        // Held-back data takes slots as leases do, and only returned leases can set it free.
-        if !self.pressure_reported && pool.leased() + self.held_back == pool.slots() {
+        if !self.pressure_reported && pool.leased() == pool.slots() {
             self.pressure_reported = true;
             self.events.push_back(Event::Pressure { connection: None });
         }

@@ -4,7 +4,7 @@ use std::io::IoSlice;
 use std::os::fd::AsRawFd;
 
 use super::Loop;
-use super::connection::{Phase, ReceiveSide, SendSide};
+use super::connection::{Connection, Phase, ReceiveSide, SendSide};
 use super::teardown::survives;
 use crate::command::{FileRange, Payload, RawPieces};
 use crate::engine::{Engine, EngineKind, Gather, Message, Operation, SendMode};
@@ -33,7 +33,8 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     ///
     /// # Errors
     /// - [`Refusal::Full`]: a copied send would take the queue past its high-water mark, or a lent one finds it
-    ///   there. [`Event::Writable`] follows.
+    ///   there. [`Event::Writable`] follows. The mark is lower while much is queued on all connections of the loop
+    ///   together: an eighth of what is left of as many bytes as there is memory for copied sends.
     /// - [`Refusal::TooLarge`]: a copied send larger than the high-water mark, or than all memory for such sends.
     /// - [`Refusal::Closing`], [`Refusal::Stale`].
     pub fn send<'a>(
@@ -51,11 +52,13 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             self.sender(connection)?;
             return Err(Refusal::TooLarge);
         }
-        self.admit(connection, |queued| {
+        let mark = self.mark();
+        self.admit(connection, |state| {
+            let queued = state.outbound.queued();
             if lent {
-                queued >= high_water
+                state.is_full(mark)
             } else {
-                queued + length > high_water
+                queued + length > if queued == 0 { high_water } else { mark }
             }
         })?;
         let memory = self.memory.as_mut().expect("present until the loop is dropped");
@@ -64,19 +67,23 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             .get_mut(connection.slot(), connection.generation())
             .ok_or(Refusal::Stale)?;
         let queued_before = !state.outbound.is_empty();
+        let before = state.outbound.queued();
         let small = token == Token::NONE && length <= SMALL_SEND;
-        let copied = (!lent || small) && state.outbound.push_copy(payload.as_slice(), &mut memory.chunks);
-        if !copied {
-            let Some(lent) = payload.into_lent() else {
-                if !std::mem::replace(&mut state.wants_chunks, true) {
-                    self.chunk_waiters.push_back(connection);
-                }
-                self.counters.sends_refused.add(1);
-                return Err(Refusal::Full);
-            };
+        let wanted = state.outbound.chunks_for(length, &memory.chunks);
+        let most = if before == 0 {
+            memory.chunks.available()
+        } else {
+            memory.share_of_chunks()
+        };
+        if (!lent || small) && (wanted == 0 || wanted <= most) {
+            state.outbound.push_copy(payload.as_slice(), &mut memory.chunks);
+        } else if let Some(lent) = payload.into_lent() {
             state.outbound.push_lent(lent, token);
+        } else {
+            self.refuse_for_chunks(connection, before == 0, wanted);
+            return Err(Refusal::Full);
         }
-        self.account_queued(connection.slot(), length, queued_before);
+        self.account_queued(connection.slot(), before, queued_before);
         Ok(())
     }
 
@@ -184,13 +191,14 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         if pieces.count() > RawPieces::MOST {
             return Err(Refusal::TooLarge);
         }
-        let high_water = self.config.high_water as usize;
+        let mark = self.mark();
         // As the length, so the number of lent pieces may pass its mark once.
-        self.admit(connection, |queued| queued >= high_water)?;
+        self.admit(connection, |state| state.is_full(mark))?;
         let state = self.sender(connection)?;
         let queued_before = !state.outbound.is_empty();
-        let bytes = state.outbound.push_gathered(pieces.lent(), token);
-        self.account_queued(connection.slot(), bytes, queued_before);
+        let before = state.outbound.queued();
+        state.outbound.push_gathered(pieces.lent(), token);
+        self.account_queued(connection.slot(), before, queued_before);
         Ok(())
     }
 
@@ -212,46 +220,6 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         Ok(())
     }
 
-    /// Bytes queued for sending on a connection; 0 for a stale id.
-    #[must_use]
-    pub fn queued(&self, connection: ConnectionId) -> usize {
-        self.look_up(connection)
-            .map_or(0, |state| state.outbound.queued())
-    }
-
-    /// Whether a connection's queue is at or past its high-water mark: then [`Event::Writable`] follows when it
-    /// has drained. False for a stale id.
-    #[must_use]
-    pub fn is_full(&self, connection: ConnectionId) -> bool {
-        self.queued(connection) >= self.config.high_water as usize
-    }
-
-    /// Refuses a send for which there is no room: the queue is `full`, by its bytes, or by its pieces. Lent memory may
-    /// pass the high-water mark once, so that one large send, or what was received before a pause, can always be taken;
-    /// it is not the loop's memory.
-    #[inline]
-    fn admit(&mut self, connection: ConnectionId, full: impl FnOnce(usize) -> bool) -> Result<(), Refusal> {
-        let most_pieces = self.config.send_pieces as usize;
-        let state = self.sender(connection)?;
-        if full(state.outbound.queued()) || state.outbound.pieces() >= most_pieces {
-            state.wants_writable = true;
-            self.counters.sends_refused.add(1);
-            return Err(Refusal::Full);
-        }
-        Ok(())
-    }
-
-    /// Accounts for bytes that were just queued, perhaps behind others.
-    #[inline]
-    fn account_queued(&mut self, slot: Slot, bytes: usize, queued_before: bool) {
-        self.counters.queued_bytes.add(bytes as u64);
-        self.counters.sends_coalesced.add(u64::from(queued_before));
-        if let Some((state, _)) = self.connections.at(slot) {
-            state.wants_writable |= state.outbound.queued() >= self.config.high_water as usize;
-        }
-        self.mark_dirty(slot);
-    }
-
     /// From how many bytes on a send leaves without a copy; `None`: never, as on epoll.
     fn zero_copy_threshold(&self) -> Option<u32> {
         self.config
@@ -259,7 +227,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             .filter(|_| self.engine.kind() == EngineKind::Uring)
     }
 
-    fn sender(&mut self, id: ConnectionId) -> Result<&mut super::connection::Connection, Refusal> {
+    pub(super) fn sender(&mut self, id: ConnectionId) -> Result<&mut Connection, Refusal> {
         let state = self.find(id)?;
         match state.phase {
             Phase::Connecting | Phase::Open if state.send_side == SendSide::Open => Ok(state),
@@ -395,9 +363,10 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                 let memory = self.memory.as_mut().expect("present until the loop is dropped");
                 let before = connection.outbound.queued();
                 let acknowledged = connection.outbound.sent(bytes as u64, held, &mut memory.chunks);
-                let freed = before - connection.outbound.queued().min(before);
+                let now = connection.outbound.queued();
                 let more = !connection.outbound.is_empty();
-                self.counters.queued_bytes.subtract(freed as u64);
+                connection.moved = true;
+                self.account_queue(before, now);
                 self.acknowledge(id, acknowledged);
                 self.after_room(id);
                 if more {
@@ -430,8 +399,8 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let memory = self.memory.as_mut().expect("present until the loop is dropped");
         let before = connection.outbound.queued();
         let acknowledged = connection.outbound.released(sequence, &mut memory.chunks);
-        let freed = before - connection.outbound.queued().min(before);
-        self.counters.queued_bytes.subtract(freed as u64);
+        let now = connection.outbound.queued();
+        self.account_queue(before, now);
         self.acknowledge(id, acknowledged);
         self.after_room(id);
         if let Some(connection) = self.connections.get(slot, id.generation())
@@ -458,41 +427,6 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                 connection: id,
                 token,
             });
-        }
-    }
-
-    /// Keeps the promises of `Writable`, after memory was freed.
-    fn after_room(&mut self, id: ConnectionId) {
-        let low_water = self.config.low_water as usize;
-        if let Some(connection) = self.connections.get_mut(id.slot(), id.generation())
-            && connection.wants_writable
-            && connection.outbound.queued() <= low_water
-        {
-            connection.wants_writable = false;
-            connection.wants_chunks = false;
-            if matches!(connection.phase, Phase::Open | Phase::Connecting) {
-                self.events.push_back(Event::Writable { connection: id });
-            }
-        }
-        self.serve_chunk_waiters();
-    }
-
-    /// Tells those that were refused for want of send chunks, once there are enough of them again.
-    fn serve_chunk_waiters(&mut self) {
-        let memory = self.memory.as_ref().expect("present until the loop is dropped");
-        // A quarter of them: enough that not every waiter is refused once more.
-        if self.chunk_waiters.is_empty() || memory.chunks.used() > self.config.send_chunks / 4 * 3 {
-            return;
-        }
-        while let Some(id) = self.chunk_waiters.pop_front() {
-            // One whose own queue is full as well is told when that has drained.
-            if let Some(connection) = self.connections.get_mut(id.slot(), id.generation())
-                && std::mem::take(&mut connection.wants_chunks)
-                && !connection.wants_writable
-                && matches!(connection.phase, Phase::Open | Phase::Connecting)
-            {
-                self.events.push_back(Event::Writable { connection: id });
-            }
         }
     }
 
@@ -566,10 +500,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             return;
         }
         let memory = self.memory.as_mut().expect("present until the loop is dropped");
-        self.counters
-            .queued_bytes
-            .subtract(connection.outbound.queued() as u64);
+        let before = connection.outbound.queued();
         connection.outbound.clear(&mut memory.chunks);
+        self.account_queue(before, 0);
         self.serve_chunk_waiters();
     }
 }

@@ -1,6 +1,8 @@
 //! A table of slots with generations: what ids point into.
 
+use crate::errno::Errno;
 use crate::id::Slot;
+use crate::reserved::with_room;
 
 #[derive(Debug)]
 struct Entry<T> {
@@ -21,11 +23,25 @@ pub(super) struct Table<T> {
 }
 
 impl<T> Table<T> {
-    pub(super) fn new(limit: u32) -> Self {
-        Self {
-            entries: Vec::with_capacity(limit as usize),
-            free: Vec::with_capacity(limit as usize),
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub(super) fn new(limit: u32) -> Result<Self, Errno> {
+        Ok(Self {
+            entries: with_room(limit as usize)?,
+            free: with_room(limit as usize)?,
             limit,
+            used: 0,
+            retired: 0,
+        })
+    }
+
+    /// One with no room, in the place of another.
+    pub(super) const fn none() -> Self {
+        Self {
+            entries: Vec::new(),
+            free: Vec::new(),
+            limit: 0,
             used: 0,
             retired: 0,
         }
@@ -130,7 +146,7 @@ mod tests {
 
     #[test]
     fn a_slot_used_again_has_another_generation() {
-        let mut table = Table::new(1);
+        let mut table = Table::new(1).unwrap();
         let (slot, first) = table.insert('a').unwrap();
         assert_eq!(table.insert('b'), Err('b'));
         assert_eq!(table.remove(slot), Some('a'));
@@ -143,7 +159,7 @@ mod tests {
 
     #[test]
     fn a_slot_without_generations_left_is_retired() {
-        let mut table = Table::new(2);
+        let mut table = Table::new(2).unwrap();
         let (slot, _) = table.insert(1).unwrap();
         table.entries[slot.index()].generation = u32::MAX;
         table.remove(slot);
@@ -159,7 +175,7 @@ mod tests {
             limit in 1u32..20,
             steps in prop::collection::vec((any::<bool>(), any::<prop::sample::Index>()), 1..200),
         ) {
-            let mut table = Table::new(limit);
+            let mut table = Table::new(limit).unwrap();
             let mut inside: Vec<((Slot, u32), usize)> = Vec::new();
             let mut gone = Vec::new();
             for (number, (insert, which)) in steps.into_iter().enumerate() {

@@ -1,10 +1,11 @@
 //! How connections end: gracefully, by abort, by an error; always in the same three steps. First nothing new is
 //! started, then everything in flight ends, then the descriptor is closed and `Closed` reported.
 
+use std::collections::VecDeque;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use super::connection::{HeldBack, Phase, ReceiveSide, SendSide};
+use super::connection::{Phase, ReceiveSide, SendSide};
 use super::{Loop, TimerKey};
 use crate::engine::{Engine, Handle, Kind, Operation};
 use crate::errno::Errno;
@@ -208,16 +209,8 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             connection.capped = false;
             self.capped -= 1;
         }
-        let memory = self.memory.as_mut().expect("present until the loop is dropped");
-        for held_back in std::mem::take(&mut connection.inbound) {
-            match held_back {
-                HeldBack::Slot(pool_slot, _) => {
-                    self.held_back -= 1;
-                    memory.pool.give_back(pool_slot);
-                }
-                HeldBack::Lease(lease) => drop(lease),
-            }
-        }
+        connection.fresh = 0;
+        connection.inbound = VecDeque::new();
     }
 
     /// The last step, once the kernel is done with everything of an ending connection.
@@ -232,6 +225,13 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let (_, generation) = self.connections.at(slot).expect("looked up just now");
         let id = ConnectionId::new(self.index, slot, generation);
         let mut connection = self.connections.remove(slot).expect("looked up just now");
+        if connection.listed_for_chunks {
+            self.chunk_waiters.retain(|&waiting| waiting != id);
+        }
+        if self.connections.len() == 0 {
+            let inspection = self.inspection.take();
+            self.clear_timer(inspection);
+        }
         let descriptor = connection.descriptor.take().expect("present until closed");
         self.submit(Operation::Close {
             handle: Handle::Connection(slot),

@@ -109,7 +109,10 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     pub(super) fn settle(&mut self) {
         self.end_reported();
         self.collect_leases();
+        self.serve_short();
         self.serve_starved();
+        // Whoever was told may have had no use for it.
+        self.serve_chunk_waiters();
         self.flush_dirty();
         if self.datagrams.len() > 0 {
             self.tend_datagrams();
@@ -284,6 +287,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                 TimerKey::DatagramLimit(socket) => self.on_datagram_limit(socket),
                 TimerKey::DatagramRetry(socket) => self.on_datagram_retry(socket),
                 TimerKey::Drain => self.draining = Draining::Overdue,
+                TimerKey::Inspection => self.inspect(),
             }
         }
         self.due_timers = due;

@@ -82,7 +82,7 @@ impl Run {
         file.write_all_at(&bytes, 0).unwrap();
         Self {
             outbound: Outbound::default(),
-            chunks: Chunks::new(CHUNKS, CHUNK),
+            chunks: Chunks::new(CHUNKS, CHUNK).unwrap(),
             spare: Vec::new(),
             file,
             in_flight: None,
@@ -123,7 +123,8 @@ impl Run {
             Step::Copy(length) => {
                 let bytes = self.bytes(length);
                 let available = self.chunks.available();
-                if self.outbound.push_copy(&bytes, &mut self.chunks) {
+                if self.outbound.chunks_for(bytes.len(), &self.chunks) <= self.chunks.available() {
+                    self.outbound.push_copy(&bytes, &mut self.chunks);
                     self.queue(&bytes, true, None);
                 } else {
                     assert!(length > available * CHUNK as usize, "refused with room");
@@ -317,7 +318,7 @@ proptest! {
 #[test]
 fn a_batch_has_no_more_pieces_than_one_call_takes() {
     let mut outbound = Outbound::default();
-    let mut chunks = Chunks::new(1, CHUNK);
+    let mut chunks = Chunks::new(1, CHUNK).unwrap();
     for number in 0..MAX_PIECES as u64 + 1 {
         outbound.push_lent(Lent::Bytes(Bytes::from_static(b"xy")), Token(number + 1));
     }
@@ -338,8 +339,8 @@ fn a_batch_has_no_more_pieces_than_one_call_takes() {
 #[test]
 #[should_panic(expected = "no more than it was given")]
 fn more_sent_than_queued_is_a_fault() {
-    let mut chunks = Chunks::new(1, CHUNK);
+    let mut chunks = Chunks::new(1, CHUNK).unwrap();
     let mut outbound = Outbound::default();
-    assert!(outbound.push_copy(b"four", &mut chunks));
+    outbound.push_copy(b"four", &mut chunks);
     outbound.sent(5, false, &mut chunks);
 }

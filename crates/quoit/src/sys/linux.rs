@@ -332,6 +332,29 @@ impl SocketSys for Linux {
         }
     }
 
+    fn poll_now(&self, polled: &mut [libc::pollfd]) -> Result<usize, Errno> {
+        let count = polled.len() as libc::nfds_t;
+        // SAFETY: the list is valid for the call and has so many entries.
+        let result = unsafe { libc::poll(polled.as_mut_ptr(), count, 0) };
+        Errno::check_size(result as libc::ssize_t)
+    }
+
+    fn unread(&self, socket: BorrowedFd<'_>) -> Result<usize, Errno> {
+        queue_length(socket, libc::FIONREAD)
+    }
+
+    fn take_error(&self, socket: BorrowedFd<'_>) -> Option<Errno> {
+        match get_integer(socket, libc::SO_ERROR) {
+            Ok(0) => None,
+            Ok(code) => Some(Errno::from_io(&std::io::Error::from_raw_os_error(code))),
+            Err(error) => Some(error),
+        }
+    }
+
+    fn taken_by_peer(&self, socket: BorrowedFd<'_>) -> u64 {
+        acknowledged(socket).unwrap_or_else(|| queue_length(socket, libc::TIOCOUTQ).unwrap_or(0) as u64)
+    }
+
     fn duplicate(&self, socket: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
         // SAFETY: F_DUPFD_CLOEXEC takes a number, no pointer.
         owned(unsafe { libc::fcntl(socket.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 0) })
@@ -347,6 +370,34 @@ impl SocketSys for Linux {
             })
         })
     }
+}
+
+/// Bytes that TCP's peer has acknowledged; `None` for other sockets, and before Linux 4.1.
+fn acknowledged(socket: BorrowedFd<'_>) -> Option<u64> {
+    // SAFETY: a structure of integers, for which all zeroes is a valid value.
+    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+    let whole = size_of_val(&info);
+    let mut length = whole as socklen_t;
+    // SAFETY: the kernel writes no more than `length` bytes of the structure, and how many they were.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            (&raw mut info).cast(),
+            &raw mut length,
+        )
+    };
+    let end = std::mem::offset_of!(libc::tcp_info, tcpi_bytes_acked) + size_of::<u64>();
+    (result == 0 && length as usize >= end).then_some(info.tcpi_bytes_acked)
+}
+
+/// The length of one of a socket's queues, in bytes.
+fn queue_length(socket: BorrowedFd<'_>, which: libc::Ioctl) -> Result<usize, Errno> {
+    let mut bytes: c_int = 0;
+    // SAFETY: both requests write one integer.
+    Errno::check(unsafe { libc::ioctl(socket.as_raw_fd(), which, &raw mut bytes) })?;
+    Ok(usize::try_from(bytes).unwrap_or(0))
 }
 
 mod datagram;

@@ -284,6 +284,26 @@ pub trait SocketSys {
     /// Those of `connect(2)` and `shutdown(2)`; the connection is gone anyway.
     fn reset(&self, socket: BorrowedFd<'_>) -> Result<(), Errno>;
 
+    /// `poll(2)` that never waits. Answers how many descriptors have something to tell.
+    ///
+    /// # Errors
+    /// Those of `poll(2)`.
+    fn poll_now(&self, polled: &mut [libc::pollfd]) -> Result<usize, Errno>;
+
+    /// Bytes that were received and not read yet (`SIOCINQ`).
+    ///
+    /// # Errors
+    /// Those of `ioctl(2)`.
+    fn unread(&self, socket: BorrowedFd<'_>) -> Result<usize, Errno>;
+
+    /// The socket's pending error, which is none afterwards (`SO_ERROR`).
+    fn take_error(&self, socket: BorrowedFd<'_>) -> Option<Errno>;
+
+    /// A number that changes whenever the peer takes some of what was sent, as long as more was sent than it took. TCP: the
+    /// bytes that it has acknowledged (`tcpi_bytes_acked`); Unix sockets, and kernels without: the bytes that it has not taken
+    /// (`SIOCOUTQ`).
+    fn taken_by_peer(&self, socket: BorrowedFd<'_>) -> u64;
+
     /// Another descriptor for the same socket (`F_DUPFD_CLOEXEC`).
     ///
     /// # Errors

@@ -217,7 +217,7 @@ impl HttpConnection {
                 break;
             };
             consumed += length;
-            if request.is_plaintext() && !environment.is_draining() {
+            if request.is_plaintext() && environment.keeps_connections() {
                 debug_assert!(self.keep_alive, "an idle connection is one that goes on");
                 // The one answer that is ready as it is.
                 output.extend_from_slice(environment.responder.plaintext());
@@ -435,7 +435,7 @@ impl HttpConnection {
 
     /// What the response that is now being written says of the connection; it is bound to it after.
     fn persistence(&mut self, environment: &Environment) -> Persistence {
-        self.keep_alive &= !environment.is_draining();
+        self.keep_alive &= environment.keeps_connections();
         match (self.keep_alive, self.is_http_1_1) {
             (false, _) => Persistence::Close,
             (true, true) => Persistence::Persistent,

@@ -37,6 +37,8 @@ pub(crate) struct Environment {
     pub(super) responder: Responder,
     pub(super) judged_host: JudgedHost,
     draining: bool,
+    /// Every response closes its connection.
+    closes: bool,
     metrics: MetricsWriter,
     metrics_text: String,
     json: Vec<u8>,
@@ -51,6 +53,7 @@ impl Environment {
             responder: Responder::new(now),
             judged_host: JudgedHost::default(),
             draining: false,
+            closes: false,
             metrics,
             metrics_text: String::new(),
             json: Vec::with_capacity(64),
@@ -68,6 +71,16 @@ impl Environment {
     /// two requests says [`Next::Close`](super::Next::Close) when it is next called, with no input too.
     pub(crate) fn start_draining(&mut self) {
         self.draining = true;
+    }
+
+    /// From now on every response closes its connection.
+    pub(crate) fn close_after_each(&mut self) {
+        self.closes = true;
+    }
+
+    /// Whether a connection may stay open after a response.
+    pub(super) fn keeps_connections(&self) -> bool {
+        !self.draining && !self.closes
     }
 
     /// Whether the server drains.

@@ -53,7 +53,7 @@ impl Bench {
 impl<P: EpollSys> Bench<P> {
     fn on_kernel(settings: EpollSettings, slots: u32, slot_size: u32) -> Self {
         let wake = Arc::new(Wake::new().unwrap());
-        let mut pool = Pool::new(slots, slot_size, Arc::clone(&wake));
+        let mut pool = Pool::new(slots, slot_size, 0, Arc::clone(&wake)).unwrap();
         let mut engine = EpollEngine::new(settings, Linux).unwrap();
         engine.bind(wake.descriptor(), &mut pool).unwrap();
         Self {

@@ -1,5 +1,6 @@
 //! Memory for what a socket's sends copy.
 
+use crate::errno::Errno;
 use crate::reserved::Reserved;
 
 /// Copied bytes, in a ring: what is taken first is given back first.
@@ -26,13 +27,13 @@ pub(super) struct Copy {
 }
 
 impl Copies {
-    pub(super) fn new(most: usize) -> Self {
-        Self {
-            memory: Reserved::new(most * 2),
+    pub(super) fn new(most: usize) -> Result<Self, Errno> {
+        Ok(Self {
+            memory: Reserved::new(most * 2)?,
             head: 0,
             tail: 0,
             used: 0,
-        }
+        })
     }
 
     pub(super) fn put(&mut self, bytes: &[u8]) -> Option<Copy> {

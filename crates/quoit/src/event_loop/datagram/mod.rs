@@ -181,7 +181,10 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             JOINED
         };
         let wake = self.memory().remote.wake_handle();
-        let mut queue = Queue::new(options.high_water, options.low_water, options.queued_sends);
+        let mut queue = Queue::new(options.high_water, options.low_water, options.queued_sends)
+            .map_err(failed(DatagramStep::Buffers))?;
+        let size = (head + payload).next_multiple_of(64);
+        let pool = Pool::new(options.slots, size, 0, wake).map_err(failed(DatagramStep::Buffers))?;
         if family == DatagramFamily::Unix {
             queue.be_unix();
         }
@@ -198,7 +201,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             error: None,
             limit: None,
             // Aligned, so that no two slots share a line of the caches.
-            pool: Pool::new(options.slots, (head + payload).next_multiple_of(64), wake),
+            pool,
             head,
             room: head + payload,
             raw: options.gro == Gro::Raw,

@@ -138,12 +138,12 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    pub(super) fn new(high_water: u32, low_water: u32, most_entries: u32) -> Self {
-        Self {
+    pub(super) fn new(high_water: u32, low_water: u32, most_entries: u32) -> Result<Self, Errno> {
+        Ok(Self {
             entries: VecDeque::with_capacity(most_entries as usize),
             headings: Headings::new(most_entries as usize),
             most_entries: most_entries as usize,
-            copies: Copies::new(high_water as usize),
+            copies: Copies::new(high_water as usize)?,
             high_water: high_water as usize,
             low_water: low_water as usize,
             queued: 0,
@@ -152,7 +152,7 @@ impl Queue {
             segmentation: Segmentation::default(),
             forgives: Forgiven::default(),
             separates: false,
-        }
+        })
     }
 
     /// For a Unix socket: those cannot cut, and whoever is connected to a full one is told when it has room, but nobody

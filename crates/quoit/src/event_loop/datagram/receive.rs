@@ -116,7 +116,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             return;
         };
         if state.pool.has_returns() {
-            state.pool.collect(|_| ());
+            state.pool.collect(|_, _| ());
             state.pressure_reported = false;
         }
         if state.pool.free() == 0 || state.phase != Phase::Open {

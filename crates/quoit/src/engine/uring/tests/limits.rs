@@ -197,7 +197,7 @@ fn an_engine_is_made_on_one_thread_and_works_on_another() {
     for without in levels() {
         let capabilities = probe::<Ring>(without, false).unwrap();
         let wake = Arc::new(Wake::new().unwrap());
-        let mut pool = Pool::new(8, SLOT_SIZE, Arc::clone(&wake));
+        let mut pool = Pool::new(8, SLOT_SIZE, 0, Arc::clone(&wake)).unwrap();
         let mut engine = UringEngine::<Ring, _>::new(&SETTINGS, &capabilities, Linux, &mut pool).unwrap();
         let mut fixture = thread::spawn(move || {
             engine.bind(wake.descriptor(), &mut pool).unwrap();

@@ -138,7 +138,7 @@ impl<S: UringSys> Fixture<S> {
             // As a loop's: nothing overflows on a kernel that may lock the thread up for good then.
             settings.completion_entries = settings.completion_entries.max(1024);
         }
-        let mut pool = Pool::new(slots, SLOT_SIZE, Arc::clone(&wake));
+        let mut pool = Pool::new(slots, SLOT_SIZE, 0, Arc::clone(&wake)).unwrap();
         let since = Instant::now();
         let (mut engine, capabilities) = loop {
             let made = probe::<S>(without, false).and_then(|capabilities| {

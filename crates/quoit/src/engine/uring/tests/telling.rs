@@ -101,7 +101,7 @@ fn an_engine_for_a_poller_notifies_from_the_start() {
         ..SETTINGS
     };
     let capabilities = probe::<Ring>(FeatureSet::EMPTY, true).unwrap();
-    let mut pool = Pool::new(8, SLOT_SIZE, wake);
+    let mut pool = Pool::new(8, SLOT_SIZE, 0, wake).unwrap();
     let engine = UringEngine::<Ring, _>::new(&settings, &capabilities, Linux, &mut pool).unwrap();
     assert_eq!(engine.poll_descriptor(), Some(PollDescriptor::Notifier(notifier)));
     let engine = UringEngine::<Ring, _>::new(&SETTINGS, &capabilities, Linux, &mut pool).unwrap();

@@ -47,7 +47,7 @@ fn results(batch: &mut DatagramBatch, result: impl Fn(usize) -> Result<u32, Errn
 
 #[test]
 fn a_refusal_to_cut_sends_one_by_one_and_is_remembered() {
-    let mut queue = Queue::new(10_000, 100, 16);
+    let mut queue = Queue::new(10_000, 100, 16).unwrap();
     let mut batch = DatagramBatch::default();
     let bytes: Vec<u8> = (0..2500u32).map(|index| index as u8).collect();
     assert!(push(&mut queue, send(&bytes, Some(1000), 7)));
@@ -88,7 +88,7 @@ fn a_refusal_to_cut_sends_one_by_one_and_is_remembered() {
 
 #[test]
 fn a_refusal_to_cut_holds_for_its_route_alone() {
-    let mut queue = Queue::new(100_000, 100, 16);
+    let mut queue = Queue::new(100_000, 100, 16).unwrap();
     let mut batch = DatagramBatch::default();
     let to = |address: &str, interface| {
         let send = Send {
@@ -125,7 +125,7 @@ fn a_refusal_to_cut_holds_for_its_route_alone() {
 
 #[test]
 fn a_failure_of_one_leaves_the_others() {
-    let mut queue = Queue::new(1000, 100, 16);
+    let mut queue = Queue::new(1000, 100, 16).unwrap();
     let mut batch = DatagramBatch::default();
     for token in 1..=3 {
         assert!(push(&mut queue, send(&[token as u8; 10], None, token)));
@@ -148,7 +148,7 @@ fn a_failure_of_one_leaves_the_others() {
 
 #[test]
 fn who_is_told_of_another_is_made_again() {
-    let mut queue = Queue::new(1000, 100, 16);
+    let mut queue = Queue::new(1000, 100, 16).unwrap();
     let mut batch = DatagramBatch::default();
     for token in 1..=2 {
         assert!(push(&mut queue, send(&[token as u8; 10], None, token)));
@@ -190,7 +190,7 @@ fn who_is_told_of_another_is_made_again() {
 /// large by itself is told from what the network says so of.
 #[test]
 fn a_piece_that_is_told_of_another_is_made_again_by_itself() {
-    let mut queue = Queue::new(10_000, 100, 16);
+    let mut queue = Queue::new(10_000, 100, 16).unwrap();
     let mut batch = DatagramBatch::default();
     let bytes: Vec<u8> = (0..=54).collect();
     assert!(push(&mut queue, send(b"before", None, 1)));
@@ -237,7 +237,7 @@ fn a_piece_that_is_told_of_another_is_made_again_by_itself() {
 
 #[test]
 fn an_empty_datagram_is_one() {
-    let mut queue = Queue::new(1000, 100, 16);
+    let mut queue = Queue::new(1000, 100, 16).unwrap();
     let mut batch = DatagramBatch::default();
     assert!(push(&mut queue, send(b"", Some(5), 1)));
     queue.fill(NOW, &mut batch);
@@ -258,7 +258,7 @@ proptest! {
             1..60,
         ),
     ) {
-        let mut queue = Queue::new(high_water, high_water / 4, 8);
+        let mut queue = Queue::new(high_water, high_water / 4, 8).unwrap();
         let mut batch = DatagramBatch::default();
         let (mut expected, mut sent) = (Vec::new(), Vec::new());
         let (mut taken, mut ended) = (0u64, 0u64);

@@ -6,7 +6,7 @@ package io.quoit.netty;
  */
 final class Abi {
     /** The ABI that this package was written for: major and minor version. */
-    static final int VERSION = 1 << 16 | 6;
+    static final int VERSION = 1 << 16 | 7;
 
     static final int UNSET = 0xFFFF_FFFF;
 
@@ -128,7 +128,7 @@ final class Abi {
 
     /** Offsets in {@code quoit_config}. */
     static final class Config {
-        static final int STRUCT_SIZE = 152;
+        static final int STRUCT_SIZE = 160;
         static final int ENGINE = 4;
         static final int WITHOUT = 8;
         static final int CONNECTIONS = 16;
@@ -238,7 +238,7 @@ final class Abi {
 
     /** Offsets in {@code quoit_counters}. */
     static final class Counters {
-        static final int STRUCT_SIZE = 520;
+        static final int STRUCT_SIZE = 544;
         static final int SUBMISSIONS = 32;
         static final int COMPLETIONS = 40;
         static final int QUEUED_BYTES = 288;

@@ -1,0 +1,170 @@
+//! Looking after connections of which nothing is heard: once a second, as long as there are any.
+//!
+//! A paused connection receives nothing, so that nothing tells of its peer's reset; and a peer that takes nothing holds
+//! what is queued for it for as long as it likes.
+
+use std::os::fd::{AsFd, AsRawFd};
+use std::time::Duration;
+
+use super::connection::{Connection, Phase, ReceiveSide};
+use super::{Loop, TimerKey};
+use crate::engine::Engine;
+use crate::event::CloseReason;
+use crate::id::{ConnectionId, Slot};
+use crate::sys::SocketSys;
+
+/// Time between two inspections.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// A connection whose peer takes nothing, while memory is short.
+struct Stalled {
+    id: ConnectionId,
+    inspections: u32,
+    bytes: u64,
+}
+
+impl<E: Engine, K: SocketSys> Loop<E, K> {
+    /// Makes sure that there is an inspection within the interval.
+    pub(super) fn inspect_soon(&mut self) {
+        if self.inspection.is_none() {
+            self.inspection = self.set_timer(INTERVAL, TimerKey::Inspection);
+        }
+    }
+
+    pub(super) fn inspect(&mut self) {
+        self.inspection = None;
+        let mut again = self.find_resets();
+        if self.is_short() {
+            again = true;
+            self.close_stalled();
+        }
+        if again {
+            self.inspect_soon();
+        }
+    }
+
+    /// Whether so much of the loop's memory is in use that somebody may have to go.
+    pub(super) fn is_short(&self) -> bool {
+        let memory = self.memory();
+        !self.chunk_waiters.is_empty() || memory.is_short() || memory.chunks.budget() / 2 < self.queue_load
+    }
+
+    /// Ends paused connections that have been reset. Answers whether any are paused.
+    fn find_resets(&mut self) -> bool {
+        let mut polled = std::mem::take(&mut self.inspected);
+        let mut slots = Vec::new();
+        for (slot, generation) in self.connections.slots() {
+            if let Some(connection) = self.connections.get(slot, generation)
+                && is_deaf(connection)
+                && let Some(socket) = &connection.descriptor
+            {
+                slots.push(slot);
+                polled.push(libc::pollfd {
+                    fd: socket.as_raw_fd(),
+                    // Errors are told of whatever is asked for.
+                    events: 0,
+                    revents: 0,
+                });
+            }
+        }
+        if !slots.is_empty() {
+            self.counters.system_calls.add(1);
+            // If it fails, the next one may not.
+            let found = self.system.poll_now(&mut polled).unwrap_or(0);
+            if found > 0 {
+                for (one, &slot) in polled.iter().zip(&slots) {
+                    if one.revents & libc::POLLERR != 0 {
+                        self.on_reset_found(slot);
+                    }
+                }
+            }
+        }
+        polled.clear();
+        self.inspected = polled;
+        !slots.is_empty()
+    }
+
+    /// A paused connection's socket has failed. It ends, unless something came before that the handler has not seen: that
+    /// waits for it to resume, and the end behind it.
+    fn on_reset_found(&mut self, slot: Slot) {
+        let Some((connection, _)) = self.connections.at(slot) else {
+            return;
+        };
+        let Some(socket) = &connection.descriptor else {
+            return;
+        };
+        self.counters.system_calls.add(2);
+        if !connection.inbound.is_empty() || self.system.unread(socket.as_fd()).unwrap_or(0) > 0 {
+            return;
+        }
+        let error = self.system.take_error(socket.as_fd());
+        self.end(
+            slot,
+            error.map_or(CloseReason::Reset, CloseReason::from_errno),
+            false,
+        );
+    }
+
+    /// Closes connections whose peers have taken nothing for too long, those that have been so for longest first, until memory
+    /// is not short any more.
+    fn close_stalled(&mut self) {
+        let most = u32::try_from(self.config.stall_limit.as_secs()).unwrap_or(u32::MAX);
+        let mut stalled = Vec::new();
+        let slots: Vec<_> = self.connections.slots().collect();
+        for (slot, generation) in slots {
+            let Some(connection) = self.connections.get_mut(slot, generation) else {
+                continue;
+            };
+            let bytes = held_bytes(connection, self.config.receive_slot_size);
+            let moved = std::mem::take(&mut connection.moved);
+            let (Phase::Open | Phase::Draining, 1.., Some(socket)) =
+                (connection.phase, bytes, &connection.descriptor)
+            else {
+                connection.stalled = 0;
+                continue;
+            };
+            self.counters.system_calls.add(1);
+            let taken = self.system.taken_by_peer(socket.as_fd());
+            if moved || taken != connection.taken {
+                connection.taken = taken;
+                connection.stalled = 0;
+                continue;
+            }
+            connection.stalled += 1;
+            if connection.stalled > most {
+                stalled.push(Stalled {
+                    id: ConnectionId::new(self.index, slot, generation),
+                    inspections: connection.stalled,
+                    bytes,
+                });
+            }
+        }
+        stalled.sort_by_key(|one| std::cmp::Reverse((one.inspections, one.bytes)));
+        // What they hold comes back in the turns that follow: half of the budget, or of the pool.
+        let enough = self.memory().chunks.budget() / 2;
+        let mut freed = 0;
+        for one in stalled {
+            if freed >= enough {
+                return;
+            }
+            freed += one.bytes;
+            self.counters.stalled_closed.add(1);
+            self.end(one.id.slot(), CloseReason::Limit, true);
+        }
+    }
+}
+
+/// Whether nothing would tell of a connection's failure.
+fn is_deaf(connection: &Connection) -> bool {
+    connection.phase == Phase::Open
+        && connection.paused
+        && !connection.receiving
+        && !connection.sending
+        && connection.receive_side == ReceiveSide::Open
+}
+
+/// Bytes of the loop's memory, or of memory that was lent to it, that a connection holds.
+fn held_bytes(connection: &Connection, slot_size: u32) -> u64 {
+    let holdings = &connection.holdings;
+    connection.outbound.queued() as u64 + holdings.copied + u64::from(holdings.slots) * u64::from(slot_size)
+}

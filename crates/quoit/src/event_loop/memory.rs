@@ -1,0 +1,232 @@
+//! The loop's memory, and the share of it that one connection may have.
+//!
+//! A share is a part of what is left, and not of what there is (A. K. Choudhury, E. L. Hahne: "Dynamic Queue Length
+//! Thresholds for Shared-Memory Packet Switches", IEEE/ACM Transactions on Networking 6(2), 1998). One connection alone
+//! may have a lot; of many that hold all they may, each has less, and something is left for whoever holds nothing. So no
+//! number of connections that do not read what they are sent, or whose handler keeps what they send, uses the memory up.
+
+use std::sync::Arc;
+
+use super::accept::Listener;
+use super::connection::{Connection, Holdings};
+use super::table::Table;
+use super::{TimerKey, datagram};
+use crate::chunks::Chunks;
+use crate::config::Config;
+use crate::errno::Errno;
+use crate::id::{ConnectionId, LoopIndex};
+use crate::pool::{Lease, MAX_LEASES, Pool, PoolSlot};
+use crate::remote::Inbox;
+use crate::timers::Wheel;
+
+/// A share is so many-th part of what is left.
+const PARTS: u32 = 8;
+/// Bytes that a copy of received bytes counts as, at least: what keeps account of it takes memory too.
+const LEAST_CHARGE: u32 = 2048;
+
+/// The memory that a loop's operations may name, made before the engine, which is given part of it.
+#[derive(Debug)]
+pub struct LoopMemory {
+    pub(crate) pool: Pool,
+    pub(crate) remote: Arc<Inbox>,
+    pub(super) chunks: Chunks,
+    pub(super) tables: Tables,
+}
+
+/// Room for all that a loop may have.
+#[derive(Debug)]
+pub(super) struct Tables {
+    pub(super) connections: Table<Connection>,
+    pub(super) listeners: Table<Listener>,
+    pub(super) datagrams: Table<datagram::State>,
+    pub(super) timers: Wheel<TimerKey>,
+}
+
+impl LoopMemory {
+    /// Reserves the memory that `config` asks for.
+    ///
+    /// # Errors
+    /// `ENOMEM`, where there is no address space for it; the kernel's, if there is no descriptor for the eventfd.
+    pub fn new(index: LoopIndex, config: &Config) -> Result<Self, Errno> {
+        let remote = Arc::new(Inbox::new(index, config.inbox as usize)?);
+        let budget = u64::from(config.send_chunks) * u64::from(config.send_chunk_size);
+        let copies = budget / u64::from(LEAST_CHARGE);
+        let pool = Pool::new(
+            config.receive_slots,
+            config.receive_slot_size,
+            copies.min((MAX_LEASES - config.receive_slots).into()) as u32,
+            remote.wake_handle(),
+        )?;
+        Ok(Self {
+            pool,
+            remote,
+            chunks: Chunks::new(config.send_chunks, config.send_chunk_size)?,
+            tables: Tables {
+                connections: Table::new(config.connections)?,
+                listeners: Table::new(config.listeners)?,
+                datagrams: Table::new(config.datagram_sockets)?,
+                timers: Wheel::new(config.timer_limit() + config.own_timers())?,
+            },
+        })
+    }
+
+    /// The receive pool, for the engine's constructor.
+    pub fn pool(&mut self) -> &mut Pool {
+        &mut self.pool
+    }
+
+    /// The eventfd by which a [pollable](Config::pollable) loop on io_uring is waited for, for the engine's constructor:
+    /// open as long as the loop, and read without waiting. Made at the first call.
+    ///
+    /// # Errors
+    /// The kernel's, for want of descriptors.
+    pub fn notifier(&self) -> Result<std::os::fd::RawFd, Errno> {
+        self.remote.notifier()
+    }
+}
+
+/// What the kernel may still read or write until every operation has ended.
+#[derive(Debug)]
+pub(super) struct Memory {
+    pub(super) pool: Pool,
+    pub(super) chunks: Chunks,
+    pub(super) remote: Arc<Inbox>,
+    /// The connection for which each lease was made, by the lease's number.
+    lessees: Vec<Option<ConnectionId>>,
+}
+
+impl Memory {
+    pub(super) fn new(pool: Pool, chunks: Chunks, remote: Arc<Inbox>) -> Self {
+        Self {
+            lessees: vec![None; pool.slots() as usize],
+            pool,
+            chunks,
+            remote,
+        }
+    }
+
+    /// Leases a filled slot out for a connection: as it is while the connection has no more slots than its share, and from
+    /// there on copied, as long as there is memory for that.
+    pub(super) fn lease(
+        &mut self,
+        connection: ConnectionId,
+        holdings: &mut Holdings,
+        slot: PoolSlot,
+        length: u32,
+    ) -> Lease {
+        let lease = if holdings.slots < self.share_of_slots() {
+            None
+        } else {
+            self.lease_copied(slot, length)
+        };
+        holdings.leases += 1;
+        let lease = if let Some(lease) = lease {
+            holdings.copied += u64::from(charge(length));
+            lease
+        } else {
+            holdings.slots += 1;
+            self.pool.lease(slot, length)
+        };
+        if lease.number() >= self.lessees.len() {
+            self.lessees.resize(lease.number() + 1, None);
+        }
+        self.lessees[lease.number()] = Some(connection);
+        lease
+    }
+
+    fn lease_copied(&mut self, slot: PoolSlot, length: u32) -> Option<Lease> {
+        let bytes = u64::from(charge(length));
+        if !self.chunks.charge(bytes) {
+            return None;
+        }
+        let lease = self.pool.lease_copied(slot, length);
+        if lease.is_none() {
+            self.chunks.refund(bytes);
+        }
+        lease
+    }
+
+    /// Collects the leases that were returned. `returned` is called for each with the connection for which it was made, and
+    /// takes it out of what that [holds](Holdings::returned).
+    pub(super) fn collect(&mut self, mut returned: impl FnMut(ConnectionId, Returned)) {
+        let Self {
+            pool,
+            chunks,
+            lessees,
+            ..
+        } = self;
+        pool.collect(|number, copied| {
+            let copied = copied.map(charge);
+            if let Some(bytes) = copied {
+                chunks.refund(bytes.into());
+            }
+            if let Some(connection) = lessees[number as usize].take() {
+                returned(connection, Returned { copied });
+            }
+        });
+    }
+
+    /// Slots of the pool that one connection may have. While received bytes can be copied, a quarter of the pool is kept for
+    /// those that have none.
+    fn share_of_slots(&self) -> u32 {
+        let slots = self.pool.slots();
+        (slots - slots / 4)
+            .saturating_sub(self.pool.leased())
+            .div_ceil(PARTS)
+    }
+
+    /// Bytes of copies of what it received that one connection may have.
+    fn share_of_copies(&self) -> u64 {
+        self.chunks.left() / u64::from(PARTS)
+    }
+
+    /// Whether a connection may be received for.
+    pub(super) fn is_within_share(&self, holdings: &Holdings) -> bool {
+        holdings.slots < self.share_of_slots()
+            || holdings.copied + u64::from(LEAST_CHARGE) <= self.share_of_copies()
+    }
+
+    /// How many slots' worth a connection may be received for, beside what it has.
+    pub(super) fn receivable(&self, holdings: &Holdings) -> u32 {
+        let copies = self.share_of_copies().saturating_sub(holdings.copied);
+        let slots = self.share_of_slots().saturating_sub(holdings.slots);
+        slots.saturating_add(u32::try_from(copies / u64::from(self.pool.slot_size())).unwrap_or(u32::MAX))
+    }
+
+    /// Bytes that one connection may have queued for sending, if it has any; `queued` are queued on all together.
+    pub(super) fn share_of_queue(&self, queued: u64) -> usize {
+        (self.chunks.budget().saturating_sub(queued) / u64::from(PARTS)) as usize
+    }
+
+    /// Chunks that a connection may take that has something queued.
+    pub(super) fn share_of_chunks(&self) -> usize {
+        self.chunks.available().div_ceil(PARTS as usize)
+    }
+
+    /// Whether so much is in use that somebody may have to be refused.
+    pub(super) fn is_short(&self) -> bool {
+        self.chunks.left() < self.chunks.budget() / 2 || self.share_of_slots() == 0
+    }
+}
+
+/// A lease that has come back.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Returned {
+    /// What its copy counted as, if it was one.
+    copied: Option<u32>,
+}
+
+impl Holdings {
+    /// A lease of the connection's has come back.
+    pub(super) fn returned(&mut self, lease: Returned) {
+        self.leases -= 1;
+        match lease.copied {
+            Some(bytes) => self.copied -= u64::from(bytes),
+            None => self.slots -= 1,
+        }
+    }
+}
+
+fn charge(length: u32) -> u32 {
+    length.max(LEAST_CHARGE)
+}

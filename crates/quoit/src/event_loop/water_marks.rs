@@ -1,0 +1,155 @@
+//! How much may be queued for sending: the marks, what is refused at them, and who is told when there is room again.
+
+use std::num::NonZeroU32;
+
+use super::Loop;
+use super::connection::{Connection, Phase};
+use crate::engine::Engine;
+use crate::event::{Event, Refusal};
+use crate::id::{ConnectionId, Slot};
+use crate::sys::SocketSys;
+
+impl<E: Engine, K: SocketSys> Loop<E, K> {
+    /// Bytes queued for sending on a connection; 0 for a stale id.
+    #[must_use]
+    pub fn queued(&self, connection: ConnectionId) -> usize {
+        self.look_up(connection)
+            .map_or(0, |state| state.outbound.queued())
+    }
+
+    /// A number that changes whenever the peer takes some of what was sent, as long as more was sent than it has taken: the
+    /// bytes that TCP's peer has acknowledged (`tcpi_bytes_acked`), and for Unix sockets those that it has not read
+    /// (`SIOCOUTQ`). With it one tells a slow reader from one that does not read, also once all is in the kernel's hands. A
+    /// system call. `None` for a stale id.
+    #[must_use]
+    pub fn taken_by_peer(&self, connection: ConnectionId) -> Option<u64> {
+        let socket = self.descriptor(connection)?;
+        self.counters.system_calls.add(1);
+        Some(self.system.taken_by_peer(socket))
+    }
+
+    /// Whether a connection's queue is at or past its mark: then [`Event::Writable`] follows when it has drained. False for
+    /// a stale id.
+    #[must_use]
+    pub fn is_full(&self, connection: ConnectionId) -> bool {
+        let mark = self.mark();
+        self.look_up(connection).is_some_and(|state| state.is_full(mark))
+    }
+
+    /// Bytes queued on one connection from which on nothing more is taken for it, once it was told that it is full.
+    pub(super) fn mark(&self) -> usize {
+        let share = self.memory().share_of_queue(self.queue_load);
+        // At least one, as a send is always taken if nothing else is queued.
+        share.clamp(1, self.config.high_water as usize)
+    }
+
+    /// Refuses a send for which there is no room: the queue is `full`, by its bytes, or by its pieces. Lent memory may
+    /// pass the high-water mark once, so that one large send, or what was received before a pause, can always be taken;
+    /// it is not the loop's memory.
+    #[inline]
+    pub(super) fn admit(
+        &mut self,
+        connection: ConnectionId,
+        full: impl FnOnce(&Connection) -> bool,
+    ) -> Result<(), Refusal> {
+        let most_pieces = self.config.send_pieces as usize;
+        let state = self.sender(connection)?;
+        if full(state) || state.outbound.pieces() >= most_pieces {
+            state.wants_writable = true;
+            self.counters.sends_refused.add(1);
+            if self.is_short() {
+                self.inspect_soon();
+            }
+            return Err(Refusal::Full);
+        }
+        Ok(())
+    }
+
+    /// Accounts for bytes that were just queued, where there were `before`, perhaps behind other sends.
+    #[inline]
+    pub(super) fn account_queued(&mut self, slot: Slot, before: usize, queued_before: bool) {
+        self.counters.sends_coalesced.add(u64::from(queued_before));
+        if let Some((state, _)) = self.connections.at(slot) {
+            let queued = state.outbound.queued();
+            self.account_queue(before, queued);
+            let mark = self.mark();
+            if let Some((state, _)) = self.connections.at(slot) {
+                state.wants_writable |= queued >= mark;
+            }
+        }
+        self.mark_dirty(slot);
+    }
+
+    /// Accounts for a connection's queue that has so many bytes where it had `before`.
+    #[inline]
+    pub(super) fn account_queue(&mut self, before: usize, now: usize) {
+        let gauge = &self.counters.queued_bytes;
+        if now >= before {
+            gauge.add((now - before) as u64);
+        } else {
+            gauge.subtract((before - now) as u64);
+        }
+        let high_water = self.config.high_water as usize;
+        self.queue_load += now.min(high_water) as u64;
+        self.queue_load -= before.min(high_water) as u64;
+    }
+
+    /// Takes note of a send that found no chunks: who has nothing else queued is told once there are enough, and others as
+    /// their queues drain.
+    #[cold]
+    pub(super) fn refuse_for_chunks(&mut self, id: ConnectionId, queue_is_empty: bool, wanted: usize) {
+        self.counters.sends_refused.add(1);
+        self.inspect_soon();
+        let Some(state) = self.connections.get_mut(id.slot(), id.generation()) else {
+            return;
+        };
+        if !queue_is_empty {
+            state.wants_writable = true;
+            return;
+        }
+        state.wants_chunks = NonZeroU32::new(wanted as u32);
+        if !std::mem::replace(&mut state.listed_for_chunks, true) {
+            self.chunk_waiters.push_back(id);
+        }
+    }
+
+    /// Keeps the promises of `Writable`, after memory was freed.
+    pub(super) fn after_room(&mut self, id: ConnectionId) {
+        let low_water = self.config.low_water as usize;
+        if let Some(connection) = self.connections.get_mut(id.slot(), id.generation())
+            && connection.wants_writable
+            && connection.outbound.queued() <= low_water
+        {
+            connection.wants_writable = false;
+            connection.wants_chunks = None;
+            if matches!(connection.phase, Phase::Open | Phase::Connecting) {
+                self.events.push_back(Event::Writable { connection: id });
+            }
+        }
+        self.serve_chunk_waiters();
+    }
+
+    /// Tells those that were refused for want of send chunks, once there are as many as they wanted.
+    pub(super) fn serve_chunk_waiters(&mut self) {
+        let memory = self.memory.as_ref().expect("present until the loop is dropped");
+        let mut left = memory.chunks.available();
+        while let Some(&id) = self.chunk_waiters.front() {
+            if let Some(connection) = self.connections.get_mut(id.slot(), id.generation()) {
+                let wanted = connection.wants_chunks.map_or(0, |wanted| wanted.get() as usize);
+                if wanted > left {
+                    return;
+                }
+                left -= wanted;
+                connection.listed_for_chunks = false;
+                // One whose own queue is full as well is told when that has drained.
+                if connection.wants_chunks.take().is_some()
+                    && !connection.wants_writable
+                    && matches!(connection.phase, Phase::Open | Phase::Connecting)
+                {
+                    self.events.push_back(Event::Writable { connection: id });
+                }
+            }
+            self.chunk_waiters.pop_front();
+        }
+    }
+}
