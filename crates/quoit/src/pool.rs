@@ -1,6 +1,6 @@
 //! Receive memory: a fixed number of equal slots, leased to whoever handles the bytes.
 //!
-//! A lease need not keep its slot: its bytes can be [copied](Pool::lease_copied) to memory of their own size, and the slot
+//! A lease need not keep its slot: its bytes can be copied to memory of their own size, and the slot
 //! is free again. So what is held for long costs what it is, and not a slot.
 //!
 //! A slot goes round: free -> with the engine (or the kernel) -> leased -> free. The loop's thread moves it,

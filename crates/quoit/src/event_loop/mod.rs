@@ -20,7 +20,7 @@ mod teardown;
 mod turn;
 mod water_marks;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -123,7 +123,7 @@ pub struct Loop<E: Engine = AnyEngine, K: SocketSys = Linux> {
     events: VecDeque<Event>,
     /// Connections closed or aborted by command since the last turn, whose events that a driver still has in
     /// hand are not wanted any more.
-    given_up: Vec<ConnectionId>,
+    given_up: HashSet<ConnectionId>,
     /// Connections of which the last turn reported the end of stream.
     reported_ends: Vec<ConnectionId>,
     completions: Completions,
@@ -220,7 +220,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             handlers_timers: 0,
             named_timers: HashMap::new(),
             events: VecDeque::with_capacity(FIRST_ENTRIES),
-            given_up: Vec::new(),
+            given_up: HashSet::new(),
             reported_ends: Vec::new(),
             completions: Completions::with_capacity(config.completions_per_turn as usize),
             more_completions: false,

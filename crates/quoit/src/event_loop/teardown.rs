@@ -55,8 +55,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let state = self.find(connection)?;
         match state.phase {
             Phase::Connecting => {
-                self.given_up.push(connection);
-                self.drop_queued_events(connection);
+                self.given_up.insert(connection);
                 self.end(slot, CloseReason::Local, false);
                 return Ok(());
             }
@@ -74,8 +73,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         }
         let both_ended = state.both_ended() && state.held == 0;
         self.clear_timer(handlers_deadline);
-        self.given_up.push(connection);
-        self.drop_queued_events(connection);
+        self.given_up.insert(connection);
         self.drop_inbound(slot);
         if both_ended {
             self.end_both(slot);
@@ -106,24 +104,25 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             Phase::Connecting => false,
             Phase::Open | Phase::Draining => true,
         };
-        self.given_up.push(connection);
-        self.drop_queued_events(connection);
+        self.given_up.insert(connection);
         self.end(connection.slot(), CloseReason::Local, established);
         Ok(())
     }
 
-    /// Drops what is queued and not reported of a connection that is being closed: its handler has said that it
-    /// wants no more.
-    fn drop_queued_events(&mut self, id: ConnectionId) {
-        let unwanted = |event: &Event| event.delivers_to() == Some(id);
-        if self.events.iter().any(unwanted) {
-            self.events.retain(|event| !unwanted(event));
+    /// Drops what is queued and not reported of connections that are being closed: their handler has said that it wants no
+    /// more of them. Of all at once, as there may be many of both.
+    pub(super) fn drop_unwanted_events(&mut self) {
+        if !self.given_up.is_empty() && !self.events.is_empty() {
+            let given_up = &self.given_up;
+            self.events
+                .retain(|event| event.delivers_to().is_none_or(|id| !given_up.contains(&id)));
         }
     }
 
     /// Whether the connection was closed or aborted by command since the last turn.
     pub(crate) fn is_given_up(&self, id: ConnectionId) -> bool {
-        self.given_up.contains(&id)
+        // Mostly there is none, which is cheaper to find than a hash.
+        !self.given_up.is_empty() && self.given_up.contains(&id)
     }
 
     /// An attempt or a graceful close has taken too long.
