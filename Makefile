@@ -6,7 +6,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 RELEASE := $(TARGET)/release
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-user bench capi go java java-suite java-dist dotnet hunt hunt-proof kernels kernels-quick \
+.PHONY: help demo test test-user bench capi go java java-suite java-dist dotnet hunt hunt-proof siege kernels kernels-quick \
 	kernels-page soak loom asan fuzz lab lab-peers lab-peers-check toolchain
 
 help: ## Say what there is
@@ -173,6 +173,9 @@ hunt: toolchain ## Fuzz each decoder for a few seconds, then run the loop on the
 
 soak: toolchain ## Serve under peers of every kind for MINUTES=n (5), and check bytes, memory and descriptors; SEED=n repeats
 	@$(CARGO) test --package quoit-cli --test soak -- --ignored --nocapture
+
+siege: toolchain ## Serve a client that behaves among many peers of each kind that keeps others from being served
+	@$(CARGO) test --package quoit-cli --test siege -- --ignored --nocapture
 
 hunt-proof: toolchain ## Show that the simulator finds bugs: build it with each of a list, and count the seeds it takes
 	@crates/quoit-sim/bugs/prove.sh

@@ -4,6 +4,9 @@
 use crate::errno::Errno;
 use crate::reserved::{Reserved, stride};
 
+/// Bytes of chunks that are kept when they are not in use.
+const KEPT_BYTES: u64 = 1 << 20;
+
 /// Chunks for which there is room in the list of free ones from the start.
 const FIRST_CHUNKS: usize = 64;
 
@@ -103,6 +106,31 @@ impl Chunks {
         self.free.push(chunk.0);
     }
 
+    /// Whether much of the memory was touched, and little of that is in use.
+    pub(crate) fn is_mostly_unused(&self) -> bool {
+        self.is_large() && self.used() <= self.touched / 4
+    }
+
+    /// Whether so much of the memory was touched that giving some back is worth it.
+    pub(crate) fn is_large(&self) -> bool {
+        u64::from(self.touched) * u64::from(self.size) > KEPT_BYTES
+    }
+
+    /// Gives the memory behind the last chunk in use back to the system. From here on the first free chunks are taken
+    /// first, so that sooner or later none behind them is in use.
+    pub(crate) fn trim(&mut self) {
+        self.free.sort_unstable_by_key(|&chunk| std::cmp::Reverse(chunk));
+        let before = self.touched;
+        let unused = (1..)
+            .zip(&self.free)
+            .take_while(|&(behind, &chunk)| before - behind == chunk);
+        let count = unused.count();
+        self.free.drain(..count);
+        self.touched -= count as u32;
+        let end = |chunks: u32| chunks as usize * stride(self.size);
+        self.memory.forget(end(self.touched)..end(before));
+    }
+
     /// Where byte `offset` of a chunk lies.
     pub(crate) fn address(&self, chunk: &Chunk, offset: u32) -> *const u8 {
         debug_assert!(offset <= self.size);
@@ -151,6 +179,39 @@ mod tests {
         chunks.give_back(first);
         assert_eq!((chunks.used(), chunks.available()), (1, 1));
         assert!(chunks.take().is_some());
+    }
+
+    #[test]
+    fn what_is_not_in_use_is_given_back() {
+        const COUNT: u32 = 1024;
+        let mut chunks = Chunks::new(COUNT, 4096).unwrap();
+        let mut taken: Vec<_> = (0..COUNT).map(|_| chunks.take().unwrap()).collect();
+        for chunk in &taken {
+            chunks.write(chunk, 0, &[7; 4096]);
+        }
+        assert!(!chunks.is_mostly_unused());
+        // One in the midst stays.
+        let kept = taken.swap_remove(100);
+        taken.into_iter().for_each(|chunk| chunks.give_back(chunk));
+        assert!(chunks.is_mostly_unused());
+        chunks.trim();
+        assert_eq!(
+            (chunks.touched, chunks.used(), chunks.available()),
+            (101, 1, 1023)
+        );
+        assert!(!chunks.is_large());
+        let resident = crate::reserved::tests::resident(&chunks.memory);
+        assert!(resident <= 110, "{resident} pages");
+        // SAFETY: the chunk's bytes were written.
+        let bytes = unsafe { std::slice::from_raw_parts(chunks.address(&kept, 0), 4096) };
+        assert!(bytes.iter().all(|&byte| byte == 7));
+        // The first ones come first.
+        assert_eq!(chunks.take(), Some(Chunk(0)));
+        chunks.give_back(kept);
+        chunks.trim();
+        assert_eq!((chunks.touched, chunks.used()), (1, 1));
+        let again: Vec<_> = (1..COUNT).map(|_| chunks.take().unwrap()).collect();
+        assert_eq!((again.len(), chunks.take()), (1023, None));
     }
 
     proptest! {

@@ -3,6 +3,7 @@
 //! Not the allocator's `alloc_zeroed`: for page-aligned memory that writes the zeroes, so all of it would be
 //! touched, and paid for, before its first use.
 
+use std::ops::Range;
 use std::ptr::NonNull;
 
 use crate::errno::Errno;
@@ -55,6 +56,25 @@ impl Reserved {
         Ok(Self { address, length })
     }
 
+    /// Gives the whole pages of a range back to the system: they are zero when they are touched again, and nobody may have
+    /// use for what is in them.
+    pub(crate) fn forget(&self, range: Range<usize>) {
+        assert!(range.end <= self.length);
+        // SAFETY: sysconf takes no pointer.
+        let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
+        let (start, end) = (range.start.next_multiple_of(page), range.end / page * page);
+        if start < end {
+            // SAFETY: whole pages of this value's own mapping, of which nobody has any use. What it answers changes nothing.
+            let _ = unsafe {
+                libc::madvise(
+                    self.address.as_ptr().add(start).cast(),
+                    end - start,
+                    libc::MADV_DONTNEED,
+                )
+            };
+        }
+    }
+
     /// Where it begins.
     pub(crate) fn address(&self) -> NonNull<u8> {
         self.address
@@ -85,11 +105,11 @@ pub(crate) fn with_room<T>(count: usize) -> Result<Vec<T>, Errno> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
     /// Pages of the mapping that are in memory (`mincore(2)`).
-    fn resident(reserved: &Reserved) -> usize {
+    pub(crate) fn resident(reserved: &Reserved) -> usize {
         let mut pages = vec![0u8; reserved.length().div_ceil(4096)];
         // SAFETY: the vector has a byte for each page of the mapping.
         let result = unsafe {

@@ -95,6 +95,7 @@ internal struct NativeConfig
     public long SpinNs;
     public uint Pollable;
     public uint Reserved;
+    public long StallLimitNs;
 }
 
 /// <summary><c>quoit_connect_options</c>.</summary>

@@ -80,6 +80,7 @@ type Config struct {
 	SpinNS               int64
 	Pollable             uint32
 	Reserved             uint32
+	StallLimitNS         int64
 }
 
 // ConnectOptions is quoit_connect_options: Command.Data of CommandConnect, in native memory.

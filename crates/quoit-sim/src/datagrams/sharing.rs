@@ -91,10 +91,11 @@ impl<E: Engine + 'static> World<E> {
         // A receive that had failed is made again after a while.
         self.await_delivery(quiet, None, MOST_TURNS);
         // The slots of the flooded one may all be on the way, each with a completion, of which a turn may take one; and so
-        // may those of others, flooded before.
+        // may those of others, flooded before. Connections have their turns too: one receives and sends in between.
         let sockets = &self.datagrams.sockets;
         let slots: u32 = sockets.iter().map(|socket| socket.plan.options.slots).sum();
-        self.await_delivery(quiet, Some(flooded), 2 * slots + 50);
+        let bound = 2 * (slots + self.quoit.connections()) + 50;
+        self.await_delivery(quiet, Some(flooded), bound);
     }
 
     /// Lets a datagram come to a socket, and turns pass until it is told; before each another one is flooded.

@@ -1,4 +1,5 @@
-//! Looking after connections of which nothing is heard: once a second, as long as there are any.
+//! Looking after connections of which nothing is heard, and after memory: once a second, as long as there is something to
+//! look at.
 //!
 //! A paused connection receives nothing, so that nothing tells of its peer's reset; and a peer that takes nothing holds
 //! what is queued for it for as long as it likes.
@@ -37,6 +38,10 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         if self.is_short() {
             again = true;
             self.close_stalled();
+        }
+        let chunks = &mut self.memory_mut().chunks;
+        if chunks.is_mostly_unused() {
+            chunks.trim();
         }
         if again {
             self.inspect_soon();

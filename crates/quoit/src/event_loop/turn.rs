@@ -115,6 +115,10 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         self.serve_starved();
         // Whoever was told may have had no use for it.
         self.serve_chunk_waiters();
+        if self.memory().chunks.is_large() {
+            // It is given back once it is not in use any more.
+            self.inspect_soon();
+        }
         self.flush_dirty();
         if self.datagrams.len() > 0 {
             self.tend_datagrams();
