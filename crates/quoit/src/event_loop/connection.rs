@@ -207,7 +207,7 @@ impl Connection {
     }
 
     /// Whether the queue is full, at this mark. The mark moves with what others have queued, so it must have been full when
-    /// something was last queued too: a handler that was not told then may rely on it that one more lent send is taken.
+    /// something was last queued too: only then `Writable` is owed.
     pub(super) fn is_full(&self, mark: usize) -> bool {
         self.wants_writable && self.outbound.queued() >= mark
     }

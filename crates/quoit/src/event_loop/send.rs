@@ -33,8 +33,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     ///
     /// # Errors
     /// - [`Refusal::Full`]: a copied send would take the queue past its high-water mark, or a lent one finds it
-    ///   there. [`Event::Writable`] follows. The mark is lower while much is queued on all connections of the loop
-    ///   together: an eighth of what is left of as many bytes as there is memory for copied sends.
+    ///   there. [`Event::Writable`] follows. For copied sends behind others the mark is lower while much is queued on all
+    ///   connections of the loop together: an eighth of what is left of as many bytes as there is memory for copied sends.
+    ///   So it is for [`Loop::is_full`], too, which a handler that lends should ask.
     /// - [`Refusal::TooLarge`]: a copied send larger than the high-water mark, or than all memory for such sends.
     /// - [`Refusal::Closing`], [`Refusal::Stale`].
     pub fn send<'a>(
@@ -56,7 +57,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         self.admit(connection, |state| {
             let queued = state.outbound.queued();
             if lent {
-                state.is_full(mark)
+                queued >= high_water
             } else {
                 queued + length > if queued == 0 { high_water } else { mark }
             }
@@ -191,9 +192,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         if pieces.count() > RawPieces::MOST {
             return Err(Refusal::TooLarge);
         }
-        let mark = self.mark();
+        let high_water = self.config.high_water as usize;
         // As the length, so the number of lent pieces may pass its mark once.
-        self.admit(connection, |state| state.is_full(mark))?;
+        self.admit(connection, |state| state.outbound.queued() >= high_water)?;
         let state = self.sender(connection)?;
         let queued_before = !state.outbound.is_empty();
         let before = state.outbound.queued();
