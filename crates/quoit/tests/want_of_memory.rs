@@ -58,10 +58,6 @@ impl EpollSys for Failing {
         self.0.connect(socket, address)
     }
 
-    fn pending_error(&mut self, socket: RawFd) -> Option<Errno> {
-        self.0.pending_error(socket)
-    }
-
     fn protocol(&mut self, socket: RawFd) -> Result<i32, Errno> {
         self.0.protocol(socket)
     }

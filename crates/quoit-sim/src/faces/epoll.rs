@@ -7,7 +7,7 @@ use quoit::Errno;
 use quoit::address::SocketAddress;
 use quoit::engine::epoll::sys::{EpollSys, ReadyEvent};
 
-use super::{call, errno, owned, transfer};
+use super::{call, owned, transfer};
 use crate::faults::Fault;
 use crate::kernel::{Kind, Step, do_jobs, with};
 use crate::memory;
@@ -100,15 +100,6 @@ impl EpollSys for SimEpoll {
         call(socket, "connect", |kernel, object| {
             kernel.connect(object, &address)
         })
-    }
-
-    fn pending_error(&mut self, socket: RawFd) -> Option<Errno> {
-        match call(socket, "getsockopt", |kernel, object| {
-            Ok(kernel.pending_error(object))
-        }) {
-            Ok(pending) => pending.map(errno),
-            Err(error) => Some(error),
-        }
     }
 
     fn protocol(&mut self, socket: RawFd) -> Result<i32, Errno> {

@@ -253,14 +253,13 @@ impl SocketSys for SimSockets {
         })
     }
 
-    fn take_error(&self, socket: BorrowedFd<'_>) -> Option<Errno> {
-        let taken = call(socket, "getsockopt", |kernel, object| {
-            match &mut kernel.object(object).kind {
-                Kind::Stream(stream) => Ok(stream.take_error()),
-                _ => Err(libc::ENOTSOCK),
-            }
-        });
-        taken.ok().flatten().map(errno)
+    fn take_error(&self, socket: RawFd) -> Option<Errno> {
+        match call(socket, "getsockopt", |kernel, object| {
+            Ok(kernel.pending_error(object))
+        }) {
+            Ok(pending) => pending.map(errno),
+            Err(error) => Some(error),
+        }
     }
 
     fn taken_by_peer(&self, socket: BorrowedFd<'_>) -> u64 {

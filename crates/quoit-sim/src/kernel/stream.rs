@@ -108,11 +108,6 @@ impl Stream {
         }
     }
 
-    /// The pending error, which is none afterwards.
-    pub(crate) fn take_error(&mut self) -> Option<i32> {
-        self.error.take()
-    }
-
     pub(crate) fn available(&self) -> usize {
         self.incoming.len() - self.on_the_way
     }

@@ -306,7 +306,7 @@ impl<P: EpollSys, K: SocketSys> DatagramScript<P, K> {
             self.note_send("near", &near, None, &[b"nobody"]);
             self.note_send("near", &near, None, &[b"nobody"]);
             self.wait(&near, IN);
-            let error = self.base.calls.pending_error(near.as_raw_fd());
+            let error = self.base.system.take_error(near.as_raw_fd());
             self.note("error", format!("{error:?}"));
         }
         self.note_receive("near", &near);

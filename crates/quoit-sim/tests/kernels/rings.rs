@@ -324,7 +324,7 @@ impl<S: UringSys, P: EpollSys, K: SocketSys> RingScript<S, P, K> {
         connect.__bindgen_anon_1.off = u64::from(length);
         self.push(&connect);
         self.note_next();
-        let error = self.sockets.calls.pending_error(socket.as_raw_fd());
+        let error = self.sockets.system.take_error(socket.as_raw_fd());
         self.sockets.note("error", format!("{error:?}"));
     }
 

@@ -114,7 +114,7 @@ impl<P: EpollSys, K: SocketSys> Script<P, K> {
             Ok(()) => {}
             Err(error) if error.code() == libc::EINPROGRESS => {
                 self.wait_for(&socket, OUT, LONG);
-                assert_eq!(self.calls.pending_error(socket.as_raw_fd()), None);
+                assert_eq!(self.system.take_error(socket.as_raw_fd()), None);
             }
             Err(error) => panic!("{error}"),
         }
@@ -279,9 +279,9 @@ impl<P: EpollSys, K: SocketSys> Script<P, K> {
         self.note("connect", show(result.map(|()| 0)));
         if !self.unix {
             self.note_mask("socket", &socket, OUT);
-            let error = self.calls.pending_error(socket.as_raw_fd());
+            let error = self.system.take_error(socket.as_raw_fd());
             self.note("error", error.map_or(0, Errno::code));
-            let error = self.calls.pending_error(socket.as_raw_fd());
+            let error = self.system.take_error(socket.as_raw_fd());
             self.note("error again", error.map_or(0, Errno::code));
         }
     }

@@ -56,8 +56,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
 
     /// Ends paused connections that have been reset. Answers whether any are paused.
     fn find_resets(&mut self) -> bool {
-        let mut polled = std::mem::take(&mut self.inspected);
-        let mut slots = Vec::new();
+        let (mut slots, mut polled) = (Vec::new(), Vec::new());
         for (slot, generation) in self.connections.slots() {
             if let Some(connection) = self.connections.get(slot, generation)
                 && is_deaf(connection)
@@ -75,17 +74,13 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         if !slots.is_empty() {
             self.counters.system_calls.add(1);
             // If it fails, the next one may not.
-            let found = self.system.poll_now(&mut polled).unwrap_or(0);
-            if found > 0 {
-                for (one, &slot) in polled.iter().zip(&slots) {
-                    if one.revents & libc::POLLERR != 0 {
-                        self.on_reset_found(slot);
-                    }
+            let _ = self.system.poll_now(&mut polled);
+            for (one, &slot) in polled.iter().zip(&slots) {
+                if one.revents & libc::POLLERR != 0 {
+                    self.on_reset_found(slot);
                 }
             }
         }
-        polled.clear();
-        self.inspected = polled;
         !slots.is_empty()
     }
 
@@ -98,11 +93,15 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let Some(socket) = &connection.descriptor else {
             return;
         };
-        self.counters.system_calls.add(2);
-        if !connection.inbound.is_empty() || self.system.unread(socket.as_fd()).unwrap_or(0) > 0 {
+        if !connection.inbound.is_empty() {
             return;
         }
-        let error = self.system.take_error(socket.as_fd());
+        self.counters.system_calls.add(1);
+        if self.system.unread(socket.as_fd()).unwrap_or(0) > 0 {
+            return;
+        }
+        self.counters.system_calls.add(1);
+        let error = self.system.take_error(socket.as_raw_fd());
         self.end(
             slot,
             error.map_or(CloseReason::Reset, CloseReason::from_errno),

@@ -49,8 +49,8 @@ impl LoopMemory {
     /// `ENOMEM`, where there is no address space for it; the kernel's, if there is no descriptor for the eventfd.
     pub fn new(index: LoopIndex, config: &Config) -> Result<Self, Errno> {
         let remote = Arc::new(Inbox::new(index, config.inbox as usize)?);
-        let budget = u64::from(config.send_chunks) * u64::from(config.send_chunk_size);
-        let copies = budget / u64::from(LEAST_CHARGE);
+        let chunks = Chunks::new(config.send_chunks, config.send_chunk_size)?;
+        let copies = chunks.budget() / u64::from(LEAST_CHARGE);
         let pool = Pool::new(
             config.receive_slots,
             config.receive_slot_size,
@@ -60,7 +60,7 @@ impl LoopMemory {
         Ok(Self {
             pool,
             remote,
-            chunks: Chunks::new(config.send_chunks, config.send_chunk_size)?,
+            chunks,
             tables: Tables {
                 connections: Table::new(config.connections)?,
                 listeners: Table::new(config.listeners)?,

@@ -150,8 +150,6 @@ pub struct Loop<E: Engine = AnyEngine, K: SocketSys = Linux> {
     short: VecDeque<ConnectionId>,
     /// The next [inspection](inspect), if there is to be one.
     inspection: Option<TimerId>,
-    /// Room for what one looks at.
-    inspected: Vec<libc::pollfd>,
     pressure_reported: bool,
     #[expect(
         clippy::vec_box,
@@ -235,7 +233,6 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             capped: 0,
             short: VecDeque::new(),
             inspection: None,
-            inspected: Vec::new(),
             pressure_reported: false,
             spare_gathers: Vec::new(),
             draining: Draining::No,

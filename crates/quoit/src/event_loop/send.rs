@@ -48,14 +48,12 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let length = payload.len();
         let lent = !matches!(payload, Payload::Copy(_));
         let high_water = self.config.high_water as usize;
-        let memory_for_copies = self.config.send_chunks as usize * self.config.send_chunk_size as usize;
-        if !lent && length > high_water.min(memory_for_copies) {
+        if !lent && (length > high_water || length as u64 > self.memory().chunks.budget()) {
             self.sender(connection)?;
             return Err(Refusal::TooLarge);
         }
         let mark = self.mark();
-        self.admit(connection, |state| {
-            let queued = state.outbound.queued();
+        self.admit(connection, |queued| {
             if lent {
                 queued >= high_water
             } else {
@@ -194,7 +192,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         }
         let high_water = self.config.high_water as usize;
         // As the length, so the number of lent pieces may pass its mark once.
-        self.admit(connection, |state| state.outbound.queued() >= high_water)?;
+        self.admit(connection, |queued| queued >= high_water)?;
         let state = self.sender(connection)?;
         let queued_before = !state.outbound.is_empty();
         let before = state.outbound.queued();

@@ -23,6 +23,7 @@ pub(super) struct Table<T> {
 }
 
 impl<T> Table<T> {
+    /// A table for at most `limit`, with room for all of them.
     ///
     /// # Errors
     /// `ENOMEM`.

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use super::Loop;
-use super::connection::{Connection, Phase};
+use super::connection::Phase;
 use crate::engine::Engine;
 use crate::event::{Event, Refusal};
 use crate::id::{ConnectionId, Slot};
@@ -36,7 +36,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         self.look_up(connection).is_some_and(|state| state.is_full(mark))
     }
 
-    /// Bytes queued on one connection from which on nothing more is taken for it, once it was told that it is full.
+    /// Bytes queued on one connection from which on it is full: what is copied behind them is refused.
     pub(super) fn mark(&self) -> usize {
         let share = self.memory().share_of_queue(self.queue_load);
         // At least one, as a send is always taken if nothing else is queued.
@@ -50,11 +50,11 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     pub(super) fn admit(
         &mut self,
         connection: ConnectionId,
-        full: impl FnOnce(&Connection) -> bool,
+        full: impl FnOnce(usize) -> bool,
     ) -> Result<(), Refusal> {
         let most_pieces = self.config.send_pieces as usize;
         let state = self.sender(connection)?;
-        if full(state) || state.outbound.pieces() >= most_pieces {
+        if full(state.outbound.queued()) || state.outbound.pieces() >= most_pieces {
             state.wants_writable = true;
             self.counters.sends_refused.add(1);
             if self.is_short() {
@@ -69,13 +69,15 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     #[inline]
     pub(super) fn account_queued(&mut self, slot: Slot, before: usize, queued_before: bool) {
         self.counters.sends_coalesced.add(u64::from(queued_before));
-        if let Some((state, _)) = self.connections.at(slot) {
-            let queued = state.outbound.queued();
-            self.account_queue(before, queued);
-            let mark = self.mark();
-            if let Some((state, _)) = self.connections.at(slot) {
-                state.wants_writable |= queued >= mark;
-            }
+        let queued = self
+            .connections
+            .at(slot)
+            .map_or(before, |(state, _)| state.outbound.queued());
+        self.account_queue(before, queued);
+        if queued >= self.mark()
+            && let Some((state, _)) = self.connections.at(slot)
+        {
+            state.wants_writable = true;
         }
         self.mark_dirty(slot);
     }

@@ -62,7 +62,7 @@ fn set_structure<T>(socket: BorrowedFd<'_>, level: c_int, option: c_int, value: 
     .map(drop)
 }
 
-fn get_integer(socket: BorrowedFd<'_>, option: c_int) -> Result<c_int, Errno> {
+pub(crate) fn get_integer(socket: impl AsRawFd, option: c_int) -> Result<c_int, Errno> {
     let mut value: c_int = 0;
     let mut length = size_of::<c_int>() as socklen_t;
     // SAFETY: the value and its length outlive the call, and the length is the value's.
@@ -343,7 +343,7 @@ impl SocketSys for Linux {
         queue_length(socket, libc::FIONREAD)
     }
 
-    fn take_error(&self, socket: BorrowedFd<'_>) -> Option<Errno> {
+    fn take_error(&self, socket: RawFd) -> Option<Errno> {
         match get_integer(socket, libc::SO_ERROR) {
             Ok(0) => None,
             Ok(code) => Some(Errno::from_io(&std::io::Error::from_raw_os_error(code))),

@@ -15,7 +15,7 @@ use crate::errno::Errno;
 mod linux;
 
 pub use linux::Linux;
-pub(crate) use linux::duplicate_inherited;
+pub(crate) use linux::{duplicate_inherited, get_integer};
 
 /// A moment on the monotonic clock, in nanoseconds since a fixed but unknown one (`CLOCK_MONOTONIC`).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -297,7 +297,7 @@ pub trait SocketSys {
     fn unread(&self, socket: BorrowedFd<'_>) -> Result<usize, Errno>;
 
     /// The socket's pending error, which is none afterwards (`SO_ERROR`).
-    fn take_error(&self, socket: BorrowedFd<'_>) -> Option<Errno>;
+    fn take_error(&self, socket: RawFd) -> Option<Errno>;
 
     /// A number that changes whenever the peer takes some of what was sent, as long as more was sent than it took. TCP: the
     /// bytes that it has acknowledged (`tcpi_bytes_acked`); Unix sockets, and kernels without: the bytes that it has not taken

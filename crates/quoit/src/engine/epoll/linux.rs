@@ -1,6 +1,5 @@
 //! The real calls.
 
-use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 use std::time::Duration;
@@ -8,6 +7,7 @@ use std::time::Duration;
 use super::sys::{EpollSys, ReadyEvent};
 use crate::address::SocketAddress;
 use crate::errno::Errno;
+use crate::sys::get_integer;
 
 /// One epoll instance of the real kernel.
 #[derive(Debug)]
@@ -52,22 +52,6 @@ impl Epoll {
             )
         };
         Errno::check_size(count as isize)
-    }
-
-    fn integer_option(socket: RawFd, name: i32) -> Result<i32, Errno> {
-        let mut value: i32 = 0;
-        let mut length = size_of::<i32>() as libc::socklen_t;
-        // SAFETY: the kernel writes at most `length` bytes, the size of the integer.
-        Errno::check(unsafe {
-            libc::getsockopt(
-                socket,
-                libc::SOL_SOCKET,
-                name,
-                (&raw mut value).cast(),
-                &raw mut length,
-            )
-        })?;
-        Ok(value)
     }
 }
 
@@ -158,16 +142,8 @@ impl EpollSys for Epoll {
         Ok(())
     }
 
-    fn pending_error(&mut self, socket: RawFd) -> Option<Errno> {
-        match Self::integer_option(socket, libc::SO_ERROR) {
-            Ok(0) => None,
-            Ok(code) => Some(Errno::from_io(&io::Error::from_raw_os_error(code))),
-            Err(error) => Some(error),
-        }
-    }
-
     fn protocol(&mut self, socket: RawFd) -> Result<i32, Errno> {
-        Self::integer_option(socket, libc::SO_PROTOCOL)
+        get_integer(socket, libc::SO_PROTOCOL)
     }
 
     #[expect(

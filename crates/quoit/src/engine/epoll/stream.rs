@@ -79,7 +79,7 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
         if connection.connecting && connection.writable {
             connection.connecting = false;
             self.counters.system_calls.add(1);
-            let pending = self.kernel.pending_error(connection.descriptor);
+            let pending = self.system.take_error(connection.descriptor);
             completions.push(Completion::Connected {
                 connection: slot,
                 result: pending.map_or(Ok(()), Err),

@@ -52,9 +52,6 @@ pub trait EpollSys: Sized {
     /// `EINPROGRESS` and the others of `connect(2)`.
     fn connect(&mut self, socket: RawFd, address: &SocketAddress) -> Result<(), Errno>;
 
-    /// The pending error of a socket (`SO_ERROR`), which this clears.
-    fn pending_error(&mut self, socket: RawFd) -> Option<Errno>;
-
     /// The protocol of a socket (`SO_PROTOCOL`), one of `IPPROTO_*`; 0 for Unix sockets.
     ///
     /// # Errors

@@ -58,10 +58,6 @@ impl EpollSys for Failing {
         self.real.connect(socket, address)
     }
 
-    fn pending_error(&mut self, socket: RawFd) -> Option<Errno> {
-        self.real.pending_error(socket)
-    }
-
     fn protocol(&mut self, socket: RawFd) -> Result<i32, Errno> {
         self.real.protocol(socket)
     }
