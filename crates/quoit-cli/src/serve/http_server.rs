@@ -41,8 +41,8 @@ pub(super) struct HttpServer {
     /// The turn whose time the responses' date is of.
     dated: Option<Time>,
     /// Connections from which on the oldest is given up for a new one.
-    crowded: Option<u32>,
-    /// The connections by age, if that matters.
+    crowded: Option<usize>,
+    /// The connections by age, if that matters, without those that are given up.
     ages: VecDeque<ConnectionId>,
 }
 
@@ -84,21 +84,12 @@ impl HttpServer {
         }
     }
 
-    /// One that closes after each response, and that gives the oldest connection up for a new one when there are more than
-    /// so many: whoever asks is served, however many others say nothing.
-    pub(super) fn for_probes(mut self, most: u32) -> Self {
+    /// One that closes after each response, and that gives the oldest connection up for a new one when there are so
+    /// many: whoever asks is served, however many others say nothing.
+    pub(super) fn for_probes(mut self, most: usize) -> Self {
         self.crowded = Some(most);
         self.environment.close_after_each();
         self
-    }
-
-    fn give_up_the_oldest(&mut self, quoit: &mut Loop) {
-        while let Some(oldest) = self.ages.pop_front() {
-            // Those that have closed by themselves are still listed.
-            if quoit.abort(oldest).is_ok() {
-                return;
-            }
-        }
     }
 
     fn add(&mut self, quoit: &mut Loop, connection: ConnectionId) {
@@ -107,10 +98,13 @@ impl HttpServer {
             self.connections.resize_with(index + 1, || None);
         }
         let now = quoit.now();
-        if self.crowded.is_some_and(|most| quoit.connections() > most) {
-            self.give_up_the_oldest(quoit);
-        }
-        if self.crowded.is_some() {
+        if let Some(most) = self.crowded {
+            if self.ages.len() >= most
+                && let Some(oldest) = self.ages.pop_front()
+            {
+                // A refusal means that it ends already.
+                let _ = quoit.abort(oldest);
+            }
             self.ages.push_back(connection);
         }
         self.connections[index] = Some(Client {
@@ -355,6 +349,9 @@ impl Handler for HttpServer {
     ) {
         if let Some(client) = self.connections.get_mut(connection.slot().index()) {
             *client = None;
+        }
+        if self.crowded.is_some() {
+            self.ages.retain(|&other| other != connection);
         }
     }
 

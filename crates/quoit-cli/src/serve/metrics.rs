@@ -227,6 +227,7 @@ pub(super) fn serve(
         idle: timeouts.idle.min(PATIENCE),
     };
     Runtime::start(runtime, move |_| {
-        HttpServer::new(timeouts, Work::of(Duration::ZERO), writer(&published)).for_probes(CONNECTIONS / 2)
+        HttpServer::new(timeouts, Work::of(Duration::ZERO), writer(&published))
+            .for_probes(CONNECTIONS as usize / 2)
     })
 }
