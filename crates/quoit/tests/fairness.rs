@@ -7,14 +7,11 @@ mod support;
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use quoit::{
-    Accept, Address, AttachOptions, CloseReason, Config, ConnectOptions, ConnectionId, Events, Handler,
-};
+use quoit::{Accept, Address, CloseReason, Config, ConnectOptions, ConnectionId, Events, Handler};
 use quoit::{Lease, ListenerId, ListenerOptions, Loop, LoopIndex, Refusal, Token};
-use support::{client, config, engines, guard, listening, tcp};
+use support::{attached, client, config, engines, guard, listening, tcp};
 
 /// Turns in which a well-behaved client is answered, whatever the others do.
 const TURNS: usize = 200;
@@ -367,11 +364,10 @@ fn who_takes_nothing_is_closed_while_memory_is_short() {
         let quoit = Loop::new(LoopIndex::default(), config).unwrap();
         let mut served = Served::new(quoit, Watching::default());
         let mut connect = || {
-            let (near, far) = UnixStream::pair().unwrap();
+            let (id, far) = attached(&mut served.quoit);
+            let near = served.quoit.descriptor(id).unwrap();
             socket2::SockRef::from(&near).set_send_buffer_size(4096).unwrap();
             far.set_nonblocking(true).unwrap();
-            let options = AttachOptions::default();
-            let id = served.quoit.attach(near.into(), &options, Token::NONE).unwrap();
             (id, far)
         };
         let silent: Vec<_> = (0..20).map(|_| connect()).collect();

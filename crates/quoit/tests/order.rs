@@ -8,9 +8,9 @@ use std::os::unix::net::UnixStream;
 use std::thread;
 use std::time::Duration;
 
-use quoit::{AttachOptions, Delivery, Event, Events, LoopIndex, Refusal};
 use quoit::{Config, ConnectionId, EngineKind, Handler, Lease, ListenerId, Loop, Token};
-use support::{client, config, engines, guard, listening};
+use quoit::{Delivery, Event, Events, LoopIndex, Refusal};
+use support::{attached, client, config, engines, guard, listening};
 
 /// Passes the first connection's bytes on to the second, one piece at a time: each piece pauses the first, each
 /// of the second's bytes resumes it. The end passes too.
@@ -94,11 +94,9 @@ fn what_is_held_back_in_a_batch_comes_before_what_follows_it() {
 }
 
 /// A loop with one connection, and its far end.
-fn attached(engine: EngineKind) -> (Loop, ConnectionId, UnixStream) {
+fn with_one(engine: EngineKind) -> (Loop, ConnectionId, UnixStream) {
     let mut quoit = Loop::new(LoopIndex::default(), config(engine)).unwrap();
-    let (near, far) = UnixStream::pair().unwrap();
-    let options = AttachOptions::default();
-    let connection = quoit.attach(near.into(), &options, Token::NONE).unwrap();
+    let (connection, far) = attached(&mut quoit);
     (quoit, connection, far)
 }
 
@@ -108,7 +106,7 @@ fn attached(engine: EngineKind) -> (Loop, ConnectionId, UnixStream) {
 fn an_end_that_was_held_back_is_reported_while_its_connection_lives() {
     guard(120);
     for engine in engines() {
-        let (mut quoit, connection, far) = attached(engine);
+        let (mut quoit, connection, far) = with_one(engine);
         quoit.shutdown(connection).unwrap();
         far.shutdown(std::net::Shutdown::Write).unwrap();
         let mut events = Events::with_capacity(8);
@@ -151,7 +149,7 @@ fn an_end_that_was_held_back_is_reported_while_its_connection_lives() {
 fn a_deadline_ends_with_a_graceful_close() {
     guard(120);
     for engine in engines() {
-        let (mut quoit, connection, far) = attached(engine);
+        let (mut quoit, connection, far) = with_one(engine);
         quoit.set_deadline(connection, Some(Duration::ZERO)).unwrap();
         quoit.close(connection, Some(support::PATIENCE)).unwrap();
         assert_eq!(quoit.set_deadline(connection, None), Err(Refusal::Closing));

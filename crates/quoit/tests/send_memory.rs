@@ -4,11 +4,10 @@
 mod support;
 
 use std::io::Read;
-use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use quoit::{AttachOptions, Config, ConnectionId, Event, Events, Loop, LoopIndex, Refusal, Token};
-use support::{config, engines, guard};
+use quoit::{Config, ConnectionId, Event, Events, Loop, LoopIndex, Refusal, Token};
+use support::{attached, config, engines, guard};
 
 /// Connections that are refused for want of memory are told once when a connection that had it all is gone.
 #[test]
@@ -22,11 +21,8 @@ fn memory_that_a_closed_connection_held_is_offered_to_others() {
         };
         let mut quoit = Loop::new(LoopIndex::default(), config).unwrap();
         let mut connect = || {
-            let (near, far) = UnixStream::pair().unwrap();
+            let (id, far) = attached(&mut quoit);
             far.set_read_timeout(Some(support::PATIENCE)).unwrap();
-            let id = quoit
-                .attach(near.into(), &AttachOptions::default(), Token::NONE)
-                .unwrap();
             (id, far)
         };
         let greedy: Vec<_> = (0..4).map(|_| connect()).collect();

@@ -8,7 +8,7 @@ use std::thread;
 use quoit_left_out::{left_out, left_out_for};
 use quoit_namespace::Namespace;
 
-use crate::support::{Server, connect, engines, quoit};
+use crate::support::{Server, connect, engines, quoit, reset};
 use crate::traffic::{self, Harm};
 
 /// Of the net that is kept for examples (RFC 5737), which no real host has.
@@ -198,11 +198,4 @@ fn echo(stream: &mut TcpStream) {
     let mut back = [0; 14];
     stream.read_exact(&mut back).unwrap();
     assert_eq!(&back, b"there and back");
-}
-
-/// Closes with a linger time of zero, which sends a reset (`socket(7)`, `SO_LINGER`).
-fn reset(stream: TcpStream) {
-    socket2::SockRef::from(&stream)
-        .set_linger(Some(std::time::Duration::ZERO))
-        .unwrap();
 }

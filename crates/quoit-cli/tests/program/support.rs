@@ -355,6 +355,13 @@ fn field<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     })
 }
 
+/// Closes with a linger time of zero, which sends a reset (`socket(7)`, `SO_LINGER`).
+pub(crate) fn reset(stream: TcpStream) {
+    socket2::SockRef::from(&stream)
+        .set_linger(Some(Duration::ZERO))
+        .expect("any socket takes it");
+}
+
 /// One end of a connection.
 pub(crate) struct Client<S: Read + Write> {
     pub(crate) stream: BufReader<S>,

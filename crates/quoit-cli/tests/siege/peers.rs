@@ -6,7 +6,7 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::support::connect;
+use crate::support::{connect, reset};
 use crate::target::{Service, Target};
 
 /// What the peers of one siege do, all of them the same.
@@ -192,10 +192,4 @@ fn read(stream: &mut TcpStream, most: usize) -> bool {
         Ok(count) => count > 0,
         Err(error) => error.kind() == ErrorKind::Interrupted,
     }
-}
-
-fn reset(stream: TcpStream) {
-    let socket = socket2::Socket::from(stream);
-    // Its server may have reset it first.
-    let _ = socket.set_linger(Some(Duration::ZERO));
 }

@@ -3,12 +3,11 @@
 use std::fmt;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream, UdpSocket};
-use std::os::fd::AsRawFd;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use crate::support::{Client, PATIENCE, Pattern, connect, quoit};
+use crate::support::{Client, PATIENCE, Pattern, connect, quoit, reset};
 use crate::target::{Service, Target};
 
 /// What the peers have done, over all servers.
@@ -69,7 +68,7 @@ pub(crate) fn act(target: &Target, random: &mut Random, tally: &Tally) {
         (Service::Datagrams, 0) => flood(target, random, tally),
         (Service::Datagrams, _) => datagrams(target, random, tally),
         (_, 0) => churn(target, random, tally),
-        (_, 1) => reset(target, random, tally),
+        (_, 1) => go_with_a_reset(target, random, tally),
         (Service::Echo, 2) => half_close(target, random, tally),
         (Service::Echo, 3) => slow(target, random, tally),
         (Service::Echo, 4) => leave_unread(target, random, tally),
@@ -103,7 +102,7 @@ fn churn(target: &Target, random: &mut Random, tally: &Tally) {
 }
 
 /// Goes with a reset, in the middle of a message.
-fn reset(target: &Target, random: &mut Random, tally: &Tally) {
+fn go_with_a_reset(target: &Target, random: &mut Random, tally: &Tally) {
     let mut stream = open(target, tally);
     let part = match target.service {
         Service::Http => b"POST /echo HTTP/1.1\r\nContent-Length: 1000000\r\n\r\nand so".to_vec(),
@@ -114,21 +113,7 @@ fn reset(target: &Target, random: &mut Random, tally: &Tally) {
     };
     let part = &part[..1 + random.below(part.len() as u64) as usize];
     stream.write_all(part).unwrap();
-    let linger = libc::linger {
-        l_onoff: 1,
-        l_linger: 0,
-    };
-    // SAFETY: the option is alive and as long as is told.
-    let result = unsafe {
-        libc::setsockopt(
-            stream.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_LINGER,
-            (&raw const linger).cast(),
-            size_of_val(&linger) as libc::socklen_t,
-        )
-    };
-    assert_eq!(result, 0);
+    reset(stream);
     tally.kills.fetch_add(1, Relaxed);
 }
 

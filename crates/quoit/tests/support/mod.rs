@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Duration;
 
 use quoit::{
-    Address, Config, ConnectionId, EngineChoice, EngineKind, Errno, Handler, Lease, ListenerOptions, Loop,
-    LoopIndex, Token,
+    Address, AttachOptions, Config, ConnectionId, EngineChoice, EngineKind, Errno, Handler, Lease,
+    ListenerOptions, Loop, LoopIndex, Token,
 };
 use quoit_left_out::this_was_left_out;
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, SeccompRule};
@@ -56,6 +57,14 @@ pub(crate) fn listen_on(quoit: &mut Loop) -> SocketAddr {
         .listen(&"127.0.0.1:0".parse().unwrap(), &ListenerOptions::default())
         .unwrap();
     tcp(&quoit.listener_address(listener).unwrap())
+}
+
+/// A connection of the loop whose far end nobody has.
+pub(crate) fn attached(quoit: &mut Loop) -> (ConnectionId, UnixStream) {
+    let (near, far) = UnixStream::pair().unwrap();
+    let options = AttachOptions::default();
+    let connection = quoit.attach(near.into(), &options, Token::NONE).unwrap();
+    (connection, far)
 }
 
 /// The socket address of a TCP listener.
