@@ -221,6 +221,11 @@ impl Profile {
         }
     }
 
+    /// Some of them do not strike after all.
+    pub fn leave_out(&mut self, faults: &[Fault]) {
+        faults.iter().for_each(|&fault| self.chances[fault as usize] = 0);
+    }
+
     /// The chance of one, out of 1,024 occasions.
     #[must_use]
     pub fn chance(&self, fault: Fault) -> u32 {

@@ -18,4 +18,5 @@ pub mod random;
 pub mod reference;
 pub mod run;
 pub mod shrink;
+pub mod siege;
 pub mod world;

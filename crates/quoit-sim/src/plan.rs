@@ -6,8 +6,9 @@ use quoit::{Address, Config, EngineKind, Feature, FeatureSet, WaitMode};
 
 use crate::datagrams::plan::DatagramPlan;
 use crate::faults::{Fault, FaultSet, Profile};
-use crate::kernel::{Answer, Ending, PeerPlan};
+use crate::kernel::{Answer, Ending, Manner, PeerPlan};
 use crate::random::Random;
+use crate::siege::plan::{self as siege, SiegePlan};
 
 /// The most lives of one run.
 pub const MOST_LIVES: u64 = 50;
@@ -100,6 +101,10 @@ const SHARE_THAT_WAITS_FOR_MORE: u32 = 100;
 const PURPOSE_OF_PARKING: u64 = 238;
 const SHARE_THAT_PARKS: u32 = 150;
 
+/// As those, of which loops are besieged.
+const PURPOSE_OF_SIEGES: u64 = 240;
+const SHARE_THAT_IS_BESIEGED: u32 = 20;
+
 /// One run.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -129,6 +134,8 @@ pub struct Plan {
     pub events: u64,
     /// Events reach the handler one by one, as the drivers hand them out, and not all after the turn.
     pub one_by_one: bool,
+    /// In place of all those lives, peers that besiege the loop, and some that behave.
+    pub siege: Option<SiegePlan>,
 }
 
 impl Plan {
@@ -164,7 +171,13 @@ impl Plan {
             .collect();
         let datagrams = DatagramPlan::draw(options, turns, &mut profile);
         profile.draw_lasting(&mut Random::new(options.seed, 9), options.without);
+        let besieged = Random::new(options.seed, PURPOSE_OF_SIEGES).chance(SHARE_THAT_IS_BESIEGED);
+        let siege = besieged.then(|| {
+            profile.leave_out(&siege::LEFT_OUT);
+            SiegePlan::draw(options, &mut config)
+        });
         Self {
+            siege,
             datagrams,
             gathers: Random::new(options.seed, PURPOSE_OF_GATHERING).chance(SHARE_THAT_GATHERS),
             config,
@@ -186,6 +199,9 @@ impl Plan {
     /// How many lives there are, those of datagram sockets included.
     #[must_use]
     pub fn all_lives(&self) -> usize {
+        if let Some(siege) = &self.siege {
+            return siege.peers.len();
+        }
         self.lives.len() + self.datagrams.sockets.len()
     }
 }
@@ -339,6 +355,7 @@ fn draw_life(
             pause: random.magnitude(if slow { 5_000_000 } else { 200_000 }),
             slow,
             ending,
+            manner: Manner::Ordinary,
         },
         style,
         connect_at: (!incoming).then_some(connect_at),

@@ -23,6 +23,17 @@ pub struct Lent {
     pub(crate) kept: Option<Memory>,
 }
 
+impl Lent {
+    /// Of memory that lives for ever.
+    pub(crate) fn of_nobody(token: Token) -> Self {
+        Self {
+            token,
+            free: Arc::new(AtomicBool::new(true)),
+            kept: None,
+        }
+    }
+}
+
 /// What is known of one connection.
 #[derive(Debug)]
 pub struct Connection {
@@ -51,6 +62,8 @@ pub struct Connection {
     pub times_full: u32,
     /// When its deadlines are due: the last one that was set, and earlier ones that may have fired before that.
     pub deadlines: Vec<u64>,
+    /// Data or its end came when the connection was there no more: a pause or a send came too late.
+    pub came_late: bool,
     /// Lent sends, in order.
     pub lent: VecDeque<Lent>,
     /// Bytes delivered.
@@ -155,6 +168,7 @@ impl Reference {
             writable_owed: false,
             times_full: 0,
             deadlines: Vec::new(),
+            came_late: false,
             lent: VecDeque::new(),
             received: 0,
         };
@@ -270,6 +284,10 @@ impl Reference {
                         lent.token
                     );
                 }
+                assert!(
+                    !state.came_late || *reason != CloseReason::PeerClosed,
+                    "{event:?}, and its last data or end was reported when its id was stale already"
+                );
                 let gracefully = match reason {
                     CloseReason::PeerClosed => true,
                     CloseReason::Local => state.closed_fairly && !state.may_be_closing,

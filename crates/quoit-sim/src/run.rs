@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use quoit::engine::Engine;
 use quoit::engine::epoll::{EpollEngine, EpollSettings};
 use quoit::engine::uring::{Capabilities, UringEngine, UringSettings, probe};
 use quoit::{EngineKind, FeatureSet, LoopMemory};
@@ -12,6 +13,7 @@ use crate::faults::FaultCounts;
 use crate::handler::bury;
 use crate::kernel::{self, Kernel};
 use crate::plan::{Options, Plan};
+use crate::siege::Siege;
 use crate::world::{Summary, World};
 
 /// What became of a run.
@@ -69,8 +71,8 @@ pub fn run(options: &Options) -> Outcome {
         options.trace,
     ));
     let result = catch_unwind(AssertUnwindSafe(|| match options.engine {
-        EngineKind::Uring => World::new(options, plan, make_uring).run(),
-        EngineKind::Epoll => World::new(options, plan, make_epoll).run(),
+        EngineKind::Uring => live(options, plan, make_uring),
+        EngineKind::Epoll => live(options, plan, make_epoll),
     }));
     let kernel = kernel::remove();
     bury();
@@ -89,6 +91,17 @@ pub fn run(options: &Options) -> Outcome {
         result,
         counts,
         trace,
+    }
+}
+
+fn live<E: Engine + 'static>(
+    options: &Options,
+    plan: Plan,
+    make: impl Fn(&Plan, &mut LoopMemory) -> E,
+) -> Summary {
+    match plan.siege.clone() {
+        Some(siege) => Siege::new(options, &plan, siege, make).run(),
+        None => World::new(options, plan, make).run(),
     }
 }
 

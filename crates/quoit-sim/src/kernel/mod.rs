@@ -35,7 +35,7 @@ pub use datagram::groups::MOST_GROUPS;
 pub use datagram::{DatagramPeer, DatagramPeerPlan, DatagramSocket, Departed, Facts, Handed, Passed, Wishes};
 pub use descriptors::FIRST as FIRST_DESCRIPTOR;
 pub use object::{Kind, Listener, ObjectId};
-pub use peer::{Answer, Ending, Peer, PeerPlan};
+pub use peer::{Answer, Ending, Manner, Peer, PeerPlan};
 pub use poll::PollSet;
 pub use ring::{Ring, RingId};
 pub use stream::Stream;
@@ -92,6 +92,10 @@ pub struct Kernel {
     pub given: u64,
     /// Times that a loop has waited, as it had nothing at hand.
     pub(crate) waits: u64,
+    /// The loop's turn, as its driver counts.
+    pub(crate) program_turn: u64,
+    /// Calls and bytes of one connection in one turn, at most.
+    pub(crate) most_work: Option<(u64, u64)>,
     /// Sockets that take no more.
     pub(crate) failed_sends: Vec<stream::FailedSend>,
     /// What struck so far.
@@ -193,6 +197,8 @@ impl Kernel {
             taken: 0,
             given: 0,
             waits: 0,
+            program_turn: 0,
+            most_work: None,
             failed_sends: Vec::new(),
             counts: FaultCounts::default(),
             stalled: false,

@@ -7,7 +7,7 @@ use quoit::Address;
 
 use super::Kernel;
 use super::agenda::Action;
-use super::object::{ObjectId, events};
+use super::object::{Kind, ObjectId, events};
 use crate::faults::Fault;
 use crate::pattern;
 use crate::random::Random;
@@ -50,6 +50,23 @@ pub enum Ending {
     Silent(u32),
 }
 
+/// What a peer reads and sends, and when.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Manner {
+    /// Some of both, at each act.
+    #[default]
+    Ordinary,
+    /// It sends a request of so many bytes, reads a response of as many, and only then sends the next.
+    Requests {
+        /// Bytes of one, and of its response.
+        size: u64,
+    },
+    /// It sends all it can, and reads nothing.
+    NeverReads,
+    /// It takes all that comes, at once and for ever: its socket is never full.
+    TakesAll,
+}
+
 /// What a peer is to do.
 #[derive(Clone, Debug)]
 pub struct PeerPlan {
@@ -71,6 +88,8 @@ pub struct PeerPlan {
     pub slow: bool,
     /// How it ends.
     pub ending: Ending,
+    /// What it reads and sends, and when.
+    pub manner: Manner,
 }
 
 /// One peer.
@@ -225,7 +244,9 @@ impl Kernel {
             }
             _ => {}
         }
-        self.play_receiving(number, socket);
+        if self.peers[number].plan.manner != Manner::NeverReads {
+            self.play_receiving(number, socket);
+        }
         if self.peers[number].saw_error.is_some() {
             return self.leave(number, socket, true);
         }
@@ -263,9 +284,13 @@ impl Kernel {
             return;
         }
         let to = peer.plan.address.clone();
+        let takes_all = peer.plan.manner == Manner::TakesAll;
         match self.knock(&to, number) {
             Ok(socket) => {
                 self.note(|| format!("peer {number} connects to {to}"));
+                if let Some(stream) = self.stream(socket) {
+                    stream.takes_all = takes_all;
+                }
                 self.peers[number].socket = Some(socket);
                 self.note_pace(number);
                 self.peers[number].idle_acts = 0;
@@ -329,8 +354,19 @@ impl Kernel {
         if left == 0 || peer.ended {
             return;
         }
-        let most = if fair { 16_384 } else { peer.plan.piece };
-        let length = peer.random.magnitude(most.min(left)) as usize;
+        let length = match peer.plan.manner {
+            Manner::Requests { size } => {
+                let under_way = peer.sent % size;
+                if under_way == 0 && peer.received < peer.sent {
+                    return;
+                }
+                (size - under_way) as usize
+            }
+            _ => {
+                let most = if fair { 16_384 } else { peer.plan.piece };
+                peer.random.magnitude(most.min(left)) as usize
+            }
+        };
         let bytes = pattern::bytes(number as u64, peer.sent, length);
         match self.send(socket, std::iter::once(bytes), length) {
             Ok(count) => {
@@ -345,6 +381,41 @@ impl Kernel {
                 peer.plan.total = peer.sent;
                 self.note(|| format!("peer {number} fails to send: {error}"));
             }
+        }
+    }
+
+    /// How far a peer of requests has come, in bytes that have reached either side, and whether it waits for the program to
+    /// take its request or to respond to it.
+    pub(crate) fn progress_of_requests(&self, number: usize) -> (u64, bool) {
+        let peer = &self.peers[number];
+        let Manner::Requests { size } = peer.plan.manner else {
+            return (0, false);
+        };
+        let arrived = peer.socket.map_or(0, |socket| match &self.objects[socket].kind {
+            Kind::Stream(stream) => stream.incoming.len() as u64,
+            _ => 0,
+        });
+        let responded = peer.received + arrived;
+        let waits = !peer.sent.is_multiple_of(size) || responded < peer.sent;
+        (peer.sent + responded, waits && !peer.gone)
+    }
+
+    /// Whether a peer takes all that comes, of which nothing is kept to be compared.
+    pub(crate) fn takes_all(&self, number: usize) -> bool {
+        self.peers[number].plan.manner == Manner::TakesAll
+    }
+
+    /// A peer goes now, with a reset.
+    pub(crate) fn dismiss_peer(&mut self, number: usize) {
+        let peer = &mut self.peers[number];
+        if peer.gone {
+            return;
+        }
+        peer.gone = true;
+        if let Some(socket) = peer.socket {
+            self.note(|| format!("peer {number} resets"));
+            self.reset(socket);
+            self.leave(number, socket, true);
         }
     }
 

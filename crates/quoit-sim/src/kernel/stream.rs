@@ -34,6 +34,10 @@ pub struct Stream {
     pub(super) on_the_way: usize,
     /// Bytes that it takes in until it is full.
     pub(super) capacity: usize,
+    /// Whoever plays it reads all that comes at once: it is never full, and nothing is kept.
+    pub(super) takes_all: bool,
+    /// What the program has had of it since it waited last.
+    pub(super) work: Work,
     /// The other end's FIN is behind the bytes.
     pub(super) ended: bool,
     /// Nothing more is received: reset, or shut down here.
@@ -56,6 +60,14 @@ pub struct Stream {
     pub(super) receives: u32,
     /// Zero-copy sends of which the program does not know yet that their memory is free.
     pub(super) held: u32,
+}
+
+/// What the program has received and sent on one connection in one of its turns.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Work {
+    turn: u64,
+    calls: u64,
+    bytes: u64,
 }
 
 /// A socket that takes no more, of which the program knows.
@@ -93,6 +105,8 @@ impl Stream {
             read: 0,
             on_the_way: 0,
             capacity,
+            takes_all: false,
+            work: Work::default(),
             ended: false,
             receive_shut: false,
             send_shut: false,
@@ -122,6 +136,9 @@ impl Stream {
     }
 
     fn room(&self) -> usize {
+        if self.takes_all {
+            return self.capacity;
+        }
         self.capacity.saturating_sub(self.incoming.len())
     }
 }
@@ -254,11 +271,39 @@ impl Kernel {
         stream.incoming.drain(..length);
         stream.read += length as u64;
         let other = stream.other;
+        if by_program {
+            self.count_work(id, length);
+        }
         self.given += if by_program { length as u64 } else { 0 };
         if let Some(other) = other {
             self.tell_space(other);
         }
         Ok(length)
+    }
+
+    /// Counts a call that moved bytes of one connection of the program's.
+    fn count_work(&mut self, id: ObjectId, bytes: usize) {
+        let (turn, most) = (self.program_turn, self.most_work);
+        let Some(stream) = self.stream(id) else { return };
+        if stream.work.turn != turn {
+            stream.work = Work {
+                turn,
+                ..Work::default()
+            };
+        }
+        stream.work.calls += 1;
+        stream.work.bytes += bytes as u64;
+        let (calls, bytes) = (stream.work.calls, stream.work.bytes);
+        if let Some((most_calls, most_bytes)) = most
+            && (calls > most_calls || bytes > most_bytes)
+        {
+            let peer = stream.peer_number;
+            self.fail(|| {
+                format!(
+                    "the loop has had {calls} calls and {bytes} bytes of peer {peer:?} alone since it looked for others"
+                )
+            });
+        }
     }
 
     fn receive_nothing(stream: &mut Stream) -> Result<usize, i32> {
@@ -370,7 +415,8 @@ impl Kernel {
             Kind::Stream(other) => other.room(),
             _ => 0,
         };
-        let mut taken = wanted.min(room);
+        let takes_all = self.stream(other).is_some_and(|other| other.takes_all);
+        let mut taken = if takes_all { wanted } else { wanted.min(room) };
         if full && taken > 0 {
             taken = 0;
             self.plan_space(id);
@@ -387,7 +433,17 @@ impl Kernel {
         if taken == 0 {
             return Err(libc::EAGAIN);
         }
+        if by_program {
+            self.count_work(id, taken);
+        }
         let mut left = taken;
+        if takes_all {
+            self.taken += taken as u64;
+            if let Some(other) = self.stream(other) {
+                other.read += taken as u64;
+            }
+            return Ok(taken);
+        }
         if let Some(other) = self.stream(other) {
             for piece in pieces {
                 let now = left.min(piece.len());

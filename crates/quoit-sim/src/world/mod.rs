@@ -445,9 +445,12 @@ impl<E: Engine + 'static> World<E> {
             Event::Opened { connection, .. } => self.identify(*connection),
             Event::AcceptedDescriptor { .. } => self.reference.accepted += 1,
             // Its end came with the resume, behind this data, and the pause was refused.
-            Event::Data { connection, .. } if self.quoit.descriptor(*connection).is_none() => {
+            Event::Data { connection, .. } | Event::EndOfStream { connection }
+                if self.quoit.descriptor(*connection).is_none() =>
+            {
                 if let Some(state) = self.reference.find(*connection) {
                     state.paused &= !state.paused_behind_resume;
+                    state.came_late = true;
                 }
             }
             Event::Woken => self.wake_owed.set(false),

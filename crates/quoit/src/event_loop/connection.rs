@@ -71,6 +71,9 @@ pub(super) struct Holdings {
     pub(super) copied: u64,
 }
 
+/// A call counts as so many bytes at least: what a call costs is about what it costs to copy them.
+const LEAST_SENT_AT_ONCE: usize = 4096;
+
 /// Bytes that were given to the kernel at once, in the turn that they were last given in.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct SentAtOnce {
@@ -87,11 +90,10 @@ impl SentAtOnce {
         self.bytes
     }
 
-    /// More of the turn that was asked for last.
+    /// More by one call, in the turn that was asked for last.
     pub(super) fn add(&mut self, bytes: usize) {
-        self.bytes = self
-            .bytes
-            .saturating_add(u32::try_from(bytes).unwrap_or(u32::MAX));
+        let cost = u32::try_from(bytes.max(LEAST_SENT_AT_ONCE));
+        self.bytes = self.bytes.saturating_add(cost.unwrap_or(u32::MAX));
     }
 }
 

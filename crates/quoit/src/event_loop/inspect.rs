@@ -1,8 +1,8 @@
 //! Looking after connections of which nothing is heard, and after memory: once a second, as long as there is something to
 //! look at.
 //!
-//! A paused connection receives nothing, so that nothing tells of its peer's reset; and a peer that takes nothing holds
-//! what is queued for it for as long as it likes.
+//! A connection that is paused, or has as much of the memory as it may, receives nothing, so that nothing tells of its
+//! peer's reset; and a peer that takes nothing holds what is queued for it for as long as it likes.
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
@@ -16,6 +16,9 @@ use crate::sys::SocketSys;
 
 /// Time between two inspections.
 const INTERVAL: Duration = Duration::from_secs(1);
+
+/// The stall limit, at most, once the memory is exhausted and nobody can be served until some is given back.
+const LIMIT_OF_EXHAUSTION: Duration = Duration::from_secs(5);
 
 /// A connection whose peer takes nothing, while memory is short.
 struct Stalled {
@@ -54,7 +57,8 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         !self.chunk_waiters.is_empty() || memory.is_short() || memory.chunks.budget() / 2 < self.queue_load
     }
 
-    /// Ends paused connections that have been reset. Answers whether any are paused.
+    /// Ends connections that have been reset while nothing was received for them. Answers whether there are any of which that
+    /// would have to be found.
     fn find_resets(&mut self) -> bool {
         let (mut slots, mut polled) = (Vec::new(), Vec::new());
         for (slot, generation) in self.connections.slots() {
@@ -84,8 +88,8 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         !slots.is_empty()
     }
 
-    /// A paused connection's socket has failed. It ends, unless something came before that the handler has not seen: that
-    /// waits for it to resume, and the end behind it.
+    /// The socket of a connection for which nothing is received has failed. It ends, unless something came before that the
+    /// handler has not seen: that waits until it is received for again, and the end behind it.
     fn on_reset_found(&mut self, slot: Slot) {
         let Some((connection, _)) = self.connections.at(slot) else {
             return;
@@ -112,7 +116,12 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// Closes connections whose peers have taken nothing for too long, those that have been so for longest first, until memory
     /// is not short any more.
     fn close_stalled(&mut self) {
-        let most = u32::try_from(self.config.stall_limit.as_secs()).unwrap_or(u32::MAX);
+        let limit = if self.memory().is_exhausted() {
+            self.config.stall_limit.min(LIMIT_OF_EXHAUSTION)
+        } else {
+            self.config.stall_limit
+        };
+        let most = u32::try_from(limit.as_secs()).unwrap_or(u32::MAX);
         let mut stalled = Vec::new();
         let slots: Vec<_> = self.connections.slots().collect();
         for (slot, generation) in slots {
@@ -161,7 +170,6 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
 /// Whether nothing would tell of a connection's failure.
 fn is_deaf(connection: &Connection) -> bool {
     connection.phase == Phase::Open
-        && connection.paused
         && !connection.receiving
         && !connection.sending
         && connection.receive_side == ReceiveSide::Open

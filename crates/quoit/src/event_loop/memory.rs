@@ -23,6 +23,8 @@ use crate::timers::Wheel;
 const PARTS: u32 = 8;
 /// Bytes that a copy of received bytes counts as, at least: what keeps account of it takes memory too.
 const LEAST_CHARGE: u32 = 2048;
+/// Connections that hold received bytes leave so many-th part of the memory for copies to those that hold none.
+const RESERVE: u64 = 8;
 
 /// The memory that a loop's operations may name, made before the engine, which is given part of it.
 #[derive(Debug)]
@@ -117,7 +119,7 @@ impl Memory {
         let lease = if holdings.slots < self.share_of_slots() {
             None
         } else {
-            self.lease_copied(slot, length)
+            self.lease_copied(holdings, slot, length)
         };
         holdings.leases += 1;
         let lease = if let Some(lease) = lease {
@@ -134,9 +136,9 @@ impl Memory {
         lease
     }
 
-    fn lease_copied(&mut self, slot: PoolSlot, length: u32) -> Option<Lease> {
+    fn lease_copied(&mut self, holdings: &Holdings, slot: PoolSlot, length: u32) -> Option<Lease> {
         let bytes = u64::from(charge(length));
-        if !self.chunks.charge(bytes) {
+        if self.left_for_copies(holdings) < bytes || !self.chunks.charge(bytes) {
             return None;
         }
         let lease = self.pool.lease_copied(slot, length);
@@ -175,20 +177,29 @@ impl Memory {
             .div_ceil(PARTS)
     }
 
+    /// Bytes that are left for copies of what a connection receives.
+    fn left_for_copies(&self, holdings: &Holdings) -> u64 {
+        let reserve = match holdings.leases {
+            0 => 0,
+            _ => self.chunks.budget() / RESERVE,
+        };
+        self.chunks.left().saturating_sub(reserve)
+    }
+
     /// Bytes of copies of what it received that one connection may have.
-    fn share_of_copies(&self) -> u64 {
-        self.chunks.left() / u64::from(PARTS)
+    fn share_of_copies(&self, holdings: &Holdings) -> u64 {
+        self.left_for_copies(holdings) / u64::from(PARTS)
     }
 
     /// Whether a connection may be received for.
     pub(super) fn is_within_share(&self, holdings: &Holdings) -> bool {
         holdings.slots < self.share_of_slots()
-            || holdings.copied + u64::from(LEAST_CHARGE) <= self.share_of_copies()
+            || holdings.copied + u64::from(LEAST_CHARGE) <= self.share_of_copies(holdings)
     }
 
     /// How many slots' worth a connection may be received for, beside what it has.
     pub(super) fn receivable(&self, holdings: &Holdings) -> u32 {
-        let copies = self.share_of_copies().saturating_sub(holdings.copied);
+        let copies = self.share_of_copies(holdings).saturating_sub(holdings.copied);
         let slots = self.share_of_slots().saturating_sub(holdings.slots);
         slots.saturating_add(u32::try_from(copies / u64::from(self.pool.slot_size())).unwrap_or(u32::MAX))
     }
@@ -201,6 +212,11 @@ impl Memory {
     /// Chunks that a connection may take that has something queued.
     pub(super) fn share_of_chunks(&self) -> usize {
         self.chunks.available().div_ceil(PARTS as usize)
+    }
+
+    /// Whether even the reserve is in use, so that a connection that holds nothing may find no memory.
+    pub(super) fn is_exhausted(&self) -> bool {
+        self.chunks.left() < self.chunks.budget() / RESERVE && self.share_of_slots() == 0
     }
 
     /// Whether so much is in use that somebody may have to be refused.

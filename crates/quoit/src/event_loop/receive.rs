@@ -41,10 +41,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             }
             let memory = self.memory.as_mut().expect("present until the loop is dropped");
             if !self.starved.is_empty() || self.engine.receivable(&memory.pool) == 0 {
-                connection.starved = true;
-                self.starved
-                    .push_back(ConnectionId::new(self.index, slot, generation));
-                self.report_pool_pressure();
+                self.wait_for_slot(ConnectionId::new(self.index, slot, generation));
                 return;
             }
         }
@@ -113,13 +110,10 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                 // The operation ended, and the pool is as good as empty: queue up, do not spin.
                 let index = self.index;
                 if let Some((connection, generation)) = self.connections.at(slot)
-                    && !connection.starved
                     && connection.phase == Phase::Open
                 {
-                    connection.starved = true;
-                    self.starved.push_back(ConnectionId::new(index, slot, generation));
+                    self.wait_for_slot(ConnectionId::new(index, slot, generation));
                 }
-                self.report_pool_pressure();
             }
         }
         if !more {
@@ -177,6 +171,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         self.events.push_back(Event::Pressure { connection: Some(id) });
         if !hard_limit {
             self.cancel_receive(id.slot());
+            self.inspect_soon();
         }
         if short {
             self.wait_for_share(id.slot());
@@ -190,7 +185,6 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         {
             self.short
                 .push_back(ConnectionId::new(self.index, slot, generation));
-            self.inspect_soon();
         }
     }
 
@@ -408,6 +402,16 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         for slot in capped {
             self.lift_cap(slot);
         }
+    }
+
+    /// Queues a connection whose receive finds no slot.
+    fn wait_for_slot(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.connections.get_mut(id.slot(), id.generation())
+            && !std::mem::replace(&mut connection.starved, true)
+        {
+            self.starved.push_back(id);
+        }
+        self.report_pool_pressure();
     }
 
     /// Arms receives that waited for slots: first come, first served, and no more than find one for certain. One

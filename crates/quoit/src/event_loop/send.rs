@@ -17,8 +17,9 @@ use crate::sys::SocketSys;
 /// Lent memory of at most so many bytes, of which nobody wants to hear, is copied: that costs less than keeping
 /// account of it, gathers it with its neighbours, and frees it at once.
 const SMALL_SEND: usize = 1024;
-/// Bytes of one connection that are sent at once in one turn, but for the last call's: what takes about a millisecond. A
-/// peer that reads as fast as it is sent to would keep the loop from all others, timers and wakes.
+/// Bytes of one connection that are sent at once in one turn, but for the last call's: what takes about a millisecond, as
+/// do the thousand small calls that it comes to. A peer that reads as fast as it is sent to would keep the loop from all
+/// others, timers and wakes.
 const SHARE_OF_TURN: u32 = 4 << 20;
 /// Gathers kept for later sends.
 const SPARE_GATHERS: usize = 64;

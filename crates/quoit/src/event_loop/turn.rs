@@ -206,7 +206,12 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
 
     /// Takes in what has completed, as long as there is something and the turn's share is not used up.
     fn reap(&mut self) {
-        let limit = self.config.completions_per_turn as usize;
+        // Those that wait for a slot are served for certain only if none may have been used by what is not taken yet.
+        let limit = if self.starved.is_empty() {
+            self.config.completions_per_turn as usize
+        } else {
+            usize::MAX
+        };
         let memory = self.memory.as_mut().expect("present until the loop is dropped");
         self.more_completions = self.engine.reap(&mut memory.pool, limit, &mut self.completions);
         let buffers = std::mem::take(&mut self.completions.filled);

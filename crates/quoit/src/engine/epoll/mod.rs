@@ -100,7 +100,7 @@ pub struct EpollEngine<P, K> {
     listeners: Table<Listener>,
     datagrams: Table<DatagramSocket>,
     scratch: Scratch,
-    /// Sockets with an operation that can go on, oldest first.
+    /// Sockets with an operation that can go on, oldest first, but for those that had no slot in their turn.
     runnable: VecDeque<Key>,
     /// How many of those belong to this turn.
     share: usize,
@@ -382,14 +382,13 @@ impl<P: EpollSys, K: SocketSys> Engine for EpollEngine<P, K> {
 
     fn reap(&mut self, pool: &mut Pool, limit: usize, completions: &mut Completions) -> bool {
         let (start, listed) = (completions.len(), completions.list.len());
-        while completions.len() - start < limit {
-            if let Some(completion) = self.ready.pop_front() {
-                completions.push(completion);
-                continue;
-            }
-            if self.share == 0 {
-                break;
-            }
+        // What these cost was paid when they were submitted, and there are no more than operations: they count towards no
+        // limit, or sends that always end at once would keep all receives waiting.
+        self.ready
+            .drain(..)
+            .for_each(|completion| completions.push(completion));
+        let start_of_rest = completions.len();
+        while completions.len() - start_of_rest < limit && self.share > 0 {
             self.share -= 1;
             let Some(key) = self.runnable.pop_front() else {
                 unreachable!("a turn's share is taken from the list and from nowhere else");
@@ -408,7 +407,7 @@ impl<P: EpollSys, K: SocketSys> Engine for EpollEngine<P, K> {
             .range(listed..)
             .filter(|completion| is_terminal(completion));
         self.counters.in_flight.subtract(terminal.count() as u64);
-        !self.ready.is_empty() || self.share > 0
+        self.share > 0
     }
 
     fn receivable(&self, pool: &Pool) -> usize {

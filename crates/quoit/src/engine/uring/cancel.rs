@@ -75,7 +75,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
             ),
             Tag::Receive => (
                 connection.receive.stage != ReceiveStage::Idle,
-                receive_data(slot),
+                receive_data(slot, &connection.receive),
                 &mut connection.receive.cancelled,
             ),
             Tag::Send => (
@@ -83,15 +83,20 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
                 send_data(slot, &connection.send),
                 &mut connection.send.cancelled,
             ),
-            Tag::Wake | Tag::Accept | Tag::Cancel | Tag::Close | Tag::DatagramReceive | Tag::DatagramSend => {
-                return None;
-            }
+            Tag::Wake
+            | Tag::Accept
+            | Tag::Cancel
+            | Tag::Close
+            | Tag::DatagramReceive
+            | Tag::DatagramSend
+            | Tag::Marker => return None,
         };
         outstanding.then_some((data, cancelled))
     }
 
     /// A cancellation has ended. One that found nothing although its target goes on came between two stages of
-    /// it, and is made again.
+    /// it, and is made again; but not one that is told when the next receive is being cancelled already: where completions
+    /// are late, each would leave one more behind, and soon the ring would be busy with nothing else.
     ///
     /// It cannot hit anything else: if the target has ended by now, its completion comes right behind, and what
     /// the loop submits for the slot after that is behind this cancellation in the queue.
@@ -99,6 +104,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         if result == -libc::ENOENT
             && !self.ends_by_itself(data.target(), data.slot())
             && let Some((target, &mut true)) = self.outstanding(data.target(), data.slot())
+            && (data.target() != Tag::Receive || data.target_detail() == target.detail())
         {
             self.push_cancel(target, pool);
         }

@@ -95,6 +95,8 @@ pub struct UringEngine<S: UringSys, K: SocketSys> {
     attempts_sends: bool,
     /// Attempts whose end is not known yet: the number of the submission, and the connection.
     attempts: VecDeque<(u64, Slot)>,
+    /// The number of a submission that marks the end of some of them, until it has completed.
+    marker: Option<u64>,
     /// The last enter has left attempts behind that nobody waited for then, but perhaps does now. The next one must
     /// not wait either: their success is silent.
     attempts_left: bool,
@@ -197,6 +199,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
             kernel_polls: kernel_poll,
             attempts_sends: features.contains(Feature::AttemptedSend) && !kernel_poll,
             attempts: VecDeque::with_capacity(128),
+            marker: None,
             attempts_left: false,
             wait_flags: no_iowait,
             wait_for: if kernel_gathers {
@@ -274,6 +277,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
             Tag::Wake => self.woken(result, more, pool, completions),
             Tag::Cancel if data.target() == Tag::DatagramSend => self.datagram_cancelled(data, result, pool),
             Tag::Cancel => self.cancelled(data, result, pool),
+            Tag::Marker => self.marker_completed(completions),
             Tag::Close => debug_assert!(result <= 0, "a close answers no number"),
             Tag::DatagramReceive => self.datagram_received(data.slot(), result, flags, pool, completions),
             Tag::DatagramSend => self.datagram_sent(data.slot(), data.detail(), result, pool, completions),
@@ -288,7 +292,10 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
                         connection.is_idle(),
                         "a connection is closed when nothing is outstanding"
                     );
+                    let number = connection.receive.number;
                     *connection = Connection::default();
+                    // Cancellations of its last receive may be on their way yet.
+                    connection.receive.number = number;
                 }
                 slot
             }
@@ -486,20 +493,18 @@ impl<S: UringSys, K: SocketSys> Engine for UringEngine<S, K> {
 
     #[inline]
     fn reap(&mut self, pool: &mut Pool, limit: usize, completions: &mut Completions) -> bool {
+        // They cost nothing more, and count towards no limit: else those that always end at once would keep the ring waiting.
+        self.ready
+            .drain(..)
+            .for_each(|completion| completions.push(completion));
         let mut taken = 0;
-        while taken < limit
-            && let Some(completion) = self.ready.pop_front()
-        {
-            completions.push(completion);
-            taken += 1;
-        }
         while taken < limit
             && let Some(entry) = self.sys.pop()
         {
             self.complete(&entry, pool, completions);
             taken += 1;
         }
-        self.settle_attempts(completions);
+        self.settle_attempts(pool, completions);
         !self.may_sleep()
     }
 

@@ -66,7 +66,6 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
 
     pub(super) fn start_receive(&mut self, connection: Slot, descriptor: i32, budget: u32, pool: &mut Pool) {
         debug_assert!(budget > 0);
-        let data = receive_data(connection);
         let state = self.connections.entry(connection);
         state.descriptor = descriptor;
         debug_assert_eq!(
@@ -75,8 +74,10 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
             "one receive a connection"
         );
         state.receive.cancelled = false;
+        state.receive.number = state.receive.number.wrapping_add(1);
         state.receive.budget = budget;
         state.receive.stage = ReceiveStage::Selecting;
+        let data = receive_data(connection, &state.receive);
         let entry = match self.receive_mode {
             ReceiveMode::MultishotBudget => entry::receive_multishot(descriptor, budget, data),
             ReceiveMode::Multishot => entry::receive_multishot(descriptor, 0, data),
@@ -174,7 +175,8 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         receive.budget = receive.budget.saturating_sub(length);
         if receive.budget == 0 && !receive.cancelled {
             receive.cancelled = true;
-            self.push_cancel(receive_data(connection), pool);
+            let target = receive_data(connection, receive);
+            self.push_cancel(target, pool);
         }
     }
 
@@ -187,15 +189,17 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
             "one receive a connection"
         );
         state.receive.cancelled = false;
+        state.receive.number = state.receive.number.wrapping_add(1);
         state.receive.stage = ReceiveStage::Discarding;
         self.counters.receive_arms.add(1);
         self.push_discard(connection, pool);
     }
 
     fn push_discard(&mut self, connection: Slot, pool: &mut Pool) {
-        let descriptor = self.connections.get(connection).descriptor;
+        let state = self.connections.get(connection);
         let (address, length) = pool.discard();
-        let entry = entry::receive(descriptor, address, length, receive_data(connection));
+        let data = receive_data(connection, &state.receive);
+        let entry = entry::receive(state.descriptor, address, length, data);
         self.push(entry, pool);
     }
 
@@ -203,7 +207,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         let state = self.connections.get(connection);
         state.receive.stage = ReceiveStage::Polling;
         let events = libc::POLLIN | libc::POLLRDHUP;
-        let entry = entry::poll(state.descriptor, events, receive_data(connection));
+        let entry = entry::poll(state.descriptor, events, receive_data(connection, &state.receive));
         self.push(entry, pool);
     }
 
@@ -224,7 +228,12 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
             state.receive.stage = ReceiveStage::Filling(slot);
             let length = state.receive.budget.min(pool.slot_size());
             let address = pool.address(slot);
-            let entry = entry::receive_now(state.descriptor, address, length, receive_data(connection));
+            let entry = entry::receive_now(
+                state.descriptor,
+                address,
+                length,
+                receive_data(connection, &state.receive),
+            );
             return self.push(entry, pool);
         } else {
             self.outcome_without_data(-libc::ENOBUFS)

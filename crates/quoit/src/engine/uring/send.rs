@@ -8,6 +8,7 @@ use super::UringEngine;
 use super::entry;
 use super::state::{Payload, SendStage, send_data};
 use super::sys::UringSys;
+use super::user_data::UserData;
 use crate::engine::{Completion, Completions, Message, SendMode, header_of};
 use crate::errno::Errno;
 use crate::id::Slot;
@@ -54,13 +55,37 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
     /// Ends the attempts that have succeeded: those that the kernel has taken and of which no completion tells. To
     /// be called when all completions have been taken, as only then is their silence known.
     #[inline]
-    pub(super) fn settle_attempts(&mut self, completions: &mut Completions) {
-        if self.attempts.is_empty() || self.sys.has_completion() || self.sys.has_overflowed() {
+    pub(super) fn settle_attempts(&mut self, pool: &mut Pool, completions: &mut Completions) {
+        if self.attempts.is_empty() {
             return;
         }
-        let taken = self.taken();
+        if self.sys.has_completion() || self.sys.has_overflowed() {
+            return self.mark_attempts(pool);
+        }
+        self.settle_attempts_before(self.taken(), completions);
+    }
+
+    /// While completions come faster than they are taken, there is no moment at which all have been: a request that does
+    /// nothing is put behind the attempts. The kernel tries them while it takes them (`IOSQE_CQE_SKIP_SUCCESS` with
+    /// `MSG_DONTWAIT`), so that its completion comes behind those of all that failed.
+    #[cold]
+    fn mark_attempts(&mut self, pool: &mut Pool) {
+        if self.marker.is_none() && !self.quiescing {
+            self.marker = Some(self.counters.submissions.get());
+            self.push(entry::nothing(UserData::marker()), pool);
+        }
+    }
+
+    /// All that completed before the marker has been taken.
+    pub(super) fn marker_completed(&mut self, completions: &mut Completions) {
+        if let Some(number) = self.marker.take() {
+            self.settle_attempts_before(number, completions);
+        }
+    }
+
+    fn settle_attempts_before(&mut self, end: u64, completions: &mut Completions) {
         while let Some(&(number, connection)) = self.attempts.front()
-            && number < taken
+            && number < end
         {
             self.attempts.pop_front();
             let send = &self.connections.get(connection).send;

@@ -30,6 +30,8 @@ pub(super) struct Receive {
     pub(super) stage: ReceiveStage,
     /// Whether it was cancelled, by the loop or because its budget is used up.
     pub(super) cancelled: bool,
+    /// Which of the connection's it is: a late cancellation of an earlier one is not meant for it.
+    pub(super) number: u16,
     /// Bytes still wanted, where the engine and not the kernel keeps count.
     pub(super) budget: u32,
 }
@@ -181,8 +183,8 @@ impl<T: Default> Table<T> {
 
 /// The user data of a connection's receive, in all its stages.
 #[inline]
-pub(super) fn receive_data(connection: Slot) -> UserData {
-    UserData::new(Tag::Receive, connection, 0)
+pub(super) fn receive_data(connection: Slot, receive: &Receive) -> UserData {
+    UserData::new(Tag::Receive, connection, receive.number.into())
 }
 
 /// The user data of a connection's send: a zero-copy one can be told by its sequence when it is released.

@@ -15,9 +15,10 @@ pub(super) enum Tag {
     Close,
     DatagramReceive,
     DatagramSend,
+    Marker,
 }
 
-const TAGS: [Tag; 9] = [
+const TAGS: [Tag; 10] = [
     Tag::Wake,
     Tag::Accept,
     Tag::Connect,
@@ -27,6 +28,7 @@ const TAGS: [Tag; 9] = [
     Tag::Close,
     Tag::DatagramReceive,
     Tag::DatagramSend,
+    Tag::Marker,
 ];
 
 const TAG_SHIFT: u32 = 24;
@@ -49,6 +51,11 @@ impl UserData {
     /// The loop's own, which belong to no slot.
     pub(super) const fn wake() -> Self {
         Self::new(Tag::Wake, Slot::new(0), 0)
+    }
+
+    /// Of what marks a place among the submissions.
+    pub(super) const fn marker() -> Self {
+        Self::new(Tag::Marker, Slot::new(0), 0)
     }
 
     /// The user data for cancelling what has this one.
