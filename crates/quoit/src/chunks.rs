@@ -49,6 +49,11 @@ impl Chunks {
         self.size
     }
 
+    /// All chunks, taken or not.
+    pub(crate) fn count(&self) -> u32 {
+        self.count
+    }
+
     /// Chunks that can be taken.
     pub(crate) fn available(&self) -> usize {
         (self.left() / u64::from(self.size)) as usize

@@ -114,8 +114,8 @@ pub struct Config {
     /// Bytes of one chunk of memory for copied sends. Default 4 KiB: small sends gather in one.
     pub send_chunk_size: u32,
     /// Chunks for copied sends in the whole loop, and so the bytes that it copies: received bytes that are held for long
-    /// are copied too, and count here. When all are in use, copied sends are refused as full. Default 16,384: 64 MiB,
-    /// touched as it is used.
+    /// are copied too, and count here. The last quarter is for one chunk of each connection that has none; past that, copied
+    /// sends are refused as full. Default 16,384: 64 MiB, touched as it is used.
     pub send_chunks: u32,
     /// Lend sends of at least this many bytes to the kernel without a copy (`IORING_OP_SEND_ZC`), where the
     /// engine can. Default `None`, never: on loopback the kernel copies anyway, and below some KiB pinning costs

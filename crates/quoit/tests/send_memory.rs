@@ -53,6 +53,64 @@ fn memory_that_a_closed_connection_held_is_offered_to_others() {
     }
 }
 
+/// However many take nothing of a large first send, others get a chunk to begin with; and what is larger, its sender may
+/// split, or is told when there is room.
+#[test]
+fn large_first_sends_leave_a_chunk_to_others() {
+    const PART: usize = 16 * 1024;
+    guard(60);
+    for engine in engines() {
+        let config = Config {
+            send_chunks: 256,
+            send_chunk_size: 1024,
+            ..config(engine)
+        };
+        let mut quoit = Loop::new(LoopIndex::default(), config).unwrap();
+        let mut events = Events::with_capacity(64);
+        let mut greedy: Vec<_> = (0..40).map(|_| attached(&mut quoit)).collect();
+        let mut others: Vec<_> = (0..30).map(|_| attached(&mut quoit)).collect();
+        // Until their sockets are full, and each has what it gets of the memory.
+        let mut taken = true;
+        while taken {
+            taken = false;
+            for &(greedy, _) in &greedy {
+                taken |= quoit.send(greedy, &[2; PART], Token::NONE).is_ok();
+                taken |= quoit.send(greedy, &[2; 2000], Token::NONE).is_ok();
+            }
+            quoit.turn([], &mut events, Some(Duration::ZERO)).unwrap();
+            drop(events.drain());
+        }
+        for (other, reader) in &mut others {
+            reader.set_read_timeout(Some(support::PATIENCE)).unwrap();
+            assert_eq!(quoit.send(*other, &[3; 2000], Token::NONE), Err(Refusal::Full));
+            quoit.send(*other, &[3; 1000], Token::NONE).unwrap();
+            let writable = wait_for_writable(&mut quoit, &mut events, *other);
+            assert_eq!(writable, 1, "{engine}: for the refusal");
+            reader.read_exact(&mut [0; 1000]).unwrap();
+        }
+        // Who sends nothing meanwhile is told when there is enough.
+        let (patient, _far) = &others[0];
+        assert_eq!(quoit.send(*patient, &[4; PART], Token::NONE), Err(Refusal::Full));
+        for (greedy, _far) in greedy.drain(..) {
+            quoit.abort(greedy).unwrap();
+        }
+        assert_eq!(
+            wait_for_writable(&mut quoit, &mut events, *patient),
+            1,
+            "{engine}"
+        );
+        quoit.send(*patient, &[4; PART], Token::NONE).unwrap();
+        // All of it is for one connection while nobody else has any.
+        quoit.abort(*patient).unwrap();
+        while quoit.counters().send_chunks_used > 0 {
+            quoit
+                .turn([], &mut events, Some(Duration::from_millis(10)))
+                .unwrap();
+        }
+        quoit.send(others[1].0, &[5; 256 * 1024], Token::NONE).unwrap();
+    }
+}
+
 /// Turns until the connection is told that it may send; counts how often, all turns without news included.
 fn wait_for_writable(quoit: &mut Loop, events: &mut Events, wanted: ConnectionId) -> usize {
     let mut writable = 0;

@@ -23,8 +23,8 @@ use crate::timers::Wheel;
 const PARTS: u32 = 8;
 /// Bytes that a copy of received bytes counts as, at least: what keeps account of it takes memory too.
 const LEAST_CHARGE: u32 = 2048;
-/// Connections that hold received bytes leave so many-th part of the memory for copies to those that hold none.
-const RESERVE: u64 = 8;
+/// Connections that hold something leave so many-th part of the memory for copies to those that hold nothing.
+const RESERVE: u64 = 4;
 
 /// The memory that a loop's operations may name, made before the engine, which is given part of it.
 #[derive(Debug)]
@@ -187,8 +187,19 @@ impl Memory {
     }
 
     /// Bytes of copies of what it received that one connection may have.
+    /// Bytes that are left for copies of what a connection receives.
+    fn left_for_copies(&self, holdings: &Holdings) -> u64 {
+        let reserve = match holdings.leases {
+            0 => 0,
+            _ => self.chunks.budget() / RESERVE,
+        };
+        self.chunks.left().saturating_sub(reserve)
+    }
+
+    /// Bytes of copies of what it received that one connection may have.
     fn share_of_copies(&self, holdings: &Holdings) -> u64 {
         self.left_for_copies(holdings) / u64::from(PARTS)
+    }
     }
 
     /// Whether a connection may be received for.
@@ -211,7 +222,27 @@ impl Memory {
 
     /// Chunks that a connection may take that has something queued.
     pub(super) fn share_of_chunks(&self) -> usize {
-        self.chunks.available().div_ceil(PARTS as usize)
+        self.shared_chunks(self.chunks.available())
+            .div_ceil(PARTS as usize)
+    }
+
+    /// Whether a connection that has nothing queued may take so many chunks, of those that are left. Peers that take nothing
+    /// keep what was sent to them at first, too, so that shares alone would let a few hundred of them use it all up.
+    pub(super) fn may_begin_with(&self, wanted: usize, left: usize) -> bool {
+        let all = self.chunks.count() as usize;
+        // Whatever is not too large can be sent while nobody has anything.
+        let most = if left == all {
+            all
+        } else {
+            self.shared_chunks(left).max(1).min(left)
+        };
+        wanted <= most
+    }
+
+    /// How many of the chunks that are left are for whoever comes. The last quarter of all is for the first chunk of those
+    /// that have none, so that there is one for many thousands.
+    fn shared_chunks(&self, left: usize) -> usize {
+        left.saturating_sub(self.chunks.count() as usize / RESERVE as usize)
     }
 
     /// Whether even the reserve is in use, so that a connection that holds nothing may find no memory.

@@ -36,6 +36,8 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// - [`Refusal::Full`]: a copied send would take the queue past its high-water mark, or a lent one finds it
     ///   there. [`Event::Writable`] follows. For copied sends behind others the mark is lower while much is queued on all
     ///   connections of the loop together: an eighth of what is left of as many bytes as there is memory for copied sends.
+    ///   The last quarter of that memory is for one chunk of each connection that has none: while no more is left, a longer
+    ///   copied send is refused, and a part of it is not.
     ///   So it is for [`Loop::is_full`], too, which a handler that lends should ask.
     /// - [`Refusal::TooLarge`]: a copied send larger than the high-water mark, or than all memory for such sends.
     /// - [`Refusal::Closing`], [`Refusal::Stale`].
@@ -70,12 +72,12 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let before = state.outbound.queued();
         let small = token == Token::NONE && length <= SMALL_SEND;
         let wanted = state.outbound.chunks_for(length, &memory.chunks);
-        let most = if before == 0 {
-            memory.chunks.available()
-        } else {
-            memory.share_of_chunks()
+        let fits = match (wanted, before) {
+            (0, _) => true,
+            (_, 0) => memory.may_begin_with(wanted, memory.chunks.available()),
+            _ => wanted <= memory.share_of_chunks(),
         };
-        if (!lent || small) && (wanted == 0 || wanted <= most) {
+        if (!lent || small) && fits {
             state.outbound.push_copy(payload.as_slice(), &mut memory.chunks);
         } else if let Some(lent) = payload.into_lent() {
             state.outbound.push_lent(lent, token);

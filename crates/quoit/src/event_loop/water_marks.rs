@@ -69,10 +69,11 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     #[inline]
     pub(super) fn account_queued(&mut self, slot: Slot, before: usize, queued_before: bool) {
         self.counters.sends_coalesced.add(u64::from(queued_before));
-        let queued = self
-            .connections
-            .at(slot)
-            .map_or(before, |(state, _)| state.outbound.queued());
+        let queued = self.connections.at(slot).map_or(before, |(state, _)| {
+            // It was refused for want of chunks, and then took fewer: it is told as its queue drains.
+            state.wants_writable |= state.wants_chunks.take().is_some();
+            state.outbound.queued()
+        });
         self.account_queue(before, queued);
         if queued >= self.mark()
             && let Some((state, _)) = self.connections.at(slot)
@@ -138,7 +139,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         while let Some(&id) = self.chunk_waiters.front() {
             if let Some(connection) = self.connections.get_mut(id.slot(), id.generation()) {
                 let wanted = connection.wants_chunks.map_or(0, |wanted| wanted.get() as usize);
-                if wanted > left {
+                if wanted > 0 && !memory.may_begin_with(wanted, left) {
                     return;
                 }
                 left -= wanted;
