@@ -397,3 +397,66 @@ fn who_takes_nothing_is_closed_while_memory_is_short() {
         );
     }
 }
+
+/// Sends until it is refused, and takes nothing more until it is told of room, as a relay does.
+#[derive(Default)]
+struct Blocked {
+    refused: usize,
+    closed: usize,
+}
+
+impl Handler for Blocked {
+    fn on_data(&mut self, quoit: &mut Loop, connection: ConnectionId, data: Lease) {
+        drop(data);
+        while quoit.send(connection, &[7; 4096], Token::NONE).is_ok() {}
+        self.refused += 1;
+        let _ = quoit.pause(connection);
+    }
+
+    fn on_writable(&mut self, quoit: &mut Loop, connection: ConnectionId) {
+        loop {
+            match quoit.send(connection, &[7; 4096], Token::NONE) {
+                Ok(()) => {}
+                Err(Refusal::Full) => return,
+                Err(_) => return quoit.abort(connection).unwrap(),
+            }
+        }
+    }
+
+    fn on_closed(&mut self, _: &mut Loop, _: ConnectionId, _: Token, _: CloseReason) {
+        self.closed += 1;
+    }
+}
+
+/// Who waits for room learns that there will be none, though it takes nothing of what is held back for it.
+#[test]
+fn a_reset_is_noticed_by_who_waits_for_room() {
+    const PEERS: usize = 20;
+    guard(60);
+    for engine in engines() {
+        let config = Config {
+            close_deadline: Duration::from_secs(3600),
+            ..config(engine)
+        };
+        let (mut served, address) = serving(config, Blocked::default());
+        let mut rude: Vec<_> = (0..PEERS).map(|_| rude(address)).collect();
+        for client in &mut rude {
+            // More than one receive takes, so that some is held back behind the pause.
+            flood(client, &[b'a'; 65_536]);
+        }
+        while served.handler.refused < PEERS {
+            served.turn(Duration::from_secs(1));
+        }
+        served.settle();
+        for client in &rude {
+            socket2::SockRef::from(client)
+                .set_linger(Some(Duration::ZERO))
+                .unwrap();
+        }
+        drop(rude);
+        while served.handler.closed < PEERS {
+            served.turn(Duration::from_secs(1));
+        }
+        assert_eq!(served.quoit.connections(), 0, "{engine}");
+    }
+}

@@ -487,6 +487,8 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                 if let Some((connection, _)) = self.connections.at(slot) {
                     connection.limit = limit;
                 }
+                // Who waits for room, and so takes nothing of what is held back, learns by the next send.
+                self.after_room(id);
             }
             Phase::Ending => {}
             _ => self.end(slot, reason, reset),
