@@ -187,19 +187,8 @@ impl Memory {
     }
 
     /// Bytes of copies of what it received that one connection may have.
-    /// Bytes that are left for copies of what a connection receives.
-    fn left_for_copies(&self, holdings: &Holdings) -> u64 {
-        let reserve = match holdings.leases {
-            0 => 0,
-            _ => self.chunks.budget() / RESERVE,
-        };
-        self.chunks.left().saturating_sub(reserve)
-    }
-
-    /// Bytes of copies of what it received that one connection may have.
     fn share_of_copies(&self, holdings: &Holdings) -> u64 {
         self.left_for_copies(holdings) / u64::from(PARTS)
-    }
     }
 
     /// Whether a connection may be received for.
