@@ -39,19 +39,31 @@ static inline void expect(int holds, const char *what)
     }
 }
 
-/* A loop, `pollable` for quoit_fd. */
-static inline quoit_loop *make_loop(const char *engine, uint32_t index, uint32_t pollable)
+/* The defaults, with the engine that is asked for. */
+static inline quoit_config config_of(const char *engine)
 {
-    quoit_loop *loop;
     quoit_config config;
     config.size = sizeof config;
     check("quoit_config_default", quoit_config_default(&config));
     config.engine = strcmp(engine, "uring") == 0 ? QUOIT_ENGINE_URING : QUOIT_ENGINE_EPOLL;
     config.connections = 1024;
-    config.pollable = pollable;
-    check("quoit_loop_create", quoit_loop_create(&config, index, &loop));
-    expect(quoit_engine(loop) == (int)config.engine, "the engine asked for runs");
+    return config;
+}
+
+static inline quoit_loop *loop_with(const quoit_config *config, uint32_t index)
+{
+    quoit_loop *loop;
+    check("quoit_loop_create", quoit_loop_create(config, index, &loop));
+    expect(quoit_engine(loop) == (int)config->engine, "the engine asked for runs");
     return loop;
+}
+
+/* A loop, `pollable` for quoit_fd. */
+static inline quoit_loop *make_loop(const char *engine, uint32_t index, uint32_t pollable)
+{
+    quoit_config config = config_of(engine);
+    config.pollable = pollable;
+    return loop_with(&config, index);
 }
 
 #endif
