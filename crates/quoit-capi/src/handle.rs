@@ -187,7 +187,7 @@ mod tests {
         LoopHandle::new(State {
             quoit: Loop::new(LoopIndex::default(), config).unwrap(),
             events: Events::with_capacity(1),
-            leases: Arc::new(Leases::new(1)),
+            leases: Arc::new(Leases::new(1).unwrap()),
             receivers: Receivers::default(),
         })
     }

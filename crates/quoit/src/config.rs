@@ -64,10 +64,10 @@ const MOST_MEMORY: u64 = 64 << 30;
 /// The configuration of one loop. Start from [`Config::default`] and change what must differ.
 ///
 /// Memory for all of it is reserved when the loop is made, and touched as it is used. Where the kernel does not reserve
-/// it, as under a low `RLIMIT_AS`, the loop is not made, and the error says `ENOMEM`: [`Footprint::reserved`] tells
-/// how much it is.
+/// it, as under a low `RLIMIT_AS`, the loop is not made, and the error says `ENOMEM`:
+/// [`Footprint::address_space`] tells how much it is.
 ///
-/// [`Footprint::reserved`]: crate::Footprint::reserved
+/// [`Footprint::address_space`]: crate::Footprint::address_space
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Which engine to run. Default: [`EngineChoice::Auto`].

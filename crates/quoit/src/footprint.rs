@@ -14,6 +14,9 @@ const SUBMISSION_INDEX: u64 = 4;
 const BUFFER_ENTRY: u64 = 16;
 /// Bytes before the completion queue's entries (`struct io_rings`), rounded up.
 const QUEUE_HEADER: u64 = 512;
+/// Address space for finding out what io_uring has, before the loop is made: a send that no socket takes at once, and the
+/// stack of a thread that wakes a ring.
+const TRYING: u64 = 24 << 20;
 /// Bytes of a page. Where pages are larger, areas are rounded up to those.
 const PAGE: u64 = 4096;
 
@@ -36,6 +39,9 @@ pub struct Footprint {
     pub receive_pool: u64,
     /// Reserved, touched as it is used: the chunks for copied sends.
     pub send_memory: u64,
+    /// Allocated, most of it touched as it is used: what keeps account of connections, timers, slots and posted commands. An
+    /// upper bound.
+    pub tables: u64,
 }
 
 impl Footprint {
@@ -65,6 +71,7 @@ impl Footprint {
             registered_pool: if config.register_pool { receive_pool } else { 0 },
             receive_pool,
             send_memory: u64::from(config.send_chunks) * stride(config.send_chunk_size) as u64,
+            tables: tables(config),
         }
     }
 
@@ -79,6 +86,31 @@ impl Footprint {
     pub fn reserved(&self) -> u64 {
         self.receive_pool + self.send_memory
     }
+
+    /// Bytes of address space that there must be for the loop to be made. An upper bound.
+    #[must_use]
+    pub fn address_space(&self) -> u64 {
+        self.queues + self.buffer_ring + self.reserved() + self.tables + TRYING
+    }
+}
+
+/// At most what is allocated for a loop, as `tests/address_space.rs` finds it to be.
+fn tables(config: &Config) -> u64 {
+    /// A connection and its record in the engine.
+    const CONNECTION: u64 = 512;
+    const TIMER: u64 = 64;
+    const DATAGRAM_SOCKET: u64 = 2048;
+    /// A slot of the receive pool, and a lease of it over the C ABI.
+    const SLOT: u64 = 128;
+    const POSTED: u64 = 128;
+    /// All that has a size of its own, and what the allocator asks the kernel for beyond that.
+    const REST: u64 = 2 << 20;
+    u64::from(config.connections + config.listeners) * CONNECTION
+        + u64::from(config.timer_limit() + config.own_timers()) * TIMER
+        + u64::from(config.datagram_sockets) * DATAGRAM_SOCKET
+        + u64::from(config.receive_slots) * SLOT
+        + u64::from(config.inbox) * POSTED
+        + REST
 }
 
 #[cfg(test)]

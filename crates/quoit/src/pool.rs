@@ -99,10 +99,15 @@ impl Pool {
     pub(crate) fn new(slots: u32, slot_size: u32, copied: u32, wake: Arc<Wake>) -> Result<Self, Errno> {
         assert!(slots > 0 && slots <= MAX_POOL_SLOTS && slot_size > 0 && slots + copied <= MAX_LEASES);
         let count = slots as usize;
+        // What is allocated below, where want of address space would end the process, finds room when this is given back.
+        let accounts = Reserved::new(64 * 1024 + 64 * (count + copied as usize))?;
+        let memory = Reserved::new(count * stride(slot_size))?;
+        let discard = Reserved::new(DISCARD_BYTES as usize)?;
+        drop(accounts);
         Ok(Self {
             shared: Holder::new(Shared {
-                memory: Reserved::new(count * stride(slot_size))?,
-                discard: Reserved::new(DISCARD_BYTES as usize)?,
+                memory,
+                discard,
                 slot_size,
                 stride: stride(slot_size),
                 slots,

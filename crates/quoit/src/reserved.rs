@@ -8,6 +8,12 @@ use std::ptr::NonNull;
 
 use crate::errno::Errno;
 
+/// What to do where memory cannot be reserved. It is address space that is wanting, as nothing was touched yet: a host or a
+/// control group that has too little memory says so later, and in another way.
+pub(crate) const REMEDY: &str = "this process may not reserve so much memory: raise its limit on address space (`ulimit \
+     -v`, LimitAS= under systemd); or, if the sysctl vm.overcommit_memory is 2, raise vm.overcommit_ratio, or set it to 0; \
+     or run fewer loops, or smaller ones";
+
 /// Bytes of a line of the processor's caches, on the machines that Linux servers are.
 const CACHE_LINE: usize = 64;
 

@@ -15,9 +15,12 @@ use crate::engine::{
 };
 use crate::errno::Errno;
 use crate::event_loop::{Loop, LoopMemory};
+use crate::features::FeatureSet;
+use crate::footprint::Footprint;
 use crate::host::{self, Diagnosis, HostFacts};
 use crate::id::{LoopIndex, Slot};
 use crate::pool::Pool;
+use crate::reserved::{self, Reserved};
 use crate::sys::{Linux, Time};
 
 /// Between two attempts to make a ring for which there was no memory.
@@ -199,7 +202,7 @@ fn remedy(errno: Errno) -> Option<&'static str> {
             "raise the limit on threads (`ulimit -u`, TasksMax= under systemd, --pids-limit for a container), or run \
              fewer loops",
         ),
-        Errno::ENOMEM => Some("give this process or its control group more memory, or run fewer loops"),
+        Errno::ENOMEM => Some(reserved::REMEDY),
         _ => None,
     }
 }
@@ -227,6 +230,14 @@ impl Loop {
     /// [`Loop::engine_reason`] says why.
     pub fn new(index: LoopIndex, config: Config) -> Result<Self, StartError> {
         config.validate()?;
+        // Of many small allocations one that finds no address space ends the process, so there has to be enough for all.
+        let needed = Footprint::of(&config, FeatureSet::OLDEST).address_space();
+        drop(
+            Reserved::new(needed as usize).map_err(|errno| StartError::Kernel {
+                doing: "reserving the loop's memory",
+                errno,
+            })?,
+        );
         let mut memory = LoopMemory::new(index, &config).map_err(|errno| StartError::Kernel {
             doing: "making the loop's memory and its eventfd",
             errno,

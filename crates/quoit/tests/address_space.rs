@@ -3,7 +3,9 @@
 
 mod support;
 
-use quoit::{Config, DatagramOptions, Errno, Events, Loop, LoopIndex, StartError, Token};
+use quoit::{
+    Config, DatagramOptions, Errno, Events, FeatureSet, Footprint, Loop, LoopIndex, StartError, Token,
+};
 use support::{case, config, engines, guard, run_child};
 
 /// Bytes of address space that this process has.
@@ -24,6 +26,12 @@ fn leave(bytes: u64) {
     // SAFETY: the limit is valid for the call.
     let result = unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) };
     assert_eq!(result, 0);
+}
+
+fn says_what_to_do(text: &str) {
+    for remedy in ["`ulimit -v`", "LimitAS=", "vm.overcommit_memory is 2"] {
+        assert!(text.contains(remedy), "no {remedy} in: {text}");
+    }
 }
 
 /// However little there is, a loop is made or an error says why not; with enough it is made.
@@ -51,13 +59,62 @@ fn a_loop_is_made_or_is_not() {
                     .turn([], &mut events, Some(std::time::Duration::ZERO))
                     .unwrap();
             }
-            Err(StartError::Kernel { errno, .. }) => assert_eq!(errno, Errno::ENOMEM),
-            // A ring that cannot be mapped.
-            Err(StartError::Engine { reason, .. }) => assert!(reason.contains("memory"), "{reason}"),
-            Err(other) => panic!("{megabytes} MiB: {other}"),
+            Err(error) => {
+                let no_memory = matches!(
+                    error,
+                    StartError::Kernel {
+                        errno: Errno::ENOMEM,
+                        ..
+                    }
+                );
+                assert!(no_memory, "{megabytes} MiB: {error}");
+                says_what_to_do(&error.to_string());
+            }
         }
     }
     assert!(made > 0, "with 160 MiB there is one");
+}
+
+/// What a loop is said to need is what it takes, and not far more.
+#[test]
+fn what_a_loop_takes_is_known() {
+    let Some(case) = case() else {
+        for engine in engines() {
+            run_child("what_a_loop_takes_is_known", engine.name());
+        }
+        return;
+    };
+    guard(60);
+    let engine = engines()
+        .into_iter()
+        .find(|engine| engine.name() == case)
+        .unwrap();
+    // Large allocations are mapped one by one, and no thread gets 64 MiB in advance.
+    // SAFETY: only how memory is had changes.
+    unsafe {
+        assert_eq!(libc::mallopt(libc::M_MMAP_THRESHOLD, 128 << 10), 1);
+        assert_eq!(libc::mallopt(libc::M_ARENA_MAX, 1), 1);
+    }
+    for config in [
+        config(engine),
+        Config {
+            connections: 1 << 18,
+            inbox: 1 << 16,
+            receive_slots: 1 << 14,
+            datagram_sockets: 1 << 10,
+            ..config(engine)
+        },
+    ] {
+        let said = Footprint::of(&config, FeatureSet::OLDEST).address_space();
+        let before = address_space();
+        let mut quoit = Loop::new(LoopIndex::default(), config).unwrap();
+        let mut events = Events::with_capacity(4096);
+        quoit
+            .turn([], &mut events, Some(std::time::Duration::ZERO))
+            .unwrap();
+        let taken = address_space() - before;
+        assert!(taken <= said && taken > said / 2, "{taken} of {said}");
+    }
 }
 
 #[test]
@@ -83,6 +140,7 @@ fn a_datagram_socket_is_opened_or_is_not() {
         assert!(opened < 64, "8 MiB are not enough for as many");
     };
     assert!(refused.contains(&Errno::ENOMEM.to_string()), "{refused}");
+    says_what_to_do(&refused);
     // Those that are open go on.
     let mut events = Events::with_capacity(8);
     quoit

@@ -5,7 +5,8 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
 use quoit::{
-    Accept, Address, ConnectionId, Events, ListenerId, ListenerOptions, Loop, LoopIndex, Refusal, TurnError,
+    Accept, Address, ConnectionId, Events, ListenerId, ListenerOptions, Loop, LoopIndex, Refusal, StartError,
+    TurnError,
 };
 
 use super::sockets::Socket;
@@ -59,7 +60,11 @@ pub(super) unsafe extern "C" fn quoit_loop_create(
                     quoit::id::MAX_LOOPS
                 ))
             })?;
-        let leases = Arc::new(Leases::new(config.receive_slots.min(quoit::pool::MAX_POOL_SLOTS)));
+        let slots = config.receive_slots.min(quoit::pool::MAX_POOL_SLOTS);
+        let leases = Arc::new(Leases::new(slots).map_err(|errno| StartError::Kernel {
+            doing: "making room for the loop's leases",
+            errno,
+        })?);
         let handle = LoopHandle::new(State {
             quoit: Loop::new(index, config)?,
             events: Events::with_capacity(1),

@@ -7,7 +7,7 @@ use std::mem::MaybeUninit;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use quoit::{Datagrams, Lease};
+use quoit::{Datagrams, Errno, Lease};
 
 use crate::types;
 
@@ -34,6 +34,15 @@ struct Entry {
     lease: UnsafeCell<MaybeUninit<Lease>>,
 }
 
+impl Entry {
+    const fn free() -> Self {
+        Self {
+            state: AtomicU64::new(FREE),
+            lease: UnsafeCell::new(MaybeUninit::uninit()),
+        }
+    }
+}
+
 /// The leases of one loop that are in C's hands. Those of connections: one entry for each number that a lease can have, as
 /// no two have the same, in blocks that are made when they are first needed. Those of datagram sockets: in a slab.
 pub(crate) struct Leases {
@@ -49,23 +58,26 @@ unsafe impl Send for Leases {}
 
 impl Leases {
     /// Room for a pool of `slots` slots; for more leases, that have their bytes to themselves, it is made when they come.
-    pub(crate) fn new(slots: u32) -> Self {
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub(crate) fn new(slots: u32) -> Result<Self, Errno> {
         let leases = Self {
             blocks: [const { OnceLock::new() }; _],
             datagrams: Slab::new(),
         };
         for number in (0..slots as usize).step_by(BLOCK) {
-            leases.entry(number);
+            let mut entries = Vec::new();
+            entries.try_reserve_exact(BLOCK).map_err(|_| Errno::ENOMEM)?;
+            entries.resize_with(BLOCK, Entry::free);
+            leases.blocks[number / BLOCK].get_or_init(|| entries.into());
         }
-        leases
+        Ok(leases)
     }
 
     fn entry(&self, number: usize) -> &Entry {
-        let entry = |_| Entry {
-            state: AtomicU64::new(FREE),
-            lease: UnsafeCell::new(MaybeUninit::uninit()),
-        };
-        let block = self.blocks[number / BLOCK].get_or_init(|| (0..BLOCK).map(entry).collect());
+        let block = self.blocks[number / BLOCK]
+            .get_or_init(|| std::iter::repeat_with(Entry::free).take(BLOCK).collect());
         &block[number % BLOCK]
     }
 
@@ -213,7 +225,7 @@ mod tests {
 
     #[test]
     fn a_number_is_good_once() {
-        let leases = Leases::new(1024);
+        let leases = Leases::new(1024).unwrap();
         let number = leases.put(received(1).pop().unwrap());
         assert_ne!(number, 0);
         for wrong in [0, 1, number + 1, number + (1 << NUMBER_BITS), u64::MAX] {
@@ -235,7 +247,7 @@ mod tests {
 
     #[test]
     fn of_many_threads_one_gets_the_lease() {
-        let leases = Arc::new(Leases::new(1024));
+        let leases = Arc::new(Leases::new(1024).unwrap());
         let numbers: Vec<_> = received(40).into_iter().map(|lease| leases.put(lease)).collect();
         let taken = AtomicUsize::new(0);
         std::thread::scope(|scope| {

@@ -8,6 +8,7 @@ use super::options::{DatagramOptions, Gro, MulticastGroup, Steering};
 use crate::address::{Address, AddressError, SocketAddress};
 use crate::errno::Errno;
 use crate::listen::SocketFile;
+use crate::reserved;
 use crate::sys::{DatagramFamily, DatagramOption, SocketOption, SocketSys};
 
 /// A datagram socket that is set up and bound, for a loop to take.
@@ -374,28 +375,29 @@ impl DatagramSocketError {
     /// What to do about it.
     fn remedy(step: DatagramStep, errno: Errno) -> &'static str {
         match (step, errno.code()) {
+            (DatagramStep::Buffers, libc::ENOMEM) => reserved::REMEDY,
             (DatagramStep::Bind, libc::EADDRINUSE) => {
-                "; another socket has it: choose another port, or share it with `reuse_port`"
+                "another socket has it: choose another port, or share it with `reuse_port`"
             }
-            (DatagramStep::Bind, libc::EADDRNOTAVAIL) => "; it is no address of this host",
+            (DatagramStep::Bind, libc::EADDRNOTAVAIL) => "it is no address of this host",
             (DatagramStep::Bind, libc::EACCES) => {
-                "; ports below 1024 need CAP_NET_BIND_SERVICE, and files a directory that can be written to"
+                "ports below 1024 need CAP_NET_BIND_SERVICE, and files a directory that can be written to"
             }
             (DatagramStep::Set(DatagramOption::Gro), _) => {
-                "; this kernel does not join datagrams (5.0 does): leave `gro` off"
+                "this kernel does not join datagrams (5.0 does): leave `gro` off"
             }
             (DatagramStep::Set(DatagramOption::Membership { .. }), libc::ENODEV) => {
-                "; no interface leads to the group: name one that does multicast"
+                "no interface leads to the group: name one that does multicast"
             }
             (DatagramStep::Set(DatagramOption::Membership { .. }), libc::EINVAL) => {
-                "; it is no multicast group, or of another family than the socket"
+                "it is no multicast group, or of another family than the socket"
             }
             (DatagramStep::Set(DatagramOption::ForceReceiveBuffer(_)), libc::EPERM) => {
-                "; it needs CAP_NET_ADMIN: raise net.core.rmem_max instead"
+                "it needs CAP_NET_ADMIN: raise net.core.rmem_max instead"
             }
-            (DatagramStep::Adopt, libc::EPROTOTYPE) => "; only datagram sockets can be taken",
-            (DatagramStep::Adopt, libc::ENOTSOCK) => "; only sockets can be taken",
-            (_, libc::EMFILE) => "; raise the limit on descriptors (RLIMIT_NOFILE)",
+            (DatagramStep::Adopt, libc::EPROTOTYPE) => "only datagram sockets can be taken",
+            (DatagramStep::Adopt, libc::ENOTSOCK) => "only sockets can be taken",
+            (_, libc::EMFILE) => "raise the limit on descriptors (RLIMIT_NOFILE)",
             _ => "",
         }
     }
@@ -413,8 +415,11 @@ impl fmt::Display for DatagramSocketError {
                 step,
                 errno,
             } => {
-                let remedy = Self::remedy(*step, *errno);
-                write!(f, "datagram socket on {address}: {step} failed: {errno}{remedy}")
+                write!(f, "datagram socket on {address}: {step} failed: {errno}")?;
+                match Self::remedy(*step, *errno) {
+                    "" => Ok(()),
+                    remedy => write!(f, "; {remedy}"),
+                }
             }
             Self::Limit => f.write_str(
                 "the loop has as many datagram sockets as it may; raise `datagram_sockets` in its configuration",

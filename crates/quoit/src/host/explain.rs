@@ -158,6 +158,17 @@ fn absent(step: &str, facts: &HostFacts) -> Diagnosis {
 }
 
 fn no_memory(step: &str, facts: &HostFacts) -> Diagnosis {
+    // Seldom set, so where it is, it is the nearest cause.
+    if let Some(bytes) = facts.address_space.and_then(|limit| limit.soft) {
+        return diagnosis(
+            format!(
+                "{step} failed for want of memory: RLIMIT_AS lets this process have {} KiB of address space",
+                bytes / 1024
+            ),
+            "raise it (`ulimit -v`; LimitAS= under systemd), and the limit on locked memory where that is low (`ulimit \
+             -l`; LimitMEMLOCK=), or run fewer loops or smaller rings",
+        );
+    }
     let soft = facts.memlock.and_then(|limit| limit.soft);
     match soft {
         Some(bytes) if facts.has_ipc_lock() != Some(true) => diagnosis(
@@ -211,6 +222,7 @@ mod tests {
                 soft: Some(8 << 20),
                 hard: Some(8 << 20),
             }),
+            address_space: Some(ResourceLimit::default()),
             descriptors: Some(ResourceLimit {
                 soft: Some(1024),
                 hard: Some(524_288),
@@ -335,6 +347,16 @@ mod tests {
         facts.effective_capabilities = Some(0);
         facts.memlock = Some(ResourceLimit::default());
         check(libc::ENOMEM, &facts, "memory.max", "fewer loops");
+        facts.address_space = Some(ResourceLimit {
+            soft: Some(1 << 30),
+            hard: None,
+        });
+        check(
+            libc::ENOMEM,
+            &facts,
+            "RLIMIT_AS lets this process have 1048576 KiB",
+            "`ulimit -v`; LimitAS=",
+        );
     }
 
     #[test]

@@ -33,6 +33,8 @@ pub struct HostFacts {
     pub effective_capabilities: Option<u64>,
     /// `RLIMIT_MEMLOCK` in bytes, counted over all processes of a user; rings are charged to it.
     pub memlock: Option<ResourceLimit>,
+    /// `RLIMIT_AS` in bytes: address space of this process.
+    pub address_space: Option<ResourceLimit>,
     /// `RLIMIT_NOFILE`: descriptors of this process.
     pub descriptors: Option<ResourceLimit>,
     /// `net.core.somaxconn`: what the backlog of a listening socket is capped at.
@@ -97,6 +99,7 @@ impl HostFacts {
             effective_capabilities: field(&status, "CapEff:")
                 .and_then(|set| u64::from_str_radix(set, 16).ok()),
             memlock: limit(&limits, "Max locked memory"),
+            address_space: limit(&limits, "Max address space"),
             descriptors: limit(&limits, "Max open files"),
             max_backlog: line("/proc/sys/net/core/somaxconn").and_then(|text| text.parse().ok()),
             congestion_control: line("/proc/sys/net/ipv4/tcp_congestion_control"),
@@ -189,7 +192,8 @@ mod tests {
                 "/proc/self/limits" => {
                     "Limit                     Soft Limit           Hard Limit           Units     \n\
                      Max open files            1024                 524288               files     \n\
-                     Max locked memory         8388608              unlimited            bytes     \n"
+                     Max locked memory         8388608              unlimited            bytes     \n\
+                     Max address space         unlimited            unlimited            bytes     \n"
                 }
                 _ => panic!("{path}"),
             };
@@ -208,6 +212,7 @@ mod tests {
                     soft: Some(8_388_608),
                     hard: None
                 }),
+                address_space: Some(ResourceLimit::default()),
                 descriptors: Some(ResourceLimit {
                     soft: Some(1024),
                     hard: Some(524_288)
@@ -246,6 +251,7 @@ mod tests {
         let facts = HostFacts::read();
         assert!(facts.kernel_version().unwrap() >= (4, 0));
         assert!(facts.seccomp.is_some() && facts.effective_capabilities.is_some());
-        assert!(facts.memlock.is_some() && facts.descriptors.unwrap().soft.is_some());
+        assert!(facts.memlock.is_some() && facts.address_space.is_some());
+        assert!(facts.descriptors.unwrap().soft.is_some());
     }
 }
