@@ -64,7 +64,7 @@ pub(super) enum Protocol {
     /// Take everything and answer nothing
     #[command(after_help = EXAMPLES)]
     Sink,
-    /// Send datagrams back to whoever sent them
+    /// Send datagrams back to whoever sent them, but not to ports of other servers: those below 1024, and its own
     #[command(after_help = EXAMPLES)]
     UdpEcho(DatagramArguments),
     /// Take the datagrams of one run of `quoit load udp`, work --work for each, and end with a report in JSON: what

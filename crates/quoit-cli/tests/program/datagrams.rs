@@ -9,7 +9,7 @@ use quoit_left_out::{needs_root, this_test};
 use quoit_yardstick::SinkReport;
 use serde_json::Value;
 
-use crate::support::{Client, PATIENCE, Server, connect, engines, error_line, quoit, run};
+use crate::support::{Client, PATIENCE, Server, connect, engines, error_line, quoit, run, signal, stop};
 
 /// Runs the load, which must succeed, and gives its report.
 #[track_caller]
@@ -59,30 +59,15 @@ impl Sink {
         }
     }
 
-    fn id(&self) -> libc::pid_t {
-        libc::pid_t::try_from(self.child.id()).expect("a process id")
-    }
-
     #[track_caller]
-    fn signal(&self, signal: libc::c_int) {
-        // SAFETY: the process is a child that was not waited for, so that the id is its own.
-        assert_eq!(unsafe { libc::kill(self.id(), signal) }, 0);
-    }
-
-    /// Stops it, and returns when it stands still.
-    #[track_caller]
-    fn stop(&self) {
-        self.signal(libc::SIGSTOP);
-        let mut status = 0;
-        // SAFETY: the call writes to `status` alone.
-        let stopped = unsafe { libc::waitpid(self.id(), &raw mut status, libc::WUNTRACED) };
-        assert_eq!(stopped, self.id());
-        assert!(libc::WIFSTOPPED(status), "{status:x}");
+    fn signal(&self, number: libc::c_int) {
+        signal(&self.child, number);
     }
 
     /// The most memory that it has had resident so far, as others see it.
     fn peak_resident_bytes(&self) -> u64 {
-        let text = std::fs::read_to_string(format!("/proc/{}/status", self.id())).expect("/proc is there");
+        let text =
+            std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("/proc is there");
         let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
         let kibibytes = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
         1024 * kibibytes.expect("the figure is there")
@@ -302,7 +287,7 @@ fn the_peaks_of_memory_are_those_of_the_flood() {
     let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
     for engine in engines() {
         let sink = Sink::start(engine, &format!("--work 500 --slots {SLOTS}"));
-        sink.stop();
+        stop(&sink.child);
         load(&format!(
             "--connect {} --count {COUNT} --size {SIZE} --shutdowns 1",
             sink.address

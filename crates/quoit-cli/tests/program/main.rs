@@ -6,6 +6,7 @@ mod datagrams;
 mod dns;
 mod doctor;
 mod draining;
+mod echo_loops;
 mod faults;
 mod http;
 mod http_limits;

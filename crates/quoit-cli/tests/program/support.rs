@@ -213,10 +213,19 @@ impl Server {
         }
     }
 
+    /// Stops it, and returns when it stands still.
+    #[track_caller]
+    pub(crate) fn stop(&self) {
+        stop(&self.child);
+    }
+
+    /// Lets it go on after [`Server::stop`].
+    pub(crate) fn go_on(&self) {
+        signal(&self.child, libc::SIGCONT);
+    }
+
     pub(crate) fn terminate(&self) {
-        // SAFETY: no memory is passed; the child has not been waited for, so the id is still its own.
-        let result = unsafe { libc::kill(self.child.id() as libc::pid_t, libc::SIGTERM) };
-        assert_eq!(result, 0);
+        signal(&self.child, libc::SIGTERM);
     }
 
     /// As [`Server::terminate`], with a signal for its first thread: a process's own goes to any of its threads.
@@ -297,6 +306,24 @@ impl Server {
     pub(crate) fn connect(&self) -> Client<TcpStream> {
         Client::new(connect(self.address()))
     }
+}
+
+#[track_caller]
+pub(crate) fn signal(child: &Child, signal: libc::c_int) {
+    // SAFETY: no memory is passed; the child has not been waited for, so the id is still its own.
+    assert_eq!(unsafe { libc::kill(child.id() as libc::pid_t, signal) }, 0);
+}
+
+/// Stops a child, and returns when it stands still.
+#[track_caller]
+pub(crate) fn stop(child: &Child) {
+    signal(child, libc::SIGSTOP);
+    let id = child.id() as libc::pid_t;
+    let mut status = 0;
+    // SAFETY: the call writes to `status` alone.
+    let stopped = unsafe { libc::waitpid(id, &raw mut status, libc::WUNTRACED) };
+    assert_eq!(stopped, id);
+    assert!(libc::WIFSTOPPED(status), "{status:x}");
 }
 
 impl Drop for Server {
