@@ -7,13 +7,12 @@ mod examination;
 mod hints;
 mod text;
 
-use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use quoit::Config;
 
-use crate::console::say;
+use crate::console::{print, say};
 use examination::Examination;
 
 const ABOUT_RESULT: &str = "\
@@ -93,7 +92,7 @@ pub(crate) fn command(arguments: &DoctorArguments) -> ExitCode {
     } else {
         text::write(&examination)
     };
-    if let Err(error) = writeln!(io::stdout().lock(), "{text}") {
+    if let Err(error) = print(&format!("{text}\n")) {
         say(format_args!(
             "quoit doctor: cannot write to standard output: {error}"
         ));

@@ -18,14 +18,14 @@ mod sink;
 pub(crate) use arguments::ServeArguments;
 pub(crate) use descriptors::needed as descriptors_needed;
 
-use std::io::{self, Write};
+use std::io;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use quoit::{Address, EngineKind, Handler, Loop, Runtime, StartError};
 use quoit_yardstick::{SinkReport, Work};
 
-use crate::console::say;
+use crate::console::{print, say};
 use arguments::Protocol;
 use datagrams::{Dns, SinkRun, Sockets, UdpEcho, UdpSink};
 use echo::Echo;
@@ -149,22 +149,18 @@ fn serve(arguments: &ServeArguments) -> Result<ExitCode, String> {
 /// One line a listener, for people and for the programs that start this one. Words may be added at its end; who reads
 /// it passes over those that it does not know.
 fn print_ready(addresses: &[Address], engine: EngineKind, loops: u16) -> io::Result<()> {
-    let mut output = io::stdout().lock();
-    for address in addresses {
-        writeln!(
-            output,
-            "listening on {address} engine={engine} loops={loops} version={}",
+    let lines = addresses.iter().map(|address| {
+        format!(
+            "listening on {address} engine={engine} loops={loops} version={}\n",
             env!("CARGO_PKG_VERSION")
-        )?;
-    }
-    output.flush()
+        )
+    });
+    print(&lines.collect::<String>())
 }
 
 /// What a sink found, in one line.
 fn print_report(report: io::Result<SinkReport>) -> io::Result<()> {
-    let mut output = io::stdout().lock();
-    writeln!(output, "{}", serde_json::to_string(&report?)?)?;
-    output.flush()
+    print(&format!("{}\n", serde_json::to_string(&report?)?))
 }
 
 /// What the handlers of all loops share.

@@ -17,6 +17,7 @@ mod lab_run;
 mod large;
 mod loading;
 mod network_faults;
+mod output;
 mod rivals;
 mod rpc;
 mod serving;

@@ -1,6 +1,6 @@
 //! Making the run that the arguments describe, and what it prints.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use signal_hook::flag;
 use super::super::{Findings, LoadError, LogFile, Plan, Progress, Report, run};
 use super::CommonArguments;
 use crate::clock::monotonic_now;
-use crate::console::say;
+use crate::console::{self, say};
 
 /// Makes the run and prints its report.
 ///
@@ -52,12 +52,8 @@ pub(in crate::load) fn print<R: Serialize>(
     } else {
         Ok(to_table(report))
     };
-    text.and_then(|text| {
-        let mut output = io::stdout().lock();
-        writeln!(output, "{text}")?;
-        output.flush()
-    })
-    .map_err(|error| LoadError::new(format!("cannot write the report to standard output: {error}")))
+    text.and_then(|text| console::print(&format!("{text}\n")))
+        .map_err(|error| LoadError::new(format!("cannot write the report to standard output: {error}")))
 }
 
 /// A flag that an interrupt sets; a second one ends the program at once.
