@@ -20,7 +20,8 @@ const EVENTS: usize = 1024;
 /// [`Loop::turn`]. Everything that they queue leaves after the turn's last call, each connection's in one piece; what
 /// is all that a connection has to send can leave at once, by [`Loop::try_send`].
 ///
-/// Only [`Handler::on_data`] must be written, and by a server of datagrams [`Handler::on_datagram`].
+/// Every method has a default. A server of connections writes [`Handler::on_data`], one of datagrams
+/// [`Handler::on_datagram`].
 #[expect(unused_variables, reason = "the defaults ignore most of what they are told")]
 pub trait Handler {
     /// A listener has a new connection.
@@ -33,8 +34,9 @@ pub trait Handler {
     /// A connection is established, or attached.
     fn on_opened(&mut self, quoit: &mut Loop, connection: ConnectionId, token: Token) {}
 
-    /// Bytes were received. They stay valid until `data` is dropped; drop it soon, or copy.
-    fn on_data(&mut self, quoit: &mut Loop, connection: ConnectionId, data: Lease);
+    /// Bytes were received. They stay valid until `data` is dropped; drop it soon, or copy. Default: discard them, and go
+    /// on receiving.
+    fn on_data(&mut self, quoit: &mut Loop, connection: ConnectionId, data: Lease) {}
 
     /// The peer has ended its direction. Default: send what is queued, then close.
     fn on_end_of_stream(&mut self, quoit: &mut Loop, connection: ConnectionId) {

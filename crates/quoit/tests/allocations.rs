@@ -11,8 +11,8 @@ use std::thread;
 use std::time::Duration;
 
 use quoit::{
-    ConnectionId, DatagramOptions, DatagramSend, DatagramSocketId, Datagrams, EngineKind, Event, Events, Gro,
-    Handler, Lease, Loop, LoopIndex, Token,
+    DatagramOptions, DatagramSend, DatagramSocketId, Datagrams, EngineKind, Event, Events, Gro, Handler,
+    Loop, LoopIndex, Token,
 };
 use support::{Echo, PATIENCE, client, config, engines, guard, listening, tcp};
 
@@ -140,10 +140,6 @@ struct EchoDatagrams {
 }
 
 impl Handler for EchoDatagrams {
-    fn on_data(&mut self, _: &mut Loop, _: ConnectionId, _: Lease) {
-        panic!("there are no connections");
-    }
-
     fn on_datagrams(&mut self, quoit: &mut Loop, socket: DatagramSocketId, datagrams: Datagrams) {
         if self.copies {
             for datagram in &datagrams {

@@ -315,10 +315,6 @@ impl Handler for Watching {
         }
     }
 
-    fn on_data(&mut self, _: &mut Loop, _: ConnectionId, data: Lease) {
-        drop(data);
-    }
-
     fn on_closed(&mut self, _: &mut Loop, _: ConnectionId, _: Token, reason: CloseReason) {
         self.closed.push(reason);
     }

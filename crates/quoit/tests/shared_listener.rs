@@ -16,7 +16,7 @@ use std::time::Duration;
 use quoit::listen::{ListenSocket, inherited};
 use quoit::sys::Linux;
 use quoit::{
-    ConnectionId, EngineKind, Errno, Handler, Lease, Listen, ListenerId, ListenerOptions, Loop, Runtime,
+    ConnectionId, EngineKind, Errno, Handler, Listen, ListenerId, ListenerOptions, Loop, Runtime,
     RuntimeConfig, Token,
 };
 use support::{PATIENCE, config, engines, guard, inheriting};
@@ -33,8 +33,6 @@ impl Handler for Tells {
         quoit.send(connection, self.0.as_bytes(), Token::NONE).unwrap();
         quoit.close(connection, None).unwrap();
     }
-
-    fn on_data(&mut self, _quoit: &mut Loop, _connection: ConnectionId, _data: Lease) {}
 }
 
 fn serve(socket: ListenSocket, engine: EngineKind, name: &'static str) -> Runtime {

@@ -4,8 +4,7 @@ use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
 
 use quoit::{
-    Address, Config, Datagram, DatagramOptions, DatagramSend, DatagramSocketId, Errno, Events, Handler,
-    Lease, Loop, Token,
+    Address, Config, DatagramOptions, DatagramSend, DatagramSocketId, Errno, Events, Handler, Loop, Token,
 };
 
 use crate::datagram_bench::{bench, bench_with, client, numbered, uninterrupted};
@@ -32,10 +31,6 @@ struct ClosesWhenSent {
 }
 
 impl Handler for ClosesWhenSent {
-    fn on_data(&mut self, _quoit: &mut Loop, _connection: quoit::ConnectionId, _data: Lease) {}
-
-    fn on_datagram(&mut self, _quoit: &mut Loop, _socket: DatagramSocketId, _datagram: Datagram<'_>) {}
-
     fn on_datagram_sent(
         &mut self,
         quoit: &mut Loop,

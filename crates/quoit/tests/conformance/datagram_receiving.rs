@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use quoit::{
     Datagram, DatagramError, DatagramOptions, DatagramSend, DatagramSocketId, Ecn, Errno, Events, Gro,
-    Handler, Lease, Loop, Token,
+    Handler, Loop, Token,
 };
 
 use crate::datagram_bench::{bench, bench_with, client, interface, numbered, receive, set};
@@ -441,10 +441,6 @@ pub(crate) fn a_handler_sees_nothing_after_its_pause(level: &Level) {
     }
 
     impl Handler for Pausing {
-        fn on_data(&mut self, _: &mut Loop, _: quoit::ConnectionId, _: Lease) {
-            panic!("there are no connections");
-        }
-
         fn on_datagram(&mut self, quoit: &mut Loop, socket: DatagramSocketId, datagram: Datagram<'_>) {
             assert!(self.paused.is_none() && !self.closed);
             self.received.extend(&*datagram);

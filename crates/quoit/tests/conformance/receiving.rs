@@ -17,6 +17,7 @@ macro_rules! receiving {
             paused_in_the_middle_of_a_burst_up_to_the_cap
             paused_and_resumed_at_random
             a_handler_sees_nothing_after_its_pause
+            a_handler_of_nothing_discards_all
             a_reset_is_told_while_paused
         }
     };
@@ -188,6 +189,50 @@ pub(crate) fn a_handler_sees_nothing_after_its_pause(level: &Level) {
     }
     assert!(handler.ended && handler.received == pattern(0, 40_000));
     assert_eq!(handler.closed, Some(CloseReason::PeerClosed));
+    client.join().unwrap();
+}
+
+/// More than the pool has: what is discarded is not held.
+pub(crate) fn a_handler_of_nothing_discards_all(level: &Level) {
+    #[derive(Default)]
+    struct Nothing {
+        closed: Option<CloseReason>,
+    }
+
+    impl Handler for Nothing {
+        fn on_closed(&mut self, _: &mut Loop, _: ConnectionId, _: quoit::Token, reason: CloseReason) {
+            self.closed = Some(reason);
+        }
+    }
+
+    let config = quoit::Config {
+        receive_slots: 8,
+        buffer_ring: 4,
+        ..level.config()
+    };
+    let pool = u64::from(config.receive_slots * config.receive_slot_size);
+    let mut quoit = Loop::new(quoit::LoopIndex::default(), config).unwrap();
+    let listener = quoit
+        .listen(&crate::driver::loopback(), &quoit::ListenerOptions::default())
+        .unwrap();
+    let address = quoit.listener_address(listener).unwrap();
+    let client = std::thread::spawn(move || {
+        let mut client = Client::connect(&address);
+        client.send(&vec![1; 4 * pool as usize]);
+        client.shutdown();
+        client.expect_end();
+    });
+    let mut handler = Nothing::default();
+    let mut events = Events::with_capacity(64);
+    let started = std::time::Instant::now();
+    while handler.closed.is_none() {
+        assert!(started.elapsed() < PATIENCE, "{:?}", quoit.counters());
+        let timeout = Some(Duration::from_millis(100));
+        assert!(quoit.run_turn(&mut handler, &mut events, timeout).unwrap());
+    }
+    assert_eq!(handler.closed, Some(CloseReason::PeerClosed));
+    let counters = quoit.counters();
+    assert_eq!((counters.received_bytes, counters.pool_leased), (4 * pool, 0));
     client.join().unwrap();
 }
 

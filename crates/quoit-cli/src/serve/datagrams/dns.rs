@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use clap::builder::RangedU64ValueParser;
-use quoit::{ConnectionId, Datagram, DatagramSend, DatagramSocketId, Handler, Lease, Loop, Token};
+use quoit::{Datagram, DatagramSend, DatagramSocketId, Handler, Loop, Token};
 use quoit_yardstick::Work;
 use quoit_yardstick::dns::{Outcome, Record, Responder, Zone};
 
@@ -68,10 +68,6 @@ impl Dns {
 }
 
 impl Handler for Dns {
-    fn on_data(&mut self, _quoit: &mut Loop, _connection: ConnectionId, _data: Lease) {
-        // There are no connections.
-    }
-
     fn on_datagram(&mut self, quoit: &mut Loop, socket: DatagramSocketId, datagram: Datagram<'_>) {
         self.work.burn();
         if datagram.is_truncated() {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use quoit::{Address, ConnectionId, DatagramSend, DatagramSocketId, Datagrams, Handler, Lease, Loop, Token};
+use quoit::{Address, DatagramSend, DatagramSocketId, Datagrams, Handler, Loop, Token};
 use quoit_yardstick::Work;
 
 use super::{DatagramFigures, Sockets};
@@ -65,10 +65,6 @@ impl UdpEcho {
 }
 
 impl Handler for UdpEcho {
-    fn on_data(&mut self, _quoit: &mut Loop, _connection: ConnectionId, _data: Lease) {
-        // There are no connections.
-    }
-
     fn on_datagrams(&mut self, quoit: &mut Loop, socket: DatagramSocketId, datagrams: Datagrams) {
         for _ in 0..datagrams.len() {
             self.work.burn();

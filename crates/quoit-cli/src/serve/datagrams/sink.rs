@@ -5,7 +5,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use quoit::{ConnectionId, DatagramSocketId, Datagrams, EngineKind, Handler, Lease, Loop, Token};
+use quoit::{DatagramSocketId, Datagrams, EngineKind, Handler, Loop, Token};
 use quoit_yardstick::{Sink, SinkReport, Work};
 
 use super::{DatagramArguments, DatagramFigures, Sockets};
@@ -146,10 +146,6 @@ impl UdpSink {
 }
 
 impl Handler for UdpSink {
-    fn on_data(&mut self, _quoit: &mut Loop, _connection: ConnectionId, _data: Lease) {
-        // There are no connections.
-    }
-
     fn on_datagrams(&mut self, quoit: &mut Loop, socket: DatagramSocketId, datagrams: Datagrams) {
         if self.sink.received(1) {
             self.look(quoit, socket);
