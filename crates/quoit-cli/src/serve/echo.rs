@@ -24,9 +24,8 @@ impl Handler for Echo {
             // The connection is closing: nobody waits for this echo.
             Err(_) => return,
         }
-        // As above.
-        let _ = quoit.send(connection, data, Token::NONE);
-        if quoit.is_full(connection) {
+        if quoit.send_or_abort(connection, data, Token::NONE) && quoit.is_full(connection) {
+            // Nothing more is received until the client has read.
             let _ = quoit.pause(connection);
         }
     }

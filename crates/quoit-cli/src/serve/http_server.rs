@@ -334,9 +334,7 @@ impl Handler for HttpServer {
         }
         self.output.clear();
         client.http.time_out(&mut self.output, &mut self.environment);
-        if !self.output.is_empty() {
-            let _ = quoit.send(connection, self.output.as_slice(), Token::NONE);
-        }
+        quoit.send_or_abort(connection, self.output.as_slice(), Token::NONE);
         let _ = quoit.close(connection, None);
     }
 

@@ -89,6 +89,34 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         Ok(())
     }
 
+    /// As [`Loop::send`], for bytes that the peer cannot do without: if they are refused, the connection is aborted
+    /// ([`Loop::abort`]), as a gap in its stream would pass for what was meant. Returns whether they were queued. If not,
+    /// the connection is ending, and [`Event::Closed`] is all that is left to wait for.
+    ///
+    /// Where nothing can be queued any more ([`Refusal::Closing`], [`Refusal::Stale`]) it returns false and does nothing:
+    /// what was queued before a [`Loop::close`] or [`Loop::shutdown`] still leaves.
+    ///
+    /// To keep the connection of a slow reader, ask [`Loop::is_full`] after each send, and send no more until
+    /// [`Event::Writable`]. Lent memory is refused then only for the number of its pieces
+    /// ([`Config::send_pieces`](crate::Config::send_pieces)), and a copy only if it is larger than the mark or there is no
+    /// memory for it. [`Loop::send`] tells why it refuses.
+    pub fn send_or_abort<'a>(
+        &mut self,
+        connection: ConnectionId,
+        payload: impl Into<Payload<'a>>,
+        token: Token,
+    ) -> bool {
+        match self.send(connection, payload, token) {
+            Ok(()) => true,
+            Err(Refusal::Closing | Refusal::Stale) => false,
+            Err(_) => {
+                // It was open a moment ago, as it was refused for another reason.
+                let _ = self.abort(connection);
+                false
+            }
+        }
+    }
+
     /// Gives the kernel as much of `bytes` as it takes at once, and answers how much that is. Nothing is kept: queue
     /// the rest with [`Loop::send`].
     ///

@@ -391,6 +391,12 @@ impl Driver {
         result
     }
 
+    /// Sends what the loop has no room for, and so lets the connection be aborted.
+    pub(crate) fn send_or_abort_refused<'a>(&mut self, id: ConnectionId, payload: impl Into<Payload<'a>>) {
+        assert!(!self.quoit.send_or_abort(id, payload, Token(99)));
+        self.checker.aborting(id);
+    }
+
     /// Tells the checker how a send was answered; `lent` is the token of memory that is to be acknowledged.
     fn note_send(&mut self, id: ConnectionId, lent: Option<Token>, result: Result<(), Refusal>) {
         match (result, lent) {

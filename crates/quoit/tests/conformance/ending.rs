@@ -29,6 +29,8 @@ macro_rules! ending {
             a_killed_peer
             stale_ids_are_refused
             nothing_is_sent_after_the_end
+            send_or_abort_aborts_for_want_of_room
+            send_or_abort_leaves_what_is_ending
             drain_under_load
             drain_aborts_at_its_deadline
         }
@@ -341,6 +343,59 @@ pub(crate) fn nothing_is_sent_after_the_end(level: &Level) {
         assert_eq!(driver.close(id, None), Err(Refusal::Closing));
         driver.settle();
         client.expect_end();
+    });
+}
+
+pub(crate) fn send_or_abort_aborts_for_want_of_room(level: &Level) {
+    drive(level, |driver| {
+        let (mut client, id) = driver.new_pair();
+        assert!(driver.quoit.send_or_abort(id, b"taken", Token::NONE));
+        driver.wait_flushed(id);
+        assert_eq!(client.receive(5), b"taken");
+        let larger_than_the_mark = vec![1; driver.quoit.config().high_water as usize + 1];
+        driver.send_or_abort_refused(id, &larger_than_the_mark[..]);
+        assert_eq!(driver.wait_closed(id), CloseReason::Local);
+        client.expect_reset();
+        assert!(!driver.quoit.send_or_abort(id, b"stale", Token::NONE));
+
+        let (mut client, id) = driver.new_pair();
+        let queued = Bytes::from(vec![2; 8 << 20]);
+        driver.send(id, queued.clone(), Token(1)).unwrap();
+        driver.settle();
+        assert!(driver.quoit.is_full(id), "the peer does not read");
+        let refused = Bytes::from(vec![3; 5000]);
+        driver.send_or_abort_refused(id, refused.clone());
+        assert!(refused.is_unique(), "what is refused is not kept");
+        assert_eq!(driver.wait_closed(id), CloseReason::Local);
+        client.expect_reset();
+        assert!(driver.seen(id).sent.is_empty());
+        assert!(queued.is_unique());
+    });
+}
+
+pub(crate) fn send_or_abort_leaves_what_is_ending(level: &Level) {
+    drive(level, |driver| {
+        let last = pattern(0, 3 << 20);
+        let (mut client, id) = driver.new_pair();
+        driver.send(id, Bytes::from(last.clone()), Token::NONE).unwrap();
+        driver.close(id, None).unwrap();
+        assert!(!driver.quoit.send_or_abort(id, b"more", Token::NONE));
+        let reader = driver.beside(move || client.receive_rest());
+        let (received, end) = driver.join(reader);
+        end.unwrap();
+        assert!(received == last, "what was queued before still leaves");
+        assert_eq!(driver.wait_closed(id), CloseReason::Local);
+
+        // With its sending direction ended, it goes on receiving.
+        let (mut client, id) = driver.new_pair();
+        driver.shutdown(id).unwrap();
+        assert!(!driver.quoit.send_or_abort(id, b"more", Token::NONE));
+        driver.settle();
+        client.expect_end();
+        client.send(b"question");
+        driver.wait_received(id, 8);
+        drop(client);
+        assert_eq!(driver.wait_closed(id), CloseReason::Local);
     });
 }
 
