@@ -2,17 +2,17 @@
 //!
 //!     cargo run --example echo -- 127.0.0.1:7000
 
-use quoit::{Address, Config, ConnectionId, Handler, Lease, Listen, ListenerOptions, Loop};
-use quoit::{Runtime, RuntimeConfig, Token};
+mod signals;
+
+use quoit::{ConnectionId, Handler, Lease, Listen, ListenerOptions, Loop, Runtime, RuntimeConfig, Token};
 
 struct Echo;
 
 impl Handler for Echo {
     fn on_data(&mut self, quoit: &mut Loop, connection: ConnectionId, data: Lease) {
         // The bytes go out from where they came in; the lease is returned when they are sent.
-        let _ = quoit.send(connection, data, Token::NONE);
-        // A peer that does not read gets nothing more to answer until it does.
-        if quoit.is_full(connection) {
+        if quoit.send_or_abort(connection, data, Token::NONE) && quoit.is_full(connection) {
+            // Nothing more is received from a client that does not read, until it does.
             let _ = quoit.pause(connection);
         }
     }
@@ -23,18 +23,14 @@ impl Handler for Echo {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let address: Address = std::env::args()
-        .nth(1)
-        .as_deref()
-        .unwrap_or("127.0.0.1:0")
-        .parse()?;
-    let listeners = vec![(Listen::Address(address), ListenerOptions::default())];
+    let address = std::env::args().nth(1).unwrap_or("127.0.0.1:0".into());
     let config = RuntimeConfig {
-        config: Config::default(),
-        listeners,
+        listeners: vec![(Listen::Address(address.parse()?), ListenerOptions::default())],
         ..RuntimeConfig::default()
     };
     let runtime = Runtime::start(config, |_| Echo)?;
+    // Clients are echoed to until they close, or until the time for draining is over.
+    signals::drain_on_signals(runtime.drainer())?;
     println!(
         "listening on {} engine={}",
         runtime.addresses()[0],

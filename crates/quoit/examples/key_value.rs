@@ -3,9 +3,11 @@
 //!
 //!     cargo run --example key_value -- 127.0.0.1:7000
 
+mod signals;
+
 use std::collections::HashMap;
 
-use quoit::{Config, ConnectionId, Handler, Lease, ListenerOptions, Loop, LoopIndex, Token};
+use quoit::{Config, ConnectionId, Drainer, Handler, Lease, ListenerOptions, Loop, LoopIndex, Token};
 
 /// The longest line, its end not counted. A longer one closes the connection.
 const LONGEST: usize = 4096;
@@ -15,6 +17,7 @@ struct KeyValue {
     values: HashMap<Vec<u8>, Vec<u8>>,
     /// What each connection has sent of a line that is not complete.
     partial: HashMap<ConnectionId, Vec<u8>>,
+    draining: bool,
 }
 
 impl KeyValue {
@@ -51,11 +54,15 @@ impl Handler for KeyValue {
             self.answer(&rest[..end], &mut answers);
             rest = &rest[end + 1..];
         }
+        let between_lines = rest.is_empty();
         self.partial.insert(connection, rest.to_vec());
-        // A lent send may pass the high-water mark once, so this is never refused for want of room, if nothing
-        // more is taken in until the peer has read.
-        let _ = quoit.send(connection, answers, Token::NONE);
-        if quoit.is_full(connection) {
+        if !quoit.send_or_abort(connection, answers, Token::NONE) {
+            return;
+        }
+        if self.draining && between_lines {
+            let _ = quoit.close(connection, None);
+        } else if quoit.is_full(connection) {
+            // No more lines are taken in from a client that does not read the answers, until it does.
             let _ = quoit.pause(connection);
         }
     }
@@ -67,6 +74,16 @@ impl Handler for KeyValue {
     fn on_closed(&mut self, _: &mut Loop, connection: ConnectionId, _: Token, _: quoit::CloseReason) {
         self.partial.remove(&connection);
     }
+
+    fn on_draining(&mut self, quoit: &mut Loop) {
+        self.draining = true;
+        // Who has begun a line is answered first.
+        let between_lines = |id: &ConnectionId| self.partial.get(id).is_none_or(Vec::is_empty);
+        let idle: Vec<_> = quoit.connection_ids().filter(between_lines).collect();
+        for connection in idle {
+            let _ = quoit.close(connection, None);
+        }
+    }
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -74,6 +91,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut quoit = Loop::new(LoopIndex::default(), Config::default())?;
     let listener = quoit.listen(&address.parse()?, &ListenerOptions::default())?;
     let address = quoit.listener_address(listener).ok_or("closed")?;
+    signals::drain_on_signals(Drainer::from(quoit.remote()))?;
     println!("listening on {address} engine={}", quoit.engine());
     Ok(quoit.run(&mut KeyValue::default())?)
 }

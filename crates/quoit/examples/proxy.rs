@@ -1,23 +1,45 @@
-//! A TCP proxy: each connection to it is passed on to a target, both ways, on one loop. Bytes go out from where
-//! they came in; a side that does not read stops the other from being read; ends of stream pass through.
+//! A TCP proxy: each connection to it is passed on to a target, both ways, on one loop. `docs/proxy.md` explains it.
 //!
 //!     cargo run --example proxy -- 127.0.0.1:7000 127.0.0.1:8000
 
-use std::collections::HashMap;
+mod signals;
 
-use quoit::{Accept, Address, CloseReason, Config, ConnectOptions, ConnectionId, Handler, Lease, ListenerId};
-use quoit::{ListenerOptions, Loop, LoopIndex, Token};
+use std::collections::HashMap;
+use std::time::Duration;
+
+use quoit::{
+    Accept, Address, CloseReason, Config, ConnectOptions, ConnectionId, Drainer, Handler, Keepalive, Lease,
+    ListenerId, ListenerOptions, Loop, LoopIndex, StreamOptions, Token,
+};
 
 struct Proxy {
     target: Address,
-    /// The other side of each connection, as long as it lives.
-    other: HashMap<ConnectionId, ConnectionId>,
+    options: ConnectOptions,
+    /// The client and the server of each pair, as long as both live.
+    sides: HashMap<ConnectionId, Side>,
+}
+
+/// One of a pair.
+struct Side {
+    other: ConnectionId,
+    /// Its end of stream was passed on.
+    ended: bool,
+}
+
+impl Side {
+    fn of(other: ConnectionId) -> Self {
+        Self { other, ended: false }
+    }
 }
 
 impl Handler for Proxy {
     fn on_accepted(&mut self, quoit: &mut Loop, client: ConnectionId, _: ListenerId) {
-        match quoit.connect(&self.target, &ConnectOptions::default(), Token::NONE) {
-            Ok(server) => self.other.extend([(client, server), (server, client)]),
+        match quoit.connect(&self.target, &self.options, Token::NONE) {
+            Ok(server) => {
+                self.sides.insert(client, Side::of(server));
+                self.sides.insert(server, Side::of(client));
+            }
+            // No connection or descriptor is left for its server.
             Err(_) => _ = quoit.abort(client),
         }
     }
@@ -28,36 +50,40 @@ impl Handler for Proxy {
     }
 
     fn on_data(&mut self, quoit: &mut Loop, from: ConnectionId, data: Lease) {
-        let Some(&to) = self.other.get(&from) else { return };
-        // Refused only if that side has failed, which ends this one too.
-        let _ = quoit.send(to, data, Token::NONE);
-        if quoit.is_full(to) {
+        let Some(&Side { other: to, .. }) = self.sides.get(&from) else {
+            return;
+        };
+        // The bytes go out from where they came in. If they are refused, that side has failed, and its end ends this one.
+        if quoit.send_or_abort(to, data, Token::NONE) && quoit.is_full(to) {
             let _ = quoit.pause(from);
         }
     }
 
     fn on_writable(&mut self, quoit: &mut Loop, to: ConnectionId) {
-        if let Some(&from) = self.other.get(&to) {
+        if let Some(&Side { other: from, .. }) = self.sides.get(&to) {
             let _ = quoit.resume(from);
         }
     }
 
     fn on_end_of_stream(&mut self, quoit: &mut Loop, from: ConnectionId) {
-        // Half a close passes through; when both directions have ended, the connections close.
-        if let Some(&to) = self.other.get(&from) {
-            let _ = quoit.shutdown(to);
+        if let Some(side) = self.sides.get_mut(&from) {
+            side.ended = true;
+            let _ = quoit.shutdown(side.other);
         }
     }
 
-    fn on_closed(&mut self, quoit: &mut Loop, one: ConnectionId, _: Token, reason: CloseReason) {
-        let Some(other) = self.other.remove(&one) else {
+    fn on_closed(&mut self, quoit: &mut Loop, closed: ConnectionId, _: Token, reason: CloseReason) {
+        let Some(side) = self.sides.remove(&closed) else {
             return;
         };
-        self.other.remove(&other);
-        let _ = match reason {
-            CloseReason::PeerClosed | CloseReason::Local => quoit.close(other, None),
-            _ => quoit.abort(other),
-        };
+        let other = self.sides.remove(&side.other);
+        let both_ended = side.ended && other.is_some_and(|other| other.ended);
+        if both_ended && matches!(reason, CloseReason::PeerClosed | CloseReason::Local) {
+            // The other closes too, once its peer has taken what is queued.
+            return;
+        }
+        // Its peer must not take what it has for all there is.
+        let _ = quoit.abort(side.other);
     }
 }
 
@@ -66,14 +92,29 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (Some(address), Some(target)) = (arguments.next(), arguments.next()) else {
         return Err("usage: proxy ADDRESS TARGET".into());
     };
-    let (target, other) = (target.parse()?, HashMap::new());
-    let options = ListenerOptions {
+    // A peer that is gone without a word is noticed.
+    let stream = StreamOptions {
+        keepalive: Some(Keepalive::default()),
+        ..StreamOptions::default()
+    };
+    let listener = ListenerOptions {
         accept: Accept::Paused,
+        stream: stream.clone(),
         ..ListenerOptions::default()
     };
+    let mut proxy = Proxy {
+        target: target.parse()?,
+        options: ConnectOptions {
+            timeout: Some(Duration::from_secs(5)),
+            socket: stream,
+            ..ConnectOptions::default()
+        },
+        sides: HashMap::new(),
+    };
     let mut quoit = Loop::new(LoopIndex::default(), Config::default())?;
-    let listener = quoit.listen(&address.parse()?, &options)?;
+    let listener = quoit.listen(&address.parse()?, &listener)?;
     let address = quoit.listener_address(listener).ok_or("closed")?;
+    signals::drain_on_signals(Drainer::from(quoit.remote()))?;
     println!("listening on {address} engine={}", quoit.engine());
-    Ok(quoit.run(&mut Proxy { target, other })?)
+    Ok(quoit.run(&mut proxy)?)
 }

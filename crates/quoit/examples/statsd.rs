@@ -6,11 +6,13 @@
 //!     printf 'requests:1|c\nload:0.7|g\ntime:320|ms' > /dev/udp/127.0.0.1/8125
 //!     nc 127.0.0.1 8125
 
+mod signals;
+
 use std::collections::HashMap;
 use std::fmt::Write;
 
 use quoit::{
-    Address, Config, ConnectionId, Datagram, DatagramOptions, DatagramSocketId, Gro, Handler, Lease,
+    Address, Config, ConnectionId, Datagram, DatagramOptions, DatagramSocketId, Drainer, Gro, Handler,
     ListenerId, ListenerOptions, Loop, LoopIndex, Token,
 };
 
@@ -135,13 +137,10 @@ impl Handler for Statsd {
 
     fn on_accepted(&mut self, quoit: &mut Loop, connection: ConnectionId, _: ListenerId) {
         let report = self.report(quoit);
-        // One that is gone already wants none.
-        let _ = quoit.send(connection, report.into_bytes(), Token::NONE);
-        let _ = quoit.close(connection, None);
-    }
-
-    fn on_data(&mut self, _: &mut Loop, _: ConnectionId, _: Lease) {
-        // Whatever is asked, the answer is on its way.
+        // Whatever is asked, this is the answer.
+        if quoit.send_or_abort(connection, report.into_bytes(), Token::NONE) {
+            let _ = quoit.close(connection, None);
+        }
     }
 }
 
@@ -173,6 +172,7 @@ fn open(quoit: &mut Loop, wanted: &Address) -> Result<DatagramSocketId, Box<dyn 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let address = std::env::args().nth(1).unwrap_or("127.0.0.1:0".into());
     let mut quoit = Loop::new(LoopIndex::default(), Config::default())?;
+    signals::drain_on_signals(Drainer::from(quoit.remote()))?;
     let socket = open(&mut quoit, &address.parse()?)?;
     let mut statsd = Statsd {
         socket,

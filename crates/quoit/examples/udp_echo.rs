@@ -2,19 +2,17 @@
 //!
 //!     cargo run --example udp_echo -- 127.0.0.1:7000
 
+mod signals;
+
 use quoit::sys::Linux;
 use quoit::{
-    Address, ConnectionId, Datagram, DatagramOptions, DatagramSend, DatagramSocket, DatagramSocketId, Gro,
-    Handler, Lease, Loop, Runtime, RuntimeConfig, Steering, Token,
+    Address, Datagram, DatagramOptions, DatagramSend, DatagramSocket, DatagramSocketId, Gro, Handler, Loop,
+    Runtime, RuntimeConfig, Steering, Token,
 };
 
 struct Echo;
 
 impl Handler for Echo {
-    fn on_data(&mut self, _: &mut Loop, _: ConnectionId, _: Lease) {
-        // There are no connections.
-    }
-
     fn on_datagram(&mut self, quoit: &mut Loop, socket: DatagramSocketId, datagram: Datagram<'_>) {
         let mut answer = DatagramSend::new(datagram.peer(), datagram.bytes());
         // A socket bound to a wildcard answers from the address that was asked.
@@ -48,6 +46,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         };
         remote.post(open)?;
     }
+    signals::drain_on_signals(runtime.drainer())?;
     println!(
         "listening on {} engine={}",
         bound.ok_or("at least one loop")?,

@@ -12,12 +12,15 @@
 //!
 //! impl Handler for Shout {
 //!     fn on_data(&mut self, quoit: &mut Loop, connection: ConnectionId, data: Lease) {
-//!         let answer = data.to_ascii_uppercase();
-//!         // All that a handler sends in one turn leaves together. A refusal says that the queue is full, or
-//!         // that the connection is closing.
-//!         if quoit.send(connection, answer, Token::NONE).is_err() {
-//!             let _ = quoit.abort(connection);
+//!         // All that a handler sends in one turn leaves together.
+//!         if quoit.send_or_abort(connection, data.to_ascii_uppercase(), Token::NONE) && quoit.is_full(connection) {
+//!             // Nothing more is received from a client that does not read its answers, until it does.
+//!             let _ = quoit.pause(connection);
 //!         }
+//!     }
+//!
+//!     fn on_writable(&mut self, quoit: &mut Loop, connection: ConnectionId) {
+//!         let _ = quoit.resume(connection);
 //!     }
 //! }
 //!
@@ -46,10 +49,12 @@
 //!   [`Event::Pressure`] says so. Idle connections hold no memory.
 //! - **Sending.** [`Loop::send`] copies a slice, or borrows a `Bytes` or a `Lease` until it is sent. At the
 //!   high-water mark sends are refused and [`Event::Writable`] follows: memory is bounded both ways.
+//!   [`Loop::send_or_abort`] is for what the peer cannot do without; [`Loop::is_full`] tells when to receive no more.
 //! - **Datagrams.** [`Loop::bind_datagram`] opens a socket with [memory of its own](DatagramOptions::slots);
 //!   [`Handler::on_datagram`] gets what comes, [`Loop::send_datagram`] sends. Batches, joined datagrams (GRO) and
 //!   segments (GSO) need no more than an option. [`DatagramCounters`] tell what was lost where.
 //! - **Identity.** A [`ConnectionId`] outlives its connection harmlessly: a stale one is refused.
+//! - **Draining.** [`Runtime::drain`] or a [`Drainer`] ends loops in order; the examples do it at a signal.
 //! - **Ending.** Each connection has exactly one [`Event::Closed`], its last event, with the
 //!   [reason](CloseReason). [`event`] has the whole table of what follows what.
 //! - **Waiting.** [`Config::wait`] says whether a loop sleeps, looks for a while first, or never sleeps.

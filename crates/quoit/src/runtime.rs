@@ -247,14 +247,23 @@ impl Runtime {
     }
 }
 
-/// Tells the loops of a [`Runtime`] to drain, from any thread; does nothing once they have ended.
+/// Tells loops to drain, from any thread: those of a [`Runtime`] ([`Runtime::drainer`]), or one that runs by itself
+/// (`Drainer::from(quoit.remote())`). Does nothing once they have ended.
 #[derive(Clone, Debug)]
 pub struct Drainer {
     remotes: Arc<[Remote]>,
 }
 
+impl From<Remote> for Drainer {
+    fn from(remote: Remote) -> Self {
+        Self {
+            remotes: Arc::new([remote]),
+        }
+    }
+}
+
 impl Drainer {
-    /// As [`Runtime::drain`].
+    /// Tells every loop to drain; see [`Command::Drain`].
     pub fn drain(&self, within: Duration) {
         drain(self.remotes.iter(), within);
     }
