@@ -8,9 +8,11 @@ import io.netty.channel.ChannelInboundHandlerAdapter;
 import io.netty.channel.EventLoopGroup;
 import io.netty.handler.codec.http.DefaultFullHttpResponse;
 import io.netty.handler.codec.http.DefaultHttpHeadersFactory;
+import io.netty.handler.codec.http.DefaultHttpResponse;
 import io.netty.handler.codec.http.FullHttpResponse;
 import io.netty.handler.codec.http.HttpHeaders;
 import io.netty.handler.codec.http.HttpRequest;
+import io.netty.handler.codec.http.HttpResponse;
 import io.netty.handler.codec.http.HttpResponseStatus;
 import io.netty.handler.codec.http.HttpVersion;
 import io.netty.handler.codec.http.LastHttpContent;
@@ -23,7 +25,10 @@ import java.time.format.DateTimeFormatter;
 import java.util.Locale;
 import java.util.concurrent.TimeUnit;
 
-/** Answers /plaintext and /json, as Netty's TechEmpower entry does: the date is written once a second. */
+/**
+ * Answers /plaintext and /json, as Netty's TechEmpower entry does: the date is written once a second. Also /healthz, and
+ * /bytes/N, whose body {@link LongBody} writes.
+ */
 @ChannelHandler.Sharable
 final class Hello extends ChannelInboundHandlerAdapter {
     private static final DateTimeFormatter DATE =
@@ -35,6 +40,7 @@ final class Hello extends ChannelInboundHandlerAdapter {
     private static final AsciiString TYPE_NAME = AsciiString.cached("Content-Type");
     private static final AsciiString TEXT = AsciiString.cached("text/plain");
     private static final AsciiString JSON = AsciiString.cached("application/json");
+    private static final AsciiString BINARY = AsciiString.cached("application/octet-stream");
     private static final AsciiString LENGTH_NAME = AsciiString.cached("Content-Length");
 
     private static final String MESSAGE = "Hello, World!";
@@ -42,6 +48,14 @@ final class Hello extends ChannelInboundHandlerAdapter {
     private static final AsciiString PLAINTEXT_LENGTH = AsciiString.cached(String.valueOf(PLAINTEXT.length));
     private static final ByteBuf PLAINTEXT_BYTES = Unpooled.unreleasableBuffer(
             Unpooled.directBuffer(PLAINTEXT.length).writeBytes(PLAINTEXT).asReadOnly());
+
+    private static final ByteBuf HEALTHY =
+            Unpooled.unreleasableBuffer(Unpooled.copiedBuffer("ok", StandardCharsets.US_ASCII).asReadOnly());
+    private static final AsciiString HEALTHY_LENGTH = AsciiString.cached("2");
+
+    private static final String BYTES = "/bytes/";
+    /** As many as surely fit a long. */
+    private static final int MOST_DIGITS = 18;
 
     private volatile AsciiString date;
 
@@ -61,28 +75,54 @@ final class Hello extends ChannelInboundHandlerAdapter {
         }
         try {
             if (message instanceof HttpRequest request) {
-                context.write(response(context, request), context.voidPromise());
+                answer(context, request.uri());
             }
         } finally {
             ReferenceCountUtil.release(message);
         }
     }
 
-    private FullHttpResponse response(ChannelHandlerContext context, HttpRequest request) {
-        return switch (request.uri()) {
-            case "/plaintext" -> filled(PLAINTEXT_BYTES.duplicate(), TEXT, PLAINTEXT_LENGTH);
+    private void answer(ChannelHandlerContext context, String uri) {
+        switch (uri) {
+            case "/plaintext" -> write(context, filled(PLAINTEXT_BYTES.duplicate(), TEXT, PLAINTEXT_LENGTH));
             case "/json" -> {
                 byte[] body = json();
                 ByteBuf bytes = context.alloc().directBuffer(body.length).writeBytes(body);
-                yield filled(bytes, JSON, String.valueOf(body.length));
+                write(context, filled(bytes, JSON, String.valueOf(body.length)));
             }
-            default -> {
-                FullHttpResponse none = new DefaultFullHttpResponse(
-                        HttpVersion.HTTP_1_1, HttpResponseStatus.NOT_FOUND, Unpooled.EMPTY_BUFFER);
-                none.headers().set(LENGTH_NAME, "0");
-                yield none;
-            }
-        };
+            case "/healthz" -> write(context, filled(HEALTHY.duplicate(), TEXT, HEALTHY_LENGTH));
+            default -> answerAtLength(context, length(uri));
+        }
+    }
+
+    private static void write(ChannelHandlerContext context, HttpResponse response) {
+        context.write(response, context.voidPromise());
+    }
+
+    /** The N of /bytes/N; -1 for anything else. */
+    private static long length(String uri) {
+        if (!uri.startsWith(BYTES)) {
+            return -1;
+        }
+        String digits = uri.substring(BYTES.length());
+        return digits.matches("[0-9]{1," + MOST_DIGITS + "}") ? Long.parseLong(digits) : -1;
+    }
+
+    private void answerAtLength(ChannelHandlerContext context, long length) {
+        if (length < 0) {
+            FullHttpResponse none = new DefaultFullHttpResponse(
+                    HttpVersion.HTTP_1_1, HttpResponseStatus.NOT_FOUND, Unpooled.EMPTY_BUFFER);
+            none.headers().set(LENGTH_NAME, "0");
+            write(context, none);
+        } else if (length == 0) {
+            write(context, filled(Unpooled.EMPTY_BUFFER, BINARY, "0"));
+        } else {
+            HttpResponse head = new DefaultHttpResponse(HttpVersion.HTTP_1_1, HttpResponseStatus.OK);
+            fill(head.headers(), BINARY, String.valueOf(length));
+            write(context, head);
+            // Ahead of this handler, so that the requests behind this one wait for the end of the body.
+            context.pipeline().addBefore(context.name(), null, new LongBody(length));
+        }
     }
 
     /** Serialised anew, as the benchmarks ask for. */
@@ -95,17 +135,26 @@ final class Hello extends ChannelInboundHandlerAdapter {
                 DefaultHttpHeadersFactory.headersFactory().withValidation(false);
         FullHttpResponse response = new DefaultFullHttpResponse(
                 HttpVersion.HTTP_1_1, HttpResponseStatus.OK, body, unchecked, unchecked);
-        HttpHeaders headers = response.headers();
+        fill(response.headers(), type, length);
+        return response;
+    }
+
+    private void fill(HttpHeaders headers, AsciiString type, CharSequence length) {
         headers.add(SERVER_NAME, SERVER);
         headers.add(DATE_NAME, date);
         headers.add(TYPE_NAME, type);
         headers.add(LENGTH_NAME, length);
-        return response;
     }
 
     @Override
     public void channelReadComplete(ChannelHandlerContext context) {
         context.flush();
+    }
+
+    @Override
+    public void channelWritabilityChanged(ChannelHandlerContext context) {
+        // A peer that does not read its responses is not read from.
+        context.channel().config().setAutoRead(context.channel().isWritable());
     }
 
     @Override

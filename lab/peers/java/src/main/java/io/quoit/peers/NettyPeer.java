@@ -15,18 +15,22 @@ import io.netty.channel.uring.IoUringChannelOption;
 import io.netty.handler.codec.http.HttpRequestDecoder;
 import io.netty.handler.codec.http.HttpResponseEncoder;
 import io.netty.util.Version;
+import java.io.IOException;
 import java.net.InetSocketAddress;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
 
-/** A server on Netty for the lab: {@code netty echo|http|rpc|rsocket [--engine E] [--listen HOST:PORT] [--loops N] [--gather US]}. */
+/**
+ * A server on Netty for the lab: {@code netty echo|http|rpc|rsocket [--engine E] [--listen HOST:PORT] [--loops N]
+ * [--gather US] [--metrics HOST:PORT]}.
+ */
 public final class NettyPeer {
     private static final int BACKLOG = 4096;
     private static final int MOST_LOOPS = 1024;
 
     private NettyPeer() {}
 
-    private static final class Usage extends Exception {
+    static final class Usage extends Exception {
         private static final long serialVersionUID = 1L;
 
         Usage(String message) {
@@ -34,10 +38,17 @@ public final class NettyPeer {
         }
     }
 
-    private record Arguments(String service, Transport transport, InetSocketAddress listen, int loops, long gather) {
+    /** What the command line asks for; {@code metrics} is null where nothing is to be told. */
+    record Arguments(
+            String service,
+            Transport transport,
+            InetSocketAddress listen,
+            int loops,
+            long gather,
+            InetSocketAddress metrics) {
         private static final String USAGE =
                 "usage: netty echo|http|rpc|rsocket [--engine nio|epoll|uring|uring-rings|quoit-uring|quoit-epoll]"
-                        + " [--listen HOST:PORT] [--loops N] [--gather US]";
+                        + " [--listen HOST:PORT] [--loops N] [--gather US] [--metrics HOST:PORT]";
 
         static Arguments of(String[] words) throws Usage {
             if (words.length % 2 == 0 || !List.of("echo", "http", "rpc", "rsocket").contains(words[0])) {
@@ -47,17 +58,22 @@ public final class NettyPeer {
             InetSocketAddress listen = new InetSocketAddress("127.0.0.1", 0);
             int loops = 1;
             long gather = 0;
+            InetSocketAddress metrics = null;
             for (int at = 1; at < words.length; at += 2) {
                 String value = words[at + 1];
                 switch (words[at]) {
                     case "--engine" -> transport = transport(value);
-                    case "--listen" -> listen = address(value);
+                    case "--listen" -> listen = address("--listen", value);
                     case "--loops" -> loops = loops(value);
                     case "--gather" -> gather = gather(value);
+                    case "--metrics" -> metrics = address("--metrics", value);
                     default -> throw new Usage(USAGE);
                 }
             }
-            return new Arguments(words[0], transport, listen, loops, gather);
+            if (metrics != null && !transport.hasFigures()) {
+                throw new Usage("--metrics: quoit-uring and quoit-epoll have figures, " + transport.word + " has none");
+            }
+            return new Arguments(words[0], transport, listen, loops, gather, metrics);
         }
 
         private static Transport transport(String word) throws Usage {
@@ -68,11 +84,11 @@ public final class NettyPeer {
             return transport;
         }
 
-        private static InetSocketAddress address(String text) throws Usage {
+        private static InetSocketAddress address(String option, String text) throws Usage {
             try {
                 return hostAndPort(text);
             } catch (IllegalArgumentException none) {
-                throw new Usage("--listen: " + none.getMessage());
+                throw new Usage(option + ": " + none.getMessage());
             }
         }
 
@@ -134,12 +150,25 @@ public final class NettyPeer {
             System.exit(1);
             return;
         }
+        // Before the ready line: whoever waits for that finds the rest said.
+        if (arguments.metrics != null) {
+            try {
+                System.err.println("metrics on " + text(Figures.serve(arguments.metrics)));
+            } catch (IOException failure) {
+                System.err.println("netty: serving metrics on " + arguments.metrics + ": " + failure);
+                System.exit(1);
+                return;
+            }
+        }
         // A signal ends it with 0. The other rivals do not wait for their connections either.
         Runtime.getRuntime().addShutdownHook(new Thread(() -> Runtime.getRuntime().halt(0)));
         String version = Version.identify().get("netty-transport").artifactVersion();
-        System.out.println("listening on " + address.getAddress().getHostAddress() + ":" + address.getPort()
-                + " engine=netty-" + arguments.transport.word + " loops=" + arguments.loops
-                + (arguments.gather == 0 ? "" : " gather=" + arguments.gather) + " version=" + version);
+        System.out.println("listening on " + text(address) + " engine=netty-" + arguments.transport.word + " loops="
+                + arguments.loops + (arguments.gather == 0 ? "" : " gather=" + arguments.gather) + " version=" + version);
+    }
+
+    private static String text(InetSocketAddress address) {
+        return address.getAddress().getHostAddress() + ":" + address.getPort();
     }
 
     /** Begins to serve, and answers where. */
@@ -154,20 +183,23 @@ public final class NettyPeer {
                     .address();
         }
         EventLoopGroup group = new MultiThreadIoEventLoopGroup(arguments.loops, arguments.factory());
-        Channel server = bootstrap(arguments, group).bind(arguments.listen).sync().channel();
+        Channel server = bootstrap(arguments.service, arguments.transport, group)
+                .bind(arguments.listen)
+                .sync()
+                .channel();
         return (InetSocketAddress) server.localAddress();
     }
 
-    private static ServerBootstrap bootstrap(Arguments arguments, EventLoopGroup group) {
+    static ServerBootstrap bootstrap(String service, Transport transport, EventLoopGroup group) {
         ServerBootstrap bootstrap = new ServerBootstrap()
                 .group(group)
-                .channel(arguments.transport.serverChannel)
+                .channel(transport.serverChannel)
                 .option(ChannelOption.SO_BACKLOG, BACKLOG)
                 .childOption(ChannelOption.TCP_NODELAY, true);
-        if (arguments.transport == Transport.URING_RINGS) {
+        if (transport == Transport.URING_RINGS) {
             bootstrap.childOption(IoUringChannelOption.IO_URING_BUFFER_GROUP_ID, Transport.BUFFER_GROUP);
         }
-        if (arguments.service.equals("rpc")) {
+        if (service.equals("rpc")) {
             return bootstrap.childHandler(new ChannelInitializer<SocketChannel>() {
                 @Override
                 protected void initChannel(SocketChannel channel) {
@@ -175,7 +207,7 @@ public final class NettyPeer {
                 }
             });
         }
-        if (arguments.service.equals("echo")) {
+        if (service.equals("echo")) {
             ChannelHandler echo = new Echo();
             return bootstrap.childHandler(new ChannelInitializer<SocketChannel>() {
                 @Override

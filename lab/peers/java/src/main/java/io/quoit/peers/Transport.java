@@ -113,6 +113,11 @@ enum Transport {
                 QuoitIoHandlerConfig.defaults().withEngine(engine).withGatherTime(gatherNanos));
     }
 
+    /** Whether its loops tell what they do. */
+    boolean hasFigures() {
+        return this == QUOIT_URING || this == QUOIT_EPOLL;
+    }
+
     /** Sets what a connection that no loop has yet needs beside. */
     void prepare(ChannelConfig config) {
         if (this == URING_RINGS) {
