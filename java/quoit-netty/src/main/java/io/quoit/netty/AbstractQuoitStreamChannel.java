@@ -247,7 +247,7 @@ abstract class AbstractQuoitStreamChannel extends AbstractQuoitChannel implement
             return;
         }
         StreamUnsafe unsafe = (StreamUnsafe) unsafe();
-        if (unsafe.hasPendingWrites()) {
+        if (hasPendingWrites()) {
             unsafe.failWrites(cause);
         }
         if (isOpen()) {
@@ -465,6 +465,11 @@ abstract class AbstractQuoitStreamChannel extends AbstractQuoitChannel implement
 
     @Override
     protected void doWrite(ChannelOutboundBuffer in) throws Exception {
+        IOException gone = inbound.heldCause();
+        if (gone != null) {
+            // Only what was received keeps the channel open: the write ends that, as elsewhere.
+            throw gone;
+        }
         outbound.write(in);
     }
 
@@ -473,6 +478,11 @@ abstract class AbstractQuoitStreamChannel extends AbstractQuoitChannel implement
         if (isOpen()) {
             ((StreamUnsafe) unsafe()).flushMore();
         }
+    }
+
+    /** Whether something is flushed and has not left. */
+    final boolean hasPendingWrites() {
+        return ((StreamUnsafe) unsafe()).hasPendingWrites();
     }
 
     /** Fails for a file that is shorter than its region says. */

@@ -2,6 +2,8 @@ package io.quoit.netty;
 
 import io.netty.buffer.ByteBuf;
 import io.netty.channel.ChannelPipeline;
+import java.io.IOException;
+import java.nio.channels.ClosedChannelException;
 import java.util.ArrayDeque;
 import java.util.concurrent.atomic.AtomicIntegerFieldUpdater;
 
@@ -191,10 +193,31 @@ final class Inbound implements LeaseHolder, EndOfRun, Runnable {
             closeHeld = true;
             closeReason = reason;
             closeError = error;
-            return false;
+            if (delivering || !isGivenUp()) {
+                return false;
+            }
+            closeHeld = false;
         }
         complete();
         return true;
+    }
+
+    /** Why the connection is gone, while that waits until what is held was read; null if it does not. */
+    IOException heldCause() {
+        if (!closeHeld) {
+            return null;
+        }
+        IOException cause = Errno.closeCause(closeReason, closeError);
+        return cause != null ? cause : new ClosedChannelException();
+    }
+
+    /**
+     * What is held will not be read: the connection is gone, and nobody wants to read while writes wait, which will never
+     * leave. A handler that reads only while the channel is writable would wait for ever. Elsewhere such writes fail at once,
+     * whatever is there to be read.
+     */
+    private boolean isGivenUp() {
+        return closeHeld && !wanted() && channel.hasPendingWrites();
     }
 
     // ---- delivery ----
@@ -215,7 +238,14 @@ final class Inbound implements LeaseHolder, EndOfRun, Runnable {
             delivering = false;
         }
         complete();
-        if (!channel.isOpen() || held != null && !held.isEmpty()) {
+        if (!channel.isOpen()) {
+            return;
+        }
+        if (held != null && !held.isEmpty()) {
+            if (isGivenUp()) {
+                closeHeld = false;
+                channel.gone(closeReason, closeError);
+            }
             return;
         }
         if (endHeld) {
