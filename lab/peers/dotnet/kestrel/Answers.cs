@@ -10,6 +10,8 @@ internal static class Answers
 
     public static readonly byte[] PlaintextBytes = "Hello, World!"u8.ToArray();
 
+    public static readonly byte[] HealthBytes = "ok"u8.ToArray();
+
     /// <summary>Serialised anew, as the benchmarks ask for.</summary>
     public static byte[] Json() => JsonSerializer.SerializeToUtf8Bytes(new Message(Plaintext), MessageContext.Default.Message);
 }

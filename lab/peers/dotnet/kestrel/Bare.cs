@@ -14,6 +14,8 @@ namespace Lab;
 /// <summary>The least that can be written on Kestrel: no routing, no middleware, no context of ASP.NET Core's.</summary>
 internal sealed class Bare : IHttpApplication<IFeatureCollection>
 {
+    private const string BytesPath = "/bytes/";
+
     public static async Task ServeAsync(Arguments arguments, Action<EndPoint> ready, CancellationToken ended)
     {
         // Both transports take their blocks from Kestrel's pools, which only its services hand out.
@@ -58,8 +60,20 @@ internal sealed class Bare : IHttpApplication<IFeatureCollection>
         {
             "/plaintext" => Answer(context, response, "text/plain", Answers.PlaintextBytes),
             "/json" => Answer(context, response, "application/json", Answers.Json()),
+            "/healthz" => Answer(context, response, "text/plain", Answers.HealthBytes),
+            var path when path.StartsWith(BytesPath, StringComparison.Ordinal)
+                && Bodies.TryParseLength(path.AsSpan(BytesPath.Length), out var bytes) => AnswerBytes(context, response, bytes),
             _ => NotFound(response),
         };
+    }
+
+    private static Task AnswerBytes(IFeatureCollection context, IHttpResponseFeature response, long bytes)
+    {
+        response.Headers.Server = "quoit";
+        response.Headers.ContentType = "application/octet-stream";
+        response.Headers.ContentLength = bytes;
+        var aborted = context.GetRequiredFeature<IHttpRequestLifetimeFeature>().RequestAborted;
+        return Bodies.WriteAsync(context.GetRequiredFeature<IHttpResponseBodyFeature>(), bytes, aborted);
     }
 
     private static async Task Answer(IFeatureCollection context, IHttpResponseFeature response, string contentType, byte[] body)

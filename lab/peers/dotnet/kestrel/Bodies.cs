@@ -1,4 +1,6 @@
+using System.Buffers;
 using System.Globalization;
+using Microsoft.AspNetCore.Http.Features;
 
 namespace Lab;
 
@@ -8,6 +10,12 @@ internal static class Bodies
 {
     /// <summary>The longest piece, in bytes.</summary>
     private const int LargestChunk = 1024 * 1024;
+
+    /// <summary>The most that <c>/bytes/N</c> answers.</summary>
+    private const long MostBytes = 1_000_000_000_000;
+
+    /// <summary>What <c>/bytes/N</c> is flushed by.</summary>
+    private const int BytesChunk = 64 * 1024;
 
     /// <summary>The bytes repeat with this period. It is a prime, so that pieces of a usual length differ, and one that is
     /// lost, doubled or moved shows.</summary>
@@ -33,6 +41,42 @@ internal static class Bodies
             var piece = s_content.AsMemory((int)(at % Period), (int)Math.Min(chunk, bytes - at));
             await response.Body.WriteAsync(piece, context.RequestAborted);
         }
+    }
+
+    /// <summary>The N of <c>/bytes/N</c>; false if there is none, or it is out of range.</summary>
+    public static bool TryParseLength(ReadOnlySpan<char> text, out long bytes) =>
+        long.TryParse(text, NumberStyles.None, CultureInfo.InvariantCulture, out bytes) && bytes <= MostBytes;
+
+    /// <summary>Writes so many bytes to a response, no faster than its client takes them.</summary>
+    public static async Task WriteAsync(IHttpResponseBodyFeature body, long bytes, CancellationToken aborted)
+    {
+        // Once the head is begun, the body is written behind it without a copy in between.
+        await body.StartAsync(aborted);
+        for (long at = 0; at < bytes; at += BytesChunk)
+        {
+            body.Writer.Write(s_content.AsSpan((int)(at % Period), (int)Math.Min(BytesChunk, bytes - at)));
+            var flushed = await body.Writer.FlushAsync(aborted);
+            if (flushed.IsCompleted)
+            {
+                // The client has gone.
+                return;
+            }
+        }
+    }
+
+    /// <summary>Answers so many bytes by <see cref="WriteAsync"/>.</summary>
+    public static async Task BytesAsync(HttpContext context, string text)
+    {
+        var response = context.Response;
+        if (!TryParseLength(text, out var bytes))
+        {
+            response.StatusCode = StatusCodes.Status404NotFound;
+            return;
+        }
+        response.Headers.Server = "quoit";
+        response.ContentType = "application/octet-stream";
+        response.ContentLength = bytes;
+        await WriteAsync(context.Features.GetRequiredFeature<IHttpResponseBodyFeature>(), bytes, context.RequestAborted);
     }
 
     /// <summary>Reads the request's body and answers its length.</summary>

@@ -46,6 +46,8 @@ internal static class Minimal
         await using var application = builder.Build();
         application.MapGet("/plaintext", static context => Answer(context.Response, "text/plain", Answers.PlaintextBytes));
         application.MapGet("/json", static context => Answer(context.Response, "application/json", Answers.Json()));
+        application.MapGet("/healthz", static context => Answer(context.Response, "text/plain", Answers.HealthBytes));
+        application.MapGet("/bytes/{bytes}", static (HttpContext context, string bytes) => Bodies.BytesAsync(context, bytes));
         application.MapGet(
             "/download/{bytes:long}/{chunk:int}",
             static (HttpContext context, long bytes, int chunk) => Bodies.DownloadAsync(context, bytes, chunk));

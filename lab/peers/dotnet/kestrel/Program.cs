@@ -5,10 +5,11 @@
 //
 // Transports: sockets and sockets-inline (UnsafePreferInlineScheduling) are Kestrel's own; quoit-uring, quoit-epoll,
 // and the same with -inline (UnsafeInlineOnLoop), are Quoit's. The application is a minimal API, or a bare
-// IHttpApplication without routing, middleware or dependency injection. The minimal API also answers
-// /download/BYTES/CHUNK with so many bytes, flushed in pieces of CHUNK, and a POST to /upload with the length of its
-// body. With --client, /client asks for /plaintext of
-// this same server by HttpClient on that transport. --metrics shows what the runtime has compiled.
+// IHttpApplication without routing, middleware or dependency injection. Both answer /plaintext, /json, /healthz and
+// /bytes/N, which is streamed. The minimal API also answers /download/BYTES/CHUNK with so many bytes, flushed in pieces of
+// CHUNK, and a POST to /upload with the length of its body. With --client, /client asks for /plaintext of this same server
+// by HttpClient on that transport. --metrics shows what the runtime has compiled, and what Quoit's loops count; a line on
+// standard error says where.
 //
 //   kestrel load --connect HOST:PORT --seconds N [--warm-up N] [--connections N] [--handshakes on|off]
 //
@@ -36,13 +37,14 @@ using var terminate = PosixSignalRegistration.Create(PosixSignal.SIGTERM, End);
 using var interrupt = PosixSignalRegistration.Create(PosixSignal.SIGINT, End);
 try
 {
-    if (arguments.Metrics is { } metrics)
+    using var metrics = arguments.Metrics is { } place ? new Metrics(place, arguments.Loops) : null;
+    void Ready(EndPoint address)
     {
-        Metrics.Serve(metrics);
+        metrics?.WarmUp();
+        Console.WriteLine(
+            $"listening on {address} engine=kestrel-{arguments.Transport} loops={arguments.Loops} version={Environment.Version}"
+            + (arguments.Tls ? " tls=on" : "") + (arguments.Client is { } client ? $" client={client}" : ""));
     }
-    void Ready(EndPoint address) => Console.WriteLine(
-        $"listening on {address} engine=kestrel-{arguments.Transport} loops={arguments.Loops} version={Environment.Version}"
-        + (arguments.Tls ? " tls=on" : "") + (arguments.Client is { } client ? $" client={client}" : ""));
     await (arguments.Bare ? Bare.ServeAsync(arguments, Ready, ended.Token) : Minimal.ServeAsync(arguments, Ready, ended.Token));
     return 0;
 }
