@@ -357,40 +357,53 @@ fn who_takes_nothing_is_closed_while_memory_is_short() {
             stall_limit: Duration::ZERO,
             ..config(engine)
         };
-        let quoit = Loop::new(LoopIndex::default(), config).unwrap();
-        let mut served = Served::new(quoit, Watching::default());
-        let mut connect = || {
-            let (id, far) = attached(&mut served.quoit);
-            let near = served.quoit.descriptor(id).unwrap();
-            socket2::SockRef::from(&near).set_send_buffer_size(4096).unwrap();
-            far.set_nonblocking(true).unwrap();
-            (id, far)
-        };
-        let silent: Vec<_> = (0..20).map(|_| connect()).collect();
-        let (good, mut reads) = connect();
-        // Until the sockets are full, and the loop's memory too.
-        while served.handler.closed.is_empty() {
-            for (connection, _) in &silent {
-                while served.quoit.send(*connection, &[1; 4096], Token::NONE).is_ok() {}
+        // Memory of the loop's, until sends are refused, or the handler's own, of which none is.
+        for lent in [false, true] {
+            let quoit = Loop::new(LoopIndex::default(), config.clone()).unwrap();
+            let mut served = Served::new(quoit, Watching::default());
+            let mut connect = || {
+                let (id, far) = attached(&mut served.quoit);
+                let near = served.quoit.descriptor(id).unwrap();
+                socket2::SockRef::from(&near).set_send_buffer_size(4096).unwrap();
+                far.set_nonblocking(true).unwrap();
+                (id, far)
+            };
+            let silent: Vec<_> = (0..20).map(|_| connect()).collect();
+            let (good, mut reads) = connect();
+            if lent {
+                for (connection, _) in &silent {
+                    served
+                        .quoit
+                        .send(*connection, vec![1; 65_536], Token::NONE)
+                        .unwrap();
+                }
             }
-            // It is sent to as much as it likes, and reads as it comes.
-            while served.quoit.send(good, &[2; 4096], Token::NONE).is_ok() {}
-            let mut bytes = [0; 64 * 1024];
-            while let Ok(1..) = reads.read(&mut bytes) {}
-            served.turn(Duration::from_millis(10));
+            // Until the sockets are full, and the loop's memory too.
+            while served.handler.closed.is_empty() {
+                if !lent {
+                    for (connection, _) in &silent {
+                        while served.quoit.send(*connection, &[1; 4096], Token::NONE).is_ok() {}
+                    }
+                    // It is sent to as much as it likes, and reads as it comes.
+                    while served.quoit.send(good, &[2; 4096], Token::NONE).is_ok() {}
+                }
+                let mut bytes = [0; 64 * 1024];
+                while let Ok(1..) = reads.read(&mut bytes) {}
+                served.turn(Duration::from_millis(10));
+            }
+            assert!(
+                served
+                    .handler
+                    .closed
+                    .iter()
+                    .all(|&reason| reason == CloseReason::Limit)
+            );
+            assert!(served.quoit.descriptor(good).is_some(), "{engine}: it reads");
+            assert_eq!(
+                served.quoit.counters().stalled_closed,
+                served.handler.closed.len() as u64
+            );
         }
-        assert!(
-            served
-                .handler
-                .closed
-                .iter()
-                .all(|&reason| reason == CloseReason::Limit)
-        );
-        assert!(served.quoit.descriptor(good).is_some(), "{engine}: it reads");
-        assert_eq!(
-            served.quoit.counters().stalled_closed,
-            served.handler.closed.len() as u64
-        );
     }
 }
 

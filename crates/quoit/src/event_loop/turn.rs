@@ -115,8 +115,8 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         self.serve_starved();
         // Whoever was told may have had no use for it.
         self.serve_chunk_waiters();
-        if self.memory().chunks.is_large() {
-            // It is given back once it is not in use any more.
+        if self.memory().chunks.is_large() || self.is_short() {
+            // It is given back once it is not in use any more, and until then somebody may have to go.
             self.inspect_soon();
         }
         self.flush_dirty();

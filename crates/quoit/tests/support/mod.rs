@@ -167,6 +167,8 @@ pub(crate) fn run_child(test: &str, case: &str) {
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", test, "--nocapture", "--test-threads=1"])
         .env(CASE, case)
+        // So that a limit on address space is one for the allocator too: the arenas of other threads reserve theirs.
+        .env("MALLOC_ARENA_MAX", "1")
         .output()
         .unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

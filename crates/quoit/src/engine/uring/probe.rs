@@ -20,6 +20,7 @@ use super::user_data::{Tag, UserData};
 use crate::errno::Errno;
 use crate::features::{Feature, FeatureSet};
 use crate::id::Slot;
+use crate::reserved::Reserved;
 
 /// Why io_uring cannot be used at all.
 pub type ProbeError = SetupError;
@@ -388,11 +389,11 @@ impl<S: UringSys> Trial<S> {
     /// A send that the socket takes must complete in silence, and one that it takes in part must not.
     fn attempt_sends(&mut self, socket: RawFd, byte: u64) -> Result<Result<(), Missing>, ProbeError> {
         let step = Step::Try(Feature::AttemptedSend);
-        let flood = vec![0; FLOOD as usize];
+        let flood = Reserved::new(FLOOD as usize).during(step)?;
         let mut fits = entry::send(socket, byte, 1, data(Tag::Connect));
         let mut floods = entry::send(
             socket,
-            flood.as_ptr().expose_provenance() as u64,
+            flood.address().as_ptr().expose_provenance() as u64,
             FLOOD,
             data(Tag::Send),
         );
