@@ -109,7 +109,7 @@ func (h *http) OnTraffic(connection gnet.Conn) gnet.Action {
 	if h.arguments.Choices[peer.Writes.Name] == "each" {
 		return h.answerEach(connection, received, output)
 	}
-	used, written := peer.Answer(received, (*output)[:0])
+	used, written := peer.Answer(received, (*output)[:0], nil)
 	*output = written
 	if used == 0 {
 		// Discard(0) would drop the head that has come in part.
@@ -127,7 +127,7 @@ func (h *http) OnTraffic(connection gnet.Conn) gnet.Action {
 func (h *http) answerEach(connection gnet.Conn, received []byte, output *[]byte) gnet.Action {
 	used := 0
 	for {
-		length, written := peer.AnswerOne(received[used:], (*output)[:0])
+		length, written := peer.AnswerOne(received[used:], (*output)[:0], nil)
 		*output = written
 		if length == 0 {
 			break

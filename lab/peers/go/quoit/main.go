@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"sync"
 
 	quoit "github.com/quoit-io/quoit/go"
 	loopfasthttp "github.com/quoit-io/quoit/go/fasthttp"
@@ -31,6 +30,8 @@ var (
 	// processor is whether GOMAXPROCS is one more than the loops, which then wait best, or as many, as for the rivals.
 	// auto is shared for the listener, whose goroutines would run on a thread beside the loop's, on the same core.
 	processor = peer.Choice{Name: "--processor", Words: []string{"auto", "spare", "shared"}}
+	// metrics is where the loops' counters can be read, if anywhere.
+	metrics = peer.Choice{Name: "--metrics", Form: "HOST:PORT"}
 )
 
 func main() {
@@ -53,7 +54,7 @@ func main() {
 		default:
 			return serve(arguments, handler(way, arguments), options)
 		}
-	}, way, engine, processor, peer.Writes)
+	}, way, engine, processor, peer.Writes, metrics)
 }
 
 func handler(way string, arguments peer.Arguments) quoit.Handler {
@@ -62,12 +63,15 @@ func handler(way string, arguments peer.Arguments) quoit.Handler {
 		server := &fasthttp.Server{Name: "quoit", DisableHeaderNamesNormalizing: true}
 		return loopfasthttp.New(handlers.FastHTTP, loopfasthttp.WithServer(server))
 	case way == "nethttp":
-		return loophttp.New(http.HandlerFunc(handlers.NetHTTP))
+		return loophttp.New(http.HandlerFunc(handlers.NetHTTP), loophttp.Blocking(handlers.Streams))
 	case arguments.Service == "echo":
 		return echo{}
 	default:
 		peer.StartResponses()
-		return &events{writeEach: arguments.Choices[peer.Writes.Name] == "each"}
+		if arguments.Choices[peer.Writes.Name] == "each" {
+			return &events{answer: peer.AnswerOne}
+		}
+		return &events{answer: peer.Answer}
 	}
 }
 
@@ -77,7 +81,9 @@ func serve(arguments peer.Arguments, handler quoit.Handler, options []quoit.Opti
 	if err != nil {
 		return err
 	}
-	ready(server.Addr(), server.Loops(), arguments)
+	if err := ready(server.Addr(), server.Loops(), arguments); err != nil {
+		return err
+	}
 	<-signals
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -93,7 +99,9 @@ func listen(arguments peer.Arguments, options []quoit.Option) error {
 	if err != nil {
 		return err
 	}
-	ready(listener.Addr(), listener.Loops(), arguments)
+	if err := ready(listener.Addr(), listener.Loops(), arguments); err != nil {
+		return err
+	}
 	server := http.Server{Handler: http.HandlerFunc(handlers.NetHTTP)}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
@@ -105,51 +113,13 @@ func listen(arguments peer.Arguments, options []quoit.Option) error {
 	}
 }
 
-func ready(address net.Addr, loops *quoit.Loops, arguments peer.Arguments) {
+// ready says that the server can be reached, and where its metrics can.
+func ready(address net.Addr, loops *quoit.Loops, arguments peer.Arguments) error {
+	if at := arguments.Choices[metrics.Name]; at != "" {
+		if err := serveMetrics(at, loops); err != nil {
+			return err
+		}
+	}
 	peer.Ready(address, loops.Engine().String(), arguments.Loops, "github.com/quoit-io/quoit/go")
-}
-
-type echo struct{ quoit.BaseHandler }
-
-func (echo) OnData(c *quoit.Conn)     { c.WriteTo(c) }
-func (echo) OnWritable(c *quoit.Conn) { c.WriteTo(c) }
-
-// events answers HTTP as the server on gnet does.
-type events struct {
-	quoit.BaseHandler
-	writeEach bool
-	// outputs are buffers of responses, one a loop at most.
-	outputs sync.Pool
-}
-
-// OnData answers what has come completely. OnWritable would go on after a full queue; a client that does not read
-// 256 KiB of answers is left to its own, as on gnet.
-func (e *events) OnData(c *quoit.Conn) {
-	input, err := c.Peek(c.Buffered())
-	if err != nil {
-		return
-	}
-	output, ok := e.outputs.Get().(*[]byte)
-	if !ok {
-		output = new([]byte)
-	}
-	defer e.outputs.Put(output)
-	answer := peer.Answer
-	if e.writeEach {
-		answer = peer.AnswerOne
-	}
-	used := 0
-	for {
-		length, written := answer(input[used:], (*output)[:0])
-		*output = written
-		if length == 0 {
-			break
-		}
-		used += length
-		if _, err := c.Write(written); err != nil {
-			c.Abort()
-			return
-		}
-	}
-	c.Discard(used)
+	return nil
 }

@@ -7,7 +7,7 @@ import (
 	"quoit-lab/peers/internal/peer"
 )
 
-// FastHTTP answers /plaintext and /json.
+// FastHTTP answers /plaintext and /json, and beside what is measured /healthz and /bytes/N.
 func FastHTTP(context *fasthttp.RequestCtx) {
 	if !context.IsGet() {
 		context.SetStatusCode(fasthttp.StatusMethodNotAllowed)
@@ -20,7 +20,15 @@ func FastHTTP(context *fasthttp.RequestCtx) {
 	case "/json":
 		context.SetContentType("application/json")
 		context.SetBody(peer.JSON())
+	case "/healthz":
+		context.SetBodyString(peer.Healthy)
 	default:
-		context.SetStatusCode(fasthttp.StatusNotFound)
+		length, found := peer.BytesAsked(string(context.Path()))
+		if !found {
+			context.SetStatusCode(fasthttp.StatusNotFound)
+			return
+		}
+		context.SetContentType("application/octet-stream")
+		context.SetBodyStream(peer.NewBody(length), int(length))
 	}
 }

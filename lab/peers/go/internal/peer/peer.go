@@ -38,11 +38,23 @@ type Arguments struct {
 	Choices map[string]string
 }
 
-// Choice is an option that takes one of several words, of which the first is the default.
+// Choice is an option that takes one of several words, of which the first is the default; or, without words, any text,
+// by default none, of which Form says in the usage what it is.
 type Choice struct {
 	Name  string
 	Words []string
+	Form  string
 }
+
+// form is what the usage says that the option takes.
+func (c Choice) form() string {
+	if c.Words == nil {
+		return c.Form
+	}
+	return strings.Join(c.Words, "|")
+}
+
+func (c Choice) takes(word string) bool { return c.Words == nil || slices.Contains(c.Words, word) }
 
 // Writes is how a rival writes that could do both: once for all that is at hand, or for each response.
 var Writes = Choice{Name: "--writes", Words: []string{"batch", "each"}}
@@ -69,12 +81,14 @@ func Run(name string, services []string, serve func(Arguments) error, choices ..
 func parse(name string, services, words []string, choices []Choice) (Arguments, error) {
 	text := fmt.Sprintf("usage: %s %s [--listen HOST:PORT] [--loops N]", name, strings.Join(services, "|"))
 	for _, choice := range choices {
-		text += fmt.Sprintf(" [%s %s]", choice.Name, strings.Join(choice.Words, "|"))
+		text += fmt.Sprintf(" [%s %s]", choice.Name, choice.form())
 	}
 	usage := errors.New(text)
 	arguments := Arguments{Listen: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}, Loops: 1, Choices: map[string]string{}}
 	for _, choice := range choices {
-		arguments.Choices[choice.Name] = choice.Words[0]
+		if choice.Words != nil {
+			arguments.Choices[choice.Name] = choice.Words[0]
+		}
 	}
 	if len(words)%2 == 0 || !slices.Contains(services, words[0]) {
 		return arguments, usage
@@ -95,7 +109,7 @@ func parse(name string, services, words []string, choices []Choice) (Arguments, 
 			}
 		default:
 			taken := slices.ContainsFunc(choices, func(choice Choice) bool {
-				return choice.Name == option[0] && slices.Contains(choice.Words, option[1])
+				return choice.Name == option[0] && choice.takes(option[1])
 			})
 			if !taken {
 				return arguments, usage
