@@ -116,9 +116,7 @@ fn what_a_loop_takes_is_known() {
         let before = address_space();
         let mut quoit = Loop::new(LoopIndex::default(), config).unwrap();
         let mut events = Events::with_capacity(4096);
-        quoit
-            .turn([], &mut events, Some(std::time::Duration::ZERO))
-            .unwrap();
+        quoit.turn([], &mut events, Some(Duration::ZERO)).unwrap();
         let taken = address_space() - before;
         assert!(taken <= said && taken > said / 2, "{taken} of {said}");
     }

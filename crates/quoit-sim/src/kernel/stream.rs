@@ -156,6 +156,13 @@ impl Kernel {
         }
     }
 
+    /// Whether a descriptor's connection has been reset, with nothing left to be read beside the `received` bytes that were.
+    pub(crate) fn has_failed_behind(&mut self, descriptor: std::os::fd::RawFd, received: u64) -> bool {
+        let object = self.table.get(descriptor);
+        let stream = object.and_then(|object| self.stream(object));
+        stream.is_some_and(|stream| stream.dead && stream.incoming.is_empty() && stream.read == received)
+    }
+
     /// The stream of an object that is one.
     pub(crate) fn stream(&mut self, id: ObjectId) -> Option<&mut Stream> {
         match &mut self.objects[id].kind {

@@ -274,6 +274,7 @@ impl<E: Engine + 'static> Siege<E> {
         with(|kernel| (0..self.plan.besieging).for_each(|number| kernel.dismiss_peer(number)));
         for turn in 0..TURNS_AFTER {
             if turn == TURNS_UNTIL_LET_GO {
+                self.check_resets();
                 // What they sent before they went is for the handler, which has to make room for it.
                 self.let_go();
             }
@@ -289,6 +290,21 @@ impl<E: Engine + 'static> Siege<E> {
             self.held(),
             self.served.len()
         );
+    }
+
+    /// That a connection of which nothing is left to be read does not outlive its peer's reset.
+    fn check_resets(&self) {
+        for (&id, served) in self.served.iter().filter(|(_, served)| served.besieges) {
+            let descriptor = self.quoit.descriptor(id).map(|descriptor| descriptor.as_raw_fd());
+            let is_gone = descriptor.is_some_and(|descriptor| {
+                with(|kernel| kernel.has_failed_behind(descriptor, served.received))
+            });
+            assert!(
+                !is_gone,
+                "peer {} has reset {id:?}, of which nothing is left to be read, and nobody has noticed",
+                served.peer
+            );
+        }
     }
 
     /// What the loop holds for its connections.

@@ -17,6 +17,8 @@ const TOLD: Token = Token(1);
 pub(super) struct Served {
     pub(super) peer: usize,
     pub(super) besieges: bool,
+    /// Bytes that came.
+    pub(super) received: u64,
     /// What is kept of what it said.
     kept: Vec<Lease>,
     /// A response for which there was no room.
@@ -32,6 +34,7 @@ impl Served {
         Self {
             peer,
             besieges,
+            received: 0,
             kept: Vec::new(),
             waiting: Vec::new(),
             streams: false,
@@ -45,6 +48,7 @@ impl<E: Engine + 'static> Siege<E> {
         let Some(served) = self.served.get_mut(&id) else {
             return;
         };
+        served.received += data.len() as u64;
         match self.plan.service {
             Service::Keeps if served.besieges => served.kept.push(data),
             Service::Source if served.besieges => {
