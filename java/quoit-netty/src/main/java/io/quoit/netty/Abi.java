@@ -147,6 +147,7 @@ final class Abi {
         static final int DATAGRAM_SOCKETS = 128;
         static final int WAIT = 132;
         static final int SPIN_NS = 136;
+        static final int STALL_LIMIT_NS = 152;
 
         private Config() {}
     }

@@ -123,7 +123,8 @@ final class Errno {
             case Abi.CLOSED_LOCAL, Abi.CLOSED_PEER -> null;
             case Abi.CLOSED_RESET -> new SocketException("Connection reset by peer");
             case Abi.CLOSED_TIMEOUT -> new SocketException("Connection timed out");
-            case Abi.CLOSED_LIMIT -> new SocketException("Connection closed at a configured limit");
+            case Abi.CLOSED_LIMIT ->
+                new SocketException("Connection closed: its peer took nothing while the loop's memory was short");
             default -> new SocketException(text(error));
         };
     }

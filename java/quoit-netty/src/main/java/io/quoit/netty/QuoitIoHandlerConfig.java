@@ -30,6 +30,7 @@ import java.util.Set;
  * <tr><td>{@link #withKernelPolling kernel polling thread}</td><td>none</td></tr>
  * <tr><td>{@link #withZeroCopyThreshold zero-copy sends}</td><td>none</td></tr>
  * <tr><td>{@link #withCloseDeadline time of a graceful close}</td><td>10 s</td></tr>
+ * <tr><td>{@link #withStallLimit time that a peer may take nothing while memory is short}</td><td>30 s</td></tr>
  * </table>
  */
 public final class QuoitIoHandlerConfig {
@@ -65,6 +66,7 @@ public final class QuoitIoHandlerConfig {
         long gatherNanos;
         long kernelPollNanos = -1;
         long closeDeadlineNanos = 10_000_000_000L;
+        long stallLimitNanos = 30_000_000_000L;
 
         Values copy() {
             try {
@@ -313,6 +315,20 @@ public final class QuoitIoHandlerConfig {
         return new QuoitIoHandlerConfig(changed);
     }
 
+    /**
+     * Sets how long the peer of a connection may take nothing of what waits to be sent to it while the loop's memory is
+     * short: then the connection is reset, those that have been still for longest first, and no more than need be. Without
+     * such a shortage nobody is closed for being slow.
+     *
+     * @param nanos at least 0, counted in seconds; {@code Long.MAX_VALUE}: nobody is closed
+     * @return a changed copy
+     */
+    public QuoitIoHandlerConfig withStallLimit(long nanos) {
+        Values changed = values.copy();
+        changed.stallLimitNanos = ObjectUtil.checkPositiveOrZero(nanos, "nanos");
+        return new QuoitIoHandlerConfig(changed);
+    }
+
     private static int powerOfTwo(int value, String name) {
         ObjectUtil.checkInRange(value, 1, MAX_QUEUE, name);
         if (Integer.bitCount(value) != 1) {
@@ -403,7 +419,8 @@ public final class QuoitIoHandlerConfig {
                 .putInt(Config.BUFFER_RING, Math.min(values.bufferRing, Integer.highestOneBit(values.receiveSlots)))
                 .putInt(Config.COMPLETIONS_PER_TURN, values.completionsPerTurn)
                 .putLong(Config.KERNEL_POLL_NS, values.kernelPollNanos)
-                .putLong(Config.CLOSE_DEADLINE_NS, values.closeDeadlineNanos);
+                .putLong(Config.CLOSE_DEADLINE_NS, values.closeDeadlineNanos)
+                .putLong(Config.STALL_LIMIT_NS, values.stallLimitNanos);
         return config;
     }
 }

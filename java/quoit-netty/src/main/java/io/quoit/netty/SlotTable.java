@@ -1,9 +1,14 @@
 package io.quoit.netty;
 
+import java.util.Arrays;
+
 /**
  * The slots of a pool by their addresses. Those differ in a few bits in the middle, which a table that takes an address's
  * lowest bits for its place cannot tell apart: here a multiplication mixes them first (Knuth, The Art of Computer
- * Programming, volume 3, 6.4). Half of the table stays empty, and nothing is ever removed. The loop's thread only.
+ * Programming, volume 3, 6.4). Half of the table stays empty, and nothing is removed by itself. The loop's thread only.
+ *
+ * <p>The library's own copies of received bytes, which it makes while much is held, lie anywhere and never in the same places
+ * for long. They would fill the table for good, and keep the slots out: so it begins anew when it is full.
  */
 final class SlotTable {
     private static final int FIRST_CAPACITY = 64;
@@ -16,7 +21,7 @@ final class SlotTable {
     private int shift = Long.SIZE - Integer.numberOfTrailingZeros(table.length);
     private int size;
 
-    /** For no more than {@code most} slots: slots have fixed places. */
+    /** For a pool of so many slots. */
     SlotTable(int most) {
         this.most = most;
     }
@@ -32,10 +37,11 @@ final class SlotTable {
         }
     }
 
-    /** Adds a slot that is not in the table; past the most that there may be it is not kept. */
+    /** Adds a slot that is not in the table. */
     void add(LeaseSlot slot) {
         if (size == most) {
-            return;
+            Arrays.fill(table, null);
+            size = 0;
         }
         if (2 * size == table.length) {
             grow();

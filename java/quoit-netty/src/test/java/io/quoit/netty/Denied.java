@@ -14,6 +14,8 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.FunctionDescriptor;
 import java.lang.foreign.Linker;
 import java.lang.foreign.MemorySegment;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
 
@@ -33,6 +35,14 @@ final class Denied {
             checkNames(refusal(1), "io_uring_setup", "seccomp");
             check(!Quoit.doctor().uringUsable(), "the doctor has seen nothing");
             checkNames(Quoit.doctor().toString(), "seccomp");
+        } else if (arguments[0].equals("memory")) {
+            // Of which the virtual machine takes some too, but a loop more.
+            leaveAddressSpace(32L << 20);
+            for (QuoitEngine engine : QuoitEngine.values()) {
+                checkNames(refusal(1, engine), "memory");
+            }
+            leaveAddressSpace(4L << 30);
+            check(serve(1).size() == 1, "it is made when there is room");
         } else {
             List<QuoitLoopSnapshot> loops = serve(LOOPS);
             long onEpoll = loops.stream().filter(Denied::isOnEpoll).count();
@@ -97,14 +107,37 @@ final class Denied {
 
     /** With what message a group fails that must have io_uring. */
     private static String refusal(int count) {
-        QuoitIoHandlerConfig config = QuoitIoHandlerConfig.defaults().withEngine(QuoitEngine.URING);
+        return refusal(count, QuoitEngine.URING);
+    }
+
+    private static String refusal(int count, QuoitEngine engine) {
+        QuoitIoHandlerConfig config = QuoitIoHandlerConfig.defaults().withEngine(engine);
         try {
             new MultiThreadIoEventLoopGroup(count, QuoitIoHandler.newFactory(config)).shutdownGracefully();
         } catch (IllegalStateException failure) {
             check(failure.getCause() instanceof UnsupportedOperationException, "another cause: " + failure.getCause());
             return failure.getCause().getMessage();
         }
-        throw new AssertionError("io_uring was to be had");
+        throw new AssertionError(engine + " was to be had");
+    }
+
+    /** Leaves this process so much more address space than it has ({@code RLIMIT_AS}). */
+    private static void leaveAddressSpace(long bytes) throws Throwable {
+        Linker linker = Linker.nativeLinker();
+        var setrlimit = linker.downcallHandle(
+                linker.defaultLookup().findOrThrow("setrlimit"), FunctionDescriptor.of(JAVA_INT, JAVA_INT, ADDRESS));
+        int addressSpace = 9;
+        String size = Files.readAllLines(Path.of("/proc/self/status")).stream()
+                .filter(line -> line.startsWith("VmSize:"))
+                .findFirst()
+                .orElseThrow();
+        long present = Long.parseLong(size.replaceAll("\\D", "")) << 10;
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment limit = arena.allocate(JAVA_LONG, 2);
+            limit.setAtIndex(JAVA_LONG, 0, present + bytes);
+            limit.setAtIndex(JAVA_LONG, 1, -1);
+            check((int) setrlimit.invokeExact(addressSpace, limit) == 0, "setrlimit");
+        }
     }
 
     /** {@code io_uring_setup(2)} answers EPERM from now on, in all threads, as container runtimes have it. */

@@ -27,13 +27,16 @@ final class SlotTableTest {
         }
     }
 
+    /** Copies, which lie anywhere, must not keep out the slots, which come again and again. */
     @Test
-    void keepsNoMoreThanThereMayBe() {
-        SlotTable table = new SlotTable(1);
-        LeaseSlot first = new LeaseSlot(null, 64);
-        table.add(first);
-        table.add(new LeaseSlot(null, 128));
-        assertSame(first, table.get(64));
-        assertNull(table.get(128));
+    void beginsAnewWhenItIsFull() {
+        SlotTable table = new SlotTable(100);
+        for (int copy = 0; copy < 1000; copy++) {
+            table.add(new LeaseSlot(null, 0x5500_0000_0000L + 2064L * copy));
+        }
+        LeaseSlot slot = new LeaseSlot(null, 64);
+        table.add(slot);
+        assertSame(slot, table.get(64));
+        assertNull(table.get(0x5500_0000_0000L));
     }
 }
