@@ -34,8 +34,9 @@ const LEAST_PATIENCE: u64 = 400;
 const MOST_TURNS: u32 = 3000;
 /// Turns in which all must be given back once those that besiege have gone.
 const TURNS_AFTER: u32 = 5000;
-/// Turns after which the handler lets go of what it kept.
-const TURNS_UNTIL_LET_GO: u32 = 10;
+/// Nanoseconds from then on in which a reset must be noticed that nothing tells of, and after which the handler lets go of
+/// what it kept.
+const TIME_UNTIL_LET_GO: u64 = 3_000_000_000;
 /// Bytes and calls of one connection in one turn: what is sent at once, and what a pool, a queue and one more send have.
 const MOST_SENT_AT_ONCE: u64 = 4 << 20;
 const MOST_CALLS: u64 = 1024;
@@ -272,8 +273,11 @@ impl<E: Engine + 'static> Siege<E> {
     /// Those that besiege go; what they held must come back.
     fn lift(&mut self) {
         with(|kernel| (0..self.plan.besieging).for_each(|number| kernel.dismiss_peer(number)));
-        for turn in 0..TURNS_AFTER {
-            if turn == TURNS_UNTIL_LET_GO {
+        let end = with(|kernel| kernel.now()) + TIME_UNTIL_LET_GO;
+        let mut keeps = true;
+        for _ in 0..TURNS_AFTER {
+            if keeps && with(|kernel| kernel.now()) >= end {
+                keeps = false;
                 self.check_resets();
                 // What they sent before they went is for the handler, which has to make room for it.
                 self.let_go();

@@ -91,6 +91,15 @@ impl<E: Engine + 'static> Siege<E> {
         }
     }
 
+    /// What is to be sent to it has nobody to take it.
+    fn abort(&mut self, id: ConnectionId) {
+        if self.quoit.abort(id).is_ok()
+            && let Some(state) = self.reference.find(id)
+        {
+            state.closing = true;
+        }
+    }
+
     fn pause(&mut self, id: ConnectionId, paused: bool) {
         let result = if paused {
             self.quoit.pause(id)
@@ -152,10 +161,11 @@ impl<E: Engine + 'static> Siege<E> {
             let (piece, later) = rest.split_at(rest.len().min(most));
             let result = self.quoit.send(id, Payload::Copy(piece), Token::NONE);
             self.note_send(id, peer, piece, result.err());
-            if result.is_err() {
-                break;
+            match result {
+                Ok(()) => rest = later,
+                Err(Refusal::Full) => break,
+                Err(_) => return self.abort(id),
             }
-            rest = later;
         }
         let left = rest.to_vec();
         let is_behind = !left.is_empty() || self.quoit.is_full(id);
