@@ -2,7 +2,9 @@ using System.Buffers.Binary;
 using System.Diagnostics;
 using System.Net;
 using System.Net.Http.Headers;
+using System.Net.Sockets;
 using System.Runtime.InteropServices;
+using Microsoft.AspNetCore.Builder;
 using Quoit.Kestrel.Tests.Support;
 
 namespace Quoit.Kestrel.Tests.Scenarios;
@@ -15,6 +17,7 @@ public partial class SampleScenarios
     {
         private readonly Process _process;
         private readonly Task<string> _rest;
+        private bool _isTold;
 
         private Sample(Process process, Uri address, string log, Task<string> rest)
         {
@@ -50,10 +53,37 @@ public partial class SampleScenarios
             throw new InvalidOperationException($"{name} has ended: {log}");
         }
 
+        /// <summary>Tells it to end, as whoever runs services does.</summary>
+        public void Terminate()
+        {
+            const int Signal = 15;
+            if (!_isTold)
+            {
+                _isTold = true;
+                Assert.Equal(0, Kill(_process.Id, Signal));
+            }
+        }
+
+        /// <summary>Tells it to end and waits until it takes no more connections.</summary>
+        public async Task BeginToDrainAsync()
+        {
+            Terminate();
+            while (true)
+            {
+                try
+                {
+                    using var client = await Client.ConnectAsync(new IPEndPoint(IPAddress.Loopback, Address.Port));
+                }
+                catch (SocketException)
+                {
+                    return;
+                }
+            }
+        }
+
         public async ValueTask DisposeAsync()
         {
-            const int Terminate = 15;
-            Assert.Equal(0, Kill(_process.Id, Terminate));
+            Terminate();
             try
             {
                 await _process.WaitForExitAsync(Wait.Token);
@@ -114,6 +144,72 @@ public partial class SampleScenarios
     }
 
     [Fact]
+    public async Task A_call_in_flight_ends_before_the_service_does()
+    {
+        await using var sample = await Sample.StartAsync("GrpcShaped");
+        using var client = new HttpClient();
+        var calls = new TaskCompletionSource<Stream>(TaskCreationOptions.RunContinuationsAsynchronously);
+        var ended = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
+        using var request = new HttpRequestMessage(HttpMethod.Post, new Uri(sample.Address, "/sample.Echo/Talk"))
+        {
+            Version = HttpVersion.Version20,
+            VersionPolicy = HttpVersionPolicy.RequestVersionExact,
+            Content = new OpenContent(calls, ended.Task),
+        };
+        using var response = await client.SendAsync(request, HttpCompletionOption.ResponseHeadersRead, Wait.Token);
+        await using var answers = await response.Content.ReadAsStreamAsync(Wait.Token);
+        var call = await calls.Task.Soon();
+        byte[] message = [0, 0, 0, 0, 2, 4, 7];
+        for (var number = 0; number < 2; number++)
+        {
+            await call.WriteAsync(message, Wait.Token);
+            await call.FlushAsync(Wait.Token);
+            var back = new byte[message.Length];
+            await answers.ReadExactlyAsync(back, Wait.Token);
+            Assert.Equal(message, back);
+            await sample.BeginToDrainAsync();
+        }
+        ended.SetResult();
+        Assert.Equal(0, await answers.ReadAsync(new byte[1], Wait.Token));
+        Assert.Equal("0", response.TrailingHeaders.GetValues("grpc-status").Single());
+    }
+
+    [Fact]
+    public async Task A_message_longer_than_a_service_takes_is_refused_when_its_length_has_come()
+    {
+        await using var sample = await Sample.StartAsync("GrpcShaped");
+        using var client = new HttpClient();
+        using var request = new HttpRequestMessage(HttpMethod.Post, new Uri(sample.Address, "/sample.Echo/Talk"))
+        {
+            Version = HttpVersion.Version20,
+            VersionPolicy = HttpVersionPolicy.RequestVersionExact,
+            // Of 4 GiB, of which no byte follows.
+            Content = new ByteArrayContent([0, 255, 255, 255, 255]),
+        };
+        using var response = await client.SendAsync(request, Wait.Token);
+        Assert.Empty(await response.Content.ReadAsByteArrayAsync(Wait.Token));
+        Assert.Equal("8", response.TrailingHeaders.GetValues("grpc-status").Single());
+    }
+
+    /// <summary>A request whose body is written from elsewhere until it is to end.</summary>
+    private sealed class OpenContent(TaskCompletionSource<Stream> opened, Task ended) : HttpContent
+    {
+        protected override async Task SerializeToStreamAsync(Stream stream, TransportContext? context)
+        {
+            // So that its head leaves.
+            await stream.FlushAsync();
+            opened.SetResult(stream);
+            await ended;
+        }
+
+        protected override bool TryComputeLength(out long length)
+        {
+            length = 0;
+            return false;
+        }
+    }
+
+    [Fact]
     public async Task Signalr_chat()
     {
         await using var sample = await Sample.StartAsync("SignalRChat");
@@ -142,5 +238,27 @@ public partial class SampleScenarios
         await backend.StopAsync();
         using var missing = await client.GetAsync(new Uri("/", UriKind.Relative), Wait.Token);
         Assert.Equal(HttpStatusCode.BadGateway, missing.StatusCode);
+    }
+
+    [Fact]
+    public async Task A_request_in_flight_ends_before_the_proxy_does()
+    {
+        var arrived = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
+        var go = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
+        await using var backend = await TestServer.HttpAsync(
+            new Transport("sockets", null, false, false),
+            application => application.MapGet("/held", async () =>
+            {
+                arrived.SetResult();
+                await go.Task;
+                return "answered";
+            }));
+        await using var sample = await Sample.StartAsync("ReverseProxy", "--backend", backend.Address);
+        using var client = new HttpClient { BaseAddress = sample.Address };
+        var answer = client.GetStringAsync("/held", Wait.Token);
+        await arrived.Task.Soon();
+        await sample.BeginToDrainAsync();
+        go.SetResult();
+        Assert.Equal("answered", await answer);
     }
 }

@@ -9,6 +9,7 @@ using Microsoft.AspNetCore.Server.Kestrel.Core;
 using Quoit.Kestrel;
 
 const int PrefixLength = 5; // a byte that says whether it is compressed, and the length
+const int MostLength = 4 * 1024 * 1024; // of a message, which is kept until it is whole; gRPC's own default
 
 var builder = WebApplication.CreateBuilder(args);
 builder.WebHost.UseQuoit();
@@ -34,6 +35,11 @@ app.MapPost("/sample.Echo/Talk", async (HttpContext context) =>
         }
         // Everything that came in one read is answered by one flush.
         await response.FlushAsync(context.RequestAborted);
+        if (NextLength(buffer) > MostLength)
+        {
+            context.Response.AppendTrailer("grpc-status", "8"); // RESOURCE_EXHAUSTED
+            return;
+        }
         request.AdvanceTo(buffer.Start, buffer.End);
         if (result.IsCompleted)
         {
@@ -47,13 +53,7 @@ app.Run();
 static bool TryTakeMessage(ref ReadOnlySequence<byte> buffer, out ReadOnlySequence<byte> message)
 {
     message = default;
-    if (buffer.Length < PrefixLength)
-    {
-        return false;
-    }
-    Span<byte> prefix = stackalloc byte[PrefixLength];
-    buffer.Slice(0, PrefixLength).CopyTo(prefix);
-    var length = PrefixLength + BinaryPrimitives.ReadUInt32BigEndian(prefix[1..]);
+    var length = PrefixLength + NextLength(buffer);
     if (buffer.Length < length)
     {
         return false;
@@ -61,4 +61,16 @@ static bool TryTakeMessage(ref ReadOnlySequence<byte> buffer, out ReadOnlySequen
     message = buffer.Slice(0, length);
     buffer = buffer.Slice(length);
     return true;
+}
+
+// What the prefix of the next message says; 0 while it has not come.
+static long NextLength(ReadOnlySequence<byte> buffer)
+{
+    if (buffer.Length < PrefixLength)
+    {
+        return 0;
+    }
+    Span<byte> prefix = stackalloc byte[PrefixLength];
+    buffer.Slice(0, PrefixLength).CopyTo(prefix);
+    return BinaryPrimitives.ReadUInt32BigEndian(prefix[1..]);
 }
