@@ -23,10 +23,6 @@ internal sealed partial class QuoitConnection
     /// <summary>Pieces that are lent, or sent, at once.</summary>
     private const int LendPieces = 128;
 
-    /// <summary>Bytes after which flushes of a turn are no longer sent at once, so that others have their turn however fast
-    /// the peer reads: what takes about a millisecond.</summary>
-    private const long PromptLimit = 4 * 1024 * 1024;
-
     /// <summary>The library's limit on what is queued. It is never reached, so that no lent send is refused: one lent
     /// batch is under way at a time, and copies come before it.</summary>
     public const uint HighWater = 2 * LendLimit;
@@ -41,8 +37,6 @@ internal sealed partial class QuoitConnection
     private ulong _awaitedToken;
     private int _copied;
     private long _copiedInTurn = -1;
-    private long _sentPromptly;
-    private long _sentPromptlyInTurn = -1;
     private unsafe byte* _copyStart;
     private int _copyLength;
     private Queue<(ulong Token, byte[] Bytes)>? _rescued;
@@ -127,16 +121,11 @@ internal sealed partial class QuoitConnection
     }
 
     /// <summary>Sends what the kernel takes at once, in the midst of the application's flush; answers how many bytes that
-    /// is. None while anything goes before them that the library was not given yet.</summary>
+    /// is. None while anything goes before them that the library was not given yet, and none past the connection's share of
+    /// the turn: what is left is lent, and leaves with the turn.</summary>
     private unsafe long TrySend(in ReadOnlySequence<byte> buffer)
     {
-        if (_sentPromptlyInTurn != _loop.Turn)
-        {
-            _sentPromptlyInTurn = _loop.Turn;
-            _sentPromptly = 0;
-        }
-        if (buffer.Length < PromptWriter.Shortest || _sentPromptly >= PromptLimit || _copiedInTurn == _loop.Turn
-            || _rescued is { Count: > 0 })
+        if (buffer.Length < PromptWriter.Shortest || _copiedInTurn == _loop.Turn || _rescued is { Count: > 0 })
         {
             return 0;
         }
@@ -156,7 +145,6 @@ internal sealed partial class QuoitConnection
         }
         var sent = _loop.TrySend(_id, list, pieces);
         Unpin(pieces);
-        _sentPromptly += sent;
         return sent;
     }
 
