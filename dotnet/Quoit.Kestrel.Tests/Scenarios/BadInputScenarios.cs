@@ -203,6 +203,27 @@ public class BadInputScenarios
         }
     }
 
+    [Theory]
+    [MemberData(nameof(Engines))]
+    public Task Without_address_space_for_its_memory_a_start_fails_with_the_remedy_and_the_process_goes_on(string engine) =>
+        StarveAsync($"{engine} 24", []);
+
+    [Theory]
+    [MemberData(nameof(Engines))]
+    public Task Without_address_space_for_its_thread_a_start_fails_with_the_remedy_and_the_process_goes_on(string engine) =>
+        // In hexadecimal: a gibibyte for the stack of each thread, where a loop's memory takes a tenth of it.
+        StarveAsync($"{engine} 500", new() { ["DOTNET_Thread_DefaultStackSize"] = "40000000" });
+
+    private static async Task StarveAsync(string arguments, Dictionary<string, string?> environment)
+    {
+        await using var child = await Child.StartAsync($"starve {arguments}", environment);
+        var lines = child.Output.Split('\n');
+        Assert.True(lines.Length == 3 && lines[0] == "bound" && lines[2] == "bound", child.Output);
+        Assert.StartsWith("QuoitUnavailableException: ", lines[1], StringComparison.Ordinal);
+        Assert.Contains("memory", lines[1], StringComparison.Ordinal);
+        Assert.Contains("run fewer loops", lines[1], StringComparison.Ordinal);
+    }
+
     [Fact]
     public async Task On_one_processor_there_is_one_loop()
     {

@@ -1,4 +1,6 @@
 using System.Diagnostics;
+using System.Globalization;
+using System.Net;
 using System.Reflection;
 using System.Runtime.InteropServices;
 using Microsoft.AspNetCore.Builder;
@@ -8,14 +10,15 @@ using Microsoft.AspNetCore.Http;
 using Microsoft.Extensions.Configuration;
 using Microsoft.Extensions.Hosting;
 using Microsoft.Extensions.Logging;
+using Microsoft.Extensions.Options;
 
 namespace Quoit.Kestrel.Tests.Support;
 
 /// <summary>
 /// The processes that tests start: this assembly, with <c>serve</c> for a server that is configured by the environment,
-/// <c>systemd</c> for one on the sockets that systemd hands over, or <c>deny</c> for the first in a process that may not
-/// use io_uring. Each line of the log goes to standard output;
-/// it serves until its standard input ends.
+/// <c>systemd</c> for one on the sockets that systemd hands over, <c>deny</c> for the first in a process that may not
+/// use io_uring, or <c>starve ENGINE MIB</c> for loops that are started where no more address space is left than that. Each line of the log
+/// goes to standard output; it serves until its standard input ends.
 /// </summary>
 internal sealed partial class Child : IAsyncDisposable
 {
@@ -106,6 +109,11 @@ internal sealed partial class Child : IAsyncDisposable
         }
         try
         {
+            if (arguments is ["starve", var engine, var mebibytes])
+            {
+                await StarveAsync(Enum.Parse<QuoitEngine>(engine), ulong.Parse(mebibytes, CultureInfo.InvariantCulture) << 20);
+                return 0;
+            }
             await ServeAsync(arguments is ["systemd"]);
             return 0;
         }
@@ -113,6 +121,31 @@ internal sealed partial class Child : IAsyncDisposable
         {
             Console.WriteLine($"failed: {failure.GetType().Name}: {failure.Message}");
             return 1;
+        }
+    }
+
+    /// <summary>Binds with enough address space, with so much that is left, and with enough again.</summary>
+    private static async Task StarveAsync(QuoitEngine engine, ulong left)
+    {
+        await BindAsync(engine);
+        LimitAddressSpace(AddressSpace() + left);
+        await BindAsync(engine);
+        LimitAddressSpace(ulong.MaxValue);
+        await BindAsync(engine);
+    }
+
+    private static async Task BindAsync(QuoitEngine engine)
+    {
+        try
+        {
+            var options = new QuoitTransportOptions { Engine = engine, Loops = 4 };
+            await using var factory = new QuoitTransportFactory(Options.Create(options));
+            await using var listener = await factory.BindAsync(new IPEndPoint(IPAddress.Loopback, 0));
+            Console.WriteLine("bound");
+        }
+        catch (Exception failure)
+        {
+            Console.WriteLine($"{failure.GetType().Name}: {failure.Message}");
         }
     }
 
@@ -129,7 +162,7 @@ internal sealed partial class Child : IAsyncDisposable
             }
             else
             {
-                kestrel.Listen(System.Net.IPAddress.Loopback, 0);
+                kestrel.Listen(IPAddress.Loopback, 0);
             }
         });
         await using var application = builder.Build();
@@ -190,6 +223,18 @@ internal sealed partial class Child : IAsyncDisposable
         }
     }
 
+    /// <summary>Bytes of address space that this process has.</summary>
+    private static ulong AddressSpace() =>
+        (ulong)Environment.SystemPageSize * ulong.Parse(File.ReadAllText("/proc/self/statm").Split(' ')[0], CultureInfo.InvariantCulture);
+
+    private static unsafe void LimitAddressSpace(ulong bytes)
+    {
+        const int AddressSpaceLimit = 9;
+        // The present limit, and the highest that it can be raised to again.
+        var limits = stackalloc[] { bytes, ulong.MaxValue };
+        Assert.Equal(0, SetLimit(AddressSpaceLimit, limits));
+    }
+
     [StructLayout(LayoutKind.Sequential)]
     private struct Filter
     {
@@ -208,6 +253,9 @@ internal sealed partial class Child : IAsyncDisposable
 
     [LibraryImport("libc", EntryPoint = "fcntl", SetLastError = true)]
     private static partial int Fcntl(int descriptor, int command, nint flags);
+
+    [LibraryImport("libc", EntryPoint = "setrlimit", SetLastError = true)]
+    private static unsafe partial int SetLimit(int resource, ulong* limits);
 
     [LibraryImport("libc", EntryPoint = "prctl", SetLastError = true)]
     private static partial int Prctl(int option, nuint one, nuint two, nuint three, nuint four);

@@ -124,7 +124,16 @@ internal sealed unsafe partial class Loop : PipeScheduler
             _ = NativeMethods.LoopDestroy(handle);
             throw new QuoitUnavailableException($"A loop of Quoit cannot be made: {text}");
         }
-        return new Loop(group, index, handle, remote);
+        try
+        {
+            return new Loop(group, index, handle, remote);
+        }
+        catch (OutOfMemoryException)
+        {
+            _ = NativeMethods.LoopDestroy(handle);
+            NativeMethods.RemoteRelease(remote);
+            throw;
+        }
     }
 
     /// <summary>The engine that it runs on; before <see cref="Start"/>.</summary>

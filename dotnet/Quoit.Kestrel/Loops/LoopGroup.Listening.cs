@@ -127,7 +127,8 @@ internal sealed partial class LoopGroup
             }
             catch (Exception failure)
             {
-                started.SetException(failure);
+                // Not if it has started, and no thread was left to run who waits for it.
+                started.TrySetException(failure);
             }
         }
         if (!loop.TryPost(Start, null))

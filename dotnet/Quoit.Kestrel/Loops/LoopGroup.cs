@@ -36,12 +36,28 @@ internal sealed partial class LoopGroup : IAsyncDisposable
         var fallBack = CreateLoops();
         Engine = _loops[0].Engine;
         EngineReason = fallBack ?? _loops[0].EngineReason;
-        foreach (var loop in _loops)
-        {
-            loop.Start();
-        }
         var period = TimeSpan.FromMilliseconds(Math.Max(1, options.BlockedLoopLimit.TotalMilliseconds / 2));
-        _watch = new Timer(static state => ((LoopGroup)state!).LookForBlockedLoops(), this, period, period);
+        var started = 0;
+        try
+        {
+            for (; started < _loops.Count; started++)
+            {
+                _loops[started].Start();
+            }
+            _watch = new Timer(static state => ((LoopGroup)state!).LookForBlockedLoops(), this, period, period);
+        }
+        catch
+        {
+            // No thread is to be had for one of them, or for the watch.
+            foreach (var loop in _loops.Take(started))
+            {
+                loop.StopAsync().GetAwaiter().GetResult();
+                loop.Pool.Dispose();
+            }
+            _loops.RemoveRange(0, started);
+            DiscardLoops();
+            throw;
+        }
     }
 
     public QuoitTransportOptions Options { get; }
@@ -68,7 +84,19 @@ internal sealed partial class LoopGroup : IAsyncDisposable
     public static LoopGroup Start(QuoitTransportOptions options, Func<MemoryPool<byte>> createPool, QuoitLog log)
     {
         QuoitLibrary.Load();
-        return new LoopGroup(options, createPool, log);
+        try
+        {
+            return new LoopGroup(options, createPool, log);
+        }
+        catch (OutOfMemoryException failure)
+        {
+            // Also where a thread cannot be started, whatever that is for.
+            throw new QuoitUnavailableException(
+                $"There is no memory or no thread left for {options.Loops} loop(s) of Quoit; give this process or its control group "
+                + "more memory, raise the limit on threads (`ulimit -u`, TasksMax= under systemd, --pids-limit for a container), or "
+                + $"run fewer loops ({QuoitTransportOptions.Section}:{nameof(QuoitTransportOptions.Loops)}).",
+                failure);
+        }
     }
 
     public MemoryPool<byte> CreatePool() => _createPool();
