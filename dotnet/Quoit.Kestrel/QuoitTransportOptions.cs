@@ -130,6 +130,10 @@ public sealed class QuoitTransportOptions
     /// they are used up.</summary>
     internal int SendChunks { get; set; }
 
+    /// <summary>How long a client may take nothing while the loop's memory for sending is short; null for the library's
+    /// default. For tests.</summary>
+    internal TimeSpan? StallLimit { get; set; }
+
     /// <summary>Bytes of a loop's own memory for what one turn reads: small sends, and the lists of what is lent. Less than
     /// a list is for tests of what happens when it is used up.</summary>
     internal int CopyRoom { get; set; } = 512 * 1024;

@@ -91,6 +91,7 @@ public class LimitScenarios
                     await context.Response.Body.WriteAsync(new byte[100_000]);
                 }
             });
+            application.MapGet("/short", static () => "hello");
             application.MapGet("/last", static context => context.Response.Body.WriteAsync(new byte[20_000_000]).AsTask());
         }
         static void Limit(KestrelServerLimits limits)
@@ -122,6 +123,14 @@ public class LimitScenarios
         using var secret = await ConnectAsync(tls);
         var stream = await ProtocolScenarios.AuthenticateAsync(secret, certificate);
         await stream.WriteAsync("GET / HTTP/1.1\r\nHost: x\r\n\r\n"u8.ToArray(), Wait.Token);
+        // Beside them another is answered, before and after.
+        using var good = await ConnectAsync(server);
+        async Task BeAnsweredAsync()
+        {
+            await good.SendAsync("GET /short HTTP/1.1\r\nHost: x\r\n\r\n");
+            await good.ReceiveUntilAsync("hello");
+        }
+        await BeAnsweredAsync();
         Assert.StartsWith("HTTP/1.1 408", await writer.ReceiveTextToEndAsync(), StringComparison.Ordinal);
         static int LetGo(TestServer server) => server.Log.Lines.Count(line => line.Id.Name == "ResponseMinimumDataRateNotSatisfied");
         await Wait.Until(
@@ -131,6 +140,8 @@ public class LimitScenarios
         await reader.ExpectResetAsync();
         await last.ExpectResetAsync();
         await secret.ExpectResetAsync();
+        await BeAnsweredAsync();
+        good.Dispose();
         await Wait.Until(
             () => server.Pools.Rented == 0 && tls.Pools.Rented == 0, () => $"{server.Pools.Rented} and {tls.Pools.Rented} blocks are left");
     }

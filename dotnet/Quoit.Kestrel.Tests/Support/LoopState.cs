@@ -36,8 +36,12 @@ internal static unsafe class LoopState
         return sum;
     }
 
+    /// <summary>What connections hold.</summary>
+    private static readonly string[] s_held =
+        ["connections", "pool_leased", "leases_copied_now", "queued_bytes", "send_chunks_used"];
+
     /// <summary>Waits until no connection, lease or byte is left.</summary>
     public static Task NothingLeftAsync(LoopGroup group) => Wait.Until(
-        () => Read(group, "connections") == 0 && Read(group, "pool_leased") == 0 && Read(group, "queued_bytes") == 0,
-        () => $"{Read(group, "connections")} connections, {Read(group, "pool_leased")} leases, {Read(group, "queued_bytes")} bytes are left");
+        () => s_held.All(name => Read(group, name) == 0),
+        () => "left are " + string.Join(", ", s_held.Select(name => $"{name} {Read(group, name)}")));
 }

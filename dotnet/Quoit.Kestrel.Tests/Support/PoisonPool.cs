@@ -10,8 +10,10 @@ namespace Quoit.Kestrel.Tests.Support;
 /// </summary>
 public sealed class PoisonPoolFactory : IMemoryPoolFactory<byte>
 {
+    /// <summary>Bytes of a block.</summary>
+    public const int BlockSize = 4096;
+
     private const byte Poison = 0xDD;
-    private const int BlockSize = 4096;
 
     private readonly ConcurrentQueue<Block> _free = new();
     private readonly ConcurrentQueue<string> _faults = new();

@@ -133,7 +133,7 @@ internal sealed unsafe partial class Loop
         CloseReason.Reset => new ConnectionResetException(
             "The peer reset the connection.", new SocketException((int)SocketError.ConnectionReset)),
         CloseReason.Timeout => new SocketException((int)SocketError.TimedOut),
-        CloseReason.Limit => new IOException("The connection held as much receive memory as it may."),
+        CloseReason.Limit => new IOException("The client took nothing while the loop's memory was short."),
         _ => Errno.ToException(error, $"The connection has failed: error {-error}."),
     };
 }

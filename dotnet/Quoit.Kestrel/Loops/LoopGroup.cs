@@ -187,6 +187,10 @@ internal sealed partial class LoopGroup : IAsyncDisposable
         {
             config.SendChunks = (uint)options.SendChunks;
         }
+        if (options.StallLimit is { } stall)
+        {
+            config.StallLimitNs = stall.Ticks * TimeSpan.NanosecondsPerTick;
+        }
         if (options.GatherTime > TimeSpan.Zero)
         {
             config.Wait = (uint)NativeWait.Gather;
