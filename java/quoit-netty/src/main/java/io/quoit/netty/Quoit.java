@@ -14,7 +14,14 @@ import java.util.List;
  * <pre>{@code
  * QuoitTransport transport = Quoit.transport();
  * EventLoopGroup group = new MultiThreadIoEventLoopGroup(transport.ioHandlerFactory());
- * new ServerBootstrap().group(group).channel(transport.serverSocketChannel()).childHandler(...).bind(8080);
+ * ChannelGroup connections = new DefaultChannelGroup(GlobalEventExecutor.INSTANCE); // the child handler adds each channel
+ * Channel server = new ServerBootstrap().group(group).channel(transport.serverSocketChannel()).childHandler(...)
+ *         .bind(8080).sync().channel();
+ * Runtime.getRuntime().addShutdownHook(new Thread(() -> { // SIGTERM: nobody new, then who is there may finish
+ *     server.close().syncUninterruptibly();
+ *     connections.newCloseFuture().awaitUninterruptibly(10, TimeUnit.SECONDS);
+ *     group.shutdownGracefully(0, 5, TimeUnit.SECONDS).syncUninterruptibly();
+ * }));
  * }</pre>
  */
 public final class Quoit {
