@@ -116,7 +116,8 @@ struct Echo;
 impl Handler for Echo {
     fn on_data(&mut self, quoit: &mut Loop, connection: ConnectionId, data: Lease) {
         match quoit.send(connection, data, Token::NONE) {
-            Ok(()) | Err(Refusal::Closing) => {}
+            // Stale: reset by its peer behind these bytes.
+            Ok(()) | Err(Refusal::Closing | Refusal::Stale) => {}
             Err(refusal) => panic!("bytes are lost: {refusal}"),
         }
         if quoit.is_full(connection) {

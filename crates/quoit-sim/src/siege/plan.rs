@@ -155,7 +155,7 @@ fn draw_config(random: &mut Random, config: &mut Config, peers: u32) {
     config.close_at_lease_limit = false;
     config.buffer_ring = *random.choose(&[8, 32]);
     config.buffer_ring = config.buffer_ring.min(config.receive_slots);
-    config.completions_per_turn = *random.choose(&[16, 64, 1024]);
+    config.completions_per_turn = *random.choose(&[2, 16, 64, 1024]);
     config.send_pieces = 1024;
     // With room for the completions of all: where they overflow for ever, nobody knows which buffers are used.
     config.submission_queue = *random.choose(&[2, 8, 64]);
