@@ -465,11 +465,8 @@ abstract class AbstractQuoitStreamChannel extends AbstractQuoitChannel implement
 
     @Override
     protected void doWrite(ChannelOutboundBuffer in) throws Exception {
-        IOException gone = inbound.heldCause();
-        if (gone != null) {
-            // Only what was received keeps the channel open: the write ends that, as elsewhere.
-            throw gone;
-        }
+        // There may be no connection any more.
+        inbound.giveUpLater();
         outbound.write(in);
     }
 

@@ -2,9 +2,8 @@ package io.quoit.netty;
 
 import io.netty.buffer.ByteBuf;
 import io.netty.channel.ChannelPipeline;
-import java.io.IOException;
-import java.nio.channels.ClosedChannelException;
 import java.util.ArrayDeque;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicIntegerFieldUpdater;
 
 /**
@@ -28,6 +27,8 @@ final class Inbound implements LeaseHolder, EndOfRun, Runnable {
     private boolean closeHeld;
     private int closeReason;
     private int closeError;
+    /** What is held is not kept for ever. */
+    private boolean givingUp;
 
     private boolean readPending;
     /** What the native connection was told last. */
@@ -193,31 +194,31 @@ final class Inbound implements LeaseHolder, EndOfRun, Runnable {
             closeHeld = true;
             closeReason = reason;
             closeError = error;
-            if (delivering || !isGivenUp()) {
-                return false;
-            }
-            closeHeld = false;
+            giveUpLater();
+            return false;
         }
         complete();
         return true;
     }
 
-    /** Why the connection is gone, while that waits until what is held was read; null if it does not. */
-    IOException heldCause() {
-        if (!closeHeld) {
-            return null;
+    /**
+     * The connection is gone, and writes wait that will never leave: their handler may be one that reads only while the channel
+     * is writable, and would wait for ever. So what is held waits to be read for no longer than the library waits in the same
+     * case.
+     */
+    void giveUpLater() {
+        if (closeHeld && !givingUp && channel.hasPendingWrites()) {
+            givingUp = true;
+            long nanos = channel.handler().config().closeDeadlineNanos();
+            channel.eventLoop().schedule(this::giveUp, nanos, TimeUnit.NANOSECONDS);
         }
-        IOException cause = Errno.closeCause(closeReason, closeError);
-        return cause != null ? cause : new ClosedChannelException();
     }
 
-    /**
-     * What is held will not be read: the connection is gone, and nobody wants to read while writes wait, which will never
-     * leave. A handler that reads only while the channel is writable would wait for ever. Elsewhere such writes fail at once,
-     * whatever is there to be read.
-     */
-    private boolean isGivenUp() {
-        return closeHeld && !wanted() && channel.hasPendingWrites();
+    private void giveUp() {
+        if (closeHeld) {
+            closeHeld = false;
+            channel.gone(closeReason, closeError);
+        }
     }
 
     // ---- delivery ----
@@ -238,14 +239,7 @@ final class Inbound implements LeaseHolder, EndOfRun, Runnable {
             delivering = false;
         }
         complete();
-        if (!channel.isOpen()) {
-            return;
-        }
-        if (held != null && !held.isEmpty()) {
-            if (isGivenUp()) {
-                closeHeld = false;
-                channel.gone(closeReason, closeError);
-            }
+        if (!channel.isOpen() || held != null && !held.isEmpty()) {
             return;
         }
         if (endHeld) {
