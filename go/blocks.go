@@ -3,6 +3,7 @@ package quoit
 import (
 	"math/bits"
 	"sync"
+	"sync/atomic"
 )
 
 const (
@@ -12,6 +13,10 @@ const (
 	regionSize = 256 << 10
 	// spareLarge is how many bytes of free blocks above regionSize are kept for use again.
 	spareLarge = 4 << 20
+	// leastBudget is the budget of a loop's connections for what is queued on them, unless their marks are high.
+	leastBudget = 64 << 20
+	// leastShare is what a connection may have queued however much others have.
+	leastShare = 4 << 10
 )
 
 // block is memory for bytes on their way out, which the library reads during a turn.
@@ -29,8 +34,11 @@ func (b *block) room() int { return len(b.memory) - b.length }
 // blocks is a loop's memory for outgoing bytes. It lies outside of Go's heap where a library reads it, so that
 // commands may point to it. Any goroutine.
 type blocks struct {
+	source memorySource
+	budget int          // see share
+	out    atomic.Int64 // bytes of blocks that are out
+
 	mu      sync.Mutex
-	source  memorySource
 	free    [32]*block
 	regions [][]byte // to be given back at the end
 	spare   int      // bytes of free blocks above regionSize
@@ -40,39 +48,62 @@ type blocks struct {
 
 // memorySource takes memory from the system and gives it back.
 type memorySource interface {
-	take(size int) []byte
+	take(size int) ([]byte, error)
 	give(memory []byte)
+}
+
+// newBlocks is the memory of a loop whose connections have that high-water mark. With nothing queued elsewhere, one
+// connection's share is all of that.
+func newBlocks(source memorySource, highWater int) *blocks {
+	return &blocks{source: source, budget: max(leastBudget, 16*highWater)}
+}
+
+// share is how many bytes one connection may have queued, of highWater at most: an eighth of what is left of the budget,
+// so that any number of peers that do not read cost a loop no more than that, and a little each. What a connection
+// queues first, with nothing else there, need not ask: nobody is kept from being answered at all.
+func (p *blocks) share(highWater int) int {
+	left := p.budget - int(p.out.Load())
+	return min(max(left/8, leastShare), highWater)
 }
 
 func class(size int) int {
 	return bits.Len(uint(max(size, smallestBlock)-1) / smallestBlock)
 }
 
-// get answers an empty block with room for at least size bytes.
-func (p *blocks) get(size int) *block {
+// get answers an empty block with room for at least size bytes. It fails where the system has no memory.
+func (p *blocks) get(size int) (*block, error) {
 	class := class(size)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.used++
 	b := p.free[class]
 	if b == nil {
-		return p.make(class)
+		var err error
+		if b, err = p.make(class); err != nil {
+			return nil, err
+		}
+	} else {
+		p.free[class] = b.next
+		b.next, b.length = nil, 0
+		if len(b.memory) > regionSize {
+			p.spare -= len(b.memory)
+		}
 	}
-	p.free[class] = b.next
-	b.next, b.length = nil, 0
-	if len(b.memory) > regionSize {
-		p.spare -= len(b.memory)
-	}
-	return b
+	p.used++
+	p.out.Add(int64(len(b.memory)))
+	return b, nil
 }
 
 // make cuts a region into blocks of the class and answers one, or takes a large block from the system.
-func (p *blocks) make(class int) *block {
+func (p *blocks) make(class int) (*block, error) {
 	size := smallestBlock << class
-	if size > regionSize {
-		return &block{memory: p.source.take(size), class: class}
+	memory, err := p.source.take(max(size, regionSize))
+	if err != nil {
+		return nil, err
 	}
-	region := p.source.take(regionSize)
+	if size > regionSize {
+		return &block{memory: memory, class: class}, nil
+	}
+	region := memory
 	p.regions = append(p.regions, region)
 	headers := make([]block, regionSize/size)
 	for index := range headers {
@@ -83,7 +114,7 @@ func (p *blocks) make(class int) *block {
 			p.free[class] = b
 		}
 	}
-	return &headers[0]
+	return &headers[0], nil
 }
 
 // put takes a block back.
@@ -91,6 +122,7 @@ func (p *blocks) put(b *block) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.used--
+	p.out.Add(-int64(len(b.memory)))
 	if size := len(b.memory); size > regionSize {
 		if p.closed || p.spare+size > spareLarge {
 			p.source.give(b.memory)
@@ -106,12 +138,15 @@ func (p *blocks) put(b *block) {
 	p.release()
 }
 
-// grow answers a block with the same bytes and room for at least size in all; b is taken back.
-func (p *blocks) grow(b *block, size int) *block {
-	larger := p.get(size)
+// grow answers a block with the same bytes and room for at least size in all; b is taken back, unless it fails.
+func (p *blocks) grow(b *block, size int) (*block, error) {
+	larger, err := p.get(size)
+	if err != nil {
+		return nil, err
+	}
 	larger.length = copy(larger.memory, b.bytes())
 	p.put(b)
-	return larger
+	return larger, nil
 }
 
 // close gives everything back once the last block has returned.
@@ -143,5 +178,5 @@ func (p *blocks) release() {
 // heap is a memorySource of Go's own memory, where no library reads it.
 type heap struct{}
 
-func (heap) take(size int) []byte { return make([]byte, size) }
-func (heap) give([]byte)          {}
+func (heap) take(size int) ([]byte, error) { return make([]byte, size), nil }
+func (heap) give([]byte)                   {}

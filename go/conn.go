@@ -145,7 +145,8 @@ func (c *Conn) WriteTo(w io.Writer) (int64, error) {
 }
 
 // Write queues a copy of p, all of it or nothing. What is queued in one turn of the loop leaves together; writes of one
-// goroutine keep their order. Errors: ErrFull, ErrTooLarge, net.ErrClosed. It never waits.
+// goroutine keep their order. Errors: ErrFull, ErrTooLarge, net.ErrClosed; syscall.ENOMEM where the system has no memory.
+// It never waits.
 func (c *Conn) Write(p []byte) (int, error) { return queue(c, p) }
 
 // WriteString is Write without a conversion.
@@ -157,7 +158,10 @@ func queue[T []byte | string](c *Conn, p T) (int, error) {
 		c.mu.Unlock()
 		return 0, err
 	}
-	appendTo(&c.out, c.home.memory(), p)
+	if err := appendTo(&c.out, c.home.memory(), p); err != nil {
+		c.mu.Unlock()
+		return 0, err
+	}
 	c.ask(requestFlush)
 	return len(p), nil
 }
@@ -165,12 +169,12 @@ func queue[T []byte | string](c *Conn, p T) (int, error) {
 // writable answers why n bytes cannot be queued now. The lock is held.
 func (c *Conn) writable(n int) error {
 	high := c.home.settings().highWater
-	switch {
+	switch queued := c.out.queued(); {
 	case c.state != stateOpen:
 		return errClosed
 	case n > high:
 		return ErrTooLarge
-	case c.out.queued()+n > high:
+	case queued > 0 && queued+n > c.home.memory().share(high):
 		c.out.refused = true
 		return ErrFull
 	}

@@ -385,12 +385,16 @@ func (s *nativeSocket) send(message *Message, to peer) error {
 		name = appendSockaddr(address[:0], to)
 	}
 	need := len(name) + length
-	if s.bytes == nil {
-		s.bytes = s.loop.pool.get(max(need, smallestBlock))
-	} else if s.bytes.room() < need {
-		s.bytes = s.loop.pool.grow(s.bytes, s.bytes.length+max(need, s.bytes.length))
+	b, err := s.bytes, error(nil)
+	if b == nil {
+		b, err = s.loop.pool.get(max(need, smallestBlock))
+	} else if b.room() < need {
+		b, err = s.loop.pool.grow(b, b.length+max(need, b.length))
 	}
-	b := s.bytes
+	if err != nil {
+		return err
+	}
+	s.bytes = b
 	one := nativeSend{
 		at: b.length, peer: len(name), length: length,
 		segment: uint16(message.SegmentSize), ecn: message.ECN & 3, source: message.Source,
@@ -431,7 +435,11 @@ func (s *nativeSocket) flush() {
 func (s *nativeSocket) takeOff() {
 	l := s.loop
 	count := len(s.sends)
-	array := l.pool.get(count * int(unsafe.Sizeof(native.DatagramSend{})))
+	array, err := l.pool.get(count * int(unsafe.Sizeof(native.DatagramSend{})))
+	if err != nil {
+		s.tryLater()
+		return
+	}
 	sends := unsafe.Slice((*native.DatagramSend)(unsafe.Pointer(unsafe.SliceData(array.memory))), count)
 	start := unsafe.Pointer(unsafe.SliceData(s.bytes.memory))
 	for index, one := range s.sends {
@@ -457,6 +465,15 @@ func (s *nativeSocket) takeOff() {
 	// The library copies during the turn.
 	l.scratch = append(l.scratch, array, s.bytes)
 	s.sends, s.bytes, s.flies = s.sends[:0], nil, true
+}
+
+// tryLater has the loop call flush when there may be memory again. On the loop.
+func (s *nativeSocket) tryLater() {
+	const wait = 10 * time.Millisecond
+	l := s.loop
+	l.token++
+	l.timers[l.token] = s.ask
+	l.push(native.Command{Kind: native.CommandSetTimer, Token: l.token, TimeNS: wait.Nanoseconds()})
 }
 
 // landed takes in that a batch has left.
@@ -501,7 +518,11 @@ func (s *nativeSocket) setMember(group multicastGroup, member bool) error {
 	}
 	l := s.loop
 	posted := l.post(func() {
-		memory := l.pool.get(int(unsafe.Sizeof(native.MulticastGroup{})))
+		memory, err := l.pool.get(int(unsafe.Sizeof(native.MulticastGroup{})))
+		if err != nil {
+			s.sink.failed(s.socket, &DatagramError{Err: err})
+			return
+		}
 		given := unsafe.Pointer(unsafe.SliceData(memory.memory))
 		*(*native.MulticastGroup)(given) = group.native()
 		// Without a token, by which a refusal is told from that of a batch.

@@ -38,7 +38,7 @@ type nativeLoop struct {
 	group   *Loops
 	library *native.Loop
 	remote  *native.Remote
-	pool    blocks
+	pool    *blocks
 	thread  int
 	away    atomic.Bool // none of the loop's own calls to handlers and functions is under way
 	engine  Engine
@@ -70,6 +70,7 @@ type nativeLoop struct {
 	hurry       bool // the turn must not wait: something follows it
 	full        bool // the last turn had no room for more events, so sends are not settled
 	stopping    bool
+	sendMemory  sendMemory
 	datagrams   datagramTable
 }
 
@@ -173,7 +174,7 @@ func newNativeLoop(group *Loops, index int) *nativeLoop {
 	return &nativeLoop{
 		index:       index,
 		group:       group,
-		pool:        blocks{source: mapped{}},
+		pool:        newBlocks(mapped{}, group.config.highWater),
 		gone:        make(chan struct{}),
 		connections: make(map[native.ID]*Conn),
 		dialling:    make(map[uint64]*Conn),
@@ -185,12 +186,12 @@ func newNativeLoop(group *Loops, index int) *nativeLoop {
 // mapped is a memorySource outside of Go's heap.
 type mapped struct{}
 
-func (mapped) take(size int) []byte {
+func (mapped) take(size int) ([]byte, error) {
 	memory, err := syscall.Mmap(-1, 0, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
 	if err != nil {
-		panic(fmt.Sprintf("quoit: no memory for bytes to be sent: mapping %d bytes: %v", size, err))
+		return nil, fmt.Errorf("quoit: no memory: mapping %d bytes: %w", size, err)
 	}
-	return memory
+	return memory, nil
 }
 
 func (mapped) give(memory []byte) {
@@ -198,13 +199,19 @@ func (mapped) give(memory []byte) {
 	_ = syscall.Munmap(memory)
 }
 
-func mapSlice[T any](length int) []T {
+func mapSlice[T any](length int) ([]T, error) {
 	var element T
-	memory := mapped{}.take(length * int(unsafe.Sizeof(element)))
-	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(memory))), length)
+	memory, err := mapped{}.take(length * int(unsafe.Sizeof(element)))
+	if err != nil {
+		return nil, err
+	}
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(memory))), length), nil
 }
 
 func unmapSlice[T any](slice []T) {
+	if slice == nil {
+		return
+	}
 	var element T
 	start := (*byte)(unsafe.Pointer(unsafe.SliceData(slice)))
 	mapped{}.give(unsafe.Slice(start, cap(slice)*int(unsafe.Sizeof(element))))
@@ -265,31 +272,54 @@ func (l *nativeLoop) run(config native.Config, ready chan<- error) {
 	close(l.gone)
 }
 
-func (l *nativeLoop) make(config *native.Config, number int) error {
+// make makes all that the loop needs, or nothing.
+func (l *nativeLoop) make(config *native.Config, number int) (err error) {
 	parks := shares(number)
 	if parks {
 		config.Pollable = 1
 	}
-	library, err := native.NewLoop(config, number)
-	if err != nil {
+	if l.library, err = native.NewLoop(config, number); err != nil {
 		return err
 	}
-	remote, err := library.Remote()
-	if err == nil {
-		l.waiter, err = newWaiter(library, parks)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, l.free())
+		}
+	}()
+	if l.remote, err = l.library.Remote(); err != nil {
+		return err
 	}
-	if err != nil {
-		return errors.Join(err, library.Destroy())
+	if l.waiter, err = newWaiter(l.library, parks); err != nil {
+		return err
 	}
-	l.library, l.remote = library, remote
-	l.engine, l.reason = EngineURing, library.EngineReason()
-	if library.Engine() == native.EngineEpoll {
+	if l.room, err = mapSlice[native.Command](turnCommands); err != nil {
+		return err
+	}
+	if l.events, err = mapSlice[native.Event](turnEvents); err != nil {
+		return err
+	}
+	l.commands = l.room[:0]
+	l.engine, l.reason = EngineURing, l.library.EngineReason()
+	if l.library.Engine() == native.EngineEpoll {
 		l.engine = EngineEpoll
 	}
-	l.room = mapSlice[native.Command](turnCommands)
-	l.commands = l.room[:0]
-	l.events = mapSlice[native.Event](turnEvents)
+	l.sendMemory = newSendMemory(config)
 	return nil
+}
+
+// free gives back what make has made.
+func (l *nativeLoop) free() error {
+	err := errors.Join(l.waiter.close(), l.library.Destroy())
+	l.mu.Lock()
+	if l.remote != nil {
+		l.remote.Release()
+		l.remote = nil
+	}
+	l.mu.Unlock()
+	l.pool.close()
+	unmapSlice(l.room)
+	unmapSlice(l.events)
+	return err
 }
 
 // turn takes in what is asked of the loop, makes one turn of the library's, and reports its events.
@@ -299,6 +329,9 @@ func (l *nativeLoop) turn() error {
 	l.away.Store(false)
 	l.woken = false
 	l.hurry = false
+	if l.sendMemory.short {
+		l.sendMemory.look(l.remote)
+	}
 	more := l.gather()
 	timeout, filled, err := l.advance(more)
 	l.awake()
@@ -414,7 +447,7 @@ func (l *nativeLoop) ask(c *Conn) {
 		l.push(native.Command{Kind: native.CommandSetDeadline, Target: id, Token: tokenOther, TimeNS: after})
 	}
 	// A send of no more than this is taken after the library has said that it is writable.
-	if bytes := c.out.next(l.group.config.highWater - l.group.config.lowWater); bytes != nil {
+	if bytes := c.out.next(l.sendMemory.most(l.group.config.highWater - l.group.config.lowWater)); bytes != nil {
 		l.push(native.Command{
 			Kind: native.CommandSend, Target: id, Token: tokenSend,
 			Data: unsafe.Pointer(unsafe.SliceData(bytes)), Length: uint32(len(bytes)),
@@ -469,10 +502,10 @@ func (l *nativeLoop) settle() {
 		flights[index] = nil
 		c.mu.Lock()
 		if c.out.flying > 0 {
-			c.out.taken(&l.pool)
+			c.out.taken(l.pool)
 		}
 		if c.state == stateClosed {
-			c.out.drop(&l.pool)
+			c.out.drop(l.pool)
 		}
 		again := !c.out.blocked && (!c.out.empty() || c.requests != 0) && !c.listed && c.id != 0
 		if again {

@@ -3,7 +3,6 @@
 package quoit
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -129,7 +128,7 @@ func (l *nativeLoop) closed(event *native.Event) {
 func (l *nativeLoop) lost(c *Conn, err error) {
 	c.mu.Lock()
 	c.state, c.id, c.gone = stateClosed, 0, true
-	c.out.drop(&l.pool)
+	c.out.drop(l.pool)
 	if c.cause != nil {
 		err = c.cause
 	}
@@ -179,7 +178,11 @@ func (l *nativeLoop) refused(event *native.Event) {
 		return // it is closing already
 	}
 	c.mu.Lock()
-	c.out.turnedAway()
+	if event.Reason == native.RefusedFull && l.sendMemory.splits(c.out.flying, l.remote) {
+		c.out.flying = 0 // settle lists it again
+	} else {
+		c.out.turnedAway()
+	}
 	c.mu.Unlock()
 	if event.Reason != native.RefusedFull {
 		c.abort(nil)
@@ -245,7 +248,7 @@ func (l *nativeLoop) here() bool {
 
 func (l *nativeLoop) number() int       { return l.index }
 func (l *nativeLoop) settings() *config { return l.group.config }
-func (l *nativeLoop) memory() *blocks   { return &l.pool }
+func (l *nativeLoop) memory() *blocks   { return l.pool }
 func (l *nativeLoop) wokeSomebody()     { l.woken = true }
 
 // call runs f on the loop and waits for it; false if the loop has ended. It must not be called on the loop.
@@ -402,7 +405,12 @@ func (l *nativeLoop) dial(c *Conn, network, address string) error {
 		token := l.token
 		l.dialling[token] = c
 		size := int(unsafe.Sizeof(native.ConnectOptions{}))
-		b := l.pool.get(size + len(address))
+		b, err := l.pool.get(size + len(address))
+		if err != nil {
+			delete(l.dialling, token)
+			l.lost(c, err)
+			return
+		}
 		l.scratch = append(l.scratch, b)
 		options := (*native.ConnectOptions)(unsafe.Pointer(unsafe.SliceData(b.memory)))
 		copy(b.memory[size:], address)
@@ -443,6 +451,16 @@ func (l *nativeLoop) each(f func(c *Conn)) {
 }
 
 var describedCounters = sync.OnceValue(native.DescribeCounters)
+
+// sendChunksUsed is the place of that counter.
+var sendChunksUsed = sync.OnceValue(func() int {
+	for _, info := range describedCounters() {
+		if info.Name == "send_chunks_used" {
+			return info.Index
+		}
+	}
+	panic("quoit: the library counts no send_chunks_used")
+})
 
 // counters implements backend.
 func (l *nativeLoop) counters() Counters {
@@ -500,13 +518,7 @@ func (l *nativeLoop) finish() {
 	for _, to := range mine {
 		to.end(ErrShutdown)
 	}
-	if err := errors.Join(l.waiter.close(), l.library.Destroy()); err != nil {
+	if err := l.free(); err != nil {
 		l.group.config.logger.Error("quoit: a loop was not ended cleanly", "error", err)
 	}
-	l.mu.Lock()
-	l.remote.Release()
-	l.mu.Unlock()
-	l.pool.close()
-	unmapSlice(l.room)
-	unmapSlice(l.events)
 }

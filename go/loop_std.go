@@ -15,7 +15,7 @@ import (
 type stdLoop struct {
 	index int
 	group *Loops
-	pool  blocks
+	pool  *blocks
 
 	turn sync.Mutex // held while a handler runs
 
@@ -32,7 +32,7 @@ type stdLoop struct {
 
 func newStdLoop(group *Loops, index int) *stdLoop {
 	l := &stdLoop{
-		index: index, group: group, pool: blocks{source: heap{}},
+		index: index, group: group, pool: newBlocks(heap{}, group.config.highWater),
 		connections: make(map[*Conn]*stdConn), ticks: make(map[*time.Timer]struct{}),
 	}
 	l.idle.L = &l.mu
@@ -41,7 +41,7 @@ func newStdLoop(group *Loops, index int) *stdLoop {
 
 func (l *stdLoop) number() int       { return l.index }
 func (l *stdLoop) settings() *config { return l.group.config }
-func (l *stdLoop) memory() *blocks   { return &l.pool }
+func (l *stdLoop) memory() *blocks   { return l.pool }
 func (l *stdLoop) here() bool        { return false } // a goroutine a connection may wait
 func (l *stdLoop) wokeSomebody()     {}
 
@@ -388,7 +388,7 @@ func (s *stdConn) write() {
 		c.mu.Unlock()
 		_, err := s.net.Write(bytes)
 		c.mu.Lock()
-		c.out.taken(&s.loop.pool)
+		c.out.taken(s.loop.pool)
 		if err != nil && c.state != stateClosed {
 			c.state = stateClosed
 			if c.cause == nil {
@@ -396,7 +396,7 @@ func (s *stdConn) write() {
 			}
 		}
 		if c.state == stateClosed {
-			c.out.drop(&s.loop.pool)
+			c.out.drop(s.loop.pool)
 		}
 		room := c.out.refused && c.state == stateOpen && c.out.queued() <= s.loop.group.config.lowWater
 		c.mu.Unlock()
@@ -459,7 +459,7 @@ func (s *stdConn) read() {
 	c.mu.Lock()
 	c.state, c.gone = stateClosed, true
 	s.setTimer(time.Time{})
-	c.out.drop(&s.loop.pool)
+	c.out.drop(s.loop.pool)
 	if c.cause != nil {
 		err = c.cause
 	} else if errors.Is(err, net.ErrClosed) {

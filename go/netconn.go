@@ -259,13 +259,17 @@ func (n *NetConn) tryWrite(p []byte) (int, error) {
 		}
 		return 0, errShutdownWrite
 	}
-	count := min(len(p), c.home.settings().highWater-c.out.queued())
+	// Less than nothing if its share has become smaller than what it has.
+	count := max(0, min(len(p), c.home.memory().share(c.home.settings().highWater)-c.out.queued()))
 	c.out.refused = c.out.refused || count < len(p)
 	if count == 0 {
 		c.mu.Unlock()
 		return 0, nil
 	}
-	appendTo(&c.out, c.home.memory(), p[:count])
+	if err := appendTo(&c.out, c.home.memory(), p[:count]); err != nil {
+		c.mu.Unlock()
+		return 0, err
+	}
 	c.ask(requestFlush)
 	return count, nil
 }

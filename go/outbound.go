@@ -21,19 +21,24 @@ func (o *outbound) queued() int {
 	return queued
 }
 
-// appendTo queues a copy.
-func appendTo[T []byte | string](o *outbound, memory *blocks, p T) {
+// appendTo queues a copy, all of it or, where there is no memory, nothing.
+func appendTo[T []byte | string](o *outbound, memory *blocks, p T) error {
 	if len(p) == 0 {
-		return
+		return nil
 	}
+	b, err := o.queue, error(nil)
 	switch {
-	case o.queue == nil:
-		o.queue = memory.get(len(p))
-	case o.queue.room() < len(p):
-		o.queue = memory.grow(o.queue, o.queue.length+len(p))
+	case b == nil:
+		b, err = memory.get(len(p))
+	case b.room() < len(p):
+		b, err = memory.grow(b, b.length+len(p))
 	}
-	b := o.queue
+	if err != nil {
+		return err
+	}
+	o.queue = b
 	b.length += copy(b.memory[b.length:], p)
+	return nil
 }
 
 // next answers what is to be given to the library now, at most so many bytes; nil if nothing is, or it must wait.

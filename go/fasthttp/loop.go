@@ -144,7 +144,11 @@ func (o *output) flush() {
 func (o *output) give(p []byte) {
 	if len(o.rest) == 0 {
 		_, err := o.conn.Write(p)
+		if err == nil {
+			return
+		}
 		if !errors.Is(err, quoit.ErrFull) && !errors.Is(err, quoit.ErrTooLarge) {
+			_ = o.conn.Abort() // or it has ended
 			return
 		}
 	}

@@ -180,6 +180,8 @@ func (h *Handler) serve(c *quoit.Conn, known *state, raw []byte) bool {
 		// The rest waits for the peer, which is a goroutine's business.
 		known.need = -1
 		h.moveAfter(c, append([]byte(nil), response.out...), closes)
+	case err != nil:
+		_ = c.Abort() // or it has ended
 	case closes:
 		_ = c.Close() // or the peer has gone
 	}
