@@ -47,6 +47,14 @@ type Drainer interface {
 	OnDrain(c *Conn)
 }
 
+// DetachedDrainer is a Handler that wants to end the connections that it has detached itself, too. Without it each is
+// closed as by NetConn.Close when the server shuts down, and what is written to it after that is refused.
+type DetachedDrainer interface {
+	// OnDrainDetached is called once for each connection that was detached and is open when the server begins to shut
+	// down. It goes on until it is closed, by whomever, or the context of Shutdown ends.
+	OnDrainDetached(n *NetConn)
+}
+
 // BaseHandler has all methods of a Handler, which do nothing, but that received bytes are discarded.
 type BaseHandler struct{}
 
@@ -80,8 +88,9 @@ type sink interface {
 // handlerSink calls a Handler.
 type handlerSink struct {
 	handler    Handler
-	halfCloser HalfCloser // or nil
-	drainer    Drainer    // or nil
+	halfCloser HalfCloser      // or nil
+	drainer    Drainer         // or nil
+	detached   DetachedDrainer // or nil
 	config     *config
 	server     *Server
 }
@@ -90,6 +99,7 @@ func newHandlerSink(handler Handler, server *Server) *handlerSink {
 	s := &handlerSink{handler: handler, config: server.config, server: server}
 	s.halfCloser, _ = handler.(HalfCloser)
 	s.drainer, _ = handler.(Drainer)
+	s.detached, _ = handler.(DetachedDrainer)
 	return s
 }
 

@@ -423,7 +423,7 @@ func networkOf(address net.Addr) string {
 }
 
 // Detach makes the connection a net.Conn, with the bytes that have arrived and were not consumed: no callback of the
-// handler follows, but for Shutdown of its server, which closes it. Its Read and Write may then be called on other
+// handler follows, but for Shutdown of its server, which closes it or tells a DetachedDrainer. Its Read and Write may then be called on other
 // goroutines. Loop.
 func (c *Conn) Detach() (*NetConn, error) {
 	if c.IsClosed() {
@@ -436,7 +436,7 @@ func (c *Conn) Detach() (*NetConn, error) {
 	c.deadline = time.Time{} // it was the handler's
 	c.mu.Unlock()
 	if from, isHandler := c.sink.(*handlerSink); isHandler {
-		c.sink = detached{netSink{n}, from.server}
+		c.sink = detached{netSink{n}, from}
 	} else {
 		c.sink = netSink{n}
 	}
@@ -446,10 +446,19 @@ func (c *Conn) Detach() (*NetConn, error) {
 // detached is a netSink that keeps being counted by a server.
 type detached struct {
 	netSink
-	server *Server
+	from *handlerSink
+}
+
+func (s detached) draining(c *Conn) {
+	if s.from.detached == nil {
+		s.netSink.draining(c)
+		return
+	}
+	defer s.from.guard(c)
+	s.from.detached.OnDrainDetached(s.n)
 }
 
 func (s detached) closed(c *Conn, err error) {
-	s.server.remove(c)
+	s.from.server.remove(c)
 	s.netSink.closed(c, err)
 }

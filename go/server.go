@@ -158,7 +158,7 @@ func (s *Server) Wait() error {
 	return nil
 }
 
-// Shutdown stops accepting, has every connection told (Drainer) or closed, and waits until all have gone. When the
+// Shutdown stops accepting, has every connection told (Drainer, DetachedDrainer) or closed, and waits until all have gone. When the
 // context ends first it aborts what is left, and answers the context's error. A callback that is under way is waited for,
 // also past the context. The second call answers ErrShutdown.
 func (s *Server) Shutdown(ctx context.Context) error {

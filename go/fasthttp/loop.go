@@ -8,6 +8,9 @@
 // already read, to a goroutine in which a fasthttp.Server serves it over a net.Conn of quoit. Blocking chooses more
 // requests for that. A response with a body stream moves its connection too, once the handler has returned.
 //
+// Shutdown of the quoit.Server waits for requests that are under way, wherever they are served, and closes each connection
+// behind its response, as fasthttp's own server does; a hijacked one is closed at once.
+//
 // What only fasthttp's server can set is not there on the loop: RequestCtx.Time is zero, and ConnID, ConnTime and
 // ConnRequestNum are those of one turn.
 //
@@ -24,6 +27,7 @@ import (
 
 	quoit "github.com/quoit-io/quoit/go"
 	"github.com/quoit-io/quoit/go/internal/frame"
+	"github.com/quoit-io/quoit/go/internal/moved"
 	"github.com/valyala/fasthttp"
 )
 
@@ -41,7 +45,7 @@ func Blocking(blocks func(r *fasthttp.Request) bool) Option {
 func RequestLimit(bytes int) Option { return func(h *Handler) { h.limit = bytes } }
 
 // WithServer sets the fasthttp.Server whose name and logger are used, and which serves connections that leave the
-// loops, with its limits and timeouts. Its Handler is set by New.
+// loops, with its limits and timeouts. Its Handler is set by New, and its ConnState called after one of New's.
 func WithServer(server *fasthttp.Server) Option { return func(h *Handler) { h.server = server } }
 
 // Handler is a quoit.Handler.
@@ -52,6 +56,7 @@ type Handler struct {
 	blocks  func(r *fasthttp.Request) bool
 	limit   int
 	name    string
+	moved   moved.Connections
 }
 
 // New makes a quoit.Handler of a fasthttp one.
@@ -64,6 +69,7 @@ func New(handler fasthttp.RequestHandler, options ...Option) *Handler {
 		h.server = &fasthttp.Server{}
 	}
 	h.server.Handler = handler
+	h.server.ConnState = h.watch(h.server.ConnState)
 	h.name = h.server.Name
 	if h.name == "" && !h.server.NoDefaultServerHeader {
 		h.name = "fasthttp"
@@ -71,11 +77,30 @@ func New(handler fasthttp.RequestHandler, options ...Option) *Handler {
 	return h
 }
 
+// watch is a hook of the server for the states of its connections, before next, which may be nil.
+func (h *Handler) watch(next func(net.Conn, fasthttp.ConnState)) func(net.Conn, fasthttp.ConnState) {
+	return func(n net.Conn, state fasthttp.ConnState) {
+		switch state {
+		case fasthttp.StateActive:
+			h.moved.Active(n)
+		case fasthttp.StateIdle:
+			h.moved.Idle(n)
+		case fasthttp.StateHijacked, fasthttp.StateClosed:
+			h.moved.Remove(n)
+		}
+		if next != nil {
+			next(n, state)
+		}
+	}
+}
+
 // peer is what a RequestCtx asks its connection on the loop: the addresses. Everything else would be I/O.
 type peer struct {
 	net.Conn
 	conn *quoit.Conn
 	need int // bytes of the request that is not complete; 0 if that is not known
+
+	draining bool // it closes behind the request of which a part has come
 }
 
 func (p *peer) LocalAddr() net.Addr  { return p.conn.LocalAddr() }
@@ -158,6 +183,18 @@ func (o *output) give(p []byte) {
 // OnOpen implements quoit.Handler.
 func (h *Handler) OnOpen(c *quoit.Conn) { c.SetContext(&peer{conn: c}) }
 
+// OnDrain implements quoit.Drainer: a connection between two requests has nothing to wait for.
+func (h *Handler) OnDrain(c *quoit.Conn) {
+	if c.Buffered() > 0 {
+		c.Context().(*peer).draining = true
+		return
+	}
+	_ = c.Close() // or it is closing already
+}
+
+// OnDrainDetached implements quoit.DetachedDrainer.
+func (h *Handler) OnDrainDetached(n *quoit.NetConn) { h.moved.Drain(n) }
+
 // after is what becomes of a connection after one of its requests.
 type after int
 
@@ -234,7 +271,7 @@ func (h *Handler) serve(w *work, from *peer, left int) (then after, whole int) {
 		return moves, 0
 	}
 	head := header.IsHead()
-	ending := header.ConnectionClose()
+	ending := header.ConnectionClose() || from.draining
 	h.handler(ctx)
 	if ctx.Hijacked() {
 		h.logger().Printf("quoit: a handler hijacked a connection on the loop, which is closed; serve %s by Blocking", ctx.Path())
@@ -325,14 +362,23 @@ func (w *work) reset() {
 
 // move serves the connection on a goroutine from now on, after what first writes, which answers whether it goes on.
 func (h *Handler) move(c *quoit.Conn, first func(n net.Conn) bool) {
+	draining := c.Context().(*peer).draining
 	n, err := c.Detach()
 	if err != nil {
 		return // it has closed meanwhile
 	}
+	h.moved.Add(n)
+	if draining {
+		h.moved.Drain(n)
+	}
 	go func() {
-		if first != nil && !first(n) {
-			_ = n.Close() // the peer may have gone
-			return
+		if first != nil {
+			if !first(n) {
+				h.moved.Remove(n)
+				_ = n.Close() // the peer may have gone
+				return
+			}
+			h.moved.Idle(n)
 		}
 		if err := h.server.ServeConn(n); err != nil && h.server.LogAllErrors {
 			h.logger().Printf("quoit: serving %v: %v", n.RemoteAddr(), err)

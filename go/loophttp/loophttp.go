@@ -8,6 +8,9 @@
 // the bytes already read, to an http.Server over a net.Conn of quoit, where everything works as usual and may block.
 // Blocking chooses more requests for that.
 //
+// Server.Shutdown waits for requests that are under way, wherever they are served, and closes each connection behind its
+// response, as http.Server.Shutdown does; a hijacked one is closed at once.
+//
 // On the loop a response is buffered until the handler returns: Flush answers http.ErrNotSupported by way of
 // http.ResponseController, and Hijack gives a connection whose calls answer quoit.ErrOnLoop rather than wait until the
 // handler has returned; on quoit.EngineStd they wait, and hang the loop.
@@ -25,6 +28,7 @@ import (
 
 	quoit "github.com/quoit-io/quoit/go"
 	"github.com/quoit-io/quoit/go/internal/frame"
+	"github.com/quoit-io/quoit/go/internal/moved"
 )
 
 // Option changes one default of New.
@@ -41,7 +45,7 @@ func Blocking(blocks func(r *http.Request) bool) Option {
 func RequestLimit(bytes int) Option { return func(h *Handler) { h.limit = bytes } }
 
 // WithServer sets the http.Server for connections that leave the loops: its limits, timeouts, logger and so on. Its
-// Handler is set by New. Default: one without limits of time.
+// Handler is set by New, and its ConnState called after one of New's. Default: one without limits of time.
 func WithServer(server *http.Server) Option { return func(h *Handler) { h.server = server } }
 
 // Handler is a quoit.Handler.
@@ -52,12 +56,13 @@ type Handler struct {
 	blocks  func(r *http.Request) bool
 	limit   int
 	serving sync.Once
-	moved   *handedOver
+	over    *handedOver
+	moved   moved.Connections
 }
 
 // New makes a quoit.Handler of a net/http one.
 func New(handler http.Handler, options ...Option) *Handler {
-	h := &Handler{handler: handler, limit: 32 << 10, moved: newHandedOver()}
+	h := &Handler{handler: handler, limit: 32 << 10, over: newHandedOver()}
 	for _, option := range options {
 		option(h)
 	}
@@ -65,7 +70,29 @@ func New(handler http.Handler, options ...Option) *Handler {
 		h.server = &http.Server{}
 	}
 	h.server.Handler = handler
+	h.server.ConnState = h.watch(h.server.ConnState)
 	return h
+}
+
+// watch is a hook of the http.Server for the states of its connections, before next, which may be nil.
+func (h *Handler) watch(next func(net.Conn, http.ConnState)) func(net.Conn, http.ConnState) {
+	return func(connection net.Conn, state http.ConnState) {
+		n := connection
+		if rest, wrapped := n.(*withRest); wrapped {
+			n = rest.NetConn
+		}
+		switch state {
+		case http.StateActive:
+			h.moved.Active(n)
+		case http.StateIdle:
+			h.moved.Idle(n)
+		case http.StateHijacked, http.StateClosed:
+			h.moved.Remove(n)
+		}
+		if next != nil {
+			next(connection, state)
+		}
+	}
 }
 
 // state is what a connection has between its requests; it is kept with the connection.
@@ -74,6 +101,8 @@ type state struct {
 	context context.Context // of all its requests; made for the first
 	need    int             // bytes of the request that is not complete; 0 if that is not known
 	posted  bool            // the request before was a POST
+
+	draining bool // it closes behind the request of which a part has come
 }
 
 // work is what serving one request takes. A loop needs one; several loops share the pool.
@@ -135,8 +164,15 @@ func lineEnds(view []byte) int {
 
 // OnDrain implements quoit.Drainer: a connection between two requests has nothing to wait for.
 func (h *Handler) OnDrain(c *quoit.Conn) {
+	if c.Buffered() > 0 {
+		c.Context().(*state).draining = true
+		return
+	}
 	_ = c.Close() // or it is closing already
 }
+
+// OnDrainDetached implements quoit.DetachedDrainer.
+func (h *Handler) OnDrainDetached(n *quoit.NetConn) { h.moved.Drain(n) }
 
 // serve serves one request; false, and nothing is consumed, if the connection must move first.
 func (h *Handler) serve(c *quoit.Conn, known *state, raw []byte) bool {
@@ -173,7 +209,7 @@ func (h *Handler) serve(c *quoit.Conn, known *state, raw []byte) bool {
 	}
 	c.Discard(len(raw))
 	known.posted = request.Method == http.MethodPost
-	closes := response.finish()
+	closes := response.finish(known.draining)
 	_, err = c.Write(response.out)
 	switch {
 	case errors.Is(err, quoit.ErrFull), errors.Is(err, quoit.ErrTooLarge):
@@ -208,12 +244,17 @@ func (h *Handler) Close() error { return h.server.Close() }
 
 // move hands the connection to the http.Server, after what is still to be written.
 func (h *Handler) move(c *quoit.Conn, first []byte) {
+	draining := c.Context().(*state).draining
 	n, err := c.Detach()
 	if err != nil {
 		return // it has closed meanwhile
 	}
-	h.serving.Do(func() { go h.server.Serve(h.moved) })
-	h.moved.take(n, first)
+	h.moved.Add(n)
+	if draining {
+		h.moved.Drain(n)
+	}
+	h.serving.Do(func() { go h.server.Serve(h.over) })
+	h.over.take(n, first, func() { h.moved.Idle(n) })
 }
 
 func (h *Handler) moveAfter(c *quoit.Conn, first []byte, closes bool) {
@@ -225,8 +266,10 @@ func (h *Handler) moveAfter(c *quoit.Conn, first []byte, closes bool) {
 	if err != nil {
 		return
 	}
+	h.moved.Add(n)
 	go func() {
 		_, _ = n.Write(first) // the peer may have gone
+		h.moved.Remove(n)
 		_ = n.Close()
 	}()
 }
@@ -244,11 +287,11 @@ func newHandedOver() *handedOver {
 	return &handedOver{ready: make(chan struct{}, 1), closed: make(chan struct{})}
 }
 
-// take queues a connection; it does not wait.
-func (l *handedOver) take(n *quoit.NetConn, first []byte) {
+// take queues a connection; it does not wait. written is called when what is first to be written was.
+func (l *handedOver) take(n *quoit.NetConn, first []byte, written func()) {
 	connection := net.Conn(n)
 	if len(first) > 0 {
-		connection = &withRest{NetConn: n, rest: first}
+		connection = &withRest{NetConn: n, rest: first, written: written}
 	}
 	l.mu.Lock()
 	l.queue = append(l.queue, connection)
@@ -262,15 +305,19 @@ func (l *handedOver) take(n *quoit.NetConn, first []byte) {
 // withRest writes what was left from the loop before anything is read or written.
 type withRest struct {
 	*quoit.NetConn
-	once sync.Once
-	rest []byte
-	err  error
+	once    sync.Once
+	rest    []byte
+	written func()
+	err     error
 }
 
 func (w *withRest) flush() error {
 	w.once.Do(func() {
 		_, w.err = w.NetConn.Write(w.rest)
 		w.rest = nil
+		if w.err == nil {
+			w.written()
+		}
 	})
 	return w.err
 }

@@ -91,11 +91,11 @@ func bodyAllowed(status int) bool {
 	return status >= 200 && status != http.StatusNoContent && status != http.StatusNotModified
 }
 
-// finish writes the response to out, and answers whether the connection closes after it.
-func (w *responseWriter) finish() (closes bool) {
+// finish writes the response to out, and answers whether the connection closes after it, as it does when it is to end.
+func (w *responseWriter) finish(ends bool) (closes bool) {
 	w.WriteHeader(http.StatusOK)
 	body := w.body.Bytes()
-	closes = w.request.Close
+	closes = ends || w.request.Close
 	if values := w.header["Connection"]; len(values) > 0 {
 		closes = closes || hasToken(values[0], "close")
 	}

@@ -1,0 +1,58 @@
+package fasthttp_test
+
+import (
+	"bufio"
+	"context"
+	"log/slog"
+	"net"
+	"testing"
+
+	quoit "github.com/quoit-io/quoit/go"
+	loop "github.com/quoit-io/quoit/go/fasthttp"
+	"github.com/quoit-io/quoit/go/internal/draintest"
+	"github.com/valyala/fasthttp"
+)
+
+// answersAfter answers as draintest wants it.
+func answersAfter(release <-chan struct{}) fasthttp.RequestHandler {
+	return func(ctx *fasthttp.RequestCtx) {
+		if string(ctx.Path()) != draintest.HeldPath {
+			ctx.SetBodyString(draintest.Text)
+			return
+		}
+		ctx.SetBodyStreamWriter(func(w *bufio.Writer) {
+			_, _ = w.WriteString(draintest.Text)
+			_ = w.Flush()
+			<-release
+			_, _ = w.WriteString(draintest.Text)
+		})
+	}
+}
+
+func TestShutdownAnswersWhatIsUnderWay(t *testing.T) {
+	t.Run("stock", func(t *testing.T) {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		release := make(chan struct{})
+		server := &fasthttp.Server{Handler: answersAfter(release)}
+		ended := make(chan error, 1)
+		go func() { ended <- server.Serve(listener) }()
+		draintest.Requests(t, draintest.Server{Address: listener.Addr(), Release: release, Shutdown: server.Shutdown})
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	onEngines(t, func(t *testing.T, engine quoit.Engine) {
+		release := make(chan struct{})
+		server, err := quoit.Start("127.0.0.1:0", loop.New(answersAfter(release)), quoit.WithEngine(engine),
+			quoit.WithLoops(1), quoit.WithLogger(slog.New(slog.DiscardHandler)))
+		if err != nil {
+			t.Skip(err)
+		}
+		draintest.Requests(t, draintest.Server{Address: server.Addr(), Release: release, Shutdown: func() error {
+			return server.Shutdown(context.Background())
+		}})
+	})
+}

@@ -1,0 +1,138 @@
+// Package draintest shuts servers of HTTP down in the midst of requests: the same for every way in which the module serves
+// HTTP, and for the stock servers that those stand in for.
+package draintest
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+)
+
+// patience ends a test that hangs; nothing depends on it otherwise.
+const patience = 30 * time.Second
+
+// What the server answers: Text at once, and at HeldPath Text twice, the second time when Release was closed.
+const (
+	Text     = "hello"
+	HeldPath = "/held"
+)
+
+// Server is what is shut down.
+type Server struct {
+	Address  net.Addr
+	Release  chan struct{} // closed by the test
+	Shutdown func() error
+	// LosesParts says that a connection counts as idle of whose second request only a part has come, as with net/http.
+	LosesParts bool
+}
+
+// client is a connection and what has been read from it.
+type client struct {
+	net.Conn
+	reader *bufio.Reader
+}
+
+// Requests shuts the server down beside idle connections, and others whose requests have come in part, or whose
+// responses have left in part: those are answered, and all connections end in order.
+func Requests(t *testing.T, server Server) {
+	t.Helper()
+	idle, moved, partial, held := server.dial(t), server.dial(t), server.dial(t), server.dial(t)
+	idle.ask(t, "/", "")
+	idle.answered(t, Text)
+	// Where requests are served on loops, this one is not.
+	moved.ask(t, "/", "Expect: 100-continue\r\nContent-Length: 0\r\n")
+	moved.answered(t, Text)
+	const request = "GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+	// Together, so that the part is there with the first response.
+	partial.write(t, request+request[:len(request)-1])
+	partial.answered(t, Text)
+	held.ask(t, HeldPath, "")
+	response := held.response(t)
+	begun := make([]byte, len(Text))
+	if _, err := io.ReadFull(response.Body, begun); err != nil || string(begun) != Text {
+		t.Fatalf("%q, %v", begun, err)
+	}
+
+	done := make(chan error, 1)
+	go func() { done <- server.Shutdown() }()
+	// So it has begun.
+	idle.ended(t)
+	moved.ended(t)
+	select {
+	case err := <-done:
+		t.Fatalf("it is over while requests are under way: %v", err)
+	default:
+	}
+	if !server.LosesParts {
+		partial.write(t, request[len(request)-1:])
+		partial.answered(t, Text)
+	}
+	partial.ended(t)
+	close(server.Release)
+	if rest, err := io.ReadAll(response.Body); err != nil || string(rest) != Text {
+		t.Errorf("%q, %v", rest, err)
+	}
+	held.ended(t)
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(patience):
+		t.Error("it does not end")
+	}
+}
+
+func (server Server) dial(t *testing.T) client {
+	t.Helper()
+	connection, err := net.Dial("tcp", server.Address.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = connection.Close() })
+	_ = connection.SetDeadline(time.Now().Add(patience))
+	return client{connection, bufio.NewReader(connection)}
+}
+
+func (c client) write(t *testing.T, text string) {
+	t.Helper()
+	if _, err := io.WriteString(c, text); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (c client) ask(t *testing.T, path, fields string) {
+	t.Helper()
+	c.write(t, "GET "+path+" HTTP/1.1\r\nHost: x\r\n"+fields+"\r\n")
+}
+
+func (c client) response(t *testing.T) *http.Response {
+	t.Helper()
+	for {
+		response, err := http.ReadResponse(c.reader, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if response.StatusCode != http.StatusContinue {
+			return response
+		}
+	}
+}
+
+func (c client) answered(t *testing.T, want string) {
+	t.Helper()
+	if body, err := io.ReadAll(c.response(t).Body); err != nil || string(body) != want {
+		t.Fatalf("%q, %v", body, err)
+	}
+}
+
+func (c client) ended(t *testing.T) {
+	t.Helper()
+	if _, err := c.reader.ReadByte(); err != io.EOF {
+		t.Fatalf("it has not ended in order: %v", err)
+	}
+	_ = c.Close()
+}
