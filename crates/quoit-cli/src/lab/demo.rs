@@ -107,7 +107,7 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<()> {
         seconds: experiment.effort.seconds,
         warm_up: experiment.effort.warm_up,
     };
-    let environment = environment::read();
+    let environment = environment::at(&site);
     let progress = progress_bar();
     fn job<'a>(server: &'a ServerSpec, case: &'a Case) -> Job<'a> {
         Job {
@@ -224,6 +224,7 @@ fn experiment(arguments: &DemoArguments) -> Experiment {
                 arguments: vec!["--path".to_owned(), PATH.to_owned()],
             }),
         }],
+        own_programs: false,
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use super::placement::site::Site;
 use super::results::model::Environment;
 
 /// Reads the machine's state as it is now. What is only known after a run is absent.
@@ -42,6 +43,14 @@ pub(crate) fn read() -> Environment {
     }
 }
 
+/// As [`read`], for what is measured at a site.
+pub(crate) fn at(site: &Site) -> Environment {
+    Environment {
+        congestion_control: site.congestion_control().map(str::to_owned),
+        ..read()
+    }
+}
+
 /// The time now, UTC, as it may stand in a file's name: `20261121T154500Z`.
 pub(crate) fn utc_stamp() -> String {
     let text = httpdate::fmt_http_date(SystemTime::now());
@@ -58,8 +67,9 @@ impl Environment {
         let mut notes = Vec::new();
         if self.congestion_control.as_deref() == Some("bbr") {
             notes.push(
-                "TCP congestion control is bbr, whose pacing timers distort loopback; for figures that last: \
-                 sysctl -w net.ipv4.tcp_congestion_control=cubic"
+                "TCP congestion control is bbr, whose pacing timers distort loopback; for figures that last, with all \
+                 that the servers need in a network of their own: unshare --net sh -c 'ip link set lo up; sysctl -w \
+                 net.ipv4.tcp_congestion_control=cubic; quoit lab ...'"
                     .to_owned(),
             );
         }

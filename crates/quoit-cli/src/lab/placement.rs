@@ -1,5 +1,6 @@
-//! Which cores the server and the load generator run on.
+//! Which cores the server and the load generator run on, and in which network they meet.
 
+mod network;
 pub(crate) mod remote;
 pub(crate) mod site;
 mod veth;

@@ -12,6 +12,7 @@ mod http;
 mod http_limits;
 mod lab;
 mod lab_datagrams;
+mod lab_network;
 mod lab_remote;
 mod lab_run;
 mod large;

@@ -208,6 +208,7 @@ pub(super) fn read(
         baseline: baseline.unwrap_or_default(),
         clients,
         cases,
+        own_programs: false,
     };
     if problems.is_empty() {
         check_quick(&section, &experiment);

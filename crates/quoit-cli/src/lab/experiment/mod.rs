@@ -49,7 +49,10 @@ pub(crate) fn find(name_or_path: &str) -> Result<(Experiment, String)> {
     let name = path
         .file_stem()
         .map_or_else(|| name_or_path.into(), |stem| stem.to_string_lossy());
-    let experiment = file::read(name_or_path, &name, &text, built_in::catalogue()?)?;
+    let experiment = Experiment {
+        own_programs: true,
+        ..file::read(name_or_path, &name, &text, built_in::catalogue()?)?
+    };
     Ok((experiment, text))
 }
 

@@ -44,6 +44,9 @@ pub(crate) struct Experiment {
     pub(crate) clients: Vec<ClientSpec>,
     /// At least one.
     pub(crate) cases: Vec<Case>,
+    /// Whether there may be servers or clients that this program does not know: they may need what else is on the
+    /// machine's network, such as a database.
+    pub(crate) own_programs: bool,
 }
 
 /// A published figure that the experiment is held beside.

@@ -21,6 +21,7 @@ pub(crate) fn with_servers(
     baseline: Option<&str>,
 ) -> Result<Experiment> {
     let mut unnamed = 0;
+    experiment.own_programs |= !servers.is_empty();
     for stated in servers {
         let (name, command) = match stated.split_once('=') {
             Some((name, command)) if is_name(name) => (name.to_owned(), command),

@@ -3,8 +3,8 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::Command;
-use std::sync::Arc;
 
+use super::network::{Network, Prepared};
 use super::veth::Veth;
 use super::{allowed_cores, confine, pin_thread};
 use crate::lab::error::{LabError, Result};
@@ -17,7 +17,9 @@ pub(crate) struct Site {
     server_cores: Vec<usize>,
     generator_cores: Vec<usize>,
     host: IpAddr,
-    veth: Option<Arc<Veth>>,
+    network: Network,
+    congestion_control: Option<String>,
+    note: Option<String>,
     /// Commands of remote generators; empty if the generator runs here.
     remote: Vec<Vec<String>>,
 }
@@ -29,20 +31,27 @@ impl Site {
     /// Too few cores, or namespaces that are not permitted.
     pub(crate) fn prepare(experiment: &Experiment) -> Result<Self> {
         let (server_cores, generator_cores) = cores(experiment.placement, &allowed_cores()?)?;
-        let veth = match experiment.placement {
-            PlacementKind::Veth => Some(Arc::new(Veth::make()?)),
-            _ => None,
+        let Prepared {
+            network,
+            congestion_control,
+            note,
+        } = match experiment.placement {
+            PlacementKind::Veth => Network::veth()?,
+            PlacementKind::Remote => Network::machine(),
+            PlacementKind::SameCore | PlacementKind::SplitCore => Network::loopback(experiment.own_programs),
         };
-        let host = match (&veth, experiment.host) {
-            (Some(_), _) => Veth::server_address().into(),
-            (None, Some(host)) => host,
-            (None, None) => Ipv4Addr::LOCALHOST.into(),
+        let host = match (&network, experiment.host) {
+            (Network::Veth(_), _) => Veth::server_address().into(),
+            (_, Some(host)) => host,
+            (_, None) => Ipv4Addr::LOCALHOST.into(),
         };
         Ok(Self {
             server_cores,
             generator_cores,
             host,
-            veth,
+            network,
+            congestion_control,
+            note,
             remote: experiment.generators.clone(),
         })
     }
@@ -85,29 +94,39 @@ impl Site {
 
     /// The addresses that many connections can come from.
     pub(crate) fn sources(&self) -> Vec<IpAddr> {
-        match (&self.veth, self.remote.is_empty()) {
-            (Some(_), _) => Veth::sources().map(IpAddr::from).collect(),
+        match (&self.network, self.remote.is_empty()) {
+            (Network::Veth(_), _) => Veth::sources().map(IpAddr::from).collect(),
             // 127.0.0.1 is left to everything else.
-            (None, true) => (2..6).map(|last| Ipv4Addr::new(127, 0, 0, last).into()).collect(),
+            (_, true) => (2..6).map(|last| Ipv4Addr::new(127, 0, 0, last).into()).collect(),
             // Only the machine of the generator knows its own.
-            (None, false) => Vec::new(),
+            (_, false) => Vec::new(),
         }
     }
 
     /// Makes a server run in its place, and end with this process.
     pub(crate) fn place_server(&self, command: &mut Command) {
         confine(command, &self.server_cores);
-        if let Some(veth) = &self.veth {
-            veth.server.confine(command);
+        if let Some(namespace) = self.network.of_server() {
+            namespace.confine(command);
         }
     }
 
     /// Makes a generator or a client that runs on this machine run in its place, and end with this process.
     pub(crate) fn place_generator(&self, command: &mut Command) {
         confine(command, &self.generator_cores);
-        if let Some(veth) = &self.veth {
-            veth.generator.confine(command);
+        if let Some(namespace) = self.network.of_generator() {
+            namespace.confine(command);
         }
+    }
+
+    /// How connections between the two pace themselves; `None` if it is not known.
+    pub(crate) fn congestion_control(&self) -> Option<&str> {
+        self.congestion_control.as_deref()
+    }
+
+    /// What a reader of the figures has to know of the network.
+    pub(crate) fn note(&self) -> Option<&str> {
+        self.note.as_deref()
     }
 
     /// How many generators there are: each gets its share of the load ([`super::remote::share`]).
@@ -150,8 +169,8 @@ impl Site {
     /// # Errors
     /// Those of `work`, and of entering the namespace.
     pub(crate) fn near_server<T: Send>(&self, work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
-        match &self.veth {
-            Some(veth) => veth.server.within(work)?,
+        match self.network.of_server() {
+            Some(namespace) => namespace.within(work)?,
             None => work(),
         }
     }
@@ -170,8 +189,8 @@ impl Site {
             }
             work()
         };
-        match &self.veth {
-            Some(veth) => veth.generator.within(placed)?,
+        match self.network.of_generator() {
+            Some(namespace) => namespace.within(placed)?,
             None => std::thread::scope(|scope| {
                 let thread = scope.spawn(placed);
                 let panicked = |_| Err(io::Error::other("the thread in the generator's place panicked"));

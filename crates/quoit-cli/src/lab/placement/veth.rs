@@ -1,7 +1,6 @@
 //! Two network namespaces joined by a virtual cable: server and generator meet over interfaces, queues and a route
 //! instead of the loopback's shortcut.
 
-use std::fs;
 use std::io;
 use std::net::Ipv4Addr;
 
@@ -19,8 +18,6 @@ const SOURCES: u8 = 4;
 /// The ends of the cable.
 const SERVER_LINK: &str = "quoit-server";
 const GENERATOR_LINK: &str = "quoit-load";
-/// Namespaces begin with the setting of the machine's first one, which need not be that of this process.
-const CONGESTION_CONTROL: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 
 /// The two namespaces. When it is dropped and the processes in them have ended, the kernel removes them with the
 /// cable: they have no names that could be left over.
@@ -31,7 +28,7 @@ pub(crate) struct Veth {
 }
 
 impl Veth {
-    /// Makes both, with this process's congestion control.
+    /// Makes both.
     ///
     /// # Errors
     /// Namespaces are not permitted, or iproute2's `ip` is missing or fails.
@@ -65,18 +62,6 @@ impl Veth {
             ip(namespace, "link set lo up")?;
             ip(namespace, &format!("link set {link} up"))?;
         }
-        let congestion_control = fs::read_to_string(CONGESTION_CONTROL)
-            .map_err(LabError::io(format!("reading {CONGESTION_CONTROL}")))?;
-        for namespace in [&veth.server, &veth.generator] {
-            // The file shows the namespace of the thread that opens it.
-            namespace
-                .within(|| fs::write(CONGESTION_CONTROL, &congestion_control))
-                .and_then(|written| written)
-                .map_err(LabError::io(format!(
-                    "setting the congestion control {} in a network namespace",
-                    congestion_control.trim()
-                )))?;
-        }
         Ok(veth)
     }
 
@@ -108,6 +93,7 @@ fn ip(namespace: &Namespace, arguments: &str) -> Result<()> {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use std::fs;
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
 
@@ -148,15 +134,10 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn every_source_is_there_and_the_congestion_control_is_ours() {
-        let Some(veth) = veth_or_skip("every_source_is_there_and_the_congestion_control_is_ours") else {
+    fn every_source_is_there() {
+        let Some(veth) = veth_or_skip("every_source_is_there") else {
             return;
         };
-        let ours = fs::read_to_string(CONGESTION_CONTROL).expect("it can be read");
-        for namespace in [&veth.server, &veth.generator] {
-            let theirs = within(namespace, || fs::read_to_string(CONGESTION_CONTROL));
-            assert_eq!(theirs.expect("it can be read"), ours);
-        }
         for source in Veth::sources() {
             let bound = within(&veth.generator, || TcpListener::bind((source, 0)));
             bound.unwrap_or_else(|error| panic!("{source}: {error}"));

@@ -430,7 +430,7 @@ mod tests {
             "**Incomplete: interrupted after 3 of 7 cases.**",
             "doubles the requests",
             "nginx: the program",
-            "set from bbr to cubic",
+            "load average 0.7",
             "Linux 6.18.0, processor Example Processor 9000, cores 2, memory 8.00 GiB",
             "commit 0123456789ab,",
             "0.971–1.030, too wide",

@@ -109,7 +109,7 @@ pub(crate) fn results() -> Results {
             what: "nginx".to_owned(),
             why: "the program nginx was not found; apt install nginx".to_owned(),
         }],
-        notes: vec!["TCP congestion control was set from bbr to cubic, and back.".to_owned()],
+        notes: vec!["the machine was not idle when this began (load average 0.7)".to_owned()],
         incomplete: None,
     }
 }

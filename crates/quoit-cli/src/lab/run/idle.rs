@@ -235,10 +235,11 @@ mod tests {
 
     #[test]
     fn connections_come_from_several_addresses() {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-        let address = listener.local_addr().expect("it is bound");
         let (experiment, _) = experiment::find("idle").expect("it is built in");
         let site = Site::prepare(&experiment).expect("there is a core");
+        let listener = site.near_server(|| TcpListener::bind("127.0.0.1:0"));
+        let listener = listener.expect("a port is free");
+        let address = listener.local_addr().expect("it is bound");
         let sources = sources(&site).expect("there are some on loopback");
         assert!(sources.len() > 1);
         let interrupts = Interrupts::listen().expect("signals can be handled");

@@ -22,7 +22,6 @@ mod progress;
 mod reading;
 mod record;
 mod schedule;
-mod setting;
 mod sink_watch;
 mod slice;
 mod spoil;
@@ -46,7 +45,6 @@ use conduct::Conductor;
 use journal::{Entry, Journal};
 use output::Found;
 use record::Records;
-use setting::Setting;
 
 use super::console;
 use super::environment;
@@ -86,10 +84,6 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
     } = arguments.choose()?;
     let began = Instant::now();
     let interrupts = Interrupts::listen()?;
-    let mut notes = Vec::new();
-    // Before namespaces are made, which take it over.
-    let (congestion, note) = Setting::change(Path::new(setting::CONGESTION_CONTROL), setting::CUBIC);
-    notes.extend(note);
     let programs = Programs::find(arguments.program())?;
     let Checked {
         experiment,
@@ -120,10 +114,10 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
             Entry::Begin { environment, .. } => Some((**environment).clone()),
             _ => None,
         });
-        let began = began.unwrap_or_else(environment::read);
+        let began = began.unwrap_or_else(|| environment::at(&site));
         (began, journal, Records::from_entries(entries))
     } else {
-        let environment = environment::read();
+        let environment = environment::at(&site);
         let journal = Journal::begin(&out, &identity, &environment)?;
         (environment, journal, Records::default())
     };
@@ -155,7 +149,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
     } = conductor;
     left_out.extend(not_measured);
     progress.finish();
-    drop(congestion);
+    let mut notes = Vec::from_iter(site.note().map(str::to_owned));
     notes.extend(environment.notes());
     environment.versions.clone_from(&records.versions);
     let found = Found {
@@ -203,6 +197,7 @@ fn identity(experiment: &Experiment, site: &Site, quoit: &Path) -> Result<String
         experiment,
         site.server_cores(),
         site.generator_cores(),
+        site.congestion_control(),
         build,
         kernel,
     ))
