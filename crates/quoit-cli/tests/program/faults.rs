@@ -10,7 +10,7 @@
 //! begins at a thread's first send, so the server is ended by a signal for its first thread.
 
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
@@ -129,7 +129,8 @@ fn strace(fault: &Fault, serve: &str, log: &Path) -> Command {
         ))
         .arg("--")
         .arg(server.get_program())
-        .args(server.get_args());
+        .args(server.get_args())
+        .stdin(Stdio::null());
     command
 }
 

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use crate::loading::load;
 use crate::support::{Response, Server, engines, error_line, output};
@@ -150,7 +150,8 @@ impl Rival {
             .arg(service)
             .args(["--listen", &format!("127.0.0.1:{port}")])
             .args(["--loops", &loops.to_string()])
-            .args(self.command.split(' ').skip(1));
+            .args(self.command.split(' ').skip(1))
+            .stdin(Stdio::null());
         let server = Server::start_command(command, 1);
         let ready = &server.ready[0];
         assert_eq!((ready.engine.as_str(), ready.loops), (self.engine, loops));

@@ -2,9 +2,8 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::AsRawFd;
-use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::os::fd::OwnedFd;
+use std::process::{Command, Stdio};
 
 use crate::support::{Client, Server, connect, connect_unix, engines, quoit};
 
@@ -128,28 +127,17 @@ fn sockets_of_a_service_manager_are_served() {
     for engine in engines() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        let passed = listener.as_raw_fd();
         let mut command = Command::new("/bin/sh");
+        // From standard input, which the test can fill, to where a service manager puts it.
         command
-            .args(["-c", "LISTEN_PID=$$ exec \"$0\" serve http --engine \"$1\""])
+            .args([
+                "-c",
+                "exec 3<&0 </dev/null; LISTEN_PID=$$ exec \"$0\" serve http --engine \"$1\"",
+            ])
             .args([env!("CARGO_BIN_EXE_quoit"), engine])
-            .env("LISTEN_FDS", "1");
-        // SAFETY: between fork and exec only system calls that are safe there are made.
-        unsafe {
-            command.pre_exec(move || {
-                let result = if passed == 3 {
-                    libc::fcntl(3, libc::F_SETFD, 0)
-                } else {
-                    libc::dup2(passed, 3)
-                };
-                match result {
-                    -1 => Err(std::io::Error::last_os_error()),
-                    _ => Ok(()),
-                }
-            });
-        }
+            .env("LISTEN_FDS", "1")
+            .stdin(OwnedFd::from(listener));
         let server = Server::start_command(command, 1);
-        drop(listener);
         assert_eq!(server.address(), address);
         assert_eq!(server.connect().get("/healthz").text(), "ok");
     }
@@ -165,7 +153,8 @@ fn messages_that_nobody_can_have_end_nothing() {
         let mut command = Command::new("/bin/sh");
         command
             .args(["-c", "exec \"$0\" serve echo --listen 127.0.0.1:0 $1 2>/dev/full"])
-            .args([env!("CARGO_BIN_EXE_quoit"), arguments]);
+            .args([env!("CARGO_BIN_EXE_quoit"), arguments])
+            .stdin(Stdio::null());
         let mut server = Server::start_command(command, 1);
         echoes(&mut connect(server.address()));
         server.terminate();

@@ -168,11 +168,10 @@ impl Server {
     /// Starts a command that prints so many ready lines.
     #[track_caller]
     pub(crate) fn start_command(mut command: Command, listeners: usize) -> Self {
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the program can be started");
+        // What it holds for the child, such as a listener, is the child's alone.
+        drop(command);
         let errors = child.stderr.take().expect("piped");
         let (sender, messages) = mpsc::channel();
         let reader = std::thread::spawn(move || {
