@@ -62,9 +62,13 @@ pub struct SiegePlan {
 
 /// Faults that keep a connection from being served by themselves: by which it, or all of accepting, ends, or that last for
 /// hundreds of turns of a loop that has something to do.
-pub const LEFT_OUT: [Fault; 7] = [
-    Fault::LateNotification,
+pub const LEFT_OUT: [Fault; 11] = [
+    Fault::ShortReceive,
+    Fault::ShortSend,
+    Fault::EmptyReceive,
+    Fault::FullSend,
     Fault::Delay,
+    Fault::LateNotification,
     Fault::NoDescriptors,
     Fault::NoMemory,
     Fault::TransferFails,
@@ -164,6 +168,8 @@ fn draw_config(random: &mut Random, config: &mut Config, peers: u32) {
     // Each that besieges holds a slot or two more than its share, by what was on the way when it had that; a copy of it
     // counts as 2 KiB at least.
     config.send_chunks = (peers + 16) * 8 * config.receive_slot_size.max(2048) / config.send_chunk_size;
+    // Beside a thread of the kernel's, a turn may take no time at all, and says little.
+    config.kernel_poll = None;
     config.wait = WaitMode::Block;
     config.pollable = false;
 }
