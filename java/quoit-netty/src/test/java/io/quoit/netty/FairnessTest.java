@@ -51,7 +51,7 @@ class FairnessTest {
 
     private static final int KERNEL_BYTES = 16 << 10;
 
-    /** What a request begins with that is answered without end, and one that is kept. */
+    /** What connections begin with that are answered without end, and those of which all is kept. */
     private static final byte ENDLESS = 'e';
 
     private static final byte KEPT = 'k';
@@ -228,6 +228,10 @@ class FairnessTest {
     private class Echo extends ChannelInboundHandlerAdapter {
         @Override
         public void channelRead(ChannelHandlerContext context, Object message) {
+            write(context, message);
+        }
+
+        final void write(ChannelHandlerContext context, Object message) {
             context.write(message).addListener(done -> {
                 if (!done.isSuccess()) {
                     failures.add(done.cause());
@@ -256,27 +260,48 @@ class FairnessTest {
         }
     }
 
-    /** Sends without end to whoever begins with {@link #ENDLESS}, as fast as it is read; others have an echo. */
-    private final class Streamer extends PoliteEcho {
-        private Boolean endless;
+    /** Treats those connections otherwise whose first byte is a certain one; the others have an echo. */
+    private abstract class Other extends PoliteEcho {
+        private final byte mark;
+        private boolean began;
+        boolean marked;
+
+        Other(byte mark) {
+            this.mark = mark;
+        }
+
+        abstract void read(ChannelHandlerContext context, ByteBuf bytes);
 
         @Override
         public void channelRead(ChannelHandlerContext context, Object message) {
             ByteBuf bytes = (ByteBuf) message;
-            if (endless == null) {
-                endless = bytes.getByte(bytes.readerIndex()) == ENDLESS;
+            if (!began) {
+                began = true;
+                marked = bytes.getByte(bytes.readerIndex()) == mark;
             }
-            if (endless) {
-                bytes.release();
-                fill(context);
+            if (marked) {
+                read(context, bytes);
             } else {
                 super.channelRead(context, message);
             }
         }
+    }
+
+    /** Sends without end, as fast as it is read, to whoever begins with {@link #ENDLESS}. */
+    private final class Streamer extends Other {
+        Streamer() {
+            super(ENDLESS);
+        }
+
+        @Override
+        void read(ChannelHandlerContext context, ByteBuf bytes) {
+            bytes.release();
+            fill(context);
+        }
 
         @Override
         public void channelWritabilityChanged(ChannelHandlerContext context) {
-            if (Boolean.TRUE.equals(endless)) {
+            if (marked) {
                 fill(context);
             } else {
                 super.channelWritabilityChanged(context);
@@ -291,15 +316,33 @@ class FairnessTest {
         }
     }
 
-    /** Keeps what begins with {@link #KEPT}, and sends back the rest. */
-    private final class Hoarder extends PoliteEcho {
+    /** Keeps what those send that begin with {@link #KEPT}. */
+    private final class Hoarder extends Other {
+        Hoarder() {
+            super(KEPT);
+        }
+
         @Override
-        public void channelRead(ChannelHandlerContext context, Object message) {
-            ByteBuf bytes = (ByteBuf) message;
-            if (bytes.getByte(bytes.readerIndex()) == KEPT) {
-                kept.add(bytes);
-            } else {
-                super.channelRead(context, message);
+        void read(ChannelHandlerContext context, ByteBuf bytes) {
+            kept.add(bytes);
+        }
+    }
+
+    /** Sends more than the loop takes of one connection to whoever begins with {@link #ENDLESS}, and reads no more of it. */
+    private final class Sender extends Other {
+        private final int length;
+
+        Sender(int length) {
+            super(ENDLESS);
+            this.length = length;
+        }
+
+        @Override
+        void read(ChannelHandlerContext context, ByteBuf bytes) {
+            bytes.release();
+            context.channel().config().setAutoRead(false);
+            for (int written = 0; written < length; written += STREAM.readableBytes()) {
+                write(context, STREAM.duplicate());
             }
         }
     }
@@ -430,21 +473,7 @@ class FairnessTest {
     void whoTakesNothingIsClosedWhileMemoryIsShort() throws Exception {
         int large = 8 << 20;
         config = config.withOutboundWaterMarks(64 << 10, large).withStallLimit(0);
-        serve(Side.OURS, () -> new PoliteEcho() {
-            @Override
-            public void channelRead(ChannelHandlerContext context, Object message) {
-                ByteBuf bytes = (ByteBuf) message;
-                if (bytes.getByte(bytes.readerIndex()) != ENDLESS) {
-                    super.channelRead(context, message);
-                    return;
-                }
-                bytes.release();
-                context.channel().config().setAutoRead(false);
-                for (int written = 0; written < 2 * large; written += STREAM.readableBytes()) {
-                    super.channelRead(context, STREAM.duplicate());
-                }
-            }
-        });
+        serve(Side.OURS, () -> new Sender(2 * large));
         connectRude(6);
         flood(new byte[] {ENDLESS}, 1);
         awaits("they are served", () -> connections.size() > 6);
