@@ -39,7 +39,7 @@ const TURNS_AFTER: u32 = 5000;
 const TIME_UNTIL_LET_GO: u64 = 3_000_000_000;
 /// Bytes and calls of one connection in one turn: what is sent at once, and what a pool, a queue and one more send have.
 const MOST_SENT_AT_ONCE: u64 = 4 << 20;
-const MOST_CALLS: u64 = 1024;
+const MOST_CALLS: u64 = 1024 + 8;
 
 /// A peer that behaves: how far it has come, and the turns since then in which it waited for the loop.
 #[derive(Clone, Copy, Default)]
