@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a failure of a test may panic anywhere in it")]
 
+mod cable;
 mod datagrams;
 mod dns;
 mod doctor;

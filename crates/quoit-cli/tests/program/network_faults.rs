@@ -6,62 +6,44 @@ use std::net::{Shutdown, TcpStream};
 use std::thread;
 
 use quoit_left_out::{left_out, left_out_for};
-use quoit_namespace::Namespace;
 
+use crate::cable::{Cable, ENTERED, SERVER};
 use crate::support::{Server, connect, engines, quoit, reset};
 use crate::traffic::{self, Harm};
 
-/// Of the net that is kept for examples (RFC 5737), which no real host has.
-const SERVER: &str = "192.0.2.1";
-const CLIENT: &str = "192.0.2.2";
-const ENTERED: &str = "a namespace of ours can be entered";
-
 /// Server and clients, and what is between them: an empty table of nftables on the server's side.
-struct Network {
-    server: Namespace,
-    clients: Namespace,
-}
+struct Network(Cable);
 
 impl Network {
-    fn make() -> io::Result<Self> {
-        let network = Self {
-            server: Namespace::make()?,
-            clients: Namespace::make()?,
-        };
-        let far = network.clients.path();
-        let (server, clients) = (&network.server, &network.clients);
-        server.run(&format!("ip link add near type veth peer name far netns {far}"))?;
-        server.run(&format!("ip address add {SERVER}/24 dev near"))?;
-        clients.run(&format!("ip address add {CLIENT}/24 dev far"))?;
-        server.run("ip link set near up")?;
-        clients.run("ip link set far up")?;
-        server.run("nft add table inet faults")?;
-        for hook in ["input", "output"] {
-            server.run(&format!(
-                "nft add chain inet faults {hook} {{ type filter hook {hook} priority 0 ; }}"
-            ))?;
-        }
-        Ok(network)
-    }
-
     /// The network, or a line that says why a test is skipped.
     fn or_skip(test: &str) -> Option<Self> {
-        Self::make()
-            .inspect_err(|error| left_out_for(test, error, "CAP_SYS_ADMIN, CAP_NET_ADMIN"))
-            .ok()
+        let cable = Cable::or_skip(test)?;
+        let table = || {
+            cable.server.run("nft add table inet faults")?;
+            for hook in ["input", "output"] {
+                cable.server.run(&format!(
+                    "nft add chain inet faults {hook} {{ type filter hook {hook} priority 0 ; }}"
+                ))?;
+            }
+            Ok(())
+        };
+        table()
+            .inspect_err(|error| left_out_for(test, error, "CAP_NET_ADMIN"))
+            .ok()?;
+        Some(Self(cable))
     }
 
     fn serve(&self, engine: &str, arguments: &str) -> Server {
         let listen = format!("serve {arguments} --engine {engine} --listen {SERVER}:0");
         let mut command = quoit(&listen);
-        self.server.confine(&mut command);
+        self.0.server.confine(&mut command);
         Server::start_command(command, 1)
     }
 
     /// Does this with every TCP packet that passes these hooks, seen from the server, and fits the condition.
     fn add_rules(&self, hooks: &[&str], condition: &str, verdict: &str) -> io::Result<()> {
         for hook in hooks {
-            self.server.run(&format!(
+            self.0.server.run(&format!(
                 "nft add rule inet faults {hook} meta l4proto tcp {condition} counter {verdict}"
             ))?;
         }
@@ -71,11 +53,13 @@ impl Network {
     /// Takes all rules away, and answers how many packets they have met.
     fn clear_rules(&self) -> u64 {
         let text = self
+            .0
             .server
             .run("nft list table inet faults")
             .expect("it can be listed");
         for hook in ["input", "output"] {
-            self.server
+            self.0
+                .server
                 .run(&format!("nft flush chain inet faults {hook}"))
                 .expect("it can be emptied");
         }
@@ -103,6 +87,7 @@ fn lost_packets_lose_nothing() {
             return;
         }
         network
+            .0
             .clients
             .within(|| traffic::exchange(address, Harm::None))
             .expect(ENTERED);
@@ -127,6 +112,7 @@ fn resets_from_the_network_end_their_connections_alone() {
         let before = traffic::open_descriptors(&server);
         let address = server.address();
         let mut clients: Vec<TcpStream> = network
+            .0
             .clients
             .within(|| (0..8).map(|_| connect(address)).collect())
             .expect(ENTERED);
@@ -144,6 +130,7 @@ fn resets_from_the_network_end_their_connections_alone() {
         assert!(network.clear_rules() >= 8);
         // The server has been told nothing, so its ends are half open. Others are served.
         network
+            .0
             .clients
             .within(|| traffic::exchange(address, Harm::None))
             .expect(ENTERED);
