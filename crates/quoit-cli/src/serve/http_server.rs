@@ -8,7 +8,7 @@ use quoit::{CloseReason, ConnectionId, Handler, Lease, ListenerId, Loop, Refusal
 use quoit_yardstick::Work;
 
 use super::http::{Environment, HttpConfig, HttpConnection, Next, Phase};
-use super::queue::queue;
+use super::queue::{queue, room};
 
 /// Bytes of responses gathered before they are queued: a few times what a burst of pipelined small responses
 /// has, so that one copy carries them all.
@@ -151,12 +151,9 @@ impl HttpServer {
         if client.closing {
             return;
         }
-        let high_water = quoit.config().high_water as usize;
         let mut produced = false;
         loop {
-            let room = high_water
-                .saturating_sub(quoit.queued(connection))
-                .min(OUTPUT_STEP);
+            let room = room(quoit, connection).min(OUTPUT_STEP);
             if room == 0 {
                 client.blocked = true;
                 break;

@@ -8,6 +8,16 @@ use quoit::{ConnectionId, Loop, Refusal, Token};
 /// So much is lent and not copied: then an allocation costs less than a copy.
 const LENT: usize = 32 * 1024;
 
+/// Bytes that may be produced for a connection: none once its queue is full by what is left of the loop's memory, where
+/// many others have queued much too. With none, [`quoit::Handler::on_writable`] follows.
+pub(super) fn room(quoit: &Loop, connection: ConnectionId) -> usize {
+    if quoit.is_full(connection) {
+        return 0;
+    }
+    let high_water = quoit.config().high_water as usize;
+    high_water.saturating_sub(quoit.queued(connection))
+}
+
 /// Sends at once or queues as much of `output` as there is room for; the memory of what is long and cannot leave at once
 /// is lent. What there was no room for is left in `output`; [`quoit::Handler::on_writable`] follows then.
 pub(super) fn queue(quoit: &mut Loop, connection: ConnectionId, output: &mut Vec<u8>) -> Result<(), Refusal> {

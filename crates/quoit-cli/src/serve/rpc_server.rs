@@ -6,7 +6,7 @@ use std::time::Duration;
 use quoit::{CloseReason, ConnectionId, Handler, Lease, ListenerId, Loop, Refusal, Token};
 use quoit_yardstick::Work;
 
-use super::queue::queue;
+use super::queue::{queue, room};
 use super::rpc::{Environment, Next, RpcConnection};
 use super::rpc_figures::RpcFigures;
 use crate::rpc::clock::monotonic;
@@ -110,7 +110,6 @@ impl Client {
         environment: &mut Environment,
         output: &mut Vec<u8>,
     ) -> Result<(), Refusal> {
-        let high_water = quoit.config().high_water as usize;
         loop {
             if !self.unsent.is_empty() {
                 queue(quoit, connection, &mut self.unsent)?;
@@ -123,7 +122,7 @@ impl Client {
             if self.closing {
                 return quoit.close(connection, None);
             }
-            let room = high_water.saturating_sub(quoit.queued(connection));
+            let room = room(quoit, connection);
             if room == 0 {
                 return Ok(());
             }

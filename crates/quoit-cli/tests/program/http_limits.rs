@@ -3,7 +3,7 @@
 use std::io::{ErrorKind, Read, Write};
 use std::time::{Duration, Instant};
 
-use crate::support::{Server, engines};
+use crate::support::{Client, Server, connect_unix, engines};
 
 /// What comes back for these bytes until the server ends the connection.
 #[track_caller]
@@ -200,5 +200,38 @@ fn the_time_for_a_head_is_for_each_head() {
             client.send("st: x\r\n\r\nGET /plaintext HTTP/1.1\r\nHo");
             assert_eq!(client.response().status, 200);
         }
+    }
+}
+
+/// Over Unix sockets, whose own memory is small and always the same.
+#[test]
+fn responses_that_nobody_reads_share_the_memory_of_the_loop() {
+    const PEERS: usize = 600;
+    // What sends are copied to, by which lent memory is measured too, and the last piece of each connection.
+    const MOST: usize = (64 << 20) + PEERS * (64 << 10);
+    for engine in engines() {
+        let name = format!("unix:@quoit-test-{}-unread-{engine}", std::process::id());
+        let server = Server::start(&format!(
+            "http --engine {engine} --listen 127.0.0.1:0 --listen {name}"
+        ));
+        let mut peers: Vec<_> = (0..PEERS)
+            .map(|_| {
+                let mut peer = Client::new(connect_unix(&name));
+                peer.send("GET /bytes/1000000000000 HTTP/1.1\r\nHost: x\r\n\r\n");
+                peer
+            })
+            .collect();
+        // Of whom something has arrived, all has been queued that is for the time being.
+        for peer in &mut peers {
+            peer.stream.get_mut().read_exact(&mut [0]).unwrap();
+        }
+        let metrics = server.connect().get("/metrics");
+        let queued = metrics
+            .text()
+            .lines()
+            .find_map(|line| line.strip_prefix("quoit_queued_bytes{loop=\"0\"} "))
+            .expect("the figure is there");
+        let queued: usize = queued.parse().unwrap();
+        assert!((1 << 20..=MOST).contains(&queued), "{engine}: {queued}");
     }
 }
