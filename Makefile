@@ -6,8 +6,8 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 RELEASE := $(TARGET)/release
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-user bench capi go java java-suite java-dist dotnet hunt hunt-proof siege kernels kernels-quick \
-	kernels-page soak loom asan fuzz lab lab-peers lab-peers-check toolchain
+.PHONY: help demo test test-user bench capi go java java-suite java-dist dotnet hunt hunt-proof siege siege-page kernels \
+	kernels-quick kernels-page soak loom asan fuzz lab lab-peers door-peers lab-peers-check toolchain
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -155,6 +155,10 @@ lab: toolchain lab-peers ## Run every experiment quickly and make one page of th
 lab-peers: capi ## Build the rivals of the lab into target/peers; what cannot be built is named and left out
 	@lab/peers/build $(TARGET)/peers
 
+# Those that serve on Quoit, which the siege needs.
+door-peers: capi ## Build the lab's servers on the doors of Go, Java and .NET into target/peers
+	@lab/peers/build $(TARGET)/peers quoit-go netty kestrel
+
 lab-peers-check: toolchain lab-peers ## Lint the rivals' sources and check that each answers as Quoit does
 	cd lab/peers/rust/rivals && $(CARGO) fmt --all --check
 	cd lab/peers/rust/rivals && $(CARGO) clippy --release --locked --all-targets --target-dir ../../../../target/rivals -- --deny warnings
@@ -174,8 +178,13 @@ hunt: toolchain ## Fuzz each decoder for a few seconds, then run the loop on the
 soak: toolchain ## Serve under peers of every kind for MINUTES=n (5), and check bytes, memory and descriptors; SEED=n repeats
 	@$(CARGO) test --package quoit-cli --test soak -- --ignored --nocapture
 
-siege: toolchain ## Serve a client that behaves among many peers of each kind that keeps others from being served
-	@$(CARGO) test --package quoit-cli --test siege -- --ignored --nocapture
+SIEGE := $(CARGO) test --package quoit-cli --test siege -- --ignored
+
+siege: toolchain door-peers ## Serve a client that behaves among peers of each kind that keeps others from being served; ONLY=netty
+	@$(SIEGE) --nocapture --skip page $(ONLY)
+
+siege-page: toolchain ## Add what sieges have found to lab/siege/results.json, and write the table of docs/reliability.md from it
+	@$(SIEGE) --exact results::page
 
 hunt-proof: toolchain ## Show that the simulator finds bugs: build it with each of a list, and count the seeds it takes
 	@crates/quoit-sim/bugs/prove.sh

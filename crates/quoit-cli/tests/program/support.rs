@@ -329,7 +329,10 @@ impl Drop for Server {
     fn drop(&mut self) {
         // It may have ended.
         let _ = self.child.kill();
-        self.reap();
+        let (status, messages) = self.reap();
+        if std::thread::panicking() {
+            eprintln!("the server ({status}) has said: {messages}");
+        }
     }
 }
 

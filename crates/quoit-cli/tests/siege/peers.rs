@@ -1,195 +1,197 @@
-//! The peers of a siege.
+//! The peers of a siege, as threads that each play many.
 
-use std::fmt;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use crate::kinds::Kind;
 use crate::support::{connect, reset};
-use crate::target::{Service, Target};
+use crate::wire::Service;
 
-/// What the peers of one siege do, all of them the same.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
-    /// Send as much as is taken, and never read what comes back.
-    NeverRead,
-    /// Send small requests one behind the other, and never read the responses.
-    PipelineUnread,
-    /// Send the beginning of a request, and nothing more.
-    Beginnings,
-    /// Send a request byte by byte.
-    SlowHeads,
-    /// Read without end, as fast as it comes.
-    FastReaders,
-    /// Read a little now and then of what was asked for.
-    SlowReaders,
-    /// Connect and reset, over and over, in the midst of a message.
-    Resets,
-    /// End their direction at once, and read nothing.
-    HalfClosed,
-}
+/// Threads that play the peers of one siege.
+const THREADS: usize = 2;
+/// A round of steps in which nothing could be done is followed by such a rest, so that the machine is left to others.
+const REST: Duration = Duration::from_millis(1);
 
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NeverRead => "peers that send and never read",
-            Self::PipelineUnread => "peers that pipeline and never read",
-            Self::Beginnings => "peers that send beginnings of requests",
-            Self::SlowHeads => "peers that send byte by byte",
-            Self::FastReaders => "peers that read without end",
-            Self::SlowReaders => "peers that read a little now and then",
-            Self::Resets => "peers that connect and reset",
-            Self::HalfClosed => "peers that end their direction and do not read",
-        })
-    }
-}
-
-/// One peer, or one thread that plays many.
-pub(crate) struct Peer {
+/// The peers of one thread.
+pub(crate) struct Peers {
     kind: Kind,
     service: Service,
     address: String,
-    streams: Vec<TcpStream>,
+    peers: Vec<Peer>,
 }
 
-/// A step in which nothing could be done waits this long at most, so that the machine is left to the others.
-const REST: Duration = Duration::from_millis(1);
-
-impl Kind {
-    pub(crate) const ALL: [Self; 8] = [
-        Self::NeverRead,
-        Self::PipelineUnread,
-        Self::Beginnings,
-        Self::SlowHeads,
-        Self::FastReaders,
-        Self::SlowReaders,
-        Self::Resets,
-        Self::HalfClosed,
-    ];
-
-    pub(crate) fn concerns(self, service: Service) -> bool {
-        match self {
-            // An echo sends no more than it gets, and knows no requests.
-            Self::FastReaders | Self::SlowReaders | Self::PipelineUnread => service == Service::Http,
-            _ => true,
-        }
-    }
-
-    /// How many there are.
-    fn count(self) -> usize {
-        match self {
-            Self::FastReaders => 8,
-            Self::NeverRead | Self::Resets => 60,
-            Self::SlowReaders => 100,
-            Self::PipelineUnread | Self::Beginnings | Self::SlowHeads | Self::HalfClosed => 400,
-        }
-    }
-
-    /// Connects them all; two threads play them.
-    pub(crate) fn gather(self, target: &Target) -> Vec<Peer> {
-        let threads = 2;
-        (0..threads)
-            .map(|_| {
-                let streams = (0..self.count() / threads)
-                    .map(|_| {
-                        let stream = connect(target.address());
-                        stream.set_nonblocking(true).unwrap();
-                        stream
-                    })
-                    .collect();
-                let mut peer = Peer {
-                    kind: self,
-                    service: target.service,
-                    address: target.address().to_owned(),
-                    streams,
-                };
-                peer.begin();
-                peer
-            })
-            .collect()
-    }
+struct Peer {
+    stream: TcpStream,
+    /// What is being sent, and how much of it was taken.
+    bytes: Vec<u8>,
+    taken: usize,
+    /// Requests so far.
+    number: u32,
+    /// When it has last read.
+    read: Instant,
 }
 
-impl Peer {
-    /// What they do once, before the client that behaves comes.
+/// Connects the peers of this kind, and lets them do what comes before the client that behaves.
+pub(crate) fn gather(kind: Kind, service: Service, address: &str) -> Vec<Peers> {
+    let count = kind.count().expect("a kind that says how many");
+    (0..THREADS)
+        .map(|_| {
+            let mut peers = Peers {
+                kind,
+                service,
+                address: address.to_owned(),
+                peers: (0..count / THREADS)
+                    .map(|_| Peer::connect(address, service))
+                    .collect(),
+            };
+            peers.begin();
+            peers
+        })
+        .collect()
+}
+
+impl Peers {
     fn begin(&mut self) {
-        let first: &[u8] = match (self.kind, self.service) {
-            (Kind::FastReaders | Kind::SlowReaders, _) => {
-                b"GET /bytes/1000000000000 HTTP/1.1\r\nHost: x\r\n\r\n"
-            }
-            (Kind::Beginnings, Service::Http) => &[b'G'; 94],
-            (Kind::Beginnings, _) => b"",
-            (Kind::HalfClosed, Service::Http) => b"GET /bytes/100000000 HTTP/1.1\r\nHost: x\r\n\r\n",
-            (Kind::HalfClosed, _) => &[b'h'; 100_000],
-            _ => b"",
-        };
-        for stream in &mut self.streams {
-            write(stream, first);
-            if self.kind == Kind::HalfClosed {
-                stream.shutdown(Shutdown::Write).unwrap();
+        for peer in &mut self.peers {
+            match self.kind {
+                Kind::Terabyte
+                | Kind::FastReaders
+                | Kind::SlowReaders
+                | Kind::ByteASecond
+                | Kind::Vanished => {
+                    peer.send(self.service.terabyte());
+                }
+                Kind::Beginnings => peer.send(self.service.beginning()),
+                Kind::SlowHeads => peer.bytes.extend(self.service.long()),
+                Kind::HalfClosed => {
+                    peer.send(self.service.terabyte());
+                    // The server may have reset it.
+                    let _ = peer.stream.shutdown(Shutdown::Write);
+                }
+                Kind::NeverRead | Kind::Pipeline | Kind::Resets | Kind::Descriptors => {}
             }
         }
         // Those that never read are so far that nothing more is taken of them.
-        if matches!(self.kind, Kind::NeverRead | Kind::PipelineUnread) {
+        if matches!(self.kind, Kind::NeverRead | Kind::Pipeline) {
             for _ in 0..50 {
                 self.step();
             }
         }
     }
 
-    /// Goes on until it is over; then all of them are gone, with a reset.
+    /// Goes on until it is over; then all of them leave.
     pub(crate) fn go_on(mut self, over: &AtomicBool) {
         while !over.load(Ordering::Relaxed) {
             if !self.step() {
                 std::thread::park_timeout(REST);
             }
         }
-        for stream in self.streams {
-            reset(stream);
+        self.leave();
+    }
+
+    /// A reset is lost where the kernel has just dropped what came before it for want of memory, and who has nothing to send
+    /// is never told then: to a sink, an end is sent until it has arrived.
+    fn leave(self) {
+        for peer in self.peers {
+            match self.service {
+                Service::Sink => drop(peer.stream),
+                _ => reset(peer.stream),
+            }
         }
     }
 
-    /// What each of them does now and then. Answers whether anything was done.
+    /// What each of them does now and then. Answers whether there may be more to do at once.
     fn step(&mut self) -> bool {
-        let mut any = false;
-        let requests = b"GET /plaintext HTTP/1.1\r\nHost: x\r\n\r\n".repeat(50);
-        for stream in &mut self.streams {
-            any |= match self.kind {
-                Kind::NeverRead if self.service == Service::Echo => write(stream, &[b'n'; 65_536]),
-                Kind::NeverRead => write(stream, b"GET /bytes/1000000000000 HTTP/1.1\r\nHost: x\r\n\r\n"),
-                Kind::PipelineUnread => write(stream, &requests),
+        let mut more = false;
+        for peer in &mut self.peers {
+            more |= match self.kind {
+                Kind::NeverRead => peer.pipeline(|number| self.service.large(number)),
+                Kind::Pipeline => peer.pipeline(|number| self.service.small(number)),
                 Kind::SlowHeads => {
-                    write(stream, b"G");
+                    peer.write(1);
                     false
                 }
-                Kind::FastReaders => read(stream, 1 << 20),
+                Kind::FastReaders => peer.read(1 << 20),
                 Kind::SlowReaders => {
-                    read(stream, 1000);
+                    peer.read(1000);
+                    false
+                }
+                Kind::ByteASecond => {
+                    if peer.read.elapsed() >= Duration::from_secs(1) {
+                        peer.read(1);
+                        peer.read = Instant::now();
+                    }
                     false
                 }
                 Kind::Resets => {
-                    write(stream, b"GET /bytes/1000000 HTTP/1.1\r\nHost");
-                    let next = connect(&self.address);
-                    next.set_nonblocking(true).unwrap();
-                    reset(std::mem::replace(stream, next));
+                    peer.send(self.service.small(0));
+                    peer.send(self.service.beginning());
+                    let next = Peer::connect(&self.address, self.service);
+                    reset(std::mem::replace(peer, next).stream);
                     true
                 }
-                Kind::Beginnings | Kind::HalfClosed => false,
+                Kind::Terabyte | Kind::Beginnings | Kind::HalfClosed | Kind::Vanished | Kind::Descriptors => {
+                    false
+                }
             };
         }
-        any
+        more
     }
 }
 
-/// Whether any was taken; the server may have closed it.
-fn write(stream: &mut TcpStream, bytes: &[u8]) -> bool {
-    matches!(stream.write(bytes), Ok(1..))
-}
+impl Peer {
+    fn connect(address: &str, service: Service) -> Self {
+        let stream = connect(address);
+        stream.set_nonblocking(true).unwrap();
+        let mut peer = Self {
+            stream,
+            bytes: Vec::new(),
+            taken: 0,
+            number: 0,
+            read: Instant::now(),
+        };
+        peer.send(service.greeting());
+        peer
+    }
 
-fn read(stream: &mut TcpStream, most: usize) -> bool {
-    match stream.read(&mut vec![0; most]) {
-        Ok(count) => count > 0,
-        Err(error) => error.kind() == ErrorKind::Interrupted,
+    /// Sends this, as much of it as is taken.
+    fn send(&mut self, bytes: Vec<u8>) {
+        self.bytes = bytes;
+        self.taken = 0;
+        while self.taken < self.bytes.len() && self.write(usize::MAX) {}
+    }
+
+    /// Sends the rest of the request that was begun, or some more. Answers whether any was taken.
+    fn pipeline(&mut self, request: impl Fn(u32) -> Vec<u8>) -> bool {
+        if self.taken == self.bytes.len() {
+            self.bytes.clear();
+            self.taken = 0;
+            while self.bytes.len() < 4000 {
+                self.bytes.extend(request(self.number));
+                self.number += 1;
+            }
+        }
+        self.write(usize::MAX)
+    }
+
+    /// Sends so many bytes more. Answers whether any was taken: the server may have closed the connection.
+    fn write(&mut self, most: usize) -> bool {
+        let rest = &self.bytes[self.taken..];
+        match self.stream.write(&rest[..most.min(rest.len())]) {
+            Ok(count) => {
+                self.taken += count;
+                count > 0
+            }
+            Err(_) => false,
+        }
+    }
+
+    fn read(&mut self, most: usize) -> bool {
+        match self.stream.read(&mut vec![0; most]) {
+            Ok(count) => count > 0,
+            Err(error) => error.kind() == ErrorKind::Interrupted,
+        }
     }
 }

@@ -12,6 +12,7 @@ mod peers;
 )]
 mod support;
 mod target;
+mod watched;
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -83,15 +84,15 @@ fn soak() {
     }
     progress.end();
     for target in targets {
-        let (early, late) = quarters(&target.resident_kib);
+        let (early, late) = quarters(target.resident_kib());
         println!(
             "{target}: resident {} KiB after the first round, {early} KiB in the second quarter, {late} KiB in the last",
-            target.resident_kib[0]
+            target.resident_kib()[0]
         );
         assert!(
             late <= early + early * GROWTH_PERCENT / 100 + GROWTH_KIB,
             "{target}: memory grows: {:?} KiB",
-            target.resident_kib
+            target.resident_kib()
         );
         target.drain();
     }
