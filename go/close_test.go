@@ -1,6 +1,7 @@
 package quoit_test
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -164,6 +165,59 @@ func TestAReadOfNothingWaitsForNothing(t *testing.T) {
 		conn.Close()
 		if _, err := conn.Read(nil); !errors.Is(err, net.ErrClosed) {
 			t.Errorf("behind Close: %v", err)
+		}
+	})
+}
+
+// What was written leaves before the loops end, which Close of the connection and the listener does not wait for.
+func TestAListenersShutdownWaitsForWhatWasWritten(t *testing.T) {
+	onEngines(t, func(t *testing.T, engine quoit.Option) {
+		listener := listen(t, engine)
+		client := dial(t, listener.Addr())
+		conn, err := listener.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		// More than the kernel takes while nobody reads.
+		written := 0
+		conn.SetWriteDeadline(time.Now().Add(200 * time.Millisecond))
+		fill(t, func() error {
+			count, err := conn.Write(make([]byte, 1<<20))
+			written += count
+			return err
+		})
+		conn.Close()
+		done := make(chan error, 1)
+		go func() { done <- listener.Shutdown(t.Context()) }()
+		if all, err := io.Copy(io.Discard, client); err != nil || all != int64(written) {
+			t.Errorf("%d of %d bytes, %v", all, written, err)
+		}
+		client.Close()
+		if err := receive(t, done); err != nil {
+			t.Error(err)
+		}
+		if err := listener.Close(); !errors.Is(err, net.ErrClosed) {
+			t.Error(err)
+		}
+	})
+}
+
+func TestAListenersShutdownAbortsWhenItsContextEnds(t *testing.T) {
+	onLibraryEngines(t, func(t *testing.T, engine quoit.Option) {
+		listener := listen(t, engine)
+		client := dial(t, listener.Addr())
+		if _, err := listener.Accept(); err != nil {
+			t.Fatal(err)
+		}
+		over, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- listener.Shutdown(over) }()
+		cancel()
+		if err := receive(t, done); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		if _, err := client.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
+			t.Error(err)
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package quoit
 
 import (
+	"context"
 	"errors"
 	"net"
 	"sync"
@@ -18,6 +19,9 @@ type Listener struct {
 	open   map[*NetConn]struct{}
 	closed bool
 	ready  chan struct{} // room for one: look at the queue
+
+	ending sync.Once
+	gone   chan struct{} // closed when all connections have gone after Close, and its own loops have ended
 }
 
 // Listen listens on an address of network tcp, tcp4, tcp6 or unix, as net.Listen does. Its connections are *NetConn;
@@ -34,6 +38,7 @@ func Listen(network, address string, options ...Option) (*Listener, error) {
 	}
 	l := &Listener{
 		loops: loops, ownsLoops: owns, open: make(map[*NetConn]struct{}), ready: make(chan struct{}, 1),
+		gone: make(chan struct{}),
 	}
 	if err := l.listen(network, address, config); err != nil {
 		err = &net.OpError{Op: "listen", Net: network, Err: err}
@@ -95,15 +100,22 @@ func (l *Listener) remove(n *NetConn) {
 	last := l.closed && len(l.open) == 0
 	l.mu.Unlock()
 	if last {
-		l.endLoops()
+		l.end()
 	}
 }
 
-// endLoops ends the listener's own loops, from wherever it is called.
-func (l *Listener) endLoops() {
-	if l.ownsLoops {
-		go func() { _ = l.loops.Close() }() // fails only if it was called before
-	}
+// end ends the listener's own loops when nothing of it is left, from wherever it is called.
+func (l *Listener) end() {
+	l.ending.Do(func() {
+		if !l.ownsLoops {
+			close(l.gone)
+			return
+		}
+		go func() {
+			_ = l.loops.Close() // fails only if it was called before
+			close(l.gone)
+		}()
+	})
 }
 
 // Accept implements net.Listener.
@@ -190,8 +202,38 @@ func (l *Listener) stopped() {
 	none := len(l.open) == 0
 	l.mu.Unlock()
 	if none {
-		l.endLoops()
+		l.end()
 	}
+}
+
+// Shutdown closes the listener, unless it is closed, and waits until all of its connections have been closed and what was
+// written to them has left: Close of a connection does not wait, and what is queued ends with the process. When the context
+// ends first it aborts what is left, and answers the context's error. Call it after Shutdown of the server that uses the
+// listener, which closes the connections. On EngineStd, where the kernel keeps what was written, it does not wait. It
+// must not be called in a callback.
+func (l *Listener) Shutdown(ctx context.Context) error {
+	if err := l.Close(); err != nil && !errors.Is(err, errClosed) {
+		return err
+	}
+	if l.std != nil {
+		return nil
+	}
+	select {
+	case <-l.gone:
+		return nil
+	case <-ctx.Done():
+	}
+	l.mu.Lock()
+	left := make([]*NetConn, 0, len(l.open))
+	for n := range l.open {
+		left = append(left, n)
+	}
+	l.mu.Unlock()
+	for _, n := range left {
+		_ = n.Abort() // or it has ended by itself
+	}
+	<-l.gone
+	return ctx.Err()
 }
 
 func (l *Listener) opError(op string, err error) error {

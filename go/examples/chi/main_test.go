@@ -8,6 +8,8 @@ import (
 	"github.com/quoit-io/quoit/go/examples/internal/exampletest"
 )
 
+func TestMain(m *testing.M) { exampletest.Main(m, main) }
+
 func TestRoutes(t *testing.T) {
 	url := "http://" + exampletest.Start(t, serve).String()
 	defer http.DefaultClient.CloseIdleConnections()
@@ -19,4 +21,8 @@ func TestRoutes(t *testing.T) {
 	if body, err := io.ReadAll(response.Body); string(body) != "Hello, world!" || err != nil {
 		t.Errorf("%q, %v", body, err)
 	}
+}
+
+func TestASignalEndsItBehindRequests(t *testing.T) {
+	exampletest.AnswersAtTheEnd(t, "/hello/world", "Hello, world!")
 }

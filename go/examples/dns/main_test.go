@@ -9,6 +9,8 @@ import (
 	"github.com/quoit-io/quoit/go/examples/internal/exampletest"
 )
 
+func TestMain(m *testing.M) { exampletest.Main(m, main) }
+
 // The resolver of package net is the client.
 func TestDNS(t *testing.T) {
 	at := exampletest.Start(t, serve)
@@ -26,4 +28,16 @@ func TestDNS(t *testing.T) {
 	if reply := answer([]byte("what?")); reply != nil {
 		t.Errorf("%q", reply)
 	}
+}
+
+func TestASignalEndsIt(t *testing.T) {
+	process := exampletest.Run(t)
+	resolver := net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "udp", process.Address)
+	}}
+	if found, err := resolver.LookupNetIP(t.Context(), "ip4", "two.example."); err != nil || len(found) != 1 {
+		t.Error(found, err)
+	}
+	process.Terminate(t)
+	process.Ends(t)
 }

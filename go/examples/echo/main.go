@@ -27,5 +27,5 @@ func serve(ctx context.Context, address string, ready func(net.Addr)) error {
 	}
 	ready(server.Addr())
 	<-ctx.Done()
-	return server.Shutdown(context.WithoutCancel(ctx))
+	return example.Drain(server.Shutdown)
 }

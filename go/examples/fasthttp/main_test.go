@@ -7,6 +7,8 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
+func TestMain(m *testing.M) { exampletest.Main(m, main) }
+
 func TestHandler(t *testing.T) {
 	url := "http://" + exampletest.Start(t, serve).String()
 	client := &fasthttp.Client{}
@@ -16,4 +18,8 @@ func TestHandler(t *testing.T) {
 			t.Errorf("%d, %q, %v", status, body, err)
 		}
 	}
+}
+
+func TestASignalEndsItBehindRequests(t *testing.T) {
+	exampletest.AnswersAtTheEnd(t, "/", "Hello, World!")
 }

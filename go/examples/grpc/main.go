@@ -22,10 +22,23 @@ func serve(ctx context.Context, address string, ready func(net.Addr)) error {
 	server, state := grpc.NewServer(), health.NewServer()
 	state.SetServingStatus("example", grpc_health_v1.HealthCheckResponse_SERVING)
 	grpc_health_v1.RegisterHealthServer(server, state)
+	stopped := make(chan error, 1)
 	defer context.AfterFunc(ctx, func() {
 		state.Shutdown() // ends those who watch
-		server.GracefulStop()
+		stopped <- example.Drain(stop(server), listener.Shutdown)
 	})()
 	ready(listener.Addr())
-	return server.Serve(listener)
+	if err := server.Serve(listener); err != nil {
+		return err
+	}
+	return <-stopped
+}
+
+// stop stops a server gracefully, and what is left when the context ends at once.
+func stop(server *grpc.Server) func(context.Context) error {
+	return func(ctx context.Context) error {
+		defer context.AfterFunc(ctx, server.Stop)()
+		server.GracefulStop()
+		return ctx.Err()
+	}
 }

@@ -12,6 +12,8 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 )
 
+func TestMain(m *testing.M) { exampletest.Main(m, main) }
+
 // TestCallsAndStreams has both ends on loops.
 func TestCallsAndStreams(t *testing.T) {
 	address := exampletest.Start(t, serve)
@@ -46,4 +48,34 @@ func TestCallsAndStreams(t *testing.T) {
 	if answer, err := stream.Recv(); err != nil || answer.Status != grpc_health_v1.HealthCheckResponse_SERVING {
 		t.Error(answer, err)
 	}
+}
+
+// A stream that is open is told, and waited for.
+func TestASignalEndsItBehindStreams(t *testing.T) {
+	process := exampletest.Run(t)
+	connection, err := grpc.NewClient("passthrough:///"+process.Address,
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer connection.Close()
+	watching, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	stream, err := grpc_health_v1.NewHealthClient(connection).Watch(watching,
+		&grpc_health_v1.HealthCheckRequest{Service: "example"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []grpc_health_v1.HealthCheckResponse_ServingStatus{
+		grpc_health_v1.HealthCheckResponse_SERVING, grpc_health_v1.HealthCheckResponse_NOT_SERVING,
+	} {
+		if answer, err := stream.Recv(); err != nil || answer.Status != want {
+			t.Fatal(answer, err)
+		}
+		if want == grpc_health_v1.HealthCheckResponse_SERVING {
+			process.Terminate(t)
+		}
+	}
+	cancel()
+	process.Ends(t)
 }

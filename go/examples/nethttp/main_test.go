@@ -8,6 +8,8 @@ import (
 	"github.com/quoit-io/quoit/go/examples/internal/exampletest"
 )
 
+func TestMain(m *testing.M) { exampletest.Main(m, main) }
+
 func TestHandlers(t *testing.T) {
 	url := "http://" + exampletest.Start(t, serve).String()
 	defer http.DefaultClient.CloseIdleConnections()
@@ -22,4 +24,8 @@ func TestHandlers(t *testing.T) {
 			t.Errorf("%s: %q, %v", path, body, err)
 		}
 	}
+}
+
+func TestASignalEndsItBehindRequests(t *testing.T) {
+	exampletest.AnswersAtTheEnd(t, "/hello", "Hello, World!")
 }

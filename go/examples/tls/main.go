@@ -36,7 +36,7 @@ func serve(ctx context.Context, address string, ready func(net.Addr)) error {
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate}},
 	}
 	stopped := make(chan error, 1)
-	defer context.AfterFunc(ctx, func() { stopped <- server.Shutdown(context.WithoutCancel(ctx)) })()
+	defer context.AfterFunc(ctx, func() { stopped <- example.Drain(server.Shutdown, listener.Shutdown) })()
 	ready(listener.Addr())
 	if err := server.ServeTLS(listener, "", ""); !errors.Is(err, http.ErrServerClosed) {
 		return err

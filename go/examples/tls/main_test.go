@@ -4,10 +4,13 @@ import (
 	"crypto/tls"
 	"io"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/quoit-io/quoit/go/examples/internal/exampletest"
 )
+
+func TestMain(m *testing.M) { exampletest.Main(m, main) }
 
 func TestBothVersions(t *testing.T) {
 	url := "https://" + exampletest.Start(t, serve).String()
@@ -26,4 +29,25 @@ func TestBothVersions(t *testing.T) {
 			t.Errorf("%q, not %q: %v", body, want, err)
 		}
 	}
+}
+
+func TestASignalEndsItBehindResponses(t *testing.T) {
+	process := exampletest.Run(t)
+	connection, err := tls.Dial("tcp", process.Address, &tls.Config{InsecureSkipVerify: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer connection.Close()
+	io.WriteString(connection, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+	first := make([]byte, 1)
+	if _, err := io.ReadFull(connection, first); err != nil {
+		t.Fatal(err)
+	}
+	process.Terminate(t)
+	rest, err := io.ReadAll(connection)
+	if err != nil || !strings.HasSuffix(string(rest), "\r\n\r\nHTTP/1.1") {
+		t.Errorf("%q, %v", rest, err)
+	}
+	connection.Close()
+	process.Ends(t)
 }

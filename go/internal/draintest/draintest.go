@@ -25,7 +25,7 @@ type Server struct {
 	Address  net.Addr
 	Release  chan struct{} // closed by the test
 	Shutdown func() error
-	// LosesParts says that a connection counts as idle of whose second request only a part has come, as with net/http.
+	// LosesParts says that a request of which only a part has come is not waited for, as by net/http.
 	LosesParts bool
 }
 
