@@ -28,6 +28,12 @@ pub(crate) struct Row {
 const GROWTH_KIB: u64 = 2_048;
 /// A heap that is collected now and then is as large as what has gathered in between.
 const GROWTH_OF_HEAPS_KIB: u64 = 65_536;
+/// Collectors grow their heaps by what a machine has. With so much, growth that is not garbage shows within a round.
+const HEAPS: [(&str, &str); 3] = [
+    ("GOMEMLIMIT", "256MiB"),
+    ("QUOIT_LAB_JAVA_OPTIONS", "-Xms256m -Xmx256m"),
+    ("DOTNET_GCHeapHardLimit", "0x20000000"),
+];
 
 const GO: &str = "Go 1.25";
 const NETTY: &str = "Maven and a JDK 25";
@@ -212,7 +218,7 @@ impl Row {
         );
         let mut command = if self.is_of_a_door() {
             let mut command = Command::new(self.file());
-            command.args(arguments.split(' ').skip(1));
+            command.args(arguments.split(' ').skip(1)).envs(HEAPS);
             command
         } else {
             quoit(&arguments)

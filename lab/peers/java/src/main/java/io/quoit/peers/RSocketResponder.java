@@ -21,6 +21,9 @@ final class RSocketResponder extends RSocketConnection {
     /** Bytes of a request's data. */
     static final int REQUEST_BYTES = 24;
 
+    /** Streams of a connection: as many as the lab's loads open. */
+    private static final int MOST_STREAMS = 1024;
+
     /** Messages of one stream before it is another's turn. */
     private static final int TURN = 16;
 
@@ -79,6 +82,10 @@ final class RSocketResponder extends RSocketConnection {
                 context.write(message(context, id, FLAG_NEXT | FLAG_COMPLETE, 0, size), context.voidPromise());
                 count();
                 wrote = true;
+                if (!context.channel().isWritable()) {
+                    // It does not read what it is answered.
+                    context.channel().config().setAutoRead(false);
+                }
             }
             case REQUEST_N -> {
                 Stream stream = streams.get(id);
@@ -99,6 +106,9 @@ final class RSocketResponder extends RSocketConnection {
     }
 
     private void open(ChannelHandlerContext context, int id, ByteBuf in, int end) {
+        if (streams.size() == MOST_STREAMS) {
+            throw new CorruptedFrameException("more than " + MOST_STREAMS + " streams");
+        }
         if (streams.containsKey(id) || end - in.readerIndex() != 4 + REQUEST_BYTES) {
             throw new CorruptedFrameException("a request on stream " + id);
         }
@@ -185,6 +195,9 @@ final class RSocketResponder extends RSocketConnection {
 
     @Override
     public void channelWritabilityChanged(ChannelHandlerContext context) {
+        if (context.channel().isWritable()) {
+            context.channel().config().setAutoRead(true);
+        }
         send(context);
     }
 

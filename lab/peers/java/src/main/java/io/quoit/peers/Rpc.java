@@ -23,6 +23,8 @@ final class Rpc extends ByteToMessageDecoder {
     private static final int LEAST_SIZE = 24;
     private static final long MOST_CREDIT = 0xFFFF_FFFFL;
     private static final int MOST_PERIODS = 16;
+    /** Streams of a connection: as many as the lab's loads open. */
+    private static final int MOST_STREAMS = 1024;
     private static final long LEAST_PERIOD_NANOS = 1_000_000;
 
     private static final int OPEN_RESPONSE = 1;
@@ -183,6 +185,10 @@ final class Rpc extends ByteToMessageDecoder {
             refuse(context, id, INVALID, "size " + size + ", messages " + messages);
             return;
         }
+        if (streams.size() == MOST_STREAMS) {
+            refuse(context, id, LIMIT, "more than " + MOST_STREAMS + " streams");
+            return;
+        }
         Stream stream = new Stream(id, tag, messages, (int) size, request);
         stream.due = messages == 0 ? Long.MAX_VALUE : messages;
         if (request) {
@@ -264,6 +270,9 @@ final class Rpc extends ByteToMessageDecoder {
 
     @Override
     public void channelWritabilityChanged(ChannelHandlerContext context) throws Exception {
+        if (context.channel().isWritable()) {
+            context.channel().config().setAutoRead(true);
+        }
         send(context);
         super.channelWritabilityChanged(context);
     }
@@ -330,6 +339,10 @@ final class Rpc extends ByteToMessageDecoder {
 
     private void refuse(ChannelHandlerContext context, int id, int code, String text) {
         context.writeAndFlush(error(context, id, code, text));
+        if (!context.channel().isWritable()) {
+            // It does not read what it is refused.
+            context.channel().config().setAutoRead(false);
+        }
     }
 
     private void fail(ChannelHandlerContext context, int code, String text) {
