@@ -53,6 +53,37 @@ fn without_a_free_slot_receiving_ends_and_goes_on_after_one_was_given_back() {
     }
 }
 
+/// One slot for two connections, of which the first always has more: who had none in its turn is the first in the next.
+#[test]
+fn who_found_no_slot_comes_before_those_that_had_one() {
+    let settings = EpollSettings {
+        receives_per_turn: 1,
+        ..EpollSettings::default()
+    };
+    let mut bench = Bench::with(settings, 1, 8);
+    let mut pairs = [tcp_pair(), tcp_pair()];
+    for (connection, (ours, theirs)) in (0..).zip(&mut pairs) {
+        theirs.write_all(&pattern(40)).unwrap();
+        await_events(ours, libc::POLLIN);
+        bench.receive(connection, &*ours, 40);
+    }
+    let receiver = |completion: &Completion| match completion {
+        Completion::Received { connection, .. } => connection.get(),
+        other => panic!("{other:?}"),
+    };
+    let mut completions = bench.next(2);
+    let (first, last) = (receiver(&completions[0]), receiver(&completions[1]));
+    assert_eq!(bench.bytes(&completions[0]), pattern(8));
+    assert_eq!(ended(completions.remove(1)), Received::NoBuffers);
+
+    bench.give_back();
+    bench.receive(last, &pairs[last as usize].0, 40);
+    let mut completions = bench.next(2);
+    assert_eq!([&completions[0], &completions[1]].map(receiver), [last, first]);
+    assert_eq!(bench.bytes(&completions[0]), pattern(8));
+    assert_eq!(ended(completions.remove(1)), Received::NoBuffers);
+}
+
 #[test]
 fn the_budget_is_exact() {
     let mut bench = Bench::new(16, 8);
