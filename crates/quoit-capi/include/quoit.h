@@ -694,7 +694,7 @@ int quoit_peer_address(quoit_loop *loop, uint64_t connection, char *buffer, size
 int quoit_connection_fd(quoit_loop *loop, uint64_t connection);
 /* Gives the kernel as much of these pieces as it takes at once, behind nothing that is queued; of more than 1,024 the
  * first. Keeps nothing, and answers the bytes taken: 0 where SEND has to be used, on io_uring for all below 8 KiB, and
- * where the connection has had its share of the turn (4 MiB).
+ * where the connection has had its share of the turn (4 MiB, a call counting as 4 KiB at least).
  * What is not yet given to a turn is not queued. -ENOENT; -EPIPE if the connection sends no more. */
 struct iovec;
 int64_t quoit_try_send(quoit_loop *loop, uint64_t connection, const struct iovec *pieces, size_t count);
