@@ -122,8 +122,8 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     ///
     /// Answers 0 where a call that ends by itself cannot send now, or is not worth its price: behind something that is
     /// queued; while the attempt to connect is under way; if the socket is full; if the connection has had its share of this
-    /// turn, 4 MiB with a call as 4 KiB at least, as a peer that reads as fast as it is sent to would keep the loop from all others; on the io_uring
-    /// engine for less than 32 KiB, which leave with the turn, for what is to be sent without a copy
+    /// turn, 4 MiB with a call as 4 KiB at least, as a peer that reads as fast as it is sent to would keep the loop from all
+    /// others; on the io_uring engine for less than 32 KiB, which leave with the turn, for what is to be sent without a copy
     /// ([`Config::zero_copy_threshold`](crate::Config::zero_copy_threshold)), and if the kernel polls for it.
     /// It spares the copy and the account of a queued send, at the price of a system call for
     /// itself: of use for what is all that the connection has to send in this turn, and for what is long.
