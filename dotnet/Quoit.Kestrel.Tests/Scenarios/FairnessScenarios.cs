@@ -11,7 +11,11 @@ using Quoit.Kestrel.Tests.Support;
 
 namespace Quoit.Kestrel.Tests.Scenarios;
 
-/// <summary>No client keeps another from being served, whatever it does; and what it held is free when it has gone.</summary>
+/// <summary>
+/// No client keeps another from being served, whatever it does; and what it held is free when it has gone. Hundreds of
+/// clients keep the pool of threads busy, so nothing else may run meanwhile.
+/// </summary>
+[Collection(Alone.Name)]
 public class FairnessScenarios
 {
     /// <summary>Clients that do what others could be kept by.</summary>
