@@ -21,6 +21,10 @@ const SLOWEST_BODY: u64 = 240;
 /// How long a client whose time is over is watched for taking what it was sent.
 const GRACE: Duration = Duration::from_secs(1);
 
+/// How long a connection is left alone before it is given up as the oldest of many: who connects asks at once, but where
+/// many come together, all are accepted before the first of them is heard.
+const HEARING: Duration = Duration::from_millis(10);
+
 /// How long clients may take.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timeouts {
@@ -40,10 +44,10 @@ pub(super) struct HttpServer {
     work: Work,
     /// The turn whose time the responses' date is of.
     dated: Option<Time>,
-    /// Connections from which on the oldest is given up for a new one.
+    /// Connections beyond which the oldest are given up.
     crowded: Option<usize>,
-    /// The connections by age, if that matters, without those that are given up.
-    ages: VecDeque<ConnectionId>,
+    /// The connections by age, if that matters, without those that are given up, and when each was accepted.
+    ages: VecDeque<(ConnectionId, Time)>,
 }
 
 /// What is kept for a connection.
@@ -84,8 +88,8 @@ impl HttpServer {
         }
     }
 
-    /// One that closes after each response, and that gives the oldest connection up for a new one when there are so
-    /// many: whoever asks is served, however many others say nothing.
+    /// One that closes after each response, and that gives the oldest connections up when there are more than so many:
+    /// whoever asks is served, however many others say nothing.
     pub(super) fn for_probes(mut self, most: usize) -> Self {
         self.crowded = Some(most);
         self.environment.close_after_each();
@@ -98,14 +102,13 @@ impl HttpServer {
             self.connections.resize_with(index + 1, || None);
         }
         let now = quoit.now();
+        let mut first_look = self.timeouts.idle;
         if let Some(most) = self.crowded {
-            if self.ages.len() >= most
-                && let Some(oldest) = self.ages.pop_front()
-            {
-                // A refusal means that it ends already.
-                let _ = quoit.abort(oldest);
+            self.ages.push_back((connection, now));
+            if self.ages.len() > most {
+                // A turn that gives one up, if none comes before.
+                first_look = first_look.min(HEARING);
             }
-            self.ages.push_back(connection);
         }
         self.connections[index] = Some(Client {
             http: HttpConnection::new(),
@@ -121,7 +124,22 @@ impl HttpServer {
             due: now + self.timeouts.idle,
         });
         // With all timers in use the connection goes without: the limit is set for two a connection.
-        let _ = quoit.set_deadline(connection, Some(self.timeouts.idle));
+        let _ = quoit.set_deadline(connection, Some(first_look));
+    }
+
+    /// Gives the oldest connections up, where there are too many.
+    fn make_room(&mut self, quoit: &mut Loop) {
+        let Some(most) = self.crowded else {
+            return;
+        };
+        while self.ages.len() > most
+            && let Some(&(oldest, accepted)) = self.ages.front()
+            && accepted + HEARING <= quoit.now()
+        {
+            self.ages.pop_front();
+            // A refusal means that it ends already.
+            let _ = quoit.abort(oldest);
+        }
     }
 
     /// Lets the connection consume what it has, and produce as much as there is room for.
@@ -346,8 +364,12 @@ impl Handler for HttpServer {
             *client = None;
         }
         if self.crowded.is_some() {
-            self.ages.retain(|&other| other != connection);
+            self.ages.retain(|&(other, _)| other != connection);
         }
+    }
+
+    fn on_turn_end(&mut self, quoit: &mut Loop) {
+        self.make_room(quoit);
     }
 
     fn on_draining(&mut self, quoit: &mut Loop) {

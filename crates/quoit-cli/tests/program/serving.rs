@@ -202,6 +202,24 @@ fn metrics_are_served_beside_any_protocol() {
     }
 }
 
+/// More than are kept for long, and no more than there is room for.
+#[test]
+fn probes_that_come_at_once_are_all_answered() {
+    let server = Server::on("epoll", "echo --metrics 127.0.0.1:0");
+    let metrics = server.message("metrics on ");
+    let mut probes = Vec::new();
+    server.stop();
+    for _ in 0..28 {
+        let mut probe = Client::<TcpStream>::new(connect(&metrics));
+        probe.send("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n");
+        probes.push(probe);
+    }
+    server.go_on();
+    for probe in &mut probes {
+        assert_eq!(probe.response().text(), "ok");
+    }
+}
+
 /// A liveness probe is answered whatever else comes to the metrics' address: it would end a healthy server.
 #[test]
 fn a_probe_is_answered_among_clients_that_say_nothing() {
