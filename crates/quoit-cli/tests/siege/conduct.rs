@@ -39,28 +39,27 @@ const TRIES: usize = 20;
 /// One at a time, so that the sieges have the machine to themselves.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Besieges the server of this name on all engines.
-pub(crate) fn siege(name: &str) {
+/// Besieges the server of this name on this engine.
+pub(crate) fn siege(name: &str, engine: &'static str) {
     // It is poisoned when another siege has failed, which is no matter here.
     let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let row = ROWS.iter().find(|row| row.name == name).expect("a row");
-    if !row.is_there() {
+    if !row.is_there() || !engines().contains(&engine) {
         return;
     }
-    for &engine in engines() {
-        let mut turns = BTreeMap::new();
-        let (resident_kib, at_rest) = among_peers(row, engine, &mut turns);
-        if row.name != "serve_metrics" {
-            if Kind::Vanished.concerns(row.service)
-                && let Some(worst) = among_vanished(row, engine)
-            {
-                turns.insert(Kind::Vanished, worst);
-            }
-            turns.insert(Kind::Descriptors, without_descriptors(row, engine, at_rest));
+    results::forget(name, engine);
+    let mut turns = BTreeMap::new();
+    let (resident_kib, at_rest) = among_peers(row, engine, &mut turns);
+    if row.name != "serve_metrics" {
+        if Kind::Vanished.concerns(row.service)
+            && let Some(worst) = among_vanished(row, engine)
+        {
+            turns.insert(Kind::Vanished, worst);
         }
-        println!("{name} on {engine}: held; turns at most {turns:?}; resident KiB {resident_kib:?}");
-        results::write(name, engine, Found::new(turns, resident_kib));
+        turns.insert(Kind::Descriptors, without_descriptors(row, engine, at_rest));
     }
+    println!("{name} on {engine}: held; turns at most {turns:?}; resident KiB {resident_kib:?}");
+    results::write(name, engine, Found::new(turns, resident_kib));
 }
 
 /// All kinds of peers that are active, round after round. Answers the most memory that was

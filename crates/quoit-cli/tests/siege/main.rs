@@ -23,18 +23,24 @@ mod support;
 mod watched;
 mod wire;
 
-/// A test for each server, so that one can be besieged alone: `make siege ONLY=netty`.
+/// A test for each server on each engine, so that one can be besieged alone: `make siege ONLY=netty`, `ONLY=epoll::netty`.
 macro_rules! sieges {
     ($($name:ident)*) => {
-        $(
-            #[test]
-            #[ignore = "takes minutes: make siege"]
-            fn $name() {
-                conduct::siege(stringify!($name));
-            }
-        )*
+        sieges! { uring: $($name)* }
+        sieges! { epoll: $($name)* }
 
         const TESTS: &[&str] = &[$(stringify!($name)),*];
+    };
+    ($engine:ident: $($name:ident)*) => {
+        mod $engine {
+            $(
+                #[test]
+                #[ignore = "takes minutes: make siege"]
+                fn $name() {
+                    crate::conduct::siege(stringify!($name), stringify!($engine));
+                }
+            )*
+        }
     };
 }
 

@@ -52,12 +52,21 @@ fn runs() -> PathBuf {
     root().join("target/siege")
 }
 
+fn file(name: &str, engine: &str) -> PathBuf {
+    runs().join(format!("{name}-{engine}.json"))
+}
+
+/// Takes away what an earlier siege has left: this one may fail.
+pub(crate) fn forget(name: &str, engine: &str) {
+    // There may be none.
+    let _ = fs::remove_file(file(name, engine));
+}
+
 /// Leaves what a siege has found, in a file of its own.
 pub(crate) fn write(name: &str, engine: &str, found: Found) {
     let results: Results = [(name.to_owned(), [(engine.to_owned(), found)].into())].into();
     fs::create_dir_all(runs()).unwrap();
-    let file = runs().join(format!("{name}-{engine}.json"));
-    fs::write(file, serde_json::to_string(&results).unwrap()).unwrap();
+    fs::write(file(name, engine), serde_json::to_string(&results).unwrap()).unwrap();
 }
 
 /// The tables.

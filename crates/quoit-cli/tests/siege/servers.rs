@@ -24,14 +24,14 @@ pub(crate) struct Row {
     pub(crate) growth_kib: u64,
 }
 
-/// The allocator keeps and splits what was freed.
-const GROWTH_KIB: u64 = 2_048;
+/// The allocator keeps and splits what was freed: a quarter of what a loop may have copied at most.
+const GROWTH_KIB: u64 = 16_384;
 /// A heap that is collected now and then is as large as what has gathered in between.
 const GROWTH_OF_HEAPS_KIB: u64 = 65_536;
-/// Collectors grow their heaps by what a machine has. With so much, growth that is not garbage shows within a round.
+/// Collectors grow their heaps by what a machine has. With half a gibibyte, growth that is not garbage shows within a round.
 const HEAPS: [(&str, &str); 3] = [
-    ("GOMEMLIMIT", "256MiB"),
-    ("QUOIT_LAB_JAVA_OPTIONS", "-Xms256m -Xmx256m"),
+    ("GOMEMLIMIT", "512MiB"),
+    ("QUOIT_LAB_JAVA_OPTIONS", "-Xms512m -Xmx512m -XX:+AlwaysPreTouch"),
     ("DOTNET_GCHeapHardLimit", "0x20000000"),
 ];
 

@@ -37,7 +37,7 @@ impl Service {
                 let line = format!("GET /bytes/{TERABYTE} HTTP/1.1\r\nHost: ");
                 format!("{line}{:x<width$}\r\n\r\n", "", width = 90 - line.len()).into_bytes()
             }
-            Self::Rpc => rpc::open_response(1, 0, 1 << 20, UNBOUNDED),
+            Self::Rpc => rpc::open_response(1, 0, 16 << 10, UNBOUNDED),
             Self::Rsocket => rsocket::request_stream(1, UNBOUNDED, 0, 16 << 10),
         }
     }
