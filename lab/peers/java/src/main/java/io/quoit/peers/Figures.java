@@ -29,11 +29,11 @@ final class Figures {
         return server.getAddress();
     }
 
+    /** The connection is kept: a server that has no descriptor left for another is still asked on it. */
     private static void answer(HttpExchange exchange) throws IOException {
         try (exchange) {
             byte[] body = text(Quoit.loops()).getBytes(StandardCharsets.UTF_8);
             exchange.getResponseHeaders().set("Content-Type", TYPE);
-            exchange.getResponseHeaders().set("Connection", "close");
             exchange.sendResponseHeaders(200, body.length);
             exchange.getResponseBody().write(body);
         }
