@@ -65,7 +65,7 @@ func respond(c *quoit.Conn, body *siege.Body) bool {
 
 func TestNoPeerKeepsOthersFromTheEventAPI(t *testing.T) {
 	onEngines(t, func(t *testing.T, engine quoit.Option) {
-		server := start(t, responder{}, engine, quoit.WithLoops(1))
+		server := start(t, responder{}, engine, siege.Marks(), quoit.WithLoops(1))
 		siege.HTTP(t, siege.Target{Address: server.Addr(), Loops: server.Loops()})
 		server = start(t, echoes(), engine, quoit.WithLoops(1))
 		t.Run("echo", func(t *testing.T) {
@@ -84,7 +84,7 @@ func onListeners(t *testing.T, test func(t *testing.T, listener net.Listener, lo
 		test(t, listener, nil)
 	})
 	onLibraryEngines(t, func(t *testing.T, engine quoit.Option) {
-		listener, err := quoit.Listen("tcp", "127.0.0.1:0", engine, quiet())
+		listener, err := quoit.Listen("tcp", "127.0.0.1:0", engine, siege.Marks(), quiet())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -44,7 +44,7 @@ func TestNoPeerKeepsOthersFromBeingServed(t *testing.T) {
 	for _, engine := range []quoit.Engine{quoit.EngineURing, quoit.EngineEpoll, quoit.EngineStd} {
 		t.Run(engine.String(), func(t *testing.T) {
 			server, err := quoit.Start("127.0.0.1:0", loop.New(serveSiege), quoit.WithEngine(engine), quoit.WithLoops(1),
-				quoit.WithLogger(slog.New(slog.DiscardHandler)))
+				siege.Marks(), quoit.WithLogger(slog.New(slog.DiscardHandler)))
 			if err != nil {
 				t.Skip(err)
 			}

@@ -16,7 +16,7 @@ func TestNoPeerKeepsOthersFromBeingServed(t *testing.T) {
 	onEngines(t, func(t *testing.T, engine quoit.Engine) {
 		handler := loophttp.New(http.HandlerFunc(siege.Serve), loophttp.Blocking(siege.Blocks))
 		server, err := quoit.Start("127.0.0.1:0", handler, quoit.WithEngine(engine), quoit.WithLoops(1),
-			quoit.WithLogger(slog.New(slog.DiscardHandler)))
+			siege.Marks(), quoit.WithLogger(slog.New(slog.DiscardHandler)))
 		if err != nil {
 			t.Skip(err)
 		}

@@ -22,7 +22,13 @@ const (
 	mostTurns = 2000
 	// requests is how many of the client that behaves are answered beside each kind of peers.
 	requests = 10
+	// stalled readers use the memory for sends up if each is sent as much at first as Marks allows.
+	stalled = 80
 )
+
+// Marks has a loop send more at once than by default. So fewer readers are enough, and the kernel, which keeps some
+// megabytes for each, need not have much memory for them.
+func Marks() quoit.Option { return quoit.WithWaterMarks(1<<20, 64<<10) }
 
 // Target is a server that is besieged.
 type Target struct {
@@ -36,15 +42,6 @@ func (target Target) figure(name string) uint64 {
 		return 0
 	}
 	return target.Loops.Counters()[0].Get(name)
-}
-
-// stalled is how many readers that stop there are: of the library's loops as many as would use the memory for sends up
-// if each were sent a long first part.
-func (target Target) stalled() int {
-	if target.Loops == nil || target.Loops.Engine() == quoit.EngineStd {
-		return 60
-	}
-	return 360
 }
 
 // settle waits until nothing is sent any more, for what that is worth without a look at the peers.
@@ -84,7 +81,7 @@ func HTTP(t *testing.T, target Target) {
 		}
 	}
 	for _, kind := range []kind{
-		{name: "readers that stop", count: target.stalled(), begin: asks, stops: true},
+		{name: "readers that stop", count: stalled, begin: asks, stops: true},
 		{name: "senders that do not read", count: 4, goOn: func(peer net.Conn) { writeOn(peer, many) }},
 		{name: "fast readers", count: 4, begin: asks, goOn: discard},
 		{name: "a flood", count: 3, goOn: func(peer net.Conn) {
