@@ -105,8 +105,8 @@ pub enum Operation {
         /// Its socket.
         descriptor: RawFd,
         /// How many connections may be accepted at most before the terminal completion; at least 1. An engine
-        /// that cannot stop exactly there (multishot) must not be given fewer than
-        /// [`Engine::accept_margin`], below which it accepts one by one.
+        /// that cannot stop exactly there (multishot) does where there are fewer than [`Engine::accept_margin`]: below,
+        /// it accepts a few dozen at most, then as many again when the loop has taken those.
         limit: u32,
     },
     /// Connect a stream socket.
@@ -127,6 +127,8 @@ pub enum Operation {
         /// Bytes after which the operation ends by itself; at least 1. An engine or kernel without exact
         /// budgets may go past it; the loop keeps what comes and counts it.
         budget: u32,
+        /// Whether it has waited for a slot: it takes a free one before those that have not, whatever they receive.
+        waited: bool,
     },
     /// Receive and drop everything until the peer's end, a failure or a cancel ([`Kind::Receive`]). It has one
     /// completion, [`Completion::Received`] without data, needs no pool slot and never ends for want of one. It

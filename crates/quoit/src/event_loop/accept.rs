@@ -24,8 +24,11 @@ const FIRST_RETRY: Duration = Duration::from_millis(10);
 const LAST_RETRY: Duration = Duration::from_secs(1);
 /// How often taking what is queued is tried again after a listener was stopped: about four seconds in all.
 const LAST_RETRIES: u32 = 10;
-/// Connections that an engine which stops exactly is asked for at once.
-const EXACT_BATCH: u32 = 256;
+/// Connections that are asked for at once where the engine is to stop exactly.
+const ACCEPT_BATCH: u32 = 256;
+/// Connections that have come since the last time when all completions were taken, from which on they come in batches:
+/// the kernel accepts for a multishot however busy the loop is, and what has been accepted waits longer and longer.
+const ACCEPTS_BEHIND: u32 = 256;
 
 /// Whether an error of accepting ends the listener itself: no time mends it.
 fn is_of_listener(error: Errno) -> bool {
@@ -86,6 +89,8 @@ struct Armed {
     reserved: u32,
     /// Whether it ends by itself when they are used up.
     exact: bool,
+    /// Whether it goes on however far behind the loop is.
+    unpaced: bool,
     cancelled: bool,
 }
 
@@ -213,6 +218,16 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         }
     }
 
+    /// Has a listener go on in batches if the loop is behind.
+    fn pace_accept(&mut self, slot: Slot) {
+        if self.accepts_behind >= ACCEPTS_BEHIND
+            && let Some((listener, _)) = self.listeners.at(slot)
+            && listener.armed.is_some_and(|armed| armed.unpaced)
+        {
+            self.cancel_accept(slot);
+        }
+    }
+
     /// Connection slots that nothing is promised.
     fn unreserved(&self) -> u32 {
         let reserved: u32 = self
@@ -230,6 +245,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     fn arm_accept(&mut self, slot: Slot) {
         let own = self.unreserved();
         let margin = self.engine.accept_margin();
+        let is_behind = self.accepts_behind >= ACCEPTS_BEHIND;
         let most = self.config.connections;
         let Some((listener, _)) = self.listeners.at(slot) else {
             return;
@@ -245,13 +261,13 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             _ => own,
         };
         let (limit, reserved, exact) = match listener.accept {
-            Accept::Descriptors => (u32::MAX, 0, false),
+            Accept::Descriptors => (if is_behind { ACCEPT_BATCH } else { u32::MAX }, 0, false),
             Accept::Spread(_) if free == 0 => {
                 // The other loops do not say when they have room again.
                 self.put_off_accept(slot);
                 return;
             }
-            Accept::Spread(_) => (if free >= margin { free } else { 1 }, 0, true),
+            Accept::Spread(_) => (if is_behind { free.min(ACCEPT_BATCH) } else { free }, 0, true),
             _ if free == 0 => {
                 if !listener.waiting {
                     listener.waiting = true;
@@ -259,14 +275,14 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                 }
                 return;
             }
-            _ if margin > 0 && free >= margin => (free, margin, false),
-            _ if margin > 0 => (1, 1, true),
-            _ => (free.min(EXACT_BATCH), free.min(EXACT_BATCH), true),
+            _ if margin > 0 && free >= margin && !is_behind => (free, margin, false),
+            _ => (free.min(ACCEPT_BATCH), free.min(ACCEPT_BATCH), true),
         };
         listener.waiting = false;
         listener.armed = Some(Armed {
             reserved,
             exact,
+            unpaced: limit > ACCEPT_BATCH,
             cancelled: false,
         });
         let descriptor = listener
@@ -300,6 +316,8 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             Ok(descriptor) => {
                 listener.next_retry = FIRST_RETRY;
                 self.take_accepted(slot, descriptor);
+                self.accepts_behind += 1;
+                self.pace_accept(slot);
             }
             Err(errno) if is_of_listener(errno) => fatal = Some(errno),
             Err(Errno::ECANCELED | Errno::EAGAIN) => {}

@@ -140,6 +140,8 @@ pub struct Loop<E: Engine = AnyEngine, K: SocketSys = Linux> {
     dirty: Vec<Slot>,
     /// Connections whose receive waits for pool slots, first come, first served.
     starved: VecDeque<ConnectionId>,
+    /// Connections accepted since all completions were taken last.
+    accepts_behind: u32,
     /// Bytes queued for sending, of each connection no more than its high-water mark.
     queue_load: u64,
     /// Connections refused for want of send chunks with nothing else queued, first come, first told.
@@ -228,6 +230,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             early: Vec::new(),
             dirty: Vec::with_capacity(FIRST_ENTRIES),
             starved: VecDeque::new(),
+            accepts_behind: 0,
             queue_load: 0,
             chunk_waiters: VecDeque::new(),
             capped: 0,

@@ -18,8 +18,13 @@ const SHORT_PER_TURN: usize = 64;
 impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// Arms receiving if the connection may receive now. Otherwise whatever changes that arms it.
     pub(super) fn arm_receive(&mut self, slot: Slot) {
+        self.arm_receive_that(slot, false);
+    }
+
+    /// The same of one that may have `waited` for a slot, and does not queue up again. Returns whether it was armed.
+    fn arm_receive_that(&mut self, slot: Slot, waited: bool) -> bool {
         let Some((connection, generation)) = self.connections.at(slot) else {
-            return;
+            return false;
         };
         let discarding = connection.phase == Phase::Draining;
         let wanted = match connection.phase {
@@ -33,16 +38,16 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             Phase::Connecting | Phase::Ending => false,
         };
         if !wanted || connection.receiving || connection.receive_side != ReceiveSide::Open {
-            return;
+            return false;
         }
-        if !discarding {
+        if !discarding && !waited {
             if connection.starved {
-                return;
+                return false;
             }
             let memory = self.memory.as_mut().expect("present until the loop is dropped");
             if !self.starved.is_empty() || self.engine.receivable(&memory.pool) == 0 {
                 self.wait_for_slot(ConnectionId::new(self.index, slot, generation));
-                return;
+                return false;
             }
         }
         let memory = self.memory.as_ref().expect("present until the loop is dropped");
@@ -73,9 +78,11 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                     .min(receivable)
                     .max(1)
                     .saturating_mul(self.config.receive_slot_size),
+                waited,
             }
         };
         self.submit(operation);
+        true
     }
 
     pub(super) fn cancel_receive(&mut self, slot: Slot) {
@@ -436,18 +443,8 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                 continue;
             };
             connection.starved = false;
-            // Those behind it must not make it queue up again.
-            let waiting = std::mem::take(&mut self.starved);
-            let armed_before = connection.receiving;
-            self.arm_receive(id.slot());
-            debug_assert!(self.starved.is_empty());
-            self.starved = waiting;
             // One that is being closed, paused or capped meanwhile takes none.
-            let armed = self
-                .connections
-                .get(id.slot(), id.generation())
-                .is_some_and(|connection| connection.receiving);
-            slots -= usize::from(armed && !armed_before);
+            slots -= usize::from(self.arm_receive_that(id.slot(), true));
         }
     }
 

@@ -206,14 +206,12 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
 
     /// Takes in what has completed, as long as there is something and the turn's share is not used up.
     fn reap(&mut self) {
-        // Those that wait for a slot are served for certain only if none may have been used by what is not taken yet.
-        let limit = if self.starved.is_empty() {
-            self.config.completions_per_turn as usize
-        } else {
-            usize::MAX
-        };
+        let limit = self.config.completions_per_turn as usize;
         let memory = self.memory.as_mut().expect("present until the loop is dropped");
         self.more_completions = self.engine.reap(&mut memory.pool, limit, &mut self.completions);
+        if !self.more_completions {
+            self.accepts_behind = 0;
+        }
         let buffers = std::mem::take(&mut self.completions.filled);
         let mut filled = buffers.as_slice();
         while let Some(completion) = self.completions.list.pop_front() {

@@ -285,7 +285,11 @@ impl<P: EpollSys, K: SocketSys> Engine for EpollEngine<P, K> {
                 connection,
                 descriptor,
                 budget,
-            } => self.submit_receive(connection, descriptor, budget),
+                waited,
+            } => {
+                self.connections.get(connection).waited = waited;
+                self.submit_receive(connection, descriptor, budget);
+            }
             Operation::Discard {
                 connection,
                 descriptor,

@@ -137,8 +137,8 @@ pub(super) struct Connection {
     pub(super) read_on: bool,
     /// A short read never means that nothing is left, since this is not TCP.
     pub(super) stops_early: bool,
-    /// Its last receive found no slot free, as others had come before it: the next one comes before them.
-    pub(super) found_no_slot: bool,
+    /// Its receive has waited for a slot: it comes before those of others.
+    pub(super) waited: bool,
     /// A connection attempt is under way.
     pub(super) connecting: bool,
     /// The budget left of the outstanding receive; 0 without one.
@@ -162,7 +162,7 @@ impl Connection {
             writable: true,
             read_on: false,
             stops_early: false,
-            found_no_slot: false,
+            waited: false,
             connecting: false,
             budget: 0,
             discarding: false,

@@ -61,7 +61,7 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
         let connection = self.connections.get(slot);
         if !std::mem::replace(&mut connection.listed, true) {
             let key = Key::connection(slot, connection.sequence);
-            if connection.found_no_slot {
+            if connection.waited {
                 self.runnable.push_front(key);
             } else {
                 self.runnable.push_back(key);
@@ -185,7 +185,6 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
             }
             let Some(buffer) = pool.take() else {
                 self.counters.receive_no_buffers.add(1);
-                connection.found_no_slot = true;
                 connection.budget = 0;
                 completions.push(Completion::Received {
                     connection: slot,
@@ -203,7 +202,7 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
                 Ok(length) if length > 0 => {
                     // No more than was asked for, so it has 32 bits.
                     let length = length as u32;
-                    connection.found_no_slot = false;
+                    connection.waited = false;
                     connection.budget -= length;
                     connection.readable = length == wanted || connection.read_on || connection.stops_early;
                     Received::Data { slot: buffer, length }

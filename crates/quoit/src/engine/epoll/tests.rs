@@ -145,10 +145,15 @@ impl<P: EpollSys> Bench<P> {
     }
 
     fn receive(&mut self, connection: u32, socket: &impl AsRawFd, budget: u32) {
+        self.receive_that(connection, socket, budget, false);
+    }
+
+    fn receive_that(&mut self, connection: u32, socket: &impl AsRawFd, budget: u32, waited: bool) {
         self.submit(Operation::Receive {
             connection: Slot::new(connection),
             descriptor: socket.as_raw_fd(),
             budget,
+            waited,
         });
     }
 

@@ -9,11 +9,14 @@ use super::entry;
 use super::sys::UringSys;
 use super::user_data::{Tag, UserData};
 use crate::address::SocketAddress;
-use crate::engine::{Completion, Completions};
+use crate::engine::{Completion, Completions, is_of_one_accept};
 use crate::errno::Errno;
 use crate::id::Slot;
 use crate::pool::Pool;
 use crate::sys::SocketSys;
+
+/// Connections that are accepted at once where the kernel is asked for one.
+const ACCEPTS_AT_ONCE: u32 = 64;
 
 impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
     pub(super) fn start_accept(&mut self, listener: Slot, descriptor: RawFd, limit: u32, pool: &mut Pool) {
@@ -24,6 +27,8 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         state.accepting = true;
         state.cancelled = false;
         state.left = limit;
+        state.descriptor = descriptor;
+        state.multishot = multishot;
         self.counters.accept_arms.add(1);
         let data = UserData::new(Tag::Accept, listener, 0);
         self.push(entry::accept(descriptor, multishot, data), pool);
@@ -51,6 +56,12 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
             state.left = state.left.saturating_sub(1);
         }
         let stop = more && !state.cancelled && state.left <= self.accept_margin;
+        let result = match result {
+            Ok(first) if !state.multishot && !state.cancelled && !self.quiescing => {
+                self.accept_queued(listener, first, completions)
+            }
+            result => result,
+        };
         completions.push(Completion::Accepted {
             listener,
             result,
@@ -59,6 +70,40 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         if stop {
             self.stop_accepting(listener, pool);
         }
+    }
+
+    /// Accepts what else is queued behind the `first`, so that a loop which has much to do takes more than one whenever
+    /// it comes to an accept. Reports all but the last, and returns that.
+    fn accept_queued(
+        &mut self,
+        listener: Slot,
+        first: OwnedFd,
+        completions: &mut Completions,
+    ) -> Result<OwnedFd, Errno> {
+        let state = self.listeners.get(listener);
+        let most = state.left.min(ACCEPTS_AT_ONCE - 1);
+        // SAFETY: a listener's descriptor stays open until it is closed, which is not done while it accepts.
+        let socket = unsafe { BorrowedFd::borrow_raw(state.descriptor) };
+        let mut last = Ok(first);
+        for _ in 0..most {
+            self.counters.system_calls.add(2);
+            let next = match self.system.accept_now(socket) {
+                Err(Errno::EAGAIN) => break,
+                Err(error) if is_of_one_accept(error) => continue,
+                next => next,
+            };
+            let failed = next.is_err();
+            completions.push(Completion::Accepted {
+                listener,
+                result: std::mem::replace(&mut last, next),
+                more: true,
+            });
+            if failed {
+                break;
+            }
+            self.listeners.get(listener).left -= 1;
+        }
+        last
     }
 
     /// Cancels an accept, and does not leave that for the next turn: what can still come is then bounded by the

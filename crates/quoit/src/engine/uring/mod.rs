@@ -191,7 +191,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
             accept_margin: if accepts_multishot {
                 properties.completion_entries + ACCEPT_SLACK
             } else {
-                1
+                0
             },
             zero_copy: features.contains(Feature::ZeroCopySend),
             registered_pool: settings.register_pool,
@@ -377,7 +377,8 @@ impl<S: UringSys, K: SocketSys> Engine for UringEngine<S, K> {
                 connection,
                 descriptor,
                 budget,
-            } => self.start_receive(connection, descriptor, budget, pool),
+                waited,
+            } => self.start_receive(connection, descriptor, budget, waited, pool),
             Operation::Discard {
                 connection,
                 descriptor,
@@ -513,16 +514,11 @@ impl<S: UringSys, K: SocketSys> Engine for UringEngine<S, K> {
     }
 
     fn surely_receivable(&self, pool: &Pool) -> usize {
-        if self.buffer_entries == 0 {
-            return pool.free();
-        }
-        // Put into the ring by the next wait, before anything is submitted.
-        let fresh = pool.free().min((self.buffer_entries - self.buffers) as usize);
         if self.sys.has_completion() || self.sys.has_overflowed() {
-            // Those that were there may have been used by what has completed.
-            fresh
+            // Those in the ring may have been used by what has completed.
+            pool.free()
         } else {
-            fresh + self.buffers as usize
+            self.receivable(pool)
         }
     }
 

@@ -64,7 +64,14 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         }
     }
 
-    pub(super) fn start_receive(&mut self, connection: Slot, descriptor: i32, budget: u32, pool: &mut Pool) {
+    pub(super) fn start_receive(
+        &mut self,
+        connection: Slot,
+        descriptor: i32,
+        budget: u32,
+        waited: bool,
+        pool: &mut Pool,
+    ) {
         debug_assert!(budget > 0);
         let state = self.connections.entry(connection);
         state.descriptor = descriptor;
@@ -76,6 +83,11 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         state.receive.cancelled = false;
         state.receive.number = state.receive.number.wrapping_add(1);
         state.receive.budget = budget;
+        self.counters.receive_arms.add(1);
+        // What goes into the ring is taken by whoever is first in the kernel, which may again be others.
+        if waited && let Some(slot) = pool.take() {
+            return self.fill(connection, slot, pool);
+        }
         state.receive.stage = ReceiveStage::Selecting;
         let data = receive_data(connection, &state.receive);
         let entry = match self.receive_mode {
@@ -87,7 +99,16 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
                 entry::poll(descriptor, libc::POLLIN | libc::POLLRDHUP, data)
             }
         };
-        self.counters.receive_arms.add(1);
+        self.push(entry, pool);
+    }
+
+    /// Receives into this slot, what there is.
+    fn fill(&mut self, connection: Slot, slot: PoolSlot, pool: &mut Pool) {
+        let state = self.connections.get(connection);
+        state.receive.stage = ReceiveStage::Filling(slot);
+        let length = state.receive.budget.min(pool.slot_size());
+        let data = receive_data(connection, &state.receive);
+        let entry = entry::receive_now(state.descriptor, pool.address(slot), length, data);
         self.push(entry, pool);
     }
 
@@ -225,16 +246,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         } else if state.receive.cancelled {
             Received::Stopped
         } else if let Some(slot) = pool.take() {
-            state.receive.stage = ReceiveStage::Filling(slot);
-            let length = state.receive.budget.min(pool.slot_size());
-            let address = pool.address(slot);
-            let entry = entry::receive_now(
-                state.descriptor,
-                address,
-                length,
-                receive_data(connection, &state.receive),
-            );
-            return self.push(entry, pool);
+            return self.fill(connection, slot, pool);
         } else {
             self.outcome_without_data(-libc::ENOBUFS)
         };

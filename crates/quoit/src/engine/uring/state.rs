@@ -141,7 +141,10 @@ impl Connection {
 /// What the engine keeps of a listener.
 #[derive(Default)]
 pub(super) struct Listener {
+    pub(super) descriptor: RawFd,
     pub(super) accepting: bool,
+    /// The kernel accepts again and again; otherwise once.
+    pub(super) multishot: bool,
     pub(super) cancelled: bool,
     /// Connections that this accept may still deliver.
     pub(super) left: u32,

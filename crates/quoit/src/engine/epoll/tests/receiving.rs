@@ -77,7 +77,7 @@ fn who_found_no_slot_comes_before_those_that_had_one() {
     assert_eq!(ended(completions.remove(1)), Received::NoBuffers);
 
     bench.give_back();
-    bench.receive(last, &pairs[last as usize].0, 40);
+    bench.receive_that(last, &pairs[last as usize].0, 40, true);
     let mut completions = bench.next(2);
     assert_eq!([&completions[0], &completions[1]].map(receiver), [last, first]);
     assert_eq!(bench.bytes(&completions[0]), pattern(8));

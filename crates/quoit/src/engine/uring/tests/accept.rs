@@ -103,7 +103,8 @@ fn accepting_many_stops_before_the_limit_is_passed() {
         if fixture.features.contains(Feature::MultishotAccept) {
             assert!(arms < CLIENTS as u64 / 2, "{arms}");
         } else {
-            assert_eq!(arms, CLIENTS as u64);
+            // As many as it may at once, with what was queued behind the first.
+            assert_eq!(arms, (CLIENTS as u64).div_ceil(u64::from(limit)));
         }
         fixture.finish();
     }

@@ -172,6 +172,7 @@ impl<S: UringSys> Fixture<S> {
             connection: Slot::new(slot),
             descriptor: socket.as_raw_fd(),
             budget,
+            waited: false,
         });
     }
 
