@@ -270,9 +270,6 @@ final class Rpc extends ByteToMessageDecoder {
 
     @Override
     public void channelWritabilityChanged(ChannelHandlerContext context) throws Exception {
-        if (context.channel().isWritable()) {
-            context.channel().config().setAutoRead(true);
-        }
         send(context);
         super.channelWritabilityChanged(context);
     }
@@ -338,11 +335,12 @@ final class Rpc extends ByteToMessageDecoder {
     }
 
     private void refuse(ChannelHandlerContext context, int id, int code, String text) {
-        context.writeAndFlush(error(context, id, code, text));
         if (!context.channel().isWritable()) {
-            // It does not read what it is refused.
-            context.channel().config().setAutoRead(false);
+            // Each of its next requests, some dozen bytes, would be a longer frame that it does not read either.
+            fail(context, LIMIT, "more is refused than is read");
+            return;
         }
+        context.writeAndFlush(error(context, id, code, text));
     }
 
     private void fail(ChannelHandlerContext context, int code, String text) {
