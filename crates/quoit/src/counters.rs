@@ -129,8 +129,8 @@ macro_rules! each_counter {
             Counter accept_arms,
             /// Times that accepting paused because all connection slots were taken.
             Counter accept_paused_full,
-            /// Times that accepting was put off: for want of descriptors or memory, or because it failed for another
-            /// reason that may last.
+            /// Times that accepting was put off: for want of descriptors or memory, because 256 connections wait for a
+            /// slot of the receive pool, or because it failed for another reason that may last.
             Counter accept_paused_resources,
             /// Connections established from this end.
             Counter connected,

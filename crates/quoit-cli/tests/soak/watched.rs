@@ -123,6 +123,10 @@ impl<'a> Scraper<'a> {
     }
 
     pub(crate) fn figures(&mut self, name: &str) -> u64 {
+        figure_in(&self.scrape(), name)
+    }
+
+    fn scrape(&mut self) -> String {
         let mut client = self
             .client
             .take()
@@ -132,7 +136,22 @@ impl<'a> Scraper<'a> {
             .field("Connection")
             .is_some_and(|said| said.eq_ignore_ascii_case("close"));
         self.client = (!closes).then_some(client);
-        figure_in(response.text(), name)
+        response.text().to_owned()
+    }
+}
+
+impl Drop for Scraper<'_> {
+    /// Tells all figures when a test fails.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            for line in self
+                .scrape()
+                .lines()
+                .filter(|line| !line.starts_with('#') && !line.ends_with(" 0"))
+            {
+                eprintln!("{line}");
+            }
+        }
     }
 }
 

@@ -275,8 +275,13 @@ impl<E: Engine + 'static> Siege<E> {
         with(|kernel| (0..self.plan.besieging).for_each(|number| kernel.dismiss_peer(number)));
         let end = with(|kernel| kernel.now()) + TIME_UNTIL_LET_GO;
         let mut keeps = true;
+        // The clock may have jumped, and what the loop does at its times takes turns.
+        let mut left = self.patience.min(u64::from(TURNS_AFTER) / 2);
         for _ in 0..TURNS_AFTER {
             if keeps && with(|kernel| kernel.now()) >= end {
+                left -= 1;
+            }
+            if keeps && left == 0 {
                 keeps = false;
                 self.check_resets();
                 // What they sent before they went is for the handler, which has to make room for it.

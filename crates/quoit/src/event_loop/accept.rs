@@ -29,6 +29,9 @@ const ACCEPT_BATCH: u32 = 256;
 /// Connections that have come since the last time when all completions were taken, from which on they come in batches:
 /// the kernel accepts for a multishot however busy the loop is, and what has been accepted waits longer and longer.
 const ACCEPTS_BEHIND: u32 = 256;
+/// Connections that wait for a slot to receive into, from which on no more are accepted. Those that come and go faster than
+/// they are served would take up all connection slots, and wait no shorter than in the listener's backlog.
+pub(super) const MOST_STARVED: usize = 256;
 
 /// Whether an error of accepting ends the listener itself: no time mends it.
 fn is_of_listener(error: Errno) -> bool {
@@ -73,7 +76,7 @@ pub(super) struct Listener {
     stopping: bool,
     /// What failed for good.
     error: Option<Errno>,
-    /// Waits for a connection slot.
+    /// Waits for a connection slot, or until fewer connections wait for one of the pool.
     waiting: bool,
     /// Waits for descriptors or memory, or whatever else accepting failed for.
     retry: Option<TimerId>,
@@ -218,11 +221,13 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         }
     }
 
-    /// Has a listener go on in batches if the loop is behind.
+    /// Has a listener go on in batches if the loop is behind, or when those that it has accepted have slots to receive into.
     fn pace_accept(&mut self, slot: Slot) {
-        if self.accepts_behind >= ACCEPTS_BEHIND
+        let is_behind = self.accepts_behind >= ACCEPTS_BEHIND;
+        let are_starved = self.starved.len() >= MOST_STARVED;
+        if (is_behind || are_starved)
             && let Some((listener, _)) = self.listeners.at(slot)
-            && listener.armed.is_some_and(|armed| armed.unpaced)
+            && listener.armed.is_some_and(|armed| armed.unpaced || are_starved)
         {
             self.cancel_accept(slot);
         }
@@ -251,6 +256,12 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             return;
         };
         if listener.armed.is_some() || listener.stopping || listener.retry.is_some() {
+            return;
+        }
+        if self.starved.len() >= MOST_STARVED {
+            if !std::mem::replace(&mut listener.waiting, true) {
+                self.counters.accept_paused_resources.add(1);
+            }
             return;
         }
         let free = match &listener.accept {
@@ -455,6 +466,11 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             }
             return;
         }
+        self.resume_accepting();
+    }
+
+    /// Goes on with what waits for a connection slot, a descriptor or an end of the want of pool slots.
+    pub(super) fn resume_accepting(&mut self) {
         let any = self.listeners.slots().any(|(slot, generation)| {
             self.listeners
                 .get(slot, generation)
@@ -478,8 +494,17 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         }
     }
 
-    fn has_room_for_accepted(&self) -> bool {
-        self.connections.room() > self.surplus_accepted.len() as u32
+    /// Whether somebody has room for one more of this listener.
+    fn has_room_for_accepted(&mut self, slot: Slot) -> bool {
+        let own = self.connections.room() > self.surplus_accepted.len() as u32;
+        let most = self.config.connections;
+        self.listeners
+            .at(slot)
+            .is_some_and(|(listener, _)| match &listener.accept {
+                Accept::Descriptors => true,
+                Accept::Spread(remotes) => remotes.iter().any(|remote| remote.connections() < most),
+                Accept::Connections | Accept::Paused => own,
+            })
     }
 
     /// Takes what the kernel has queued for a stopped listener, and closes it once all that it has accepted has
@@ -556,7 +581,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// There are no descriptors or no memory for it, or it is forbidden, and something is or may be queued; or
     /// [`is_of_listener`].
     fn accept_queued(&mut self, slot: Slot) -> Result<(), Errno> {
-        while self.has_room_for_accepted() {
+        while self.has_room_for_accepted(slot) {
             let Some((listener, _)) = self.listeners.at(slot) else {
                 return Ok(());
             };

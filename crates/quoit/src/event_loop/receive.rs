@@ -3,6 +3,7 @@
 use std::os::fd::AsRawFd;
 
 use super::Loop;
+use super::accept::MOST_STARVED;
 use super::connection::{HeldBack, Phase, ReceiveSide};
 use super::teardown::survives;
 use crate::engine::{Engine, Handle, Kind, Operation, Received};
@@ -435,16 +436,19 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             // What came with the receives that are starved may have been taken in after they were.
             self.report_pool_pressure();
         }
-        while slots > 0 {
-            let Some(id) = self.starved.pop_front() else {
-                return;
-            };
+        let before = self.starved.len();
+        while slots > 0
+            && let Some(id) = self.starved.pop_front()
+        {
             let Some(connection) = self.connections.get_mut(id.slot(), id.generation()) else {
                 continue;
             };
             connection.starved = false;
             // One that is being closed, paused or capped meanwhile takes none.
             slots -= usize::from(self.arm_receive_that(id.slot(), true));
+        }
+        if before >= MOST_STARVED && self.starved.len() < MOST_STARVED {
+            self.resume_accepting();
         }
     }
 

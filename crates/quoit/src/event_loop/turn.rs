@@ -360,6 +360,11 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         }
         let left = self.connections.len() + self.listeners.len();
         if left == 0 && self.surplus_accepted.is_empty() {
+            if self.events.iter().any(|event| matches!(event, Event::Draining)) {
+                // The handler gets what came before it is told.
+                self.notified = true;
+                return;
+            }
             if self.datagrams.len() > 0 {
                 // Last: what is being finished may need them.
                 self.close_datagrams();

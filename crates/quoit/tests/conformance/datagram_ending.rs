@@ -4,7 +4,8 @@ use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
 
 use quoit::{
-    Address, Config, DatagramOptions, DatagramSend, DatagramSocketId, Errno, Events, Handler, Loop, Token,
+    Address, Command, Config, DatagramOptions, DatagramSend, DatagramSocketId, Errno, Events, Handler, Loop,
+    Token,
 };
 
 use crate::datagram_bench::{bench, bench_with, client, numbered, uninterrupted};
@@ -16,6 +17,7 @@ macro_rules! datagram_ending {
     ($level:ident) => {
         tests! { $level, datagram_ending:
             nothing_is_told_after_a_close_of_the_same_turn
+            what_came_before_a_drain_is_delivered
             one_that_is_gone_keeps_no_loop_awake
             a_full_stranger_keeps_no_connected_socket_waiting
         }
@@ -88,6 +90,27 @@ pub(crate) fn nothing_is_told_after_a_close_of_the_same_turn(level: &Level) {
 }
 
 /// A close that cannot send gives up what is queued; nothing of that may be left for the loop to look after.
+/// In the turn that begins to drain, and has nothing else to wait for, the datagrams come that were there before.
+pub(crate) fn what_came_before_a_drain_is_delivered(level: &Level) {
+    if level.config().kernel_poll.is_some() {
+        // The kernel's thread receives when it comes to it, which may be after the turn.
+        return;
+    }
+    bench(level, |bench| {
+        let socket = bench.bind("127.0.0.1:0", &DatagramOptions::default());
+        let peer = bench.client(socket);
+        bench.turn(Duration::ZERO);
+        peer.send(b"before").unwrap();
+        let drain = Command::Drain { within: PATIENCE };
+        bench.turn_with([drain], PATIENCE);
+        while !bench.drained {
+            bench.turn(PATIENCE);
+        }
+        assert_eq!(bench.got.len(), 1);
+        assert_eq!(bench.closed.get(&socket), Some(&None));
+    });
+}
+
 pub(crate) fn one_that_is_gone_keeps_no_loop_awake(level: &Level) {
     let tune = |config: &mut Config| config.close_deadline = Duration::from_millis(5);
     bench_with(level, tune, |bench| {

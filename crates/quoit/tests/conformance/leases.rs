@@ -16,6 +16,7 @@ macro_rules! leases {
             closed_at_the_cap
             a_paused_holder_at_its_cap
             holders_of_the_whole_pool
+            no_more_are_accepted_than_can_wait_for_slots
             leases_outlive_their_connection
             a_failed_send_at_the_cap
             a_graceful_close_at_the_cap
@@ -191,6 +192,53 @@ pub(crate) fn holders_of_the_whole_pool(level: &Level) {
             assert!(driver.is_open(*id));
             assert!(driver.seen(*id).received == pattern(1, SENT));
         }
+    });
+}
+
+/// While as many wait for a slot as this, others wait in the backlog, where they take up nothing.
+pub(crate) fn no_more_are_accepted_than_can_wait_for_slots(level: &Level) {
+    const WAITING: usize = 256;
+    const MORE: usize = 20;
+    let tune = |config: &mut Config| {
+        nothing_is_copied(config);
+        config.receive_slots = 8;
+        config.buffer_ring = 8;
+        config.connections = 512;
+    };
+    drive_with(level, tune, |driver| {
+        driver.on_data = OnData::Hold;
+        let address = driver.listen();
+        let mut clients = Vec::new();
+        while driver.pool_pressure == 0 {
+            let mut client = Client::connect(&address);
+            client.send(b"held");
+            clients.push(client);
+            driver.until("it is held, or finds no slot", |driver| {
+                driver.held.len() == clients.len() || driver.pool_pressure > 0
+            });
+        }
+        let holding = clients.len();
+        clients.extend((0..WAITING).map(|_| Client::connect(&address)));
+        driver.until("they are accepted", |driver| {
+            driver.accepted.len() == holding + WAITING
+        });
+        driver.settle();
+        clients.extend((0..MORE).map(|_| Client::connect(&address)));
+        driver.settle();
+        assert_eq!(driver.accepted.len(), holding + WAITING);
+        assert_eq!(driver.quoit.counters().accept_paused_resources, 1);
+        driver.held.clear();
+        driver.on_data = OnData::Record;
+        driver.until("all are accepted", |driver| {
+            driver.accepted.len() == clients.len()
+        });
+        for client in clients.iter_mut().skip(holding) {
+            client.send(b"served");
+        }
+        driver.until("all are served", |driver| {
+            let accepted: Vec<_> = driver.accepted.iter().skip(holding).copied().collect();
+            accepted.iter().all(|id| driver.seen(*id).received == b"served")
+        });
     });
 }
 

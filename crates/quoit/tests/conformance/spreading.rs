@@ -2,20 +2,23 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use std::os::unix::net::UnixStream;
 
 use quoit::{
-    Address, Config, ConnectionId, Handler, Lease, Listen, ListenerId, ListenerOptions, Loop, Runtime,
-    RuntimeConfig, Spread, Token,
+    Accept, Address, AttachOptions, Config, ConnectionId, Event, Events, Handler, Lease, Listen, ListenerId,
+    ListenerOptions, Loop, LoopIndex, Runtime, RuntimeConfig, Spread, Token,
 };
 
 use crate::driver::loopback;
 use crate::levels::Level;
-use crate::sockets::{Client, pattern};
+use crate::sockets::{Client, PATIENCE, pattern};
 
 macro_rules! spreading {
     ($level:ident) => {
-        tests! { $level, spreading: handed_over shared a_port_for_each the_runtime_drains }
+        tests! { $level, spreading: handed_over shared a_port_for_each the_runtime_drains
+        what_is_queued_at_a_drain_goes_where_there_is_room }
     };
 }
 
@@ -127,4 +130,56 @@ pub(crate) fn the_runtime_drains(level: &Level) {
     drop(runtime);
     client.expect_reset();
     assert_eq!(counts.closed.load(Ordering::SeqCst), 1);
+}
+
+/// The loop that accepts is full when it stops, and another is not.
+pub(crate) fn what_is_queued_at_a_drain_goes_where_there_is_room(level: &Level) {
+    const ROOM: u32 = 4;
+    let config = Config {
+        connections: ROOM,
+        ..level.config()
+    };
+    let indices = [0, 1].map(|index| LoopIndex::new(index).unwrap());
+    let mut loops = indices.map(|index| Loop::new(index, config.clone()).unwrap());
+    let mut events = Events::with_capacity(64);
+    for _ in 0..ROOM {
+        let (near, _far) = UnixStream::pair().unwrap();
+        loops[0]
+            .attach(near.into(), &AttachOptions::default(), Token::NONE)
+            .unwrap();
+    }
+    let accept = Accept::Spread(loops.iter().map(Loop::remote).collect());
+    let options = ListenerOptions {
+        accept,
+        ..ListenerOptions::default()
+    };
+    let listener = loops[0].listen(&loopback(), &options).unwrap();
+    let address = loops[0].listener_address(listener).unwrap();
+    let mut clients: Vec<_> = (0..ROOM).map(|_| Client::connect(&address)).collect();
+    loops[0].stop_listening(listener).unwrap();
+    let mut accepted = 0;
+    let begin = Instant::now();
+    while accepted < ROOM {
+        assert!(begin.elapsed() < PATIENCE, "{accepted} of {ROOM} are accepted");
+        for one in &mut loops {
+            one.turn([], &mut events, Some(Duration::from_millis(1))).unwrap();
+            for event in events.drain() {
+                if let Event::Accepted { connection, .. } = event {
+                    assert_eq!(connection.loop_index(), indices[1]);
+                    accepted += 1;
+                }
+            }
+        }
+    }
+    for client in &mut clients {
+        client.send(b"hello");
+    }
+    let mut received = 0;
+    while received < ROOM {
+        loops[1].turn([], &mut events, Some(PATIENCE)).unwrap();
+        received += events
+            .drain()
+            .filter(|event| matches!(event, Event::Data { .. }))
+            .count() as u32;
+    }
 }
