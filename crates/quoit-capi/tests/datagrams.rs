@@ -23,14 +23,19 @@ fn talk(server: SocketAddr, client: usize, lengths: &[usize]) {
     for &length in lengths {
         let message: Vec<u8> = (0..length).map(|index| (index * 7 + client) as u8).collect();
         socket.send(&message).unwrap();
-        // A limited receive is not begun again after a stop of the process.
-        let received = loop {
-            match socket.recv(&mut answer) {
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                received => break received.unwrap(),
-            }
-        };
+        let received = receive(&socket, &mut answer);
         assert!(answer[..received] == message, "{length} bytes came back changed");
+    }
+}
+
+/// Receives, whatever interrupts it: a receive with a limit is not begun again when the kernel has something for the thread
+/// to do (`signal(7)`).
+fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> usize {
+    loop {
+        match socket.recv(buffer) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            received => return received.unwrap(),
+        }
     }
 }
 
@@ -56,7 +61,7 @@ fn serve(program: &Path, engine: &str, mode: &str) {
     let last = UdpSocket::bind("127.0.0.1:0").unwrap();
     last.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     last.send_to(b"stop", address).unwrap();
-    assert_eq!(last.recv(&mut [0; 16]).unwrap(), 4);
+    assert_eq!(receive(&last, &mut [0; 16]), 4);
     let status = server.wait().unwrap();
     assert!(status.success(), "{engine} {mode}: {status}");
 }
