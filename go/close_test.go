@@ -221,3 +221,29 @@ func TestAListenersShutdownAbortsWhenItsContextEnds(t *testing.T) {
 		}
 	})
 }
+
+// As accept tells it, however soon the reset comes.
+func TestTheAddressOfAPeerThatHasResetIsKnown(t *testing.T) {
+	onListeners(t, func(t *testing.T, listener net.Listener, _ *quoit.Loops) {
+		const rounds = 50
+		expected := make(map[string]bool)
+		for range rounds {
+			peer := dial(t, listener.Addr()).(*net.TCPConn)
+			expected[peer.LocalAddr().String()] = true
+			if err := peer.SetLinger(0); err != nil {
+				t.Fatal(err)
+			}
+			peer.Close()
+		}
+		for range rounds {
+			connection, err := listener.Accept()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if peer := connection.RemoteAddr(); peer == nil || !expected[peer.String()] {
+				t.Errorf("the peer is %v", peer)
+			}
+			connection.Close()
+		}
+	})
+}

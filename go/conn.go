@@ -207,8 +207,8 @@ func (c *Conn) CloseWrite() error {
 	return nil
 }
 
-// Close ends the connection gracefully: what was written leaves first, and the peer's end is waited for, at most for
-// the time of WithCloseLimit. It does not wait itself. Nothing more is delivered but OnClose.
+// Close ends the connection gracefully: what was written leaves first, and the peer's end is waited for, as long as the
+// peer takes something (WithCloseLimit). It does not wait itself. Nothing more is delivered but OnClose.
 func (c *Conn) Close() error {
 	c.mu.Lock()
 	if c.state >= stateClosing {

@@ -465,7 +465,8 @@ func (l *nativeLoop) ask(c *Conn) {
 				l.limitClose(c)
 			}
 		} else if ends&requestClose != 0 {
-			l.push(native.Command{Kind: native.CommandClose, Target: id, Token: tokenOther, TimeNS: untilNS(c.closeBy)})
+			// As long as the peer takes something.
+			l.push(native.Command{Kind: native.CommandClose, Target: id, Token: tokenOther, TimeNS: -1})
 		} else {
 			l.push(native.Command{Kind: native.CommandShutdown, Target: id, Token: tokenOther})
 		}
@@ -478,9 +479,11 @@ func (l *nativeLoop) ask(c *Conn) {
 }
 
 // limitClose sets the deadline of a connection that is closed before the library has taken all of its bytes, and so
-// before its close can limit it. The lock is held.
+// before its close can limit it. It is called again whenever the library has taken some. The lock is held.
 func (l *nativeLoop) limitClose(c *Conn) {
-	if c.deadline.IsZero() || c.deadline.After(c.closeBy) {
+	ours := c.deadline.IsZero() || !c.deadline.Before(c.closeBy)
+	c.closeBy = time.Now().Add(l.group.config.closeLimit)
+	if ours {
 		c.deadline = c.closeBy
 		l.push(native.Command{
 			Kind: native.CommandSetDeadline, Target: c.id, Token: tokenOther, TimeNS: untilNS(c.deadline),

@@ -186,7 +186,9 @@ func WithNoDelay(on bool) Option { return func(c *config) { c.noDelay = on } }
 // turns it off. Default: 15 s, as in package net.
 func WithKeepAlive(period time.Duration) Option { return func(c *config) { c.keepAlive = period } }
 
-// WithCloseLimit sets how long a graceful close waits for the peer before it resets the connection. Default: 10 s.
+// WithCloseLimit sets how long a graceful close goes on with a peer that takes nothing. After that, a connection of which
+// the kernel has all that was written is left to the kernel, which goes on sending, and one of which something is still
+// queued in the process is reset. On EngineStd it is the time for all of it. Default: 10 s.
 func WithCloseLimit(limit time.Duration) Option { return func(c *config) { c.closeLimit = limit } }
 
 // WithCrashOnPanic lets a handler's panic end the program. Default: the panic is logged, its connection is aborted,

@@ -115,8 +115,9 @@ public sealed class QuoitTransportOptions
     /// </summary>
     public TimeSpan GatherTime { get; set; }
 
-    /// <summary>How long a connection that was closed here, with all its bytes in the kernel's hands, waits for the
-    /// peer's end before it is reset: more than zero. Defaults to 10 seconds.</summary>
+    /// <summary>How long a connection that was closed here waits for its peer: more than zero. After that, one of which the
+    /// kernel has all bytes is left to it, which goes on sending; one of which some are still queued here is reset when its peer
+    /// has taken none for this time, to within as much again. Defaults to 10 seconds.</summary>
     public TimeSpan DrainDeadline { get; set; } = TimeSpan.FromSeconds(10);
 
     /// <summary>How long a loop may be kept by code that runs on it before the log reports it; more than zero.

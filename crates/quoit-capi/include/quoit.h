@@ -81,7 +81,8 @@ enum {
     QUOIT_COMMAND_SEND_FILE = 5,
     /* [target] End the sending direction after all that is queued. */
     QUOIT_COMMAND_SHUTDOWN = 6,
-    /* [target, time_ns] Close gracefully; reset when the time is over. Negative: quoit_config.close_deadline_ns. */
+    /* [target, time_ns] Close gracefully; reset when the time is over. Negative: as long as the peer takes something, see
+     * quoit_config.close_deadline_ns. */
     QUOIT_COMMAND_CLOSE = 7,
     /* [target] Close now; the peer sees a reset. */
     QUOIT_COMMAND_ABORT = 8,
@@ -347,7 +348,7 @@ typedef struct quoit_config {
     uint32_t inbox;                 /* commands posted and not yet taken. Default 4,096 */
     int64_t kernel_poll_ns;         /* idle time of the kernel's polling thread. Default -1: none */
     int64_t connect_timeout_ns;     /* Default 30 s */
-    int64_t close_deadline_ns;      /* Default 10 s */
+    int64_t close_deadline_ns;      /* how long a graceful close goes on with a peer that takes nothing. Default 10 s */
     int64_t ring_memory_patience_ns; /* how long making a ring is tried again on ENOMEM. Default 2 s */
     uint32_t datagram_sockets;      /* at once, at most 1,024. Default 64 */
     uint32_t wait;                  /* QUOIT_WAIT_*. Default BLOCK */
@@ -660,6 +661,7 @@ int quoit_sockaddr_text(const void *sockaddr, size_t length, char *buffer, size_
 /* ---- Plain descriptors, which stay the caller's. Any thread. ---- */
 
 int quoit_fd_local_address(int descriptor, char *buffer, size_t capacity);
+/* Also of a peer that has reset the connection. */
 int quoit_fd_peer_address(int descriptor, char *buffer, size_t capacity);
 int quoit_fd_set_stream_options(int descriptor, const quoit_stream_options *options);
 
@@ -689,6 +691,7 @@ int quoit_engine_reason(quoit_loop *loop, char *buffer, size_t capacity);
 int quoit_listen(quoit_loop *loop, quoit_socket *socket, const quoit_listen_options *options, uint64_t *listener);
 int quoit_listener_address(quoit_loop *loop, uint64_t listener, char *buffer, size_t capacity);
 int quoit_local_address(quoit_loop *loop, uint64_t connection, char *buffer, size_t capacity);
+/* Also of a peer that has reset the connection. */
 int quoit_peer_address(quoit_loop *loop, uint64_t connection, char *buffer, size_t capacity);
 /* A connection's descriptor, for options; do not read, write or close it. */
 int quoit_connection_fd(quoit_loop *loop, uint64_t connection);

@@ -72,11 +72,12 @@ pub enum Command<'a> {
         connection: ConnectionId,
     },
     /// Close gracefully: send what is queued, end the sending direction, wait for the peer's end (what it still
-    /// sends is dropped), close. When the deadline passes, reset.
+    /// sends is dropped), close.
     Close {
         /// The connection.
         connection: ConnectionId,
-        /// Time for all of that; `None` is [`Config::close_deadline`](crate::Config::close_deadline).
+        /// Time for all of that, after which the connection is reset. `None`: as long as the peer takes something, see
+        /// [`Config::close_deadline`](crate::Config::close_deadline).
         deadline: Option<Duration>,
     },
     /// Close now: queued sends are dropped, the peer sees a reset.

@@ -160,7 +160,10 @@ pub struct Config {
 
     /// Time for a connection attempt where [`ConnectOptions`](crate::ConnectOptions) says nothing. Default 30 s.
     pub connect_timeout: Duration,
-    /// Time for a graceful close where the command says nothing. Default 10 s.
+    /// How long a graceful close goes on, where its command says nothing, with a peer that takes nothing. When so much time has
+    /// passed, a connection of which the kernel has all that was sent is closed, and the kernel goes on sending; one of which
+    /// something is still queued here is reset once its peer has taken nothing for this time, to within as much again. Default
+    /// 10 s.
     pub close_deadline: Duration,
     /// While the loop's memory is short, a connection that holds some of it is reset, with reason `Limit`, once its peer has
     /// taken nothing and its handler has returned nothing for this long, to within two seconds; those that have been still

@@ -1,3 +1,4 @@
+using System.Net;
 using System.Net.Sockets;
 using System.Threading.Channels;
 using Microsoft.AspNetCore.Builder;
@@ -38,6 +39,33 @@ public class EndScenarios
         var sending = SendUntilGoneAsync(client, length => Interlocked.Add(ref sent, length));
         await Wait.StandsStillAsync(() => Interlocked.Read(ref sent));
         return sending;
+    }
+
+    /// <summary>As accept tells it, however soon the reset comes.</summary>
+    [Theory]
+    [MemberData(nameof(All))]
+    public async Task The_address_of_a_client_that_has_reset_is_known(Transport transport)
+    {
+        const int Rounds = 50;
+        var seen = Channel.CreateUnbounded<EndPoint?>();
+        await using var server = await TestServer.RawAsync(transport, connection =>
+        {
+            seen.Writer.TryWrite(connection.RemoteEndPoint);
+            return Task.CompletedTask;
+        });
+        var expected = new HashSet<EndPoint>();
+        for (var round = 0; round < Rounds; round++)
+        {
+            using var client = await Client.ConnectAsync(server.EndPoint);
+            expected.Add(client.Socket.LocalEndPoint!);
+            client.Reset();
+        }
+        for (var round = 0; round < Rounds; round++)
+        {
+            var peer = await seen.Reader.ReadAsync(Wait.Token);
+            Assert.NotNull(peer);
+            Assert.Contains(peer, expected);
+        }
     }
 
     // Kestrel itself refers to its connections weakly, and sockets not at all to one that they neither receive for nor send

@@ -13,6 +13,10 @@ internal static unsafe partial class Kernel
 
     // sizeof(struct sockaddr_storage)
     private const int AddressRoom = 128;
+    private const uint AddressBytesV4 = 16, AddressBytesV6 = 28;
+
+    // SOL_SOCKET and SO_PEERNAME
+    private const int SocketLevel = 1, PeerName = 28;
     private const int PathOffset = 2;
 
     // F_DUPFD_CLOEXEC
@@ -23,6 +27,9 @@ internal static unsafe partial class Kernel
 
     [LibraryImport(C, EntryPoint = "getpeername", SetLastError = true)]
     private static partial int GetPeerName(int descriptor, byte* address, uint* length);
+
+    [LibraryImport(C, EntryPoint = "getsockopt", SetLastError = true)]
+    private static partial int GetOption(int descriptor, int level, int name, byte* value, uint* length);
 
     // Variadic in C, with integers alone; their place is the same in both forms of call.
     [LibraryImport(C, EntryPoint = "fcntl", SetLastError = true)]
@@ -48,12 +55,28 @@ internal static unsafe partial class Kernel
         return GetSocketName(descriptor, address, &length) < 0 ? null : ToEndPoint(new ReadOnlySpan<byte>(address, (int)length));
     }
 
-    /// <summary>The peer's address; null if there is none any more.</summary>
+    /// <summary>The peer's address, also of one that has reset the connection; null if there is none.</summary>
     public static EndPoint? RemoteEndPoint(int descriptor)
     {
         var address = stackalloc byte[AddressRoom];
         uint length = AddressRoom;
-        return GetPeerName(descriptor, address, &length) < 0 ? null : ToEndPoint(new ReadOnlySpan<byte>(address, (int)length));
+        if (GetPeerName(descriptor, address, &length) >= 0)
+        {
+            return ToEndPoint(new ReadOnlySpan<byte>(address, (int)length));
+        }
+
+        // Of a peer that has reset its connection accept4(2) would have told it, and getpeername(2) does not. SO_PEERNAME does,
+        // to who asks for the exact length.
+        foreach (var exact in (ReadOnlySpan<uint>)[AddressBytesV6, AddressBytesV4])
+        {
+            length = exact;
+            if (GetOption(descriptor, SocketLevel, PeerName, address, &length) >= 0)
+            {
+                return ToEndPoint(new ReadOnlySpan<byte>(address, (int)length));
+            }
+        }
+
+        return null;
     }
 
     /// <summary>Another descriptor of the same socket, for the caller to close; processes that are started do not inherit

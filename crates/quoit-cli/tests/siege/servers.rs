@@ -22,13 +22,16 @@ pub(crate) struct Row {
     needs: Option<&'static str>,
     /// KiB by which a second round of all sieges may raise the resident set, beside a tenth.
     pub(crate) growth_kib: u64,
+    /// KiB of a heap that is collected: up to that, what is resident says when it was collected last, and no more.
+    pub(crate) heap_kib: u64,
 }
 
 /// The allocator keeps and splits what was freed: a quarter of what a loop may have copied at most.
 const GROWTH_KIB: u64 = 16_384;
-/// A heap that is collected now and then is as large as what has gathered in between.
+/// What a runtime has beside its heap.
 const GROWTH_OF_HEAPS_KIB: u64 = 65_536;
-/// Collectors grow their heaps by what a machine has. With half a gibibyte, growth that is not garbage shows within a round.
+const HEAP_KIB: u64 = 512 << 10;
+/// Collectors grow their heaps by what a machine has. This is the same on all.
 const HEAPS: [(&str, &str); 3] = [
     ("GOMEMLIMIT", "512MiB"),
     ("QUOIT_LAB_JAVA_OPTIONS", "-Xms512m -Xmx512m -XX:+AlwaysPreTouch"),
@@ -47,6 +50,7 @@ const fn program(name: &'static str, title: &'static str, service: Service, comm
         command,
         needs: None,
         growth_kib: GROWTH_KIB,
+        heap_kib: 0,
     }
 }
 
@@ -64,6 +68,7 @@ const fn door(
         command,
         needs: Some(needs),
         growth_kib: GROWTH_OF_HEAPS_KIB,
+        heap_kib: HEAP_KIB,
     }
 }
 

@@ -158,6 +158,19 @@ pub(super) struct Connection {
     pub(super) deadline: Option<TimerId>,
     /// Ours: of the attempt, or of the graceful close.
     pub(super) limit: Option<TimerId>,
+    /// What happens when it has passed.
+    pub(super) patience: Patience,
+}
+
+/// How long a graceful close goes on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Patience {
+    /// Until the handler's deadline, whatever the peer does.
+    Deadline,
+    /// As long as the peer takes something; nobody has looked yet.
+    Begun,
+    /// The same; what the peer had taken when it was looked at last ([`SocketSys::taken_by_peer`](crate::sys::SocketSys)).
+    Taken(u64),
 }
 
 impl Connection {
@@ -195,7 +208,17 @@ impl Connection {
             zero_copy: true,
             deadline: None,
             limit: None,
+            patience: Patience::Begun,
         }
+    }
+
+    /// Whether all that was to be sent is the kernel's, with the end behind it.
+    pub(super) fn is_left_to_the_kernel(&self) -> bool {
+        self.send_side == SendSide::Ended
+            && self.reason.is_none()
+            && self.outbound.is_empty()
+            && !self.sending
+            && self.held == 0
     }
 
     /// Leases that were delivered and did not come back.

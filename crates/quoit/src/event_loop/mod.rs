@@ -308,7 +308,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             .and_then(|address| Address::try_from(&address).ok())
     }
 
-    /// The peer's address (`getpeername(2)`), or `None` if the id is stale or the peer has gone.
+    /// The peer's address, also of one that has reset the connection; `None` if the id is stale.
     #[must_use]
     pub fn peer_address(&self, connection: ConnectionId) -> Option<Address> {
         let socket = self.descriptor(connection)?;

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use super::connection::{Phase, ReceiveSide, SendSide};
+use super::connection::{Patience, Phase, ReceiveSide, SendSide};
 use super::{Loop, TimerKey};
 use crate::engine::{Engine, Handle, Kind, Operation};
 use crate::errno::Errno;
@@ -63,6 +63,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             Phase::Draining | Phase::Ending => return Err(Refusal::Closing),
         }
         state.phase = Phase::Draining;
+        if deadline.is_some() {
+            state.patience = Patience::Deadline;
+        }
         let handlers_deadline = state.deadline.take();
         state.local |= state.receive_side == ReceiveSide::Open;
         if state.send_side == SendSide::Open {
@@ -131,13 +134,49 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             return;
         };
         connection.limit = None;
-        match connection.phase {
-            Phase::Connecting => self.end(id.slot(), CloseReason::Timeout, false),
-            Phase::Open | Phase::Draining => {
-                let reason = connection.reason.unwrap_or(CloseReason::Timeout);
-                self.end(id.slot(), reason, true);
+        let reason = connection.reason.unwrap_or(CloseReason::Timeout);
+        let is_patient = connection.patience != Patience::Deadline;
+        let is_left = connection.is_left_to_the_kernel();
+        let phase = connection.phase;
+        match phase {
+            Phase::Connecting => self.end(id.slot(), reason, false),
+            Phase::Draining if is_patient && is_left => self.end(id.slot(), reason, false),
+            Phase::Draining if is_patient && self.is_taking(id.slot()) => {
+                let limit = self.set_timer(self.config.close_deadline, TimerKey::Limit(id));
+                match limit {
+                    Some(_) => self.find(id).expect("looked up just now").limit = limit,
+                    // Without a timer the wait for the peer would have no end.
+                    None => self.end(id.slot(), reason, true),
+                }
             }
+            Phase::Open | Phase::Draining => self.end(id.slot(), reason, true),
             Phase::Ending => {}
+        }
+    }
+
+    /// Whether the peer of a connection that is being closed has taken something since it was looked at last, or nobody has
+    /// looked yet.
+    fn is_taking(&mut self, slot: Slot) -> bool {
+        let Some((connection, _)) = self.connections.at(slot) else {
+            return false;
+        };
+        let socket = connection.descriptor.as_ref().expect("present until closed");
+        self.counters.system_calls.add(1);
+        let now = Patience::Taken(self.system.taken_by_peer(socket.as_fd()));
+        std::mem::replace(&mut connection.patience, now) != now
+    }
+
+    /// Ends a connection for which there is no time left: reset, unless only the kernel has something to do for it, which it does
+    /// without the process, as for every socket that is closed.
+    pub(super) fn cut(&mut self, id: ConnectionId) {
+        let is_left = self
+            .find(id)
+            .is_ok_and(|state| state.phase == Phase::Draining && state.is_left_to_the_kernel());
+        if is_left {
+            self.end(id.slot(), CloseReason::Local, false);
+        } else {
+            // One that is ending already is as good.
+            let _ = self.abort(id);
         }
     }
 

@@ -382,8 +382,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             .map(|(slot, generation)| ConnectionId::new(self.index, slot, generation))
             .collect();
         for connection in connections {
-            // One that is ending already is as good.
-            let _ = self.abort(connection);
+            self.cut(connection);
         }
     }
 }

@@ -242,10 +242,10 @@ pub trait SocketSys {
     /// Those of `getsockname(2)`.
     fn local_address(&self, socket: BorrowedFd<'_>) -> Result<SocketAddress, Errno>;
 
-    /// The peer's address (`getpeername(2)`).
+    /// The peer's address (`getpeername(2)`), also of one that has reset the connection.
     ///
     /// # Errors
-    /// Those of `getpeername(2)`; `ENOTCONN` once the peer has gone.
+    /// Those of `getpeername(2)`; `ENOTCONN` where there was none, or once this end has reset the connection.
     fn peer_address(&self, socket: BorrowedFd<'_>) -> Result<SocketAddress, Errno>;
 
     /// Sets an option (`setsockopt(2)`). TCP options on another kind of socket answer `EOPNOTSUPP` or

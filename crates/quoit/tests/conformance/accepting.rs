@@ -25,6 +25,7 @@ macro_rules! accepting {
             paused_at_the_connection_limit
             accepted_paused
             handed_out_and_attached_to_another_loop
+            the_address_of_a_peer_that_has_reset
             attached_only_if_it_can_be_used
         }
     };
@@ -332,5 +333,20 @@ pub(crate) fn attached_only_if_it_can_be_used(level: &Level) {
         client.send(b"hello");
         driver.wait_received(id, 5);
         assert_eq!(driver.quoit.peer_address(id), Some(client.local_address().into()));
+    });
+}
+
+/// As `accept4(2)` tells it: whoever logs who was there asks after the reset.
+pub(crate) fn the_address_of_a_peer_that_has_reset(level: &Level) {
+    drive(level, |driver| {
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let (_, address) = driver.listen_on(&address.parse().unwrap(), &ListenerOptions::default());
+            let client = Client::connect(&address);
+            let expected = client.local_address();
+            client.reset();
+            let id = driver.accept();
+            assert_eq!(driver.quoit.peer_address(id), Some(expected.into()));
+            driver.wait_closed(id);
+        }
     });
 }

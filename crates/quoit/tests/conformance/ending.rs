@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use quoit::{CloseReason, Command, ConnectionId, Payload, Refusal, Token};
 
-use crate::driver::{Driver, OnData, drive};
+use crate::driver::{Driver, OnData, drive, drive_with};
 use crate::levels::Level;
 use crate::sockets::{Client, pattern};
 
@@ -26,6 +26,10 @@ macro_rules! ending {
             close_and_abort_end_deliveries
             close_after_the_peers_end
             a_graceful_close_has_a_deadline
+            a_slow_reader_gets_all
+            what_the_kernel_has_is_left_to_it
+            who_takes_nothing_is_reset
+            a_drain_leaves_to_the_kernel_what_it_has
             a_killed_peer
             stale_ids_are_refused
             nothing_is_sent_after_the_end
@@ -238,6 +242,100 @@ fn close_by_deadline(driver: &mut Driver, id: ConnectionId, deadline: Duration) 
 
 /// A process that holds the client's socket is killed: with received bytes unread, which makes a reset, and
 /// without, which makes an end of stream.
+const SHORT: Duration = Duration::from_millis(10);
+
+/// Lets the loop look once at what it closes.
+fn wait_for_a_look(driver: &mut Driver) {
+    let before = driver.quoit.counters().timers_fired;
+    driver.until("it looks", |driver| driver.quoit.counters().timers_fired > before);
+}
+
+/// However often the loop looks, as long as something is taken between two looks.
+pub(crate) fn a_slow_reader_gets_all(level: &Level) {
+    const BYTES: usize = 8 << 20;
+    if level.config().kernel_poll.is_some() {
+        // The kernel's thread sends when it comes to it, which may be after two looks.
+        return;
+    }
+    drive_with(
+        level,
+        |config| config.close_deadline = SHORT,
+        |driver| {
+            let (mut client, id) = driver.new_pair();
+            let bytes = Bytes::from(pattern(1, BYTES));
+            driver.send(id, bytes, Token::NONE).unwrap();
+            driver.close(id, None).unwrap();
+            let mut received = Vec::new();
+            let mut looks = 0;
+            while received.len() < BYTES / 2 {
+                wait_for_a_look(driver);
+                looks += 1;
+                let before = received.len();
+                client.receive_queued(&mut received);
+                assert!(received.len() > before, "cut after {looks} looks");
+            }
+            driver.until("all is received", |driver| {
+                driver.turn(Duration::ZERO);
+                client.receive_queued(&mut received);
+                received.len() == BYTES
+            });
+            assert!(received == pattern(1, BYTES));
+            client.expect_end();
+            // By either end: the loop may have left the rest to the kernel.
+            client.shutdown();
+            driver.wait_closed(id);
+        },
+    );
+}
+
+/// A peer that reads late, and never ends its direction, costs the process nothing once the kernel has all.
+pub(crate) fn what_the_kernel_has_is_left_to_it(level: &Level) {
+    drive_with(
+        level,
+        |config| config.close_deadline = SHORT,
+        |driver| {
+            let (mut client, id) = driver.new_pair();
+            driver.send(id, &pattern(1, 1000)[..], Token::NONE).unwrap();
+            driver.wait_flushed(id);
+            driver.close(id, None).unwrap();
+            assert_eq!(driver.wait_closed(id), CloseReason::Timeout);
+            driver.settle();
+            assert_eq!(client.receive(1000), pattern(1, 1000));
+            client.expect_end();
+        },
+    );
+}
+
+pub(crate) fn who_takes_nothing_is_reset(level: &Level) {
+    drive_with(
+        level,
+        |config| config.close_deadline = SHORT,
+        |driver| {
+            let (mut client, id) = driver.new_pair();
+            driver
+                .send(id, Bytes::from(vec![1; 64 << 20]), Token::NONE)
+                .unwrap();
+            driver.close(id, None).unwrap();
+            assert_eq!(driver.wait_closed(id), CloseReason::Timeout);
+            client.expect_reset();
+        },
+    );
+}
+
+pub(crate) fn a_drain_leaves_to_the_kernel_what_it_has(level: &Level) {
+    drive(level, |driver| {
+        let (mut client, id) = driver.new_pair();
+        driver.send(id, &pattern(1, 1000)[..], Token::NONE).unwrap();
+        driver.close(id, None).unwrap();
+        driver.wait_flushed(id);
+        driver.turn_with([Command::Drain { within: SHORT }], Duration::ZERO);
+        driver.until("it has drained", |driver| driver.drained);
+        assert_eq!(driver.seen(id).closed, Some(CloseReason::Local));
+        assert_eq!(client.receive(1000), pattern(1, 1000));
+        client.expect_end();
+    });
+}
+
 pub(crate) fn a_killed_peer(level: &Level) {
     drive(level, |driver| {
         for unread in [true, false] {

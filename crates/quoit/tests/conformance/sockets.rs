@@ -68,6 +68,17 @@ impl Client {
         bytes
     }
 
+    /// What has come, as far as that goes without waiting.
+    pub(crate) fn receive_queued(&mut self, into: &mut Vec<u8>) {
+        either!(&*self, stream => stream.set_nonblocking(true)).unwrap();
+        let result = either!(self, stream => stream.read_to_end(into));
+        either!(&*self, stream => stream.set_nonblocking(false)).unwrap();
+        match result {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            result => drop(result.unwrap()),
+        }
+    }
+
     /// All bytes up to the end of the stream, or the error that came instead of the end.
     pub(crate) fn receive_rest(&mut self) -> (Vec<u8>, io::Result<()>) {
         let mut bytes = Vec::new();

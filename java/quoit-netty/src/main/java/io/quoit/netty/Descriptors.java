@@ -16,6 +16,7 @@ final class Descriptors {
     static final int SO_RCVBUF = 8;
     static final int SO_KEEPALIVE = 9;
     static final int SO_REUSEPORT = 15;
+    static final int SO_PEERNAME = 28;
     static final int SO_BUSY_POLL = 46;
 
     static final int IPPROTO_IP = 0;
@@ -142,9 +143,26 @@ final class Descriptors {
         return name(descriptor, false);
     }
 
-    /** The peer's address; null if there is none. */
+    /** The peer's address, also of one that has reset the connection; null if there is none. */
     static SocketAddress remoteAddress(int descriptor) {
-        return name(descriptor, true);
+        SocketAddress found = name(descriptor, true);
+        return found != null ? found : formerPeer(descriptor);
+    }
+
+    /**
+     * The address of a peer that has reset its connection, which {@code accept4(2)} would have told, and {@code getpeername(2)}
+     * does not. {@code SO_PEERNAME} does, to who asks for the exact length.
+     */
+    private static SocketAddress formerPeer(int descriptor) {
+        ByteBuffer room = room();
+        long at = library().address(room);
+        for (int length : new int[] {Addresses.INET6_BYTES, Addresses.INET_BYTES}) {
+            room.putInt(0, length);
+            if (library().getOption(descriptor, SOL_SOCKET, SO_PEERNAME, at + 8, at) >= 0) {
+                return Addresses.read(room.slice(8, Addresses.BYTES), length);
+            }
+        }
+        return null;
     }
 
     private static SocketAddress name(int descriptor, boolean peer) {

@@ -303,8 +303,9 @@ public final class QuoitIoHandlerConfig {
     }
 
     /**
-     * Sets how long a closed connection may take to send what is left and to hear the peer's end, before it is reset. The
-     * channel itself is closed at once.
+     * Sets how long a closed connection, of which something is left to be sent, goes on with a peer that takes nothing, before it
+     * is reset; to within as much again. Of what the kernel has all of, nothing is reset: after this time it is left to the
+     * kernel, as by other transports. The channel itself is closed at once.
      *
      * @param nanos at least 0
      * @return a changed copy

@@ -1,0 +1,134 @@
+package io.quoit.netty;
+
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+
+import io.netty.bootstrap.ServerBootstrap;
+import io.netty.buffer.Unpooled;
+import io.netty.channel.Channel;
+import io.netty.channel.ChannelFutureListener;
+import io.netty.channel.ChannelHandler;
+import io.netty.channel.ChannelHandlerContext;
+import io.netty.channel.ChannelInboundHandlerAdapter;
+import io.netty.channel.ChannelOption;
+import io.netty.channel.EventLoopGroup;
+import io.netty.channel.MultiThreadIoEventLoopGroup;
+import java.net.Socket;
+import java.net.SocketAddress;
+import java.net.StandardSocketOptions;
+import java.nio.channels.SocketChannel;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Optional;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.EnumSource;
+
+/** What can be seen where connections end: each on Netty's epoll first, and the same on this transport. */
+class EndsTest {
+    private enum Side {
+        STOCK,
+        OURS
+    }
+
+    private static final int ROUNDS = 20;
+    /** What a server has written when it closes; the kernel has room for all of it. */
+    private static final int LAST_BYTES = 400 << 10;
+
+    private EventLoopGroup group;
+
+    @AfterEach
+    void end() throws Exception {
+        group.shutdownGracefully(0, 1, TimeUnit.SECONDS).sync();
+    }
+
+    private ServerBootstrap server(Side side, QuoitIoHandlerConfig config) {
+        boolean ours = side == Side.OURS;
+        group = new MultiThreadIoEventLoopGroup(
+                1, ours ? QuoitIoHandler.newFactory(config) : Stock.EPOLL.factory());
+        return new ServerBootstrap()
+                .group(group)
+                .channel(ours ? QuoitServerSocketChannel.class : Stock.EPOLL.serverClass);
+    }
+
+    /** Connections that are in the listener's queue, and reset, when the server comes to them. */
+    @ParameterizedTest
+    @EnumSource
+    void theAddressOfAPeerThatHasResetIsKnown(Side side) throws Exception {
+        BlockingQueue<Optional<SocketAddress>> seen = new LinkedBlockingQueue<>();
+        ChannelHandler handler = new ChannelInboundHandlerAdapter() {
+            @Override
+            public boolean isSharable() {
+                return true;
+            }
+
+            @Override
+            public void handlerAdded(ChannelHandlerContext context) {
+                seen.add(Optional.ofNullable(context.channel().remoteAddress()));
+            }
+        };
+        for (String host : new String[] {"127.0.0.1", "::1"}) {
+            Channel server = server(side, UnderTest.config())
+                    .option(ChannelOption.AUTO_READ, false)
+                    .childHandler(handler)
+                    .bind(host, 0)
+                    .sync()
+                    .channel();
+            List<SocketAddress> peers = new ArrayList<>();
+            for (int round = 0; round < ROUNDS; round++) {
+                try (SocketChannel peer = SocketChannel.open(server.localAddress())) {
+                    peers.add(peer.getLocalAddress());
+                    peer.setOption(StandardSocketOptions.SO_LINGER, 0);
+                }
+            }
+            server.config().setAutoRead(true);
+            for (SocketAddress peer : peers) {
+                assertEquals(Optional.of(peer), seen.poll(Peers.PATIENCE_SECONDS, TimeUnit.SECONDS));
+            }
+            group.shutdownGracefully(0, 1, TimeUnit.SECONDS).sync();
+        }
+    }
+
+    /** A peer that reads late gets what was written before the close: the kernel has it. */
+    @ParameterizedTest
+    @EnumSource
+    void whatWasWrittenBeforeACloseReachesAPeerThatReadsLate(Side side) throws Exception {
+        byte[] last = Peers.bytes(LAST_BYTES);
+        Channel server = server(side, UnderTest.config().withCloseDeadline(1_000_000))
+                .childOption(ChannelOption.SO_SNDBUF, 2 * LAST_BYTES)
+                .childHandler(new ChannelInboundHandlerAdapter() {
+                    @Override
+                    public boolean isSharable() {
+                        return true;
+                    }
+
+                    @Override
+                    public void channelActive(ChannelHandlerContext context) {
+                        context.writeAndFlush(Unpooled.wrappedBuffer(last)).addListener(ChannelFutureListener.CLOSE);
+                    }
+                })
+                .bind("127.0.0.1", 0)
+                .sync()
+                .channel();
+        try (Socket peer = Peers.connectNarrow(server)) {
+            long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(Peers.PATIENCE_SECONDS);
+            while (isHeld(server) && System.nanoTime() < end) {
+                Thread.onSpinWait();
+            }
+            assertArrayEquals(last, Peers.read(peer, LAST_BYTES));
+            assertEquals(-1, peer.getInputStream().read());
+        }
+    }
+
+    /** Whether the server's loop has not accepted the connection yet, or still has it. */
+    private static boolean isHeld(Channel server) {
+        if (!(server instanceof AbstractQuoitServerChannel ours)) {
+            return false;
+        }
+        QuoitLoopSnapshot loop = ours.handler().metrics().snapshot();
+        return loop.value("accepted") == 0 || loop.value("connections") > 0;
+    }
+}
