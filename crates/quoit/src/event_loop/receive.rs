@@ -71,14 +71,15 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                 descriptor,
             }
         } else {
+            let most = u32::from(self.config.leases_per_connection)
+                .saturating_sub(connection.delivered())
+                .min(receivable)
+                .max(1);
             Operation::Receive {
                 connection: slot,
                 descriptor,
-                budget: u32::from(self.config.leases_per_connection)
-                    .saturating_sub(connection.delivered())
-                    .min(receivable)
-                    .max(1)
-                    .saturating_mul(self.config.receive_slot_size),
+                // Whoever waits is told of one slot for certain; those behind it wait for the others.
+                budget: if waited { 1 } else { most }.saturating_mul(self.config.receive_slot_size),
                 waited,
             }
         };
