@@ -149,8 +149,8 @@ pub(super) struct Connection {
     pub(super) stalled: u32,
     /// Something was sent or returned since the last inspection.
     pub(super) moved: bool,
-    /// What the kernel told of the peer's progress at the last one.
-    pub(super) taken: u64,
+    /// What the kernel told of the peer's progress at the last one: the low half, as it is only to be seen to change.
+    pub(super) taken: u32,
     /// Zero copy is worth trying: no notification has said COPIED.
     pub(super) zero_copy: bool,
 
@@ -158,19 +158,10 @@ pub(super) struct Connection {
     pub(super) deadline: Option<TimerId>,
     /// Ours: of the attempt, or of the graceful close.
     pub(super) limit: Option<TimerId>,
-    /// What happens when it has passed.
-    pub(super) patience: Patience,
-}
-
-/// How long a graceful close goes on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Patience {
-    /// Until the handler's deadline, whatever the peer does.
-    Deadline,
-    /// As long as the peer takes something; nobody has looked yet.
-    Begun,
-    /// The same; what the peer had taken when it was looked at last ([`SocketSys::taken_by_peer`](crate::sys::SocketSys)).
-    Taken(u64),
+    /// A graceful close goes on past it as long as the peer takes something; otherwise it has its handler's deadline.
+    pub(super) patient: bool,
+    /// What the kernel told of the peer's progress when that was looked at for the close: the low half, as above.
+    pub(super) looked: u32,
 }
 
 impl Connection {
@@ -208,7 +199,8 @@ impl Connection {
             zero_copy: true,
             deadline: None,
             limit: None,
-            patience: Patience::Begun,
+            patient: true,
+            looked: 0,
         }
     }
 

@@ -137,7 +137,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                 continue;
             };
             self.counters.system_calls.add(1);
-            let taken = self.system.taken_by_peer(socket.as_fd());
+            let taken = self.system.taken_by_peer(socket.as_fd()) as u32;
             if moved || taken != connection.taken {
                 connection.taken = taken;
                 connection.stalled = 0;

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use super::connection::{Patience, Phase, ReceiveSide, SendSide};
+use super::connection::{Phase, ReceiveSide, SendSide};
 use super::{Loop, TimerKey};
 use crate::engine::{Engine, Handle, Kind, Operation};
 use crate::errno::Errno;
@@ -63,9 +63,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             Phase::Draining | Phase::Ending => return Err(Refusal::Closing),
         }
         state.phase = Phase::Draining;
-        if deadline.is_some() {
-            state.patience = Patience::Deadline;
-        }
+        state.patient = deadline.is_none();
         let handlers_deadline = state.deadline.take();
         state.local |= state.receive_side == ReceiveSide::Open;
         if state.send_side == SendSide::Open {
@@ -135,7 +133,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         };
         connection.limit = None;
         let reason = connection.reason.unwrap_or(CloseReason::Timeout);
-        let is_patient = connection.patience != Patience::Deadline;
+        let is_patient = connection.patient;
         let is_left = connection.is_left_to_the_kernel();
         let phase = connection.phase;
         match phase {
@@ -154,16 +152,15 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         }
     }
 
-    /// Whether the peer of a connection that is being closed has taken something since it was looked at last, or nobody has
-    /// looked yet.
+    /// Whether the peer of a connection that is being closed has taken something since it was looked at last.
     fn is_taking(&mut self, slot: Slot) -> bool {
         let Some((connection, _)) = self.connections.at(slot) else {
             return false;
         };
         let socket = connection.descriptor.as_ref().expect("present until closed");
         self.counters.system_calls.add(1);
-        let now = Patience::Taken(self.system.taken_by_peer(socket.as_fd()));
-        std::mem::replace(&mut connection.patience, now) != now
+        let now = self.system.taken_by_peer(socket.as_fd()) as u32;
+        std::mem::replace(&mut connection.looked, now) != now
     }
 
     /// Ends a connection for which there is no time left: reset, unless only the kernel has something to do for it, which it does
