@@ -391,14 +391,21 @@ impl<P: EpollSys, K: SocketSys> Engine for EpollEngine<P, K> {
         self.ready
             .drain(..)
             .for_each(|completion| completions.push(completion));
-        let start_of_rest = completions.len();
-        while completions.len() - start_of_rest < limit && self.share > 0 {
+        let mut uncounted = completions.len();
+        while completions.len() - uncounted < limit && self.share > 0 {
             self.share -= 1;
             let Some(key) = self.runnable.pop_front() else {
                 unreachable!("a turn's share is taken from the list and from nowhere else");
             };
             if key.is_connection() {
+                let before = completions.len();
+                let waited = self.connections.get(key.slot()).waited;
                 self.run_connection(key, pool, completions);
+                if waited {
+                    // There are no more than slots. They come first, and as many in each turn as the limit has would keep
+                    // those waiting that are behind them and have not waited for a slot yet.
+                    uncounted += completions.len() - before;
+                }
             } else if key.is_listener() {
                 self.run_listener(key, completions);
             } else {

@@ -84,6 +84,30 @@ fn who_found_no_slot_comes_before_those_that_had_one() {
     assert_eq!(ended(completions.remove(1)), Received::NoBuffers);
 }
 
+/// Those that waited come first, and again first in the next turn: within a turn's limit they would be all that it has.
+#[test]
+fn who_waited_counts_towards_no_limit() {
+    let mut bench = Bench::new(2, 8);
+    let mut pairs = [tcp_pair(), tcp_pair()];
+    for (connection, (ours, theirs)) in (0..).zip(&mut pairs) {
+        theirs.write_all(&pattern(8)).unwrap();
+        await_events(ours, libc::POLLIN);
+        bench.receive_that(connection, &*ours, 8, connection == 0);
+    }
+    bench.engine.wait(Some(PATIENCE), &mut bench.pool).unwrap();
+    let mut completions = Completions::default();
+    bench.engine.reap(&mut bench.pool, 1, &mut completions);
+    let receivers: Vec<_> = completions
+        .list
+        .iter()
+        .map(|completion| match completion {
+            Completion::Received { connection, .. } => connection.get(),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(receivers, [0, 1]);
+}
+
 #[test]
 fn the_budget_is_exact() {
     let mut bench = Bench::new(16, 8);
