@@ -84,12 +84,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         // First, as the wheel has room for one limit of each connection.
         let earlier = self.find(connection)?.limit.take();
         self.clear_timer(earlier);
-        let limit = self.set_timer(deadline, TimerKey::Limit(connection));
-        match limit {
-            Some(_) => self.find(connection)?.limit = limit,
-            // Without a timer the wait for the peer would have no end.
-            None => self.end(slot, CloseReason::Local, true),
-        }
+        self.limit_end(connection, deadline, CloseReason::Local);
         self.mark_dirty(slot);
         self.arm_receive(slot);
         Ok(())
@@ -126,6 +121,16 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         !self.given_up.is_empty() && self.given_up.contains(&id)
     }
 
+    /// Bounds the end of a connection, which has no limit now. For want of a timer it is reset at once, for this reason: the wait
+    /// for its peer would have no end.
+    fn limit_end(&mut self, id: ConnectionId, within: Duration, reason: CloseReason) {
+        let limit = self.set_timer(within, TimerKey::Limit(id));
+        match self.connections.get_mut(id.slot(), id.generation()) {
+            Some(connection) if limit.is_some() => connection.limit = limit,
+            _ => self.end(id.slot(), reason, true),
+        }
+    }
+
     /// An attempt or a graceful close has taken too long.
     pub(super) fn on_limit(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get_mut(id.slot(), id.generation()) else {
@@ -140,12 +145,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             Phase::Connecting => self.end(id.slot(), reason, false),
             Phase::Draining if is_patient && is_left => self.end(id.slot(), reason, false),
             Phase::Draining if is_patient && self.is_taking(id.slot()) => {
-                let limit = self.set_timer(self.config.close_deadline, TimerKey::Limit(id));
-                match limit {
-                    Some(_) => self.find(id).expect("looked up just now").limit = limit,
-                    // Without a timer the wait for the peer would have no end.
-                    None => self.end(id.slot(), reason, true),
-                }
+                self.limit_end(id, self.config.close_deadline, reason);
             }
             Phase::Open | Phase::Draining => self.end(id.slot(), reason, true),
             Phase::Ending => {}
@@ -196,12 +196,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             self.end(slot, reason, false);
         } else if connection.limit.is_none() {
             let id = ConnectionId::new(self.index, slot, generation);
-            let limit = self.set_timer(self.config.close_deadline, TimerKey::Limit(id));
-            match limit {
-                Some(_) => self.find(id).expect("looked up just now").limit = limit,
-                // Without a timer the wait would have no end.
-                None => self.end(slot, CloseReason::Timeout, true),
-            }
+            self.limit_end(id, self.config.close_deadline, CloseReason::Timeout);
         }
     }
 

@@ -6,7 +6,7 @@ use std::process::{Command as Process, Stdio};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use quoit::{CloseReason, Command, ConnectionId, Payload, Refusal, Token};
+use quoit::{CloseReason, Command, Config, ConnectionId, Payload, Refusal, Token};
 
 use crate::driver::{Driver, OnData, drive, drive_with};
 use crate::levels::Level;
@@ -244,6 +244,10 @@ fn close_by_deadline(driver: &mut Driver, id: ConnectionId, deadline: Duration) 
 /// without, which makes an end of stream.
 const SHORT: Duration = Duration::from_millis(10);
 
+fn looks_often(config: &mut Config) {
+    config.close_deadline = SHORT;
+}
+
 /// Lets the loop look once at what it closes.
 fn wait_for_a_look(driver: &mut Driver) {
     let before = driver.quoit.counters().timers_fired;
@@ -257,69 +261,57 @@ pub(crate) fn a_slow_reader_gets_all(level: &Level) {
         // The kernel's thread sends when it comes to it, which may be after two looks.
         return;
     }
-    drive_with(
-        level,
-        |config| config.close_deadline = SHORT,
-        |driver| {
-            let (mut client, id) = driver.new_pair();
-            let bytes = Bytes::from(pattern(1, BYTES));
-            driver.send(id, bytes, Token::NONE).unwrap();
-            driver.close(id, None).unwrap();
-            let mut received = Vec::new();
-            let mut looks = 0;
-            while received.len() < BYTES / 2 {
-                wait_for_a_look(driver);
-                looks += 1;
-                let before = received.len();
-                client.receive_queued(&mut received);
-                assert!(received.len() > before, "cut after {looks} looks");
-            }
-            driver.until("all is received", |driver| {
-                driver.turn(Duration::ZERO);
-                client.receive_queued(&mut received);
-                received.len() == BYTES
-            });
-            assert!(received == pattern(1, BYTES));
-            client.expect_end();
-            // By either end: the loop may have left the rest to the kernel.
-            client.shutdown();
-            driver.wait_closed(id);
-        },
-    );
+    drive_with(level, looks_often, |driver| {
+        let (mut client, id) = driver.new_pair();
+        let bytes = Bytes::from(pattern(1, BYTES));
+        driver.send(id, bytes, Token::NONE).unwrap();
+        driver.close(id, None).unwrap();
+        let mut received = Vec::new();
+        let mut looks = 0;
+        while received.len() < BYTES / 2 {
+            wait_for_a_look(driver);
+            looks += 1;
+            let before = received.len();
+            client.receive_queued(&mut received);
+            assert!(received.len() > before, "cut after {looks} looks");
+        }
+        driver.until("all is received", |driver| {
+            driver.turn(Duration::ZERO);
+            client.receive_queued(&mut received);
+            received.len() == BYTES
+        });
+        assert!(received == pattern(1, BYTES));
+        client.expect_end();
+        // By either end: the loop may have left the rest to the kernel.
+        client.shutdown();
+        driver.wait_closed(id);
+    });
 }
 
 /// A peer that reads late, and never ends its direction, costs the process nothing once the kernel has all.
 pub(crate) fn what_the_kernel_has_is_left_to_it(level: &Level) {
-    drive_with(
-        level,
-        |config| config.close_deadline = SHORT,
-        |driver| {
-            let (mut client, id) = driver.new_pair();
-            driver.send(id, &pattern(1, 1000)[..], Token::NONE).unwrap();
-            driver.wait_flushed(id);
-            driver.close(id, None).unwrap();
-            assert_eq!(driver.wait_closed(id), CloseReason::Timeout);
-            driver.settle();
-            assert_eq!(client.receive(1000), pattern(1, 1000));
-            client.expect_end();
-        },
-    );
+    drive_with(level, looks_often, |driver| {
+        let (mut client, id) = driver.new_pair();
+        driver.send(id, &pattern(1, 1000)[..], Token::NONE).unwrap();
+        driver.wait_flushed(id);
+        driver.close(id, None).unwrap();
+        assert_eq!(driver.wait_closed(id), CloseReason::Timeout);
+        driver.settle();
+        assert_eq!(client.receive(1000), pattern(1, 1000));
+        client.expect_end();
+    });
 }
 
 pub(crate) fn who_takes_nothing_is_reset(level: &Level) {
-    drive_with(
-        level,
-        |config| config.close_deadline = SHORT,
-        |driver| {
-            let (mut client, id) = driver.new_pair();
-            driver
-                .send(id, Bytes::from(vec![1; 64 << 20]), Token::NONE)
-                .unwrap();
-            driver.close(id, None).unwrap();
-            assert_eq!(driver.wait_closed(id), CloseReason::Timeout);
-            client.expect_reset();
-        },
-    );
+    drive_with(level, looks_often, |driver| {
+        let (mut client, id) = driver.new_pair();
+        driver
+            .send(id, Bytes::from(vec![1; 64 << 20]), Token::NONE)
+            .unwrap();
+        driver.close(id, None).unwrap();
+        assert_eq!(driver.wait_closed(id), CloseReason::Timeout);
+        client.expect_reset();
+    });
 }
 
 pub(crate) fn a_drain_leaves_to_the_kernel_what_it_has(level: &Level) {

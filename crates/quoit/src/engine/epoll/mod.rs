@@ -286,10 +286,7 @@ impl<P: EpollSys, K: SocketSys> Engine for EpollEngine<P, K> {
                 descriptor,
                 budget,
                 waited,
-            } => {
-                self.connections.get(connection).waited = waited;
-                self.submit_receive(connection, descriptor, budget);
-            }
+            } => self.submit_receive(connection, descriptor, budget, waited),
             Operation::Discard {
                 connection,
                 descriptor,

@@ -123,14 +123,14 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
 
     pub(super) fn submit_discard(&mut self, slot: Slot, descriptor: RawFd) {
         // Its budget is never used up.
-        self.start_receive(slot, descriptor, u32::MAX, true);
+        self.start_receive(slot, descriptor, u32::MAX, true, false);
     }
 
-    pub(super) fn submit_receive(&mut self, slot: Slot, descriptor: RawFd, budget: u32) {
-        self.start_receive(slot, descriptor, budget, false);
+    pub(super) fn submit_receive(&mut self, slot: Slot, descriptor: RawFd, budget: u32, waited: bool) {
+        self.start_receive(slot, descriptor, budget, false, waited);
     }
 
-    fn start_receive(&mut self, slot: Slot, descriptor: RawFd, budget: u32, discarding: bool) {
+    fn start_receive(&mut self, slot: Slot, descriptor: RawFd, budget: u32, discarding: bool, waited: bool) {
         self.counters.receive_arms.add(1);
         let connection = self.connections.get(slot);
         debug_assert!(budget > 0, "a receive has a budget of at least 1");
@@ -147,6 +147,7 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
         let connection = self.connections.get(slot);
         connection.budget = budget;
         connection.discarding = discarding;
+        connection.waited = waited;
         if connection.readable {
             self.list_connection(slot);
         }
