@@ -25,6 +25,8 @@ pub(crate) struct Chunks {
     count: u32,
     /// Bytes of the budget that others have.
     charged: u64,
+    /// Chunks that are set aside.
+    promised: u32,
 }
 
 impl Chunks {
@@ -41,6 +43,7 @@ impl Chunks {
             touched: 0,
             count,
             charged: 0,
+            promised: 0,
         })
     }
 
@@ -64,9 +67,24 @@ impl Chunks {
         u64::from(self.count) * u64::from(self.size)
     }
 
-    /// Bytes of the budget that nobody has.
+    /// Bytes of the budget that nobody has, or was promised.
     pub(crate) fn left(&self) -> u64 {
-        self.budget() - u64::from(self.used()) * u64::from(self.size) - self.charged
+        self.budget() - u64::from(self.used() + self.promised) * u64::from(self.size) - self.charged
+    }
+
+    /// Sets chunks aside, of those that are [available](Self::available).
+    pub(crate) fn promise(&mut self, chunks: u32) {
+        assert!(
+            chunks as usize <= self.available(),
+            "no more is promised than there is"
+        );
+        self.promised += chunks;
+    }
+
+    /// Ends a promise, so that the chunks can be taken.
+    pub(crate) fn end_promise(&mut self, chunks: u32) {
+        assert!(chunks <= self.promised, "no more is taken back than was promised");
+        self.promised -= chunks;
     }
 
     /// Takes bytes of the budget for memory elsewhere; false, and none are taken, if there are fewer.

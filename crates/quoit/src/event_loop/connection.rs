@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::num::NonZeroU32;
 use std::os::fd::OwnedFd;
 
+use crate::chunks::Chunks;
 use crate::errno::Errno;
 use crate::event::CloseReason;
 use crate::id::Token;
@@ -141,7 +142,8 @@ pub(super) struct Connection {
     pub(super) dirty: bool,
     /// A send was refused as full, and `Writable` is owed.
     pub(super) wants_writable: bool,
-    /// Send chunks that it waits for, and is owed `Writable` for.
+    /// Send chunks that it waits for, and is owed `Writable` for. Once it is not listed any more, it has been told, and they
+    /// are set aside for it.
     pub(super) wants_chunks: Option<NonZeroU32>,
     /// In the list of those that wait for send chunks.
     pub(super) listed_for_chunks: bool,
@@ -227,6 +229,24 @@ impl Connection {
     /// something was last queued too: only then `Writable` is owed.
     pub(super) fn is_full(&self, mark: usize) -> bool {
         self.wants_writable && self.outbound.queued() >= mark
+    }
+
+    /// Send chunks that are set aside for it.
+    pub(super) fn promised_chunks(&self) -> u32 {
+        match self.wants_chunks {
+            Some(promised) if !self.listed_for_chunks => promised.get(),
+            _ => 0,
+        }
+    }
+
+    /// Waits for send chunks no longer, and needs none that are set aside. Returns whether `Writable` is still owed.
+    #[inline]
+    pub(super) fn forget_chunks(&mut self, chunks: &mut Chunks) -> bool {
+        let promised = self.promised_chunks();
+        if promised > 0 {
+            chunks.end_promise(promised);
+        }
+        self.wants_chunks.take().is_some() && promised == 0
     }
 
     /// Whether both directions have ended.

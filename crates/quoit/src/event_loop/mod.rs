@@ -40,6 +40,7 @@ use crate::timers::{TimerId, Wheel};
 use connection::Connection;
 use memory::Memory;
 use table::Table;
+use water_marks::Promised;
 
 pub use accept::{Accept, ListenerOptions};
 pub(crate) use commands::apply_stream_options;
@@ -146,6 +147,10 @@ pub struct Loop<E: Engine = AnyEngine, K: SocketSys = Linux> {
     queue_load: u64,
     /// Connections refused for want of send chunks with nothing else queued, first come, first told.
     chunk_waiters: VecDeque<ConnectionId>,
+    /// Those that were told of them, in the order of their events.
+    promised: VecDeque<Promised>,
+    /// Events handed over by all turns.
+    events_reported: u64,
     /// Connections that hold all the leases they may.
     capped: u32,
     /// Those of them that hold their share of the memory, first come, first looked at again.
@@ -233,6 +238,8 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             accepts_behind: 0,
             queue_load: 0,
             chunk_waiters: VecDeque::new(),
+            promised: VecDeque::new(),
+            events_reported: 0,
             capped: 0,
             short: VecDeque::new(),
             inspection: None,

@@ -74,10 +74,14 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let wanted = state.outbound.chunks_for(length, &memory.chunks);
         let fits = match (wanted, before) {
             (0, _) => true,
-            (_, 0) => memory.may_begin_with(wanted, memory.chunks.available()),
+            (_, 0) => {
+                wanted <= state.promised_chunks() as usize
+                    || memory.may_begin_with(wanted, memory.chunks.available())
+            }
             _ => wanted <= memory.share_of_chunks(),
         };
         if (!lent || small) && fits {
+            state.wants_writable |= state.forget_chunks(&mut memory.chunks);
             state.outbound.push_copy(payload.as_slice(), &mut memory.chunks);
         } else if let Some(lent) = payload.into_lent() {
             state.outbound.push_lent(lent, token);
@@ -535,6 +539,5 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let before = connection.outbound.queued();
         connection.outbound.clear(&mut memory.chunks);
         self.account_queue(before, 0);
-        self.serve_chunk_waiters();
     }
 }

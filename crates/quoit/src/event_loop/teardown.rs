@@ -255,6 +255,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let (_, generation) = self.connections.at(slot).expect("looked up just now");
         let id = ConnectionId::new(self.index, slot, generation);
         let mut connection = self.connections.remove(slot).expect("looked up just now");
+        connection.forget_chunks(&mut self.memory_mut().chunks);
         if connection.listed_for_chunks {
             self.chunk_waiters.retain(|&waiting| waiting != id);
         }

@@ -101,6 +101,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         }
         self.expire_timers();
         self.finish_draining();
+        self.serve_chunk_waiters();
 
         Ok(self.report(events))
     }
@@ -113,8 +114,6 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         self.collect_leases();
         self.serve_short();
         self.serve_starved();
-        // Whoever was told may have had no use for it.
-        self.serve_chunk_waiters();
         if self.memory().chunks.is_large() || self.is_short() {
             // It is given back once it is not in use any more, and until then somebody may have to go.
             self.inspect_soon();
@@ -123,6 +122,8 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         if self.datagrams.len() > 0 {
             self.tend_datagrams();
         }
+        self.end_promises();
+        self.serve_chunk_waiters();
     }
 
     /// Hands over what there is to report, as far as there is room. Answers how many events that are.
@@ -138,7 +139,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                 self.reported_ends.push(*connection);
             }
         }
-        events.len() - earlier
+        let reported = events.len() - earlier;
+        self.events_reported += reported as u64;
+        reported
     }
 
     /// Makes the calling thread the owner at the first turn, and checks that it is at every other.

@@ -69,9 +69,10 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     #[inline]
     pub(super) fn account_queued(&mut self, slot: Slot, before: usize, queued_before: bool) {
         self.counters.sends_coalesced.add(u64::from(queued_before));
+        let memory = self.memory.as_mut().expect("present until the loop is dropped");
         let queued = self.connections.at(slot).map_or(before, |(state, _)| {
             // It was refused for want of chunks, and then took fewer: it is told as its queue drains.
-            state.wants_writable |= state.wants_chunks.take().is_some();
+            state.wants_writable |= state.forget_chunks(&mut memory.chunks);
             state.outbound.queued()
         });
         self.account_queue(before, queued);
@@ -106,6 +107,8 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let Some(state) = self.connections.get_mut(id.slot(), id.generation()) else {
             return;
         };
+        let memory = self.memory.as_mut().expect("present until the loop is dropped");
+        state.forget_chunks(&mut memory.chunks);
         if !queue_is_empty {
             state.wants_writable = true;
             return;
@@ -116,7 +119,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         }
     }
 
-    /// Keeps the promises of `Writable`, after memory was freed.
+    /// Keeps the promises of `Writable`, after some of a connection's queue has gone.
     pub(super) fn after_room(&mut self, id: ConnectionId) {
         let low_water = self.config.low_water as usize;
         if let Some(connection) = self.connections.get_mut(id.slot(), id.generation())
@@ -124,35 +127,67 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             && connection.outbound.queued() <= low_water
         {
             connection.wants_writable = false;
-            connection.wants_chunks = None;
+            let memory = self.memory.as_mut().expect("present until the loop is dropped");
+            connection.forget_chunks(&mut memory.chunks);
             if matches!(connection.phase, Phase::Open | Phase::Connecting) {
                 self.events.push_back(Event::Writable { connection: id });
             }
         }
-        self.serve_chunk_waiters();
     }
 
-    /// Tells those that were refused for want of send chunks, once there are as many as they wanted.
+    /// Tells those that were refused for want of send chunks, once there are as many as they wanted. These are set aside:
+    /// whoever is reported before would take them otherwise, again and again.
     pub(super) fn serve_chunk_waiters(&mut self) {
-        let memory = self.memory.as_ref().expect("present until the loop is dropped");
-        let mut left = memory.chunks.available();
         while let Some(&id) = self.chunk_waiters.front() {
-            if let Some(connection) = self.connections.get_mut(id.slot(), id.generation()) {
-                let wanted = connection.wants_chunks.map_or(0, |wanted| wanted.get() as usize);
-                if wanted > 0 && !memory.may_begin_with(wanted, left) {
+            let memory = self.memory.as_mut().expect("present until the loop is dropped");
+            if let Some(connection) = self.connections.get_mut(id.slot(), id.generation())
+                && let Some(wanted) = connection.wants_chunks
+            {
+                if !memory.may_begin_with(wanted.get() as usize, memory.chunks.available()) {
                     return;
                 }
-                left -= wanted;
                 connection.listed_for_chunks = false;
                 // One whose own queue is full as well is told when that has drained.
-                if connection.wants_chunks.take().is_some()
-                    && !connection.wants_writable
-                    && matches!(connection.phase, Phase::Open | Phase::Connecting)
-                {
+                if !connection.wants_writable && matches!(connection.phase, Phase::Open | Phase::Connecting) {
+                    memory.chunks.promise(wanted.get());
                     self.events.push_back(Event::Writable { connection: id });
+                    self.promised.push_back(Promised {
+                        connection: id,
+                        reported_with: self.events_reported + self.events.len() as u64,
+                    });
+                } else {
+                    connection.wants_chunks = None;
                 }
+            } else if let Some(connection) = self.connections.get_mut(id.slot(), id.generation()) {
+                connection.listed_for_chunks = false;
             }
             self.chunk_waiters.pop_front();
         }
     }
+
+    /// Takes back what was set aside for those that were told, and had no use for it.
+    pub(super) fn end_promises(&mut self) {
+        while let Some(&Promised {
+            connection: id,
+            reported_with,
+        }) = self.promised.front()
+            && reported_with <= self.events_reported
+        {
+            self.promised.pop_front();
+            let memory = self.memory.as_mut().expect("present until the loop is dropped");
+            if let Some(connection) = self.connections.get_mut(id.slot(), id.generation())
+                && connection.promised_chunks() > 0
+            {
+                connection.forget_chunks(&mut memory.chunks);
+            }
+        }
+    }
+}
+
+/// A connection for which send chunks are set aside until its handler has been told and could take them.
+#[derive(Debug)]
+pub(super) struct Promised {
+    connection: ConnectionId,
+    /// It has been told when so many events have been reported: no fewer than in truth, as some are dropped.
+    reported_with: u64,
 }

@@ -490,6 +490,8 @@ pub(crate) fn send_or_abort_leaves_what_is_ending(level: &Level) {
 }
 
 pub(crate) fn drain_under_load(level: &Level) {
+    // All slots have a multiple of it, and so does what is received at once while slots are scarce: a request is never cut.
+    const LENGTH: usize = 256;
     drive(level, |driver| {
         driver.on_data = OnData::Echo;
         let address = driver.listen();
@@ -498,7 +500,7 @@ pub(crate) fn drain_under_load(level: &Level) {
                 let address = address.clone();
                 driver.beside(move || {
                     let mut client = Client::connect(&address);
-                    let message = pattern(index, 300);
+                    let message = pattern(index, LENGTH);
                     let mut rounds = 0;
                     let mut back = vec![0; message.len()];
                     while client.write_all(&message).is_ok() {
@@ -515,7 +517,7 @@ pub(crate) fn drain_under_load(level: &Level) {
             })
             .collect();
         driver.until("all are busy", |driver| {
-            let served = |id: &ConnectionId| driver.seen(*id).total >= 600;
+            let served = |id: &ConnectionId| driver.seen(*id).total >= 2 * LENGTH as u64;
             driver.accepted.len() == 20 && driver.accepted.iter().all(served)
         });
         driver.quoit.drain(Duration::from_secs(20));

@@ -7,12 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytes::Bytes;
-use quoit::{
-    CloseReason, Config, ConnectionId, Errno, FileRange, ListenerOptions, Payload, RawPieces, Refusal,
-    StreamOptions, Token,
-};
+use quoit::{CloseReason, Config, ConnectionId, Errno, FileRange, Payload, RawPieces, Refusal, Token};
 
-use crate::driver::{Driver, drive, drive_with, loopback};
+use crate::driver::{Driver, drive, drive_with};
 use crate::levels::Level;
 use crate::sockets::{Client, pattern, wait_reset};
 
@@ -32,7 +29,6 @@ macro_rules! sending {
             at_once_to_a_peer_that_is_gone
             a_slow_reader_is_bounded_and_holds_up_nobody
             too_large_to_be_copied
-            the_loops_send_memory_used_up
             a_file_between_other_sends
             a_file_range_beyond_two_gibibytes
             a_file_cut_short
@@ -196,7 +192,7 @@ pub(crate) fn received_bytes_sent_on(level: &Level) {
 }
 
 /// Sends until nothing more is taken, and adds what was to `taken`.
-fn fill(driver: &mut Driver, id: ConnectionId, taken: &mut Vec<u8>) {
+pub(crate) fn fill(driver: &mut Driver, id: ConnectionId, taken: &mut Vec<u8>) {
     let high_water = driver.quoit.config().high_water as usize;
     loop {
         let refused_at = taken.len();
@@ -441,76 +437,6 @@ impl Driver {
         let reader = self.beside(move || reader.receive(count));
         self.join(reader);
         self.wait_flushed(id);
-    }
-}
-
-/// Whoever was refused for want of the loop's send memory is told when there is some again, once, whatever
-/// freed it.
-pub(crate) fn the_loops_send_memory_used_up(level: &Level) {
-    const MOST_HOGS: usize = 20;
-    let tune = |config: &mut Config| {
-        config.send_chunks = 8;
-        config.send_chunk_size = 4096;
-        config.zero_copy_threshold = None;
-    };
-    drive_with(level, tune, |driver| {
-        let options = ListenerOptions {
-            stream: StreamOptions {
-                send_buffer: Some(4096),
-                ..StreamOptions::default()
-            },
-            ..ListenerOptions::default()
-        };
-        let (_, address) = driver.listen_on(&loopback(), &options);
-        for abort in [false, true] {
-            let (mut client, id) = driver.pair(&address);
-            let mut hogs = Vec::new();
-            while driver.send(id, b"x", Token::NONE).is_ok() {
-                driver.wait_flushed(id);
-                assert_eq!(client.receive(1), b"x");
-                // One alone has its share; and the kernel may have taken more of the others', see above.
-                if hogs.len() < MOST_HOGS {
-                    let (hog_client, hog) = driver.pair(&address);
-                    hog_client.set_receive_buffer(4096);
-                    hogs.push((hog_client, hog));
-                }
-                for (_, hog) in &hogs {
-                    fill(driver, *hog, &mut Vec::new());
-                }
-            }
-            for _ in 0..2 {
-                let refused = driver.send(id, b"x", Token::NONE);
-                assert_eq!(refused, Err(Refusal::Full), "{:?}", driver.seen(id));
-            }
-            let readers: Vec<_> = hogs
-                .into_iter()
-                .map(|(mut hog_client, hog)| {
-                    if abort {
-                        driver.abort(hog).unwrap();
-                        driver.beside(|| drop(hog_client))
-                    } else {
-                        driver.abort_later(hog);
-                        driver.beside(move || drop(hog_client.receive_rest()))
-                    }
-                })
-                .collect();
-            driver.until("it is told", |driver| driver.seen(id).writable == 1);
-            driver.send(id, b"x", Token::NONE).unwrap();
-            driver.wait_flushed(id);
-            assert_eq!(client.receive(1), b"x");
-            for reader in readers {
-                driver.join(reader);
-            }
-            driver.settle();
-            assert_eq!(driver.seen(id).writable, 1);
-        }
-    });
-}
-
-impl Driver {
-    /// Nothing more is sent to a connection: it is closed when its queue is flushed.
-    fn abort_later(&mut self, id: ConnectionId) {
-        self.shutdown(id).unwrap();
     }
 }
 
