@@ -101,7 +101,13 @@ type peer struct {
 	need int // bytes of the request that is not complete; 0 if that is not known
 
 	draining bool // it closes behind the request of which a part has come
+	later    bool // it has had its share of the turn, and the rest of what has come is served in the next one
+	ended    bool // the peer has, and what came before is still to be served
 }
+
+// turnRequests are served for one connection before others have their turn: some 0.5 ms of work. A peer that sends
+// without end brings thousands at once.
+const turnRequests = 64
 
 func (p *peer) LocalAddr() net.Addr  { return p.conn.LocalAddr() }
 func (p *peer) RemoteAddr() net.Addr { return p.conn.RemoteAddr() }
@@ -199,23 +205,49 @@ func (h *Handler) OnDrainDetached(n *quoit.NetConn) { h.moved.Drain(n) }
 type after int
 
 const (
-	goesOn  after = iota
-	waits         // for the rest of the request
-	moves         // to a goroutine, with the request, which was not served
-	streams       // its response, on a goroutine
+	goesOn after = iota
+	waits        // for the rest of the request
+	waitsForTurn
+	moves   // to a goroutine, with the request, which was not served
+	streams // its response, on a goroutine
 	closes
 	aborts
 )
 
 var endOfHead = []byte("\r\n\r\n")
 
-// OnData implements quoit.Handler: it serves all requests that are completely there.
+// OnData implements quoit.Handler: it serves the requests that are completely there, and many of them over several turns.
 func (h *Handler) OnData(c *quoit.Conn) {
 	from := c.Context().(*peer)
-	view, _ := c.Peek(c.Buffered())
-	if len(view) < from.need {
+	if from.later || c.Buffered() < from.need {
 		return
 	}
+	h.serveThere(c, from)
+}
+
+// OnEndOfStream implements quoit.HalfCloser: what came before the end is served.
+func (h *Handler) OnEndOfStream(c *quoit.Conn) {
+	from := c.Context().(*peer)
+	from.ended = true
+	if !from.later {
+		_ = c.Close() // or it is closing already
+	}
+}
+
+// goOn serves what was left for a later turn.
+func (h *Handler) goOn(c *quoit.Conn, from *peer) {
+	from.later = false
+	if c.IsClosed() {
+		return
+	}
+	if then := h.serveThere(c, from); from.ended && !from.later && (then == goesOn || then == waits) {
+		_ = c.Close() // or it is closing already
+	}
+}
+
+// serveThere serves a turn's share of the requests that are completely there, and returns what becomes of the connection.
+func (h *Handler) serveThere(c *quoit.Conn, from *peer) after {
+	view, _ := c.Peek(c.Buffered())
 	w := works.Get().(*work)
 	w.begin(c, view)
 	w.ctx.Init2(from, h.logger(), false)
@@ -223,7 +255,11 @@ func (h *Handler) OnData(c *quoit.Conn) {
 	// Where bytes end as a head does, as requests without a body do, none of the heads needs to be searched for its end.
 	wholeHeads := bytes.HasSuffix(view, endOfHead)
 	used, then := 0, goesOn
-	for then == goesOn && used < len(view) && len(w.out.rest) == 0 {
+	for served := 0; then == goesOn && used < len(view) && len(w.out.rest) == 0; served++ {
+		if served == turnRequests {
+			then = waitsForTurn
+			break
+		}
 		left := view[used:]
 		if !(wholeHeads && len(left) >= len(endOfHead)) && !bytes.Contains(left[:min(len(left), h.limit)], endOfHead) {
 			// fasthttp's parser has no verdict on a part.
@@ -239,7 +275,10 @@ func (h *Handler) OnData(c *quoit.Conn) {
 		}
 	}
 	c.Discard(used)
-	h.finish(c, w, then)
+	if then = h.finish(c, w, then); then == waitsForTurn {
+		from.later = c.Run(func(c *quoit.Conn) { h.goOn(c, from) }) == nil
+	}
+	return then
 }
 
 // serve serves one request whose head is there, of left bytes; whole is its length.
@@ -304,14 +343,14 @@ func (h *Handler) serve(w *work, from *peer, left int) (then after, whole int) {
 	return goesOn, whole
 }
 
-// finish sends what was written, and does what was decided.
-func (h *Handler) finish(c *quoit.Conn, w *work, then after) {
+// finish sends what was written, and does what was decided. It returns what became of the connection.
+func (h *Handler) finish(c *quoit.Conn, w *work, then after) after {
 	w.out.flush()
-	rest := w.out.rest
+	rest, ending := w.out.rest, then == closes
 	switch {
 	case then == aborts:
 		_ = c.Abort() // or it has ended
-		return        // a context cannot be told to forget a hijacker
+		return then   // a context cannot be told to forget a hijacker
 	case then == streams:
 		h.move(c, func(n net.Conn) bool {
 			writer := bufio.NewWriter(n)
@@ -319,12 +358,13 @@ func (h *Handler) finish(c *quoit.Conn, w *work, then after) {
 			err := errors.Join(first, w.stream.Write(writer), writer.Flush())
 			return err == nil && !w.ending
 		})
-		return // and it is the goroutine's
+		return then // and it is the goroutine's
 	case len(rest) > 0:
 		h.move(c, func(n net.Conn) bool {
 			_, err := n.Write(rest)
-			return err == nil && then != closes
+			return err == nil && !ending
 		})
+		then = moves
 	case then == moves:
 		h.move(c, nil)
 	case then == closes:
@@ -333,6 +373,7 @@ func (h *Handler) finish(c *quoit.Conn, w *work, then after) {
 	w.reset()
 	w.out.conn, w.out.rest = nil, nil
 	works.Put(w)
+	return then
 }
 
 // begin prepares for the requests that are in view.

@@ -114,8 +114,8 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         self.collect_leases();
         self.serve_short();
         self.serve_starved();
-        if self.memory().chunks.is_large() || self.is_short() {
-            // It is given back once it is not in use any more, and until then somebody may have to go.
+        // Memory is given back once it is not in use any more, and until then a connection may have to go.
+        if self.memory().chunks.is_large() || self.connections.len() > 0 && self.is_short() {
             self.inspect_soon();
         }
         self.flush_dirty();
