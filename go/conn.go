@@ -240,6 +240,20 @@ func (c *Conn) abort(cause error) error {
 	return nil
 }
 
+// panicked ends the connection of a handler that has panicked: now, unless the handler had closed it, as then what it wrote
+// before still leaves.
+func (c *Conn) panicked() {
+	c.mu.Lock()
+	if c.cause == nil {
+		c.cause = ErrPanicked
+	}
+	closed := c.state == stateClosing
+	c.mu.Unlock()
+	if !closed {
+		c.abort(ErrPanicked)
+	}
+}
+
 // IsClosed says whether Close or Abort was called, or the connection has ended.
 func (c *Conn) IsClosed() bool {
 	c.mu.Lock()
@@ -254,8 +268,8 @@ func (c *Conn) isEnding() bool {
 	return c.state == stateEnding
 }
 
-// SetDeadline sets when the connection is aborted, with os.ErrDeadlineExceeded for OnClose, unless the deadline is
-// moved before. The zero time clears it. It is exact to about a millisecond.
+// SetDeadline sets when the connection is aborted, with os.ErrDeadlineExceeded for OnClose, or its DeadlineHandler is called,
+// unless the deadline is moved before. The zero time clears it. It is exact to about a millisecond.
 func (c *Conn) SetDeadline(t time.Time) error {
 	c.mu.Lock()
 	if c.state >= stateClosing {

@@ -39,6 +39,14 @@ type HalfCloser interface {
 	OnEndOfStream(c *Conn)
 }
 
+// DeadlineHandler is a Handler that decides itself what the deadline of a connection means (Conn.SetDeadline). Without it the
+// connection is aborted then, and OnClose is told os.ErrDeadlineExceeded.
+type DeadlineHandler interface {
+	// OnDeadline is called once when a deadline has passed. The connection goes on until it is closed; another deadline may
+	// be set.
+	OnDeadline(c *Conn)
+}
+
 // Drainer is a Handler that wants to end its connections itself when the server shuts down. Without it each is closed
 // as by Conn.Close.
 type Drainer interface {
@@ -89,6 +97,7 @@ type sink interface {
 type handlerSink struct {
 	handler    Handler
 	halfCloser HalfCloser      // or nil
+	deadliner  DeadlineHandler // or nil
 	drainer    Drainer         // or nil
 	detached   DetachedDrainer // or nil
 	config     *config
@@ -98,6 +107,7 @@ type handlerSink struct {
 func newHandlerSink(handler Handler, server *Server) *handlerSink {
 	s := &handlerSink{handler: handler, config: server.config, server: server}
 	s.halfCloser, _ = handler.(HalfCloser)
+	s.deadliner, _ = handler.(DeadlineHandler)
 	s.drainer, _ = handler.(Drainer)
 	s.detached, _ = handler.(DetachedDrainer)
 	return s
@@ -157,7 +167,14 @@ func (s *handlerSink) writable(c *Conn) {
 	}
 }
 
-func (s *handlerSink) deadline(c *Conn) { c.abort(errTimeout) }
+func (s *handlerSink) deadline(c *Conn) {
+	if s.deadliner == nil {
+		c.abort(errTimeout)
+		return
+	}
+	defer s.guard(c)
+	s.deadliner.OnDeadline(c)
+}
 
 func (s *handlerSink) draining(c *Conn) {
 	if s.drainer == nil {
@@ -197,7 +214,7 @@ func (s *handlerSink) guard(c *Conn) {
 
 func (s *handlerSink) panicked(c *Conn, recovered any) { reportPanic(s.config, c, recovered) }
 
-// reportPanic logs a panic and aborts its connection, or lets it go on where the configuration says so.
+// reportPanic logs a panic and ends its connection, or lets it go on where the configuration says so.
 func reportPanic(config *config, c *Conn, recovered any) {
 	if config.crash {
 		panic(recovered)
@@ -205,8 +222,8 @@ func reportPanic(config *config, c *Conn, recovered any) {
 	peer := "none"
 	if c != nil {
 		peer = fmt.Sprint(c.RemoteAddr())
-		c.abort(ErrPanicked)
+		c.panicked()
 	}
-	config.logger.Error("quoit: a handler panicked; its connection is aborted",
+	config.logger.Error("quoit: a handler panicked; its connection is ended",
 		"panic", fmt.Sprint(recovered), "peer", peer, "stack", string(debug.Stack()))
 }

@@ -225,11 +225,16 @@ func (h *Handler) OnData(c *quoit.Conn) {
 	h.serveThere(c, from)
 }
 
-// OnEndOfStream implements quoit.HalfCloser: what came before the end is served.
+// OnEndOfStream implements quoit.HalfCloser: what came before the end is served. What fasthttp makes of a part of a request,
+// it decides itself.
 func (h *Handler) OnEndOfStream(c *quoit.Conn) {
 	from := c.Context().(*peer)
 	from.ended = true
-	if !from.later {
+	switch {
+	case from.later:
+	case c.Buffered() > 0 && !c.IsClosed():
+		h.move(c, nil)
+	default:
 		_ = c.Close() // or it is closing already
 	}
 }
@@ -240,8 +245,8 @@ func (h *Handler) goOn(c *quoit.Conn, from *peer) {
 	if c.IsClosed() {
 		return
 	}
-	if then := h.serveThere(c, from); from.ended && !from.later && (then == goesOn || then == waits) {
-		_ = c.Close() // or it is closing already
+	if then := h.serveThere(c, from); from.ended && (then == goesOn || then == waits) {
+		h.OnEndOfStream(c)
 	}
 }
 

@@ -22,9 +22,11 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"sync"
+	"time"
 
 	quoit "github.com/quoit-io/quoit/go"
 	"github.com/quoit-io/quoit/go/internal/frame"
@@ -55,12 +57,16 @@ type Handler struct {
 	server  *http.Server
 	blocks  func(r *http.Request) bool
 	limit   int
+	heads   int // bytes of the longest head
 	serving sync.Once
 	over    *handedOver
 	moved   moved.Connections
 }
 
-// New makes a quoit.Handler of a net/http one.
+// headSlack is what net/http lets a head be longer than MaxHeaderBytes.
+const headSlack = 4096
+
+// New makes a quoit.Handler of a net/http one; nil is http.DefaultServeMux.
 func New(handler http.Handler, options ...Option) *Handler {
 	h := &Handler{handler: handler, limit: 32 << 10, over: newHandedOver()}
 	for _, option := range options {
@@ -69,7 +75,15 @@ func New(handler http.Handler, options ...Option) *Handler {
 	if h.server == nil {
 		h.server = &http.Server{}
 	}
-	h.server.Handler = handler
+	if h.handler == nil {
+		h.handler = http.DefaultServeMux
+	}
+	h.server.Handler = h.handler
+	h.heads = h.server.MaxHeaderBytes
+	if h.heads <= 0 {
+		h.heads = http.DefaultMaxHeaderBytes
+	}
+	h.heads += headSlack
 	h.server.ConnState = h.watch(h.server.ConnState)
 	return h
 }
@@ -105,6 +119,7 @@ type state struct {
 	draining bool // it closes behind the request of which a part has come
 	later    bool // it has had its share of the turn, and the rest of what has come is served in the next one
 	ended    bool // the peer has, and what came before is still to be served
+	times    times
 }
 
 // turnRequests are served for one connection before others have their turn: some 0.5 ms of work for the library and
@@ -124,7 +139,12 @@ var works = sync.Pool{New: func() any {
 }}
 
 // OnOpen implements quoit.Handler.
-func (h *Handler) OnOpen(c *quoit.Conn) { c.SetContext(&state{remote: c.RemoteAddr().String()}) }
+func (h *Handler) OnOpen(c *quoit.Conn) {
+	known := &state{remote: c.RemoteAddr().String()}
+	c.SetContext(known)
+	h.noteBytes(known) // the time of a first request's head begins with the connection
+	h.watchTime(c, known)
+}
 
 // OnData implements quoit.Handler: it serves the requests that are completely there, and many of them over several turns.
 func (h *Handler) OnData(c *quoit.Conn) {
@@ -132,14 +152,22 @@ func (h *Handler) OnData(c *quoit.Conn) {
 	if known.later || c.Buffered() < known.need {
 		return
 	}
+	h.noteBytes(known)
 	h.serveThere(c, known)
+	h.watchTime(c, known)
 }
 
-// OnEndOfStream implements quoit.HalfCloser: what came before the end is served.
+// OnEndOfStream implements quoit.HalfCloser: what came before the end is served. What net/http makes of a part of a request,
+// it decides itself.
 func (h *Handler) OnEndOfStream(c *quoit.Conn) {
 	known := c.Context().(*state)
 	known.ended = true
-	if !known.later {
+	switch {
+	case known.later:
+	case c.Buffered() > 0 && !c.IsClosed():
+		known.need = -1
+		h.move(c, nil)
+	default:
 		_ = c.Close() // or it is closing already
 	}
 }
@@ -161,6 +189,7 @@ func (h *Handler) serveThere(c *quoit.Conn, known *state) {
 				continue
 			}
 		}
+		h.noteBytes(known)
 		verdict, whole := frame.Scan(view, h.limit)
 		if verdict == frame.More {
 			known.need = whole
@@ -181,8 +210,9 @@ func (h *Handler) serveThere(c *quoit.Conn, known *state) {
 func (h *Handler) goOn(c *quoit.Conn, known *state) {
 	known.later = false
 	h.serveThere(c, known)
-	if known.ended && !known.later && known.need >= 0 {
-		_ = c.Close() // or it is closing already
+	h.watchTime(c, known)
+	if known.ended && known.need >= 0 {
+		h.OnEndOfStream(c)
 	}
 }
 
@@ -215,7 +245,7 @@ func (h *Handler) serve(c *quoit.Conn, known *state, raw []byte) bool {
 	w.source.Reset(raw)
 	w.reader.Reset(&w.source)
 	request, err := http.ReadRequest(w.reader)
-	if err != nil || h.blocks != nil && h.blocks(request) {
+	if err != nil || len(raw)-w.source.Len()-w.reader.Buffered() > h.heads || h.blocks != nil && h.blocks(request) {
 		return false
 	}
 	if h.blocks != nil && request.Body != http.NoBody {
@@ -226,22 +256,27 @@ func (h *Handler) serve(c *quoit.Conn, known *state, raw []byte) bool {
 			return false
 		}
 	}
+	h.noteRead(known)
 	request.RemoteAddr = known.remote
 	if known.context == nil {
-		known.context = context.WithValue(context.Background(), http.LocalAddrContextKey, c.LocalAddr())
+		known.context = h.contextOf(c)
 	}
-	request = request.WithContext(known.context)
+	// As with net/http it is done when the handler has returned.
+	within, cancel := context.WithCancel(known.context)
+	defer cancel()
+	request = request.WithContext(within)
 	w.content.Reset()
 	response := &w.writer
 	response.begin(h, c, known, request, &w.content, len(raw))
-	if !h.call(response, request) {
-		_ = c.Abort() // or it has ended
-		return true
-	}
+	answered := h.call(c, response, request)
 	if known.need < 0 {
 		return true // hijacked
 	}
 	c.Discard(len(raw))
+	if !answered {
+		_ = c.Close() // or it has ended
+		return true
+	}
 	known.posted = request.Method == http.MethodPost
 	closes := response.finish(known.draining)
 	_, err = c.Write(response.out)
@@ -258,19 +293,45 @@ func (h *Handler) serve(c *quoit.Conn, known *state, raw []byte) bool {
 	return true
 }
 
+// contextOf is the context of a connection's requests, with what net/http has in it.
+func (h *Handler) contextOf(c *quoit.Conn) context.Context {
+	base := context.Background()
+	if h.server.BaseContext != nil {
+		if base = h.server.BaseContext(h.over); base == nil {
+			panic("loophttp: BaseContext returned no context")
+		}
+	}
+	base = context.WithValue(base, http.ServerContextKey, h.server)
+	return context.WithValue(base, http.LocalAddrContextKey, c.LocalAddr())
+}
+
 // call runs the handler; false if it has panicked with http.ErrAbortHandler, which is no fault. Other panics are the
-// loop's to report.
-func (h *Handler) call(w *responseWriter, r *http.Request) (done bool) {
+// loop's to report. What was answered before either still leaves.
+func (h *Handler) call(c *quoit.Conn, w *responseWriter, r *http.Request) (done bool) {
 	defer func() {
 		if done {
 			return
 		}
 		if recovered := recover(); recovered != nil && recovered != http.ErrAbortHandler {
+			c.Discard(w.raw)
+			_ = c.Close() // or it has ended
 			panic(recovered)
 		}
 	}()
+	if r.Method == http.MethodOptions && r.RequestURI == "*" && !h.server.DisableGeneralOptionsHandler {
+		w.Header().Set("Content-Length", "0") // of the server as a whole (RFC 9110, 9.3.7)
+		return true
+	}
 	h.handler.ServeHTTP(w, r)
 	return true
+}
+
+func (h *Handler) logf(format string, values ...any) {
+	if h.server.ErrorLog != nil {
+		h.server.ErrorLog.Printf(format, values...)
+	} else {
+		log.Printf(format, values...)
+	}
 }
 
 // Close closes the connections that have left the loops, and their http.Server. Shut the quoit.Server down first.
@@ -278,7 +339,9 @@ func (h *Handler) Close() error { return h.server.Close() }
 
 // move hands the connection to the http.Server, after what is still to be written.
 func (h *Handler) move(c *quoit.Conn, first []byte) {
-	draining := c.Context().(*state).draining
+	known := c.Context().(*state)
+	draining := known.draining
+	h.forgetTime(c, known)
 	n, err := c.Detach()
 	if err != nil {
 		return // it has closed meanwhile
@@ -288,7 +351,7 @@ func (h *Handler) move(c *quoit.Conn, first []byte) {
 		h.moved.Drain(n)
 	}
 	h.serving.Do(func() { go h.server.Serve(h.over) })
-	h.over.take(n, first, func() { h.moved.Idle(n) })
+	h.over.take(n, first, h.server.WriteTimeout, func() { h.moved.Idle(n) })
 }
 
 func (h *Handler) moveAfter(c *quoit.Conn, first []byte, closes bool) {
@@ -296,13 +359,14 @@ func (h *Handler) moveAfter(c *quoit.Conn, first []byte, closes bool) {
 		h.move(c, first)
 		return
 	}
+	h.forgetTime(c, c.Context().(*state))
 	n, err := c.Detach()
 	if err != nil {
 		return
 	}
 	h.moved.Add(n)
 	go func() {
-		_, _ = n.Write(first) // the peer may have gone
+		_ = writeWithin(n, first, h.server.WriteTimeout) // the peer may have gone
 		h.moved.Remove(n)
 		_ = n.Close()
 	}()
@@ -321,11 +385,26 @@ func newHandedOver() *handedOver {
 	return &handedOver{ready: make(chan struct{}, 1), closed: make(chan struct{})}
 }
 
-// take queues a connection; it does not wait. written is called when what is first to be written was.
-func (l *handedOver) take(n *quoit.NetConn, first []byte, written func()) {
+// writeWithin writes what was left from the loop, in no more than the time for a response, if that is limited.
+func writeWithin(n *quoit.NetConn, rest []byte, limit time.Duration) error {
+	if limit > 0 {
+		if err := n.SetWriteDeadline(time.Now().Add(limit)); err != nil {
+			return err
+		}
+	}
+	_, err := n.Write(rest)
+	if err == nil && limit > 0 {
+		err = n.SetWriteDeadline(time.Time{})
+	}
+	return err
+}
+
+// take queues a connection; it does not wait. What is first to be written is written within the limit, and written is
+// called then.
+func (l *handedOver) take(n *quoit.NetConn, first []byte, limit time.Duration, written func()) {
 	connection := net.Conn(n)
 	if len(first) > 0 {
-		connection = &withRest{NetConn: n, rest: first, written: written}
+		connection = &withRest{NetConn: n, rest: first, limit: limit, written: written}
 	}
 	l.mu.Lock()
 	l.queue = append(l.queue, connection)
@@ -341,13 +420,14 @@ type withRest struct {
 	*quoit.NetConn
 	once    sync.Once
 	rest    []byte
+	limit   time.Duration
 	written func()
 	err     error
 }
 
 func (w *withRest) flush() error {
 	w.once.Do(func() {
-		_, w.err = w.NetConn.Write(w.rest)
+		w.err = writeWithin(w.NetConn, w.rest, w.limit)
 		w.rest = nil
 		if w.err == nil {
 			w.written()

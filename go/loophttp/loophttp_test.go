@@ -41,12 +41,6 @@ func routes() http.Handler {
 		w.Header().Set("Content-Length", "5")
 		w.WriteHeader(http.StatusNoContent)
 	})
-	mux.HandleFunc("/framed", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Length", "99")
-		w.Header().Set("Transfer-Encoding", "chunked")
-		w.Header().Set("Connection", "x-token, close")
-		io.WriteString(w, "hello")
-	})
 	mux.HandleFunc("/split", func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X-Evil", "a\r\nb: c") })
 	mux.HandleFunc("/panic", func(http.ResponseWriter, *http.Request) { panic("as asked") })
 	mux.HandleFunc("/abort", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
@@ -233,20 +227,6 @@ func TestResponsesWithoutABody(t *testing.T) {
 		}
 		if response, _ := c.answer(t, "GET"); response.Header.Get("X-Evil") != "a  b: c" || response.Header.Get("b") != "" {
 			t.Error(response.Header)
-		}
-	})
-}
-
-func TestResponsesAreFramedByWhatWasWritten(t *testing.T) {
-	onEngines(t, func(t *testing.T, engine quoit.Engine) {
-		c := dial(t, start(t, engine))
-		io.WriteString(c.Conn, "GET /framed HTTP/1.1\r\nHost: x\r\n\r\n")
-		response, err := io.ReadAll(c)
-		if err != nil || bytes.Count(response, []byte("Content-Length: 5\r\n")) != 1 ||
-			bytes.Count(response, []byte("Connection: close\r\n")) != 1 || bytes.Contains(response, []byte("99")) ||
-			bytes.Contains(response, []byte("x-token")) ||
-			bytes.Contains(response, []byte("chunked")) || !bytes.HasSuffix(response, []byte("\r\n\r\nhello")) {
-			t.Errorf("%q, %v", response, err)
 		}
 	})
 }

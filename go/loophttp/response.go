@@ -15,7 +15,8 @@ import (
 	quoit "github.com/quoit-io/quoit/go"
 )
 
-// responseWriter is an http.ResponseWriter that gathers the response.
+// responseWriter is an http.ResponseWriter that gathers the response. As that of net/http, it takes the header as it is
+// when WriteHeader, or the first Write, is called.
 type responseWriter struct {
 	handler *Handler
 	conn    *quoit.Conn
@@ -23,10 +24,21 @@ type responseWriter struct {
 	request *http.Request
 	raw     int // bytes of the request
 
-	header http.Header
-	status int
-	body   *bytes.Buffer
-	out    []byte
+	header   http.Header
+	status   int    // 0 as long as the header may change
+	fields   []byte // of the header as it was sent, but for those that finish decides
+	typed    bool   // it has a Content-Type, or an encoding of which the type is not guessed
+	dated    bool
+	length   int64    // that the handler has set; -1 for none
+	offered  int64    // bytes that were to be written, taken or not
+	closing  bool     // the handler wants the connection to close
+	coded    bool     // it has a Transfer-Encoding
+	identity bool     // which is that the body ends with the connection
+	declared []string // trailers
+	prefixed bool     // the header had some of http.TrailerPrefix
+
+	body *bytes.Buffer
+	out  []byte
 }
 
 var (
@@ -39,36 +51,153 @@ func (w *responseWriter) begin(
 ) {
 	w.handler, w.conn, w.known, w.request, w.body, w.raw = h, c, known, request, body, raw
 	clear(w.header)
-	w.status, w.out = 0, w.out[:0]
+	w.status, w.out, w.fields = 0, w.out[:0], w.fields[:0]
+	w.typed, w.dated, w.length, w.offered, w.closing = false, false, -1, 0, false
+	w.coded, w.identity = false, false
+	w.declared, w.prefixed = w.declared[:0], false
 }
 
 // Header implements http.ResponseWriter.
 func (w *responseWriter) Header() http.Header { return w.header }
 
-// WriteHeader implements http.ResponseWriter. Informational responses are left out.
+// WriteHeader implements http.ResponseWriter.
 func (w *responseWriter) WriteHeader(status int) {
 	if status < 100 || status > 999 {
 		panic(fmt.Sprintf("loophttp: %d is no status code", status))
 	}
-	if w.status == 0 && (status >= 200 || status == http.StatusSwitchingProtocols) {
+	switch {
+	case w.status != 0:
+		w.handler.logf("loophttp: %s %s: WriteHeader(%d) comes too late, after %d",
+			w.request.Method, w.request.URL.Path, status, w.status)
+	case status >= 200 || status == http.StatusSwitchingProtocols:
 		w.status = status
+		w.freeze()
+	default:
+		w.out = statusLine(w.out, status)
+		for name, values := range w.header {
+			if name != "Content-Length" && name != "Transfer-Encoding" {
+				w.out = field(w.out, name, values)
+			}
+		}
+		w.out = append(w.out, "\r\n"...)
 	}
+}
+
+// freeze takes the header as it is now.
+func (w *responseWriter) freeze() {
+	allowed := bodyAllowed(w.status)
+	for name, values := range w.header {
+		switch name {
+		case "Content-Length":
+			w.setLength(values)
+			continue
+		case "Transfer-Encoding":
+			// What frames the message is this writer's, but for the end of the connection.
+			coding := ""
+			if len(values) > 0 {
+				coding = values[0]
+			}
+			w.identity = coding == "identity"
+			w.coded = coding != ""
+			w.typed = w.typed || w.coded
+			continue
+		case "Connection":
+			w.closing = len(values) > 0 && values[0] == "close"
+			if w.closing {
+				continue
+			}
+		case "Content-Type":
+			w.typed = true
+			if w.status == http.StatusNotModified {
+				continue
+			}
+		case "Content-Encoding":
+			w.typed = w.typed || len(values) > 0 && values[0] != ""
+		case "Date":
+			w.dated = true
+		case "Trailer":
+			w.declare(values)
+		}
+		if strings.HasPrefix(name, http.TrailerPrefix) {
+			w.prefixed = true
+			continue
+		}
+		w.fields = field(w.fields, name, values)
+	}
+	if !allowed {
+		w.length = -1
+	}
+	w.identity = w.identity && allowed && w.length < 0
+}
+
+// setLength takes the length that the handler has set, if it is one.
+func (w *responseWriter) setLength(values []string) {
+	if len(values) == 0 || values[0] == "" {
+		return
+	}
+	length, err := strconv.ParseInt(values[0], 10, 64)
+	if err != nil || length < 0 {
+		w.handler.logf("loophttp: %s %s: Content-Length %q is none", w.request.Method, w.request.URL.Path, values[0])
+		return
+	}
+	w.length = length
+}
+
+// declare notes the trailers that are announced, but for those that may not be any (RFC 9110, 6.5.1).
+func (w *responseWriter) declare(values []string) {
+	for _, value := range values {
+		for name := range strings.SplitSeq(value, ",") {
+			name = http.CanonicalHeaderKey(strings.TrimSpace(name))
+			if mayTrail(name) {
+				w.declared = append(w.declared, name)
+			}
+		}
+	}
+}
+
+// mayTrail is whether a field may come behind the body: it must not be needed to frame, route, authorize or decode the
+// message (RFC 9110, 6.5.1). These are the ones that net/http leaves out.
+func mayTrail(name string) bool {
+	switch name {
+	case "Authorization", "Cache-Control", "Connection", "Content-Encoding", "Content-Length", "Content-Range",
+		"Content-Type", "Expect", "Host", "Keep-Alive", "Max-Forwards", "Pragma", "Proxy-Authenticate",
+		"Proxy-Authorization", "Proxy-Connection", "Range", "Realm", "Te", "Trailer", "Transfer-Encoding",
+		"Www-Authenticate":
+		return false
+	}
+	return !strings.HasPrefix(name, "If-")
+}
+
+// admit begins the response, and returns why n bytes of its body may not be written.
+func (w *responseWriter) admit(n int) error {
+	if w.status == 0 {
+		w.WriteHeader(http.StatusOK)
+	}
+	switch {
+	case n == 0:
+		return nil
+	case !bodyAllowed(w.status):
+		return http.ErrBodyNotAllowed
+	}
+	w.offered += int64(n)
+	if w.length >= 0 && w.offered > w.length {
+		return http.ErrContentLength
+	}
+	return nil
 }
 
 // Write implements http.ResponseWriter.
 func (w *responseWriter) Write(p []byte) (int, error) {
-	w.WriteHeader(http.StatusOK)
-	if !bodyAllowed(w.status) {
-		return 0, http.ErrBodyNotAllowed
+	if err := w.admit(len(p)); err != nil {
+		return 0, err
 	}
 	return w.body.Write(p)
 }
 
 // WriteString implements io.StringWriter.
 func (w *responseWriter) WriteString(s string) (int, error) {
-	w.WriteHeader(http.StatusOK)
-	if !bodyAllowed(w.status) {
-		return 0, http.ErrBodyNotAllowed
+	if err := w.admit(len(s)); err != nil {
+		return 0, err
 	}
 	return w.body.WriteString(s)
 }
@@ -79,6 +208,7 @@ func (w *responseWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		return nil, nil, errors.New("loophttp: a response was begun, or the connection was hijacked before")
 	}
 	w.conn.Discard(w.raw)
+	w.handler.forgetTime(w.conn, w.known)
 	n, err := w.conn.Detach()
 	if err != nil {
 		return nil, nil, err
@@ -91,33 +221,37 @@ func bodyAllowed(status int) bool {
 	return status >= 200 && status != http.StatusNoContent && status != http.StatusNotModified
 }
 
-// finish writes the response to out, and answers whether the connection closes after it, as it does when it is to end.
+// bufferBeforeChunking is how much of a body net/http gathers before it sends the header, after which it may still send
+// trailers that nobody has announced.
+const bufferBeforeChunking = 2048
+
+// finish writes the response to out, and returns whether the connection closes after it, as it does when it is to end.
 func (w *responseWriter) finish(ends bool) (closes bool) {
-	w.WriteHeader(http.StatusOK)
-	body := w.body.Bytes()
-	closes = ends || w.request.Close
-	if values := w.header["Connection"]; len(values) > 0 {
-		closes = closes || hasToken(values[0], "close")
+	if w.status == 0 {
+		w.WriteHeader(http.StatusOK)
 	}
-	out := append(w.out, "HTTP/1.1 "...)
-	out = strconv.AppendInt(out, int64(w.status), 10)
-	out = append(out, ' ')
-	out = append(out, http.StatusText(w.status)...)
-	out = append(out, "\r\n"...)
-	allowed := bodyAllowed(w.status)
-	// Of a HEAD only the handler may know how long the body would be.
-	counted := allowed && (w.request.Method != http.MethodHead || len(body) > 0)
-	if counted {
-		out = append(out, "Content-Length: "...)
-		out = strconv.AppendInt(out, int64(len(body)), 10)
-		out = append(out, "\r\n"...)
+	body, allowed, head := w.body.Bytes(), bodyAllowed(w.status), w.request.Method == http.MethodHead
+	trailers := w.trailers(len(body))
+	chunked := trailers != nil && allowed && !head && !w.identity
+	// Other than as many bytes as were announced end the connection: the client may wait for them.
+	wrong := !head && w.length >= 0 && w.length != w.offered
+	closes = ends || w.closing || w.request.Close || w.identity && !head
+	out := append(statusLine(w.out, w.status), w.fields...)
+	switch {
+	case chunked:
+		out = append(out, "Transfer-Encoding: chunked\r\n"...)
+	case w.length >= 0 && !w.coded:
+		out = contentLength(out, w.length)
+	case allowed && trailers == nil && !w.identity && (!head || len(body) > 0 && !w.coded):
+		// Of a HEAD only the handler may know how long the body would be.
+		out = contentLength(out, int64(len(body)))
 	}
-	if _, set := w.header["Content-Type"]; !set && allowed && len(body) > 0 && w.header.Get("Content-Encoding") == "" {
+	if !w.typed && allowed && len(body) > 0 {
 		out = append(out, "Content-Type: "...)
 		out = append(out, http.DetectContentType(body)...)
 		out = append(out, "\r\n"...)
 	}
-	if _, set := w.header["Date"]; !set {
+	if !w.dated {
 		out = append(out, "Date: "...)
 		out = append(out, date()...)
 		out = append(out, "\r\n"...)
@@ -125,32 +259,89 @@ func (w *responseWriter) finish(ends bool) (closes bool) {
 	if closes {
 		out = append(out, "Connection: close\r\n"...)
 	}
-	for name, values := range w.header {
-		switch name {
-		case "Transfer-Encoding", "Connection":
-			continue // what frames the message is this writer's
-		case "Content-Length":
-			if counted || w.status == http.StatusNoContent {
-				continue
-			}
-		}
-		if !validName(name) {
-			continue
-		}
-		for _, value := range values {
-			out = append(out, name...)
-			out = append(out, ": "...)
-			out = append(out, cleaner.Replace(value)...)
+	out = append(out, "\r\n"...)
+	switch {
+	case chunked:
+		if len(body) > 0 {
+			out = strconv.AppendInt(out, int64(len(body)), 16)
+			out = append(out, "\r\n"...)
+			out = append(out, body...)
 			out = append(out, "\r\n"...)
 		}
-	}
-	out = append(out, "\r\n"...)
-	if w.request.Method != http.MethodHead && allowed {
+		out = append(out, "0\r\n"...)
+		for name, values := range trailers {
+			out = field(out, name, values)
+		}
+		out = append(out, "\r\n"...)
+	case allowed && !head:
 		out = append(out, body...)
 	}
 	w.out = out
 	w.request = nil
-	return closes
+	return closes || wrong
+}
+
+// trailers are those of a body of so many bytes: nil if there can be none, and net/http would not chunk it for them.
+func (w *responseWriter) trailers(body int) http.Header {
+	var trailers http.Header
+	announced := w.prefixed || len(w.declared) > 0
+	if !announced && (body <= bufferBeforeChunking || w.length >= 0) {
+		return nil
+	}
+	for name, values := range w.header {
+		if name, prefixed := strings.CutPrefix(name, http.TrailerPrefix); prefixed {
+			if trailers == nil {
+				trailers = make(http.Header)
+			}
+			trailers[name] = values
+		}
+	}
+	for _, name := range w.declared {
+		if values := w.header[name]; len(values) > 0 {
+			if trailers == nil {
+				trailers = make(http.Header)
+			}
+			trailers[name] = values
+		}
+	}
+	if trailers == nil && announced {
+		trailers = http.Header{}
+	}
+	return trailers
+}
+
+// statusLine appends the first line of a response.
+func statusLine(out []byte, status int) []byte {
+	out = append(out, "HTTP/1.1 "...)
+	out = strconv.AppendInt(out, int64(status), 10)
+	out = append(out, ' ')
+	if text := http.StatusText(status); text != "" {
+		out = append(out, text...)
+	} else {
+		out = append(out, "status code "...)
+		out = strconv.AppendInt(out, int64(status), 10)
+	}
+	return append(out, "\r\n"...)
+}
+
+// field appends a field, unless its name is none.
+func field(out []byte, name string, values []string) []byte {
+	if !validName(name) {
+		return out
+	}
+	for _, value := range values {
+		out = append(out, name...)
+		out = append(out, ": "...)
+		out = append(out, strings.Trim(cleaner.Replace(value), " \t")...)
+		out = append(out, "\r\n"...)
+	}
+	return out
+}
+
+func contentLength(out []byte, length int64) []byte {
+	out = append(out, "Content-Length: "...)
+	out = strconv.AppendInt(out, length, 10)
+	return append(out, "\r\n"...)
 }
 
 // cleaner keeps a value from ending its line, as net/http does.
@@ -166,15 +357,6 @@ func validName(name string) bool {
 		}
 	}
 	return name != ""
-}
-
-func hasToken(list, token string) bool {
-	for part := range strings.SplitSeq(list, ",") {
-		if strings.EqualFold(strings.TrimSpace(part), token) {
-			return true
-		}
-	}
-	return false
 }
 
 // datedSecond is a Date field's value for one second.
