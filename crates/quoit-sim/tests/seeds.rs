@@ -104,6 +104,16 @@ const REGRESSIONS: &[(u64, EngineKind, &str)] = &[
         Uring,
         "a loop that accepts one for each that it closes, taken to spin",
     ),
+    (
+        1_720_914,
+        Epoll,
+        "send chunks that are told of and taken by those that come before",
+    ),
+    (
+        2_490_272,
+        Epoll,
+        "a look at memory for connections of which there are none",
+    ),
 ];
 
 #[test]
