@@ -285,12 +285,16 @@ func (c *Conn) SetDeadline(t time.Time) error {
 // ended. f runs also if the connection was closed meanwhile.
 func (c *Conn) Run(f func(c *Conn)) error {
 	ok := c.home.post(func() {
+		returned := false
 		defer func() {
 			if recovered := recover(); recovered != nil {
 				reportPanic(c.home.settings(), c, recovered)
+			} else if !returned {
+				c.panicked() // runtime.Goexit, which the loop reports
 			}
 		}()
 		f(c)
+		returned = true
 	})
 	if !ok {
 		return errClosed

@@ -61,8 +61,9 @@ type nativeSend struct {
 
 // datagramTable is a loop's part in datagrams. The loop's thread only.
 type datagramTable struct {
-	sockets map[native.ID]*nativeSocket
-	brought []*nativeSocket // those to which the turn has brought something
+	sockets   map[native.ID]*nativeSocket
+	brought   []*nativeSocket // those to which the turn has brought something
+	delivered int             // of brought
 }
 
 // openDatagram implements backend.
@@ -239,21 +240,21 @@ func (l *nativeLoop) datagramEvent(event *native.Event) {
 		s.batch = append(s.batch, view(event))
 	case native.EventDatagramSent:
 		if s != nil && event.Token == tokenBatch {
+			defer s.landed()
 			if event.Error != 0 {
 				s.sink.failed(s.socket, &DatagramError{Err: syscall.Errno(-event.Error)})
 			}
-			s.landed()
 		}
 	case native.EventDatagramRefused:
 		if s == nil {
 			return
 		}
 		// The socket is going, or the kernel refuses what only it can know.
+		if event.Token != 0 {
+			defer s.landed()
+		}
 		if event.Error != 0 {
 			s.sink.failed(s.socket, &DatagramError{Err: syscall.Errno(-event.Error)})
-		}
-		if event.Token != 0 {
-			s.landed()
 		}
 	case native.EventDatagramError:
 		if s != nil && event.Error != 0 {
@@ -307,26 +308,34 @@ func view(event *native.Event) received {
 
 // deliverDatagrams hands out what a turn has brought.
 func (l *nativeLoop) deliverDatagrams() {
-	for index, s := range l.datagrams.brought {
-		l.datagrams.brought[index] = nil
-		batch := s.batch
-		s.batch = nil
-		if len(batch) > 0 {
-			keeps := false
-			if !s.isEnding() {
-				_, keeps = s.sink.(leaseKeeper)
-				s.sink.received(s.socket, batch)
-			}
-			if !keeps {
-				s.giveBack(batch)
-			}
-			clear(batch)
-		}
-		if !s.closing {
-			s.batch = batch[:0]
-		}
+	brought := &l.datagrams.brought
+	for l.datagrams.delivered < len(*brought) {
+		s := (*brought)[l.datagrams.delivered]
+		(*brought)[l.datagrams.delivered] = nil
+		l.datagrams.delivered++
+		s.deliver()
 	}
-	l.datagrams.brought = l.datagrams.brought[:0]
+	*brought, l.datagrams.delivered = (*brought)[:0], 0
+}
+
+// deliver hands out what a turn has brought to this socket.
+func (s *nativeSocket) deliver() {
+	batch := s.batch
+	s.batch = nil
+	if len(batch) > 0 {
+		_, keeps := s.sink.(leaseKeeper)
+		delivers := !s.isEnding()
+		if !keeps || !delivers {
+			s.giveBack(batch) // with the next turn
+		}
+		if delivers {
+			s.sink.received(s.socket, batch)
+		}
+		clear(batch)
+	}
+	if !s.closing {
+		s.batch = batch[:0]
+	}
 }
 
 func (s *nativeSocket) isEnding() bool {
@@ -576,7 +585,12 @@ func (s *nativeSocket) counters() (DatagramCounters, error) {
 // lost reports the end of a socket, on the loop.
 func (s *nativeSocket) lost(err error) {
 	s.closing = true
+	defer s.bury()
 	s.sink.closed(s.socket, err)
+}
+
+// bury gives back what is left of a socket that has ended.
+func (s *nativeSocket) bury() {
 	s.mu.Lock()
 	s.ending, s.ended = true, true
 	if s.bytes != nil {
@@ -597,9 +611,9 @@ func (s *nativeSocket) lost(err error) {
 
 // finishDatagrams ends all sockets that are left, with the loop.
 func (l *nativeLoop) finishDatagrams() {
-	for _, s := range l.datagrams.sockets {
+	for id, s := range l.datagrams.sockets {
+		delete(l.datagrams.sockets, id)
 		s.lost(ErrShutdown)
 	}
-	clear(l.datagrams.sockets)
 	l.commands = l.room[:0]
 }

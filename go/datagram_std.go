@@ -116,6 +116,17 @@ func (l *stdLoop) endDatagrams() {
 }
 
 func (s *stdSocket) read() {
+	returned := false
+	defer func() {
+		if returned {
+			return
+		}
+		if recovered := recover(); recovered != nil {
+			panic(recovered)
+		}
+		reportExit(s.loop.group.config, nil)
+		go s.read()
+	}()
 	// One byte more tells what was too long.
 	memory := make([]byte, s.most+1)
 	var failure error
@@ -168,6 +179,7 @@ func (s *stdSocket) read() {
 	delete(s.loop.sockets, s)
 	s.loop.mu.Unlock()
 	close(s.socket.gone)
+	returned = true
 }
 
 // isTemporary is whether a socket goes on after a failed read: what earlier datagrams have met.

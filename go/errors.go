@@ -29,7 +29,7 @@ var (
 	// ErrShutdown is returned by calls on loops, servers, listeners and dialers that have been shut down.
 	ErrShutdown = errors.New("quoit: shut down")
 
-	// ErrPanicked is what OnClose is told of a connection that was closed because its handler panicked.
+	// ErrPanicked is what OnClose is told of a connection that was closed because its handler panicked, or called runtime.Goexit.
 	ErrPanicked = errors.New("quoit: the handler panicked")
 
 	// ErrLimit is what OnClose is told of a connection that was closed because it reached a limit.

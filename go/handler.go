@@ -214,6 +214,16 @@ func (s *handlerSink) guard(c *Conn) {
 
 func (s *handlerSink) panicked(c *Conn, recovered any) { reportPanic(s.config, c, recovered) }
 
+// reportExit logs that a handler has ended its goroutine, and ends the connection, if it was for one.
+func reportExit(config *config, c *Conn) {
+	peer := "none"
+	if c != nil {
+		peer = fmt.Sprint(c.RemoteAddr())
+		c.panicked()
+	}
+	config.logger.Error("quoit: a handler called runtime.Goexit; its connection is ended, and the loop goes on", "peer", peer)
+}
+
 // reportPanic logs a panic and ends its connection, or lets it go on where the configuration says so.
 func reportPanic(config *config, c *Conn, recovered any) {
 	if config.crash {

@@ -65,10 +65,16 @@ type nativeLoop struct {
 	local       net.Addr // of the connection that came last, and its text
 	localText   string
 	spareConns  []*Conn
-	spareFuncs  []func()
-	woken       bool // goroutines were made ready since the last yield
-	hurry       bool // the turn must not wait: something follows it
-	full        bool // the last turn had no room for more events, so sends are not settled
+	running     []func() // taken from posted; those from ran on are still to be run
+	ran         int
+	pending     []native.Event // of the turn under way, still to be reported
+	reporting   bool           // a turn's events and sends are being reported
+	blamed      *Conn          // whose handler was called last
+	settled     int            // flights that were followed up
+	over        bool           // live has ended
+	woken       bool           // goroutines were made ready since the last yield
+	hurry       bool           // the turn must not wait: something follows it
+	full        bool           // the last turn had no room for more events, so sends are not settled
 	stopping    bool
 	sendMemory  sendMemory
 	datagrams   datagramTable
@@ -260,6 +266,25 @@ func (l *nativeLoop) run(config native.Config, ready chan<- error) {
 		return
 	}
 	ready <- nil
+	l.live()
+}
+
+// live makes turns until the loop is stopped, and ends it.
+//
+// A handler that calls runtime.Goexit, as t.FailNow does, ends the goroutine, and nothing can keep it: but its deferred calls
+// run first, on the thread that the library's loop belongs to. So the loop goes on within one of them, where it was: whatever
+// a turn has taken is taken out of its list before a handler is called for it.
+func (l *nativeLoop) live() {
+	defer func() {
+		if l.over {
+			return
+		}
+		if recovered := recover(); recovered != nil {
+			panic(recovered)
+		}
+		l.exited()
+		l.live()
+	}()
 	for !l.stopping {
 		if err := l.turn(); err != nil {
 			err = fmt.Errorf("quoit: loop %d has failed: %w", l.index, err)
@@ -269,7 +294,15 @@ func (l *nativeLoop) run(config native.Config, ready chan<- error) {
 		}
 	}
 	l.finish()
+	l.over = true
 	close(l.gone)
+}
+
+// exited ends the connection whose handler has called runtime.Goexit.
+func (l *nativeLoop) exited() {
+	c := l.blamed
+	l.blamed = nil
+	reportExit(l.group.config, c)
 }
 
 // make makes all that the loop needs, or nothing.
@@ -322,8 +355,20 @@ func (l *nativeLoop) free() error {
 	return err
 }
 
-// turn takes in what is asked of the loop, makes one turn of the library's, and reports its events.
+// turn takes in what is asked of the loop, makes one turn of the library's, and reports its events. If a handler has ended the
+// last one, it goes on with that.
 func (l *nativeLoop) turn() error {
+	if !l.reporting {
+		if err := l.advanceTurn(); err != nil {
+			return err
+		}
+	}
+	l.report()
+	return nil
+}
+
+// advanceTurn takes in what is asked of the loop, and makes one turn of the library's.
+func (l *nativeLoop) advanceTurn() error {
 	l.away.Store(true)
 	l.waiter.begin(l.woken)
 	l.away.Store(false)
@@ -340,16 +385,25 @@ func (l *nativeLoop) turn() error {
 		return err
 	}
 	l.waiter.waited(timeout, filled)
-	for index := range filled {
-		l.dispatch(&l.events[index])
-	}
-	l.deliverDatagrams()
+	l.pending, l.reporting = l.events[:filled], true
 	// A turn that filled all the room may not have told of everything that it refused.
 	l.full = filled == len(l.events)
+	return nil
+}
+
+// report reports what the turn has brought, and follows up its sends.
+func (l *nativeLoop) report() {
+	for len(l.pending) > 0 {
+		event := &l.pending[0]
+		l.pending = l.pending[1:]
+		l.dispatch(event)
+	}
+	l.blamed = nil
+	l.deliverDatagrams()
 	if !l.full {
 		l.settle()
 	}
-	return nil
+	l.reporting = false
 }
 
 // advance waits if nothing is to be done before, and makes the library's turn.
@@ -368,15 +422,11 @@ func (l *nativeLoop) advance(more bool) (timeout int64, filled int, err error) {
 // gather turns requests into commands; it answers whether some found no room.
 func (l *nativeLoop) gather() (more bool) {
 	for round := 0; round < 2; round++ {
+		ran := l.runPosted()
 		l.mu.Lock()
-		listed, posted := l.listed, l.posted
-		l.listed, l.posted = l.spareConns, l.spareFuncs
+		listed := l.listed
+		l.listed = l.spareConns
 		l.mu.Unlock()
-		for _, f := range posted {
-			f()
-		}
-		clear(posted)
-		l.spareFuncs = posted[:0]
 		for index, c := range listed {
 			if len(l.commands)+connectionCommands > turnCommands-turnEvents {
 				l.mu.Lock()
@@ -389,12 +439,30 @@ func (l *nativeLoop) gather() (more bool) {
 		}
 		clear(listed)
 		l.spareConns = listed[:0]
-		if more || len(posted) == 0 {
+		if more || !ran {
 			return more
 		}
 		// Functions may have asked for something, which is to leave in this turn.
 	}
 	return false
+}
+
+// runPosted runs what was posted, and returns whether that was anything.
+func (l *nativeLoop) runPosted() bool {
+	l.mu.Lock()
+	l.running = append(l.running, l.posted...)
+	clear(l.posted)
+	l.posted = l.posted[:0]
+	l.mu.Unlock()
+	any := len(l.running) > 0
+	for l.ran < len(l.running) {
+		f := l.running[l.ran]
+		l.running[l.ran] = nil
+		l.ran++
+		f()
+	}
+	l.running, l.ran = l.running[:0], 0
+	return any
 }
 
 // sleeps announces that the loop is about to wait; false if there is something to do first.
@@ -500,9 +568,10 @@ func (l *nativeLoop) settle() {
 		l.pool.put(b)
 	}
 	l.scratch = l.scratch[:0]
-	flights := l.flights
-	for index, c := range flights {
-		flights[index] = nil
+	for l.settled < len(l.flights) {
+		c := l.flights[l.settled]
+		l.flights[l.settled] = nil
+		l.settled++
 		c.mu.Lock()
 		if c.out.flying > 0 {
 			c.out.taken(l.pool)
@@ -523,8 +592,10 @@ func (l *nativeLoop) settle() {
 			l.serve(c)
 		}
 		if room {
+			l.blamed = c
 			c.sink.writable(c)
+			l.blamed = nil
 		}
 	}
-	l.flights = flights[:0]
+	l.flights, l.settled = l.flights[:0], 0
 }

@@ -4,8 +4,10 @@ package quoit
 
 import (
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -19,10 +21,12 @@ import (
 func (l *nativeLoop) dispatch(event *native.Event) {
 	switch event.Kind {
 	case native.EventData:
+		// It goes back with the next turn.
+		l.push(native.Command{Kind: native.CommandReturnLease, Lease: event.Lease, Token: tokenOther})
 		if c := l.connections[event.Connection]; c != nil {
+			l.blamed = c
 			c.sink.data(c, unsafe.Slice((*byte)(event.Data), event.Length))
 		}
-		l.push(native.Command{Kind: native.CommandReturnLease, Lease: event.Lease, Token: tokenOther})
 	case native.EventAccepted:
 		l.accepted(event.Listener, event.Connection)
 	case native.EventConnecting:
@@ -31,10 +35,12 @@ func (l *nativeLoop) dispatch(event *native.Event) {
 		if c := l.connections[event.Connection]; c != nil {
 			delete(l.dialling, event.Token)
 			c.local, c.remote = l.addresses(event.Connection)
+			l.blamed = c
 			c.sink.opened(c)
 		}
 	case native.EventEndOfStream:
 		if c := l.connections[event.Connection]; c != nil && !c.IsClosed() {
+			l.blamed = c
 			c.sink.ended(c)
 		}
 	case native.EventWritable:
@@ -54,11 +60,13 @@ func (l *nativeLoop) dispatch(event *native.Event) {
 	case native.EventRefused:
 		l.refused(event)
 	case native.EventTimer:
+		l.blamed = nil
 		if f := l.timers[event.Token]; f != nil {
 			delete(l.timers, event.Token)
 			f()
 		}
 	default:
+		l.blamed = nil
 		l.datagramEvent(event)
 	}
 }
@@ -76,6 +84,7 @@ func (l *nativeLoop) accepted(listener, id native.ID) {
 	c.local, c.remote = l.addresses(id)
 	c.sink = to.accept(c)
 	l.connections[id] = c
+	l.blamed = c
 	c.sink.opened(c)
 }
 
@@ -110,6 +119,7 @@ func (l *nativeLoop) deadline(c *Conn) {
 	case due && closing:
 		c.abort(errTimeout) // whoever its events are for
 	case due:
+		l.blamed = c
 		c.sink.deadline(c)
 	}
 }
@@ -133,6 +143,7 @@ func (l *nativeLoop) lost(c *Conn, err error) {
 		err = c.cause
 	}
 	c.mu.Unlock()
+	l.blamed = c
 	c.sink.closed(c, err)
 }
 
@@ -443,11 +454,26 @@ func (l *nativeLoop) every(f func() time.Duration) {
 
 // each implements backend.
 func (l *nativeLoop) each(f func(c *Conn)) {
-	l.call(func() {
-		for _, c := range l.connections {
+	done := make(chan struct{})
+	var left []*Conn
+	var step func()
+	step = func() {
+		defer func() {
+			if len(left) == 0 || !l.post(step) {
+				close(done)
+			}
+		}()
+		for len(left) > 0 {
+			c := left[0]
+			left = left[1:]
+			l.blamed = c
 			f(c)
+			l.blamed = nil
 		}
-	})
+	}
+	if l.post(func() { left = slices.Collect(maps.Values(l.connections)); step() }) {
+		<-done
+	}
 }
 
 var describedCounters = sync.OnceValue(native.DescribeCounters)
@@ -489,23 +515,20 @@ func (l *nativeLoop) end() {
 func (l *nativeLoop) finish() {
 	l.mu.Lock()
 	l.ended, l.asleep = true, false
-	posted := l.posted
-	l.posted, l.listed = nil, nil
+	l.listed = nil
 	l.mu.Unlock()
-	for _, f := range posted {
-		f() // somebody may wait for it
-	}
+	l.runPosted() // somebody may wait for it
 	l.settle()
-	for _, c := range l.connections {
+	for id, c := range l.connections {
+		delete(l.connections, id)
 		l.lost(c, ErrShutdown)
 	}
-	for _, c := range l.dialling {
+	for token, c := range l.dialling {
+		delete(l.dialling, token)
 		if !c.gone {
 			l.lost(c, ErrShutdown)
 		}
 	}
-	clear(l.connections)
-	clear(l.dialling)
 	l.finishDatagrams()
 	l.group.mu.Lock()
 	var mine []*listening

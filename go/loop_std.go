@@ -72,22 +72,33 @@ func (l *stdLoop) post(f func()) bool {
 }
 
 func (l *stdLoop) runPosted() {
+	returned := false
+	defer func() {
+		if !returned {
+			go l.runPosted() // the rest: a function has called runtime.Goexit
+		}
+	}()
 	for {
 		l.mu.Lock()
 		if len(l.posted) == 0 {
 			l.running = false
 			l.mu.Unlock()
+			returned = true
 			return
 		}
-		posted := l.posted
-		l.posted = nil
+		f := l.posted[0]
+		l.posted[0] = nil
+		l.posted = l.posted[1:]
 		l.mu.Unlock()
-		l.turn.Lock()
-		for _, f := range posted {
-			f()
-		}
-		l.turn.Unlock()
+		l.inTurn(f)
 	}
+}
+
+// inTurn runs f as on a loop, also if that calls runtime.Goexit.
+func (l *stdLoop) inTurn(f func()) {
+	l.turn.Lock()
+	defer l.turn.Unlock()
+	f()
 }
 
 func (l *stdLoop) every(f func() time.Duration) {
@@ -111,8 +122,6 @@ func (l *stdLoop) every(f func() time.Duration) {
 }
 
 func (l *stdLoop) each(f func(c *Conn)) {
-	l.turn.Lock()
-	defer l.turn.Unlock()
 	l.mu.Lock()
 	all := make([]*Conn, 0, len(l.connections))
 	for c := range l.connections {
@@ -120,7 +129,25 @@ func (l *stdLoop) each(f func(c *Conn)) {
 	}
 	l.mu.Unlock()
 	for _, c := range all {
-		f(c)
+		done := make(chan struct{})
+		go func() {
+			defer close(done) // also if a handler calls runtime.Goexit, which must not end the caller
+			returned := false
+			defer l.exited(c, &returned)
+			l.inTurn(func() { f(c) })
+			returned = true
+		}()
+		<-done
+	}
+}
+
+// exited is deferred: it ends the connection whose handler has called runtime.Goexit, and so did not return.
+func (l *stdLoop) exited(c *Conn, returned *bool) {
+	if !*returned {
+		if recovered := recover(); recovered != nil {
+			panic(recovered)
+		}
+		reportExit(l.group.config, c)
 	}
 }
 
@@ -277,6 +304,7 @@ type stdConn struct {
 	closing chan struct{} // closed when this end's direction has ended and Close was called
 	dead    chan struct{} // closed when it is aborted, or has failed
 	dying   sync.Once
+	buried  bool // its end is reported; of the goroutine that reads
 	ending  sync.Once
 
 	// Under the connection's lock.
@@ -288,6 +316,13 @@ type stdConn struct {
 
 // report calls the sink, as on a loop.
 func (s *stdConn) report(f func(to sink)) {
+	returned := false
+	defer s.loop.exited(s.conn, &returned)
+	s.reportInTurn(f)
+	returned = true
+}
+
+func (s *stdConn) reportInTurn(f func(to sink)) {
 	s.loop.turn.Lock()
 	to := s.conn.sink
 	if _, isHandler := to.(*handlerSink); !isHandler {
@@ -368,6 +403,12 @@ func (s *stdConn) reset() {
 
 // write sends what is queued, and then ends the direction if that was asked for.
 func (s *stdConn) write() {
+	returned := false
+	defer func() {
+		if !returned {
+			go s.write() // the rest: a handler has called runtime.Goexit
+		}
+	}()
 	c := s.conn
 	for {
 		c.mu.Lock()
@@ -379,6 +420,7 @@ func (s *stdConn) write() {
 			if requests&^requestFlush == 0 {
 				s.writing = false
 				c.mu.Unlock()
+				returned = true
 				return
 			}
 			c.mu.Unlock()
@@ -436,8 +478,26 @@ func (s *stdConn) end(closes bool) {
 
 // read is the connection's goroutine.
 func (s *stdConn) read() {
+	returned := false
+	defer func() {
+		if !returned {
+			go s.readOn()
+		}
+	}()
+	s.report(func(to sink) { to.opened(s.conn) })
+	returned = true
+	s.readOn()
+}
+
+// readOn reports what arrives, and the end. A handler that calls runtime.Goexit ends the goroutine, and another goes on.
+func (s *stdConn) readOn() {
+	returned := false
+	defer func() {
+		if !returned && !s.buried {
+			go s.readOn()
+		}
+	}()
 	c := s.conn
-	s.report(func(to sink) { to.opened(c) })
 	err := s.receive()
 	if err == io.EOF {
 		err = nil
@@ -455,7 +515,21 @@ func (s *stdConn) read() {
 		case <-s.dead:
 		}
 	}
+	s.buried = true
+	s.bury(err)
+	returned = true
+}
+
+// bury reports the end of the connection.
+func (s *stdConn) bury(err error) {
+	c := s.conn
 	s.dying.Do(func() { _ = s.net.Close(); close(s.dead) })
+	defer func() {
+		s.loop.mu.Lock()
+		delete(s.loop.connections, c)
+		s.loop.idle.Broadcast()
+		s.loop.mu.Unlock()
+	}()
 	c.mu.Lock()
 	c.state, c.gone = stateClosed, true
 	s.setTimer(time.Time{})
@@ -467,10 +541,6 @@ func (s *stdConn) read() {
 	}
 	c.mu.Unlock()
 	s.report(func(to sink) { to.closed(c, failure(err)) })
-	s.loop.mu.Lock()
-	delete(s.loop.connections, c)
-	s.loop.idle.Broadcast()
-	s.loop.mu.Unlock()
 }
 
 // receive reports what arrives until there is no more, and answers why.

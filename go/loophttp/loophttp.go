@@ -312,11 +312,16 @@ func (h *Handler) call(c *quoit.Conn, w *responseWriter, r *http.Request) (done 
 		if done {
 			return
 		}
-		if recovered := recover(); recovered != nil && recovered != http.ErrAbortHandler {
-			c.Discard(w.raw)
-			_ = c.Close() // or it has ended
+		recovered := recover()
+		if recovered == http.ErrAbortHandler {
+			return
+		}
+		c.Discard(w.raw)
+		_ = c.Close() // or it has ended
+		if recovered != nil {
 			panic(recovered)
 		}
+		// It has called runtime.Goexit, after which only deferred calls run.
 	}()
 	if r.Method == http.MethodOptions && r.RequestURI == "*" && !h.server.DisableGeneralOptionsHandler {
 		w.Header().Set("Content-Length", "0") // of the server as a whole (RFC 9110, 9.3.7)

@@ -87,6 +87,11 @@ impl Chunks {
         self.promised -= chunks;
     }
 
+    /// Bytes of the budget that others have.
+    pub(crate) fn charged(&self) -> u64 {
+        self.charged
+    }
+
     /// Takes bytes of the budget for memory elsewhere; false, and none are taken, if there are fewer.
     pub(crate) fn charge(&mut self, bytes: u64) -> bool {
         let enough = bytes <= self.left();

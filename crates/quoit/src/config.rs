@@ -102,8 +102,8 @@ pub struct Config {
     pub close_at_lease_limit: bool,
 
     /// Bytes queued for sending on one connection past which further sends are refused. Default 256 KiB. For copied sends it
-    /// is less while much is queued on all connections together: an eighth of what is left of as many bytes as there are in
-    /// all chunks.
+    /// is less while much is queued on all connections together: an eighth of what is left of three quarters of as many bytes as
+    /// there are in all chunks.
     pub high_water: u32,
     /// Bytes queued at or below which [`Event::Writable`](crate::Event::Writable) follows a refusal. Default
     /// 64 KiB.

@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -262,6 +263,7 @@ func Routes() http.Handler {
 		_, _ = io.WriteString(w, "begun")
 		panic("as asked")
 	})
+	mux.HandleFunc("/exit", func(http.ResponseWriter, *http.Request) { runtime.Goexit() })
 	mux.HandleFunc("/abort", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 	return mux
 }
@@ -279,6 +281,7 @@ func Features(differs map[string]string) []Exchange {
 		{Name: "options of all with a body", Pieces: []string{"OPTIONS * HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc", last}},
 		{Name: "options of one", Pieces: []string{"OPTIONS /x HTTP/1.1\r\nHost: x\r\n\r\n", last}},
 		{Name: "panic behind a response", Waits: true, Pieces: []string{get("/before") + get("/panic")}},
+		{Name: "exit behind a response", Waits: true, Pieces: []string{get("/before") + get("/exit")}},
 		{Name: "a head longer than is served on a loop", Pieces: []string{
 			"GET / HTTP/1.1\r\nHost: x\r\nX-Long: " + strings.Repeat("y", 40<<10) + "\r\n\r\n", last}},
 		{Name: "a head longer than is served", Waits: true, AnyEnd: true, Pieces: []string{
@@ -294,7 +297,7 @@ func Features(differs map[string]string) []Exchange {
 			Exchange{Name: "get " + path, Pieces: []string{get(path) + last}},
 			Exchange{Name: "head " + path, Pieces: []string{head(path) + last}})
 	}
-	for _, path := range []string{"/panic", "/panic-late", "/abort", "/closing", "/counted/9"} {
+	for _, path := range []string{"/panic", "/panic-late", "/abort", "/exit", "/closing", "/counted/9"} {
 		exchanges = append(exchanges, Exchange{Name: "end of " + path, Waits: true, Pieces: []string{get(path)}})
 	}
 	for index := range exchanges {

@@ -207,10 +207,11 @@ impl<E: Engine + 'static> Siege<E> {
             let waiting = &mut self.waiting[number - self.plan.besieging];
             let is_stuck = waits && std::mem::replace(&mut waiting.progress, progress) == progress;
             waiting.turns = if is_stuck { waiting.turns + 1 } else { 0 };
+            let turns = waiting.turns;
             assert!(
-                waiting.turns <= self.patience,
-                "peer {number}, which reads and writes, has not been served for {} turns of the loop",
-                waiting.turns
+                turns <= self.patience,
+                "peer {number}, which reads and writes, has not been served for {turns} turns of the loop, which holds {:?}",
+                self.held()
             );
         }
     }

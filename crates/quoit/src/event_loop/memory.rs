@@ -186,9 +186,14 @@ impl Memory {
         self.chunks.left().saturating_sub(reserve)
     }
 
-    /// Bytes of copies of what it received that one connection may have.
+    /// Bytes of copies of what it received that one connection may have. Half of the memory is no part of it: what is on its
+    /// way when many reach their shares at once comes on top, and leaves something for sends.
     fn share_of_copies(&self, holdings: &Holdings) -> u64 {
-        self.left_for_copies(holdings) / u64::from(PARTS)
+        let reserve = match holdings.leases {
+            0 => 0,
+            _ => self.chunks.budget() / 2,
+        };
+        self.chunks.left().saturating_sub(reserve) / u64::from(PARTS)
     }
 
     /// Whether a connection may be received for.
@@ -204,9 +209,12 @@ impl Memory {
         slots.saturating_add(u32::try_from(copies / u64::from(self.pool.slot_size())).unwrap_or(u32::MAX))
     }
 
-    /// Bytes that one connection may have queued for sending, if it has any; `queued` are queued on all together.
+    /// Bytes that one connection may have queued for sending, if it has any; `queued` are queued on all together. What is for
+    /// those that have nothing is no part of it, or many that take nothing would queue that up too.
     pub(super) fn share_of_queue(&self, queued: u64) -> usize {
-        (self.chunks.budget().saturating_sub(queued) / u64::from(PARTS)) as usize
+        let budget = self.chunks.budget();
+        let taken = budget / RESERVE + queued + self.chunks.charged();
+        (budget.saturating_sub(taken) / u64::from(PARTS)) as usize
     }
 
     /// Chunks that a connection may take that has something queued.

@@ -35,7 +35,8 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// # Errors
     /// - [`Refusal::Full`]: a copied send would take the queue past its high-water mark, or a lent one finds it
     ///   there. [`Event::Writable`] follows. For copied sends behind others the mark is lower while much is queued on all
-    ///   connections of the loop together: an eighth of what is left of as many bytes as there is memory for copied sends.
+    ///   connections of the loop together: an eighth of what is left of three quarters of as many bytes as
+    ///   there is memory for copied sends, which copies of what was received take from too, and a chunk at least.
     ///   The last quarter of that memory is for one chunk of each connection that has none: while no more is left, a longer
     ///   copied send is refused, and a part of it is not.
     ///   So it is for [`Loop::is_full`], too, which a handler that lends should ask.

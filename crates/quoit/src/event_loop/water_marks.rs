@@ -38,9 +38,11 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
 
     /// Bytes queued on one connection from which on it is full: what is copied behind them is refused.
     pub(super) fn mark(&self) -> usize {
-        let share = self.memory().share_of_queue(self.queue_load);
-        // At least one, as a send is always taken if nothing else is queued.
-        share.clamp(1, self.config.high_water as usize)
+        let memory = self.memory();
+        let high_water = self.config.high_water as usize;
+        // One chunk is for everybody.
+        let least = high_water.min(memory.chunks.size() as usize);
+        memory.share_of_queue(self.queue_load).clamp(least, high_water)
     }
 
     /// Refuses a send for which there is no room: the queue is `full`, by its bytes, or by its pieces. Lent memory may

@@ -1,0 +1,138 @@
+package quoit_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+
+	quoit "github.com/quoit-io/quoit/go"
+)
+
+// drainingHandler is a handler that is told of drains, and of ends.
+type drainingHandler struct {
+	handler
+	drain func(c *quoit.Conn)
+	ended func(c *quoit.Conn)
+}
+
+func (h *drainingHandler) OnDrain(c *quoit.Conn) { h.drain(c) }
+
+func (h *drainingHandler) OnEndOfStream(c *quoit.Conn) { h.ended(c) }
+
+// A handler that calls runtime.Goexit, as t.FailNow does, ends its connection, and nobody else's: as under net/http, where it
+// ends the connection's goroutine.
+func TestGoexitInEachCallback(t *testing.T) {
+	onEngines(t, func(t *testing.T, engine quoit.Option) {
+		for _, callback := range []string{"open", "data", "ended", "closed", "tick", "run", "drain"} {
+			t.Run(callback, func(t *testing.T) {
+				victim := make(chan net.Addr, 1)
+				closed := make(chan error, 8)
+				isVictim := func(c *quoit.Conn) bool {
+					select {
+					case address := <-victim:
+						victim <- address
+						return address.String() == c.RemoteAddr().String()
+					default:
+						return false
+					}
+				}
+				exits := func(in string) func(c *quoit.Conn) {
+					return func(c *quoit.Conn) {
+						if callback == in && isVictim(c) {
+							runtime.Goexit()
+						}
+					}
+				}
+				h := &drainingHandler{drain: func(c *quoit.Conn) { exits("drain")(c); _ = c.Close() }}
+				h.ended = func(c *quoit.Conn) { exits("ended")(c); _ = c.Close() }
+				h.open = exits("open")
+				h.data = func(c *quoit.Conn) {
+					exits("data")(c)
+					if callback == "run" && isVictim(c) {
+						_ = c.Run(func(*quoit.Conn) { runtime.Goexit() })
+					}
+					_, _ = c.WriteTo(c)
+				}
+				h.closed = func(c *quoit.Conn, err error) {
+					if isVictim(c) {
+						closed <- err
+					}
+					exits("closed")(c)
+				}
+				ticked := make(chan struct{})
+				h.tick = func(int) time.Duration {
+					if callback == "tick" {
+						close(ticked)
+						runtime.Goexit()
+					}
+					return 0
+				}
+				server, err := quoit.Start("127.0.0.1:0", h, engine, quoit.WithLoops(1), quiet())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if callback == "tick" {
+					<-ticked
+				}
+				other := dial(t, server.Addr())
+				roundTrip(t, other, "before")
+				dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: freePort(t)}}
+				victim <- dialer.LocalAddr
+				first, err := dialer.Dial("tcp", server.Addr().String())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer first.Close()
+				_ = first.SetDeadline(time.Now().Add(patience))
+				_, _ = io.WriteString(first, "x")
+				switch callback {
+				case "open", "data", "run":
+					if _, err := io.Copy(io.Discard, first); err != nil && !errors.Is(err, syscall.ECONNRESET) {
+						t.Error("it does not end:", err)
+					}
+					if err := receive(t, closed); !errors.Is(err, quoit.ErrPanicked) {
+						t.Error(err)
+					}
+				case "ended":
+					_ = first.(*net.TCPConn).CloseWrite()
+					if err := receive(t, closed); !errors.Is(err, quoit.ErrPanicked) {
+						t.Error(err)
+					}
+				case "closed":
+					_ = first.Close()
+					receive(t, closed)
+				}
+				for range 3 {
+					roundTrip(t, other, "after")
+				}
+				_ = other.Close()
+				if callback != "drain" {
+					_ = first.Close()
+				}
+				if err := server.Shutdown(context.Background()); err != nil {
+					t.Error(err)
+				}
+				if callback == "drain" {
+					if err := receive(t, closed); !errors.Is(err, quoit.ErrPanicked) {
+						t.Error(err)
+					}
+				}
+			})
+		}
+	})
+}
+
+// freePort is a port that nobody has at the moment.
+func freePort(t *testing.T) int {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().(*net.TCPAddr).Port
+}
