@@ -29,6 +29,15 @@ const SHARE_WITH_GROUPS: u32 = 300;
 
 /// Likewise for which sockets share their port with others. None of those of the seeds that are kept does.
 const PURPOSE_OF_SHARING: u64 = 101;
+/// The same for those of the paths, which came later still.
+const PURPOSE_OF_PATHS: u64 = 102;
+
+/// Of 1,024 runs with datagrams over IPv4, so many send to receivers behind paths with a small MTU too.
+const SHARE_WITH_PATHS: u32 = 200;
+/// More of them than a loop holds against all others.
+const NARROW_RECEIVERS: u8 = 40;
+/// The network that they are in.
+pub const NARROW_NETWORK: [u8; 2] = [127, 77];
 /// How many do, out of 1,024.
 const SHARE_WITH_OTHERS: u32 = 300;
 /// The most sockets on one port.
@@ -156,6 +165,14 @@ impl DatagramPlan {
         draw_sharing(options.seed, turns, &families, &mut sockets, &mut peers);
         let mut nowhere: Vec<_> = families.iter().map(|&family| address(family, 99, 0)).collect();
         nowhere.dedup();
+        let random = &mut Random::new(options.seed, PURPOSE_OF_PATHS);
+        if families.iter().any(|&family| family < 2) && random.chance(SHARE_WITH_PATHS) {
+            let [first, second] = NARROW_NETWORK;
+            nowhere.extend((1..=NARROW_RECEIVERS).map(|number| {
+                let ip = Ipv4Addr::new(first, second, 0, number);
+                Address::from(SocketAddr::new(ip.into(), 9999))
+            }));
+        }
         Self {
             sockets,
             peers,

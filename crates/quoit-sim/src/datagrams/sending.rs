@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use bytes::Bytes;
 use quoit::{Address, Token};
 
-use crate::kernel::Departed;
+use crate::kernel::{Departed, LARGEST_V4};
 use crate::pattern;
 
 /// From this length on no two payloads look the same.
@@ -121,6 +121,8 @@ impl Sending {
         if segment != 0 && (segment != step || length <= segment) || (segment == 0 && length > step) {
             return false;
         }
+        let cuts_itself =
+            segment == 0 && self.step.is_some() && !message.to.is_unix() && !message.may_be_uncut;
         for first in (self.next..self.left.len()).chain(0..self.next) {
             let offset = first * step;
             let count = length.div_ceil(step).max(1);
@@ -131,6 +133,12 @@ impl Sending {
             if !fits || bytes[offset..offset + length] != *message.bytes {
                 continue;
             }
+            assert!(
+                !cuts_itself || !self.distinct || bytes.len() - offset <= step || 2 * step > LARGEST_V4,
+                "{} bytes to {:?} leave without the others of their send, though nothing says that its segments are refused",
+                message.bytes.len(),
+                message.to
+            );
             self.next = covered.end;
             if length < DISTINCT || step < DISTINCT || self.has_twin {
                 return true;

@@ -166,6 +166,10 @@ impl UringSys for SimRing {
         self.shown.completions.get() > 0
     }
 
+    fn buffers_in_completions(&self) -> u32 {
+        with(|kernel| kernel.ring(self.ring).buffers_in_completions())
+    }
+
     fn pop(&mut self) -> Option<CompletionEntry> {
         let completion = with(|kernel| {
             kernel.interrupt(self.ring);

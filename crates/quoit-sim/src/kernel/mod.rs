@@ -32,7 +32,9 @@ use object::Object;
 
 pub use agenda::{Action, Job, Step};
 pub use datagram::groups::MOST_GROUPS;
-pub use datagram::{DatagramPeer, DatagramPeerPlan, DatagramSocket, Departed, Facts, Handed, Passed, Wishes};
+pub use datagram::{
+    DatagramPeer, DatagramPeerPlan, DatagramSocket, Departed, Facts, Handed, LARGEST_V4, Passed, Wishes,
+};
 pub use descriptors::FIRST as FIRST_DESCRIPTOR;
 pub use object::{Kind, Listener, ObjectId};
 pub use peer::{Answer, Ending, Manner, Peer, PeerPlan};

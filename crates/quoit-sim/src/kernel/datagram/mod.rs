@@ -9,7 +9,7 @@ mod network;
 mod sending;
 mod sharing;
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use bytes::Bytes;
@@ -35,7 +35,7 @@ const UNIX_QUEUE: usize = 10;
 /// What an entry of the error queue takes of the memory for receiving.
 const ERROR_COST: usize = 1024;
 /// The largest payloads that IPv4 and IPv6 carry.
-const LARGEST_V4: usize = 65_507;
+pub const LARGEST_V4: usize = 65_507;
 const LARGEST_V6: usize = 65_527;
 /// The most segments of one send.
 const MOST_SEGMENTS: usize = 64;
@@ -72,6 +72,9 @@ pub struct Departed {
     pub bytes: Bytes,
     /// What the program said of it.
     pub wishes: Wishes,
+    /// Segments were refused on its way before, or so often that the device must be taken for the reason: the program may
+    /// have cut by itself.
+    pub may_be_uncut: bool,
 }
 
 /// What passed through a socket since it was looked at, for whoever checks that.
@@ -118,6 +121,9 @@ pub struct DatagramSocket {
     /// `SO_REUSEPORT`.
     shares_port: bool,
     told: Told,
+    /// To where segments were refused, and to where segments of any size.
+    refused: HashSet<IpAddr>,
+    refused_any: HashSet<IpAddr>,
     /// Bytes that are being sent and have not left.
     sending: usize,
     send_capacity: usize,
@@ -162,6 +168,8 @@ impl Kernel {
             groups: Vec::new(),
             shares_port: false,
             told: Told::default(),
+            refused: HashSet::new(),
+            refused_any: HashSet::new(),
             sending: 0,
             send_capacity: 200 * 1024,
             senders: Vec::new(),

@@ -81,7 +81,7 @@ impl Network {
     }
 }
 
-fn ip(address: &Address) -> IpAddr {
+pub(super) fn ip(address: &Address) -> IpAddr {
     match address {
         Address::Tcp(address) => address.ip(),
         _ => IpAddr::V4(Ipv4Addr::UNSPECIFIED),

@@ -8,12 +8,24 @@ use quoit::sys::DatagramFamily;
 
 use super::super::Kernel;
 use super::super::object::ObjectId;
+use super::network::ip;
 use super::{
     Arrived, DatagramSocket, Departed, Facts, LARGEST_V4, LARGEST_V6, MOST_SEGMENTS, UNIX_QUEUE, Wishes,
     control,
 };
+use crate::datagrams::plan::NARROW_NETWORK;
 use crate::faults::Fault;
 use crate::memory;
+
+/// Of so many receivers it may be told that no segments are sent to them, and the others still get some.
+const DEVICE: usize = 16;
+/// The longest segment that gets through to those behind a narrow path.
+const NARROW: usize = 8;
+
+/// Whether a receiver is behind a path with a small MTU, where the kernel refuses longer segments.
+fn is_narrow(to: &Address) -> bool {
+    matches!(ip(to), IpAddr::V4(ip) if ip.octets()[..2] == NARROW_NETWORK)
+}
 
 impl Kernel {
     /// `sendmsg(2)` without waiting, of what a header at `address` names. Answers the bytes that were taken: all.
@@ -101,11 +113,16 @@ impl Kernel {
     }
 
     fn log_departed(&mut self, id: ObjectId, to: &Address, bytes: &Bytes, wishes: Wishes) {
-        if let Some(watch) = self.datagram(id).and_then(|socket| socket.watch) {
+        let Some(socket) = self.datagram(id) else {
+            return;
+        };
+        let may_be_uncut = socket.refused.contains(&ip(to)) || socket.refused_any.len() > DEVICE;
+        if let Some(watch) = socket.watch {
             self.passed[watch].departed.push(Departed {
                 to: to.clone(),
                 bytes: bytes.clone(),
                 wishes,
+                may_be_uncut,
             });
         }
     }
@@ -150,8 +167,20 @@ impl Kernel {
             if bytes.len().div_ceil(step) > MOST_SEGMENTS {
                 return Err(libc::EINVAL);
             }
-            if refused {
-                return Err(*self.random.choose(&[libc::EIO, libc::EINVAL, libc::EMSGSIZE]));
+            let error = if refused {
+                Some(*self.random.choose(&[libc::EIO, libc::EINVAL, libc::EMSGSIZE]))
+            } else if is_narrow(to) && step > NARROW {
+                Some(*self.random.choose(&[libc::EINVAL, libc::EMSGSIZE]))
+            } else {
+                None
+            };
+            if let Some(error) = error {
+                let socket = self.datagram(id).ok_or(libc::ENOTSOCK)?;
+                socket.refused.insert(ip(to));
+                if error == libc::EIO {
+                    socket.refused_any.insert(ip(to));
+                }
+                return Err(error);
             }
         }
         self.log_departed(id, to, &bytes, wishes);

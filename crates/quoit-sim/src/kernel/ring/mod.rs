@@ -232,6 +232,12 @@ impl Ring {
         Rc::clone(&self.shown)
     }
 
+    /// How many of the completions that can be taken name a buffer.
+    pub(crate) fn buffers_in_completions(&self) -> u32 {
+        let named = |completion: &&Completion| completion.flags & abi::IORING_CQE_F_BUFFER != 0;
+        self.completions.iter().filter(named).count() as u32
+    }
+
     /// To be called when the completions have changed.
     fn show(&self) {
         self.shown.completions.set(self.completions.len());

@@ -514,12 +514,12 @@ impl<S: UringSys, K: SocketSys> Engine for UringEngine<S, K> {
     }
 
     fn surely_receivable(&self, pool: &Pool) -> usize {
-        if self.sys.has_completion() || self.sys.has_overflowed() {
-            // Those in the ring may have been used by what has completed.
-            pool.free()
-        } else {
-            self.receivable(pool)
+        if self.sys.has_overflowed() {
+            // What has completed and cannot be seen may have used any of those in the ring.
+            return pool.free();
         }
+        let used = self.sys.buffers_in_completions();
+        pool.free() + self.buffers.saturating_sub(used) as usize
     }
 
     fn accept_margin(&self) -> u32 {

@@ -94,6 +94,20 @@ impl CompletionQueue {
         unsafe { self.tail.as_ref() }.load(Ordering::Acquire) == self.taken
     }
 
+    /// How many entries name a buffer.
+    fn buffers(&self) -> u32 {
+        // SAFETY: the ring's mapping outlives its queues. Acquire: entries before the tail are visible.
+        let tail = unsafe { self.tail.as_ref() }.load(Ordering::Acquire);
+        let ready = tail.wrapping_sub(self.taken);
+        let named = (0..ready).filter(|&behind| {
+            let index = (self.taken.wrapping_add(behind) & self.mask) as usize;
+            // SAFETY: the index is within the queue, and between head and tail the kernel does not write.
+            let entry = unsafe { self.entries.add(index).read() };
+            entry.flags & abi::IORING_CQE_F_BUFFER != 0
+        });
+        named.count() as u32
+    }
+
     #[inline]
     fn pop(&mut self) -> Option<CompletionEntry> {
         if self.is_empty() {
@@ -489,6 +503,10 @@ impl UringSys for Ring {
     #[inline]
     fn has_completion(&self) -> bool {
         !self.completion.is_empty()
+    }
+
+    fn buffers_in_completions(&self) -> u32 {
+        self.completion.buffers()
     }
 
     #[inline]

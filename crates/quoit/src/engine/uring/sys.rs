@@ -159,6 +159,9 @@ pub trait UringSys: Sized {
     /// Whether a completion is there to be popped.
     fn has_completion(&self) -> bool;
 
+    /// How many of the completions that are there to be popped name a provided buffer, which is used.
+    fn buffers_in_completions(&self) -> u32;
+
     /// Takes the oldest completion.
     fn pop(&mut self) -> Option<CompletionEntry>;
 

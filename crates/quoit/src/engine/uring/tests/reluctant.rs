@@ -101,6 +101,11 @@ impl UringSys for Reluctant {
         self.ring.has_completion() || (!self.withholds && !self.withheld.is_empty())
     }
 
+    fn buffers_in_completions(&self) -> u32 {
+        // What is withheld are notifications.
+        self.ring.buffers_in_completions()
+    }
+
     fn pop(&mut self) -> Option<CompletionEntry> {
         if !self.withholds
             && let Some(late) = self.withheld.pop_front()
