@@ -105,6 +105,21 @@ const REGRESSIONS: &[(u64, EngineKind, &str)] = &[
         "a loop that accepts one for each that it closes, taken to spin",
     ),
     (
+        4_363_205,
+        Uring,
+        "a receive that waits for a slot while completions come faster than they are taken",
+    ),
+    (
+        3_423_118,
+        Uring,
+        "send memory that those who take nothing have filled to the last quarter",
+    ),
+    (
+        2_547_324,
+        Epoll,
+        "copies of what was received up to the last quarter",
+    ),
+    (
         1_720_914,
         Epoll,
         "send chunks that are told of and taken by those that come before",

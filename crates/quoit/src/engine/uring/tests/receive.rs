@@ -41,6 +41,25 @@ fn an_idle_connection_holds_no_slot() {
     });
 }
 
+/// Otherwise nobody who waits for a slot is served while completions come faster than they are taken.
+#[test]
+fn completions_that_name_no_slot_take_none_from_who_waits() {
+    for without in levels() {
+        let settings = UringSettings {
+            buffer_entries: 1,
+            ..SETTINGS
+        };
+        let mut fixture = Fixture::new(&settings, 1, without);
+        let (near, far) = UnixStream::pair().unwrap();
+        drop(far);
+        fixture.receive(0, &near, BUDGET);
+        fixture.engine.wait(TURN, &mut fixture.pool).unwrap();
+        assert!(fixture.engine.sys.has_completion(), "the end of the stream");
+        assert_eq!(fixture.engine.surely_receivable(&fixture.pool), 1);
+        fixture.finish();
+    }
+}
+
 #[test]
 fn a_slot_that_may_have_been_used_is_promised_to_nobody() {
     for without in levels() {
