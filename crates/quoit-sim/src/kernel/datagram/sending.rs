@@ -147,6 +147,20 @@ impl Kernel {
     }
 
     fn send_udp(&mut self, id: ObjectId, to: &Address, bytes: Bytes, wishes: Wishes) -> Result<(), i32> {
+        let result = self.try_send_udp(id, to, bytes, wishes);
+        // What the network has answered to another is not to be told from a refusal either.
+        if let (Err(error @ (libc::EIO | libc::EINVAL | libc::EMSGSIZE)), 1..) = (result, wishes.segment_size)
+            && let Some(socket) = self.datagram(id)
+        {
+            socket.refused.insert(ip(to));
+            if error == libc::EIO {
+                socket.refused_any.insert(ip(to));
+            }
+        }
+        result
+    }
+
+    fn try_send_udp(&mut self, id: ObjectId, to: &Address, bytes: Bytes, wishes: Wishes) -> Result<(), i32> {
         let refused = self.strikes(Fault::SegmentsRefused);
         let socket = self.datagram(id).ok_or(libc::ENOTSOCK)?;
         let largest = match socket.family {
@@ -175,11 +189,6 @@ impl Kernel {
                 None
             };
             if let Some(error) = error {
-                let socket = self.datagram(id).ok_or(libc::ENOTSOCK)?;
-                socket.refused.insert(ip(to));
-                if error == libc::EIO {
-                    socket.refused_any.insert(ip(to));
-                }
                 return Err(error);
             }
         }
