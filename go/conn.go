@@ -66,6 +66,9 @@ type home interface {
 	here() bool
 	// wokeSomebody notes that a goroutine was made ready, on the loop: it lets it run before it waits.
 	wokeSomebody()
+	// onSocket runs f with the options of a connection's socket, and waits for it: on the loop, where that is a thread. It
+	// returns an error if the connection has gone.
+	onSocket(c *Conn, f func(socket streamSocket) error) error
 	number() int
 	settings() *config
 	memory() *blocks

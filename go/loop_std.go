@@ -585,3 +585,46 @@ func failure(err error) error {
 	}
 	return err
 }
+
+// onSocket implements home.
+func (l *stdLoop) onSocket(c *Conn, f func(socket streamSocket) error) error {
+	l.mu.Lock()
+	s := l.connections[c]
+	l.mu.Unlock()
+	if s == nil {
+		return errClosed
+	}
+	return f(stdSocketOptions{s.net})
+}
+
+// stdSocketOptions are those of a connection of package net.
+type stdSocketOptions struct{ connection net.Conn }
+
+func (o stdSocketOptions) SetNoDelay(noDelay bool) error {
+	if tcp, isTCP := o.connection.(*net.TCPConn); isTCP {
+		return tcp.SetNoDelay(noDelay)
+	}
+	return syscall.ENOPROTOOPT
+}
+
+func (o stdSocketOptions) SetKeepAlivePeriod(period time.Duration) error {
+	if tcp, isTCP := o.connection.(*net.TCPConn); isTCP {
+		return tcp.SetKeepAlivePeriod(period)
+	}
+	return syscall.ENOPROTOOPT
+}
+
+func (o stdSocketOptions) SetKeepAliveConfig(config net.KeepAliveConfig) error {
+	if tcp, isTCP := o.connection.(*net.TCPConn); isTCP {
+		return tcp.SetKeepAliveConfig(config)
+	}
+	return syscall.ENOPROTOOPT
+}
+
+func (o stdSocketOptions) Control(f func(fd uintptr)) error {
+	raw, err := o.connection.(syscall.Conn).SyscallConn()
+	if err != nil {
+		return err
+	}
+	return raw.Control(f)
+}

@@ -210,6 +210,9 @@ func bindAddress(network, address string) (string, error) {
 	default:
 		return "", net.UnknownNetworkError(network)
 	}
+	if address == "" {
+		address = ":0" // as package net has it
+	}
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return "", err

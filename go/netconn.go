@@ -32,6 +32,7 @@ type NetConn struct {
 	filled  int
 	waits   bool // a reader waits
 	closed  bool // by this end
+	drops   bool // Close drops what has not left (SetLinger)
 	lost    bool // by the other end, or the network
 	failure error
 
@@ -294,8 +295,13 @@ func (n *NetConn) Close() error {
 	stop(&n.readLimit)
 	stop(&n.writeLimit)
 	n.in.drop()
+	drops := n.drops
 	n.mu.Unlock()
-	_ = n.conn.Close() // or it has ended by itself
+	if drops {
+		_ = n.conn.Abort() // or it has ended by itself
+	} else {
+		_ = n.conn.Close() // likewise
+	}
 	signal(n.readable)
 	signal(n.writable)
 	return nil

@@ -11,6 +11,8 @@
 // Server.Shutdown waits for requests that are under way, wherever they are served, and closes each connection behind its
 // response, as http.Server.Shutdown does; a hijacked one is closed at once.
 //
+// Responses, and the limits of WithServer, are those of net/http; docs/go.md lists what differs.
+//
 // On the loop a response is buffered until the handler returns: Flush answers http.ErrNotSupported by way of
 // http.ResponseController, and Hijack gives a connection whose calls answer quoit.ErrOnLoop rather than wait until the
 // handler has returned; on quoit.EngineStd they wait, and hang the loop.

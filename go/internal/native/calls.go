@@ -193,6 +193,11 @@ func (l *Loop) Addresses(connection ID) (local, peer string) {
 	return l.scratch.String(), l.other.String()
 }
 
+// ConnectionFD is quoit_connection_fd: -1 for a connection that has gone.
+func (l *Loop) ConnectionFD(connection ID) int {
+	return max(-1, int(C.shim_connection_fd(l.handle, C.uint64_t(connection))))
+}
+
 // Remote is quoit_loop_remote.
 func (l *Loop) Remote() (*Remote, error) {
 	remote := new(Remote)

@@ -11,7 +11,7 @@
     X(listen_options_default) X(capabilities_probe) X(capabilities_usable) X(capabilities_reason)                     \
     X(capabilities_get) X(capabilities_free) X(socket_bind) X(socket_address) X(socket_close)         \
     X(loop_create) X(loop_destroy) X(turn) X(fd) X(next_deadline) X(engine) X(engine_reason) X(listen)                \
-    X(local_address) X(peer_address) X(loop_remote) X(remote_release) X(remote_wake)                 \
+    X(local_address) X(peer_address) X(connection_fd) X(loop_remote) X(remote_release) X(remote_wake)                 \
     X(remote_counters)                                                                                                \
     X(datagram_options_default) X(datagram_socket_bind) X(datagram_socket_address) X(datagram_socket_close)           \
     X(open_datagram) X(datagram_counters_read)
@@ -217,6 +217,11 @@ void shim_addresses(quoit_loop *loop, uint64_t connection, char *local, char *pe
         *local = '\0';
     if (CALL(peer_address)(loop, connection, peer, capacity) < 0)
         *peer = '\0';
+}
+
+int shim_connection_fd(quoit_loop *loop, uint64_t connection)
+{
+    return CALL(connection_fd)(loop, connection);
 }
 
 int shim_loop_remote(quoit_loop *loop, const quoit_remote **out, char *text)

@@ -1,0 +1,123 @@
+package quoit_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"syscall"
+	"testing"
+	"time"
+
+	quoit "github.com/quoit-io/quoit/go"
+)
+
+// optionConn is what programs set options by, on a net.TCPConn as on a NetConn.
+type optionConn interface {
+	net.Conn
+	syscall.Conn
+	SetNoDelay(noDelay bool) error
+	SetKeepAlive(keepAlive bool) error
+	SetKeepAlivePeriod(period time.Duration) error
+	SetKeepAliveConfig(config net.KeepAliveConfig) error
+	SetLinger(seconds int) error
+	CloseWrite() error
+}
+
+var _ optionConn = (*net.TCPConn)(nil)
+
+// options are those of the kernel's that a program can have set.
+func options(t *testing.T, c optionConn) string {
+	t.Helper()
+	raw, err := c.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := ""
+	err = raw.Control(func(fd uintptr) {
+		for _, option := range [][2]int{
+			{syscall.IPPROTO_TCP, syscall.TCP_NODELAY}, {syscall.SOL_SOCKET, syscall.SO_KEEPALIVE},
+			{syscall.IPPROTO_TCP, syscall.TCP_KEEPIDLE}, {syscall.IPPROTO_TCP, syscall.TCP_KEEPINTVL},
+			{syscall.IPPROTO_TCP, syscall.TCP_KEEPCNT},
+		} {
+			value, err := syscall.GetsockoptInt(int(fd), option[0], option[1])
+			text += fmt.Sprint(value, err, " ")
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// setOptions sets them one after the other, and tells how they are then.
+func setOptions(t *testing.T, c optionConn) []string {
+	t.Helper()
+	seen := []string{options(t, c)}
+	for _, set := range []func() error{
+		func() error { return c.SetNoDelay(false) },
+		func() error { return c.SetKeepAlive(false) },
+		func() error { return c.SetKeepAlivePeriod(90 * time.Second) },
+		func() error {
+			return c.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: 7 * time.Second, Interval: 1500 * time.Millisecond, Count: 4})
+		},
+		func() error { return c.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true}) },
+		func() error { return c.SetNoDelay(true) },
+	} {
+		if err := set(); err != nil {
+			t.Error(err)
+		}
+		seen = append(seen, options(t, c))
+	}
+	return seen
+}
+
+// lingers closes with no time to linger, and tells what the peer sees of what was written.
+func lingers(t *testing.T, c optionConn, peer net.Conn) string {
+	t.Helper()
+	_ = peer.(*net.TCPConn).SetReadBuffer(4096)
+	if err := c.SetLinger(0); err != nil {
+		t.Error(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	_ = peer.SetDeadline(time.Now().Add(patience))
+	_, err := io.Copy(io.Discard, peer)
+	closedNoDelay, closedLinger := c.SetNoDelay(true), c.SetLinger(1)
+	return fmt.Sprint(errors.Is(err, syscall.ECONNRESET), errors.Is(closedNoDelay, net.ErrClosed), errors.Is(closedLinger, net.ErrClosed))
+}
+
+func TestSocketOptionsAsPackageNet(t *testing.T) {
+	accept := func(listener net.Listener, err error) (optionConn, net.Conn) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = listener.Close() })
+		_, port, err := net.SplitHostPort(listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		peer, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", port))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = peer.Close() })
+		c, err := listener.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.(optionConn), peer
+	}
+	stock, stockPeer := accept(net.Listen("tcp", ""))
+	wants, wantLinger := setOptions(t, stock), lingers(t, stock, stockPeer)
+	onEngines(t, func(t *testing.T, engine quoit.Option) {
+		ours, peer := accept(quoit.Listen("tcp", "", engine, quiet()))
+		if found := setOptions(t, ours); fmt.Sprint(found) != fmt.Sprint(wants) {
+			t.Errorf("%q, and of package net %q", found, wants)
+		}
+		if found := lingers(t, ours, peer); found != wantLinger {
+			t.Errorf("%s, and of package net %s", found, wantLinger)
+		}
+	})
+}
