@@ -94,6 +94,12 @@ func TestGoexitInEachCallback(t *testing.T) {
 				defer first.Close()
 				_ = first.SetDeadline(time.Now().Add(patience))
 				_, _ = io.WriteString(first, "x")
+				if callback == "ended" || callback == "closed" || callback == "drain" {
+					// The server has it.
+					if _, err := io.ReadFull(first, make([]byte, 1)); err != nil {
+						t.Fatal(err)
+					}
+				}
 				switch callback {
 				case "open", "data", "run":
 					if _, err := io.Copy(io.Discard, first); err != nil && !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, net.ErrClosed) {
