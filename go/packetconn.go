@@ -53,11 +53,15 @@ var _ interface {
 } = (*PacketConn)(nil)
 
 // ListenPacket opens a datagram socket on an address of network udp, udp4, udp6 or unixgram, as net.ListenPacket does;
-// on EngineStd it is package net's. Options make its loop, which lasts until it is closed.
+// on EngineStd, and for unixgram, it is package net's: a WriteTo to a Unix socket waits until its receiver has room, for which a
+// loop's queue can wait for the one that a socket is connected to alone. Options make its loop, which lasts until it is closed.
 func ListenPacket(network, address string, options ...Option) (*PacketConn, error) {
 	config, err := newConfig(append([]Option{WithLoops(1)}, options...))
 	if err != nil {
 		return nil, err
+	}
+	if network == "unixgram" && config.shared == nil {
+		config.engine = EngineStd
 	}
 	loops, owns, err := config.group()
 	if err != nil {
@@ -78,7 +82,7 @@ func ListenPacket(network, address string, options ...Option) (*PacketConn, erro
 }
 
 func (p *PacketConn) open(network, address string) error {
-	if p.loops.engine == EngineStd {
+	if p.loops.engine == EngineStd || network == "unixgram" {
 		var err error
 		p.std, err = listenStdPacket(network, address, p.config)
 		return err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"sync"
 	"syscall"
 	"testing"
@@ -400,5 +401,58 @@ func TestDialDatagrams(t *testing.T) {
 		if _, err := conn.Read(buffer); !errors.Is(err, net.ErrClosed) {
 			t.Errorf("a closed one answers %v", err)
 		}
+	})
+}
+
+// A datagram for a Unix socket whose reader is slow waits, and is not dropped: as with package net.
+func TestUnixDatagramsWaitForTheirReader(t *testing.T) {
+	const count = 1000
+	all := func(t *testing.T, writer, reader net.PacketConn) {
+		t.Helper()
+		for _, conn := range []net.PacketConn{writer, reader} {
+			_ = conn.SetDeadline(time.Now().Add(patience))
+		}
+		sent := make(chan error, 1)
+		go func() {
+			for number := range count {
+				if _, err := writer.WriteTo([]byte(fmt.Sprint(number)), reader.LocalAddr()); err != nil {
+					sent <- err
+					return
+				}
+			}
+			sent <- nil
+		}()
+		buffer := make([]byte, 100)
+		for number := range count {
+			n, from, err := reader.ReadFrom(buffer)
+			if err != nil || string(buffer[:n]) != fmt.Sprint(number) || from.String() != writer.LocalAddr().String() {
+				t.Fatalf("%d: %q from %v, %v", number, buffer[:n], from, err)
+			}
+		}
+		if err := <-sent; err != nil {
+			t.Error(err)
+		}
+		_ = reader.Close()
+		if _, err := writer.WriteTo([]byte("x"), reader.LocalAddr()); !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Error(err)
+		}
+	}
+	t.Run("stock", func(t *testing.T) {
+		folder := t.TempDir()
+		var ends []net.PacketConn
+		for _, name := range []string{"writer", "reader"} {
+			conn, err := net.ListenPacket("unixgram", filepath.Join(folder, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = conn.Close() })
+			ends = append(ends, conn)
+		}
+		all(t, ends[0], ends[1])
+	})
+	onEngines(t, func(t *testing.T, engine quoit.Option) {
+		folder := t.TempDir()
+		all(t, listenPacket(t, "unixgram", filepath.Join(folder, "writer"), engine),
+			listenPacket(t, "unixgram", filepath.Join(folder, "reader"), engine))
 	})
 }

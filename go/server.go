@@ -27,8 +27,8 @@ type Server struct {
 
 // Serve runs the handler for the connections of an address until the context ends, and then shuts down gracefully,
 // waiting for connections for at most the time of WithCloseLimit. The address is host:port, where an empty host is
-// every one, or unix:PATH. It answers nil after such an end, and otherwise why it failed. Start and Shutdown give more
-// control.
+// every one, or unix:PATH. It answers nil after such an end, and otherwise why it failed, when it has shut down what was left.
+// Start and Shutdown give more control.
 func Serve(ctx context.Context, address string, handler Handler, options ...Option) error {
 	server, err := Start(address, handler, options...)
 	if err != nil {
@@ -40,7 +40,16 @@ func Serve(ctx context.Context, address string, handler Handler, options ...Opti
 		_ = server.Shutdown(limit) // those that take longer are aborted
 	})
 	defer stopped()
-	return server.Wait()
+	if err = server.Wait(); err == nil {
+		return nil
+	}
+	// One loop, or the listening socket, has failed. The others are not left behind.
+	limit, cancel := context.WithTimeout(context.Background(), server.config.closeLimit)
+	defer cancel()
+	if late := server.Shutdown(limit); late != nil && !errors.Is(late, ErrShutdown) {
+		err = errors.Join(err, late)
+	}
+	return err
 }
 
 // Start runs the handler for the connections of an address, as Serve does, and returns as soon as it accepts.

@@ -1,0 +1,50 @@
+package quoit
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"testing"
+	"time"
+)
+
+// failing is a handler whose loop fails when it has a connection.
+type failing struct {
+	BaseHandler
+	failure error
+}
+
+func (h failing) OnOpen(c *Conn) { c.home.(*stdLoop).group.fail(h.failure) }
+
+func TestServeLeavesNothingBehindWhenALoopFails(t *testing.T) {
+	failure := errors.New("as asked")
+	path := t.TempDir() + "/socket"
+	ended := make(chan error, 1)
+	go func() {
+		ended <- Serve(context.Background(), "unix:"+path, failing{failure: failure}, WithEngine(EngineStd), WithLoops(2),
+			WithCloseLimit(time.Minute), WithLogger(slog.New(slog.DiscardHandler)))
+	}()
+	client, err := net.Dial("unix", path)
+	for err != nil {
+		select {
+		case failure := <-ended:
+			t.Fatal(failure)
+		default:
+			client, err = net.Dial("unix", path)
+		}
+	}
+	defer client.Close()
+	// It is closed in order, and its peer is waited for.
+	if _, err := client.Read(make([]byte, 1)); err == nil {
+		t.Error("something was sent")
+	}
+	_ = client.Close()
+	if err := <-ended; !errors.Is(err, failure) {
+		t.Error(err)
+	}
+	if other, err := net.Dial("unix", path); err == nil {
+		other.Close()
+		t.Error("it still listens")
+	}
+}
