@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Dialer makes connections on loops. Its DialContext fits http.Transport and the like. Its methods may be called from
@@ -51,9 +52,11 @@ func (d *Dialer) Dial(network, address string) (net.Conn, error) {
 	return d.DialContext(context.Background(), network, address)
 }
 
-// DialContext connects to an address of network tcp, tcp4, tcp6, udp, udp4, udp6 or unix. Of a host with several addresses
-// it tries one after the other, those of version 4 first. The context limits connecting only. For the networks of UDP it
-// answers a *DatagramConn, or on EngineStd what package net has, and the first address will do: nobody is asked.
+// DialContext connects to an address of network tcp, tcp4, tcp6, udp, udp4, udp6 or unix, as net.Dialer's does. Of a host with
+// several addresses it tries one after the other, in the resolver's order, each in its part of the time that the context leaves.
+// Those of the other family than the first one's are tried beside them when nobody has answered in 300 ms ("Happy Eyeballs",
+// RFC 6555), and the first connection is the one. The context limits connecting only. For the networks of UDP it answers a
+// *DatagramConn, or on EngineStd what package net has, and the first address will do: nobody is asked.
 func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	if d.std != nil && slices.Contains([]string{"tcp", "tcp4", "tcp6", "udp", "udp4", "udp6", "unix"}, network) {
 		return d.std.DialContext(ctx, network, address)
@@ -62,18 +65,110 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.
 	if err != nil {
 		return nil, &net.OpError{Op: "dial", Net: network, Err: err}
 	}
-	var last error
+	first, others := targets, []string(nil)
+	if network == "tcp" {
+		first, others = byFamily(targets)
+	}
+	return d.dialBeside(ctx, network, first, others)
+}
+
+// byFamily divides targets into those of the first one's family, and the others.
+func byFamily(targets []string) (first, others []string) {
+	isSix := func(target string) bool { return strings.HasPrefix(target, "[") }
 	for _, target := range targets {
-		n, err := d.dialAny(ctx, network, target)
-		if err == nil {
-			return n, nil
+		if isSix(target) == isSix(targets[0]) {
+			first = append(first, target)
+		} else {
+			others = append(others, target)
 		}
-		last = &net.OpError{Op: "dial", Net: network, Addr: textAddr{network, target}, Err: err}
+	}
+	return first, others
+}
+
+// fallbackDelay is how long the first family has alone, as with package net.
+const fallbackDelay = 300 * time.Millisecond
+
+// dialBeside tries the first ones, and the others too when those fail or take long.
+func (d *Dialer) dialBeside(ctx context.Context, network string, first, others []string) (net.Conn, error) {
+	if len(others) == 0 {
+		return d.dialInTurn(ctx, network, first)
+	}
+	type outcome struct {
+		conn  net.Conn
+		err   error
+		first bool
+	}
+	within, cancel := context.WithCancel(ctx)
+	defer cancel()
+	outcomes := make(chan outcome)
+	over := make(chan struct{})
+	defer close(over)
+	try := func(targets []string, isFirst bool) {
+		conn, err := d.dialInTurn(within, network, targets)
+		select {
+		case outcomes <- outcome{conn, err, isFirst}:
+		case <-over:
+			if err == nil {
+				_ = conn.Close() // the other one was before
+			}
+		}
+	}
+	go try(first, true)
+	delay := time.NewTimer(fallbackDelay)
+	defer delay.Stop()
+	running, begun := 1, false
+	var failure error
+	for {
+		select {
+		case <-delay.C:
+			if !begun {
+				begun = true
+				running++
+				go try(others, false)
+			}
+		case end := <-outcomes:
+			if end.err == nil {
+				return end.conn, nil
+			}
+			running--
+			if end.first || failure == nil {
+				failure = end.err // of the first family, if both fail
+			}
+			if !begun {
+				delay.Reset(0)
+			} else if running == 0 {
+				return nil, failure
+			}
+		}
+	}
+}
+
+// leastPart is the least time for one of several addresses, as with package net.
+const leastPart = 2 * time.Second
+
+// dialInTurn tries one target after the other, and returns the first error if all fail.
+func (d *Dialer) dialInTurn(ctx context.Context, network string, targets []string) (net.Conn, error) {
+	var failure error
+	for index, target := range targets {
+		within, cancel := ctx, context.CancelFunc(func() {})
+		if deadline, limited := ctx.Deadline(); limited {
+			left := time.Until(deadline)
+			part := left / time.Duration(len(targets)-index)
+			within, cancel = context.WithTimeout(ctx, min(left, max(part, leastPart)))
+		}
+		conn, err := d.dialAny(within, network, target)
+		cancel()
+		if err == nil {
+			return conn, nil
+		}
+		if failure == nil {
+			failure = &net.OpError{Op: "dial", Net: network, Addr: textAddr{network, target}, Err: err}
+		}
 		if ctx.Err() != nil {
 			break
 		}
 	}
-	return nil, last
+	return nil, failure
 }
 
 // textAddr is an address that was not reached.
@@ -101,7 +196,7 @@ func dialTargets(ctx context.Context, network, address string) ([]string, error)
 	if host == "" {
 		host = "localhost"
 	}
-	hosts, err := resolve(ctx, network, host)
+	hosts, err := lookUp(ctx, network, host)
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -245,25 +246,34 @@ var hasIPv6 = sync.OnceValue(func() bool {
 	return true
 })
 
-// resolve answers the addresses of a host that the network, of TCP or UDP, can use, those of version 4 first.
-func resolve(ctx context.Context, network, host string) ([]string, error) {
+// lookUp answers the addresses of a host that the network, of TCP or UDP, can use, in the resolver's order.
+func lookUp(ctx context.Context, network, host string) ([]string, error) {
 	kind := "ip" + network[len("tcp"):]
 	found, err := net.DefaultResolver.LookupNetIP(ctx, kind, host)
 	if err != nil {
 		return nil, err
 	}
-	var first, second []string
-	for _, address := range found {
-		if address = address.Unmap(); address.Is4() {
-			first = append(first, address.String())
-		} else {
-			second = append(second, address.String())
+	all := make([]string, len(found))
+	for index, address := range found {
+		all[index] = address.Unmap().String()
+	}
+	if len(all) == 0 {
+		return nil, &net.AddrError{Err: "no suitable address found", Addr: host}
+	}
+	return all, nil
+}
+
+// resolve is lookUp for what is listened on: those of version 4 come first, as with package net.
+func resolve(ctx context.Context, network, host string) ([]string, error) {
+	all, err := lookUp(ctx, network, host)
+	version := func(address string) int {
+		if strings.Contains(address, ":") {
+			return 6
 		}
+		return 4
 	}
-	if all := append(first, second...); len(all) > 0 {
-		return all, nil
-	}
-	return nil, &net.AddrError{Err: "no suitable address found", Addr: host}
+	slices.SortStableFunc(all, func(one, other string) int { return version(one) - version(other) })
+	return all, err
 }
 
 // splitServeAddress takes apart the address of Serve and Start: host:port, or unix:PATH.
