@@ -16,6 +16,7 @@ final class Descriptors {
     static final int SO_RCVBUF = 8;
     static final int SO_KEEPALIVE = 9;
     static final int SO_REUSEPORT = 15;
+    static final int SO_PEERCRED = 17;
     static final int SO_PEERNAME = 28;
     static final int SO_BUSY_POLL = 46;
 
@@ -44,6 +45,7 @@ final class Descriptors {
     static final int TCP_KEEPINTVL = 5;
     static final int TCP_KEEPCNT = 6;
     static final int TCP_DEFER_ACCEPT = 9;
+    static final int TCP_INFO = 11;
     static final int TCP_QUICKACK = 12;
     static final int TCP_USER_TIMEOUT = 18;
     static final int TCP_FASTOPEN = 23;
@@ -60,7 +62,7 @@ final class Descriptors {
     private static final FastThreadLocal<ByteBuffer> ROOM = new FastThreadLocal<>() {
         @Override
         protected ByteBuffer initialValue() {
-            return ByteBuffer.allocateDirect(8 + Addresses.BYTES).order(ByteOrder.nativeOrder());
+            return ByteBuffer.allocateDirect(8 + Math.max(Addresses.BYTES, QuoitTcpInfo.BYTES)).order(ByteOrder.nativeOrder());
         }
     };
 
@@ -198,6 +200,17 @@ final class Descriptors {
             throw new ChannelException(Errno.exception("getsockopt", result));
         }
         return value;
+    }
+
+    /** An option that is a structure of so many bytes: the calling thread's, until its next call. */
+    static ByteBuffer read(int descriptor, int level, int name, int bytes) throws IOException {
+        ByteBuffer room = room().putInt(0, bytes);
+        long at = library().address(room);
+        checked("getsockopt", library().getOption(descriptor, level, name, at + 8, at));
+        if (room.getInt(0) < bytes) {
+            throw new IOException("getsockopt: " + room.getInt(0) + " bytes where there should be " + bytes);
+        }
+        return room.slice(8, bytes).order(ByteOrder.nativeOrder());
     }
 
     private static int checked(String call, int result) throws IOException {

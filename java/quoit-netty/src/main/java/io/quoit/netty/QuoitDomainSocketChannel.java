@@ -4,7 +4,9 @@ import io.netty.channel.Channel;
 import io.netty.channel.unix.DomainSocketAddress;
 import io.netty.channel.unix.DomainSocketChannel;
 import io.netty.channel.unix.FileDescriptor;
+import java.io.IOException;
 import java.net.SocketAddress;
+import java.nio.ByteBuffer;
 import java.util.EnumSet;
 
 /** A connection of a Unix stream socket on Quoit, for event loops of {@link QuoitIoHandler}. */
@@ -42,6 +44,18 @@ public final class QuoitDomainSocketChannel extends AbstractQuoitStreamChannel i
     @Override
     public FileDescriptor fd() {
         return LoopsDescriptor.of(descriptor());
+    }
+
+    /**
+     * Who is at the other end. May be called by any thread.
+     *
+     * @return the process and its user and group, as they were when the connection was made
+     * @throws IOException if the channel is not open, or the kernel refuses
+     */
+    public QuoitPeerCredentials peerCredentials() throws IOException {
+        ByteBuffer found =
+                Descriptors.read(descriptor(), Descriptors.SOL_SOCKET, Descriptors.SO_PEERCRED, 3 * Integer.BYTES);
+        return new QuoitPeerCredentials(found.getInt(0), found.getInt(4), found.getInt(8));
     }
 
     @Override

@@ -1,8 +1,10 @@
 package io.quoit.netty;
 
 import io.netty.channel.Channel;
+import io.netty.channel.ChannelException;
 import io.netty.channel.socket.ServerSocketChannel;
 import io.netty.channel.socket.SocketChannel;
+import java.io.IOException;
 import java.net.InetSocketAddress;
 import java.net.SocketAddress;
 import java.util.EnumSet;
@@ -47,6 +49,21 @@ public final class QuoitSocketChannel extends AbstractQuoitStreamChannel impleme
     @Override
     public InetSocketAddress remoteAddress() {
         return (InetSocketAddress) super.remoteAddress();
+    }
+
+    /**
+     * What the kernel tells of the connection. May be called by any thread.
+     *
+     * @return its state now
+     * @throws ChannelException if it is not open, or the kernel refuses
+     */
+    public QuoitTcpInfo tcpInfo() {
+        try {
+            return QuoitTcpInfo.read(Descriptors.read(
+                    descriptor(), Descriptors.IPPROTO_TCP, Descriptors.TCP_INFO, QuoitTcpInfo.BYTES));
+        } catch (IOException refusal) {
+            throw new ChannelException(refusal);
+        }
     }
 
     @Override
