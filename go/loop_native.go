@@ -290,7 +290,7 @@ func (l *nativeLoop) live() {
 			err = fmt.Errorf("quoit: loop %d has failed: %w", l.index, err)
 			l.group.config.logger.Error("quoit: a loop has failed and ends; its connections are lost", "error", err)
 			l.group.fail(err)
-			break
+			l.stopping = true // also if a handler that is told of the end calls runtime.Goexit
 		}
 	}
 	l.finish()

@@ -50,7 +50,13 @@ func routes(ctx *fasthttp.RequestCtx) {
 
 func start(t *testing.T, engine quoit.Engine, options ...loop.Option) net.Addr {
 	t.Helper()
-	server, err := quoit.Start("127.0.0.1:0", loop.New(routes, options...), quoit.WithEngine(engine), quoit.WithLoops(1),
+	return serve(t, engine, loop.New(routes, options...))
+}
+
+// serve runs a handler on one loop until the test is over.
+func serve(t *testing.T, engine quoit.Engine, handler *loop.Handler) net.Addr {
+	t.Helper()
+	server, err := quoit.Start("127.0.0.1:0", handler, quoit.WithEngine(engine), quoit.WithLoops(1),
 		quoit.WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		t.Skip(err)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"log/slog"
 	"net"
 	"slices"
 	"strings"
@@ -37,15 +36,9 @@ func TestAsFasthttp(t *testing.T) {
 	go stock.Serve(listener)
 	t.Cleanup(func() { stock.Shutdown() })
 	onEngines(t, func(t *testing.T, engine quoit.Engine) {
-		handler := loop.New(describes, loop.WithServer(&fasthttp.Server{Logger: quiet}))
-		server, err := quoit.Start("127.0.0.1:0", handler, quoit.WithEngine(engine), quoit.WithLoops(1),
-			quoit.WithLogger(slog.New(slog.DiscardHandler)))
-		if err != nil {
-			t.Skip(err)
-		}
-		t.Cleanup(func() { server.Shutdown(t.Context()) })
-		oracle.HTTP(t, listener.Addr(), server.Addr(), oracle.Ends())
-		oracle.HTTP(t, listener.Addr(), server.Addr(), oracle.EachCut())
-		oracle.HTTP(t, listener.Addr(), server.Addr(), oracle.Hostile(1, 1500))
+		ours := serve(t, engine, loop.New(describes, loop.WithServer(&fasthttp.Server{Logger: quiet})))
+		oracle.HTTP(t, listener.Addr(), ours, oracle.Ends())
+		oracle.HTTP(t, listener.Addr(), ours, oracle.EachCut())
+		oracle.HTTP(t, listener.Addr(), ours, oracle.Hostile(1, 1500))
 	})
 }

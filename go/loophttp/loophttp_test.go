@@ -59,9 +59,14 @@ func routes() http.Handler {
 
 func start(t *testing.T, engine quoit.Engine, options ...loophttp.Option) net.Addr {
 	t.Helper()
-	handler := loophttp.New(routes(), append([]loophttp.Option{
+	return serve(t, engine, loophttp.New(routes(), append([]loophttp.Option{
 		loophttp.WithServer(&http.Server{ErrorLog: log.New(io.Discard, "", 0)}),
-	}, options...)...)
+	}, options...)...))
+}
+
+// serve runs a handler on one loop until the test is over.
+func serve(t *testing.T, engine quoit.Engine, handler *loophttp.Handler) net.Addr {
+	t.Helper()
 	server, err := quoit.Start("127.0.0.1:0", handler, quoit.WithEngine(engine), quoit.WithLoops(1),
 		quoit.WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {

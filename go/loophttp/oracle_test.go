@@ -1,10 +1,8 @@
 package loophttp_test
 
 import (
-	"context"
 	"io"
 	"log"
-	"log/slog"
 	"net"
 	"net/http"
 	"testing"
@@ -38,19 +36,8 @@ func stockAndOurs(t *testing.T, configure func(server *http.Server), compare fun
 	go stock.Serve(listener)
 	t.Cleanup(func() { stock.Close() })
 	onEngines(t, func(t *testing.T, engine quoit.Engine) {
-		handler := loophttp.New(oracle.Routes(), loophttp.WithServer(made()))
-		server, err := quoit.Start("127.0.0.1:0", handler, quoit.WithEngine(engine), quoit.WithLoops(1),
-			quoit.WithLogger(slog.New(slog.DiscardHandler)))
-		if err != nil {
-			t.Skip(err)
-		}
-		t.Cleanup(func() {
-			over, cancel := context.WithCancel(context.Background())
-			cancel()
-			server.Shutdown(over)
-			handler.Close()
-		})
-		compare(t, listener.Addr(), server.Addr())
+		ours := serve(t, engine, loophttp.New(oracle.Routes(), loophttp.WithServer(made())))
+		compare(t, listener.Addr(), ours)
 	})
 }
 
