@@ -142,25 +142,25 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     pub(super) fn serve_chunk_waiters(&mut self) {
         while let Some(&id) = self.chunk_waiters.front() {
             let memory = self.memory.as_mut().expect("present until the loop is dropped");
-            if let Some(connection) = self.connections.get_mut(id.slot(), id.generation())
-                && let Some(wanted) = connection.wants_chunks
-            {
-                if !memory.may_begin_with(wanted.get() as usize, memory.chunks.available()) {
-                    return;
+            if let Some(connection) = self.connections.get_mut(id.slot(), id.generation()) {
+                if let Some(wanted) = connection.wants_chunks {
+                    if !memory.may_begin_with(wanted.get() as usize, memory.chunks.available()) {
+                        return;
+                    }
+                    // One whose own queue is full as well is told when that has drained.
+                    if !connection.wants_writable
+                        && matches!(connection.phase, Phase::Open | Phase::Connecting)
+                    {
+                        memory.chunks.promise(wanted.get());
+                        self.events.push_back(Event::Writable { connection: id });
+                        self.promised.push_back(Promised {
+                            connection: id,
+                            reported_with: self.events_reported + self.events.len() as u64,
+                        });
+                    } else {
+                        connection.wants_chunks = None;
+                    }
                 }
-                connection.listed_for_chunks = false;
-                // One whose own queue is full as well is told when that has drained.
-                if !connection.wants_writable && matches!(connection.phase, Phase::Open | Phase::Connecting) {
-                    memory.chunks.promise(wanted.get());
-                    self.events.push_back(Event::Writable { connection: id });
-                    self.promised.push_back(Promised {
-                        connection: id,
-                        reported_with: self.events_reported + self.events.len() as u64,
-                    });
-                } else {
-                    connection.wants_chunks = None;
-                }
-            } else if let Some(connection) = self.connections.get_mut(id.slot(), id.generation()) {
                 connection.listed_for_chunks = false;
             }
             self.chunk_waiters.pop_front();
