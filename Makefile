@@ -6,7 +6,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 RELEASE := $(TARGET)/release
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-user bench capi go java java-suite java-dist dotnet hunt hunt-proof siege siege-page kernels \
+.PHONY: help demo test test-user bench capi go java java-suite java-dist dotnet doors doors-go doors-java hunt hunt-proof siege siege-page kernels \
 	kernels-quick kernels-page soak loom asan fuzz lab lab-peers door-peers lab-peers-check toolchain
 
 help: ## Say what there is
@@ -80,7 +80,7 @@ capi: toolchain ## Build the C library into target/capi: include, lib (shared an
 
 GO ?= go
 # Modules below go/, each tested by itself; those that have dependencies are apart from the one that users import.
-GO_MODULES = $(patsubst %/go.mod,%,$(shell find go -name go.mod))
+GO_MODULES = $(patsubst %/go.mod,%,$(shell find go -name go.mod -not -path 'go/doors/*'))
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GO_TOOLS := $(CURDIR)/target/go-tools
 
@@ -138,6 +138,20 @@ dotnet: capi ## Build libquoit, and lint and test the Kestrel transport, its sam
 	$(DOTNET) build dotnet/Quoit.slnx --no-restore --nologo --verbosity quiet
 	QUOIT_LIBRARY=$(CURDIR)/$(CAPI)/lib/libquoit.so $(DOTNET) test dotnet/Quoit.slnx --no-build --nologo \
 		--results-directory target/dotnet/results
+
+doors: doors-go doors-java ## Run software that people use over the doors of Go and Java: gRPC, QUIC, DNS, Caddy, h2spec, WebFlux
+
+doors-go: capi
+	@command -v $(GO) >/dev/null || { \
+		echo "make: go was not found; install Go 1.26 or newer (https://go.dev/dl) and try again" >&2; exit 1; }
+	cd go/doors && $(GO) vet ./... && QUOIT_LIBRARY=$(CURDIR)/$(CAPI)/lib/libquoit.so $(GO) test ./...
+
+doors-java: capi
+	@java/jdk >/dev/null
+	@command -v $(MAVEN) >/dev/null || { \
+		echo "make: mvn was not found; install Maven 3.8 or newer (https://maven.apache.org) and try again" >&2; exit 1; }
+	$(JAVA_BUILD) verify -Pdoors --projects doors --also-make -Dtest='io.quoit.doors.*Test' \
+		-Dsurefire.failIfNoSpecifiedTests=false
 
 lab: toolchain lab-peers ## Run every experiment quickly and make one page of the results; about half an hour
 	@$(CARGO) build --release --package quoit-cli --package floor-epoll --package floor-uring --package lab-sinks \

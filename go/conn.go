@@ -28,6 +28,7 @@ type Conn struct {
 	state    connState
 	deadline time.Time
 	closeBy  time.Time // when what Close left to be sent is dropped; zero before it was
+	looked   int64     // loop; what native.TakenByPeer said when closeBy was set
 	pause    bool      // receiving is to be paused
 	cause    error     // why this end aborted it
 

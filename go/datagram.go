@@ -150,6 +150,8 @@ type datagramBackend interface {
 	counters() (DatagramCounters, error)
 	// setMember joins a group or leaves it.
 	setMember(group multicastGroup, member bool) error
+	// onSocket runs f with the options of the socket, and waits for it. It returns an error if the socket has gone.
+	onSocket(f func(socket packetSocket) error) error
 	here() bool
 	wokeSomebody()
 	// returnLease gives the memory of a buffer back, which was kept by the sink. Any goroutine.

@@ -560,20 +560,39 @@ func (s *nativeSocket) close() error {
 func (s *nativeSocket) here() bool    { return s.loop.here() }
 func (s *nativeSocket) wokeSomebody() { s.loop.wokeSomebody() }
 
-// counters implements datagramBackend.
-func (s *nativeSocket) counters() (DatagramCounters, error) {
-	var found native.DatagramCounters
+// whileOpen runs f on the loop, and waits for it; errClosed if the socket has gone.
+func (s *nativeSocket) whileOpen(f func() error) error {
 	err := error(errClosed)
-	ask := func() {
+	run := func() {
 		if s.loop.datagrams.sockets[s.id] == s {
-			found, err = s.loop.library.DatagramCounters(s.id)
+			err = f()
 		}
 	}
 	if s.loop.here() {
-		ask()
-	} else {
-		s.loop.call(ask)
+		run()
+	} else if !s.loop.call(run) {
+		return errClosed
 	}
+	return err
+}
+
+// onSocket implements datagramBackend.
+func (s *nativeSocket) onSocket(f func(socket packetSocket) error) error {
+	return s.whileOpen(func() error {
+		if fd := s.loop.library.DatagramFD(s.id); fd >= 0 {
+			return f(descriptor(fd))
+		}
+		return errClosed
+	})
+}
+
+// counters implements datagramBackend.
+func (s *nativeSocket) counters() (DatagramCounters, error) {
+	var found native.DatagramCounters
+	err := s.whileOpen(func() (err error) {
+		found, err = s.loop.library.DatagramCounters(s.id)
+		return err
+	})
 	return DatagramCounters{
 		Received: found.Received, ReceivedBytes: found.ReceivedBytes, ReceivedBuffers: found.ReceivedBuffers,
 		KernelDrops: found.KernelDrops, Pauses: found.Pauses, Truncated: found.Truncated,

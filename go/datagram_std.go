@@ -278,6 +278,11 @@ func (s *stdSocket) counters() (DatagramCounters, error) {
 	return s.counts, nil
 }
 
+// onSocket implements datagramBackend.
+func (s *stdSocket) onSocket(f func(socket packetSocket) error) error {
+	return f(stdPacketOptions{s.net})
+}
+
 func (s *stdSocket) here() bool         { return false } // who sends may wait
 func (s *stdSocket) wokeSomebody()      {}
 func (s *stdSocket) returnLease(uint64) {} // its memory is read into again

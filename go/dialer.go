@@ -250,7 +250,7 @@ func (d *Dialer) dial(ctx context.Context, network, target string) (*NetConn, er
 		if err != nil {
 			return nil, err
 		}
-		return n, nil
+		return n.handle(), nil
 	case <-ctx.Done():
 		_ = c.Abort() // or it has come to an end meanwhile
 		return nil, ctx.Err()

@@ -7,6 +7,14 @@ import (
 	"sync"
 )
 
+// Connections that wait for Accept, from which on the loops accept no more, and down to which they go on: who connects
+// meanwhile waits in the kernel's backlog, as with package net. Those that the kernel has accepted before it hears of it
+// come on top.
+const (
+	mostQueued  = 256
+	leastQueued = mostQueued / 2
+)
+
 // Listener is a net.Listener on loops. Its methods may be called from any goroutine.
 type Listener struct {
 	loops     *Loops
@@ -15,8 +23,9 @@ type Listener struct {
 	std       net.Listener // instead, on EngineStd
 
 	mu     sync.Mutex
-	queue  []*NetConn // accepted by the loops
-	open   map[*NetConn]struct{}
+	queue  []*netConn // accepted by the loops
+	held   bool       // they accept no more, as it is long
+	open   map[*netConn]struct{}
 	closed bool
 	ready  chan struct{} // room for one: look at the queue
 
@@ -37,7 +46,7 @@ func Listen(network, address string, options ...Option) (*Listener, error) {
 		return nil, err
 	}
 	l := &Listener{
-		loops: loops, ownsLoops: owns, open: make(map[*NetConn]struct{}), ready: make(chan struct{}, 1),
+		loops: loops, ownsLoops: owns, open: make(map[*netConn]struct{}), ready: make(chan struct{}, 1),
 		gone: make(chan struct{}),
 	}
 	if err := l.listen(network, address, config); err != nil {
@@ -60,8 +69,15 @@ func (l *Listener) listen(network, address string, config *config) (err error) {
 		return err
 	}
 	config.ipv6Only = network == "tcp6"
-	l.listening, err = l.loops.listen(bound, config, l.accept)
-	return err
+	listening, err := l.loops.listen(bound, config, l.accept)
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.listening = listening
+	l.holdIfLong() // it accepts already
+	return nil
 }
 
 // accept takes a connection from a loop.
@@ -72,6 +88,7 @@ func (l *Listener) accept(c *Conn) sink {
 	closed := l.closed
 	if !closed {
 		l.queue = append(l.queue, n)
+		l.holdIfLong()
 	}
 	l.mu.Unlock()
 	if closed {
@@ -81,6 +98,19 @@ func (l *Listener) accept(c *Conn) sink {
 	signal(l.ready)
 	c.home.wokeSomebody()
 	return listenerSink{netSink{n}, l}
+}
+
+// holdIfLong has the loops accept no more if the queue is long. The lock is held.
+func (l *Listener) holdIfLong() {
+	if len(l.queue) >= mostQueued && !l.held && l.listening != nil {
+		l.hold(true)
+	}
+}
+
+// hold has the loops accept no more, or go on. The lock is held, so that they hear of both in this order.
+func (l *Listener) hold(on bool) {
+	l.held = on
+	l.listening.hold(on)
 }
 
 // listenerSink is a netSink whose listener is told of the end.
@@ -94,7 +124,7 @@ func (s listenerSink) closed(c *Conn, err error) {
 	s.listener.remove(s.n)
 }
 
-func (l *Listener) remove(n *NetConn) {
+func (l *Listener) remove(n *netConn) {
 	l.mu.Lock()
 	delete(l.open, n)
 	last := l.closed && len(l.open) == 0
@@ -135,11 +165,14 @@ func (l *Listener) Accept() (net.Conn, error) {
 			l.queue[0] = nil
 			l.queue = l.queue[1:]
 			more := len(l.queue) > 0
+			if l.held && len(l.queue) <= leastQueued {
+				l.hold(false)
+			}
 			l.mu.Unlock()
 			if more {
 				signal(l.ready)
 			}
-			return n, nil
+			return n.handle(), nil
 		}
 		l.mu.Unlock()
 		select {
@@ -224,7 +257,7 @@ func (l *Listener) Shutdown(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	l.mu.Lock()
-	left := make([]*NetConn, 0, len(l.open))
+	left := make([]*netConn, 0, len(l.open))
 	for n := range l.open {
 		left = append(left, n)
 	}

@@ -547,10 +547,12 @@ func (l *nativeLoop) ask(c *Conn) {
 }
 
 // limitClose sets the deadline of a connection that is closed before the library has taken all of its bytes, and so
-// before its close can limit it. It is called again whenever the library has taken some. The lock is held.
+// before its close can limit it. It is called again whenever the library has taken some, and when the peer has by the time
+// that it is due. The lock is held.
 func (l *nativeLoop) limitClose(c *Conn) {
 	ours := c.deadline.IsZero() || !c.deadline.Before(c.closeBy)
 	c.closeBy = time.Now().Add(l.group.config.closeLimit)
+	c.looked = l.library.TakenByPeer(c.id)
 	if ours {
 		c.deadline = c.closeBy
 		l.push(native.Command{

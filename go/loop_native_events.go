@@ -114,6 +114,11 @@ func (l *nativeLoop) deadline(c *Conn) {
 	c.mu.Lock()
 	due := !c.deadline.IsZero() && !time.Now().Before(c.deadline)
 	closing := c.state == stateClosing
+	if due && closing && !c.deadline.Before(c.closeBy) && l.library.TakenByPeer(c.id) != c.looked {
+		// A slow reader, but one that reads.
+		l.limitClose(c)
+		due = false
+	}
 	c.mu.Unlock()
 	switch {
 	case due && closing:
@@ -314,7 +319,7 @@ func (l *nativeLoop) listen(to *listening) error {
 		}
 	}
 	parts := &listeningParts{whole: to}
-	to.stop = parts.stop
+	to.hold, to.stop = parts.hold, parts.stop
 	for index, loop := range acceptors {
 		if err := parts.add(loop, sockets[index]); err != nil {
 			for _, socket := range sockets[index+1:] {
@@ -353,7 +358,7 @@ type listeningParts struct {
 	whole *listening
 	mu    sync.Mutex
 	open  int
-	stops []func()
+	parts []*listening // that were not told to stop
 }
 
 func (p *listeningParts) add(loop *nativeLoop, socket *native.Socket) error {
@@ -365,11 +370,17 @@ func (p *listeningParts) add(loop *nativeLoop, socket *native.Socket) error {
 		if err != nil {
 			return
 		}
-		part.stop = func() {
-			loop.post(func() {
-				loop.push(native.Command{Kind: native.CommandStopListening, Target: id, Token: tokenOther})
-			})
+		command := func(kind uint16) {
+			loop.post(func() { loop.push(native.Command{Kind: kind, Target: id, Token: tokenOther}) })
 		}
+		part.hold = func(on bool) {
+			if on {
+				command(native.CommandPauseListening)
+			} else {
+				command(native.CommandResumeListening)
+			}
+		}
+		part.stop = func() { command(native.CommandStopListening) }
 		// It accepts from the next turn on, so that no connection comes before this.
 		loop.group.setAcceptor(id, part)
 	})
@@ -381,7 +392,7 @@ func (p *listeningParts) add(loop *nativeLoop, socket *native.Socket) error {
 	}
 	p.mu.Lock()
 	p.open++
-	p.stops = append(p.stops, part.stop)
+	p.parts = append(p.parts, part)
 	p.mu.Unlock()
 	go func() {
 		<-part.stopped
@@ -396,13 +407,23 @@ func (p *listeningParts) add(loop *nativeLoop, socket *native.Socket) error {
 	return nil
 }
 
+// hold has all parts accept nothing more, or go on. Those who call it say in which order they do.
+func (p *listeningParts) hold(on bool) {
+	p.mu.Lock()
+	parts := p.parts
+	p.mu.Unlock()
+	for _, part := range parts {
+		part.hold(on)
+	}
+}
+
 func (p *listeningParts) stop() {
 	p.mu.Lock()
-	stops := p.stops
-	p.stops = nil
+	parts := p.parts
+	p.parts = nil
 	p.mu.Unlock()
-	for _, stop := range stops {
-		stop()
+	for _, part := range parts {
+		part.stop()
 	}
 }
 

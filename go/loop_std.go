@@ -600,6 +600,21 @@ func (l *stdLoop) onSocket(c *Conn, f func(socket streamSocket) error) error {
 // stdSocketOptions are those of a connection of package net.
 type stdSocketOptions struct{ connection net.Conn }
 
+func (o stdSocketOptions) SetReadBuffer(bytes int) error {
+	return stdPacketOptions{o.connection}.SetReadBuffer(bytes)
+}
+
+func (o stdSocketOptions) SetWriteBuffer(bytes int) error {
+	return stdPacketOptions{o.connection}.SetWriteBuffer(bytes)
+}
+
+func (o stdSocketOptions) File(string) (*os.File, error) {
+	if has, can := o.connection.(interface{ File() (*os.File, error) }); can {
+		return has.File()
+	}
+	return nil, errors.ErrUnsupported
+}
+
 func (o stdSocketOptions) SetNoDelay(noDelay bool) error {
 	if tcp, isTCP := o.connection.(*net.TCPConn); isTCP {
 		return tcp.SetNoDelay(noDelay)

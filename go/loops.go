@@ -50,6 +50,7 @@ type listening struct {
 	config  *config
 	accept  func(c *Conn) sink // on the connection's loop
 	local   net.Addr
+	hold    func(on bool) // accepts nothing more for now, or goes on
 	stop    func()        // stops accepting; once
 	stopped chan struct{} // closed when nothing more is accepted
 	once    sync.Once

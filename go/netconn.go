@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"runtime"
 	"sync"
 	"syscall"
 	"time"
+	"weak"
 )
 
 // NetConn is a net.Conn on a loop: what Listener.Accept and Dialer.Dial answer where libquoit runs, and what
@@ -19,8 +21,18 @@ import (
 // Only the loop can end a call's wait, so that in a callback on its own loop a call that would have to wait answers
 // ErrOnLoop. The loops of EngineStd have no thread to know that by: there such a call waits, and the loop, with all of
 // its connections, hangs. Make calls that may wait on a goroutine, whatever the engine.
+//
+// One that the program has forgotten without closing it is closed when the garbage collector finds it, as those of package
+// net are.
 type NetConn struct {
+	*netConn
+}
+
+// netConn is what the loop knows of a NetConn: all but the handle that the program holds.
+type netConn struct {
 	conn *Conn
+
+	forgotten runtime.Cleanup // what closes it when its handle is collected
 
 	// One reader and one writer wait at a time; the others queue up here.
 	reading sync.Mutex
@@ -51,12 +63,43 @@ type limit struct {
 }
 
 // newNetConn makes the connection a net.Conn. On the loop, or before the loop knows c.
-func newNetConn(c *Conn) *NetConn {
-	return &NetConn{
+func newNetConn(c *Conn) *netConn {
+	return &netConn{
 		conn:     c,
 		readable: make(chan struct{}, 1),
 		writable: make(chan struct{}, 1),
 	}
+}
+
+// handle makes what the program holds, once: nothing of the loops refers to it, so that it can be forgotten.
+func (n *netConn) handle() *NetConn {
+	handle := &NetConn{n}
+	forgotten := runtime.AddCleanup(handle, func(n *netConn) {
+		_ = n.Close() // or it has been closed
+	}, n)
+	n.mu.Lock()
+	n.forgotten = forgotten
+	n.mu.Unlock()
+	return handle
+}
+
+// Read implements net.Conn.
+func (n *NetConn) Read(p []byte) (int, error) {
+	defer runtime.KeepAlive(n) // who waits has not forgotten it
+	return n.netConn.Read(p)
+}
+
+// Write implements net.Conn.
+func (n *NetConn) Write(p []byte) (int, error) {
+	defer runtime.KeepAlive(n)
+	return n.netConn.Write(p)
+}
+
+// ReadFrom implements io.ReaderFrom: it writes what r has in parts that fill the memory that io.Copy would take, but
+// asks w for no buffer of its own.
+func (n *NetConn) ReadFrom(r io.Reader) (int64, error) {
+	defer runtime.KeepAlive(n)
+	return n.netConn.ReadFrom(r)
 }
 
 var _ interface {
@@ -85,7 +128,7 @@ func lock(turn *sync.Mutex, here func() bool) bool {
 }
 
 // netSink reports to a NetConn.
-type netSink struct{ n *NetConn }
+type netSink struct{ n *netConn }
 
 func (s netSink) opened(*Conn) {}
 
@@ -148,14 +191,14 @@ func (s netSink) closed(c *Conn, err error) {
 	n.tellAll(c)
 }
 
-func (n *NetConn) tellAll(c *Conn) {
+func (n *netConn) tellAll(c *Conn) {
 	signal(n.readable)
 	signal(n.writable)
 	c.home.wokeSomebody()
 }
 
-// Read implements net.Conn.
-func (n *NetConn) Read(p []byte) (int, error) {
+// Read is NetConn.Read.
+func (n *netConn) Read(p []byte) (int, error) {
 	if !lock(&n.reading, n.conn.home.here) {
 		return 0, n.opError("read", ErrOnLoop)
 	}
@@ -179,7 +222,7 @@ func (n *NetConn) Read(p []byte) (int, error) {
 }
 
 // tryRead answers what is there, or that the reader must wait.
-func (n *NetConn) tryRead(p []byte) (count int, wait bool, err error) {
+func (n *netConn) tryRead(p []byte) (count int, wait bool, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if count = n.filled; count > 0 {
@@ -213,10 +256,10 @@ func (n *NetConn) tryRead(p []byte) (count int, wait bool, err error) {
 }
 
 // resume lets the loop receive again. The lock is held, and is the outer one of the two.
-func (n *NetConn) resume() { n.conn.setPause(false) }
+func (n *netConn) resume() { n.conn.setPause(false) }
 
-// Write implements net.Conn.
-func (n *NetConn) Write(p []byte) (int, error) {
+// Write is NetConn.Write.
+func (n *netConn) Write(p []byte) (int, error) {
 	if !lock(&n.writing, n.conn.home.here) {
 		return 0, n.opError("write", ErrOnLoop)
 	}
@@ -239,7 +282,7 @@ func (n *NetConn) Write(p []byte) (int, error) {
 }
 
 // tryWrite queues as much as there is room for. Where that is not all, the writable channel tells of more.
-func (n *NetConn) tryWrite(p []byte) (int, error) {
+func (n *netConn) tryWrite(p []byte) (int, error) {
 	n.mu.Lock()
 	closed, expired, failure, lost := n.closed, n.writeLimit.expired(), n.failure, n.lost
 	n.mu.Unlock()
@@ -275,9 +318,8 @@ func (n *NetConn) tryWrite(p []byte) (int, error) {
 	return count, nil
 }
 
-// ReadFrom implements io.ReaderFrom: it writes what r has in parts that fill the memory that io.Copy would take, but
-// asks w for no buffer of its own.
-func (n *NetConn) ReadFrom(r io.Reader) (int64, error) {
+// ReadFrom is NetConn.ReadFrom.
+func (n *netConn) ReadFrom(r io.Reader) (int64, error) {
 	buffer := keptPool.Get().(*kept)
 	defer buffer.release()
 	// Without the method, or io.CopyBuffer would call it again.
@@ -285,13 +327,14 @@ func (n *NetConn) ReadFrom(r io.Reader) (int64, error) {
 }
 
 // Close implements net.Conn: it does not wait. What was written leaves first.
-func (n *NetConn) Close() error {
+func (n *netConn) Close() error {
 	n.mu.Lock()
 	if n.closed {
 		n.mu.Unlock()
 		return n.opError("close", errClosed)
 	}
 	n.closed = true
+	n.forgotten.Stop()
 	stop(&n.readLimit)
 	stop(&n.writeLimit)
 	n.in.drop()
@@ -309,7 +352,7 @@ func (n *NetConn) Close() error {
 
 // CloseWrite ends the sending direction after what was written, as net.TCPConn's does; once more changes nothing. A Write
 // behind it fails with syscall.EPIPE.
-func (n *NetConn) CloseWrite() error {
+func (n *netConn) CloseWrite() error {
 	if err := n.conn.CloseWrite(); err != nil {
 		if n.conn.isEnding() {
 			return nil
@@ -321,10 +364,11 @@ func (n *NetConn) CloseWrite() error {
 }
 
 // Abort closes with a reset: nothing that is queued leaves.
-func (n *NetConn) Abort() error {
+func (n *netConn) Abort() error {
 	n.mu.Lock()
 	closed := n.closed
 	n.closed = true
+	n.forgotten.Stop()
 	n.in.drop()
 	n.mu.Unlock()
 	err := n.conn.Abort()
@@ -337,13 +381,13 @@ func (n *NetConn) Abort() error {
 }
 
 // LocalAddr implements net.Conn.
-func (n *NetConn) LocalAddr() net.Addr { return n.conn.LocalAddr() }
+func (n *netConn) LocalAddr() net.Addr { return n.conn.LocalAddr() }
 
 // RemoteAddr implements net.Conn.
-func (n *NetConn) RemoteAddr() net.Addr { return n.conn.RemoteAddr() }
+func (n *netConn) RemoteAddr() net.Addr { return n.conn.RemoteAddr() }
 
 // SetDeadline implements net.Conn.
-func (n *NetConn) SetDeadline(t time.Time) error {
+func (n *netConn) SetDeadline(t time.Time) error {
 	if err := n.SetReadDeadline(t); err != nil {
 		return err
 	}
@@ -351,14 +395,14 @@ func (n *NetConn) SetDeadline(t time.Time) error {
 }
 
 // SetReadDeadline implements net.Conn. A time in the past wakes a reader.
-func (n *NetConn) SetReadDeadline(t time.Time) error { return n.setLimit(&n.readLimit, n.readable, t) }
+func (n *netConn) SetReadDeadline(t time.Time) error { return n.setLimit(&n.readLimit, n.readable, t) }
 
 // SetWriteDeadline implements net.Conn. A time in the past wakes a writer.
-func (n *NetConn) SetWriteDeadline(t time.Time) error {
+func (n *netConn) SetWriteDeadline(t time.Time) error {
 	return n.setLimit(&n.writeLimit, n.writable, t)
 }
 
-func (n *NetConn) setLimit(of *limit, waiter chan struct{}, t time.Time) error {
+func (n *netConn) setLimit(of *limit, waiter chan struct{}, t time.Time) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.closed {
@@ -415,7 +459,7 @@ func stop(l *limit) {
 // errShutdownWrite is that of a write after CloseWrite.
 var errShutdownWrite = fmt.Errorf("quoit: the sending direction was closed by CloseWrite: %w", syscall.EPIPE)
 
-func (n *NetConn) opError(op string, err error) error {
+func (n *netConn) opError(op string, err error) error {
 	return &net.OpError{
 		Op: op, Net: networkOf(n.conn.local), Source: n.conn.local, Addr: n.conn.remote, Err: err,
 	}
@@ -441,18 +485,20 @@ func (c *Conn) Detach() (*NetConn, error) {
 	c.mu.Lock()
 	c.deadline = time.Time{} // it was the handler's
 	c.mu.Unlock()
+	handle := n.handle()
 	if from, isHandler := c.sink.(*handlerSink); isHandler {
-		c.sink = detached{netSink{n}, from}
+		c.sink = detached{netSink{n}, weak.Make(handle), from}
 	} else {
 		c.sink = netSink{n}
 	}
-	return n, nil
+	return handle, nil
 }
 
 // detached is a netSink that keeps being counted by a server.
 type detached struct {
 	netSink
-	from *handlerSink
+	handle weak.Pointer[NetConn]
+	from   *handlerSink
 }
 
 func (s detached) draining(c *Conn) {
@@ -460,8 +506,12 @@ func (s detached) draining(c *Conn) {
 		s.netSink.draining(c)
 		return
 	}
+	handle := s.handle.Value()
+	if handle == nil {
+		return // it is being closed, as the program has forgotten it
+	}
 	defer s.from.guard(c)
-	s.from.detached.OnDrainDetached(s.n)
+	s.from.detached.OnDrainDetached(handle)
 }
 
 func (s detached) closed(c *Conn, err error) {

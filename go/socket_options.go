@@ -2,52 +2,78 @@ package quoit
 
 import (
 	"errors"
+	"fmt"
 	"net"
+	"os"
+	"runtime"
 	"syscall"
 	"time"
 )
 
 // streamSocket is what a net.TCPConn can be told, and what its descriptor is.
 type streamSocket interface {
+	packetSocket
 	SetNoDelay(noDelay bool) error
 	SetKeepAlivePeriod(period time.Duration) error
 	SetKeepAliveConfig(config net.KeepAliveConfig) error
-	Control(f func(fd uintptr)) error
+	File(name string) (*os.File, error)
 }
 
 // option sets an option of the socket.
-func (n *NetConn) option(f func(socket streamSocket) error) error {
-	if err := n.conn.home.onSocket(n.conn, f); err != nil {
-		return n.opError("set", err)
+func (n *netConn) option(f func(socket streamSocket) error) error {
+	return n.onSocket("set", f)
+}
+
+// onSocket runs f with the socket, unless this end has closed it.
+func (n *netConn) onSocket(op string, f func(socket streamSocket) error) error {
+	n.mu.Lock()
+	closed := n.closed
+	n.mu.Unlock()
+	err := error(errClosed)
+	if !closed {
+		err = n.conn.home.onSocket(n.conn, f)
+	}
+	if err != nil {
+		return n.opError(op, err)
 	}
 	return nil
 }
 
 // SetNoDelay says whether the kernel sends small segments at once, as net.TCPConn's does. From the start it does, unless
 // WithNoDelay says otherwise.
-func (n *NetConn) SetNoDelay(noDelay bool) error {
+func (n *netConn) SetNoDelay(noDelay bool) error {
 	return n.option(func(socket streamSocket) error { return socket.SetNoDelay(noDelay) })
+}
+
+// SetReadBuffer sets what the kernel keeps of what was not received (SO_RCVBUF), as net.TCPConn's does: it tunes that no more.
+func (n *netConn) SetReadBuffer(bytes int) error {
+	return n.option(func(socket streamSocket) error { return socket.SetReadBuffer(bytes) })
+}
+
+// SetWriteBuffer sets what the kernel keeps of what was sent (SO_SNDBUF), as net.TCPConn's does: it tunes that no more.
+func (n *netConn) SetWriteBuffer(bytes int) error {
+	return n.option(func(socket streamSocket) error { return socket.SetWriteBuffer(bytes) })
 }
 
 // SetKeepAlive says whether the kernel asks an idle peer whether it is still there, as net.TCPConn's does. From the start
 // WithKeepAlive says so.
-func (n *NetConn) SetKeepAlive(keepAlive bool) error {
+func (n *netConn) SetKeepAlive(keepAlive bool) error {
 	return n.SetKeepAliveConfig(net.KeepAliveConfig{Enable: keepAlive, Idle: -1, Interval: -1, Count: -1})
 }
 
 // SetKeepAlivePeriod sets how long a peer is idle before it is asked, as net.TCPConn's does: it does not turn that on.
-func (n *NetConn) SetKeepAlivePeriod(period time.Duration) error {
+func (n *netConn) SetKeepAlivePeriod(period time.Duration) error {
 	return n.option(func(socket streamSocket) error { return socket.SetKeepAlivePeriod(period) })
 }
 
 // SetKeepAliveConfig sets how an idle peer is asked, as net.TCPConn's does: 0 of a part is 15 s, or 9 times; less leaves it.
-func (n *NetConn) SetKeepAliveConfig(config net.KeepAliveConfig) error {
+func (n *netConn) SetKeepAliveConfig(config net.KeepAliveConfig) error {
 	return n.option(func(socket streamSocket) error { return socket.SetKeepAliveConfig(config) })
 }
 
 // SetLinger says what Close does with what was written and has not left, as net.TCPConn's does: 0 drops it, and the peer
 // sees a reset; otherwise it leaves, at most in the time of WithCloseLimit with a peer that takes nothing.
-func (n *NetConn) SetLinger(seconds int) error {
+func (n *netConn) SetLinger(seconds int) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.closed {
@@ -59,13 +85,19 @@ func (n *NetConn) SetLinger(seconds int) error {
 
 // SyscallConn gives the descriptor to those who set options that have no method here, by Control. Its Read and Write answer
 // errors.ErrUnsupported: it is the loop that waits for the socket. The descriptor's mode, O_NONBLOCK, must stay as it is.
-func (n *NetConn) SyscallConn() (syscall.RawConn, error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.closed {
-		return nil, n.opError("raw-control", errClosed)
-	}
-	return rawConn{n}, nil
+func (n *NetConn) SyscallConn() (syscall.RawConn, error) { return rawConn{n}, nil }
+
+// File makes a file of a duplicate of the descriptor, to be handed to another process, as net.TCPConn's does: the caller closes
+// both. What has come and was not read stays here, and so does what was written and has not left. The mode of the descriptor,
+// O_NONBLOCK, which both share, must stay as it is.
+func (n *NetConn) File() (*os.File, error) {
+	defer runtime.KeepAlive(n)
+	var file *os.File
+	err := n.onSocket("file", func(socket streamSocket) (err error) {
+		file, err = socket.File(fmt.Sprintf("%s:%v->%v", networkOf(n.conn.local), n.conn.local, n.conn.remote))
+		return err
+	})
+	return file, err
 }
 
 var _ syscall.Conn = (*NetConn)(nil)
@@ -73,11 +105,7 @@ var _ syscall.Conn = (*NetConn)(nil)
 type rawConn struct{ n *NetConn }
 
 func (r rawConn) Control(f func(fd uintptr)) error {
-	err := r.n.conn.home.onSocket(r.n.conn, func(socket streamSocket) error { return socket.Control(f) })
-	if err != nil {
-		return r.n.opError("raw-control", err)
-	}
-	return nil
+	return r.n.onSocket("raw-control", func(socket streamSocket) error { return socket.Control(f) })
 }
 
 func (r rawConn) Read(func(fd uintptr) bool) error {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"syscall"
 	"testing"
 	"time"
@@ -21,6 +22,9 @@ type optionConn interface {
 	SetKeepAlivePeriod(period time.Duration) error
 	SetKeepAliveConfig(config net.KeepAliveConfig) error
 	SetLinger(seconds int) error
+	SetReadBuffer(bytes int) error
+	SetWriteBuffer(bytes int) error
+	File() (*os.File, error)
 	CloseWrite() error
 }
 
@@ -38,7 +42,8 @@ func options(t *testing.T, c optionConn) string {
 		for _, option := range [][2]int{
 			{syscall.IPPROTO_TCP, syscall.TCP_NODELAY}, {syscall.SOL_SOCKET, syscall.SO_KEEPALIVE},
 			{syscall.IPPROTO_TCP, syscall.TCP_KEEPIDLE}, {syscall.IPPROTO_TCP, syscall.TCP_KEEPINTVL},
-			{syscall.IPPROTO_TCP, syscall.TCP_KEEPCNT},
+			{syscall.IPPROTO_TCP, syscall.TCP_KEEPCNT}, {syscall.SOL_SOCKET, syscall.SO_RCVBUF},
+			{syscall.SOL_SOCKET, syscall.SO_SNDBUF},
 		} {
 			value, err := syscall.GetsockoptInt(int(fd), option[0], option[1])
 			text += fmt.Sprint(value, err, " ")
@@ -53,8 +58,9 @@ func options(t *testing.T, c optionConn) string {
 // setOptions sets them one after the other, and tells how they are then.
 func setOptions(t *testing.T, c optionConn) []string {
 	t.Helper()
-	seen := []string{options(t, c)}
+	var seen []string
 	for _, set := range []func() error{
+		func() error { return errors.Join(c.SetReadBuffer(50_000), c.SetWriteBuffer(60_000)) },
 		func() error { return c.SetNoDelay(false) },
 		func() error { return c.SetKeepAlive(false) },
 		func() error { return c.SetKeepAlivePeriod(90 * time.Second) },
@@ -118,6 +124,56 @@ func TestSocketOptionsAsPackageNet(t *testing.T) {
 		}
 		if found := lingers(t, ours, peer); found != wantLinger {
 			t.Errorf("%s, and of package net %s", found, wantLinger)
+		}
+	})
+}
+
+// packetConn is what programs set options by, on a net.UDPConn as on a PacketConn.
+type packetConn interface {
+	net.PacketConn
+	syscall.Conn
+	SetReadBuffer(bytes int) error
+	SetWriteBuffer(bytes int) error
+}
+
+func TestPacketOptionsAsPackageNet(t *testing.T) {
+	setAndClose := func(c packetConn, err error) string {
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw, err := c.SyscallConn()
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen := fmt.Sprint(c.SetReadBuffer(50_000), c.SetWriteBuffer(60_000))
+		control := func() error {
+			return raw.Control(func(fd uintptr) {
+				for _, option := range []int{syscall.SO_TYPE, syscall.SO_RCVBUF, syscall.SO_SNDBUF} {
+					value, err := syscall.GetsockoptInt(int(fd), syscall.SOL_SOCKET, option)
+					seen += fmt.Sprint(" ", value, err)
+				}
+			})
+		}
+		if err := control(); err != nil {
+			t.Error(err)
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+		_, again := c.SyscallConn()
+		for _, err := range []error{c.SetReadBuffer(1), c.SetWriteBuffer(1), control()} {
+			seen += fmt.Sprint(" ", errors.Is(err, net.ErrClosed))
+		}
+		return seen + fmt.Sprint(" ", again != nil)
+	}
+	stock, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := setAndClose(stock.(*net.UDPConn), nil)
+	onEngines(t, func(t *testing.T, engine quoit.Option) {
+		if found := setAndClose(quoit.ListenPacket("udp", "127.0.0.1:0", engine, quiet())); found != want {
+			t.Errorf("%s, and of package net %s", found, want)
 		}
 	})
 }

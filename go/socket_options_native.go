@@ -17,6 +17,22 @@ func (d descriptor) Control(f func(fd uintptr)) error {
 	return nil
 }
 
+func (d descriptor) File(name string) (*os.File, error) {
+	fd, _, errno := syscall.Syscall(syscall.SYS_FCNTL, uintptr(d), syscall.F_DUPFD_CLOEXEC, 0)
+	if errno != 0 {
+		return nil, os.NewSyscallError("fcntl", errno)
+	}
+	return os.NewFile(fd, name), nil
+}
+
+func (d descriptor) SetReadBuffer(bytes int) error {
+	return d.set(syscall.SOL_SOCKET, syscall.SO_RCVBUF, bytes)
+}
+
+func (d descriptor) SetWriteBuffer(bytes int) error {
+	return d.set(syscall.SOL_SOCKET, syscall.SO_SNDBUF, bytes)
+}
+
 func (d descriptor) SetNoDelay(noDelay bool) error {
 	return d.set(syscall.IPPROTO_TCP, syscall.TCP_NODELAY, asInt(noDelay))
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"runtime"
 	"sync"
 	"syscall"
 	"testing"
@@ -129,6 +130,77 @@ func TestTheQueueOfAPacketConnIsBounded(t *testing.T) {
 	}
 	if room := cap(p.queue); room > 4*behind {
 		t.Errorf("there is room for %d datagrams, though %d wait", room, behind)
+	}
+}
+
+// A slow Accept, and so netutil.LimitListener of golang.org/x/net, holds peers back in the kernel's backlog, whatever accepts.
+func TestASlowAcceptLeavesConnectionsToTheKernel(t *testing.T) {
+	const behind = 100
+	for _, test := range []struct {
+		name    string
+		options []Option
+	}{
+		{"one loop", nil},
+		{"spread", []Option{WithLoops(2)}},
+		{"a socket a loop", []Option{WithLoops(2), WithReusePort()}},
+	} {
+		for _, engine := range []Engine{EngineURing, EngineEpoll} {
+			t.Run(test.name+" on "+engine.String(), func(t *testing.T) {
+				l, err := Listen("tcp", "127.0.0.1:0", append(test.options, WithEngine(engine))...)
+				if err != nil {
+					t.Skip(err)
+				}
+				defer l.Close()
+				turn := func() { // all loops, so that each has carried out what it was told
+					for range 3 {
+						for _, loop := range l.loops.loops {
+							loop.each(func(*Conn) {})
+						}
+					}
+				}
+				queued := func() int {
+					l.mu.Lock()
+					defer l.mu.Unlock()
+					return len(l.queue)
+				}
+				dial := func() {
+					c, err := net.Dial("tcp", l.Addr().String())
+					if err != nil {
+						t.Fatal(err)
+					}
+					t.Cleanup(func() { c.Close() })
+				}
+				for wanted := range mostQueued {
+					dial()
+					for deadline := time.Now().Add(forPatience); queued() <= wanted; {
+						if time.Now().After(deadline) {
+							t.Fatalf("%d of %d connections were accepted", queued(), wanted+1)
+						}
+						runtime.Gosched()
+					}
+				}
+				turn()
+				for range behind {
+					dial()
+				}
+				turn()
+				if now := queued(); now != mostQueued {
+					t.Errorf("%d connections wait in the process", now)
+				}
+				seen := make(map[string]bool)
+				for range mostQueued + behind {
+					c, err := l.Accept()
+					if err != nil {
+						t.Fatal(err)
+					}
+					seen[c.RemoteAddr().String()] = true
+					c.Close()
+				}
+				if len(seen) != mostQueued+behind {
+					t.Errorf("%d connections of %d", len(seen), mostQueued+behind)
+				}
+			})
+		}
 	}
 }
 

@@ -32,7 +32,7 @@ extern "C" {
 
 /* The version of this ABI. A library of the same major and of this or a later minor version can be used. */
 #define QUOIT_ABI_MAJOR 1
-#define QUOIT_ABI_MINOR 7
+#define QUOIT_ABI_MINOR 8
 #define QUOIT_ABI_VERSION ((uint32_t)QUOIT_ABI_MAJOR << 16 | (uint32_t)QUOIT_ABI_MINOR)
 
 /* For fields of 32 bits that may be left unset. */
@@ -120,17 +120,25 @@ enum {
     /* [target] Deliver nothing more, send what is queued, and close, at the latest after
      * quoit_config.close_deadline_ns. */
     QUOIT_COMMAND_CLOSE_DATAGRAM = 23,
-    /* [target, data, length, token] Lend the memory of the `length` struct iovec (sys/uio.h) at `data`, as one send: at
-     * most 1,024, none with a null address, each of less than 4 GiB. The list is read during the call, the memory until
-     * SENT. One command and one acknowledgement cost a fraction of as many borrowed sends. Since ABI 1.3. */
-    QUOIT_COMMAND_SEND_GATHERED = 24
+    /* [target, data, length, token, flags] Lend the memory of the `length` struct iovec (sys/uio.h) at `data`, as one send:
+     * at most 1,024, none with a null address, each of less than 4 GiB. The list is read during the call, the memory until
+     * SENT. One command and one acknowledgement cost a fraction of as many borrowed sends. Since ABI 1.3. With the flag
+     * PROGRESS, SENT also tells of parts as the kernel takes them, with the token less the bytes that are still to go; the
+     * token must be no less than the bytes of all. What leaves by a zero-copy send is told of with all. Since ABI 1.8. */
+    QUOIT_COMMAND_SEND_GATHERED = 24,
+    /* [target] Accept nothing more on the listener `target` until RESUME_LISTENING: who connects waits in the kernel's
+     * backlog. What the kernel has accepted already is still reported. Since ABI 1.8. */
+    QUOIT_COMMAND_PAUSE_LISTENING = 25,
+    /* [target] Accept again. Since ABI 1.8. */
+    QUOIT_COMMAND_RESUME_LISTENING = 26
 };
 
 /* quoit_command.flags and quoit_datagram_send.flags */
 enum {
     QUOIT_FLAG_BORROWED = 1, /* SEND, quoit_datagram_send: the bytes are lent, not copied */
     QUOIT_FLAG_PAUSED = 2,   /* CONNECT, ATTACH: deliver nothing until RESUME */
-    QUOIT_FLAG_ECN = 4       /* quoit_datagram_send: `ecn` is set */
+    QUOIT_FLAG_ECN = 4,      /* quoit_datagram_send: `ecn` is set */
+    QUOIT_FLAG_PROGRESS = 8  /* SEND_GATHERED: SENT tells of parts, too */
 };
 
 /* Events: quoit_event.kind. In brackets: the fields that are set beside `kind`; all others are 0, and `descriptor`
@@ -148,7 +156,8 @@ enum {
     QUOIT_EVENT_DATA = 5,
     /* [connection] The peer's FIN: no DATA follows. */
     QUOIT_EVENT_END_OF_STREAM = 6,
-    /* [connection, token] All lent sends of the connection up to this token are done; their memory is free. */
+    /* [connection, token] All lent sends of the connection up to this token are done; their memory is free. Of one with
+     * PROGRESS, whose token is greater, all but as many bytes of it as that is greater. */
     QUOIT_EVENT_SENT = 7,
     /* [connection] The queue had been full, and is at its low-water mark. */
     QUOIT_EVENT_WRITABLE = 8,
@@ -695,6 +704,9 @@ int quoit_local_address(quoit_loop *loop, uint64_t connection, char *buffer, siz
 int quoit_peer_address(quoit_loop *loop, uint64_t connection, char *buffer, size_t capacity);
 /* A connection's descriptor, for options; do not read, write or close it. */
 int quoit_connection_fd(quoit_loop *loop, uint64_t connection);
+/* A number that changes whenever the peer takes some of what was sent, as long as more was sent than it has taken: it tells
+ * a slow reader from one that does not read, also once all is in the kernel's hands. A system call. -ENOENT. Since ABI 1.8. */
+int64_t quoit_taken_by_peer(quoit_loop *loop, uint64_t connection);
 /* Gives the kernel as much of these pieces as it takes at once, behind nothing that is queued; of more than 1,024 the
  * first. Keeps nothing, and answers the bytes taken: 0 where SEND has to be used, on io_uring for all below 8 KiB, and
  * where the connection has had its share of the turn (4 MiB, a call counting as 4 KiB at least).

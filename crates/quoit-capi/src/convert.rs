@@ -79,6 +79,7 @@ pub(crate) unsafe fn command<'a>(
     let invalid = Refusal::Error(Errno::EINVAL);
     let flags = match command.kind {
         QUOIT_COMMAND_SEND => QUOIT_FLAG_BORROWED,
+        QUOIT_COMMAND_SEND_GATHERED => QUOIT_FLAG_PROGRESS,
         QUOIT_COMMAND_CONNECT | QUOIT_COMMAND_ATTACH => QUOIT_FLAG_PAUSED,
         _ => 0,
     };
@@ -125,7 +126,11 @@ pub(crate) unsafe fn command<'a>(
             match unsafe { pieces(command.data.cast(), command.length as usize, keep) } {
                 Ok(pieces) => Command::SendGathered {
                     connection,
-                    pieces,
+                    pieces: if command.flags & QUOIT_FLAG_PROGRESS != 0 {
+                        pieces.with_progress()
+                    } else {
+                        pieces
+                    },
                     token,
                 },
                 Err(refusal) => return refuse(refusal),
@@ -209,6 +214,12 @@ pub(crate) unsafe fn command<'a>(
             None => return refuse(invalid),
         },
         (QUOIT_COMMAND_CANCEL_TIMER, _) => Command::CancelTimer { token },
+        (QUOIT_COMMAND_PAUSE_LISTENING, _) => Command::PauseListening {
+            listener: ListenerId::from_bits(command.target),
+        },
+        (QUOIT_COMMAND_RESUME_LISTENING, _) => Command::ResumeListening {
+            listener: ListenerId::from_bits(command.target),
+        },
         (QUOIT_COMMAND_STOP_LISTENING, _) => Command::StopListening {
             listener: ListenerId::from_bits(command.target),
         },

@@ -19,6 +19,22 @@ pub fn this_was_left_out(reason: impl Display) {
     left_out(this_test(), reason);
 }
 
+/// Names the engines that must run, with spaces between them, where tests that are left out would pass unseen: in CI.
+const REQUIRED_ENGINES: &str = "QUOIT_TEST_ENGINES";
+
+/// Says that `what` was left out, as an engine does not run here.
+///
+/// # Panics
+/// If `QUOIT_TEST_ENGINES` names the engine.
+pub fn engine_left_out(engine: &str, what: impl Display, reason: impl Display) {
+    let required = std::env::var(REQUIRED_ENGINES).unwrap_or_default();
+    assert!(
+        !required.split_whitespace().any(|name| name == engine),
+        "{REQUIRED_ENGINES} names {engine}, and it does not run here: {reason}"
+    );
+    left_out(what, reason);
+}
+
 /// Says that `what` was left out because of an error: for want of privileges, if that is what the error says, which are
 /// those of `capabilities` (capabilities(7)).
 pub fn left_out_for(what: impl Display, error: &io::Error, capabilities: &str) {

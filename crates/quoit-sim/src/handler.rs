@@ -172,11 +172,44 @@ impl<E: Engine + 'static> World<E> {
         if self.random.chance(60) {
             self.act_elsewhere();
         }
+        self.pace_listening();
         if self.random.chance(4)
             && let Some(listener) = self.listeners.pop()
         {
             // It may have failed by itself, which is as good.
             let _ = self.quoit.stop_listening(listener);
+        }
+    }
+
+    /// Pauses or resumes a listener, now or as another thread does.
+    fn pace_listening(&mut self) {
+        if !self.plan.pauses_listening || self.listeners.is_empty() || !self.listening_random.chance(150) {
+            return;
+        }
+        let listener = *self.listening_random.choose(&self.listeners);
+        let pauses = self.listening_random.chance(512);
+        if self.listening_random.chance(256) {
+            let command = if pauses {
+                Command::PauseListening { listener }
+            } else {
+                Command::ResumeListening { listener }
+            };
+            // A full inbox gives it back, and that is that.
+            drop(self.remote.post(command));
+            return;
+        }
+        // It may have failed by itself, which is as good.
+        let _ = if pauses {
+            self.quoit.pause_listening(listener)
+        } else {
+            self.quoit.resume_listening(listener)
+        };
+    }
+
+    /// Nobody waits in vain for a listener any more.
+    pub(crate) fn resume_listening(&mut self) {
+        for listener in &self.listeners {
+            let _ = self.quoit.resume_listening(*listener);
         }
     }
 

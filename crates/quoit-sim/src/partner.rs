@@ -243,6 +243,11 @@ impl<E: Engine + 'static> Partner<E> {
         any_unsettled(&mut self.reference)
     }
 
+    /// How many it has.
+    pub(crate) fn connections(&self) -> u64 {
+        self.quoit.counters().connections
+    }
+
     /// The first of them.
     pub(crate) fn first_unsettled(&mut self) -> Option<(ConnectionId, usize)> {
         first_unsettled(&mut self.reference)

@@ -88,10 +88,14 @@ pub enum Accepted {
     Spread,
 }
 
-/// The stream of random numbers that says which runs send pieces at once; none of the seeds that are kept does.
+/// The stream of random numbers that says which runs send pieces at once; none of the seeds that were kept then did.
 const PURPOSE_OF_GATHERING: u64 = 234;
 /// How many do, out of 1,024.
 const SHARE_THAT_GATHERS: u32 = 300;
+
+/// As that, of pausing and resuming listeners; none of the seeds that are kept does.
+const PURPOSE_OF_PAUSING: u64 = 280;
+const SHARE_THAT_PAUSES: u32 = 200;
 
 /// As those, of how the loop waits: for more than the first event in so many runs of 1,024.
 const PURPOSE_OF_WAITING: u64 = 235;
@@ -120,6 +124,8 @@ pub struct Plan {
     pub listeners: Vec<(Address, Accepted, u32)>,
     /// Pieces are sent at once, behind and before other sends.
     pub gathers: bool,
+    /// Listeners are paused and resumed.
+    pub pauses_listening: bool,
     /// The lives.
     pub lives: Vec<Life>,
     /// The datagram sockets, whose lives are numbered behind those.
@@ -180,6 +186,7 @@ impl Plan {
             siege,
             datagrams,
             gathers: Random::new(options.seed, PURPOSE_OF_GATHERING).chance(SHARE_THAT_GATHERS),
+            pauses_listening: Random::new(options.seed, PURPOSE_OF_PAUSING).chance(SHARE_THAT_PAUSES),
             config,
             features,
             probes,

@@ -114,6 +114,16 @@ pub enum Command<'a> {
         /// Names the timer.
         token: Token,
     },
+    /// Accept nothing more until `ResumeListening`: what comes waits in the kernel's backlog.
+    PauseListening {
+        /// The listener.
+        listener: ListenerId,
+    },
+    /// Accept again.
+    ResumeListening {
+        /// The listener.
+        listener: ListenerId,
+    },
     /// Stop accepting, deliver what is already queued in the kernel, and close the listener.
     StopListening {
         /// The listener.
@@ -310,7 +320,10 @@ impl RawBytes {
 
 /// Pieces of memory that their owner vouches for, to be sent one behind the other as one send: one account and one
 /// acknowledgement for all of them. The list itself is read during the call.
-pub struct RawPieces<'a>(PieceList<'a>);
+pub struct RawPieces<'a> {
+    list: PieceList<'a>,
+    progress: bool,
+}
 
 enum PieceList<'a> {
     Borrowed(&'a [IoSlice<'a>]),
@@ -327,7 +340,24 @@ impl<'a> RawPieces<'a> {
     /// That of each piece: as for [`RawBytes::new`].
     #[must_use]
     pub const unsafe fn new(pieces: &'a [IoSlice<'a>]) -> Self {
-        Self(PieceList::Borrowed(pieces))
+        Self {
+            list: PieceList::Borrowed(pieces),
+            progress: false,
+        }
+    }
+
+    /// Has [`Event::Sent`](crate::Event::Sent) also tell of parts as the kernel takes them, with the send's token less the
+    /// bytes that are still to go: for those whose tokens count bytes, as the token of a send that is told so must be no
+    /// less than its bytes. What such an event tells of is free, as by its last one. Parts that leave by a zero-copy send
+    /// ([`Config::zero_copy_threshold`](crate::Config::zero_copy_threshold)) are told of with all.
+    #[must_use]
+    pub fn with_progress(mut self) -> Self {
+        self.progress = true;
+        self
+    }
+
+    pub(crate) fn tells_progress(&self) -> bool {
+        self.progress
     }
 
     /// The same with a list of its own, to be sent from another thread.
@@ -340,11 +370,14 @@ impl<'a> RawPieces<'a> {
             // SAFETY: the memory stays until the send is over, as the caller promises, whatever becomes of the list.
             IoSlice::new(unsafe { std::slice::from_raw_parts(piece.as_ptr(), piece.len()) })
         });
-        RawPieces(PieceList::Owned(list.collect()))
+        RawPieces {
+            list: PieceList::Owned(list.collect()),
+            progress: self.progress,
+        }
     }
 
     fn list(&self) -> &[IoSlice<'_>] {
-        match &self.0 {
+        match &self.list {
             PieceList::Borrowed(list) => list,
             PieceList::Owned(list) => list,
         }

@@ -46,6 +46,7 @@
 //! | `Close`, `Abort` | `Closed` | `Refused` |
 //! | `SetTimer` | `Timer` | `Refused` |
 //! | `CancelTimer` | silent; no `Timer` follows | silent: it had fired or never been set |
+//! | `PauseListening`, `ResumeListening` | silent | `Refused` |
 //! | `StopListening` | `ListenerClosed` | `Refused` |
 //! | `OpenDatagram` | `DatagramOpened` | `DatagramRefused` |
 //! | `SendDatagrams`, each with [`Token::NONE`] | silent | `DatagramRefused`, `DatagramError`, or `DatagramClosed` |

@@ -39,6 +39,8 @@ enum Segment {
         pieces: u32,
         bytes: usize,
         token: Token,
+        /// It is acknowledged as it leaves, too.
+        progress: bool,
     },
     File {
         file: File,
@@ -81,6 +83,8 @@ pub(crate) enum Batch {
         bytes: usize,
         /// It is all that is queued, and copied: nothing waits for its memory or its acknowledgement.
         quiet: bool,
+        /// Some of it is to be told of as it leaves.
+        in_parts: bool,
     },
     File {
         file: RawFd,
@@ -152,7 +156,12 @@ impl Outbound {
     }
 
     /// Answers how many bytes the pieces have, of which none is empty.
-    pub(crate) fn push_gathered(&mut self, pieces: impl Iterator<Item = RawBytes>, token: Token) -> usize {
+    pub(crate) fn push_gathered(
+        &mut self,
+        pieces: impl Iterator<Item = RawBytes>,
+        token: Token,
+        progress: bool,
+    ) -> usize {
         let before = self.pieces.len();
         let mut bytes = 0;
         self.pieces
@@ -162,6 +171,7 @@ impl Outbound {
             pieces: (self.pieces.len() - before) as u32,
             bytes,
             token,
+            progress,
         });
         bytes
     }
@@ -191,13 +201,16 @@ impl Outbound {
                 },
                 bytes: (end - start) as usize,
                 quiet: !self.is_held(),
+                in_parts: false,
             });
         }
         let mut gathering = Gathering::new(spare);
         let mut quiet = !self.is_held();
+        let mut in_parts = false;
         let mut pieces = self.pieces.iter();
         for segment in &self.segments {
             quiet &= matches!(segment, Segment::Copied { .. });
+            in_parts |= matches!(segment, Segment::Gathered { progress: true, .. });
             let room = match segment {
                 Segment::Copied { chunk, start, end } => {
                     gathering.push(chunks.address(chunk, *start), (*end - *start) as usize)
@@ -242,6 +255,7 @@ impl Outbound {
             message,
             bytes,
             quiet,
+            in_parts,
         })
     }
 
@@ -257,8 +271,8 @@ impl Outbound {
     }
 
     /// Takes `bytes` that were sent from the front, with empty segments behind them. Answers the token of the
-    /// last lent segment that is acknowledged by this. With `held`, segments are kept until
-    /// [`Outbound::released`], and acknowledged then.
+    /// last lent segment that is acknowledged by this; for one that is told of as it leaves, its token less the bytes that
+    /// it has still to send. With `held`, segments are kept until [`Outbound::released`], and acknowledged then.
     pub(crate) fn sent(&mut self, mut bytes: u64, held: bool, chunks: &mut Chunks) -> Token {
         let mut acknowledged = Token::NONE;
         let keep = held || self.is_held();
@@ -280,6 +294,12 @@ impl Outbound {
                 segment.advance(bytes, &mut self.pieces);
                 if !keep && !matches!(segment, Segment::File { .. }) {
                     self.queued -= bytes as usize;
+                }
+                if !keep
+                    && bytes > 0
+                    && let Some(part) = segment.acknowledged_in_part()
+                {
+                    acknowledged = part;
                 }
                 bytes = 0;
                 break;
@@ -426,6 +446,19 @@ impl Segment {
                 *offset += bytes;
                 *remaining -= bytes;
             }
+        }
+    }
+
+    /// What tells that all but what it has still to send has left, if that is wanted.
+    fn acknowledged_in_part(&self) -> Option<Token> {
+        match self {
+            Self::Gathered {
+                progress: true,
+                bytes,
+                token,
+                ..
+            } => Some(Token(token.0 - *bytes as u64)),
+            _ => None,
         }
     }
 

@@ -78,6 +78,42 @@ public class FactoryScenarios
         Assert.Equal(0, pools.Rented);
     }
 
+    public static TheoryData<Transport> Normal => Transports.QuoitNormal;
+
+    /// <summary>As with sockets, which take a connection when they are asked for one: here up to a bound come before that.</summary>
+    [Theory]
+    [MemberData(nameof(Normal))]
+    public async Task A_slow_accept_leaves_connections_to_the_kernel(Transport transport)
+    {
+        const int behind = 60;
+        await using var factory = Create(transport);
+        await using var listener = await factory.BindAsync(new IPEndPoint(IPAddress.Loopback, 0));
+        var clients = new List<Client>();
+        long Accepted() => LoopState.Read(factory.Group!, "accepted");
+        while (clients.Count < QuoitConnectionListener.MostWaiting)
+        {
+            clients.Add(await Client.ConnectAsync(listener.EndPoint));
+            await Wait.Until(() => Accepted() >= clients.Count, () => $"{Accepted()} of {clients.Count} were accepted");
+        }
+        // Each loop has carried out what it was told.
+        await factory.Group!.TurnAllAsync();
+        await factory.Group!.TurnAllAsync();
+        for (var more = 0; more < behind; more++)
+        {
+            clients.Add(await Client.ConnectAsync(listener.EndPoint));
+        }
+        await factory.Group!.TurnAllAsync();
+        Assert.Equal(QuoitConnectionListener.MostWaiting, Accepted());
+        var peers = new HashSet<EndPoint>();
+        for (var taken = 0; taken < clients.Count; taken++)
+        {
+            await using var connection = (await listener.AcceptAsync().Soon())!;
+            peers.Add(connection.RemoteEndPoint!);
+        }
+        Assert.Equal(clients.Select(client => client.Socket.LocalEndPoint!).ToHashSet(), peers);
+        clients.ForEach(client => client.Dispose());
+    }
+
     [Theory]
     [MemberData(nameof(Quoit))]
     public async Task A_host_by_name_and_a_handle(Transport transport)

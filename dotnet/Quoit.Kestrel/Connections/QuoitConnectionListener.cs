@@ -9,6 +9,13 @@ namespace Quoit.Kestrel.Connections;
 /// <summary>A bound endpoint, and the connections that its loops accepted and nobody took yet.</summary>
 internal sealed class QuoitConnectionListener : IConnectionListener
 {
+    /// <summary>
+    /// Connections that nobody took yet, from which on the loops accept no more, and down to which they go on: who connects
+    /// meanwhile waits in the kernel's backlog, as with sockets. Those that it has accepted before it hears of it come on top.
+    /// </summary>
+    internal const int MostWaiting = 256;
+    private const int LeastWaiting = MostWaiting / 2;
+
     private readonly LoopGroup _group;
     private readonly Channel<QuoitConnection> _accepted =
         Channel.CreateUnbounded<QuoitConnection>(new UnboundedChannelOptions { AllowSynchronousContinuations = false });
@@ -18,6 +25,7 @@ internal sealed class QuoitConnectionListener : IConnectionListener
     private readonly Lock _gate = new();
     private readonly bool _oneAddress;
     private bool _unbound;
+    private volatile bool _held;
 
     public QuoitConnectionListener(LoopGroup group, EndPoint endPoint)
     {
@@ -37,11 +45,57 @@ internal sealed class QuoitConnectionListener : IConnectionListener
         lock (_gate)
         {
             _parts.Add((loop, id));
+            if (_held)
+            {
+                loop.PauseListening(id);
+            }
         }
     }
 
     /// <summary>A connection for whoever accepts next; false if nobody does any more.</summary>
-    public bool Offer(QuoitConnection connection) => _accepted.Writer.TryWrite(connection);
+    public bool Offer(QuoitConnection connection)
+    {
+        if (!_accepted.Writer.TryWrite(connection))
+        {
+            return false;
+        }
+        if (!_held && _accepted.Reader.Count >= MostWaiting)
+        {
+            HoldOrGoOn();
+        }
+        return true;
+    }
+
+    /// <summary>Has the loops accept no more if many connections wait, or go on if few do.</summary>
+    private void HoldOrGoOn()
+    {
+        lock (_gate)
+        {
+            var waiting = _accepted.Reader.Count;
+            if (_unbound || (_held ? waiting > LeastWaiting : waiting < MostWaiting))
+            {
+                return;
+            }
+            _held = !_held;
+            foreach (var part in _parts)
+            {
+                // A loop that has ended accepts nothing anyway.
+                _ = part.Loop.TryPost(_held ? s_pause : s_resume, part);
+            }
+        }
+    }
+
+    private static readonly Action<object?> s_pause = static state =>
+    {
+        var (loop, id) = ((Loop, ulong))state!;
+        loop.PauseListening(id);
+    };
+
+    private static readonly Action<object?> s_resume = static state =>
+    {
+        var (loop, id) = ((Loop, ulong))state!;
+        loop.ResumeListening(id);
+    };
 
     /// <summary>A loop has ended, and so what it accepted for this.</summary>
     public void LoopEnded(Loop loop, Exception? failure)
@@ -82,6 +136,10 @@ internal sealed class QuoitConnectionListener : IConnectionListener
         {
             if (_accepted.Reader.TryRead(out var connection))
             {
+                if (_held)
+                {
+                    HoldOrGoOn();
+                }
                 return connection;
             }
         }

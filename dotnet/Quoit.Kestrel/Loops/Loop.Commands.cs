@@ -154,6 +154,11 @@ internal sealed unsafe partial class Loop
         return listener;
     }
 
+    /// <summary>Leaves who connects in the kernel's backlog.</summary>
+    public void PauseListening(ulong listener) => Push(CommandKind.PauseListening, listener, TokenOther);
+
+    public void ResumeListening(ulong listener) => Push(CommandKind.ResumeListening, listener, TokenOther);
+
     public void StopListening(ulong listener) => Push(CommandKind.StopListening, listener, TokenOther);
 
     /// <summary>Asks for a connection; what becomes of it is told to <paramref name="pending"/>.</summary>

@@ -29,6 +29,8 @@ internal enum CommandKind : ushort
     LeaveMulticast = 22,
     CloseDatagram = 23,
     SendGathered = 24,
+    PauseListening = 25,
+    ResumeListening = 26,
 }
 
 /// <summary><c>QUOIT_FLAG_*</c>.</summary>
@@ -39,6 +41,7 @@ internal enum CommandFlags : ushort
     Borrowed = 1,
     Paused = 2,
     Ecn = 4,
+    Progress = 8,
 }
 
 /// <summary><c>QUOIT_EVENT_*</c>.</summary>

@@ -198,6 +198,16 @@ func (l *Loop) ConnectionFD(connection ID) int {
 	return max(-1, int(C.shim_connection_fd(l.handle, C.uint64_t(connection))))
 }
 
+// DatagramFD is quoit_datagram_fd: -1 for a socket that has gone.
+func (l *Loop) DatagramFD(socket ID) int {
+	return max(-1, int(C.shim_datagram_fd(l.handle, C.uint64_t(socket))))
+}
+
+// TakenByPeer is quoit_taken_by_peer: negative for a connection that has gone.
+func (l *Loop) TakenByPeer(connection ID) int64 {
+	return int64(C.shim_taken_by_peer(l.handle, C.uint64_t(connection)))
+}
+
 // Remote is quoit_loop_remote.
 func (l *Loop) Remote() (*Remote, error) {
 	remote := new(Remote)

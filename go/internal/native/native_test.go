@@ -101,6 +101,7 @@ func TestConstantsAreTheHeaders(t *testing.T) {
 		"COMMAND_SHUTDOWN": CommandShutdown, "COMMAND_CLOSE": CommandClose, "COMMAND_ABORT": CommandAbort,
 		"COMMAND_PAUSE": CommandPause, "COMMAND_RESUME": CommandResume, "COMMAND_SET_DEADLINE": CommandSetDeadline,
 		"COMMAND_SET_TIMER": CommandSetTimer, "COMMAND_STOP_LISTENING": CommandStopListening,
+		"COMMAND_PAUSE_LISTENING": CommandPauseListening, "COMMAND_RESUME_LISTENING": CommandResumeListening,
 		"COMMAND_RETURN_LEASE": CommandReturnLease,
 		"EVENT_ACCEPTED":       EventAccepted, "EVENT_CONNECTING": EventConnecting, "EVENT_OPENED": EventOpened,
 		"EVENT_DATA": EventData, "EVENT_END_OF_STREAM": EventEndOfStream, "EVENT_WRITABLE": EventWritable,

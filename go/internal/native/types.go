@@ -202,6 +202,9 @@ const (
 	CommandJoinMulticast  = 21
 	CommandLeaveMulticast = 22
 	CommandCloseDatagram  = 23
+
+	CommandPauseListening  = 25
+	CommandResumeListening = 26
 )
 
 // What Event.Kind may be: QUOIT_EVENT_*.

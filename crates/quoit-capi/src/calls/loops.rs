@@ -381,6 +381,22 @@ pub(super) unsafe extern "C" fn quoit_connection_fd(quoit: *mut LoopHandle, conn
     unsafe { on_loop(quoit, call) }
 }
 
+/// What changes whenever the peer takes some of what was sent.
+///
+/// # Safety
+/// As `quoit.h` says.
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn quoit_taken_by_peer(quoit: *mut LoopHandle, connection: u64) -> i64 {
+    answer(|| {
+        // SAFETY: promised by the caller.
+        let handle = unsafe { LoopHandle::of(quoit) }?;
+        let id = ConnectionId::from_bits(connection);
+        let taken = handle.with(|state| state.quoit.taken_by_peer(id).ok_or_else(|| stale("connection")))?;
+        // All that is meant is whether it changes.
+        Ok((taken & i64::MAX as u64) as i64)
+    })
+}
+
 /// Sends at once what the kernel takes, and answers how much that is.
 ///
 /// # Safety

@@ -7,6 +7,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -14,6 +15,8 @@
 
 #define CLIENTS 8
 #define EVENTS 32
+/* Bytes, more than the sockets hold. */
+#define LONG ((size_t)16 << 20)
 /* SD_LISTEN_FDS_START of sd_listen_fds(3). */
 #define PASSED 3
 
@@ -276,6 +279,67 @@ static void spread(void)
     }
 }
 
+/* Who connects to a paused listener waits in the kernel; and a long send is told of as the peer takes it. */
+static void pausing_and_progress(void)
+{
+    static char bytes[LONG], received[LONG];
+    quoit_loop *loop = make_loop(engine, 7, 0);
+    quoit_command command;
+    quoit_event event;
+    struct iovec pieces[2];
+    char text[64];
+    uint64_t listener = listening(loop, bound("127.0.0.1:0", 0), QUOIT_ACCEPT_CONNECTIONS, NULL, 0), token = 0;
+    int64_t before;
+    size_t read_bytes = 0;
+    int client, round;
+    check("quoit_listener_address", quoit_listener_address(loop, listener, text, sizeof text));
+    memset(&command, 0, sizeof command);
+    command.kind = QUOIT_COMMAND_PAUSE_LISTENING;
+    command.target = listener;
+    must("pausing", quoit_turn(loop, &command, 1, &event, 1, 0), 0);
+    client = client_of(text);
+    for (round = 0; round < 5; round++)
+        must("nobody is accepted", quoit_turn(loop, NULL, 0, &event, 1, 1000000), 0);
+    command.kind = QUOIT_COMMAND_RESUME_LISTENING;
+    expect_next(loop, &command, 1, QUOIT_EVENT_ACCEPTED, &event);
+    must("taken by nobody", quoit_taken_by_peer(loop, 12345), -ENOENT);
+    before = quoit_taken_by_peer(loop, event.connection);
+    check("quoit_taken_by_peer", before);
+    memset(bytes, 'q', sizeof bytes);
+    pieces[0].iov_base = bytes;
+    pieces[0].iov_len = LONG / 2;
+    pieces[1].iov_base = bytes + LONG / 2;
+    pieces[1].iov_len = LONG / 2;
+    command.kind = QUOIT_COMMAND_SEND_GATHERED;
+    command.target = event.connection;
+    command.data = pieces;
+    command.length = 2;
+    command.flags = QUOIT_FLAG_PROGRESS;
+    command.token = LONG - 1;
+    expect_next(loop, &command, 1, QUOIT_EVENT_REFUSED, &event);
+    must("too small a token", event.error, -EINVAL);
+    command.token = LONG + 5;
+    expect_next(loop, &command, 1, QUOIT_EVENT_SENT, &event);
+    expect(event.token > 5 && event.token < LONG + 5, "a part is told of");
+    for (token = event.token; read_bytes < LONG || token < LONG + 5;) {
+        ssize_t count = recv(client, received, sizeof received, MSG_DONTWAIT);
+        if (count > 0)
+            read_bytes += (size_t)count;
+        if (check("quoit_turn", quoit_turn(loop, NULL, 0, &event, 1, 1000000)) == 1) {
+            /* The send has passed the high-water mark. */
+            if (event.kind == QUOIT_EVENT_WRITABLE)
+                continue;
+            expect(event.kind == QUOIT_EVENT_SENT && event.token > token, "more of it is told of");
+            token = event.token;
+        }
+        expect(read_bytes + 5 <= LONG + 5, "no more than that");
+    }
+    expect(token == LONG + 5, "all of it is told of");
+    expect(quoit_taken_by_peer(loop, command.target) != before, "the peer has taken it");
+    close(client);
+    check("quoit_loop_destroy", quoit_loop_destroy(loop));
+}
+
 /* What io_uring can do here, and that a feature that is switched off is missing for the reason that it was. */
 static void capabilities(void)
 {
@@ -338,6 +402,7 @@ int main(int argc, char **argv)
     unix_sockets(argv[2]);
     inherited();
     spread();
+    pausing_and_progress();
     capabilities();
     return 0;
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use quoit::{Config, try_uring};
-use quoit_left_out::this_was_left_out;
+use quoit_left_out::{engine_left_out, this_test, this_was_left_out};
 
 /// A file of this crate.
 pub(crate) fn file(path: &str) -> PathBuf {
@@ -50,7 +50,7 @@ pub(crate) fn engines() -> Vec<&'static str> {
     match try_uring(&Config::default()) {
         Ok(_) => vec!["epoll", "uring"],
         Err(reason) => {
-            this_was_left_out(format_args!("io_uring: {reason}"));
+            engine_left_out("uring", this_test(), format_args!("io_uring: {reason}"));
             vec!["epoll"]
         }
     }

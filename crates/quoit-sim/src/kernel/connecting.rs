@@ -215,6 +215,18 @@ impl Kernel {
         self.open(object)
     }
 
+    /// How many connections wait at an address for somebody to accept them; none where that is forbidden.
+    pub(crate) fn queued_at(&self, address: &Address) -> usize {
+        let at = self
+            .bound
+            .iter()
+            .find(|(bound, _)| bound == address && !self.accepting_is_forbidden);
+        match at.map(|(_, id)| &self.objects[*id].kind) {
+            Some(Kind::Listener(listener)) => listener.queue.len(),
+            _ => 0,
+        }
+    }
+
     /// Whether accepting is forbidden, which lasts once it is: fairness does not end it. It has random numbers of its
     /// own, so that what else a seed does is as it was before there was this.
     fn forbids_accepting(&mut self) -> bool {

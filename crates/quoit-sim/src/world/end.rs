@@ -4,7 +4,7 @@ use std::mem::ManuallyDrop;
 use std::time::Duration;
 
 use quoit::engine::Engine;
-use quoit::{ConnectionId, Token};
+use quoit::{Address, ConnectionId, Token};
 
 use super::{Summary, World};
 use crate::kernel::with;
@@ -35,6 +35,8 @@ enum Unsettled {
     Connection(ConnectionId, usize),
     /// The same of one that the second loop has.
     Partner(ConnectionId, usize),
+    /// That so many connections are accepted, which wait at a listener though there is room for them.
+    Accept(Address, usize),
 }
 
 /// Whether all that concerns a connection has arrived, or cannot any more.
@@ -87,6 +89,7 @@ impl<E: Engine + 'static> World<E> {
         for turn in 0.. {
             self.release_all();
             self.resume_all();
+            self.resume_listening();
             self.datagrams.release_all();
             self.resume_all_datagrams();
             self.turn(Some(Duration::from_millis(100)));
@@ -126,13 +129,35 @@ impl<E: Engine + 'static> World<E> {
         {
             return Some(Unsettled::Partner(id, peer));
         }
+        if self.has_room_everywhere() {
+            for listener in &self.listeners {
+                // One that has failed by itself has no address any more.
+                if let Some(address) = self.quoit.listener_address(*listener) {
+                    let queued = with(|kernel| kernel.queued_at(&address));
+                    if queued > 0 {
+                        return Some(Unsettled::Accept(address, queued));
+                    }
+                }
+            }
+        }
         self.find_unsettled_datagrams().map(Unsettled::Datagrams)
+    }
+
+    /// Whether no loop is at its limit of connections.
+    fn has_room_everywhere(&self) -> bool {
+        let most = u64::from(self.plan.config.connections);
+        let partner = self.partner.as_ref();
+        self.quoit.counters().connections < most
+            && partner.is_none_or(|partner| partner.borrow().connections() < most)
     }
 
     fn describe(&mut self, unsettled: Unsettled) -> String {
         match unsettled {
             Unsettled::Jobs => "other threads have not done".to_owned(),
             Unsettled::Datagrams(text) => text,
+            Unsettled::Accept(address, queued) => {
+                format!("{queued} connections wait at {address}, and nobody accepts")
+            }
             Unsettled::Partner(id, peer) => {
                 let first = self
                     .partner

@@ -62,6 +62,8 @@ pub struct World<E: Engine> {
     pub(crate) random: Random,
     /// For sends of pieces at once, which not all runs have.
     pub(crate) gather_random: Random,
+    /// For pausing listeners, which not all runs do.
+    pub(crate) listening_random: Random,
     pub(crate) plan: Plan,
     /// Never dropped by unwinding: a loop that has failed must not be asked to end well.
     pub(crate) quoit: ManuallyDrop<Loop<E, SimSockets>>,
@@ -217,6 +219,7 @@ impl<E: Engine + 'static> World<E> {
         let mut world = Self {
             random: Random::new(options.seed, 3),
             gather_random: Random::new(options.seed, 235),
+            listening_random: Random::new(options.seed, 281),
             quoit: ManuallyDrop::new(quoit),
             remote,
             partner,

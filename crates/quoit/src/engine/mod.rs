@@ -193,6 +193,8 @@ pub enum SendMode {
     /// Nobody waits for its completion. If the socket takes all at once, the completion may come with whatever
     /// else comes next, and need not end a wait; if not, it is as an ordinary one.
     Quiet,
+    /// As an ordinary one, but complete once the socket has taken a part of it, of which its sender wants to hear.
+    InParts,
     /// Without a copy, if this engine and kernel can (`IORING_OP_SEND_ZC`); otherwise as an ordinary one.
     ZeroCopy,
 }

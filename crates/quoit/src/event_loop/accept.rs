@@ -1,4 +1,4 @@
-//! Listeners: accepting within the limits, pausing and trying again, stopping without losing what is queued.
+//! Listeners: accepting within the limits, pausing and trying again. How they stop is in `stop_listening`.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
@@ -6,24 +6,22 @@ use std::time::Duration;
 
 use super::apply_stream_options;
 use super::connection::{Connection, Phase};
-use super::{Draining, Loop, TimerKey};
+use super::{Loop, TimerKey};
 use crate::address::Address;
 use crate::command::{AttachOptions, Command, StreamOptions};
 use crate::engine::{Engine, Handle, Kind, Operation, is_of_one_accept};
 use crate::errno::Errno;
 use crate::event::{Event, Refusal};
 use crate::id::{ConnectionId, ListenerId, Slot, Token};
-use crate::listen::{ListenError, ListenOptions, ListenSocket, SocketFile, Step};
+use crate::listen::{ListenError, ListenOptions, ListenSocket, Step};
 use crate::remote::{PostError, Remote};
 use crate::sys::SocketSys;
 use crate::timers::TimerId;
 
 /// The first and the longest pause after accepting failed for something that may last, such as a want of
 /// descriptors.
-const FIRST_RETRY: Duration = Duration::from_millis(10);
-const LAST_RETRY: Duration = Duration::from_secs(1);
-/// How often taking what is queued is tried again after a listener was stopped: about four seconds in all.
-const LAST_RETRIES: u32 = 10;
+pub(super) const FIRST_RETRY: Duration = Duration::from_millis(10);
+pub(super) const LAST_RETRY: Duration = Duration::from_secs(1);
 /// Connections that are asked for at once where the engine is to stop exactly.
 const ACCEPT_BATCH: u32 = 256;
 /// Connections that have come since the last time when all completions were taken, from which on they come in batches:
@@ -34,7 +32,7 @@ const ACCEPTS_BEHIND: u32 = 256;
 pub(super) const MOST_STARVED: usize = 256;
 
 /// Whether an error of accepting ends the listener itself: no time mends it.
-fn is_of_listener(error: Errno) -> bool {
+pub(super) fn is_of_listener(error: Errno) -> bool {
     matches!(
         error.code(),
         libc::EBADF | libc::EINVAL | libc::ENOTSOCK | libc::EOPNOTSUPP | libc::EFAULT
@@ -70,24 +68,26 @@ pub struct ListenerOptions {
 /// One listener.
 #[derive(Debug)]
 pub(super) struct Listener {
-    socket: Option<ListenSocket>,
-    accept: Accept,
-    armed: Option<Armed>,
-    stopping: bool,
+    pub(super) socket: Option<ListenSocket>,
+    pub(super) accept: Accept,
+    pub(super) armed: Option<Armed>,
+    /// Its user wants no more for now.
+    paused: bool,
+    pub(super) stopping: bool,
     /// What failed for good.
-    error: Option<Errno>,
+    pub(super) error: Option<Errno>,
     /// Waits for a connection slot, or until fewer connections wait for one of the pool.
-    waiting: bool,
+    pub(super) waiting: bool,
     /// Waits for descriptors or memory, or whatever else accepting failed for.
-    retry: Option<TimerId>,
-    next_retry: Duration,
+    pub(super) retry: Option<TimerId>,
+    pub(super) next_retry: Duration,
     /// Times in a row that taking what is queued was put off after it was stopped.
-    retries: u32,
+    pub(super) retries: u32,
 }
 
 /// An accept in flight.
 #[derive(Clone, Copy, Debug)]
-struct Armed {
+pub(super) struct Armed {
     /// Connection slots kept for it.
     reserved: u32,
     /// Whether it ends by itself when they are used up.
@@ -148,6 +148,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             socket: Some(socket),
             accept: options.accept.clone(),
             armed: None,
+            paused: false,
             stopping: false,
             error: None,
             waiting: false,
@@ -173,43 +174,45 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         found.socket.as_ref().map(|socket| socket.address().clone())
     }
 
-    /// Stops accepting. Connections that the kernel has queued already are still accepted, as far as there are
-    /// slots; then the socket is closed and [`Event::ListenerClosed`] reported. No `Accepted` of this listener
-    /// follows: where attached connections have taken the slots of some that it had accepted already, it closes
-    /// when those have theirs. Without descriptors or memory for what is queued, that is tried again for some
-    /// seconds, or until draining has taken too long; then the listener closes with the error, and what is queued
-    /// is reset.
+    /// Accepts nothing more until [`Loop::resume_listening`]: who connects meanwhile waits in the kernel's backlog
+    /// ([`ListenOptions::backlog`]), as with a server that does not call accept(2). What the kernel has accepted before it
+    /// hears of this is still reported, in this turn and the next. For a listener that is paused already it does nothing.
     ///
     /// # Errors
-    /// [`Refusal::Stale`]; [`Refusal::Closing`] if it is stopping already.
-    pub fn stop_listening(&mut self, listener: ListenerId) -> Result<(), Refusal> {
+    /// [`Refusal::Stale`]; [`Refusal::Closing`] if it is stopping.
+    pub fn pause_listening(&mut self, listener: ListenerId) -> Result<(), Refusal> {
+        self.find_listener(listener)?.paused = true;
+        self.cancel_accept(listener.slot());
+        Ok(())
+    }
+
+    /// Accepts again, after [`Loop::pause_listening`]; of a listener that is not paused it does nothing.
+    ///
+    /// # Errors
+    /// [`Refusal::Stale`]; [`Refusal::Closing`] if it is stopping.
+    pub fn resume_listening(&mut self, listener: ListenerId) -> Result<(), Refusal> {
+        self.find_listener(listener)?.paused = false;
+        // Where the accept that was cancelled has not ended yet, its end does this.
+        self.arm_accept(listener.slot());
+        Ok(())
+    }
+
+    /// A listener that is not stopping.
+    pub(super) fn find_listener(&mut self, listener: ListenerId) -> Result<&mut Listener, Refusal> {
         if listener.loop_index() != self.index {
             return Err(Refusal::Stale);
         }
-        let slot = listener.slot();
         let found = self
             .listeners
-            .get_mut(slot, listener.generation())
+            .get_mut(listener.slot(), listener.generation())
             .ok_or(Refusal::Stale)?;
         if found.stopping {
             return Err(Refusal::Closing);
         }
-        found.stopping = true;
-        found.waiting = false;
-        // However long its pauses are by now.
-        found.next_retry = FIRST_RETRY;
-        let retry = found.retry.take();
-        let armed = found.armed.is_some();
-        self.clear_timer(retry);
-        if armed {
-            self.cancel_accept(slot);
-        } else {
-            self.finish_listener(slot, None);
-        }
-        Ok(())
+        Ok(found)
     }
 
-    fn cancel_accept(&mut self, slot: Slot) {
+    pub(super) fn cancel_accept(&mut self, slot: Slot) {
         let Some((listener, _)) = self.listeners.at(slot) else {
             return;
         };
@@ -248,14 +251,18 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
 
     /// Arms accepting if the listener may accept now. Otherwise whatever changes that arms it.
     fn arm_accept(&mut self, slot: Slot) {
-        let own = self.unreserved();
+        let room = self.connections.room();
+        let beyond_surplus = room.saturating_sub(self.surplus_accepted.len() as u32);
+        // What is free may be kept for listeners to which nobody connects: each may ask for one at least.
+        let own = self.unreserved().max(beyond_surplus.min(1));
+        let listeners = self.listeners.len().max(1);
         let margin = self.engine.accept_margin();
         let is_behind = self.accepts_behind >= ACCEPTS_BEHIND;
         let most = self.config.connections;
         let Some((listener, _)) = self.listeners.at(slot) else {
             return;
         };
-        if listener.armed.is_some() || listener.stopping || listener.retry.is_some() {
+        if listener.armed.is_some() || listener.paused || listener.stopping || listener.retry.is_some() {
             return;
         }
         if self.starved.len() >= MOST_STARVED {
@@ -287,7 +294,11 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                 return;
             }
             _ if margin > 0 && free >= margin && !is_behind => (free, margin, false),
-            _ => (free.min(ACCEPT_BATCH), free.min(ACCEPT_BATCH), true),
+            _ => {
+                // A part, so that each listener has one.
+                let share = free.div_ceil(listeners).min(ACCEPT_BATCH);
+                (share, share, true)
+            }
         };
         listener.waiting = false;
         listener.armed = Some(Armed {
@@ -351,7 +362,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         }
     }
 
-    fn take_accepted(&mut self, slot: Slot, descriptor: OwnedFd) {
+    pub(super) fn take_accepted(&mut self, slot: Slot, descriptor: OwnedFd) {
         let (listener, generation) = self.listeners.at(slot).expect("the caller has looked it up");
         let id = ListenerId::new(self.index, slot, generation);
         let paused = match &listener.accept {
@@ -436,10 +447,13 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         }
     }
 
-    /// A connection was added: multishot accepts that now could bring too many are stopped.
+    /// A connection was added: accepts that now could bring too many are stopped. The only listener's exact one cannot, but
+    /// for what is attached.
     pub(super) fn after_slot_taken(&mut self) {
         let room = self.connections.room();
-        if room >= self.engine.accept_margin().saturating_mul(self.listeners.len()) {
+        let listeners = self.listeners.len();
+        let most = self.engine.accept_margin().max(ACCEPT_BATCH);
+        if room >= most.saturating_mul(listeners) {
             return;
         }
         let crowded: Vec<_> = self.listeners.slots().map(|(slot, _)| slot).collect();
@@ -449,7 +463,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             };
             let too_many = listener
                 .armed
-                .is_some_and(|armed| !armed.exact && armed.reserved > room);
+                .is_some_and(|armed| (!armed.exact || listeners > 1) && armed.reserved > room);
             if too_many {
                 self.cancel_accept(slot);
             }
@@ -492,142 +506,5 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                 self.arm_accept(slot);
             }
         }
-    }
-
-    /// Whether somebody has room for one more of this listener.
-    fn has_room_for_accepted(&mut self, slot: Slot) -> bool {
-        let own = self.connections.room() > self.surplus_accepted.len() as u32;
-        let most = self.config.connections;
-        self.listeners
-            .at(slot)
-            .is_some_and(|(listener, _)| match &listener.accept {
-                Accept::Descriptors => true,
-                Accept::Spread(remotes) => remotes.iter().any(|remote| remote.connections() < most),
-                Accept::Connections | Accept::Paused => own,
-            })
-    }
-
-    /// Takes what the kernel has queued for a stopped listener, and closes it once all that it has accepted has
-    /// been reported.
-    fn finish_listener(&mut self, slot: Slot, error: Option<Errno>) {
-        let Some((listener, generation)) = self.listeners.at(slot) else {
-            return;
-        };
-        let id = ListenerId::new(self.index, slot, generation);
-        listener.stopping = true;
-        listener.error = listener.error.or(error);
-        if listener.error.is_none()
-            && let Err(errno) = self.accept_queued(slot)
-            && (is_of_listener(errno) || !self.put_off_finish(slot))
-            && let Some((listener, _)) = self.listeners.at(slot)
-        {
-            listener.error = Some(errno);
-        }
-        if self
-            .listeners
-            .at(slot)
-            .is_some_and(|(one, _)| one.retry.is_some())
-        {
-            return;
-        }
-        if self.surplus_accepted.iter().any(|(of, _)| *of == id) {
-            // Goes on when a connection closes.
-            return;
-        }
-        self.close_listener(slot);
-    }
-
-    /// Tries again after a while to take what is queued for a stopped listener; answers false once that was done
-    /// often enough, or draining has taken too long.
-    fn put_off_finish(&mut self, slot: Slot) -> bool {
-        self.counters.accept_paused_resources.add(1);
-        let overdue = self.draining == Draining::Overdue;
-        let Some((listener, generation)) = self.listeners.at(slot) else {
-            return false;
-        };
-        if overdue || listener.retries == LAST_RETRIES {
-            return false;
-        }
-        listener.retries += 1;
-        let pause = listener.next_retry;
-        listener.next_retry = (pause * 2).min(LAST_RETRY);
-        let earlier = listener.retry.take();
-        self.clear_timer(earlier);
-        let id = ListenerId::new(self.index, slot, generation);
-        let timer = self.set_timer(pause, TimerKey::Accept(id));
-        if let Some((listener, _)) = self.listeners.at(slot) {
-            listener.retry = timer;
-        }
-        timer.is_some()
-    }
-
-    /// Draining has taken too long: stopped listeners that wait to try again do so for the last time.
-    pub(super) fn finish_stopped_listeners(&mut self) {
-        let slots: Vec<_> = self.listeners.slots().map(|(slot, _)| slot).collect();
-        for slot in slots {
-            if let Some((listener, _)) = self.listeners.at(slot)
-                && listener.stopping
-                && let Some(retry) = listener.retry.take()
-            {
-                self.clear_timer(Some(retry));
-                self.finish_listener(slot, None);
-            }
-        }
-    }
-
-    /// Accepts what the kernel has queued, as far as there are slots.
-    ///
-    /// # Errors
-    /// There are no descriptors or no memory for it, or it is forbidden, and something is or may be queued; or
-    /// [`is_of_listener`].
-    fn accept_queued(&mut self, slot: Slot) -> Result<(), Errno> {
-        while self.has_room_for_accepted(slot) {
-            let Some((listener, _)) = self.listeners.at(slot) else {
-                return Ok(());
-            };
-            let socket = listener.socket.as_ref().expect("present until closed");
-            self.counters.system_calls.add(1);
-            match self.system.accept_now(socket.as_fd()) {
-                Ok(descriptor) => {
-                    listener.retries = 0;
-                    listener.next_retry = FIRST_RETRY;
-                    let nonblocking = self.engine.wants_nonblocking();
-                    if self
-                        .system
-                        .set_nonblocking(descriptor.as_fd(), nonblocking)
-                        .is_ok()
-                    {
-                        self.take_accepted(slot, descriptor);
-                    }
-                }
-                Err(errno) if is_of_one_accept(errno) => {}
-                Err(Errno::EAGAIN) => return Ok(()),
-                Err(errno) => return Err(errno),
-            }
-        }
-        Ok(())
-    }
-
-    fn close_listener(&mut self, slot: Slot) {
-        let Some((_, generation)) = self.listeners.at(slot) else {
-            return;
-        };
-        let id = ListenerId::new(self.index, slot, generation);
-        let Some(mut listener) = self.listeners.remove(slot) else {
-            return;
-        };
-        self.clear_timer(listener.retry.take());
-        // The file goes first: a server that takes the path over finds it free.
-        let (descriptor, file): (OwnedFd, Option<SocketFile>) =
-            listener.socket.take().expect("present until closed").into_parts();
-        drop(file);
-        self.submit(Operation::Close {
-            handle: Handle::Listener(slot),
-            descriptor,
-        });
-        self.events.push_back(Event::ListenerClosed {
-            listener: id,
-            error: listener.error,
-        });
     }
 }

@@ -68,6 +68,8 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                 self.cancel_named_timer(token);
                 return;
             }
+            Command::PauseListening { listener } => (Token::NONE, None, self.pause_listening(listener)),
+            Command::ResumeListening { listener } => (Token::NONE, None, self.resume_listening(listener)),
             Command::StopListening { listener } => (Token::NONE, None, self.stop_listening(listener)),
             Command::Drain { within } => {
                 self.drain(within);

@@ -15,6 +15,7 @@ mod park;
 mod receive;
 mod send;
 mod spin;
+mod stop_listening;
 mod table;
 mod teardown;
 mod turn;

@@ -216,7 +216,8 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// fraction of as many sends.
     ///
     /// # Errors
-    /// As [`Loop::send`] of lent memory; [`Refusal::TooLarge`] for more pieces than that.
+    /// As [`Loop::send`] of lent memory; [`Refusal::TooLarge`] for more pieces than that; `EINVAL` for pieces
+    /// [with progress](RawPieces::with_progress) whose token is less than their bytes.
     pub fn send_gathered(
         &mut self,
         connection: ConnectionId,
@@ -226,13 +227,17 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         if pieces.count() > RawPieces::MOST {
             return Err(Refusal::TooLarge);
         }
+        let progress = pieces.tells_progress();
+        if progress && token.0 < pieces.bytes() as u64 {
+            return Err(Errno::EINVAL.into());
+        }
         let high_water = self.config.high_water as usize;
         // As the length, so the number of lent pieces may pass its mark once.
         self.admit(connection, |queued| queued >= high_water)?;
         let state = self.sender(connection)?;
         let queued_before = !state.outbound.is_empty();
         let before = state.outbound.queued();
-        state.outbound.push_gathered(pieces.lent(), token);
+        state.outbound.push_gathered(pieces.lent(), token, progress);
         self.account_queued(connection.slot(), before, queued_before);
         Ok(())
     }
@@ -320,6 +325,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                 mut message,
                 bytes,
                 quiet,
+                in_parts,
             }) => {
                 let zero_copy = connection.leaves_uncopied(bytes, threshold);
                 // A socket that has just taken a part of something is full.
@@ -341,10 +347,14 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                     connection: slot,
                     descriptor,
                     message,
-                    mode: match (zero_copy, unwatched) {
-                        (true, _) => SendMode::ZeroCopy,
-                        (false, true) => SendMode::Quiet,
-                        (false, false) => SendMode::Ordinary,
+                    mode: if zero_copy {
+                        SendMode::ZeroCopy
+                    } else if unwatched {
+                        SendMode::Quiet
+                    } else if in_parts {
+                        SendMode::InParts
+                    } else {
+                        SendMode::Ordinary
                     },
                 }
             }

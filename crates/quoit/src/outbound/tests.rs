@@ -7,6 +7,8 @@ use super::*;
 
 const CHUNK: u32 = 64;
 const CHUNKS: u32 = 48;
+/// From one token to the next: more than any segment has bytes, so that what is told of a part is between two tokens.
+const TOKEN_STEP: u64 = 1 << 20;
 
 /// What the file of a test holds at `offset`.
 fn file_byte(offset: usize) -> u8 {
@@ -23,6 +25,7 @@ enum Step {
     Gather {
         lengths: Vec<usize>,
         token: bool,
+        progress: bool,
     },
     File {
         offset: usize,
@@ -43,8 +46,8 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => (0usize..200).prop_map(Step::Copy),
         4 => (0usize..600, any::<bool>()).prop_map(|(length, token)| Step::Lend { length, token }),
-        3 => (prop::collection::vec(0usize..120, 0..8), any::<bool>())
-            .prop_map(|(lengths, token)| Step::Gather { lengths, token }),
+        3 => (prop::collection::vec(0usize..120, 0..8), any::<bool>(), any::<bool>())
+            .prop_map(|(lengths, token, progress)| Step::Gather { lengths, token, progress: token && progress }),
         1 => (0usize..500, 0usize..500).prop_map(|(offset, length)| Step::File { offset, length }),
         5 => Just(Step::Submit),
         5 => (any::<u8>(), prop::bool::weighted(0.3)).prop_map(|(share, held)| Step::Complete { share, held }),
@@ -69,6 +72,8 @@ struct Run {
     /// Where each acknowledged segment ends.
     tokens: Vec<(u64, usize)>,
     acknowledged: u64,
+    /// The tokens of segments that are told of as they leave.
+    told: Vec<u64>,
     /// Sends that the kernel holds: their number and where they began.
     held: Vec<(u32, usize)>,
     next_held: u32,
@@ -92,6 +97,7 @@ impl Run {
             sent: Vec::new(),
             tokens: Vec::new(),
             acknowledged: 0,
+            told: Vec::new(),
             held: Vec::new(),
             next_held: 0,
             next_byte: 0,
@@ -115,7 +121,7 @@ impl Run {
     }
 
     fn next_token(&self) -> Token {
-        Token(self.tokens.len() as u64 + 1)
+        Token((self.tokens.len() as u64 + 1) * TOKEN_STEP)
     }
 
     fn step(&mut self, step: Step) {
@@ -138,7 +144,11 @@ impl Run {
                     .push_lent(Lent::Bytes(Bytes::from(bytes.clone())), token);
                 self.queue(&bytes, true, (token != Token::NONE).then_some(token));
             }
-            Step::Gather { lengths, token } => {
+            Step::Gather {
+                lengths,
+                token,
+                progress,
+            } => {
                 let token = if token { self.next_token() } else { Token::NONE };
                 let mut pieces = Vec::new();
                 let mut all = Vec::new();
@@ -153,7 +163,11 @@ impl Run {
                 }
                 let before = self.outbound.pieces();
                 let count = pieces.len();
-                assert_eq!(self.outbound.push_gathered(pieces.into_iter(), token), all.len());
+                let pushed = self.outbound.push_gathered(pieces.into_iter(), token, progress);
+                assert_eq!(pushed, all.len());
+                if progress {
+                    self.told.push(token.0);
+                }
                 assert_eq!(self.outbound.pieces(), before + count + 1);
                 self.queue(&all, true, (token != Token::NONE).then_some(token));
             }
@@ -258,6 +272,14 @@ impl Run {
         for &(token, end) in &self.tokens {
             assert!(end <= free || token > self.acknowledged, "{token} is in use");
         }
+        let parts = self.acknowledged % TOKEN_STEP;
+        if parts > 0 {
+            let token = self.acknowledged - parts + TOKEN_STEP;
+            assert!(self.told.contains(&token), "{token} is told of in parts");
+            let end = self.tokens.iter().find(|one| one.0 == token).unwrap().1;
+            let position = end - (token - self.acknowledged) as usize;
+            assert!(position <= free, "{position} of {free} is in use");
+        }
         let unsent = self.is_memory[self.sent.len()..].iter().filter(|&&is| is).count();
         if self.held.is_empty() {
             assert_eq!(self.outbound.queued(), unsent);
@@ -283,7 +305,7 @@ impl Run {
         assert_eq!(self.sent.len(), self.queued.len());
         assert_eq!(
             self.acknowledged,
-            self.tokens.len() as u64,
+            self.tokens.len() as u64 * TOKEN_STEP,
             "all are acknowledged"
         );
         assert_eq!(
@@ -313,6 +335,34 @@ proptest! {
         run.outbound.clear(&mut run.chunks);
         assert_eq!((run.outbound.queued(), run.chunks.used(), run.outbound.pieces()), (0, 0, 0));
     }
+}
+
+#[test]
+fn pieces_are_told_of_as_they_leave_where_that_is_wanted() {
+    let mut chunks = Chunks::new(1, CHUNK).unwrap();
+    let bytes = [0; 100];
+    let pieces = |lengths: [usize; 2]| {
+        // SAFETY: the memory outlives the queue.
+        lengths.map(|length| unsafe { RawBytes::new(bytes.as_ptr(), length) })
+    };
+    let mut outbound = Outbound::default();
+    outbound.push_gathered(pieces([60, 40]).into_iter(), Token(1000), true);
+    outbound.push_gathered(pieces([50, 50]).into_iter(), Token(1100), false);
+    outbound.push_gathered(pieces([20, 80]).into_iter(), Token(1200), true);
+    let mut sent = |bytes, held| outbound.sent(bytes, held, &mut chunks);
+    assert_eq!(sent(1, false), Token(901));
+    assert_eq!(sent(80, false), Token(981));
+    // With the rest of it a part of the next, which is not told of.
+    assert_eq!(sent(69, false), Token(1000));
+    assert_eq!(sent(10, false), Token::NONE);
+    assert_eq!(sent(45, false), Token(1105));
+    // The kernel holds the next part, and so what an ordinary send takes behind it, too.
+    assert_eq!(sent(5, true), Token::NONE);
+    assert_eq!(sent(5, false), Token::NONE);
+    assert_eq!(outbound.released(0, &mut chunks), Token::NONE);
+    assert_eq!(outbound.sent(84, false, &mut chunks), Token(1199));
+    assert_eq!(outbound.sent(1, false, &mut chunks), Token(1200));
+    assert!(outbound.is_empty());
 }
 
 #[test]

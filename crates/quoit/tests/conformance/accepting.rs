@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use quoit::{
-    Accept, Address, CloseReason, ConnectOptions, Keepalive, ListenOptions, ListenerOptions, Refusal,
-    StreamOptions, Token,
+    Accept, Address, CloseReason, Command, ConnectOptions, Keepalive, ListenOptions, ListenerOptions,
+    Refusal, StreamOptions, Token,
 };
 use quoit_left_out::this_was_left_out;
 
@@ -18,11 +18,14 @@ macro_rules! accepting {
             every_family
             options_of_both_ends
             a_second_server_gets_an_error
+            paused_until_resumed
+            stopped_while_paused
             stopped_while_connections_are_queued
             stopped_with_all_slots_taken
             stopped_with_more_accepted_than_slots
             its_address_is_free_when_it_is_closed
             paused_at_the_connection_limit
+            a_listener_to_which_nobody_connects_keeps_no_slot
             accepted_paused
             handed_out_and_attached_to_another_loop
             the_address_of_a_peer_that_has_reset
@@ -147,6 +150,63 @@ pub(crate) fn a_second_server_gets_an_error(level: &Level) {
         let second = driver.quoit.listen(&address, &ListenerOptions::default());
         let message = second.unwrap_err().to_string();
         assert!(message.contains(&address.to_string()), "{message}");
+    });
+}
+
+/// What comes to a paused listener waits in the kernel, however often it is paused and resumed.
+pub(crate) fn paused_until_resumed(level: &Level) {
+    drive(level, |driver| {
+        let (listener, address) = driver.listen_as(Accept::Connections);
+        let (mut first, id) = driver.pair(&address);
+        driver.settle();
+        driver.quoit.pause_listening(listener).unwrap();
+        driver.quoit.pause_listening(listener).unwrap();
+        driver.settle();
+        let mut clients: Vec<_> = (0..20).map(|_| Client::connect(&address)).collect();
+        driver.settle();
+        assert_eq!(driver.accepted.len(), 0);
+        assert_eq!(driver.quoit.counters().accepted, 1);
+        // Those that it has are served.
+        first.send(b"hello");
+        driver.wait_received(id, 5);
+        driver.quoit.resume_listening(listener).unwrap();
+        driver.quoit.pause_listening(listener).unwrap();
+        driver.quoit.resume_listening(listener).unwrap();
+        driver.quoit.resume_listening(listener).unwrap();
+        driver.until("all are accepted", |driver| driver.accepted.len() == 20);
+        for (client, id) in clients.iter_mut().zip(std::mem::take(&mut driver.accepted)) {
+            client.send(b"hello");
+            driver.wait_received(id, 5);
+        }
+        // By commands, while an accept is under way that is to be cancelled.
+        let remote = driver.quoit.remote();
+        remote.post(Command::PauseListening { listener }).unwrap();
+        remote.post(Command::ResumeListening { listener }).unwrap();
+        driver.settle();
+        driver.pair(&address);
+        assert!(driver.refusals.is_empty());
+    });
+}
+
+pub(crate) fn stopped_while_paused(level: &Level) {
+    drive(level, |driver| {
+        let (listener, address) = driver.listen_as(Accept::Connections);
+        driver.quoit.pause_listening(listener).unwrap();
+        driver.settle();
+        let mut client = Client::connect(&address);
+        driver.settle();
+        driver.quoit.stop_listening(listener).unwrap();
+        // It is gone already, or as good as gone.
+        assert!(driver.quoit.resume_listening(listener).is_err());
+        // Who was queued has not come in vain.
+        let id = driver.accept();
+        driver.until("the listener is closed", |driver| {
+            driver.listeners_closed == [(listener, None)]
+        });
+        client.send(b"hello");
+        driver.wait_received(id, 5);
+        assert_eq!(driver.quoit.pause_listening(listener), Err(Refusal::Stale));
+        assert_eq!(driver.quoit.resume_listening(listener), Err(Refusal::Stale));
     });
 }
 
@@ -278,6 +338,39 @@ pub(crate) fn paused_at_the_connection_limit(level: &Level) {
             }
             driver.until("all are closed", |driver| driver.quoit.connections() == 0);
             assert_eq!(driver.quoit.counters().accepted, 12);
+        },
+    );
+}
+
+/// Whatever others might accept, all free slots are for who connects.
+pub(crate) fn a_listener_to_which_nobody_connects_keeps_no_slot(level: &Level) {
+    const SLOTS: usize = 5;
+    drive_with(
+        level,
+        |config| config.connections = SLOTS as u32,
+        |driver| {
+            let idle: Vec<_> = (0..3).map(|_| driver.listen()).collect();
+            let busy = driver.listen();
+            driver.settle();
+            for _ in 0..3 {
+                let clients: Vec<_> = (0..SLOTS).map(|_| Client::connect(&busy)).collect();
+                driver.until("all slots are taken", |driver| driver.accepted.len() == SLOTS);
+                // One of each listener more than there is room for.
+                let late: Vec<_> = idle.iter().chain([&busy]).map(Client::connect).collect();
+                driver.settle();
+                assert_eq!(driver.accepted.len(), SLOTS);
+                for id in std::mem::take(&mut driver.accepted) {
+                    driver.abort(id).unwrap();
+                }
+                driver.until("the others are accepted", |driver| {
+                    driver.accepted.len() == late.len()
+                });
+                for id in std::mem::take(&mut driver.accepted) {
+                    driver.abort(id).unwrap();
+                    driver.wait_closed(id);
+                }
+                drop(clients);
+            }
         },
     );
 }

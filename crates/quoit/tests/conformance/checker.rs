@@ -18,8 +18,8 @@ struct State {
     aborted: bool,
     writable_owed: bool,
     deadline: Option<Instant>,
-    /// Tokens of lent sends that are not acknowledged yet.
-    lent: VecDeque<Token>,
+    /// Tokens of lent sends that are not acknowledged yet, each with the bytes of it that may be told of in parts.
+    lent: VecDeque<(Token, u64)>,
 }
 
 /// What is known of one loop's connections, listeners and timers.
@@ -64,8 +64,13 @@ impl Checker {
     }
 
     pub(crate) fn lent(&mut self, id: ConnectionId, token: Token) {
+        self.lent_with_progress(id, token, 0);
+    }
+
+    /// Of so many bytes, of which parts may be told of.
+    pub(crate) fn lent_with_progress(&mut self, id: ConnectionId, token: Token, bytes: u64) {
         if token != Token::NONE {
-            self.state(id).lent.push_back(token);
+            self.state(id).lent.push_back((token, bytes));
         }
     }
 
@@ -152,14 +157,21 @@ impl Checker {
             }
             Event::Sent { connection, token } => {
                 let state = self.state(*connection);
-                let found = state.lent.iter().position(|lent| lent == token);
-                let Some(position) = found else {
+                let found = state.lent.iter().position(|lent| lent.0 == *token);
+                let in_part = |&(whole, bytes): &(Token, u64)| token.0 < whole.0 && token.0 > whole.0 - bytes;
+                if let Some(position) = found {
+                    state.lent.drain(..=position);
+                } else if let Some(position) = state.lent.iter().position(in_part) {
+                    state.lent.drain(..position);
+                    let (whole, left) = &mut state.lent[0];
+                    // No part is told of twice.
+                    *left = whole.0 - token.0;
+                } else {
                     panic!(
                         "{token:?} of {connection:?} is not, or no longer, lent: {:?}",
                         state.lent
                     );
-                };
-                state.lent.drain(..=position);
+                }
             }
             Event::Writable { connection } => {
                 let state = self.state(*connection);

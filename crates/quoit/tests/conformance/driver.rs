@@ -420,6 +420,16 @@ impl Driver {
         result
     }
 
+    /// The same, of so many bytes, of which parts are to be told of.
+    pub(crate) fn send_with_progress(&mut self, id: ConnectionId, pieces: RawPieces<'_>, token: Token) {
+        let bytes = pieces.bytes() as u64;
+        self.quoit
+            .send_gathered(id, pieces.with_progress(), token)
+            .unwrap();
+        self.checker.lent_with_progress(id, token, bytes);
+        self.note_send(id, None, Ok(()));
+    }
+
     /// A send of lent memory was asked for from another thread.
     pub(crate) fn lent_elsewhere(&mut self, id: ConnectionId, token: Token) {
         self.checker.lent(id, token);

@@ -3,7 +3,7 @@
 use std::io::IoSlice;
 
 use bytes::Bytes;
-use quoit::{Command, ConnectionId, RawPieces, Refusal, Token};
+use quoit::{Command, ConnectionId, Errno, RawPieces, Refusal, Token};
 
 use crate::driver::{Driver, drive};
 use crate::levels::Level;
@@ -14,6 +14,7 @@ macro_rules! gathering {
         tests! { $level, gathering:
             pieces_among_other_sends
             pieces_that_are_long
+            pieces_told_of_as_they_leave
             pieces_of_no_bytes
             more_pieces_than_may_be
             pieces_behind_a_full_queue
@@ -81,6 +82,51 @@ pub(crate) fn pieces_that_are_long(level: &Level) {
         let reader = driver.beside(move || client.receive(12_000_000));
         assert!(driver.join(reader) == bytes);
         driver.until("it is acknowledged", |driver| driver.seen(id).sent == [Token(1)]);
+        assert_eq!(driver.quoit.queued(id), 0);
+    });
+}
+
+/// What the peer has taken is free long before all of it has left, and whoever watches sees it go.
+pub(crate) fn pieces_told_of_as_they_leave(level: &Level) {
+    const BYTES: usize = 12_000_000;
+    drive(level, |driver| {
+        let (mut client, id) = driver.new_pair();
+        let whole = Token(100 + BYTES as u64);
+        let expected = pattern(1, BYTES);
+        let mut bytes = expected.clone();
+        let (front, back) = bytes.split_at(BYTES / 3);
+        let list = [IoSlice::new(front), IoSlice::new(back)];
+        // SAFETY: what is told of is not sent any more, and the rest stays as it is.
+        let pieces = || unsafe { RawPieces::new(&list) };
+        let short = driver
+            .quoit
+            .send_gathered(id, pieces().with_progress(), Token(BYTES as u64 - 1));
+        assert_eq!(short, Err(Errno::EINVAL.into()));
+        driver.send_with_progress(id, pieces(), whole);
+        let gone = |driver: &Driver| match driver.seen(id).sent.last() {
+            Some(told) => (told.0 - 100) as usize,
+            None => 0,
+        };
+        let in_parts = level.config().zero_copy_threshold.is_none();
+        driver.until("the sockets are full", |driver| {
+            driver.settle();
+            gone(driver) > 0 || !in_parts
+        });
+        let before = gone(driver);
+        assert!(before < BYTES, "the peer has not received yet");
+        let mut received = Vec::new();
+        if in_parts {
+            assert_eq!(before, BYTES - driver.quoit.queued(id));
+            bytes[..before].fill(0xff);
+            received = client.receive(before);
+            driver.until("more of it goes", |driver| gone(driver) > before);
+        }
+        let reader = driver.beside(move || client.receive(BYTES - before));
+        received.append(&mut driver.join(reader));
+        assert!(received == expected);
+        driver.until("it is acknowledged", |driver| {
+            driver.seen(id).sent.last() == Some(&whole)
+        });
         assert_eq!(driver.quoit.queued(id), 0);
     });
 }

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use quoit::{Config, EngineChoice, EngineKind, Feature, FeatureSet, try_uring};
-use quoit_left_out::{left_out, pass_on};
+use quoit_left_out::{engine_left_out, left_out, pass_on};
 
 use crate::locked_memory;
 use crate::sockets::PATIENCE;
@@ -138,7 +138,11 @@ pub(crate) fn run(level: &Level, path: &'static str, case: fn(&Level)) {
     if level.is_uring()
         && let Err(reason) = level.found()
     {
-        left_out(test, reason);
+        if std::ptr::eq(level, &raw const URING) {
+            engine_left_out("uring", test, reason);
+        } else {
+            left_out(test, reason);
+        }
         return;
     }
     RUNNING.set(test);

@@ -14,7 +14,7 @@ use quoit::{
     Address, AttachOptions, Config, ConnectionId, EngineChoice, EngineKind, Errno, Handler, Lease,
     ListenerOptions, Loop, LoopIndex, Token,
 };
-use quoit_left_out::this_was_left_out;
+use quoit_left_out::{engine_left_out, this_test};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, SeccompRule};
 
 /// Nothing here takes this long on any machine; what does has hung.
@@ -31,7 +31,7 @@ pub(crate) fn engines() -> Vec<EngineKind> {
     let mut engines = vec![EngineKind::Epoll];
     match Loop::new(LoopIndex::default(), config(EngineKind::Uring)) {
         Ok(_) => engines.push(EngineKind::Uring),
-        Err(error) => this_was_left_out(format_args!("io_uring: {error}")),
+        Err(error) => engine_left_out("uring", this_test(), error),
     }
     engines
 }

@@ -202,6 +202,12 @@ pub(super) fn send_message(
     entry
 }
 
+/// Has one of the two sends above end once the socket has taken a part of it.
+#[inline]
+pub(super) fn make_partial(entry: &mut SubmissionEntry) {
+    entry.__bindgen_anon_3.msg_flags = libc::MSG_NOSIGNAL as u32;
+}
+
 /// Makes one of the two sends above an attempt: it ends while it is submitted, without a completion if the socket
 /// takes all, otherwise with one that says how much, or `EAGAIN`.
 #[inline]

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use quoit_left_out::this_was_left_out;
+use quoit_left_out::{engine_left_out, this_test, this_was_left_out};
 
 use super::*;
 use crate::engine::{Gather, Kind};
@@ -72,7 +72,7 @@ fn levels() -> Vec<FeatureSet> {
 fn found() -> Option<FeatureSet> {
     let found = probe::<Ring>(FeatureSet::EMPTY, false);
     found
-        .inspect_err(|error| this_was_left_out(error))
+        .inspect_err(|error| engine_left_out("uring", this_test(), error))
         .ok()
         .map(|capabilities| capabilities.features)
 }

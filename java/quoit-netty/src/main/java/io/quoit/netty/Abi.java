@@ -32,9 +32,12 @@ final class Abi {
     static final int COMMAND_RESUME_DATAGRAMS = 20;
     static final int COMMAND_CLOSE_DATAGRAM = 23;
     static final int COMMAND_SEND_GATHERED = 24;
+    static final int COMMAND_PAUSE_LISTENING = 25;
+    static final int COMMAND_RESUME_LISTENING = 26;
 
     static final int FLAG_BORROWED = 1;
     static final int FLAG_PAUSED = 2;
+    static final int FLAG_PROGRESS = 8;
 
     static final int EVENT_ACCEPTED_DESCRIPTOR = 2;
     static final int EVENT_CONNECTING = 3;

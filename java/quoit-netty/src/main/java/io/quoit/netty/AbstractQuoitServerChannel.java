@@ -28,6 +28,9 @@ abstract class AbstractQuoitServerChannel extends AbstractQuoitChannel implement
     private long listener;
 
     private boolean stopping;
+    /** The native listener accepts nothing. */
+    private boolean paused;
+
     private boolean readPending;
     private boolean incomplete;
     private boolean deliveryAsked;
@@ -88,8 +91,23 @@ abstract class AbstractQuoitServerChannel extends AbstractQuoitChannel implement
     }
 
     private void listen() throws IOException {
-        if (listener == 0 && active && isOpen()) {
+        if (!active || !isOpen()) {
+            return;
+        }
+        if (listener == 0) {
+            paused = false;
             listener = handler().listen(this, Descriptors.duplicate(descriptor));
+        } else if (paused) {
+            paused = false;
+            handler().commands().simple(Abi.COMMAND_RESUME_LISTENING, listener);
+        }
+    }
+
+    /** Leaves who connects in the kernel's queue. What was accepted meanwhile is held. */
+    private void pause() {
+        if (listener != 0 && !stopping && !paused) {
+            paused = true;
+            handler().commands().simple(Abi.COMMAND_PAUSE_LISTENING, listener);
         }
     }
 
@@ -121,7 +139,7 @@ abstract class AbstractQuoitServerChannel extends AbstractQuoitChannel implement
             Descriptors.close(accepted);
         } else if (!wanted() || !held.isEmpty()) {
             held.addLast(accepted);
-            stop();
+            pause();
         } else {
             deliver(accepted);
         }

@@ -150,9 +150,12 @@ final class CommandBatch {
         return pieces;
     }
 
-    /** Lends the pieces of the list, as one send. */
+    /**
+     * Lends the pieces of the list, as one send. The library tells of parts as they leave, too: with the token less the bytes
+     * that are still to go.
+     */
     void sendPieces(long connection, long token) {
-        int at = add(Abi.COMMAND_SEND_GATHERED, 0, connection, token);
+        int at = add(Abi.COMMAND_SEND_GATHERED, Abi.FLAG_PROGRESS, connection, token);
         memory.putLong(at + Command.DATA, pieces.address()).putInt(at + Command.LENGTH, pieces.count());
     }
 

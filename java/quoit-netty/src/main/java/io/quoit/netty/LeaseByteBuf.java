@@ -4,6 +4,7 @@ import io.netty.buffer.ByteBuf;
 import io.netty.buffer.ByteBufAllocator;
 import io.netty.buffer.ByteBufUtil;
 import io.netty.buffer.UnpooledDirectByteBuf;
+import io.netty.util.internal.CleanableDirectBuffer;
 import java.io.IOException;
 import java.io.OutputStream;
 import java.nio.channels.FileChannel;
@@ -11,23 +12,30 @@ import java.nio.channels.GatheringByteChannel;
 
 /**
  * Received bytes in a slot of the loop's pool. Releasing the last reference, on any thread, gives the slot back and makes
- * this object ready for the slot's next bytes: it is used again, as pooled buffers are. {@link UnsafeLeaseByteBuf} is the
- * same where Netty may use Unsafe.
+ * this object ready for the slot's next bytes: it is used again, as pooled buffers are. Bytes that outgrow what was received
+ * move to memory of the channel's allocator, and the slot is free. {@link UnsafeLeaseByteBuf} is the same where Netty may use
+ * Unsafe.
  */
 final class LeaseByteBuf extends UnpooledDirectByteBuf implements LeaseSlot.Buffer {
     private final LeaseSlot slot;
     private int length;
+    /** What it may have within the slot. */
+    private int room;
+    /** What it shall have in other memory. */
+    private int wanted;
+    /** The allocator of that memory, once this life's bytes have outgrown the slot; then this object is not used again. */
+    private ByteBufAllocator grownBy;
 
     LeaseByteBuf(LeaseSlot slot, ByteBufAllocator allocator) {
-        super(allocator, slot.view, slot.view.capacity());
+        super(allocator, slot.view, Integer.MAX_VALUE);
         this.slot = slot;
     }
 
     @Override
     public ByteBuf open(int bytes) {
         length = bytes;
+        room = bytes;
         resetRefCnt();
-        maxCapacity(bytes);
         return LeaseSlot.rewind(this, bytes);
     }
 
@@ -40,25 +48,48 @@ final class LeaseByteBuf extends UnpooledDirectByteBuf implements LeaseSlot.Buff
     @Override
     public ByteBuf capacity(int newCapacity) {
         checkNewCapacity(newCapacity);
-        // At most what it had when it was opened: that is its maxCapacity.
-        LeaseSlot.fit(this, newCapacity);
+        if (newCapacity > room || grownBy != null) {
+            grow(newCapacity);
+        } else {
+            LeaseSlot.fit(this, newCapacity);
+        }
         length = newCapacity;
         return this;
     }
 
+    private void grow(int newCapacity) {
+        wanted = newCapacity;
+        if (grownBy != null) {
+            super.capacity(newCapacity);
+            return;
+        }
+        // The superclass knows nothing of this life, and copies as much as its ByteBuffer has, or as it is told to have.
+        super.capacity(length == slot.view.capacity() ? newCapacity : length);
+        grownBy = slot.allocator();
+        slot.release(null);
+    }
+
+    @Override
+    protected CleanableDirectBuffer allocateDirectBuffer(int ignored) {
+        return new GrownMemory(alloc(), wanted);
+    }
+
     @Override
     public ByteBufAllocator alloc() {
+        if (grownBy != null) {
+            return grownBy;
+        }
         return slot == null ? super.alloc() : slot.allocator();
     }
 
     @Override
     public boolean hasMemoryAddress() {
-        return true;
+        return grownBy == null || super.hasMemoryAddress();
     }
 
     @Override
     public long memoryAddress() {
-        return slot.address;
+        return grownBy == null ? slot.address : super.memoryAddress();
     }
 
     // The superclass leaves the bounds of these to its ByteBuffer, which is the whole slot: behind this life's bytes are
@@ -192,6 +223,10 @@ final class LeaseByteBuf extends UnpooledDirectByteBuf implements LeaseSlot.Buff
 
     @Override
     protected void deallocate() {
-        slot.release(this);
+        if (grownBy == null) {
+            slot.release(this);
+        } else {
+            super.deallocate();
+        }
     }
 }

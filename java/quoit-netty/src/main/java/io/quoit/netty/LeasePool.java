@@ -55,7 +55,7 @@ final class LeasePool {
         if (outstanding() >= limit || holder.slotsHeld() >= limitOfOne) {
             copied++;
             try {
-                ByteBuf copy = allocator.directBuffer(length, length);
+                ByteBuf copy = allocator.directBuffer(length);
                 return copy.writeBytes(slot.view.duplicate().limit(length));
             } finally {
                 returns.give(lease);

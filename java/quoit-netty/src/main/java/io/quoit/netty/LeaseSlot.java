@@ -72,7 +72,7 @@ final class LeaseSlot {
         return allocator;
     }
 
-    /** The last reference to the slot's buffer is released. The last that its life does. */
+    /** The last reference to the slot's buffer is released; null, if its bytes have moved. The last that its life does here. */
     void release(Buffer released) {
         buffer = released;
         long returned = lease;

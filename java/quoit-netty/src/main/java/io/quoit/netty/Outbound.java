@@ -14,9 +14,10 @@ import java.net.SocketException;
  * a lent piece costs an entry of the kernel's vector and the account of one more buffer, which is more than copying some
  * hundred bytes twice. Of any other, all that is flushed, up to the native high-water mark and a list of pieces, is one
  * send. One that is worth a call of its own is offered to the kernel in the midst of the flush, and what that takes is done
- * with. The rest, and any shorter one, is lent: it leaves with the turn, and the outbound buffer when the library says that
- * it was sent. What is flushed meanwhile waits for that, and then leaves together. The token of a lent send is the number
- * of bytes lent up to its end, so that a token tells how many bytes have gone.
+ * with. The rest, and any shorter one, is lent: it leaves with the turn, and the outbound buffer as the library says that
+ * it was sent, in parts if it is long, so that who watches the queue sees it shrink. What is flushed meanwhile waits until
+ * all of it has gone, and then leaves together. The token of a lent send is the number of bytes lent up to its end, so that
+ * a token tells how many bytes have gone.
  *
  * <p>A copied send may be refused where a later lent one is not; therefore nothing of the connection follows a copied send
  * in one batch but what makes that one longer.
@@ -329,13 +330,17 @@ final class Outbound {
 
     /** Lent bytes have gone, up to this token. */
     void sent(long token) {
-        // One send is lent at a time, and told of as a whole.
+        // One send is lent at a time, and told of as it leaves.
         long bytes = token - gone;
         gone = token;
-        flushed(System.nanoTime() - lentAt);
+        if (!lends()) {
+            flushed(System.nanoTime() - lentAt);
+        }
         if (leftovers != null) {
-            leftovers.releaseLent();
-            finish();
+            if (!lends()) {
+                leftovers.releaseLent();
+                finish();
+            }
             return;
         }
         if (chunk != null) {
@@ -343,17 +348,21 @@ final class Outbound {
         } else {
             letGo(buffer, bytes);
         }
-        channel.flushMore();
+        if (!lends()) {
+            channel.flushMore();
+        }
     }
 
     private void sentFile(ChannelOutboundBuffer flushed, long bytes) {
-        chunk.release();
-        chunk = null;
+        if (!lends()) {
+            chunk.release();
+            chunk = null;
+        }
         removing = true;
         try {
             flushed.progress(bytes);
             // Who was told of the progress may have ended the direction, and with it the queue.
-            if (flushed.current() instanceof FileRegion region && region.transferred() >= region.count()) {
+            if (!lends() && flushed.current() instanceof FileRegion region && region.transferred() >= region.count()) {
                 flushed.remove();
             }
         } finally {

@@ -4,6 +4,7 @@ import io.netty.buffer.ByteBuf;
 import io.netty.buffer.ByteBufAllocator;
 import io.netty.buffer.ByteBufUtil;
 import io.netty.buffer.UnpooledUnsafeDirectByteBuf;
+import io.netty.util.internal.CleanableDirectBuffer;
 import java.io.IOException;
 import java.nio.channels.FileChannel;
 import java.nio.channels.GatheringByteChannel;
@@ -12,17 +13,23 @@ import java.nio.channels.GatheringByteChannel;
 final class UnsafeLeaseByteBuf extends UnpooledUnsafeDirectByteBuf implements LeaseSlot.Buffer {
     private final LeaseSlot slot;
     private int length;
+    /** What it may have within the slot. */
+    private int room;
+    /** What it shall have in other memory. */
+    private int wanted;
+    /** The allocator of that memory, once this life's bytes have outgrown the slot; then this object is not used again. */
+    private ByteBufAllocator grownBy;
 
     UnsafeLeaseByteBuf(LeaseSlot slot, ByteBufAllocator allocator) {
-        super(allocator, slot.view, slot.view.capacity());
+        super(allocator, slot.view, Integer.MAX_VALUE);
         this.slot = slot;
     }
 
     @Override
     public ByteBuf open(int bytes) {
         length = bytes;
+        room = bytes;
         resetRefCnt();
-        maxCapacity(bytes);
         return LeaseSlot.rewind(this, bytes);
     }
 
@@ -35,14 +42,37 @@ final class UnsafeLeaseByteBuf extends UnpooledUnsafeDirectByteBuf implements Le
     @Override
     public ByteBuf capacity(int newCapacity) {
         checkNewCapacity(newCapacity);
-        // At most what it had when it was opened: that is its maxCapacity.
-        LeaseSlot.fit(this, newCapacity);
+        if (newCapacity > room || grownBy != null) {
+            grow(newCapacity);
+        } else {
+            LeaseSlot.fit(this, newCapacity);
+        }
         length = newCapacity;
         return this;
     }
 
+    private void grow(int newCapacity) {
+        wanted = newCapacity;
+        if (grownBy != null) {
+            super.capacity(newCapacity);
+            return;
+        }
+        // The superclass knows nothing of this life, and copies as much as its ByteBuffer has, or as it is told to have.
+        super.capacity(length == slot.view.capacity() ? newCapacity : length);
+        grownBy = slot.allocator();
+        slot.release(null);
+    }
+
+    @Override
+    protected CleanableDirectBuffer allocateDirectBuffer(int ignored) {
+        return new GrownMemory(alloc(), wanted);
+    }
+
     @Override
     public ByteBufAllocator alloc() {
+        if (grownBy != null) {
+            return grownBy;
+        }
         return slot == null ? super.alloc() : slot.allocator();
     }
 
@@ -97,6 +127,10 @@ final class UnsafeLeaseByteBuf extends UnpooledUnsafeDirectByteBuf implements Le
 
     @Override
     protected void deallocate() {
-        slot.release(this);
+        if (grownBy == null) {
+            slot.release(this);
+        } else {
+            super.deallocate();
+        }
     }
 }

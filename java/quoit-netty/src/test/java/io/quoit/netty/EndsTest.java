@@ -12,7 +12,6 @@ import io.netty.channel.ChannelHandlerContext;
 import io.netty.channel.ChannelInboundHandlerAdapter;
 import io.netty.channel.ChannelOption;
 import io.netty.channel.EventLoopGroup;
-import io.netty.channel.MultiThreadIoEventLoopGroup;
 import java.net.Socket;
 import java.net.SocketAddress;
 import java.net.StandardSocketOptions;
@@ -29,11 +28,6 @@ import org.junit.jupiter.params.provider.EnumSource;
 
 /** What can be seen where connections end: each on Netty's epoll first, and the same on this transport. */
 class EndsTest {
-    private enum Side {
-        STOCK,
-        OURS
-    }
-
     private static final int ROUNDS = 20;
     /** What a server has written when it closes; the kernel has room for all of it. */
     private static final int LAST_BYTES = 400 << 10;
@@ -46,12 +40,8 @@ class EndsTest {
     }
 
     private ServerBootstrap server(Side side, QuoitIoHandlerConfig config) {
-        boolean ours = side == Side.OURS;
-        group = new MultiThreadIoEventLoopGroup(
-                1, ours ? QuoitIoHandler.newFactory(config) : Stock.EPOLL.factory());
-        return new ServerBootstrap()
-                .group(group)
-                .channel(ours ? QuoitServerSocketChannel.class : Stock.EPOLL.serverClass);
+        group = side.group(config);
+        return side.bootstrap(group);
     }
 
     /** Connections that are in the listener's queue, and reset, when the server comes to them. */

@@ -16,7 +16,6 @@ import io.netty.channel.ChannelHandlerContext;
 import io.netty.channel.ChannelInboundHandlerAdapter;
 import io.netty.channel.ChannelOption;
 import io.netty.channel.EventLoopGroup;
-import io.netty.channel.MultiThreadIoEventLoopGroup;
 import io.netty.channel.WriteBufferWaterMark;
 import io.netty.channel.group.ChannelGroup;
 import io.netty.channel.group.DefaultChannelGroup;
@@ -57,11 +56,6 @@ class FairnessTest {
     private static final byte KEPT = 'k';
 
     private static final ByteBuf STREAM = Unpooled.unreleasableBuffer(Peers.direct(Peers.bytes(32 << 10)));
-
-    private enum Side {
-        STOCK,
-        OURS
-    }
 
     /**
      * Of a connection whose peer is gone, and of which the loop holds back what came before that, the end waits for a handler
@@ -105,12 +99,8 @@ class FairnessTest {
 
     private void serve(Side side, Supplier<ChannelHandler> handler, UnaryOperator<ServerBootstrap> options)
             throws Exception {
-        boolean ours = side == Side.OURS;
-        group = new MultiThreadIoEventLoopGroup(
-                1, ours ? QuoitIoHandler.newFactory(config) : Stock.EPOLL.factory());
-        ServerBootstrap bootstrap = new ServerBootstrap()
-                .group(group)
-                .channel(ours ? QuoitServerSocketChannel.class : Stock.EPOLL.serverClass)
+        group = side.group(config);
+        ServerBootstrap bootstrap = side.bootstrap(group)
                 .childHandler(new Peers.Accepted(channel -> {
                     connections.add(channel);
                     channel.pipeline().addLast(handler.get());

@@ -8,6 +8,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.netty.buffer.ByteBuf;
+import io.netty.buffer.ByteBufAllocator;
 import io.netty.buffer.Unpooled;
 import io.netty.channel.Channel;
 import io.netty.channel.EventLoopGroup;
@@ -19,16 +20,21 @@ import java.nio.ByteBuffer;
 import java.nio.channels.FileChannel;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.function.Consumer;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.function.Executable;
 import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /** The buffers of received bytes read as Netty's own do; with and without Unsafe, in a run of the tests each. */
 class LeaseByteBufTest {
     private static final int LENGTH = 100;
+    /** More than slots. */
+    private static final int MANY = 5000;
 
     private final Peers.Keeper keeper = new Peers.Keeper();
 
@@ -54,6 +60,11 @@ class LeaseByteBufTest {
             try (Socket client = Peers.connect(server)) {
                 client.getOutputStream().write(sent);
                 ByteBuf bytes = keeper.message();
+                for (int left = sent.length - bytes.readableBytes(); left > 0; ) {
+                    ByteBuf rest = keeper.message();
+                    left -= rest.readableBytes();
+                    rest.release();
+                }
                 check.check(bytes);
                 assertTrue(bytes.release());
             }
@@ -163,7 +174,7 @@ class LeaseByteBufTest {
     }
 
     @Test
-    void itsBytesCanBeChangedAndItShrinksButNeverGrowsPastWhatItHad() throws Exception {
+    void itsBytesCanBeChangedAndItShrinks() throws Exception {
         received(Peers.bytes(LENGTH), bytes -> {
             bytes.setInt(4, 0x01020304).setBytes(10, new byte[] {9, 8, 7});
             assertEquals(0x01020304, bytes.getInt(4));
@@ -171,12 +182,70 @@ class LeaseByteBufTest {
             assertSame(bytes, bytes.capacity(12));
             assertEquals(12, bytes.writerIndex());
             assertThrows(IndexOutOfBoundsException.class, () -> bytes.getByte(12));
-            assertEquals(LENGTH, bytes.maxCapacity());
-            assertThrows(IllegalArgumentException.class, () -> bytes.capacity(LENGTH + 1));
             bytes.writeByte(7);
             assertTrue(bytes.capacity() >= bytes.writerIndex());
             assertEquals(7, bytes.getByte(12));
-            assertThrows(IndexOutOfBoundsException.class, () -> bytes.writeByte(1).writeBytes(new byte[LENGTH]));
         });
+    }
+
+    /** As what Netty's own transports have received does. */
+    @ParameterizedTest
+    @ValueSource(ints = {1, LENGTH, 1024, 16 * 1024})
+    void itGrowsIntoMemoryOfItsChannel(int length) throws Exception {
+        byte[] sent = Peers.bytes(length);
+        byte[] more = Peers.bytes(3 * length + 7);
+        received(sent, bytes -> {
+            byte[] first = new byte[bytes.readableBytes()];
+            bytes.getBytes(0, first);
+            assertEquals(Integer.MAX_VALUE, bytes.maxCapacity());
+            ByteBuf heap = Unpooled.buffer().writeBytes(first);
+            ByteBuf slice = bytes.retainedSlice(0, 1);
+            ByteBufAllocator allocator = bytes.alloc();
+            for (ByteBuf each : List.of(heap, bytes)) {
+                each.writeBytes(more).writeInt(5).writeLongLE(6);
+            }
+            assertEquals(heap, bytes);
+            assertEquals(heap.getByte(0), slice.getByte(0));
+            slice.release();
+            assertSame(allocator, bytes.alloc());
+            assertEquals(PlatformDependent.hasUnsafe(), bytes.hasMemoryAddress());
+            assertEquals(heap.nioBuffer(), bytes.nioBuffer());
+            // And further, and back.
+            for (ByteBuf each : List.of(heap, bytes)) {
+                each.capacity(8 * length + 100).setByte(8 * length + 99, 3).capacity(length);
+                assertEquals(length, each.writerIndex());
+            }
+            assertEquals(heap, bytes);
+            assertThrows(IndexOutOfBoundsException.class, () -> bytes.getByte(length));
+            assertSame(bytes, bytes.ensureWritable(1));
+            assertThrows(IllegalArgumentException.class, () -> bytes.capacity(-1));
+        });
+    }
+
+    /** Its slot is free while it lives on, and serves what comes next. */
+    @Test
+    void whatHasGrownHoldsNoSlot() throws Exception {
+        EventLoopGroup group = UnderTest.group(1);
+        try {
+            Channel server = Peers.serve(group, () -> keeper);
+            try (Socket client = Peers.connect(server)) {
+                List<ByteBuf> grown = new ArrayList<>();
+                for (int round = 0; round < MANY; round++) {
+                    byte[] sent = {(byte) round, (byte) (round >> 8)};
+                    client.getOutputStream().write(sent);
+                    ByteBuf bytes = keeper.message();
+                    assertInstanceOf(LeaseSlot.Buffer.class, bytes.unwrap());
+                    grown.add(bytes.writeBytes(sent));
+                }
+                for (int round = 0; round < grown.size(); round++) {
+                    ByteBuf bytes = grown.get(round);
+                    assertEquals(bytes.getShortLE(0), bytes.getShortLE(2));
+                    assertEquals((short) round, bytes.getShortLE(0));
+                    assertTrue(bytes.release());
+                }
+            }
+        } finally {
+            group.shutdownGracefully(0, 1, TimeUnit.SECONDS).sync();
+        }
     }
 }

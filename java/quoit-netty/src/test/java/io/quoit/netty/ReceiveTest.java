@@ -285,6 +285,46 @@ class ReceiveTest {
         }
     }
 
+    /** Who asks for a connection now and then gets no more than that: the others stay with the kernel. */
+    @Test
+    void aServerThatAsksForConnectionsOneByOneLeavesTheOthersInTheKernelsQueue() throws Exception {
+        server = serve(bootstrap -> bootstrap.option(ChannelOption.AUTO_READ, false));
+        List<Socket> clients = new ArrayList<>();
+        try {
+            server.read();
+            clients.add(Peers.connect(server));
+            accepted.next();
+            // It is on its way when the loop is told to accept no more.
+            clients.add(Peers.connect(server));
+            long giveUp = System.nanoTime() + TimeUnit.SECONDS.toNanos(Peers.PATIENCE_SECONDS);
+            while (acceptedByLoop() < 2) {
+                assertTrue(System.nanoTime() < giveUp, "the loop has accepted " + acceptedByLoop());
+            }
+            for (int client = 0; client < 20; client++) {
+                clients.add(Peers.connect(server));
+                assertEquals(2, acceptedByLoop());
+            }
+            server.read();
+            accepted.next();
+            assertTrue(group.submit(accepted::isEmpty).get(), "a connection was delivered that nobody had asked for");
+            assertEquals(2, acceptedByLoop());
+            for (int client = 2; client < clients.size(); client++) {
+                server.read();
+                accepted.next();
+            }
+            assertTrue(group.submit(accepted::isEmpty).get());
+        } finally {
+            for (Socket client : clients) {
+                client.close();
+            }
+        }
+    }
+
+    private long acceptedByLoop() throws Exception {
+        AbstractQuoitServerChannel channel = (AbstractQuoitServerChannel) server;
+        return group.submit(() -> channel.handler().metrics().snapshot().value("accepted")).get();
+    }
+
     /** One turn reports 1,024 events: connections past that are attached already, and not yet known by an id. */
     @Test
     void readsOfConnectionsWhoseOpeningIsNotToldYetAreNotLost() throws Exception {

@@ -1,0 +1,96 @@
+package doors
+
+import (
+	"encoding/xml"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/summerwind/h2spec"
+	"github.com/summerwind/h2spec/config"
+)
+
+// The conformance tests of HTTP/2 find the same in net/http whatever carries it.
+func TestHTTP2ConformsAsMuchAsOnPackageNet(t *testing.T) {
+	var stock []string
+	onEachWay(t, func(t *testing.T, w way) {
+		protocols := new(http.Protocols)
+		protocols.SetHTTP1(true)
+		protocols.SetUnencryptedHTTP2(true)
+		server := &http.Server{
+			Protocols: protocols,
+			Handler: http.HandlerFunc(func(to http.ResponseWriter, request *http.Request) {
+				io.Copy(io.Discard, request.Body)
+				io.WriteString(to, "hello")
+			}),
+		}
+		l := w.listener(t)
+		go server.Serve(l)
+		defer server.Close()
+		cases, failed := runH2Spec(t, l.Addr().(*net.TCPAddr))
+		if cases < 140 {
+			t.Fatalf("only %d cases were run", cases)
+		}
+		if stock == nil {
+			stock = append([]string{}, failed...)
+			t.Logf("of %d cases these fail: %q", cases, stock)
+		} else if !slices.Equal(failed, stock) {
+			t.Errorf("of %d cases these fail: %q; on package net these: %q", cases, failed, stock)
+		}
+	})
+}
+
+// report is what h2spec writes for JUnit.
+type report struct {
+	Suites []struct {
+		Package string `xml:"package,attr"`
+		Cases   []struct {
+			ClassName string    `xml:"classname,attr"`
+			Failure   *struct{} `xml:"failure"`
+			Error     *struct{} `xml:"error"`
+		} `xml:"testcase"`
+	} `xml:"testsuite"`
+}
+
+func runH2Spec(t *testing.T, address *net.TCPAddr) (cases int, failed []string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "report.xml")
+	out := os.Stdout
+	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	os.Stdout = null // it tells its own report there
+	_, err = h2spec.Run(&config.Config{
+		Host: address.IP.String(), Port: address.Port, Path: "/", Timeout: 2 * time.Second, MaxHeaderLen: 4000,
+		JUnitReport: file,
+	})
+	os.Stdout = out
+	null.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	written, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found report
+	if err := xml.Unmarshal(written, &found); err != nil {
+		t.Fatal(err)
+	}
+	for _, suite := range found.Suites {
+		for _, one := range suite.Cases {
+			cases++
+			if one.Failure != nil || one.Error != nil {
+				failed = append(failed, suite.Package+": "+one.ClassName)
+			}
+		}
+	}
+	slices.Sort(failed)
+	return cases, failed
+}

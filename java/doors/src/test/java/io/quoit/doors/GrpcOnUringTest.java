@@ -1,0 +1,11 @@
+package io.quoit.doors;
+
+import org.junit.runner.RunWith;
+import org.junit.runners.JUnit4;
+
+@RunWith(JUnit4.class)
+public class GrpcOnUringTest extends GrpcInteropCases {
+    public GrpcOnUringTest() {
+        super(Transport.URING);
+    }
+}
