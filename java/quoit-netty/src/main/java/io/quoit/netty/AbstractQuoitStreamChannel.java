@@ -181,8 +181,11 @@ abstract class AbstractQuoitStreamChannel extends AbstractQuoitChannel implement
             }
         }
         inbound.opened();
+        // Directions that were ended before there was anything to tell.
+        if (inputShutdown) {
+            endInput();
+        }
         if (outputShutdown) {
-            // It was before there was anything to tell.
             shutdownNative();
         }
         flushMore();
@@ -275,7 +278,7 @@ abstract class AbstractQuoitStreamChannel extends AbstractQuoitChannel implement
             inputShutdown = true;
             pipeline().fireUserEventTriggered(ChannelInputShutdownEvent.INSTANCE);
         }
-        if (isOpen() && !inputEndReported) {
+        if (isOpen() && !inputEndReported && config().isAllowHalfClosure()) {
             inputEndReported = true;
             pipeline().fireUserEventTriggered(ChannelInputShutdownReadComplete.INSTANCE);
         }
@@ -420,6 +423,14 @@ abstract class AbstractQuoitStreamChannel extends AbstractQuoitChannel implement
             promise.setSuccess();
         } catch (Exception failure) {
             promise.setFailure(failure);
+        }
+    }
+
+    private void endInput() {
+        try {
+            Descriptors.shutdown(handler().descriptor(connection), Descriptors.SHUT_RD);
+        } catch (IOException gone) {
+            // Its end is told by itself.
         }
     }
 

@@ -1,6 +1,7 @@
 package io.quoit.netty;
 
 import io.netty.channel.ConnectTimeoutException;
+import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.net.BindException;
 import java.net.ConnectException;
@@ -112,7 +113,9 @@ final class Errno {
         return switch (Math.abs(errno)) {
             case ENETUNREACH, EHOSTUNREACH -> new NoRouteToHostException(text(errno));
             case EADDRINUSE, EADDRNOTAVAIL -> new BindException(text(errno));
-            case ECONNREFUSED, ENOENT -> new ConnectException(text(errno));
+            case ECONNREFUSED -> new ConnectException(text(errno));
+            // The path of a Unix socket.
+            case ENOENT -> new FileNotFoundException(text(errno));
             default -> new SocketException(text(errno));
         };
     }

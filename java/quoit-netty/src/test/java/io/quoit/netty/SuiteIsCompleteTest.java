@@ -29,7 +29,7 @@ class SuiteIsCompleteTest {
     private static final String TESTS = "io/netty/testsuite/transport/";
 
     /** How many the suites have; more with a newer Netty. */
-    private static final int METHODS = 1;
+    private static final int METHODS = 131;
 
     /** Of other protocols, and of Netty's other event loops. */
     private static final List<String> OTHERS = List.of("sctp/", "udt/", "NioEventLoopTest", "DefaultEventLoopTest");
@@ -77,6 +77,11 @@ class SuiteIsCompleteTest {
         }
         assertEquals(
                 Set.of(
+                        "HalfClosed.testAutoCloseFalseDoesShutdownOutput: "
+                                + "the handler blocks its event loop between flush and send",
+                        // By Netty itself.
+                        "ServerSocketSuspend.testSuspendAndResumeAccept: Need to investigate why it fails on osx",
+                        "ShutdownOutputBySelf.testWriteAfterShutdownOutputNoWritabilityChange: ",
                         "NettyEventLoopSuiteTest.testAutoScalingEventLoopGroupCanScaleDownAndBeUsed: "
                                 + "isChangingThreadSupported is false",
                         "NettyEventLoopSuiteTest.testSubmittingTaskWakesUpSuspendedExecutor: "

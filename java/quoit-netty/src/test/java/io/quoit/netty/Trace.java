@@ -1,20 +1,26 @@
 package io.quoit.netty;
 
+import io.netty.buffer.ByteBuf;
 import io.netty.channel.ChannelFuture;
 import io.netty.channel.ChannelHandler;
 import io.netty.channel.ChannelHandlerContext;
 import io.netty.channel.ChannelInboundHandlerAdapter;
 import io.netty.channel.unix.Errors;
 import io.netty.util.ReferenceCountUtil;
-import io.netty.buffer.ByteBuf;
+import java.net.BindException;
+import java.net.SocketException;
 import java.nio.channels.ClosedChannelException;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
 
-/** What happens to a channel, in order, as far as its user can see it; the same on every transport. */
+/**
+ * What happens to a channel, as far as its user can see it: what its handler is told, in order, and beside that what became of
+ * each thing that was asked for.
+ */
 final class Trace {
     private final List<String> steps = new ArrayList<>();
+    private final List<String> outcomes = new ArrayList<>();
     private boolean lastIsData;
     private int dataLength;
 
@@ -37,8 +43,15 @@ final class Trace {
         notifyAll();
     }
 
+    /** All of it. */
     synchronized List<String> steps() {
-        return List.copyOf(steps);
+        List<String> all = new ArrayList<>(steps);
+        all.addAll(outcomes);
+        return all;
+    }
+
+    synchronized void outcome(String outcome) {
+        outcomes.add(outcome);
     }
 
     /** Waits until this has happened. */
@@ -53,21 +66,35 @@ final class Trace {
         }
     }
 
-    /** Tells what becomes of a future. */
-    ChannelFuture of(String what, ChannelFuture future) {
-        future.addListener(done -> add(what + ": " + (done.isSuccess() ? "done" : kind(done.cause()))));
+    /** Tells what becomes of a future, in the order in which futures are asked about. */
+    synchronized ChannelFuture of(String what, ChannelFuture future) {
+        int place = outcomes.size();
+        outcomes.add(what + ": nothing");
+        future.addListener(done -> {
+            synchronized (this) {
+                outcomes.set(place, what + ": " + (done.isSuccess() ? "done" : kind(done.cause())));
+            }
+        });
         return future;
     }
 
-    /** What code can tell an error by: its type, and what the kernel said. */
+    /**
+     * What code can tell an error by: its type, and what the kernel said. Netty's native transports have a type of their own
+     * for the kernel's errors, where NIO has the JDK's.
+     */
     static String kind(Throwable cause) {
-        String type = cause instanceof ClosedChannelException && cause.getClass() != ClosedChannelException.class
-                ? cause.getClass().getSuperclass().getSimpleName()
-                : cause instanceof Errors.NativeIoException ? "IOException" : cause.getClass().getSimpleName();
+        String type = cause.getClass().getSimpleName();
+        if (cause instanceof ClosedChannelException && cause.getClass() != ClosedChannelException.class) {
+            type = cause.getClass().getSuperclass().getSimpleName();
+        } else if (cause instanceof Errors.NativeIoException
+                || cause.getClass() == SocketException.class
+                || cause instanceof BindException) {
+            type = "IOException";
+        }
         String message = String.valueOf(cause.getMessage());
         for (String said : List.of(
                 "Connection reset", "Broken pipe", "Connection refused", "Address already in use", "Cannot assign",
-                "No such file", "connection timed out")) {
+                "connection timed out")) {
             if (message.contains(said)) {
                 return type + " (" + said + ")";
             }

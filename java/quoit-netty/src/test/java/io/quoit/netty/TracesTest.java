@@ -2,6 +2,7 @@ package io.quoit.netty;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNotEquals;
 
 import io.netty.bootstrap.Bootstrap;
 import io.netty.bootstrap.ServerBootstrap;
@@ -28,6 +29,7 @@ import java.nio.channels.SocketChannel;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
@@ -77,8 +79,8 @@ class TracesTest {
             scene.peer.shutdownOutput();
             scene.trace.await("event ChannelInputShutdownReadComplete");
             scene.shutdownOutput();
-            scene.trace.await("inactive");
             scene.peerReads();
+            scene.serverCloses();
         }),
         PEER_ENDS_WHILE_NOBODY_READS(scene -> {
             scene.options = bootstrap -> bootstrap.childOption(ChannelOption.AUTO_READ, false);
@@ -123,16 +125,10 @@ class TracesTest {
             scene.child.read();
             scene.trace.await("inactive");
         }, true),
-        PEER_RESETS_WHILE_MUCH_IS_QUEUED(scene -> {
-            scene.connect();
-            scene.write(MUCH);
-            scene.peerResets();
-            scene.trace.await("inactive");
-            scene.awaitWrite();
-        }, true),
         PEER_CLOSES_WITH_UNREAD_DATA(scene -> {
             scene.connect();
             scene.write(3).sync();
+            scene.peerReadsOne();
             scene.peer.close();
             scene.trace.await("inactive");
         }),
@@ -196,6 +192,7 @@ class TracesTest {
             scene.write(MUCH);
             scene.shutdownOutput();
             scene.awaitWrite();
+            scene.serverCloses();
         }),
         SERVER_ENDS_WHAT_IT_RECEIVES(scene -> {
             scene.options = bootstrap -> bootstrap.childOption(ChannelOption.ALLOW_HALF_CLOSURE, true);
@@ -489,7 +486,12 @@ class TracesTest {
             } catch (IOException reset) {
                 end = Trace.kind(reset);
             }
-            trace.add("the peer reads " + length + " and " + end);
+            trace.outcome("the peer reads " + length + " and " + end);
+        }
+
+        /** Reads the first byte of what comes, so that the rest has come, too. */
+        void peerReadsOne() throws IOException {
+            peer.read(ByteBuffer.allocate(1));
         }
 
         ChannelFuture write(int length) {
@@ -544,12 +546,24 @@ class TracesTest {
                         : Stream.of(Arguments.of(scenario, "TCP"), Arguments.of(scenario, "UNIX")));
     }
 
+    /** What differs, by design: the reasons stand in docs/netty.md. */
+    private static final Map<String, List<String>> DIFFERS = Map.of(
+            "SERVER_CLOSES_WITH_UNREAD_DATA on TCP",
+            List.of("active", "inactive", "unregistered", "close: done", "the peer reads 0 and its end"),
+            "ADDRESS_IS_IN_USE on UNIX",
+            List.of("bind: IOException (Address already in use)"));
+
     @ParameterizedTest
     @MethodSource("scenarios")
     void aHandlerIsToldTheSameAsOnNettysOwnTransport(Scenario scenario, String family) throws Exception {
         boolean unix = family.equals("UNIX");
         List<String> stock = traced(Side.STOCK, scenario, unix);
         assertFalse(stock.isEmpty());
-        assertEquals(stock, traced(Side.OURS, scenario, unix));
+        List<String> ours = traced(Side.OURS, scenario, unix);
+        List<String> pinned = DIFFERS.get(scenario + " on " + family);
+        if (pinned != null) {
+            assertNotEquals(stock, ours, "it differs no more");
+        }
+        assertEquals(pinned != null ? pinned : stock, ours);
     }
 }

@@ -377,7 +377,7 @@ class WriteTest {
         }
     }
 
-    /** What is lent leaves the queue all at once: who writes while he may has filled it anew when the next send begins. */
+    /** The next send begins when all of this one has left: who writes while he may has filled the queue anew by then. */
     @Test
     void sendsOfAHandlerThatFillsTheQueueAreAsLongAsTheQueueMayBe() throws Exception {
         byte[] piece = Peers.bytes(1 << 10);
