@@ -1,5 +1,6 @@
 package io.quoit.doors;
 
+import io.grpc.testing.integration.GrpcInteropCases;
 import org.junit.runner.RunWith;
 import org.junit.runners.JUnit4;
 

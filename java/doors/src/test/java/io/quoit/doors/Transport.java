@@ -8,6 +8,7 @@ import io.netty.channel.ServerChannel;
 import io.netty.channel.epoll.EpollIoHandler;
 import io.netty.channel.epoll.EpollServerSocketChannel;
 import io.netty.channel.epoll.EpollSocketChannel;
+import io.netty.util.concurrent.DefaultThreadFactory;
 import io.quoit.netty.QuoitEngine;
 import io.quoit.netty.QuoitIoHandler;
 import io.quoit.netty.QuoitIoHandlerConfig;
@@ -15,13 +16,14 @@ import io.quoit.netty.QuoitServerSocketChannel;
 import io.quoit.netty.QuoitSocketChannel;
 
 /** Netty's epoll transport, which all software here is run on first, and Quoit's with each engine. */
-enum Transport {
+public enum Transport {
     STOCK(EpollServerSocketChannel.class, EpollSocketChannel.class),
     URING(QuoitServerSocketChannel.class, QuoitSocketChannel.class),
     EPOLL(QuoitServerSocketChannel.class, QuoitSocketChannel.class);
 
-    final Class<? extends ServerChannel> server;
-    final Class<? extends Channel> client;
+    public final Class<? extends ServerChannel> server;
+    public final Class<? extends Channel> client;
+    private EventLoopGroup group;
 
     Transport(Class<? extends ServerChannel> server, Class<? extends Channel> client) {
         this.server = server;
@@ -32,9 +34,13 @@ enum Transport {
         return QuoitIoHandlerConfig.defaults().withEngine(QuoitEngine.valueOf(name()));
     }
 
-    EventLoopGroup group(int threads) {
-        IoHandlerFactory factory =
-                this == STOCK ? EpollIoHandler.newFactory() : QuoitIoHandler.newFactory(config());
-        return new MultiThreadIoEventLoopGroup(threads, factory);
+    /** Two loops, for all tests: their servers are not closed before the group otherwise. */
+    public synchronized EventLoopGroup group() {
+        if (group == null) {
+            IoHandlerFactory factory =
+                    this == STOCK ? EpollIoHandler.newFactory() : QuoitIoHandler.newFactory(config());
+            group = new MultiThreadIoEventLoopGroup(2, new DefaultThreadFactory("doors", true), factory);
+        }
+        return group;
     }
 }
