@@ -141,10 +141,11 @@ dotnet: capi ## Build libquoit, and lint and test the Kestrel transport, its sam
 
 doors: doors-go doors-java ## Run software that people use over the doors of Go and Java: gRPC, QUIC, DNS, Caddy, h2spec, WebFlux
 
-doors-go: capi
+doors-go: capi door-peers
 	@command -v $(GO) >/dev/null || { \
 		echo "make: go was not found; install Go 1.26 or newer (https://go.dev/dl) and try again" >&2; exit 1; }
-	cd go/doors && $(GO) vet ./... && QUOIT_LIBRARY=$(CURDIR)/$(CAPI)/lib/libquoit.so $(GO) test ./...
+	cd go/doors && $(GO) vet ./... && QUOIT_LIBRARY=$(CURDIR)/$(CAPI)/lib/libquoit.so \
+		QUOIT_PEERS=$(CURDIR)/$(TARGET)/peers $(GO) test ./...
 
 doors-java: capi
 	@java/jdk >/dev/null

@@ -352,8 +352,8 @@ func (s *stdConn) serve() {
 		}
 	}
 	if requests&requestClose != 0 {
-		// For what is queued, and then for the peer's end.
-		_ = s.net.SetDeadline(c.closeBy)
+		// For what is queued; end limits the wait for the peer's end.
+		_ = s.net.SetWriteDeadline(c.closeBy)
 	}
 	start := c.requests != 0 && !s.writing && requests&requestAbort == 0
 	if start {
@@ -428,7 +428,7 @@ func (s *stdConn) write() {
 			continue
 		}
 		c.mu.Unlock()
-		_, err := s.net.Write(bytes)
+		err := s.writeAll(bytes)
 		c.mu.Lock()
 		c.out.taken(s.loop.pool)
 		if err != nil && c.state != stateClosed {
@@ -448,6 +448,24 @@ func (s *stdConn) write() {
 		if room {
 			s.report(s.tellRoom)
 		}
+	}
+}
+
+// writeAll writes for as long as the peer takes something: once this end has closed, the limit counts from what it took last.
+func (s *stdConn) writeAll(bytes []byte) error {
+	for {
+		n, err := s.net.Write(bytes)
+		late := errors.Is(err, os.ErrDeadlineExceeded)
+		s.conn.mu.Lock()
+		if n > 0 && s.conn.state == stateClosing {
+			s.conn.closeBy = time.Now().Add(s.loop.group.config.closeLimit)
+			_ = s.net.SetWriteDeadline(s.conn.closeBy)
+		}
+		s.conn.mu.Unlock()
+		if !late || n == 0 {
+			return err
+		}
+		bytes = bytes[n:]
 	}
 }
 
@@ -471,6 +489,9 @@ func (s *stdConn) end(closes bool) {
 	s.ours = true
 	both := s.theirs
 	s.conn.mu.Unlock()
+	if closes {
+		_ = s.net.SetReadDeadline(time.Now().Add(s.loop.group.config.closeLimit))
+	}
 	if closes || both {
 		s.ending.Do(func() { close(s.closing) })
 	}

@@ -1,6 +1,12 @@
 package quoit
 
-import "testing"
+import (
+	"errors"
+	"net"
+	"os"
+	"testing"
+	"time"
+)
 
 // A request is noted first and served then. Between the two the connection's writer may find nothing left to write: it
 // must not take a request for done that is none of its own, or a paused connection, say, is never resumed.
@@ -11,5 +17,43 @@ func TestAWriterThatEndsLeavesTheRequestsOfOthers(t *testing.T) {
 		if s.writing || s.conn.requests != request {
 			t.Errorf("of %07b there is left %07b, and it writes on: %v", request, s.conn.requests, s.writing)
 		}
+	}
+}
+
+// slowPeer takes so many bytes at a time, and then the deadline has come.
+type slowPeer struct {
+	net.Conn
+	atATime   int
+	taken     int
+	deadlines int
+}
+
+func (p *slowPeer) Write(bytes []byte) (int, error) {
+	n := min(p.atATime, len(bytes))
+	p.taken += n
+	if n < len(bytes) {
+		return n, os.ErrDeadlineExceeded
+	}
+	return n, nil
+}
+
+func (p *slowPeer) SetWriteDeadline(time.Time) error {
+	p.deadlines++
+	return nil
+}
+
+// The limit of a graceful close counts from what the peer took last.
+func TestACloseGoesOnWithAPeerThatTakesSomething(t *testing.T) {
+	const length = 10
+	loop := &stdLoop{group: &Loops{config: &config{closeLimit: time.Hour}}}
+	peer := &slowPeer{atATime: 3}
+	s := &stdConn{loop: loop, net: peer, conn: &Conn{state: stateClosing}}
+	if err := s.writeAll(make([]byte, length)); err != nil || peer.taken != length || peer.deadlines != 4 {
+		t.Errorf("%v; %d bytes were taken, with %d new limits", err, peer.taken, peer.deadlines)
+	}
+	peer = &slowPeer{}
+	s.net = peer
+	if err := s.writeAll(make([]byte, length)); !errors.Is(err, os.ErrDeadlineExceeded) || peer.deadlines != 0 {
+		t.Error(err, peer.deadlines)
 	}
 }

@@ -406,7 +406,7 @@ func (n *netConn) setLimit(of *limit, waiter chan struct{}, t time.Time) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.closed {
-		return n.opError("set", errClosed)
+		return n.localError("set", errClosed)
 	}
 	of.set(&n.mu, waiter, t)
 	return nil
@@ -463,6 +463,11 @@ func (n *netConn) opError(op string, err error) error {
 	return &net.OpError{
 		Op: op, Net: networkOf(n.conn.local), Source: n.conn.local, Addr: n.conn.remote, Err: err,
 	}
+}
+
+// localError is of what concerns this end alone, as package net names it then.
+func (n *netConn) localError(op string, err error) error {
+	return &net.OpError{Op: op, Net: networkOf(n.conn.local), Addr: n.conn.local, Err: err}
 }
 
 func networkOf(address net.Addr) string {

@@ -188,7 +188,7 @@ func WithKeepAlive(period time.Duration) Option { return func(c *config) { c.kee
 
 // WithCloseLimit sets how long a graceful close goes on with a peer that takes nothing. After that, a connection of which
 // the kernel has all that was written is left to the kernel, which goes on sending, and one of which something is still
-// queued in the process is reset. On EngineStd it is the time for all of it. Default: 10 s.
+// queued in the process is reset. Default: 10 s.
 func WithCloseLimit(limit time.Duration) Option { return func(c *config) { c.closeLimit = limit } }
 
 // WithCrashOnPanic lets a handler's panic end the program. Default: the panic is logged, its connection is aborted,
