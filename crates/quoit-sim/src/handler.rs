@@ -545,6 +545,7 @@ impl<E: Engine + 'static> World<E> {
             state.closing = true;
             // One posted earlier may have its own deadline.
             state.closed_fairly = fairly && !state.may_be_closing;
+            state.closed_patiently = deadline.is_none() && !state.may_be_closing;
         }
     }
 

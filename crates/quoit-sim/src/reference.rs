@@ -54,6 +54,8 @@ pub struct Connection {
     pub may_be_closing: bool,
     /// It was closed when everything was fair.
     pub closed_fairly: bool,
+    /// It was closed for as long as the peer takes something.
+    pub closed_patiently: bool,
     /// Nothing more can be sent.
     pub send_ended: bool,
     /// Whether the queue was full since the last `Writable`: one is to come.
@@ -164,6 +166,7 @@ impl Reference {
             closing: false,
             may_be_closing: false,
             closed_fairly: false,
+            closed_patiently: false,
             send_ended: false,
             writable_owed: false,
             times_full: 0,

@@ -103,6 +103,10 @@ pub struct Peer {
     pub sent: u64,
     /// Bytes that it has received.
     pub received: u64,
+    /// When it received the last of them.
+    pub received_at: u64,
+    /// How long that was ago when the program reset its connection.
+    pub idle_when_reset: Option<u64>,
     /// What the program was allowed to send, in order.
     pub expected: Vec<u8>,
     /// It has ended its direction.
@@ -142,6 +146,8 @@ impl Kernel {
             socket: None,
             sent: 0,
             received: 0,
+            received_at: 0,
+            idle_when_reset: None,
             expected: Vec::new(),
             ended: false,
             saw_end: false,
@@ -322,10 +328,14 @@ impl Kernel {
             }
             received += bytes.len();
         });
+        let now = self.now;
         let peer = &mut self.peers[number];
         let allowed = expected.len();
         peer.expected = expected;
-        peer.received = received as u64;
+        if peer.received != received as u64 {
+            peer.received = received as u64;
+            peer.received_at = now;
+        }
         match result {
             Ok(0) => {
                 peer.saw_end = true;

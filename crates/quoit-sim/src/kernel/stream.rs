@@ -540,6 +540,10 @@ impl Kernel {
         };
         let (peer, unix) = (stream.peer_number, stream.unix);
         self.note(|| format!("reset of the connection with peer {peer:?}"));
+        if let Some(peer) = peer {
+            let peer = &mut self.peers[peer];
+            peer.idle_when_reset = Some(self.now - peer.received_at);
+        }
         if unix && let Some(peer) = peer {
             self.peers[peer].excused = true;
         }

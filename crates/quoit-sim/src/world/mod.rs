@@ -142,6 +142,21 @@ pub(crate) fn check_end_of_stream(reference: &mut Reference, id: ConnectionId) {
     });
 }
 
+/// Looks whether a peer that reads was cut off: a graceful close lasts as long as it takes something.
+fn check_not_cut(id: ConnectionId, state: &Connection, reason: CloseReason, limit: Duration) {
+    let (true, CloseReason::Timeout, Some(peer)) = (state.closed_patiently, reason, state.peer) else {
+        return;
+    };
+    with(|kernel| {
+        let peer = &kernel.peers[peer];
+        let idle = peer.idle_when_reset.unwrap_or(u64::MAX);
+        assert!(
+            peer.broke_off || peer.received_at == 0 || idle >= limit.as_nanos() as u64,
+            "{id:?} was closed for as long as its peer takes something, and cut {idle} ns after it had"
+        );
+    });
+}
+
 /// Looks at how a connection ended.
 fn check_closed(id: ConnectionId, state: &Connection, reason: CloseReason) {
     // A peer that was lost earlier may be found so only now, by an error that is a timeout too: the kernel's.
@@ -482,6 +497,10 @@ impl<E: Engine + 'static> World<E> {
             } => {
                 let closed = closed.expect("the reference knew it");
                 check_closed(connection, &closed, reason);
+                // What is sent without a copy is waited for when the peer has taken it, too.
+                if self.plan.config.zero_copy_threshold.is_none() {
+                    check_not_cut(connection, &closed, reason, self.plan.config.close_deadline);
+                }
                 None
             }
             Event::Refused {
