@@ -615,19 +615,11 @@ func (l *stdLoop) onSocket(c *Conn, f func(socket streamSocket) error) error {
 	if s == nil {
 		return errClosed
 	}
-	return f(stdSocketOptions{s.net})
+	return f(stdSocketOptions{stdPacketOptions{s.net}})
 }
 
 // stdSocketOptions are those of a connection of package net.
-type stdSocketOptions struct{ connection net.Conn }
-
-func (o stdSocketOptions) SetReadBuffer(bytes int) error {
-	return stdPacketOptions{o.connection}.SetReadBuffer(bytes)
-}
-
-func (o stdSocketOptions) SetWriteBuffer(bytes int) error {
-	return stdPacketOptions{o.connection}.SetWriteBuffer(bytes)
-}
+type stdSocketOptions struct{ stdPacketOptions }
 
 func (o stdSocketOptions) File(string) (*os.File, error) {
 	if has, can := o.connection.(interface{ File() (*os.File, error) }); can {
@@ -655,12 +647,4 @@ func (o stdSocketOptions) SetKeepAliveConfig(config net.KeepAliveConfig) error {
 		return tcp.SetKeepAliveConfig(config)
 	}
 	return syscall.ENOPROTOOPT
-}
-
-func (o stdSocketOptions) Control(f func(fd uintptr)) error {
-	raw, err := o.connection.(syscall.Conn).SyscallConn()
-	if err != nil {
-		return err
-	}
-	return raw.Control(f)
 }

@@ -46,23 +46,14 @@ func (p *PacketConn) SyscallConn() (syscall.RawConn, error) {
 	if p.std != nil {
 		return p.std.(syscall.Conn).SyscallConn()
 	}
-	return rawPacketConn{p}, nil
+	return rawConn{p}, nil
 }
 
 var _ syscall.Conn = (*PacketConn)(nil)
 
-type rawPacketConn struct{ p *PacketConn }
-
-func (r rawPacketConn) Control(f func(fd uintptr)) error {
-	return r.p.onSocket("raw-control", func(socket packetSocket) error { return socket.Control(f) })
-}
-
-func (r rawPacketConn) Read(func(fd uintptr) bool) error {
-	return r.p.opError("raw-read", errors.ErrUnsupported)
-}
-
-func (r rawPacketConn) Write(func(fd uintptr) bool) error {
-	return r.p.opError("raw-write", errors.ErrUnsupported)
+// control gives the descriptor to f, on the loop.
+func (p *PacketConn) control(f func(fd uintptr)) error {
+	return p.onSocket("raw-control", func(socket packetSocket) error { return socket.Control(f) })
 }
 
 // SetReadBuffer is as PacketConn's.

@@ -102,16 +102,25 @@ func (n *NetConn) File() (*os.File, error) {
 
 var _ syscall.Conn = (*NetConn)(nil)
 
-type rawConn struct{ n *NetConn }
-
-func (r rawConn) Control(f func(fd uintptr)) error {
-	return r.n.onSocket("raw-control", func(socket streamSocket) error { return socket.Control(f) })
+// control gives the descriptor to f, on the loop.
+func (n *netConn) control(f func(fd uintptr)) error {
+	return n.onSocket("raw-control", func(socket streamSocket) error { return socket.Control(f) })
 }
 
+// rawConn is the descriptor of a connection or socket that waits on its loop, and not here.
+type rawConn struct {
+	of interface {
+		control(f func(fd uintptr)) error
+		opError(op string, err error) error
+	}
+}
+
+func (r rawConn) Control(f func(fd uintptr)) error { return r.of.control(f) }
+
 func (r rawConn) Read(func(fd uintptr) bool) error {
-	return r.n.opError("raw-read", errors.ErrUnsupported)
+	return r.of.opError("raw-read", errors.ErrUnsupported)
 }
 
 func (r rawConn) Write(func(fd uintptr) bool) error {
-	return r.n.opError("raw-write", errors.ErrUnsupported)
+	return r.of.opError("raw-write", errors.ErrUnsupported)
 }
