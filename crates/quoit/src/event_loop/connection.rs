@@ -115,7 +115,7 @@ pub(super) struct Connection {
     pub(super) connecting: bool,
     pub(super) receiving: bool,
     pub(super) sending: bool,
-    /// The last send at once was of a part: the socket is full, and the rest waits for room.
+    /// The last send was of a part, or ends with one: the socket is full, and the rest waits for room.
     pub(super) sent_short: bool,
     pub(super) sent_at_once: SentAtOnce,
     /// Zero-copy notifications that are awaited.

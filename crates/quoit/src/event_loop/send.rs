@@ -343,19 +343,22 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                     && connection.send_side == SendSide::Open
                     && !connection.wants_writable
                     && self.chunk_waiters.is_empty();
+                let mode = if zero_copy {
+                    SendMode::ZeroCopy
+                } else if unwatched {
+                    SendMode::Quiet
+                } else if in_parts {
+                    SendMode::InParts
+                } else {
+                    SendMode::Ordinary
+                };
+                // Whatever is left behind it will have been cut by a full socket, too.
+                connection.sent_short = mode == SendMode::InParts;
                 Operation::Send {
                     connection: slot,
                     descriptor,
                     message,
-                    mode: if zero_copy {
-                        SendMode::ZeroCopy
-                    } else if unwatched {
-                        SendMode::Quiet
-                    } else if in_parts {
-                        SendMode::InParts
-                    } else {
-                        SendMode::Ordinary
-                    },
+                    mode,
                 }
             }
             Some(Batch::File { file, offset, length }) => Operation::SendFile {

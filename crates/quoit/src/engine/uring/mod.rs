@@ -356,12 +356,12 @@ impl<S: UringSys, K: SocketSys> Engine for UringEngine<S, K> {
 
     fn send_at_once(
         &mut self,
-        connection: Slot,
+        _connection: Slot,
         descriptor: RawFd,
         message: &mut Message,
         offered: bool,
     ) -> Option<Result<usize, Errno>> {
-        self.send_long(connection, descriptor, message, offered)
+        self.send_long(descriptor, message, offered)
     }
 
     #[inline]

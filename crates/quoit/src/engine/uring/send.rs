@@ -29,7 +29,6 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         let send = &mut state.send;
         debug_assert_eq!(send.stage, SendStage::Idle, "one send a connection");
         send.cancelled = false;
-        send.was_short = false;
         self.counters.sends.add(1);
         match message {
             Message::Single { address, length } => {
@@ -136,7 +135,6 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
     /// same memory for what comes next, which is in the processor's cache. `None`: nothing was sent.
     pub(super) fn send_long(
         &mut self,
-        connection: Slot,
         descriptor: RawFd,
         message: &mut Message,
         offered: bool,
@@ -144,11 +142,6 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         let long = if offered { S::LONG_OFFER } else { S::LONG_SEND };
         let bytes = message.bytes();
         if bytes < long as u64 || self.kernel_polls {
-            return None;
-        }
-        // A socket that has just taken a part of something is full.
-        let send = &mut self.connections.entry(connection).send;
-        if std::mem::take(&mut send.was_short) && !offered {
             return None;
         }
         self.counters.system_calls.add(1);
@@ -339,9 +332,10 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
             send.sequence = send.sequence.wrapping_add(1);
         }
         if let Ok(bytes) = result {
-            send.was_short = (bytes as u64) < send.length;
             self.counters.sent_bytes.add(bytes as u64);
-            self.counters.short_sends.add(u64::from(send.was_short));
+            self.counters
+                .short_sends
+                .add(u64::from((bytes as u64) < send.length));
         }
         // The kernel has read the header and the pieces when it took the submission
         // (IORING_FEAT_SUBMIT_STABLE), so the gather is free although the memory may be held.

@@ -109,8 +109,6 @@ pub(super) struct Send {
     /// Bytes that an attempt has sent, of which the rest is now being waited for.
     pub(super) done: u64,
     pub(super) cancelled: bool,
-    /// The last one ended before all was sent.
-    pub(super) was_short: bool,
     /// Whether this socket has refused zero copy.
     pub(super) refuses_zero_copy: bool,
 }
