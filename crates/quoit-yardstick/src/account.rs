@@ -36,6 +36,8 @@ struct Sender {
     window: Window,
     /// How many data it has sent, once it has said so.
     sent: Option<u64>,
+    /// Whether its datagrams come to another socket on the port, and are known by [`Account::merge`] alone.
+    elsewhere: bool,
 }
 
 /// A datagram of the run.
@@ -56,8 +58,12 @@ pub struct Account {
     totals: Totals,
     /// Of `distinct`, when they were due.
     due: Intervals,
-    /// One more than the highest number of a shutdown that came.
+    /// One more than the highest number of a shutdown that came to this socket.
     shutdowns_begun: u64,
+    /// Shutdowns that came to this socket.
+    shutdowns_came: u64,
+    /// Shutdowns that are missing at other sockets.
+    shutdowns_missing_elsewhere: u64,
 }
 
 impl Account {
@@ -87,6 +93,7 @@ impl Account {
         let totals = &mut self.totals;
         if header.kind == Kind::Shutdown {
             totals.shutdowns += 1;
+            self.shutdowns_came += 1;
             self.shutdowns_begun = self.shutdowns_begun.max(u64::from(header.shutdown) + 1);
             sender.sent = Some(header.sequence);
             return Some(Entry { header, new: false });
@@ -175,10 +182,18 @@ impl Account {
         highest.saturating_sub(self.totals.distinct)
     }
 
-    /// Shutdown datagrams that were sent before the last one that came, and did not come.
+    /// Shutdown datagrams that were sent to a socket before the last one that came to it, and did not come. Senders
+    /// that were not heard of there are taken for another socket's.
     #[must_use]
     pub fn shutdowns_missing(&self) -> u64 {
-        self.shutdowns_begun.saturating_sub(self.totals.shutdowns)
+        let senders = self.senders.len() as u64;
+        let sent: u64 = (0..)
+            .zip(&self.senders)
+            .filter(|(_, sender)| sender.as_ref().is_some_and(|sender| !sender.elsewhere))
+            // Senders take turns, so that number n is of sender n modulo their count.
+            .map(|(sender, _)| (self.shutdowns_begun + senders - 1 - sender) / senders)
+            .sum();
+        sent.saturating_sub(self.shutdowns_came) + self.shutdowns_missing_elsewhere
     }
 
     /// Adds what another socket took of the same run: where several share a port, each sender's datagrams come to one
@@ -190,6 +205,7 @@ impl Account {
             return;
         }
         self.run = self.run.or(other.run);
+        self.shutdowns_missing_elsewhere += other.shutdowns_missing();
         self.senders
             .resize_with(self.senders.len().max(other.senders.len()), || None);
         for (mine, theirs) in self.senders.iter_mut().zip(&other.senders) {
@@ -198,11 +214,15 @@ impl Account {
                     mine.sent = mine.sent.or(theirs.sent);
                     mine.window.raise(theirs.window.next());
                 }
-                (None, Some(theirs)) => *mine = Some(theirs.clone()),
+                (None, Some(theirs)) => {
+                    *mine = Some(Sender {
+                        elsewhere: true,
+                        ..theirs.clone()
+                    });
+                }
                 (_, None) => {}
             }
         }
-        self.shutdowns_begun = self.shutdowns_begun.max(other.shutdowns_begun);
         self.due.merge(&other.due);
         let (sum, more) = (&mut self.totals, &other.totals);
         sum.taken += more.taken;
@@ -305,12 +325,31 @@ mod tests {
         account.take(&datagram(0, Kind::Data, 0, 0), false);
         assert_eq!((account.totals().truncated, account.totals().distinct), (1, 1));
         assert_eq!((account.missing(), account.shutdowns_missing()), (None, 0));
-        // The first round was lost but for its last.
+        // The first round was lost but for its last. Of sender 1 nothing is known yet.
         account.take(&datagram(2, Kind::Shutdown, 0, 2), true);
-        assert_eq!(account.shutdowns_missing(), 2);
+        assert_eq!(account.shutdowns_missing(), 1);
         account.take(&datagram(0, Kind::Shutdown, 5, 3), true);
         account.take(&datagram(1, Kind::Shutdown, 0, 4), true);
         assert_eq!((account.missing(), account.shutdowns_missing()), (Some(4), 2));
+    }
+
+    /// One socket may be behind another on the same port: what waits there is not missing.
+    #[test]
+    fn shutdowns_are_missed_at_the_socket_to_which_they_were_sent() {
+        let [mut one, mut other] = [Account::default(), Account::default()];
+        // Sender 0 is the first socket's, which lost number 0; the others are the second's, where 4 and 5 still wait.
+        one.take(&datagram(0, Kind::Shutdown, 0, 3), true);
+        one.take(&datagram(0, Kind::Shutdown, 0, 6), true);
+        other.take(&datagram(1, Kind::Shutdown, 0, 1), true);
+        other.take(&datagram(2, Kind::Shutdown, 0, 2), true);
+        assert_eq!((one.shutdowns_missing(), other.shutdowns_missing()), (1, 0));
+        let mut sum = Account::default();
+        sum.merge(&one);
+        sum.merge(&other);
+        assert!(sum.is_complete());
+        assert_eq!(sum.shutdowns_missing(), 1);
+        one.merge(&other);
+        assert_eq!(one.shutdowns_missing(), 1);
     }
 
     #[test]

@@ -281,7 +281,7 @@ pub struct SinkReport {
     pub missing: Option<u64>,
     /// Those of them that the numbers of others show.
     pub gaps: u64,
-    /// Shutdown datagrams that were lost before the last one that came; the socket's drops count them, too.
+    /// Shutdown datagrams that were lost before the last one that came to the same socket; its drops count them, too.
     pub shutdowns_missing: u64,
     /// All that was counted.
     pub totals: Totals,
