@@ -26,19 +26,24 @@ demo: toolchain ## Serve HTTP on io_uring and on epoll in turn, drive both, and 
 	@$(CARGO) build --release --package quoit-cli
 	@$(RELEASE)/quoit lab demo
 
+# Says at the end how long it took.
+STAGE := .ci/stage
+
 # Twice as many tests at once as there are processors, as most of them wait for a peer.
 test: toolchain ## Format check, lints, documentation, all tests
 	@$(CARGO) fmt --version >/dev/null 2>&1 || { \
 		echo "make: rustfmt is missing; run: rustup component add rustfmt clippy" >&2; exit 1; }
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets --profile test -- --deny warnings
-	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --package quoit --no-deps
-	RUST_TEST_THREADS=$$((2 * $$(nproc))) $(CARGO) test --workspace
-	@if command -v $(GO) >/dev/null; then $(MAKE) --no-print-directory go; \
+	@$(STAGE) lints $(CARGO) clippy --workspace --all-targets --profile test -- --deny warnings
+	@RUSTDOCFLAGS="--deny warnings" $(STAGE) documentation $(CARGO) doc --package quoit --no-deps
+	@$(STAGE) "building the Rust tests" $(CARGO) test --workspace --no-run
+	@RUST_TEST_THREADS=$$((2 * $$(nproc))) $(STAGE) "the Rust tests" $(CARGO) test --workspace
+	@$(STAGE) libquoit $(MAKE) --no-print-directory capi
+	@if command -v $(GO) >/dev/null; then $(STAGE) Go $(MAKE) --no-print-directory go; \
 	else echo "make: go was not found; the Go module is not tested (https://go.dev/dl, 1.25 or newer)" >&2; fi
-	@if command -v $(MAVEN) >/dev/null && java/jdk >/dev/null; then $(MAKE) --no-print-directory java; \
+	@if command -v $(MAVEN) >/dev/null && java/jdk >/dev/null; then $(STAGE) Java $(MAKE) --no-print-directory java; \
 	else echo "make: Maven or a JDK 25 was not found; the Netty transport is not tested" >&2; fi
-	@if command -v $(DOTNET) >/dev/null; then $(MAKE) --no-print-directory dotnet; \
+	@if command -v $(DOTNET) >/dev/null; then $(STAGE) .NET $(MAKE) --no-print-directory dotnet; \
 	elif test -n "$${CI:-}"; then echo "make: dotnet was not found; $(DOTNET_REMEDY)" >&2; exit 1; \
 	else echo "make: dotnet was not found; the Kestrel transport is not tested ($(DOTNET_REMEDY))" >&2; fi
 
@@ -55,7 +60,7 @@ test-user: toolchain ## Run the tests of the core, the C ABI and the program as 
 		echo "make: a user without privileges cannot read $(CURDIR) or $(TARGET); put both where everybody can" >&2; \
 		exit 1; }
 	@# What the lab measures depends on the machine and not on who runs it, and takes two minutes: `make test` has it.
-	RUST_TEST_THREADS=$$((2 * $$(nproc))) $(CARGO) --config 'target."cfg(all())".runner = "$(CURDIR)/.ci/as-user"' \
+	@RUST_TEST_THREADS=$$((2 * $$(nproc))) $(STAGE) "the tests as an ordinary user" $(CARGO) --config 'target."cfg(all())".runner = "$(CURDIR)/.ci/as-user"' \
 		test $(USER_TESTS) --lib --bins --tests -- --skip lab_
 
 bench: toolchain ## Measure both engines against minimal hand-written servers; takes an hour or two
