@@ -230,6 +230,9 @@ func (l *nativeLoop) addresses(id native.ID) (local, remote net.Addr) {
 // parseAddress makes an address of the library's text; an unnamed one of a text that is none.
 func parseAddress(text string) net.Addr {
 	if path, isUnix := strings.CutPrefix(text, "unix:"); isUnix {
+		if path == "" {
+			path = "@" // as package net calls who has no name
+		}
 		return &net.UnixAddr{Name: path, Net: "unix"}
 	}
 	address, err := netip.ParseAddrPort(text)
