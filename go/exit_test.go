@@ -26,7 +26,12 @@ func (h *drainingHandler) OnEndOfStream(c *quoit.Conn) { h.ended(c) }
 
 // A handler that calls runtime.Goexit, as t.FailNow does, ends its connection, and nobody else's: as under net/http, where it
 // ends the connection's goroutine.
-func TestGoexitInEachCallback(t *testing.T) {
+func TestGoexitInEachCallback(t *testing.T) { endInEachCallback(t, runtime.Goexit) }
+
+// So does one that panics.
+func TestAPanicInEachCallback(t *testing.T) { endInEachCallback(t, func() { panic("as asked") }) }
+
+func endInEachCallback(t *testing.T, end func()) {
 	onEngines(t, func(t *testing.T, engine quoit.Option) {
 		for _, callback := range []string{"open", "data", "ended", "closed", "tick", "run", "drain"} {
 			t.Run(callback, func(t *testing.T) {
@@ -44,7 +49,7 @@ func TestGoexitInEachCallback(t *testing.T) {
 				exits := func(in string) func(c *quoit.Conn) {
 					return func(c *quoit.Conn) {
 						if callback == in && isVictim(c) {
-							runtime.Goexit()
+							end()
 						}
 					}
 				}
@@ -54,7 +59,7 @@ func TestGoexitInEachCallback(t *testing.T) {
 				h.data = func(c *quoit.Conn) {
 					exits("data")(c)
 					if callback == "run" && isVictim(c) {
-						_ = c.Run(func(*quoit.Conn) { runtime.Goexit() })
+						_ = c.Run(func(*quoit.Conn) { end() })
 					}
 					_, _ = c.WriteTo(c)
 				}
@@ -68,7 +73,7 @@ func TestGoexitInEachCallback(t *testing.T) {
 				h.tick = func(int) time.Duration {
 					if callback == "tick" {
 						close(ticked)
-						runtime.Goexit()
+						end()
 					}
 					return 0
 				}
