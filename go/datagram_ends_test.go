@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -306,5 +307,33 @@ func TestDatagramsOfBothFamiliesAreAsThoseOfPackageNet(t *testing.T) {
 	onLibraryEngines(t, func(t *testing.T, engine quoit.Option) {
 		conn, err := quoit.ListenPacket("udp", "[::]:0", engine, quiet())
 		compare(t, stock, run(t, conn, err), nil)
+	})
+}
+
+// What only the kernel knows of a peer, it says when the datagram leaves.
+func TestADatagramThatTheKernelRefuses(t *testing.T) {
+	compareDoors(t, &difference{
+		"WriteTo has returned then, as the datagram was queued; it is counted",
+		map[string]string{"it fails true": "it fails false"},
+	}, func(r *recorder, d *door) {
+		conn, err := d.listenPacket("udp4", "127.0.0.1:0")
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		defer conn.Close()
+		// From an IPv4 address of loopback the kernel lets nothing leave for another host.
+		_, err = conn.WriteTo([]byte("a"), &net.UDPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 9})
+		r.see("it fails", err != nil)
+		ours, is := conn.(*quoit.PacketConn)
+		if !is {
+			return
+		}
+		for end := time.Now().Add(patience); time.Now().Before(end); {
+			if counters, err := ours.Counters(); err != nil || counters.SendErrors == 1 {
+				return
+			}
+			runtime.Gosched()
+		}
+		r.t.Error("nothing is counted")
 	})
 }
