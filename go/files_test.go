@@ -179,6 +179,15 @@ var livesWithFiles = []life{
 		defer file.Close()
 		e.copies(file)
 	}},
+	{"a file that sendfile(2) refuses", false, nil, func(e *ends) {
+		file, err := os.Open("/proc/config.gz")
+		if err != nil {
+			e.t.Skip(err)
+		}
+		defer file.Close()
+		e.copies(file)
+		e.offset(file)
+	}},
 	{"a pipe", false, nil, func(e *ends) {
 		from, to, err := os.Pipe()
 		if err != nil {

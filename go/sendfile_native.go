@@ -4,6 +4,7 @@ package quoit
 
 import (
 	"io"
+	"os"
 	"syscall"
 
 	"github.com/quoit-io/quoit/go/internal/native"
@@ -58,6 +59,9 @@ func (n *netConn) sendRange(fd int, most int64) (sent int64, err error) {
 	if err != nil || min(most, about.Size-start) <= keptSize {
 		return 0, nil // A little leaves with what was written before, if it is copied.
 	}
+	if !canBeSent(fd, start) {
+		return 0, nil
+	}
 	n.writing.Lock()
 	defer n.writing.Unlock()
 	job := &fileJob{fd: fd, offset: start, left: most, done: n.writable}
@@ -89,6 +93,18 @@ func (n *netConn) sendRange(fd int, most int64) (sent int64, err error) {
 func isReadable(fd int) bool {
 	flags, _, errno := syscall.Syscall(syscall.SYS_FCNTL, uintptr(fd), syscall.F_GETFL, 0)
 	return errno == 0 && flags&syscall.O_ACCMODE != syscall.O_WRONLY
+}
+
+// canBeSent is whether the kernel sends from such a file: not from some of its own, as in /proc. The library has no way back, as
+// the file's failure is the connection's there; so a byte goes where nobody reads it.
+func canBeSent(fd int, offset int64) bool {
+	nowhere, err := syscall.Open(os.DevNull, syscall.O_WRONLY|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	defer syscall.Close(nowhere)
+	n, err := syscall.Sendfile(nowhere, fd, &offset, 1)
+	return n == 1 && err == nil
 }
 
 // tryFile answers whether the job has come to its end, or cannot.
