@@ -254,3 +254,39 @@ func TestAFullBacklogOfAUnixSocket(t *testing.T) {
 		r.see("a full backlog of a Unix socket", second == nil, err)
 	})
 }
+
+// While nobody answers, the end of a context ends the attempt.
+func TestAnAttemptEndsWithItsContext(t *testing.T) {
+	compareDoors(t, nil, func(r *recorder, d *door) {
+		fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		defer syscall.Close(fd)
+		if err := syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+			r.t.Fatal(err)
+		}
+		if err := syscall.Listen(fd, 0); err != nil {
+			r.t.Fatal(err)
+		}
+		bound, err := syscall.Getsockname(fd)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		address := net.JoinHostPort("127.0.0.1", fmt.Sprint(bound.(*syscall.SockaddrInet4).Port))
+		// The kernel answers until the backlog is full.
+		for {
+			within, cancel := context.WithTimeout(r.t.Context(), 100*time.Millisecond)
+			conn, err := d.dial(within, "tcp", address)
+			cancel()
+			if err != nil {
+				r.see("in time", err)
+				break
+			}
+			defer conn.Close()
+		}
+		within, cancel := context.WithCancel(r.t.Context())
+		defer cancel()
+		r.waits("the attempt", func() (int, error) { _, err := d.dial(within, "tcp", address); return 0, err }, cancel)
+	})
+}

@@ -1,6 +1,7 @@
 package quoit_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -64,7 +65,8 @@ func kind(err error) string {
 	if errors.As(err, &path) {
 		text += fmt.Sprintf("{%s %t}", path.Op, path.Path != "")
 	}
-	for _, one := range []error{io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, os.ErrClosed, os.ErrDeadlineExceeded, errors.ErrUnsupported} {
+	for _, one := range []error{io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, os.ErrClosed, os.ErrDeadlineExceeded, errors.ErrUnsupported,
+		context.Canceled, context.DeadlineExceeded} {
 		if errors.Is(err, one) {
 			text += " " + one.Error()
 		}
