@@ -319,7 +319,7 @@ var livesWithFiles = []life{
 	}, func(e *ends) {
 		e.small()
 		file := newFile(e.t, 4<<20)
-		e.conn.SetWriteDeadline(time.Now().Add(20 * time.Millisecond))
+		e.conn.SetWriteDeadline(time.Now().Add(300 * time.Millisecond))
 		n, err := io.Copy(e.conn, file) // the peer does not read: a part is on its way
 		e.see("copied", n < 3<<20, err)
 		if err := file.Truncate(1000); err != nil {
