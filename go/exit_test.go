@@ -16,13 +16,16 @@ import (
 // drainingHandler is a handler that is told of drains, and of ends.
 type drainingHandler struct {
 	handler
-	drain func(c *quoit.Conn)
-	ended func(c *quoit.Conn)
+	drain    func(c *quoit.Conn)
+	ended    func(c *quoit.Conn)
+	deadline func(c *quoit.Conn)
 }
 
 func (h *drainingHandler) OnDrain(c *quoit.Conn) { h.drain(c) }
 
 func (h *drainingHandler) OnEndOfStream(c *quoit.Conn) { h.ended(c) }
+
+func (h *drainingHandler) OnDeadline(c *quoit.Conn) { h.deadline(c) }
 
 // A handler that calls runtime.Goexit, as t.FailNow does, ends its connection, and nobody else's: as under net/http, where it
 // ends the connection's goroutine.
@@ -33,7 +36,7 @@ func TestAPanicInEachCallback(t *testing.T) { endInEachCallback(t, func() { pani
 
 func endInEachCallback(t *testing.T, end func()) {
 	onEngines(t, func(t *testing.T, engine quoit.Option) {
-		for _, callback := range []string{"open", "data", "ended", "closed", "tick", "run", "drain"} {
+		for _, callback := range []string{"open", "data", "ended", "closed", "tick", "run", "drain", "writable", "deadline"} {
 			t.Run(callback, func(t *testing.T) {
 				victim := make(chan net.Addr, 1)
 				closed := make(chan error, 8)
@@ -55,11 +58,19 @@ func endInEachCallback(t *testing.T, end func()) {
 				}
 				h := &drainingHandler{drain: func(c *quoit.Conn) { exits("drain")(c); _ = c.Close() }}
 				h.ended = func(c *quoit.Conn) { exits("ended")(c); _ = c.Close() }
+				h.deadline = exits("deadline")
+				h.writable = exits("writable")
 				h.open = exits("open")
 				h.data = func(c *quoit.Conn) {
 					exits("data")(c)
 					if callback == "run" && isVictim(c) {
 						_ = c.Run(func(*quoit.Conn) { end() })
+					}
+					if callback == "deadline" && isVictim(c) {
+						_ = c.SetDeadline(time.Now())
+					}
+					for err := error(nil); err == nil && callback == "writable" && isVictim(c); {
+						_, err = c.Write(make([]byte, 64<<10))
 					}
 					_, _ = c.WriteTo(c)
 				}
@@ -106,7 +117,7 @@ func endInEachCallback(t *testing.T, end func()) {
 					}
 				}
 				switch callback {
-				case "open", "data", "run":
+				case "open", "data", "run", "writable", "deadline":
 					if _, err := io.Copy(io.Discard, first); err != nil && !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, net.ErrClosed) {
 						t.Error("it does not end:", err)
 					}
