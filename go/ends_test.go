@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -110,6 +112,39 @@ var lives = []life{
 		e.see("deadline", e.conn.SetDeadline(time.Now()))
 		e.see("close write", e.conn.(writeCloser).CloseWrite())
 		e.peerReads()
+	}},
+	{"options of a closed one", false, nil, func(e *ends) {
+		e.see("close", e.conn.Close())
+		buffers := e.conn.(interface {
+			SetReadBuffer(int) error
+			SetWriteBuffer(int) error
+		})
+		e.see("buffers", buffers.SetReadBuffer(1<<16), buffers.SetWriteBuffer(1<<16))
+		file, err := e.conn.(interface{ File() (*os.File, error) }).File()
+		e.see("file", file == nil, err)
+		raw, err := e.conn.(syscall.Conn).SyscallConn()
+		e.see("raw connection", err)
+		e.see("control", raw.Control(func(uintptr) { e.see("it runs") }))
+		if stream, is := e.conn.(interface {
+			SetNoDelay(bool) error
+			SetKeepAlive(bool) error
+			SetKeepAlivePeriod(time.Duration) error
+			SetLinger(int) error
+		}); is && e.conn.LocalAddr().Network() == "tcp" {
+			e.see("options", stream.SetNoDelay(true), stream.SetKeepAlive(true), stream.SetKeepAlivePeriod(time.Second), stream.SetLinger(0))
+		}
+	}},
+	{"raw calls", true, &difference{
+		"it is the loop that waits for the socket", map[string]string{
+			"read nil":  "read *net.OpError{raw-read tcp source false address true} unsupported operation timeout false",
+			"write nil": "write *net.OpError{raw-write tcp source false address true} unsupported operation timeout false",
+		},
+	}, func(e *ends) {
+		raw, err := e.conn.(syscall.Conn).SyscallConn()
+		e.see("raw connection", err)
+		e.see("control", raw.Control(func(uintptr) { e.see("it runs") }))
+		e.see("read", raw.Read(func(uintptr) bool { return true }))
+		e.see("write", raw.Write(func(uintptr) bool { return true }))
 	}},
 	{"close while a read waits", false, nil, func(e *ends) {
 		e.waits("the read", func() (int, error) { return e.conn.Read(make([]byte, 1)) }, func() { e.conn.Close() })

@@ -95,9 +95,9 @@ func (n *NetConn) Write(p []byte) (int, error) {
 	return n.netConn.Write(p)
 }
 
-// ReadFrom implements io.ReaderFrom: it writes what r has. A regular file, also within an io.LimitedReader, is sent by the kernel
-// from where it is (sendfile(2)), as by net.TCPConn's: in parts of the high-water mark, of which one is on its way at a time,
-// and the file stands behind the last one then. Of everything else, and a few kilobytes, it copies parts of 16 KiB.
+// ReadFrom implements io.ReaderFrom: it writes what r has. A regular file, also within an io.LimitedReader, is sent by the
+// kernel from where it is (sendfile(2)), as by net.TCPConn's: in parts of the high-water mark, of which one is on its way at
+// a time, and the file stands behind the last one then. Of everything else, and of a few kilobytes, it copies parts of 16 KiB.
 func (n *NetConn) ReadFrom(r io.Reader) (int64, error) {
 	defer runtime.KeepAlive(n)
 	return n.netConn.ReadFrom(r)

@@ -25,10 +25,7 @@ func (p *PacketConn) onSocket(op string, f func(socket packetSocket) error) erro
 		err = p.socket.below.onSocket(f)
 	}
 	if err != nil {
-		if op == "set" {
-			return p.localError(op, err)
-		}
-		return p.opError(op, err)
+		return p.localError(op, err)
 	}
 	return nil
 }
