@@ -23,6 +23,7 @@ type Conn struct {
 
 	mu       sync.Mutex
 	out      outbound
+	files    files
 	requests requests
 	listed   bool // in the loop's list of connections with requests
 	state    connState

@@ -13,7 +13,10 @@ import (
 // it is as PacketConn.
 type DatagramConn struct{ p *PacketConn }
 
-var _ net.Conn = (*DatagramConn)(nil)
+var _ interface {
+	net.Conn
+	net.PacketConn
+} = (*DatagramConn)(nil)
 
 // dialDatagrams makes a socket that is connected to the target, an IP address and port.
 func (d *Dialer) dialDatagrams(ctx context.Context, network, target string) (net.Conn, error) {
@@ -53,12 +56,31 @@ func (c *DatagramConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Write implements net.Conn. It waits while the queue is full.
+// Write implements net.Conn. It waits while the queue is full. What the network has said of an earlier datagram and no Read was
+// told, it answers, and sends nothing then.
 func (c *DatagramConn) Write(b []byte) (int, error) {
-	if err := c.p.write(b, peer{}); err != nil {
+	err := c.p.takeRefusal()
+	if err == nil {
+		err = c.p.write(b, peer{})
+	}
+	if err != nil {
 		return 0, c.p.opErrorTo("write", c.RemoteAddr(), err)
 	}
 	return len(b), nil
+}
+
+// ReadFrom implements net.PacketConn, by which code tells datagrams from a stream: it is Read, and answers the peer.
+func (c *DatagramConn) ReadFrom(b []byte) (int, net.Addr, error) {
+	n, from, err := c.p.read(b)
+	if err != nil {
+		return 0, nil, err
+	}
+	return n, from.Addr(), nil
+}
+
+// WriteTo implements net.PacketConn. It fails, as that of every connected socket of package net: there is one peer.
+func (c *DatagramConn) WriteTo(_ []byte, to net.Addr) (int, error) {
+	return 0, c.p.opErrorTo("write", to, net.ErrWriteToConnected)
 }
 
 // Close implements net.Conn, as PacketConn.Close does.

@@ -29,6 +29,7 @@ func NewDialer(options ...Option) (*Dialer, error) {
 	if err != nil {
 		return nil, err
 	}
+	config.broadcast = true // as of every socket of package net
 	d := &Dialer{loops: loops, ownsLoops: owns, config: config}
 	if loops.engine == EngineStd {
 		d.std = &net.Dialer{KeepAlive: config.keepAlive}

@@ -1,13 +1,11 @@
 package quoit_test
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -18,47 +16,9 @@ import (
 
 // ends is what a program sees of one connection, from its server's end and from the peer's.
 type ends struct {
-	t     *testing.T
-	conn  net.Conn // under test
-	peer  net.Conn // package net's
-	trace []string
-}
-
-func (e *ends) see(what string, result ...any) {
-	text := what
-	for _, one := range result {
-		if err, isError := one.(error); isError {
-			text += " " + kind(err)
-		} else if one != nil {
-			text += fmt.Sprint(" ", one)
-		} else {
-			text += " nil"
-		}
-	}
-	e.trace = append(e.trace, text)
-}
-
-// kind is what code can tell an error by.
-func kind(err error) string {
-	text := fmt.Sprintf("%T", err)
-	var op *net.OpError
-	if errors.As(err, &op) {
-		text += fmt.Sprintf("{%s %s source %t address %t}", op.Op, op.Net, op.Source != nil, op.Addr != nil)
-	}
-	for _, one := range []error{io.EOF, net.ErrClosed, os.ErrDeadlineExceeded} {
-		if errors.Is(err, one) {
-			text += " " + one.Error()
-		}
-	}
-	// Which of the two it is depends on whether somebody has heard of the reset before.
-	if errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
-		text += " broken"
-	}
-	var timeout net.Error
-	if errors.As(err, &timeout) {
-		text += fmt.Sprint(" timeout ", timeout.Timeout())
-	}
-	return text
+	recorder
+	conn net.Conn // under test
+	peer net.Conn // package net's
 }
 
 func (e *ends) read() {
@@ -97,27 +57,18 @@ func (e *ends) resets() {
 	e.peer.Close()
 }
 
-// waits runs a call that waits, makes it end, and tells how.
-func (e *ends) waits(what string, call func() (int, error), ending func()) {
-	done := make(chan error, 1)
-	go func() {
-		_, err := call()
-		done <- err
-	}()
-	ending()
-	e.see(what, receive(e.t, done))
-}
-
 type writeCloser interface{ CloseWrite() error }
 
-// scenarios are lives of a connection.
-var scenarios = []struct {
+// life is one of a connection.
+type life struct {
 	name    string
 	onlyTCP bool
-	differs string // why ours is another, if it is
+	differs *difference
 	run     func(e *ends)
-}{
-	{"the peer ends", false, "", func(e *ends) {
+}
+
+var lives = []life{
+	{"the peer ends", false, nil, func(e *ends) {
 		io.WriteString(e.peer, "abc")
 		e.peer.Close()
 		for range 3 {
@@ -125,33 +76,35 @@ var scenarios = []struct {
 		}
 		e.see("close", e.conn.Close())
 	}},
-	{"the peer ends its direction", false, "", func(e *ends) {
+	{"the peer ends its direction", false, nil, func(e *ends) {
 		e.peer.(writeCloser).CloseWrite()
 		e.read()
 		e.write("still")
 		e.see("close", e.conn.Close())
 		e.peerReads()
 	}},
-	{"the peer resets", true, "a read behind the one that told of it tells it again, where an end would pass for all", func(e *ends) {
+	{"the peer resets", true, &difference{"a read behind the one that told of it tells it again, where an end would pass for all", map[string]string{
+		"read 0 *errors.errorString EOF": "read 0 *net.OpError{read tcp source true address true} broken timeout false",
+	}}, func(e *ends) {
 		e.resets()
 		e.read()
 		e.read()
 		e.write("x")
 		e.see("close", e.conn.Close())
 	}},
-	{"the peer resets behind data", true, "", func(e *ends) {
+	{"the peer resets behind data", true, nil, func(e *ends) {
 		io.WriteString(e.peer, "abc")
 		e.read()
 		e.resets()
 		e.read()
 		e.see("close", e.conn.Close())
 	}},
-	{"the peer resets while a write waits", true, "", func(e *ends) {
+	{"the peer resets while a write waits", true, nil, func(e *ends) {
 		e.fillUp()
 		e.waits("the write", func() (int, error) { return e.conn.Write(make([]byte, 1<<20)) }, e.resets)
 		e.see("close", e.conn.Close())
 	}},
-	{"close, and again", false, "", func(e *ends) {
+	{"close, and again", false, nil, func(e *ends) {
 		e.see("close", e.conn.Close())
 		e.see("close", e.conn.Close())
 		e.read()
@@ -160,27 +113,62 @@ var scenarios = []struct {
 		e.see("close write", e.conn.(writeCloser).CloseWrite())
 		e.peerReads()
 	}},
-	{"close while a read waits", false, "", func(e *ends) {
+	{"options of a closed one", false, nil, func(e *ends) {
+		e.see("close", e.conn.Close())
+		buffers := e.conn.(interface {
+			SetReadBuffer(int) error
+			SetWriteBuffer(int) error
+		})
+		e.see("buffers", buffers.SetReadBuffer(1<<16), buffers.SetWriteBuffer(1<<16))
+		file, err := e.conn.(interface{ File() (*os.File, error) }).File()
+		e.see("file", file == nil, err)
+		raw, err := e.conn.(syscall.Conn).SyscallConn()
+		e.see("raw connection", err)
+		e.see("control", raw.Control(func(uintptr) { e.see("it runs") }))
+		if stream, is := e.conn.(interface {
+			SetNoDelay(bool) error
+			SetKeepAlive(bool) error
+			SetKeepAlivePeriod(time.Duration) error
+			SetLinger(int) error
+		}); is && e.conn.LocalAddr().Network() == "tcp" {
+			e.see("options", stream.SetNoDelay(true), stream.SetKeepAlive(true), stream.SetKeepAlivePeriod(time.Second), stream.SetLinger(0))
+		}
+	}},
+	{"raw calls", true, &difference{
+		"it is the loop that waits for the socket", map[string]string{
+			"read nil":  "read *net.OpError{raw-read tcp source false address true} unsupported operation timeout false",
+			"write nil": "write *net.OpError{raw-write tcp source false address true} unsupported operation timeout false",
+		},
+	}, func(e *ends) {
+		raw, err := e.conn.(syscall.Conn).SyscallConn()
+		e.see("raw connection", err)
+		e.see("control", raw.Control(func(uintptr) { e.see("it runs") }))
+		e.see("read", raw.Read(func(uintptr) bool { return true }))
+		e.see("write", raw.Write(func(uintptr) bool { return true }))
+	}},
+	{"close while a read waits", false, nil, func(e *ends) {
 		e.waits("the read", func() (int, error) { return e.conn.Read(make([]byte, 1)) }, func() { e.conn.Close() })
 		e.peerReads()
 	}},
-	{"close while a write waits", false, "", func(e *ends) {
+	{"close while a write waits", false, nil, func(e *ends) {
 		e.fillUp()
 		e.waits("the write", func() (int, error) { return e.conn.Write(make([]byte, 1<<20)) }, func() { e.conn.Close() })
 	}},
-	{"close behind a write", false, "", func(e *ends) {
+	{"close behind a write", false, nil, func(e *ends) {
 		e.write(strings.Repeat("x", 5000))
 		e.see("close", e.conn.Close())
 		e.peerReads()
 	}},
-	{"close with unread data", true, "what was written still arrives, where a reset may overtake it", func(e *ends) {
+	{"close with unread data", true, &difference{"what was written still arrives, where a reset may overtake it", map[string]string{
+		"the peer reads 0 *fmt.wrapError{read tcp source true address true} broken timeout false": "the peer reads 0 nil",
+	}}, func(e *ends) {
 		io.WriteString(e.peer, "abc")
 		e.read()
 		io.WriteString(e.peer, "unread")
 		e.see("close", e.conn.Close())
 		e.peerReads()
 	}},
-	{"close write", false, "", func(e *ends) {
+	{"close write", false, nil, func(e *ends) {
 		e.write("all")
 		e.see("close write", e.conn.(writeCloser).CloseWrite())
 		e.write("more")
@@ -189,7 +177,7 @@ var scenarios = []struct {
 		e.read()
 		e.see("close", e.conn.Close())
 	}},
-	{"deadlines", false, "", func(e *ends) {
+	{"deadlines", false, nil, func(e *ends) {
 		e.see("deadline", e.conn.SetReadDeadline(time.Now().Add(-time.Second)))
 		e.read()
 		io.WriteString(e.peer, "abc")
@@ -205,7 +193,7 @@ var scenarios = []struct {
 		})
 		e.see("close", e.conn.Close())
 	}},
-	{"nothing to read or write", false, "", func(e *ends) {
+	{"nothing to read or write", false, nil, func(e *ends) {
 		n, err := e.conn.Read(nil)
 		e.see("read", n, err)
 		n, err = e.conn.Write(nil)
@@ -217,7 +205,9 @@ var scenarios = []struct {
 }
 
 // What a program sees where a connection ends is the same on package net, which comes first, and on each engine.
-func TestConnectionsEndAsThoseOfPackageNet(t *testing.T) {
+func TestConnectionsEndAsThoseOfPackageNet(t *testing.T) { compareLives(t, lives) }
+
+func compareLives(t *testing.T, lives []life) {
 	for _, network := range []string{"tcp", "unix"} {
 		address := func(t *testing.T) string {
 			if network == "unix" {
@@ -230,28 +220,24 @@ func TestConnectionsEndAsThoseOfPackageNet(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { l.Close() })
-			e := &ends{t: t, peer: dial(t, l.Addr())}
+			e := &ends{recorder: recorder{t: t}, peer: dial(t, l.Addr())}
 			if e.conn, err = l.Accept(); err != nil {
 				t.Fatal(err)
 			}
+			t.Cleanup(func() { e.conn.Close() })
 			run(e)
 			return e.trace
 		}
-		for _, scenario := range scenarios {
-			if scenario.onlyTCP && network != "tcp" {
+		for _, life := range lives {
+			if life.onlyTCP && network != "tcp" {
 				continue
 			}
-			t.Run(network+"/"+scenario.name, func(t *testing.T) {
+			t.Run(network+"/"+life.name, func(t *testing.T) {
 				l, err := net.Listen(network, address(t))
-				stock := trace(t, l, err, scenario.run)
+				stock := trace(t, l, err, life.run)
 				onLibraryEngines(t, func(t *testing.T, engine quoit.Option) {
 					l, err := quoit.Listen(network, address(t), engine, quiet())
-					ours := trace(t, l, err, scenario.run)
-					if same := slices.Equal(stock, ours); same && scenario.differs != "" {
-						t.Errorf("it differs no more: %q", ours)
-					} else if !same && scenario.differs == "" {
-						t.Errorf("package net: %q\nours:        %q", stock, ours)
-					}
+					compare(t, stock, trace(t, l, err, life.run), life.differs)
 				})
 			})
 		}

@@ -16,19 +16,27 @@ import (
 // drainingHandler is a handler that is told of drains, and of ends.
 type drainingHandler struct {
 	handler
-	drain func(c *quoit.Conn)
-	ended func(c *quoit.Conn)
+	drain    func(c *quoit.Conn)
+	ended    func(c *quoit.Conn)
+	deadline func(c *quoit.Conn)
 }
 
 func (h *drainingHandler) OnDrain(c *quoit.Conn) { h.drain(c) }
 
 func (h *drainingHandler) OnEndOfStream(c *quoit.Conn) { h.ended(c) }
 
+func (h *drainingHandler) OnDeadline(c *quoit.Conn) { h.deadline(c) }
+
 // A handler that calls runtime.Goexit, as t.FailNow does, ends its connection, and nobody else's: as under net/http, where it
 // ends the connection's goroutine.
-func TestGoexitInEachCallback(t *testing.T) {
+func TestGoexitInEachCallback(t *testing.T) { endInEachCallback(t, runtime.Goexit) }
+
+// So does one that panics.
+func TestAPanicInEachCallback(t *testing.T) { endInEachCallback(t, func() { panic("as asked") }) }
+
+func endInEachCallback(t *testing.T, end func()) {
 	onEngines(t, func(t *testing.T, engine quoit.Option) {
-		for _, callback := range []string{"open", "data", "ended", "closed", "tick", "run", "drain"} {
+		for _, callback := range []string{"open", "data", "ended", "closed", "tick", "run", "drain", "writable", "deadline"} {
 			t.Run(callback, func(t *testing.T) {
 				victim := make(chan net.Addr, 1)
 				closed := make(chan error, 8)
@@ -44,17 +52,25 @@ func TestGoexitInEachCallback(t *testing.T) {
 				exits := func(in string) func(c *quoit.Conn) {
 					return func(c *quoit.Conn) {
 						if callback == in && isVictim(c) {
-							runtime.Goexit()
+							end()
 						}
 					}
 				}
 				h := &drainingHandler{drain: func(c *quoit.Conn) { exits("drain")(c); _ = c.Close() }}
 				h.ended = func(c *quoit.Conn) { exits("ended")(c); _ = c.Close() }
+				h.deadline = exits("deadline")
+				h.writable = exits("writable")
 				h.open = exits("open")
 				h.data = func(c *quoit.Conn) {
 					exits("data")(c)
 					if callback == "run" && isVictim(c) {
-						_ = c.Run(func(*quoit.Conn) { runtime.Goexit() })
+						_ = c.Run(func(*quoit.Conn) { end() })
+					}
+					if callback == "deadline" && isVictim(c) {
+						_ = c.SetDeadline(time.Now())
+					}
+					for err := error(nil); err == nil && callback == "writable" && isVictim(c); {
+						_, err = c.Write(make([]byte, 64<<10))
 					}
 					_, _ = c.WriteTo(c)
 				}
@@ -68,7 +84,7 @@ func TestGoexitInEachCallback(t *testing.T) {
 				h.tick = func(int) time.Duration {
 					if callback == "tick" {
 						close(ticked)
-						runtime.Goexit()
+						end()
 					}
 					return 0
 				}
@@ -101,7 +117,7 @@ func TestGoexitInEachCallback(t *testing.T) {
 					}
 				}
 				switch callback {
-				case "open", "data", "run":
+				case "open", "data", "run", "writable", "deadline":
 					if _, err := io.Copy(io.Discard, first); err != nil && !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, net.ErrClosed) {
 						t.Error("it does not end:", err)
 					}

@@ -50,9 +50,8 @@ func Listen(network, address string, options ...Option) (*Listener, error) {
 		gone: make(chan struct{}),
 	}
 	if err := l.listen(network, address, config); err != nil {
-		err = &net.OpError{Op: "listen", Net: network, Err: err}
 		if owns {
-			err = errors.Join(err, loops.Close())
+			_ = loops.Close() // fails only if it was called before
 		}
 		return nil, err
 	}
@@ -66,12 +65,12 @@ func (l *Listener) listen(network, address string, config *config) (err error) {
 	}
 	bound, err := bindAddress(network, address)
 	if err != nil {
-		return err
+		return listenError(network, "", err)
 	}
 	config.ipv6Only = network == "tcp6"
 	listening, err := l.loops.listen(bound, config, l.accept)
 	if err != nil {
-		return err
+		return listenError(network, bound, err)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -522,6 +522,7 @@ func (l *nativeLoop) ask(c *Conn) {
 		})
 		l.flights = append(l.flights, c)
 	}
+	l.askFile(c)
 	// What waits for the library to take those bytes must not wait for the turn.
 	l.hurry = l.hurry || c.out.flying > 0 && (c.out.queued() > c.out.flying || c.out.refused)
 	if ends := requests & (requestShutdown | requestClose); ends != 0 {
@@ -581,7 +582,7 @@ func (l *nativeLoop) settle() {
 		if c.state == stateClosed {
 			c.out.drop(l.pool)
 		}
-		again := !c.out.blocked && (!c.out.empty() || c.requests != 0) && !c.listed && c.id != 0
+		again := !c.out.blocked && (!c.out.empty() || c.requests != 0 || c.files.waits()) && !c.listed && c.id != 0
 		if again {
 			c.listed = true
 		}

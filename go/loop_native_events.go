@@ -49,6 +49,10 @@ func (l *nativeLoop) dispatch(event *native.Event) {
 			c.out.blocked = false
 			c.ask(requestFlush)
 		}
+	case native.EventSent:
+		if c := l.connections[event.Connection]; c != nil {
+			l.fileSent(c, event.Token)
+		}
 	case native.EventDeadline:
 		if c := l.connections[event.Connection]; c != nil {
 			l.deadline(c)
@@ -190,17 +194,26 @@ func (l *nativeLoop) refused(event *native.Event) {
 		return
 	}
 	c := l.connections[event.Connection]
-	if c == nil || event.Token != tokenSend {
+	if c == nil {
 		return // it is closing already
 	}
 	c.mu.Lock()
-	if event.Reason == native.RefusedFull && l.sendMemory.splits(c.out.flying, l.remote) {
+	isFile := event.Token == c.files.token && c.files.token != 0
+	if !isFile && event.Token != tokenSend {
+		c.mu.Unlock()
+		return
+	}
+	lost := event.Reason != native.RefusedFull
+	if isFile {
+		lost = !c.files.takeBack() || lost
+		c.out.blocked = true
+	} else if event.Reason == native.RefusedFull && l.sendMemory.splits(c.out.flying, l.remote) {
 		c.out.flying = 0 // settle lists it again
 	} else {
 		c.out.turnedAway()
 	}
 	c.mu.Unlock()
-	if event.Reason != native.RefusedFull {
+	if lost {
 		c.abort(nil)
 	}
 }
@@ -217,6 +230,9 @@ func (l *nativeLoop) addresses(id native.ID) (local, remote net.Addr) {
 // parseAddress makes an address of the library's text; an unnamed one of a text that is none.
 func parseAddress(text string) net.Addr {
 	if path, isUnix := strings.CutPrefix(text, "unix:"); isUnix {
+		if path == "" {
+			path = "@" // as package net calls who has no name
+		}
 		return &net.UnixAddr{Name: path, Net: "unix"}
 	}
 	address, err := netip.ParseAddrPort(text)

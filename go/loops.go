@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -223,18 +224,36 @@ func bindAddress(network, address string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if host == "" {
-		if ipVersion := network[len("tcp"):]; ipVersion == "4" || ipVersion == "" && !hasIPv6() {
-			host = "0.0.0.0"
-		} else {
-			host = "::"
+	ipVersion := network[len("tcp"):]
+	literal, _ := netip.ParseAddr(host)
+	switch all := host == "" || literal.IsUnspecified(); {
+	case all && (ipVersion == "4" || ipVersion == "" && !hasIPv6()):
+		host = "0.0.0.0"
+	case all && (ipVersion == "" || !literal.Is4()):
+		host = "::" // for both families, unless the network is of one
+	default:
+		resolved, err := resolve(context.Background(), network, host)
+		if err != nil {
+			return "", err
 		}
-	} else if resolved, err := resolve(context.Background(), network, host); err == nil {
 		host = resolved[0]
-	} else {
-		return "", err
 	}
 	return net.JoinHostPort(host, fmt.Sprint(number)), nil
+}
+
+// listenError is why bound, which bindAddress has made, cannot be listened on; of an address that has no such form, it is empty.
+func listenError(network, bound string, err error) error {
+	failed := &net.OpError{Op: "listen", Net: network, Err: err}
+	if path, isUnix := strings.CutPrefix(bound, "unix:"); isUnix {
+		failed.Addr = &net.UnixAddr{Name: path, Net: network}
+	} else if address, notOne := netip.ParseAddrPort(bound); notOne == nil {
+		if strings.HasPrefix(network, "udp") {
+			failed.Addr = net.UDPAddrFromAddrPort(address)
+		} else {
+			failed.Addr = net.TCPAddrFromAddrPort(address)
+		}
+	}
+	return failed
 }
 
 // hasIPv6 says whether this machine has the family at all.

@@ -95,8 +95,9 @@ func (n *NetConn) Write(p []byte) (int, error) {
 	return n.netConn.Write(p)
 }
 
-// ReadFrom implements io.ReaderFrom: it writes what r has in parts that fill the memory that io.Copy would take, but
-// asks w for no buffer of its own.
+// ReadFrom implements io.ReaderFrom: it writes what r has. A regular file, also within an io.LimitedReader, is sent by the
+// kernel from where it is (sendfile(2)), as by net.TCPConn's: in parts of the high-water mark, of which one is on its way at
+// a time, and the file stands behind the last one then. Of everything else, and of a few kilobytes, it copies parts of 16 KiB.
 func (n *NetConn) ReadFrom(r io.Reader) (int64, error) {
 	defer runtime.KeepAlive(n)
 	return n.netConn.ReadFrom(r)
@@ -316,14 +317,6 @@ func (n *netConn) tryWrite(p []byte) (int, error) {
 	}
 	c.ask(requestFlush)
 	return count, nil
-}
-
-// ReadFrom is NetConn.ReadFrom.
-func (n *netConn) ReadFrom(r io.Reader) (int64, error) {
-	buffer := keptPool.Get().(*kept)
-	defer buffer.release()
-	// Without the method, or io.CopyBuffer would call it again.
-	return io.CopyBuffer(struct{ io.Writer }{n}, struct{ io.Reader }{r}, buffer.bytes[:keptSize])
 }
 
 // Close implements net.Conn: it does not wait. What was written leaves first.

@@ -80,7 +80,8 @@ func WithDatagramDetails() Option { return func(c *config) { c.details = true } 
 // EngineStd. Default: off, and only sockets that are connected are told, without an address.
 func WithReceiveErrors() Option { return func(c *config) { c.errors = true } }
 
-// WithBroadcast allows sending to broadcast addresses, which package net always does. Default: off.
+// WithBroadcast allows sending to broadcast addresses. Default: off; ListenPacket and a Dialer always allow it, as package net
+// does.
 func WithBroadcast() Option { return func(c *config) { c.broadcast = true } }
 
 // WithSocketBuffers sets the kernel's memory of a datagram socket for receiving and sending (SO_RCVBUF, SO_SNDBUF), in

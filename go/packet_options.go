@@ -25,7 +25,7 @@ func (p *PacketConn) onSocket(op string, f func(socket packetSocket) error) erro
 		err = p.socket.below.onSocket(f)
 	}
 	if err != nil {
-		return p.opError(op, err)
+		return p.localError(op, err)
 	}
 	return nil
 }

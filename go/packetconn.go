@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"os"
 	"slices"
 	"sync"
 	"syscall"
@@ -60,6 +61,7 @@ func ListenPacket(network, address string, options ...Option) (*PacketConn, erro
 	if err != nil {
 		return nil, err
 	}
+	config.broadcast = true // as of every socket of package net
 	if network == "unixgram" && config.shared == nil {
 		config.engine = EngineStd
 	}
@@ -72,9 +74,8 @@ func ListenPacket(network, address string, options ...Option) (*PacketConn, erro
 		readable: make(chan struct{}, 1), writable: make(chan struct{}, 1),
 	}
 	if err := p.open(network, address); err != nil {
-		err = &net.OpError{Op: "listen", Net: network, Err: err}
 		if owns {
-			err = errors.Join(err, loops.Close())
+			_ = loops.Close() // fails only if it was called before
 		}
 		return nil, err
 	}
@@ -89,14 +90,16 @@ func (p *PacketConn) open(network, address string) error {
 	}
 	bound, err := bindAddress(network, address)
 	if err != nil {
-		return err
+		return listenError(network, "", err)
 	}
 	loop, err := p.loops.pick()
-	if err != nil {
-		return err
+	if err == nil {
+		p.socket, err = p.loops.openDatagram(loop.number(), network, bound, nil, p.config, false, packetSink{p})
 	}
-	p.socket, err = p.loops.openDatagram(loop.number(), network, bound, nil, p.config, false, packetSink{p})
-	return err
+	if err != nil {
+		return listenError(network, bound, err)
+	}
+	return nil
 }
 
 // keptRefusals is how many answers of the network wait for a reader of a socket without a peer.
@@ -213,11 +216,11 @@ func (p *PacketConn) read(b []byte) (int, Datagram, error) {
 		n, from, wait, err := p.tryRead(b)
 		if !wait {
 			if refusal := (*DatagramError)(nil); errors.As(err, &refusal) {
-				var to net.Addr
 				if refusal.Peer.IsValid() {
-					to = net.UDPAddrFromAddrPort(refusal.Peer)
+					err = p.opErrorTo("read", net.UDPAddrFromAddrPort(refusal.Peer), refusal.Err)
+				} else {
+					err = p.opError("read", refusal.Err)
 				}
-				err = p.opErrorTo("read", to, refusal.Err)
 			} else if err != nil {
 				err = p.opError("read", err)
 			}
@@ -271,27 +274,34 @@ func (p *PacketConn) tryRead(b []byte) (n int, from Datagram, wait bool, err err
 	return n, from, false, nil
 }
 
+// takeRefusal is what the network has answered and nobody was told, of a socket with a peer that is open.
+func (p *PacketConn) takeRefusal() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.refusals) == 0 || p.closed || p.writeLimit.expired() {
+		return nil
+	}
+	err := p.refusals[0].Err
+	p.refusals = p.refusals[:0]
+	return err
+}
+
 // WriteTo implements net.PacketConn. It waits while the queue is full.
 func (p *PacketConn) WriteTo(b []byte, to net.Addr) (int, error) {
 	if p.std != nil {
 		return p.std.WriteTo(b, to)
 	}
-	var target peer
-	switch to := to.(type) {
-	case *net.UDPAddr:
-		if to != nil {
-			target.address = to.AddrPort()
-			if !target.address.IsValid() && to.IP == nil {
-				// As with package net: the host itself.
-				target.address = netip.AddrPortFrom(netip.IPv4Unspecified(), uint16(to.Port))
-			}
-		}
-	case *net.UnixAddr:
-		if to != nil {
-			target.name, target.unix = to.Name, true
-		}
-	default:
+	udp, is := to.(*net.UDPAddr)
+	if !is {
 		return 0, p.opErrorTo("write", to, syscall.EINVAL)
+	}
+	if udp == nil {
+		return 0, p.opErrorTo("write", nil, errPeer)
+	}
+	target := peer{address: udp.AddrPort()}
+	if !target.address.IsValid() && udp.IP == nil {
+		// As with package net: the host itself.
+		target.address = netip.AddrPortFrom(netip.IPv4Unspecified(), uint16(udp.Port))
 	}
 	if err := p.write(b, target); err != nil {
 		return 0, p.opErrorTo("write", to, err)
@@ -321,6 +331,9 @@ func (p *PacketConn) write(b []byte, to peer) error {
 	if address := to.address.Addr(); address.Is4In6() {
 		to.address = netip.AddrPortFrom(address.Unmap(), to.address.Port())
 	}
+	if err := p.reachable(to); err != nil {
+		return err
+	}
 	message := Message{Bytes: b}
 	for {
 		p.mu.Lock()
@@ -345,6 +358,22 @@ func (p *PacketConn) write(b []byte, to peer) error {
 		}
 		<-p.writable
 	}
+}
+
+// reachable answers what the kernel would say of a peer to whom such a socket cannot send, where package net's has it from it.
+func (p *PacketConn) reachable(to peer) error {
+	address := to.address.Addr()
+	local, is := p.socket.local.(*net.UDPAddr)
+	switch {
+	case !is || !address.IsValid():
+	case local.IP.To4() != nil && !address.Is4():
+		return &net.AddrError{Err: "non-IPv4 address", Addr: address.String()}
+	case to.address.Port() == 0:
+		return os.NewSyscallError("sendto", syscall.EINVAL)
+	case p.network == "udp6" && address.Is4() && !address.IsUnspecified():
+		return os.NewSyscallError("sendto", syscall.ENETUNREACH)
+	}
+	return nil
 }
 
 // Close implements net.PacketConn. It wakes who waits, lets what was written leave, at most for the time of
@@ -419,14 +448,23 @@ func (p *PacketConn) setLimit(of *limit, waiter chan struct{}, t time.Time) erro
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
-		return p.opError("set", errClosed)
+		return p.localError("set", errClosed)
 	}
 	of.set(&p.mu, waiter, t)
 	return nil
 }
 
 func (p *PacketConn) opError(op string, err error) error {
-	return &net.OpError{Op: op, Net: p.network, Source: p.LocalAddr(), Err: err}
+	var peer net.Addr
+	if p.socket != nil && p.socket.remote != nil {
+		peer = p.socket.remote
+	}
+	return p.opErrorTo(op, peer, err)
+}
+
+// localError is of what concerns this end alone, as package net names it then.
+func (p *PacketConn) localError(op string, err error) error {
+	return &net.OpError{Op: op, Net: p.network, Addr: p.LocalAddr(), Err: err}
 }
 
 func (p *PacketConn) opErrorTo(op string, to net.Addr, err error) error {

@@ -21,11 +21,13 @@ type streamSocket interface {
 
 // option sets an option of the socket.
 func (n *netConn) option(f func(socket streamSocket) error) error {
-	return n.onSocket("set", f)
+	return n.onSocket("set", n.opError, f)
 }
 
 // onSocket runs f with the socket, unless this end has closed it.
-func (n *netConn) onSocket(op string, f func(socket streamSocket) error) error {
+//
+// fail makes its error: of some options package net names both ends, of others this one alone.
+func (n *netConn) onSocket(op string, fail func(op string, err error) error, f func(socket streamSocket) error) error {
 	n.mu.Lock()
 	closed := n.closed
 	n.mu.Unlock()
@@ -34,7 +36,7 @@ func (n *netConn) onSocket(op string, f func(socket streamSocket) error) error {
 		err = n.conn.home.onSocket(n.conn, f)
 	}
 	if err != nil {
-		return n.opError(op, err)
+		return fail(op, err)
 	}
 	return nil
 }
@@ -47,12 +49,12 @@ func (n *netConn) SetNoDelay(noDelay bool) error {
 
 // SetReadBuffer sets what the kernel keeps of what was not received (SO_RCVBUF), as net.TCPConn's does: it tunes that no more.
 func (n *netConn) SetReadBuffer(bytes int) error {
-	return n.option(func(socket streamSocket) error { return socket.SetReadBuffer(bytes) })
+	return n.onSocket("set", n.localError, func(socket streamSocket) error { return socket.SetReadBuffer(bytes) })
 }
 
 // SetWriteBuffer sets what the kernel keeps of what was sent (SO_SNDBUF), as net.TCPConn's does: it tunes that no more.
 func (n *netConn) SetWriteBuffer(bytes int) error {
-	return n.option(func(socket streamSocket) error { return socket.SetWriteBuffer(bytes) })
+	return n.onSocket("set", n.localError, func(socket streamSocket) error { return socket.SetWriteBuffer(bytes) })
 }
 
 // SetKeepAlive says whether the kernel asks an idle peer whether it is still there, as net.TCPConn's does. From the start
@@ -93,7 +95,7 @@ func (n *NetConn) SyscallConn() (syscall.RawConn, error) { return rawConn{n}, ni
 func (n *NetConn) File() (*os.File, error) {
 	defer runtime.KeepAlive(n)
 	var file *os.File
-	err := n.onSocket("file", func(socket streamSocket) (err error) {
+	err := n.onSocket("file", n.opError, func(socket streamSocket) (err error) {
 		file, err = socket.File(fmt.Sprintf("%s:%v->%v", networkOf(n.conn.local), n.conn.local, n.conn.remote))
 		return err
 	})
@@ -104,23 +106,23 @@ var _ syscall.Conn = (*NetConn)(nil)
 
 // control gives the descriptor to f, on the loop.
 func (n *netConn) control(f func(fd uintptr)) error {
-	return n.onSocket("raw-control", func(socket streamSocket) error { return socket.Control(f) })
+	return n.onSocket("raw-control", n.localError, func(socket streamSocket) error { return socket.Control(f) })
 }
 
 // rawConn is the descriptor of a connection or socket that waits on its loop, and not here.
 type rawConn struct {
 	of interface {
 		control(f func(fd uintptr)) error
-		opError(op string, err error) error
+		localError(op string, err error) error
 	}
 }
 
 func (r rawConn) Control(f func(fd uintptr)) error { return r.of.control(f) }
 
 func (r rawConn) Read(func(fd uintptr) bool) error {
-	return r.of.opError("raw-read", errors.ErrUnsupported)
+	return r.of.localError("raw-read", errors.ErrUnsupported)
 }
 
 func (r rawConn) Write(func(fd uintptr) bool) error {
-	return r.of.opError("raw-write", errors.ErrUnsupported)
+	return r.of.localError("raw-write", errors.ErrUnsupported)
 }

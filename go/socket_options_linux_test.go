@@ -177,3 +177,41 @@ func TestPacketOptionsAsPackageNet(t *testing.T) {
 		}
 	})
 }
+
+// From the start, connections have the options of package net's: those that are accepted, and those that are dialled.
+func TestOptionsAreThoseOfPackageNet(t *testing.T) {
+	compareDoors(t, nil, func(r *recorder, d *door) {
+		l := d.local(r.t, "tcp")
+		dialled, err := d.dial(r.t.Context(), "tcp", l.Addr().String())
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		defer dialled.Close()
+		for _, conn := range []net.Conn{dialled, r.accept(l)} {
+			raw, err := conn.(syscall.Conn).SyscallConn()
+			if err != nil {
+				r.t.Fatal(err)
+			}
+			for _, one := range []struct {
+				name          string
+				level, option int
+			}{
+				{"TCP_NODELAY", syscall.IPPROTO_TCP, syscall.TCP_NODELAY},
+				{"SO_KEEPALIVE", syscall.SOL_SOCKET, syscall.SO_KEEPALIVE},
+				{"TCP_KEEPIDLE", syscall.IPPROTO_TCP, syscall.TCP_KEEPIDLE},
+				{"TCP_KEEPINTVL", syscall.IPPROTO_TCP, syscall.TCP_KEEPINTVL},
+				{"TCP_KEEPCNT", syscall.IPPROTO_TCP, syscall.TCP_KEEPCNT},
+				{"SO_REUSEADDR", syscall.SOL_SOCKET, syscall.SO_REUSEADDR},
+				{"SO_LINGER", syscall.SOL_SOCKET, syscall.SO_LINGER},
+				{"SO_OOBINLINE", syscall.SOL_SOCKET, syscall.SO_OOBINLINE},
+				{"TCP_DEFER_ACCEPT", syscall.IPPROTO_TCP, syscall.TCP_DEFER_ACCEPT},
+			} {
+				failure := raw.Control(func(fd uintptr) {
+					value, err := getOption(fd, one.level, one.option)
+					r.see(one.name, value, err)
+				})
+				r.see(one.name, failure)
+			}
+		}
+	})
+}

@@ -28,6 +28,7 @@ import (
 	quoit "github.com/quoit-io/quoit/go"
 	"github.com/quoit-io/quoit/go/internal/frame"
 	"github.com/quoit-io/quoit/go/internal/moved"
+	"github.com/quoit-io/quoit/go/internal/turns"
 	"github.com/valyala/fasthttp"
 )
 
@@ -98,16 +99,10 @@ func (h *Handler) watch(next func(net.Conn, fasthttp.ConnState)) func(net.Conn, 
 type peer struct {
 	net.Conn
 	conn *quoit.Conn
-	need int // bytes of the request that is not complete; 0 if that is not known
 
+	requests turns.Requests
 	draining bool // it closes behind the request of which a part has come
-	later    bool // it has had its share of the turn, and the rest of what has come is served in the next one
-	ended    bool // the peer has, and what came before is still to be served
 }
-
-// turnRequests are served for one connection before others have their turn: some 0.5 ms of work. A peer that sends
-// without end brings thousands at once.
-const turnRequests = 64
 
 func (p *peer) LocalAddr() net.Addr  { return p.conn.LocalAddr() }
 func (p *peer) RemoteAddr() net.Addr { return p.conn.RemoteAddr() }
@@ -219,7 +214,7 @@ var endOfHead = []byte("\r\n\r\n")
 // OnData implements quoit.Handler: it serves the requests that are completely there, and many of them over several turns.
 func (h *Handler) OnData(c *quoit.Conn) {
 	from := c.Context().(*peer)
-	if from.later || c.Buffered() < from.need {
+	if from.requests.Wait(c) {
 		return
 	}
 	h.serveThere(c, from)
@@ -228,40 +223,24 @@ func (h *Handler) OnData(c *quoit.Conn) {
 // OnEndOfStream implements quoit.HalfCloser: what came before the end is served. What fasthttp makes of a part of a request,
 // it decides itself.
 func (h *Handler) OnEndOfStream(c *quoit.Conn) {
-	from := c.Context().(*peer)
-	from.ended = true
-	switch {
-	case from.later:
-	case c.Buffered() > 0 && !c.IsClosed():
-		h.move(c, nil)
-	default:
-		_ = c.Close() // or it is closing already
-	}
+	c.Context().(*peer).requests.End(c, h.moveWhole)
 }
 
-// goOn serves what was left for a later turn.
-func (h *Handler) goOn(c *quoit.Conn, from *peer) {
-	from.later = false
-	if c.IsClosed() {
-		return
-	}
-	if then := h.serveThere(c, from); from.ended && (then == goesOn || then == waits) {
-		h.OnEndOfStream(c)
-	}
-}
+// moveWhole moves a connection with all that has come of it.
+func (h *Handler) moveWhole(c *quoit.Conn) { h.move(c, nil) }
 
-// serveThere serves a turn's share of the requests that are completely there, and returns what becomes of the connection.
-func (h *Handler) serveThere(c *quoit.Conn, from *peer) after {
+// serveThere serves a turn's share of the requests that are completely there.
+func (h *Handler) serveThere(c *quoit.Conn, from *peer) {
 	view, _ := c.Peek(c.Buffered())
 	w := works.Get().(*work)
 	w.begin(c, view)
 	w.ctx.Init2(from, h.logger(), false)
-	from.need = 0
+	from.requests.Need = 0
 	// Where bytes end as a head does, as requests without a body do, none of the heads needs to be searched for its end.
 	wholeHeads := bytes.HasSuffix(view, endOfHead)
 	used, then := 0, goesOn
 	for served := 0; then == goesOn && used < len(view) && len(w.out.rest) == 0; served++ {
-		if served == turnRequests {
+		if served == turns.Share {
 			then = waitsForTurn
 			break
 		}
@@ -280,10 +259,12 @@ func (h *Handler) serveThere(c *quoit.Conn, from *peer) after {
 		}
 	}
 	c.Discard(used)
-	if then = h.finish(c, w, then); then == waitsForTurn {
-		from.later = c.Run(func(c *quoit.Conn) { h.goOn(c, from) }) == nil
+	switch h.finish(c, w, then) {
+	case waitsForTurn:
+		from.requests.Later(c, func(c *quoit.Conn) { h.serveThere(c, from) }, h.moveWhole)
+	case moves, streams:
+		from.requests.Need = -1
 	}
-	return then
 }
 
 // serve serves one request whose head is there, of left bytes; whole is its length.
@@ -308,7 +289,7 @@ func (h *Handler) serve(w *work, from *peer, left int) (then after, whole int) {
 		return moves, 0
 	}
 	if whole > left {
-		from.need = whole
+		from.requests.Need = whole
 		return waits, 0
 	}
 	if err := ctx.Request.ContinueReadBody(w.reader, 0); err != nil || h.blocks != nil && h.blocks(&ctx.Request) {

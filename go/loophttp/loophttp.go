@@ -33,6 +33,7 @@ import (
 	quoit "github.com/quoit-io/quoit/go"
 	"github.com/quoit-io/quoit/go/internal/frame"
 	"github.com/quoit-io/quoit/go/internal/moved"
+	"github.com/quoit-io/quoit/go/internal/turns"
 )
 
 // Option changes one default of New.
@@ -115,18 +116,12 @@ func (h *Handler) watch(next func(net.Conn, http.ConnState)) func(net.Conn, http
 type state struct {
 	remote  string
 	context context.Context // of all its requests; made for the first
-	need    int             // bytes of the request that is not complete; 0 if that is not known, -1 if it has left the loop
 	posted  bool            // the request before was a POST
 
 	draining bool // it closes behind the request of which a part has come
-	later    bool // it has had its share of the turn, and the rest of what has come is served in the next one
-	ended    bool // the peer has, and what came before is still to be served
+	requests turns.Requests
 	times    times
 }
-
-// turnRequests are served for one connection before others have their turn: some 0.5 ms of work for the library and
-// net/http's parser. A peer that sends without end brings thousands at once.
-const turnRequests = 64
 
 // work is what serving one request takes. A loop needs one; several loops share the pool.
 type work struct {
@@ -151,10 +146,15 @@ func (h *Handler) OnOpen(c *quoit.Conn) {
 // OnData implements quoit.Handler: it serves the requests that are completely there, and many of them over several turns.
 func (h *Handler) OnData(c *quoit.Conn) {
 	known := c.Context().(*state)
-	if known.later || c.Buffered() < known.need {
+	if known.requests.Wait(c) {
 		return
 	}
 	h.noteBytes(known)
+	h.serveTurn(c, known)
+}
+
+// serveTurn serves what is there, and notes until when more must come.
+func (h *Handler) serveTurn(c *quoit.Conn, known *state) {
 	h.serveThere(c, known)
 	h.watchTime(c, known)
 }
@@ -162,24 +162,18 @@ func (h *Handler) OnData(c *quoit.Conn) {
 // OnEndOfStream implements quoit.HalfCloser: what came before the end is served. What net/http makes of a part of a request,
 // it decides itself.
 func (h *Handler) OnEndOfStream(c *quoit.Conn) {
-	known := c.Context().(*state)
-	known.ended = true
-	switch {
-	case known.later:
-	case c.Buffered() > 0 && !c.IsClosed():
-		known.need = -1
-		h.move(c, nil)
-	default:
-		_ = c.Close() // or it is closing already
-	}
+	c.Context().(*state).requests.End(c, h.moveWhole)
 }
+
+// moveWhole moves a connection with all that has come of it.
+func (h *Handler) moveWhole(c *quoit.Conn) { h.move(c, nil) }
 
 // serveThere serves a turn's share of the requests that are completely there.
 func (h *Handler) serveThere(c *quoit.Conn, known *state) {
-	known.need = 0
+	known.requests.Need = 0
 	for served := 0; c.Buffered() > 0 && !c.IsClosed(); served++ {
-		if served == turnRequests {
-			known.later = c.Run(func(c *quoit.Conn) { h.goOn(c, known) }) == nil
+		if served == turns.Share {
+			known.requests.Later(c, func(c *quoit.Conn) { h.serveTurn(c, known) }, h.moveWhole)
 			return
 		}
 		view, _ := c.Peek(c.Buffered())
@@ -194,27 +188,17 @@ func (h *Handler) serveThere(c *quoit.Conn, known *state) {
 		h.noteBytes(known)
 		verdict, whole := frame.Scan(view, h.limit)
 		if verdict == frame.More {
-			known.need = whole
+			known.requests.Need = whole
 			return
 		}
 		if verdict == frame.Move || !h.serve(c, known, view[:whole]) {
-			known.need = -1
+			known.requests.Need = -1
 			h.move(c, nil)
 			return
 		}
-		if known.need < 0 {
+		if known.requests.Need < 0 {
 			return // it has left the loop while it was served
 		}
-	}
-}
-
-// goOn serves what was left for a later turn.
-func (h *Handler) goOn(c *quoit.Conn, known *state) {
-	known.later = false
-	h.serveThere(c, known)
-	h.watchTime(c, known)
-	if known.ended && known.need >= 0 {
-		h.OnEndOfStream(c)
 	}
 }
 
@@ -271,7 +255,7 @@ func (h *Handler) serve(c *quoit.Conn, known *state, raw []byte) bool {
 	response := &w.writer
 	response.begin(h, c, known, request, &w.content, len(raw))
 	answered := h.call(c, response, request)
-	if known.need < 0 {
+	if known.requests.Need < 0 {
 		return true // hijacked
 	}
 	c.Discard(len(raw))
@@ -285,7 +269,7 @@ func (h *Handler) serve(c *quoit.Conn, known *state, raw []byte) bool {
 	switch {
 	case errors.Is(err, quoit.ErrFull), errors.Is(err, quoit.ErrTooLarge):
 		// The rest waits for the peer, which is a goroutine's business.
-		known.need = -1
+		known.requests.Need = -1
 		h.moveAfter(c, append([]byte(nil), response.out...), closes)
 	case err != nil:
 		_ = c.Abort() // or it has ended

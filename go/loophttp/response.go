@@ -204,7 +204,7 @@ func (w *responseWriter) WriteString(s string) (int, error) {
 
 // Hijack implements http.Hijacker.
 func (w *responseWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	if w.status != 0 || w.known.need < 0 {
+	if w.status != 0 || w.known.requests.Need < 0 {
 		return nil, nil, errors.New("loophttp: a response was begun, or the connection was hijacked before")
 	}
 	w.conn.Discard(w.raw)
@@ -213,7 +213,7 @@ func (w *responseWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	w.known.need = -1
+	w.known.requests.Need = -1
 	return n, bufio.NewReadWriter(bufio.NewReader(n), bufio.NewWriter(n)), nil
 }
 

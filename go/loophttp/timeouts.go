@@ -24,18 +24,18 @@ func (h *Handler) timed() bool {
 
 // watchTime sets the connection's deadline, by what it waits for.
 func (h *Handler) watchTime(c *quoit.Conn, known *state) {
-	if !h.timed() || known.need < 0 {
+	if !h.timed() || known.requests.Need < 0 {
 		return
 	}
 	t := &known.times
 	var limit time.Duration
 	from := t.began
 	switch {
-	case known.later || c.IsClosed():
+	case known.requests.Pending() || c.IsClosed():
 		// What has come is served first.
 	case !t.reading:
 		from, limit = time.Now(), firstSet(h.server.IdleTimeout, h.server.ReadTimeout)
-	case known.need == 0:
+	case known.requests.Need == 0:
 		limit = firstSet(h.server.ReadHeaderTimeout, h.server.ReadTimeout)
 	default:
 		limit = h.server.ReadTimeout
@@ -100,8 +100,8 @@ func (h *Handler) OnDeadline(c *quoit.Conn) {
 		_ = c.Abort() // or it has ended
 	case t.readBy.IsZero() || now.Before(t.readBy):
 		h.watchTime(c, known)
-	case known.need > 0:
-		known.need = -1
+	case known.requests.Need > 0:
+		known.requests.Need = -1
 		h.move(c, nil)
 	default:
 		if c.Buffered() > 0 {

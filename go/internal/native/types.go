@@ -189,6 +189,7 @@ type DatagramCounters struct {
 const (
 	CommandConnect        = 1
 	CommandSend           = 3
+	CommandSendFile       = 5
 	CommandShutdown       = 6
 	CommandClose          = 7
 	CommandAbort          = 8
@@ -214,6 +215,7 @@ const (
 	EventOpened         = 4
 	EventData           = 5
 	EventEndOfStream    = 6
+	EventSent           = 7
 	EventWritable       = 8
 	EventDeadline       = 10
 	EventClosed         = 11

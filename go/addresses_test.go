@@ -1,0 +1,295 @@
+package quoit_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	quoit "github.com/quoit-io/quoit/go"
+)
+
+// door is what makes listeners and connections: package net, or ours.
+type door struct {
+	listen       func(network, address string) (net.Listener, error)
+	listenPacket func(network, address string) (net.PacketConn, error)
+	dial         func(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+// compareDoors runs a test with package net, then with ours on each engine.
+func compareDoors(t *testing.T, known *difference, run func(r *recorder, d *door)) {
+	stock := &recorder{t: t}
+	run(stock, &door{net.Listen, net.ListenPacket, (&net.Dialer{}).DialContext})
+	onLibraryEngines(t, func(t *testing.T, engine quoit.Option) {
+		ours := &recorder{t: t}
+		run(ours, &door{
+			func(network, address string) (net.Listener, error) {
+				l, err := quoit.Listen(network, address, engine, quiet())
+				if err != nil {
+					return nil, err
+				}
+				return l, nil
+			},
+			func(network, address string) (net.PacketConn, error) {
+				p, err := quoit.ListenPacket(network, address, engine, quiet())
+				if err != nil {
+					return nil, err
+				}
+				return p, nil
+			},
+			newDialer(t, engine).DialContext,
+		})
+		compare(t, stock.trace, ours.trace, known)
+	})
+}
+
+// place notes an address but for its port.
+func (r *recorder) place(what string, address net.Addr) {
+	switch one := address.(type) {
+	case *net.TCPAddr:
+		r.see(what, fmt.Sprintf("%T", one), one.Network(), one.IP, one.Port != 0)
+	case *net.UDPAddr:
+		r.see(what, fmt.Sprintf("%T", one), one.Network(), one.IP, one.Port != 0)
+	case *net.UnixAddr:
+		r.see(what, fmt.Sprintf("%T", one), one.Net, filepath.Base(one.Name))
+	default:
+		r.see(what, fmt.Sprintf("%T", one))
+	}
+}
+
+// What can be listened on, and what that is called.
+func TestAddressesAreThoseOfPackageNet(t *testing.T) {
+	for _, address := range []string{
+		"127.0.0.1:0", "localhost:0", ":0", "", "[::]:0", "0.0.0.0:0", "[::1]:0", "127.0.0.1:99999", "127.0.0.1:none",
+		"127.0.0.1", "[::1", ":", "[::ffff:127.0.0.1]:0",
+	} {
+		for _, network := range []string{"tcp", "tcp4", "tcp6", "udp", "udp4", "udp6", "sctp"} {
+			t.Run(network+" "+address, func(t *testing.T) {
+				compareDoors(t, nil, func(r *recorder, d *door) {
+					if network[:3] == "udp" {
+						conn, err := d.listenPacket(network, address)
+						if err != nil {
+							r.see("listen", err)
+							return
+						}
+						defer conn.Close()
+						r.place("local", conn.LocalAddr())
+						return
+					}
+					l, err := d.listen(network, address)
+					if err != nil {
+						r.see("listen", err)
+						return
+					}
+					defer l.Close()
+					r.place("local", l.Addr())
+					port := fmt.Sprint(l.Addr().(*net.TCPAddr).Port)
+					for _, host := range []string{"127.0.0.1", "::1"} {
+						peer, err := net.Dial("tcp", net.JoinHostPort(host, port))
+						if err != nil {
+							r.see(host, err)
+							continue
+						}
+						conn, err := l.Accept()
+						if err != nil {
+							r.t.Fatal(err)
+						}
+						r.place(host+" local", conn.LocalAddr())
+						r.place(host+" remote", conn.RemoteAddr())
+						conn.Close()
+						peer.Close()
+					}
+				})
+			})
+		}
+	}
+}
+
+// Unix sockets: their names, their files, and those who have none.
+func TestUnixSocketsAreThoseOfPackageNet(t *testing.T) {
+	compareDoors(t, nil, func(r *recorder, d *door) {
+		folder := r.t.TempDir()
+		path := filepath.Join(folder, "socket")
+		_, err := d.listen("unix", filepath.Join(folder, "no", "socket"))
+		r.see("no folder", err)
+		l, err := d.listen("unix", path)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		r.place("local", l.Addr())
+		_, err = d.listen("unix", path)
+		r.see("in use", err)
+		conn, err := d.dial(context.Background(), "unix", path)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		other, err := l.Accept()
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		for _, one := range []net.Conn{conn, other} {
+			r.place("local", one.LocalAddr())
+			r.place("remote", one.RemoteAddr())
+			r.see("as text", one.LocalAddr().String() == path, one.RemoteAddr().String() == path)
+		}
+		other.Close()
+		conn.Close()
+		r.see("close", l.Close())
+		_, err = os.Stat(path)
+		r.see("its file", err)
+		_, err = d.dial(context.Background(), "unix", path)
+		r.see("nobody", err)
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			r.t.Fatal(err)
+		}
+		_, err = d.dial(context.Background(), "unix", path)
+		r.see("a file that is no socket", err)
+		_, err = d.listen("unix", path)
+		r.see("on a file that is no socket", err)
+	})
+}
+
+// Dialling: what fails, and how.
+func TestDiallingFailsAsWithPackageNet(t *testing.T) {
+	compareDoors(t, nil, func(r *recorder, d *door) {
+		over, cancel := context.WithCancel(r.t.Context())
+		cancel()
+		late, cancel := context.WithDeadline(r.t.Context(), time.Unix(1, 0))
+		defer cancel()
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		there := l.Addr().String()
+		gone, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		nowhere := gone.Addr().String()
+		gone.Close()
+		defer l.Close()
+		_, err = d.listen("tcp", there)
+		r.see("an address in use", err)
+		for _, one := range []struct {
+			what             string
+			ctx              context.Context
+			network, address string
+		}{
+			{"nobody", r.t.Context(), "tcp", nowhere},
+			{"cancelled", over, "tcp", there},
+			{"too late", late, "tcp", there},
+			{"cancelled udp", over, "udp", there},
+			{"too late udp", late, "udp", there},
+			{"cancelled unix", over, "unix", "/nobody"},
+			{"a family that the network has not", r.t.Context(), "tcp6", there},
+			{"a family that the network has not", r.t.Context(), "tcp4", "[::1]:1"},
+			{"no port", r.t.Context(), "tcp", "127.0.0.1"},
+			{"a port that cannot be", r.t.Context(), "tcp", "127.0.0.1:99999"},
+			{"nothing", r.t.Context(), "tcp", ""},
+			{"a network that is not known", r.t.Context(), "sctp", there},
+		} {
+			conn, err := d.dial(one.ctx, one.network, one.address)
+			r.see(one.what, conn == nil, err)
+			if err != nil {
+				r.see("as text", err.Error() != "", err == context.Canceled)
+			} else {
+				conn.Close()
+			}
+		}
+	})
+}
+
+// A context that ends when the connection is there does nothing to it.
+func TestAContextIsForDiallingOnly(t *testing.T) {
+	compareDoors(t, nil, func(r *recorder, d *door) {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		defer l.Close()
+		ctx, cancel := context.WithTimeout(r.t.Context(), patience)
+		conn, err := d.dial(ctx, "tcp", l.Addr().String())
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		defer conn.Close()
+		cancel()
+		peer, err := l.Accept()
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		io.WriteString(peer, "hello")
+		peer.Close()
+		all, err := io.ReadAll(conn)
+		r.see("read", string(all), err)
+	})
+}
+
+// Nobody waits for room in the backlog of a Unix socket.
+func TestAFullBacklogOfAUnixSocket(t *testing.T) {
+	compareDoors(t, nil, func(r *recorder, d *door) {
+		path := filepath.Join(r.t.TempDir(), "socket")
+		fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		defer syscall.Close(fd)
+		if err := syscall.Bind(fd, &syscall.SockaddrUnix{Name: path}); err != nil {
+			r.t.Fatal(err)
+		}
+		if err := syscall.Listen(fd, 0); err != nil {
+			r.t.Fatal(err)
+		}
+		first, err := d.dial(r.t.Context(), "unix", path)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		defer first.Close()
+		second, err := d.dial(r.t.Context(), "unix", path)
+		r.see("a full backlog of a Unix socket", second == nil, err)
+	})
+}
+
+// While nobody answers, the end of a context ends the attempt.
+func TestAnAttemptEndsWithItsContext(t *testing.T) {
+	compareDoors(t, nil, func(r *recorder, d *door) {
+		fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		defer syscall.Close(fd)
+		if err := syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+			r.t.Fatal(err)
+		}
+		if err := syscall.Listen(fd, 0); err != nil {
+			r.t.Fatal(err)
+		}
+		bound, err := syscall.Getsockname(fd)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		address := net.JoinHostPort("127.0.0.1", fmt.Sprint(bound.(*syscall.SockaddrInet4).Port))
+		// The kernel answers until the backlog is full.
+		for {
+			within, cancel := context.WithTimeout(r.t.Context(), 100*time.Millisecond)
+			conn, err := d.dial(within, "tcp", address)
+			cancel()
+			if err != nil {
+				// Of package net it is the context's error or that of the poller, whichever is first; both say so.
+				var timeout net.Error
+				r.see("in time", errors.As(err, &timeout) && timeout.Timeout())
+				break
+			}
+			defer conn.Close()
+		}
+		within, cancel := context.WithCancel(r.t.Context())
+		defer cancel()
+		r.waits("the attempt", func() (int, error) { _, err := d.dial(within, "tcp", address); return 0, err }, cancel)
+	})
+}
