@@ -105,7 +105,8 @@ final class Trace {
         String message = String.valueOf(cause.getMessage());
         for (String said : List.of(
                 "Connection reset", "Broken pipe", "Connection refused", "Address already in use", "Cannot assign",
-                "connection timed out", "Message too long", "Invalid argument", "Permission denied", "Bad file descriptor")) {
+                "connection timed out", "Message too long", "Invalid argument", "Permission denied", "Bad file descriptor",
+                "Too many open files")) {
             if (message.contains(said)) {
                 return type + " (" + said + ")";
             }
