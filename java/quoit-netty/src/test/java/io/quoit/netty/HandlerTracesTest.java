@@ -343,6 +343,8 @@ class HandlerTracesTest {
                 }
                 scene.child.flush();
             });
+            // It goes behind them, and is told of last.
+            scene.write(5).await();
             ends(scene);
         }),
         EACH_WRITE_IS_CANCELLED(scene -> {
@@ -379,6 +381,7 @@ class HandlerTracesTest {
         WRITES_WITH_A_VOID_PROMISE(scene -> {
             scene.connect();
             inLoop(scene, () -> scene.child.writeAndFlush(Peers.direct(new byte[3]), scene.child.voidPromise()));
+            scene.write(5).await();
             ends(scene);
         }),
         WRITES_WITH_A_VOID_PROMISE_ON_A_CLOSED_CHANNEL(scene -> {

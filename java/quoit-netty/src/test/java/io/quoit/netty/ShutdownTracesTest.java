@@ -132,6 +132,8 @@ class ShutdownTracesTest {
 
     static Stream<Arguments> scenarios() {
         return Stream.of(Scenario.values())
+                // Nothing is copied with small limits: a flush is in flight when its channel closes, and its promise fails.
+                .filter(scenario -> !UnderTest.SMALL || scenario != Scenario.ONE_HAS_FLUSHED_A_LITTLE)
                 .flatMap(scenario -> scenario == Scenario.ONE_CONNECTS || scenario == Scenario.SOMEBODY_WAITS_TO_BE_ACCEPTED
                         ? Stream.of(Arguments.of(scenario, "TCP"))
                         : Stream.of(Arguments.of(scenario, "TCP"), Arguments.of(scenario, "UNIX")));
