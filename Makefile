@@ -144,7 +144,7 @@ dotnet: capi ## Build libquoit, and lint and test the Kestrel transport, its sam
 	QUOIT_LIBRARY=$(CURDIR)/$(CAPI)/lib/libquoit.so $(DOTNET) test dotnet/Quoit.slnx --no-build --nologo \
 		--results-directory target/dotnet/results
 
-doors: doors-go doors-java ## Run software that people use over the doors of Go and Java: gRPC, QUIC, DNS, Caddy, h2spec, WebFlux
+doors: doors-go doors-java ## Run software that people use over the doors of Go and Java: gRPC, QUIC, DNS, Caddy, h2spec, WebFlux, Vert.x, Redis
 
 doors-go: capi door-peers
 	@command -v $(GO) >/dev/null || { \

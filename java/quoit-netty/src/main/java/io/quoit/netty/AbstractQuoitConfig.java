@@ -1,9 +1,11 @@
 package io.quoit.netty;
 
 import io.netty.channel.Channel;
+import io.netty.channel.ChannelException;
 import io.netty.channel.ChannelOption;
 import io.netty.channel.DefaultChannelConfig;
 import io.netty.channel.RecvByteBufAllocator;
+import java.nio.channels.ClosedChannelException;
 import java.util.EnumMap;
 import java.util.EnumSet;
 import java.util.Map;
@@ -39,6 +41,7 @@ abstract class AbstractQuoitConfig extends DefaultChannelConfig {
         if (descriptor >= 0) {
             return Descriptors.get(descriptor, option.level, option.name);
         }
+        checkOpen();
         Integer set = early.get(option);
         return set != null ? set : kernelDefault(option);
     }
@@ -53,11 +56,18 @@ abstract class AbstractQuoitConfig extends DefaultChannelConfig {
             descriptor = Descriptors.stream(family());
             return Descriptors.get(descriptor, option.level, option.name);
         } catch (java.io.IOException failure) {
-            throw new io.netty.channel.ChannelException(failure);
+            throw new ChannelException(failure);
         } finally {
             if (descriptor >= 0) {
                 Descriptors.close(descriptor);
             }
+        }
+    }
+
+    /** A closed channel's socket has no options any more: Netty's own transports say so, too. */
+    final void checkOpen() {
+        if (!channel.isOpen()) {
+            throw new ChannelException(new ClosedChannelException());
         }
     }
 
@@ -71,6 +81,7 @@ abstract class AbstractQuoitConfig extends DefaultChannelConfig {
             apply(descriptor, option, value);
             return;
         }
+        checkOpen();
         if (early.isEmpty()) {
             early = new EnumMap<>(KernelOption.class);
         }
@@ -100,7 +111,7 @@ abstract class AbstractQuoitConfig extends DefaultChannelConfig {
         if (option == KernelOption.TYPE_OF_SERVICE) {
             try {
                 Descriptors.set(descriptor, Descriptors.IPPROTO_IPV6, Descriptors.IPV6_TCLASS, value);
-            } catch (io.netty.channel.ChannelException ipv4Only) {
+            } catch (ChannelException ipv4Only) {
                 // A socket of IPv4 has no traffic class.
                 return;
             }

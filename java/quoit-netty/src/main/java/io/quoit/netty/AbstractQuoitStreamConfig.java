@@ -83,6 +83,7 @@ abstract class AbstractQuoitStreamConfig extends AbstractQuoitConfig implements 
             return (T) Boolean.valueOf(allowHalfClosure);
         }
         if (option == ChannelOption.SO_LINGER) {
+            checkOpen();
             return (T) Integer.valueOf(linger);
         }
         if (option == QuoitChannelOption.PENDING_WRITE_LIMIT) {
@@ -97,6 +98,7 @@ abstract class AbstractQuoitStreamConfig extends AbstractQuoitConfig implements 
         if (option == ChannelOption.ALLOW_HALF_CLOSURE) {
             allowHalfClosure = (Boolean) value;
         } else if (option == ChannelOption.SO_LINGER) {
+            checkOpen();
             linger = (Integer) value;
         } else if (option == QuoitChannelOption.PENDING_WRITE_LIMIT) {
             pendingWriteLimit = PendingWritesException.limit((Long) value);

@@ -93,7 +93,10 @@ final class Addresses {
         }
     }
 
-    /** Reads an address as the kernel wrote it; null for one without a name, or of another family. */
+    /**
+     * Reads an address as the kernel wrote it; null for one of another family. A Unix socket without a name has an empty path,
+     * as with Netty's own transports.
+     */
     static SocketAddress read(ByteBuffer from, int length) {
         if (length < 2) {
             return null;
@@ -117,7 +120,7 @@ final class Addresses {
         } catch (UnknownHostException impossible) {
             throw new IllegalStateException("an address of 4 or 16 bytes is one", impossible);
         }
-        if (family != AF_UNIX || length == 2) {
+        if (family != AF_UNIX) {
             return null;
         }
         int end = 2;
@@ -161,9 +164,9 @@ final class Addresses {
         throw new IllegalArgumentException(address + " is no address of an IP or Unix socket");
     }
 
-    /** The file of a Unix socket; null for an abstract name, and for other sockets. */
+    /** The file of a Unix socket; null for an abstract name or none, and for other sockets. */
     static Path file(SocketAddress address) {
-        if (address instanceof DomainSocketAddress unix && !unix.path().startsWith("\0")) {
+        if (address instanceof DomainSocketAddress unix && !unix.path().isEmpty() && !unix.path().startsWith("\0")) {
             return Path.of(unix.path());
         }
         return null;

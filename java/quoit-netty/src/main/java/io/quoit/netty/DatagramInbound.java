@@ -4,6 +4,7 @@ import io.netty.buffer.ByteBuf;
 import io.netty.buffer.Unpooled;
 import io.netty.channel.socket.DatagramPacket;
 import io.quoit.netty.Abi.Datagrams;
+import java.io.IOException;
 import java.net.InetSocketAddress;
 import java.util.ArrayDeque;
 
@@ -222,6 +223,17 @@ final class DatagramInbound implements LeaseHolder {
         handle.incMessagesRead(1);
         readPending = false;
         channel.pipeline().fireChannelRead(packet);
+    }
+
+    /** A read brought an error, and no datagram: who has asked for it has to ask again. */
+    void failed(IOException failure) {
+        begin();
+        readPending = false;
+        complete();
+        channel.pipeline().fireExceptionCaught(failure);
+        if (!wanted()) {
+            pause();
+        }
     }
 
     /** The end of a run of reads. */

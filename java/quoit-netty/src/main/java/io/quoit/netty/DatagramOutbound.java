@@ -233,7 +233,7 @@ final class DatagramOutbound implements ChannelOutboundBuffer.MessageProcessor {
             // They mostly come in the order of the sends, but need not; Netty lets go of the first one only.
             while (done < count && outcomes.get(done) != UNKNOWN) {
                 Object first = outcomes.get(done++);
-                if (ended) {
+                if (orphans != null) {
                     continue;
                 }
                 removeCancelled();
@@ -252,9 +252,8 @@ final class DatagramOutbound implements ChannelOutboundBuffer.MessageProcessor {
         long nanos = System.nanoTime() - lentAt;
         channel.metrics().flushed(nanos);
         channel.handler().metrics().flushed(nanos);
-        if (ended) {
-            releaseOrphans();
-        } else {
+        releaseOrphans();
+        if (!ended) {
             channel.flushMore();
         }
     }
@@ -262,8 +261,8 @@ final class DatagramOutbound implements ChannelOutboundBuffer.MessageProcessor {
     // ---- the end ----
 
     /**
-     * Netty lets go of its queue: what is in flight stays until its outcome, or the socket is gone. What was flushed behind it
-     * joins it, as far as the library has room: other transports have given that to the kernel by then.
+     * The channel is being closed. What was flushed and is not in flight joins what is, as far as the library has room: other
+     * transports have given that to the kernel by then. Until the socket is gone outcomes are told as before.
      */
     void end() {
         if (ended) {
@@ -276,25 +275,32 @@ final class DatagramOutbound implements ChannelOutboundBuffer.MessageProcessor {
         if (!lends()) {
             begin();
         }
-        orphans = new ArrayList<>();
         int from = count;
         int before = bytes;
         int[] flying = {count - done};
         try {
-            buffer.forEachFlushedMessage(message -> {
-                if (flying[0]-- > 0 || processMessage(message)) {
-                    orphans.add(ReferenceCountUtil.retain(message));
-                    return true;
-                }
-                return false;
-            });
+            buffer.forEachFlushedMessage(message -> flying[0]-- > 0 || processMessage(message));
         } catch (Exception unsendable) {
             // What is to leave ends there: its promise fails in any case, as those of all others do.
         }
         if (count > from) {
             lend(from, bytes - before);
-        } else if (!lends()) {
-            releaseOrphans();
+        }
+    }
+
+    /** Netty lets go of its queue before the socket is gone: what is in flight stays until its outcome. */
+    void letGo() {
+        if (!lends() || orphans != null) {
+            return;
+        }
+        orphans = new ArrayList<>();
+        try {
+            buffer.forEachFlushedMessage(message -> {
+                orphans.add(ReferenceCountUtil.retain(message));
+                return orphans.size() < count - done;
+            });
+        } catch (Exception impossible) {
+            throw new IllegalStateException(impossible);
         }
     }
 

@@ -16,23 +16,24 @@ final class FileChunk {
     private FileChunk() {}
 
     /**
-     * Reads the next part, at least a byte.
+     * Reads the next part, at least a byte. What was read before the region failed is such a part: the next one meets the
+     * failure again.
      *
      * @throws IOException if there is none, as where the file is shorter than the region says
      */
     static ByteBuf read(AbstractQuoitStreamChannel channel, FileRegion region) throws IOException {
         long left = region.count() - region.transferred();
         ByteBuf room = channel.alloc().directBuffer((int) Math.min(left, BYTES));
-        boolean read = false;
         try {
             fill(room, channel, region);
-            read = room.isReadable();
-        } finally {
-            if (!read) {
+        } catch (Throwable failure) {
+            if (!room.isReadable()) {
                 room.release();
+                throw failure;
             }
         }
-        if (!read) {
+        if (!room.isReadable()) {
+            room.release();
             throw new IOException("a file region gave no bytes at " + region.transferred() + " of " + region.count());
         }
         return room;

@@ -18,6 +18,7 @@ import java.net.InetSocketAddress;
 import java.net.NetworkInterface;
 import java.net.SocketAddress;
 import java.net.SocketException;
+import java.nio.channels.AlreadyConnectedException;
 import java.nio.channels.NotYetConnectedException;
 import java.nio.channels.UnsupportedAddressTypeException;
 import java.util.concurrent.Executor;
@@ -237,7 +238,7 @@ public final class QuoitDatagramChannel extends AbstractQuoitChannel implements 
     /** Something went wrong, and the socket goes on: mostly, an earlier datagram did not arrive. */
     void failed(IOException failure) {
         if (isOpen()) {
-            pipeline().fireExceptionCaught(failure);
+            inbound.failed(failure);
         }
     }
 
@@ -464,6 +465,15 @@ public final class QuoitDatagramChannel extends AbstractQuoitChannel implements 
             }
             boolean wasActive = isActive();
             try {
+                checkResolved(remoteAddress);
+                if (remote != null) {
+                    throw new AlreadyConnectedException();
+                }
+            } catch (Throwable failure) {
+                promise.tryFailure(annotateConnectException(failure, remoteAddress));
+                return;
+            }
+            try {
                 if (localAddress != null) {
                     doBind(localAddress);
                 }
@@ -471,6 +481,8 @@ public final class QuoitDatagramChannel extends AbstractQuoitChannel implements 
                 open();
                 remote = Descriptors.remoteAddress(descriptor);
             } catch (Throwable failure) {
+                // As Netty's own transports do: nobody is told that it is inactive.
+                beginClosing();
                 promise.tryFailure(annotateConnectException(failure, remoteAddress));
                 closeIfClosed();
                 return;
@@ -495,6 +507,7 @@ public final class QuoitDatagramChannel extends AbstractQuoitChannel implements 
         @Override
         public void close() {
             super.close();
+            outbound.letGo();
             finishClosing();
         }
 

@@ -258,8 +258,10 @@ public final class QuoitDatagramChannelConfig extends AbstractQuoitConfig implem
         if (option == ChannelOption.IP_MULTICAST_LOOP_DISABLED) {
             value = isLoopbackModeDisabled();
         } else if (option == ChannelOption.IP_MULTICAST_ADDR) {
+            checkOpen();
             value = getInterface();
         } else if (option == ChannelOption.IP_MULTICAST_IF) {
+            checkOpen();
             value = leavesBy;
         } else if (option == ChannelOption.IP_MULTICAST_TTL) {
             value = getTimeToLive();

@@ -1,12 +1,7 @@
 package io.quoit.netty;
 
-import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import java.io.File;
-import java.nio.charset.StandardCharsets;
-import java.nio.file.Files;
-import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import org.junit.jupiter.api.Assumptions;
@@ -22,19 +17,7 @@ class DeniedTest {
 
     /** Runs {@link Denied} under the commands that come before it; answers what it printed. */
     private static String run(String mode, String... before) throws Exception {
-        List<String> command = new ArrayList<>(List.of(before));
-        command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
-        command.addAll(List.of("--enable-native-access=ALL-UNNAMED", "-ea", "-cp", classPath()));
-        command.addAll(List.of(Denied.class.getName(), mode));
-        Process child = new ProcessBuilder(command).redirectErrorStream(true).start();
-        String output = new String(child.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
-        assertEquals(0, child.waitFor(), output);
-        return output;
-    }
-
-    /** Surefire may have put the class path into the manifest of a jar. */
-    private static String classPath() {
-        return System.getProperty("surefire.test.class.path", System.getProperty("java.class.path"));
+        return Child.run(List.of(before), Denied.class, mode);
     }
 
     @Test
@@ -55,22 +38,11 @@ class DeniedTest {
     void loopsPastTheLimitOfLockedMemoryFallBack() throws Exception {
         List<String> before = new ArrayList<>();
         if (System.getProperty("user.name").equals("root")) {
-            before.addAll(List.of(tool("setpriv"), "--bounding-set=-ipc_lock", "--inh-caps=-ipc_lock"));
+            before.addAll(List.of(Child.tool("setpriv"), "--bounding-set=-ipc_lock", "--inh-caps=-ipc_lock"));
         }
-        before.addAll(List.of(tool("prlimit"), "--memlock=524288:524288"));
+        before.addAll(List.of(Child.tool("prlimit"), "--memlock=524288:524288"));
         String output = run("memlock", before.toArray(new String[0]));
         Assumptions.assumeFalse(output.contains("not counted"), output);
         assertTrue(output.contains("passed"), output);
-    }
-
-    private static String tool(String name) {
-        for (String folder : System.getenv().getOrDefault("PATH", "/usr/bin").split(File.pathSeparator)) {
-            Path file = Path.of(folder, name);
-            if (Files.isExecutable(file)) {
-                return file.toString();
-            }
-        }
-        Assumptions.abort(name + " of util-linux is not installed");
-        return null;
     }
 }

@@ -7,8 +7,12 @@ import io.netty.channel.epoll.EpollDatagramChannel;
 import io.netty.channel.epoll.EpollIoHandler;
 import io.netty.channel.epoll.EpollServerSocketChannel;
 import io.netty.channel.epoll.EpollSocketChannel;
+import io.netty.channel.nio.NioIoHandler;
 import io.netty.channel.socket.DatagramChannel;
 import io.netty.channel.socket.SocketProtocolFamily;
+import io.netty.channel.socket.nio.NioDatagramChannel;
+import io.netty.channel.socket.nio.NioServerSocketChannel;
+import io.netty.channel.socket.nio.NioSocketChannel;
 import io.netty.channel.uring.IoUringDatagramChannel;
 import io.netty.channel.uring.IoUringIoHandler;
 import io.netty.channel.uring.IoUringServerSocketChannel;
@@ -30,6 +34,22 @@ enum Stock {
         @Override
         DatagramChannel datagram(SocketProtocolFamily family) {
             return family == null ? new EpollDatagramChannel() : new EpollDatagramChannel(family);
+        }
+    },
+    NIO(NioServerSocketChannel.class, NioSocketChannel.class) {
+        @Override
+        IoHandlerFactory factory() {
+            return NioIoHandler.newFactory();
+        }
+
+        @Override
+        Channel stream() {
+            return new NioSocketChannel();
+        }
+
+        @Override
+        DatagramChannel datagram(SocketProtocolFamily family) {
+            return new NioDatagramChannel(family);
         }
     },
     URING(IoUringServerSocketChannel.class, IoUringSocketChannel.class) {

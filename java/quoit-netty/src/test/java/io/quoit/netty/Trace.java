@@ -8,9 +8,11 @@ import io.netty.channel.ChannelInboundHandlerAdapter;
 import io.netty.channel.unix.Errors;
 import io.netty.util.ReferenceCountUtil;
 import java.net.BindException;
+import java.net.PortUnreachableException;
 import java.net.SocketException;
 import java.nio.channels.ClosedChannelException;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
 
@@ -55,9 +57,14 @@ final class Trace {
     }
 
     /** Waits until this has happened. */
-    synchronized void await(String step) throws InterruptedException {
+    void await(String step) throws InterruptedException {
+        await(step, 1);
+    }
+
+    /** Waits until this has happened so often. */
+    synchronized void await(String step, int times) throws InterruptedException {
         long giveUp = System.nanoTime() + TimeUnit.SECONDS.toNanos(Peers.PATIENCE_SECONDS);
-        while (!steps.contains(step)) {
+        while (Collections.frequency(steps, step) < times) {
             long left = TimeUnit.NANOSECONDS.toMillis(giveUp - System.nanoTime());
             if (left <= 0) {
                 throw new AssertionError("no \"" + step + "\" after " + steps);
@@ -91,10 +98,15 @@ final class Trace {
                 || cause instanceof BindException) {
             type = "IOException";
         }
+        if (cause instanceof PortUnreachableException) {
+            // Not each transport repeats in words what the type says.
+            return type;
+        }
         String message = String.valueOf(cause.getMessage());
         for (String said : List.of(
                 "Connection reset", "Broken pipe", "Connection refused", "Address already in use", "Cannot assign",
-                "connection timed out")) {
+                "connection timed out", "Message too long", "Invalid argument", "Permission denied", "Bad file descriptor",
+                "Too many open files")) {
             if (message.contains(said)) {
                 return type + " (" + said + ")";
             }
@@ -139,6 +151,19 @@ final class Trace {
         @Override
         public void channelUnregistered(ChannelHandlerContext context) {
             add("unregistered");
+        }
+    }
+
+    /** As {@link Recorder}, and tells where reads end and when it may write. */
+    class Closely extends Recorder {
+        @Override
+        public void channelReadComplete(ChannelHandlerContext context) throws Exception {
+            add("read complete");
+        }
+
+        @Override
+        public void channelWritabilityChanged(ChannelHandlerContext context) throws Exception {
+            add("writable " + context.channel().isWritable());
         }
     }
 }

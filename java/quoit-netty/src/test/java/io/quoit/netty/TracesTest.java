@@ -1,37 +1,16 @@
 package io.quoit.netty;
 
-import static org.junit.jupiter.api.Assertions.assertEquals;
-import static org.junit.jupiter.api.Assertions.assertFalse;
-import static org.junit.jupiter.api.Assertions.assertNotEquals;
-
-import io.netty.bootstrap.Bootstrap;
-import io.netty.bootstrap.ServerBootstrap;
-import io.netty.channel.Channel;
 import io.netty.channel.ChannelFuture;
 import io.netty.channel.ChannelFutureListener;
 import io.netty.channel.ChannelHandlerContext;
-import io.netty.channel.ChannelInitializer;
 import io.netty.channel.ChannelOption;
-import io.netty.channel.EventLoopGroup;
-import io.netty.channel.ServerChannel;
-import io.netty.channel.epoll.EpollDomainSocketChannel;
-import io.netty.channel.epoll.EpollServerDomainSocketChannel;
 import io.netty.channel.socket.DuplexChannel;
-import io.netty.channel.unix.DomainSocketAddress;
 import java.io.IOException;
 import java.net.InetSocketAddress;
 import java.net.SocketAddress;
-import java.net.StandardProtocolFamily;
-import java.net.StandardSocketOptions;
-import java.net.UnixDomainSocketAddress;
-import java.nio.ByteBuffer;
-import java.nio.channels.SocketChannel;
-import java.nio.file.Files;
-import java.nio.file.Path;
 import java.util.List;
 import java.util.Map;
-import java.util.concurrent.LinkedBlockingQueue;
-import java.util.concurrent.TimeUnit;
+import java.util.Set;
 import java.util.stream.Stream;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.Arguments;
@@ -44,11 +23,7 @@ import org.junit.jupiter.params.provider.MethodSource;
 class TracesTest {
     private static final int MUCH = 8 << 20;
 
-    private interface Steps {
-        void run(Scene scene) throws Exception;
-    }
-
-    /** A connection's life, step by step: each waits for what it must come behind. */
+    /** A connection's life. */
     private enum Scenario {
         PEER_ENDS(scene -> {
             scene.connect();
@@ -341,201 +316,16 @@ class TracesTest {
                         .await(),
                 true);
 
-        private final Steps steps;
+        private final Traces.Steps<Scene> steps;
         private final boolean onlyTcp;
 
-        Scenario(Steps steps) {
+        Scenario(Traces.Steps<Scene> steps) {
             this(steps, false);
         }
 
-        Scenario(Steps steps, boolean onlyTcp) {
+        Scenario(Traces.Steps<Scene> steps, boolean onlyTcp) {
             this.steps = steps;
             this.onlyTcp = onlyTcp;
-        }
-    }
-
-    private interface MakesRecorder {
-        Trace.Recorder of(Trace trace);
-    }
-
-    private interface Options {
-        ServerBootstrap on(ServerBootstrap bootstrap);
-    }
-
-    /** A server, its only connection, and that one's peer. */
-    private static final class Scene implements AutoCloseable {
-        private final Side side;
-        private final Path folder;
-        private final Trace trace = new Trace();
-        private final LinkedBlockingQueue<Channel> accepted = new LinkedBlockingQueue<>();
-        private final EventLoopGroup group;
-
-        private Options options = bootstrap -> bootstrap;
-        private MakesRecorder recorder = trace -> trace.new Recorder();
-        private int connectMillis = 30_000;
-
-        private Channel server;
-        private Channel child;
-        private SocketChannel peer;
-        private ChannelFuture lastWrite;
-
-        /** On TCP, or on Unix sockets with a folder for them. */
-        Scene(Side side, Path folder) {
-            this.side = side;
-            this.folder = folder;
-            group = side.group(UnderTest.config());
-        }
-
-        private Class<? extends ServerChannel> serverClass() {
-            if (folder == null) {
-                return side.serverClass();
-            }
-            return side == Side.OURS ? QuoitServerDomainSocketChannel.class : EpollServerDomainSocketChannel.class;
-        }
-
-        private Class<? extends Channel> clientClass() {
-            if (folder == null) {
-                return side == Side.OURS ? QuoitSocketChannel.class : Stock.EPOLL.streamClass;
-            }
-            return side == Side.OURS ? QuoitDomainSocketChannel.class : EpollDomainSocketChannel.class;
-        }
-
-        ServerBootstrap bootstrap() {
-            ServerBootstrap bootstrap = new ServerBootstrap()
-                    .group(group)
-                    .channel(serverClass())
-                    .childOption(ChannelOption.SO_SNDBUF, Peers.NARROW_BYTES)
-                    .childHandler(new ChannelInitializer<>() {
-                        @Override
-                        protected void initChannel(Channel channel) {
-                            accepted.add(channel);
-                            channel.pipeline().addLast(recorder.of(trace));
-                        }
-                    });
-            return options.on(bootstrap);
-        }
-
-        void listen() throws InterruptedException {
-            server = bootstrap()
-                    .bind(folder == null
-                            ? new InetSocketAddress("127.0.0.1", 0)
-                            : new DomainSocketAddress(folder.resolve("socket").toString()))
-                    .sync()
-                    .channel();
-        }
-
-        private void connectPeer() throws IOException {
-            peer = SocketChannel.open(folder == null ? StandardProtocolFamily.INET : StandardProtocolFamily.UNIX);
-            peer.setOption(StandardSocketOptions.SO_RCVBUF, Peers.NARROW_BYTES);
-            peer.connect(
-                    folder == null ? server.localAddress() : UnixDomainSocketAddress.of(folder.resolve("socket")));
-        }
-
-        void connect() throws Exception {
-            listen();
-            connectPeer();
-            accept();
-            trace.await("active");
-        }
-
-        /** Connects to a server that does not accept yet. */
-        void acceptLate() throws Exception {
-            Options before = options;
-            options = bootstrap -> before.on(bootstrap).option(ChannelOption.AUTO_READ, false);
-            listen();
-            connectPeer();
-        }
-
-        void accept() throws InterruptedException {
-            server.config().setAutoRead(true);
-            child = accepted.poll(Peers.PATIENCE_SECONDS, TimeUnit.SECONDS);
-        }
-
-        ChannelFuture connectTo(SocketAddress address) {
-            ChannelFuture connecting = new Bootstrap()
-                    .group(group)
-                    .channel(clientClass())
-                    .option(ChannelOption.CONNECT_TIMEOUT_MILLIS, connectMillis)
-                    .handler(trace.recorder())
-                    .connect(address);
-            return trace.of("connect", connecting);
-        }
-
-        void peerSends(int length) throws IOException {
-            ByteBuffer bytes = ByteBuffer.allocate(length);
-            while (bytes.hasRemaining()) {
-                peer.write(bytes);
-            }
-        }
-
-        void peerResets() throws IOException {
-            peer.setOption(StandardSocketOptions.SO_LINGER, 0);
-            peer.close();
-        }
-
-        /** Tells all that comes, and how it ends. */
-        void peerReads() {
-            long length = 0;
-            String end = "its end";
-            ByteBuffer room = ByteBuffer.allocate(64 << 10);
-            try {
-                for (int read = peer.read(room); read >= 0; read = peer.read(room)) {
-                    length += read;
-                    room.clear();
-                }
-            } catch (IOException reset) {
-                end = Trace.kind(reset);
-            }
-            trace.outcome("the peer reads " + length + " and " + end);
-        }
-
-        /** Reads the first byte of what comes, so that the rest has come, too. */
-        void peerReadsOne() throws IOException {
-            peer.read(ByteBuffer.allocate(1));
-        }
-
-        ChannelFuture write(int length) {
-            lastWrite = trace.of("write of " + length, child.writeAndFlush(Peers.direct(new byte[length])));
-            return lastWrite;
-        }
-
-        void awaitWrite() throws InterruptedException {
-            lastWrite.await();
-        }
-
-        void shutdownOutput() throws InterruptedException {
-            trace.of("shutdownOutput", ((DuplexChannel) child).shutdownOutput()).sync();
-        }
-
-        void serverCloses() throws InterruptedException {
-            trace.of("close", child.close()).sync();
-        }
-
-        @Override
-        public void close() throws Exception {
-            if (peer != null) {
-                peer.close();
-            }
-            group.shutdownGracefully(0, Peers.PATIENCE_SECONDS, TimeUnit.SECONDS).sync();
-        }
-    }
-
-    private static List<String> traced(Side side, Scenario scenario, boolean unix) throws Exception {
-        Path folder = unix ? Files.createTempDirectory("quoit") : null;
-        try (Scene scene = new Scene(side, folder)) {
-            try {
-                scenario.steps.run(scene);
-            } catch (AssertionError | Exception failure) {
-                throw new AssertionError(side + ": " + failure.getMessage() + "; " + scene.trace.steps(), failure);
-            }
-            // What happens by itself behind that has happened with the group.
-            scene.close();
-            return scene.trace.steps();
-        } finally {
-            if (folder != null) {
-                Files.deleteIfExists(folder.resolve("socket"));
-                Files.delete(folder);
-            }
         }
     }
 
@@ -547,23 +337,19 @@ class TracesTest {
     }
 
     /** What differs, by design: the reasons stand in docs/netty.md. */
-    private static final Map<String, List<String>> DIFFERS = Map.of(
+    private static final Traces TRACES = new Traces(Map.of(
             "SERVER_CLOSES_WITH_UNREAD_DATA on TCP",
             List.of("active", "inactive", "unregistered", "close: done", "the peer reads 0 and its end"),
             "ADDRESS_IS_IN_USE on UNIX",
-            List.of("bind: IOException (Address already in use)"));
+            List.of("bind: IOException (Address already in use)")),
+            Set.of());
 
     @ParameterizedTest
     @MethodSource("scenarios")
     void aHandlerIsToldTheSameAsOnNettysOwnTransport(Scenario scenario, String family) throws Exception {
-        boolean unix = family.equals("UNIX");
-        List<String> stock = traced(Side.STOCK, scenario, unix);
-        assertFalse(stock.isEmpty());
-        List<String> ours = traced(Side.OURS, scenario, unix);
-        List<String> pinned = DIFFERS.get(scenario + " on " + family);
-        if (pinned != null) {
-            assertNotEquals(stock, ours, "it differs no more");
-        }
-        assertEquals(pinned != null ? pinned : stock, ours);
+        TRACES.compare(
+                scenario + " on " + family,
+                family.equals("UNIX") ? Scene::onUnixSockets : Scene::onTcp,
+                scenario.steps);
     }
 }
