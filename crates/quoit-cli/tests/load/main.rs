@@ -24,7 +24,7 @@ use self::servers::{
 /// An address where nobody is, and that no socket of another test is given meanwhile.
 fn nobody() -> SocketAddr {
     let host = IpAddr::from([127, 0, 0, 1]);
-    SocketAddr::new(host, quoit_cli::ports::free(host).expect("a port is free"))
+    SocketAddr::new(host, quoit_host::ports::free(host).expect("a port is free"))
 }
 
 #[test]

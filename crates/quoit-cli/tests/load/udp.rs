@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use quoit_yardstick::{Header, Kind, Sink, SinkReport, Taken, Work};
+use quoit_workload::{Header, Kind, Sink, SinkReport, Taken, Work};
 use serde_json::Value;
 
 use super::nobody;
