@@ -14,7 +14,7 @@ pub(super) struct Schedule {
     pub(super) until: Option<u64>,
 }
 
-/// What a worker tells the coordinator.
+/// What a thread tells the coordinator.
 #[derive(Debug)]
 pub(super) enum Message {
     /// All connections are open, or the time for it is over.
@@ -24,28 +24,29 @@ pub(super) enum Message {
     },
     /// An interval of the measured window is over.
     Interval(IntervalPart),
-    /// The worker has ended.
+    /// The thread has ended.
     Ended,
 }
 
-/// One worker's progress, on a cache line of its own: it is written after every batch of events.
+/// One thread's progress, on a cache line of its own: it is written after every batch of events or datagrams.
 #[derive(Debug, Default)]
 #[repr(align(64))]
-struct WorkerProgress {
+struct ThreadProgress {
     open: AtomicU64,
     replies: AtomicU64,
-    settled: AtomicU64,
+    done: AtomicU64,
 }
 
-/// The sums over all workers.
+/// How far a thread, or all together, have come.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Sums {
     /// Open connections.
     pub(super) open: u64,
     /// Replies since the start, warm-up included.
     pub(super) replies: u64,
-    /// Requests answered or lost in the measured window.
-    pub(super) settled: u64,
+    /// What [`Length::Count`](super::Length::Count) counts: requests answered or lost in the measured window, or
+    /// datagrams sent.
+    pub(super) done: u64,
 }
 
 #[derive(Debug)]
@@ -55,12 +56,12 @@ pub(super) struct Control {
     wall_start: Duration,
     stop: AtomicBool,
     schedule: OnceLock<Schedule>,
-    workers: Box<[WorkerProgress]>,
+    threads: Box<[ThreadProgress]>,
 }
 
 impl Control {
     /// The run's clock starts now.
-    pub(super) fn new(workers: usize) -> Self {
+    pub(super) fn new(threads: usize) -> Self {
         Control {
             start: Instant::now(),
             wall_start: SystemTime::now()
@@ -68,13 +69,13 @@ impl Control {
                 .unwrap_or_default(),
             stop: AtomicBool::new(false),
             schedule: OnceLock::new(),
-            workers: (0..workers).map(|_| WorkerProgress::default()).collect(),
+            threads: (0..threads).map(|_| ThreadProgress::default()).collect(),
         }
     }
 
-    /// Nanoseconds since the start: enough for 584 years.
+    /// Nanoseconds since the start.
     pub(super) fn now(&self) -> u64 {
-        self.start.elapsed().as_nanos() as u64
+        nanoseconds(self.start.elapsed())
     }
 
     /// What the wall clock shows, since 1970, at a time of the run's clock. A wall clock that is set meanwhile is
@@ -89,6 +90,7 @@ impl Control {
         u64::try_from(since.as_nanos()).ok()
     }
 
+    /// Lets all threads end: the user wants it, or one of them failed.
     pub(super) fn stop(&self) {
         self.stop.store(true, Ordering::Release);
     }
@@ -106,18 +108,25 @@ impl Control {
         self.schedule.get()
     }
 
-    pub(super) fn publish(&self, worker: usize, open: usize, replies: u64, settled: u64) {
-        let progress = &self.workers[worker];
-        progress.open.store(open as u64, Ordering::Relaxed);
-        progress.replies.store(replies, Ordering::Relaxed);
-        progress.settled.store(settled, Ordering::Relaxed);
+    /// Tells how far `thread` has come.
+    pub(super) fn publish(&self, thread: usize, sums: Sums) {
+        let progress = &self.threads[thread];
+        progress.open.store(sums.open, Ordering::Relaxed);
+        progress.replies.store(sums.replies, Ordering::Relaxed);
+        progress.done.store(sums.done, Ordering::Relaxed);
     }
 
+    /// How far all threads have come.
     pub(super) fn sums(&self) -> Sums {
-        self.workers.iter().fold(Sums::default(), |sums, worker| Sums {
-            open: sums.open + worker.open.load(Ordering::Relaxed),
-            replies: sums.replies + worker.replies.load(Ordering::Relaxed),
-            settled: sums.settled + worker.settled.load(Ordering::Relaxed),
+        self.threads.iter().fold(Sums::default(), |sums, thread| Sums {
+            open: sums.open + thread.open.load(Ordering::Relaxed),
+            replies: sums.replies + thread.replies.load(Ordering::Relaxed),
+            done: sums.done + thread.done.load(Ordering::Relaxed),
         })
     }
+}
+
+/// All of a duration, or the longest that fits: 584 years.
+pub(super) fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -7,48 +7,30 @@ use std::time::Duration;
 
 use mio::Waker;
 
-use super::control::{Control, Message, Schedule};
+use super::control::{Control, Message, Schedule, nanoseconds};
 use super::echo::Echo;
 use super::error::LoadError;
 use super::histograms::Latencies;
 use super::http::{self, Http};
 use super::intervals::Intervals;
 use super::plan::{Length, Plan, Workload};
-use super::preflight::{check_echo, check_rpc, ensure_descriptors, ensure_ports, record_http};
+use super::preflight::{
+    DESCRIPTORS_A_THREAD, check_echo, check_rpc, ensure_descriptors, ensure_ports, record_http,
+};
+use super::progress::Progress;
 use super::protocol::Protocol;
-use super::report::{Ending, Interval, Report};
+use super::report::{Ending, Report};
 use super::request_reply::InOrder;
 use super::rpc::Rpc;
-use super::tally::Tally;
-use super::worker::{Worker, nanoseconds};
-
-/// Between two looks at the order to stop, and two reports of progress.
-const TICK: Duration = Duration::from_millis(100);
-
-/// How far a run has come.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Progress {
-    /// Connections are being opened: how many are, of how many.
-    Opening { open: u64, connections: u64 },
-    /// The connections are open and the measured window is fixed: how far ahead it opens, and how long it
-    /// lasts if it is limited in time. Told once.
-    Scheduled {
-        opens_in: Duration,
-        lasts: Option<Duration>,
-    },
-    /// The warm-up: the share that is over, and replies so far.
-    WarmUp { fraction: f64, replies: u64 },
-    /// The measured window: the share that is over, and replies since the start of the run.
-    Measuring { fraction: f64, replies: u64 },
-    /// An interval of the measured window is over.
-    Interval(Interval),
-}
+use super::tally::{Merge, Tally};
+use super::threads::{TICK, run_together};
+use super::worker::Worker;
 
 /// What a run gives: the report, and the latencies that it is made from, for a log.
 #[derive(Debug)]
-pub(crate) struct Findings {
-    pub(crate) report: Report,
-    pub(crate) latencies: Latencies,
+pub(crate) struct Findings<R> {
+    pub(crate) report: R,
+    pub(crate) latencies: Option<Latencies>,
 }
 
 /// Makes one run: checks the server, opens the connections, warms up and measures.
@@ -63,8 +45,9 @@ pub(crate) fn run(
     plan: &Plan,
     stop: &AtomicBool,
     observe: &mut dyn FnMut(Progress),
-) -> Result<Findings, LoadError> {
-    ensure_descriptors(plan)?;
+) -> Result<Findings<Report>, LoadError> {
+    let of_threads = plan.threads as u64 * DESCRIPTORS_A_THREAD;
+    ensure_descriptors(plan.connections, "connections", of_threads)?;
     ensure_ports(plan)?;
     match &plan.workload {
         Workload::Echo { sizes } => {
@@ -99,38 +82,25 @@ fn run_protocol<P: Protocol>(
     protocol: &P,
     stop: &AtomicBool,
     observe: &mut dyn FnMut(Progress),
-) -> Result<Findings, LoadError> {
+) -> Result<Findings<Report>, LoadError> {
     let control = Arc::new(Control::new(plan.threads));
     let (sender, messages) = mpsc::channel();
     let mut workers = Vec::new();
     let mut wakers = Vec::new();
     for thread in 0..plan.threads {
         let (worker, waker) = Worker::new(plan, thread, control.clone(), sender.clone(), protocol.clone())?;
-        workers.push((worker, sender.clone()));
+        workers.push(worker);
         wakers.push(waker);
     }
-    // Only the workers' senders remain, so that the channel's end means that all have ended.
-    drop(sender);
     let mut intervals = Intervals::new(plan.threads, plan.interval);
-    let (ending, results) = std::thread::scope(|scope| {
-        let threads: Vec<_> = workers
-            .into_iter()
-            .map(|(worker, sender)| {
-                scope.spawn(move || {
-                    let result = worker.run();
-                    // The receiver ends first only when the run was given up, and then nobody asks.
-                    drop(sender.send(Message::Ended));
-                    result
-                })
-            })
-            .collect();
-        let run = Run {
-            plan,
-            control: &control,
-            wakers: &wakers,
-            messages: &messages,
-            stop,
-        };
+    let run = Run {
+        plan,
+        control: &control,
+        wakers: &wakers,
+        messages: &messages,
+        stop,
+    };
+    let (ending, tallies) = run_together(workers, sender, Worker::run, || {
         let ending = run
             .conduct(&mut intervals, observe)
             .and_then(|ending| run.wake().map(|()| ending));
@@ -139,23 +109,16 @@ fn run_protocol<P: Protocol>(
             // Without the wake-up the workers see the order at their next scan.
             drop(run.wake());
         }
-        let results: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
-        (ending, results)
-    });
-    let mut merged: Option<Tally> = None;
-    for result in results {
-        let tally = result.map_err(|_| LoadError::new("a load thread panicked".to_owned()))??;
-        match &mut merged {
-            Some(merged) => merged.merge(&tally)?,
-            None => merged = Some(tally),
-        }
-    }
-    let tally = merged.expect("a run has at least one thread");
-    let ending = ending?;
+        ending
+    })?;
+    let tally = Tally::of_all(tallies)?;
     let started_at = tally.window.map(|(start, _)| control.wall(start));
     let latencies = Latencies::new(&tally, started_at)?;
     let report = Report::new(plan, &tally, &latencies, intervals.finish(), ending)?;
-    Ok(Findings { report, latencies })
+    Ok(Findings {
+        report,
+        latencies: Some(latencies),
+    })
 }
 
 /// The coordinator's view of a run.
@@ -201,7 +164,7 @@ impl Run<'_> {
         };
         let until = match self.plan.length {
             Length::Time(time) => Some(from.saturating_add(nanoseconds(time))),
-            Length::Requests(_) => None,
+            Length::Count(_) => None,
         };
         let schedule = self.control.begin(Schedule { from, until });
         self.wake()?;
@@ -348,12 +311,8 @@ impl Run<'_> {
                 replies: sums.replies,
             };
         }
-        let fraction = match self.plan.length {
-            Length::Time(time) => (now - schedule.from) as f64 / nanoseconds(time).max(1) as f64,
-            Length::Requests(requests) => sums.settled as f64 / requests.max(1) as f64,
-        };
         Progress::Measuring {
-            fraction: fraction.min(1.0),
+            fraction: self.plan.length.fraction(now - schedule.from, sums.done),
             replies: sums.replies,
         }
     }

@@ -23,6 +23,7 @@ mod intervals;
 mod pacing;
 mod plan;
 mod preflight;
+mod progress;
 mod protocol;
 mod random;
 mod recorder;
@@ -35,6 +36,7 @@ mod tally;
 mod target;
 #[cfg(test)]
 mod testing;
+mod threads;
 mod timer;
 mod udp;
 #[cfg(any(test, fuzzing))]
@@ -43,10 +45,10 @@ mod window;
 mod worker;
 
 pub use arguments::{LoadArguments, check, command};
-pub(crate) use coordinator::{Findings, Progress, run};
+pub(crate) use coordinator::{Findings, run};
 pub(crate) use error::LoadError;
 pub(crate) use histograms::LogFile;
 pub(crate) use plan::{Arrivals, Length, Offered, Plan, SlowReaders, Workload};
-pub(crate) use report::Report;
+pub(crate) use progress::Progress;
 pub(crate) use sizes::Sizes;
 pub(crate) use target::Target;

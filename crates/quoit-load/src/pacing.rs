@@ -42,6 +42,44 @@ struct Timetable {
     end: u64,
 }
 
+/// Times at equal distances, on which several take turns. They are counted from the beginning, so that rounding does not
+/// add up.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Even {
+    begun: u64,
+    /// Nanoseconds from `begun` to the first of this one's times, and between them.
+    first: f64,
+    apart: f64,
+}
+
+impl Even {
+    /// Those of number `turn.0` (from 0) of `turn.1`, where all together have one every `interval` nanoseconds from
+    /// `begun` on.
+    pub(super) fn new(begun: u64, interval: f64, turn: (u64, u64)) -> Self {
+        Even {
+            begun,
+            first: turn.0 as f64 * interval,
+            apart: turn.1 as f64 * interval,
+        }
+    }
+
+    /// The time behind `count` others.
+    pub(super) fn due(&self, count: u64) -> u64 {
+        self.begun
+            .saturating_add((self.first + count as f64 * self.apart) as u64)
+    }
+
+    /// How many times there were until `now`.
+    pub(super) fn count_until(&self, now: u64) -> u64 {
+        let since = now.saturating_sub(self.begun) as f64 - self.first;
+        if now < self.begun || since < 0.0 {
+            0
+        } else {
+            (since / self.apart) as u64 + 1
+        }
+    }
+}
+
 /// One connection's place in the timetable.
 #[derive(Debug, Default)]
 pub(super) struct Place {
@@ -239,10 +277,8 @@ impl Timetable {
     /// When the place's next arrival is due, the last one having been due at `last`.
     fn due(&self, place: &Place, last: u64) -> u64 {
         match self.arrivals {
-            // Counted from the beginning, so that rounding does not add up.
             Arrivals::Fixed => {
-                let number = place.number as f64 + place.count as f64 * self.connections as f64;
-                self.begun.saturating_add((number * self.interval) as u64)
+                Even::new(self.begun, self.interval, (place.number, self.connections)).due(place.count)
             }
             // Independent Poisson processes make one together, with the sum of their rates.
             Arrivals::Poisson => {

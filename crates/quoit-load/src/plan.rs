@@ -1,8 +1,9 @@
 //! What a run is to do.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use super::control::nanoseconds;
 use super::rpc::RpcStreams;
 use super::sizes::Sizes;
 use super::target::Target;
@@ -93,13 +94,43 @@ pub(crate) enum Workload {
     Rpc(RpcStreams),
 }
 
-/// The length of the measured window.
-#[derive(Debug, Clone, Copy)]
+/// How much is measured, or sent.
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Length {
-    /// Replies that arrive within this time are counted.
+    /// What happens within this time: the replies that arrive, the datagrams that are sent.
     Time(Duration),
-    /// The window ends once this many requests were answered or lost. Each thread has an equal share.
-    Requests(u64),
+    /// It ends once this many requests were answered or lost, or datagrams were sent. Each thread has an equal share.
+    Count(u64),
+}
+
+impl Length {
+    /// The share of thread number `index` of `threads`, if it is a count.
+    pub(super) fn share(self, threads: usize, index: usize) -> Option<u64> {
+        let (threads, index) = (threads as u64, index as u64);
+        match self {
+            Length::Time(_) => None,
+            Length::Count(count) => Some(count / threads + u64::from(index < count % threads)),
+        }
+    }
+
+    /// The part of it that is over after so many nanoseconds, in which so much was done, from 0 to 1.
+    pub(super) fn fraction(self, elapsed: u64, done: u64) -> f64 {
+        let fraction = match self {
+            Length::Time(time) => elapsed as f64 / nanoseconds(time).max(1) as f64,
+            Length::Count(count) => done as f64 / count.max(1) as f64,
+        };
+        fraction.min(1.0)
+    }
+}
+
+/// Refuses local addresses of another family than the server's.
+pub(super) fn check_sources(sources: &[IpAddr], target: SocketAddr) -> Result<(), String> {
+    match sources.iter().find(|source| source.is_ipv4() != target.is_ipv4()) {
+        Some(source) => Err(format!(
+            "--source {source} and {target} are not of the same kind: both must be IPv4 or IPv6"
+        )),
+        None => Ok(()),
+    }
 }
 
 /// The share of number `index` (from 0) when `total` is divided among `parts`, as equally as can be.

@@ -15,24 +15,24 @@ use super::request_reply::{Reply, RequestReply};
 use super::rpc::{Rpc, RpcStreams};
 use super::target::{BlockingStream, ConnectOptions, Target};
 
-/// Descriptors besides the connections: standard streams, terminal, the caller's own.
+/// Descriptors besides those of the run: standard streams, terminal, the caller's own.
 const SPARE_DESCRIPTORS: u64 = 64;
 
 /// Descriptors a thread: its epoll instance, its timer, and the eventfd that wakes it, with one to spare.
-const DESCRIPTORS_A_THREAD: u64 = 4;
+pub(super) const DESCRIPTORS_A_THREAD: u64 = 4;
 
-/// Makes sure that all connections can have a descriptor, raising the limit if it is too low.
+/// Makes sure that `count` sockets, which are the run's `what`, can each have a descriptor, and `others` beside, raising
+/// the limit if it is too low.
 ///
 /// # Errors
 /// The hard limit is too low, and may not be raised.
-pub(super) fn ensure_descriptors(plan: &Plan) -> Result<(), LoadError> {
-    let needed = plan.connections as u64 + plan.threads as u64 * DESCRIPTORS_A_THREAD + SPARE_DESCRIPTORS;
+pub(super) fn ensure_descriptors(count: usize, what: &str, others: u64) -> Result<(), LoadError> {
+    let needed = count as u64 + others + SPARE_DESCRIPTORS;
     let limit = DescriptorLimit::raise(needed)
         .map_err(|error| LoadError::new(format!("cannot raise the descriptor limit: {error}")))?;
     if limit.soft < needed {
         return Err(LoadError::new(format!(
-            "{} connections need {needed} descriptors, but the hard limit is {}; use fewer connections, or {}",
-            plan.connections,
+            "{count} {what} need {needed} descriptors, but the hard limit is {}; use fewer {what}, or {}",
             limit.hard,
             DescriptorLimit::remedy(needed)
         )));

@@ -1,13 +1,13 @@
 //! What one thread measures.
 
 use hdrhistogram::Histogram;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::clock::Slips;
 use super::error::LoadError;
 
 /// Errors by kind, over the whole run, warm-up included.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Errors {
     /// Connection attempts that the server refused (ECONNREFUSED).
     pub(crate) connect_refused: u64,
@@ -125,6 +125,26 @@ pub(super) fn add_histogram(sum: &mut Histogram<u64>, other: &Histogram<u64>) ->
         .map_err(|error| LoadError::new(format!("cannot merge latencies: {error}")))
 }
 
+/// What one thread of a run found.
+pub(super) trait Merge: Sized {
+    /// Adds what another thread of the same run found.
+    ///
+    /// # Errors
+    /// The histograms have different bounds.
+    fn merge(&mut self, other: &Self) -> Result<(), LoadError>;
+
+    /// What all threads of a run found, of which there is at least one.
+    ///
+    /// # Errors
+    /// As of [`Merge::merge`].
+    fn of_all(threads: Vec<Self>) -> Result<Self, LoadError> {
+        let mut threads = threads.into_iter();
+        let mut all = threads.next().expect("a run has at least one thread");
+        threads.try_for_each(|other| all.merge(&other))?;
+        Ok(all)
+    }
+}
+
 impl Tally {
     /// Latencies are kept up to `longest` nanoseconds. All memory is allocated here.
     ///
@@ -154,11 +174,16 @@ impl Tally {
         })
     }
 
-    /// Adds the counts of another thread of the same run.
-    ///
-    /// # Errors
-    /// The histograms have different bounds.
-    pub(crate) fn merge(&mut self, other: &Tally) -> Result<(), LoadError> {
+    /// Keeps the words for the first error.
+    pub(crate) fn note(&mut self, what: impl FnOnce() -> String) {
+        if self.first_error.is_none() {
+            self.first_error = Some(what());
+        }
+    }
+}
+
+impl Merge for Tally {
+    fn merge(&mut self, other: &Tally) -> Result<(), LoadError> {
         self.requests += other.requests;
         add_histogram(&mut self.latencies, &other.latencies)?;
         add_histogram(&mut self.slipped, &other.slipped)?;
@@ -185,12 +210,5 @@ impl Tally {
         };
         self.cpu_ns += other.cpu_ns;
         Ok(())
-    }
-
-    /// Keeps the words for the first error.
-    pub(crate) fn note(&mut self, what: impl FnOnce() -> String) {
-        if self.first_error.is_none() {
-            self.first_error = Some(what());
-        }
     }
 }

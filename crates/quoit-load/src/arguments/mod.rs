@@ -15,16 +15,17 @@ use quoit_host::console::say;
 use quoit_host::usage;
 
 use self::help::{EXAMPLES, JSON_FIELDS, RPC_JSON_FIELDS, UDP_EXAMPLES, UDP_JSON_FIELDS};
+use self::output::{Output, execute};
 use self::values::{
     Expected, HttpAddress, Slow, parse_expected, parse_host, parse_http_address, parse_milliseconds,
     parse_path, parse_seconds, parse_slow, parse_unix_seconds,
 };
+use super::plan::check_sources;
 use super::rpc::RpcArguments;
 use super::sizes::LARGEST;
 use super::udp::{self, UdpArguments};
-use super::{Arrivals, Length, Offered, Plan, Sizes, SlowReaders, Target, Workload};
+use super::{Arrivals, Length, Offered, Plan, Sizes, SlowReaders, Target, Workload, run};
 
-pub(super) use self::output::{print, progress_bar, stop_on_interrupt};
 pub(super) use self::values::{SourceRange, parse_positive_seconds, parse_rate, parse_source};
 
 /// The intervals of the window, if nothing else is said: a second, in a shorter window a tenth of it.
@@ -204,19 +205,21 @@ impl CommonArguments {
     fn sources(&self, target: &Target) -> Result<Vec<std::net::IpAddr>, String> {
         let sources: Vec<_> = self.source.iter().flat_map(|range| range.0.clone()).collect();
         match target {
-            Target::Tcp(address) => match sources
-                .iter()
-                .find(|source| source.is_ipv4() != address.is_ipv4())
-            {
-                Some(source) => Err(format!(
-                    "--source {source} and {target} are not of the same kind: both must be IPv4 or IPv6"
-                )),
-                None => Ok(sources),
-            },
+            Target::Tcp(address) => check_sources(&sources, *address).map(|()| sources),
             _ if sources.is_empty() => Ok(sources),
             _ => Err(format!(
                 "{target} is a Unix socket, which has no --source address"
             )),
+        }
+    }
+
+    fn output(&self) -> Output<'_> {
+        Output {
+            json: self.json,
+            no_progress: self.no_progress,
+            announce: self.announce,
+            lines: self.interval.is_some(),
+            hdr: self.hdr.as_deref(),
         }
     }
 
@@ -325,7 +328,7 @@ impl StreamArguments {
             seed: common.seed,
             length: common
                 .requests
-                .map_or(Length::Time(common.seconds), Length::Requests),
+                .map_or(Length::Time(common.seconds), Length::Count),
             warmup: common.warmup,
             ramp_up: common.ramp_up,
             start_at: common.start_at,
@@ -336,6 +339,16 @@ impl StreamArguments {
             churn: common.churn,
             slow: common.slow_readers()?,
         })
+    }
+}
+
+impl UdpArguments {
+    fn output(&self) -> Output<'_> {
+        Output {
+            json: self.json,
+            no_progress: self.no_progress,
+            ..Output::default()
+        }
     }
 }
 
@@ -364,11 +377,13 @@ pub fn command<Program: CommandFactory>(arguments: &LoadArguments) -> ExitCode {
         |message: String| usage::refuse(&Program::command().error(ErrorKind::ValueValidation, message));
     let invalid = match &arguments.protocol {
         ProtocolArguments::Stream(stream) => match stream.plan() {
-            Ok(plan) => output::execute(&plan, stream.common()).map(|report| report.invalid),
+            Ok(plan) => execute(&stream.common().output(), |stop, observe| {
+                run(&plan, stop, observe)
+            }),
             Err(message) => return refuse(message),
         },
         ProtocolArguments::Udp(udp) => match udp.plan() {
-            Ok(plan) => udp::execute(&plan, udp).map(|report| report.invalid),
+            Ok(plan) => execute(&udp.output(), |stop, observe| udp::run(&plan, stop, observe)),
             Err(message) => return refuse(message),
         },
     };

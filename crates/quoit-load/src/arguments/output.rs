@@ -1,6 +1,7 @@
 //! Making the run that the arguments describe, and what it prints.
 
 use std::io::{self, IsTerminal};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -8,56 +9,70 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use quoit_host::console::{self, say};
 use quoit_host::monotonic_now;
-use serde::Serialize;
 use signal_hook::consts::SIGINT;
 use signal_hook::flag;
 
-use super::super::{Findings, LoadError, LogFile, Plan, Progress, Report, run};
-use super::CommonArguments;
+use crate::report::Tabular;
+use crate::{Findings, LoadError, LogFile, Progress};
 
-/// Makes the run and prints its report.
+/// What is shown and written of a run beside its report.
+#[derive(Debug, Default)]
+pub(super) struct Output<'a> {
+    /// The report is a JSON object.
+    pub(super) json: bool,
+    /// There is no progress bar.
+    pub(super) no_progress: bool,
+    /// When the window will be is said once that is known.
+    pub(super) announce: bool,
+    /// A line for each interval.
+    pub(super) lines: bool,
+    /// Where the latencies are logged.
+    pub(super) hdr: Option<&'a Path>,
+}
+
+/// Makes a run and prints its report. Answers why its figures must not be used, if so.
 ///
 /// # Errors
 /// The run could not be made, or its findings not be written.
-pub(super) fn execute(plan: &Plan, common: &CommonArguments) -> Result<Report, LoadError> {
+pub(super) fn execute<R: Tabular>(
+    output: &Output<'_>,
+    run: impl FnOnce(&AtomicBool, &mut dyn FnMut(Progress)) -> Result<Findings<R>, LoadError>,
+) -> Result<Option<String>, LoadError> {
     let stop = stop_on_interrupt()?;
-    let mut log = common.hdr.as_deref().map(LogFile::create).transpose()?;
-    let bar = progress_bar(!common.no_progress)?;
-    let lines = common.interval.is_some();
-    let findings = run(plan, &stop, &mut |progress| match progress {
+    let mut log = output.hdr.map(LogFile::create).transpose()?;
+    let bar = progress_bar(!output.no_progress)?;
+    let findings = run(&stop, &mut |progress| match progress {
         Progress::Scheduled {
             opens_in,
             lasts: Some(lasts),
-        } if common.announce => announce(opens_in, lasts),
-        Progress::Interval(interval) if lines => bar.suspend(|| say(format_args!("{}", interval.to_line()))),
-        progress => show(&bar, progress),
+        } if output.announce => announce(opens_in, lasts),
+        Progress::Interval(interval) if output.lines => {
+            bar.suspend(|| say(format_args!("{}", interval.to_line())));
+        }
+        progress => {
+            if let Some((fraction, message)) = progress.text() {
+                bar.set_position((fraction * 1_000.0) as u64);
+                bar.set_message(message);
+            }
+        }
     });
     bar.finish_and_clear();
     let Findings { report, latencies } = findings?;
-    if let Some(log) = &mut log {
+    if let (Some(log), Some(latencies)) = (&mut log, latencies) {
         latencies.write_to(log)?;
     }
-    print(&report, Report::to_table, common.json)?;
-    Ok(report)
-}
-
-/// Writes a report to standard output: for machines, or as its table.
-pub(crate) fn print<R: Serialize>(
-    report: &R,
-    to_table: impl FnOnce(&R) -> String,
-    json: bool,
-) -> Result<(), LoadError> {
-    let text = if json {
-        serde_json::to_string(report).map_err(io::Error::from)
+    let text = if output.json {
+        serde_json::to_string(&report).map_err(io::Error::from)
     } else {
-        Ok(to_table(report))
+        Ok(report.to_table())
     };
     text.and_then(|text| console::print(&format!("{text}\n")))
-        .map_err(|error| LoadError::new(format!("cannot write the report to standard output: {error}")))
+        .map_err(|error| LoadError::new(format!("cannot write the report to standard output: {error}")))?;
+    Ok(report.ended().invalid.clone())
 }
 
 /// A flag that an interrupt sets; a second one ends the program at once.
-pub(crate) fn stop_on_interrupt() -> Result<Arc<AtomicBool>, LoadError> {
+fn stop_on_interrupt() -> Result<Arc<AtomicBool>, LoadError> {
     let stop = Arc::new(AtomicBool::new(false));
     // Registered first, it sees the flag of the first one.
     flag::register_conditional_shutdown(SIGINT, 130, stop.clone())
@@ -67,7 +82,7 @@ pub(crate) fn stop_on_interrupt() -> Result<Arc<AtomicBool>, LoadError> {
 }
 
 /// A bar of 1,000 steps, which shows on a terminal alone, and only if it is wanted.
-pub(crate) fn progress_bar(wanted: bool) -> Result<ProgressBar, LoadError> {
+fn progress_bar(wanted: bool) -> Result<ProgressBar, LoadError> {
     if !wanted || !io::stderr().is_terminal() {
         return Ok(ProgressBar::hidden());
     }
@@ -86,18 +101,4 @@ fn announce(opens_in: Duration, lasts: Duration) {
         lasts.as_nanos(),
         opens_in.as_nanos()
     ));
-}
-
-fn show(bar: &ProgressBar, progress: Progress) {
-    let (fraction, message) = match progress {
-        Progress::Interval(_) | Progress::Scheduled { .. } => return,
-        Progress::Opening { open, connections } => {
-            let fraction = open as f64 / connections.max(1) as f64;
-            (fraction, format!("opening: {open} of {connections} connections"))
-        }
-        Progress::WarmUp { fraction, replies } => (fraction, format!("warming up: {replies} replies")),
-        Progress::Measuring { fraction, replies } => (fraction, format!("measuring: {replies} replies")),
-    };
-    bar.set_position((fraction * 1_000.0) as u64);
-    bar.set_message(message);
 }

@@ -2,10 +2,10 @@
 
 mod table;
 
-pub(super) use table::{microseconds, two_columns};
+pub(super) use table::{Rows, Tabular};
 
 use hdrhistogram::Histogram;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::error::LoadError;
 use super::histograms::Latencies;
@@ -17,23 +17,23 @@ use super::tally::{Errors, Tally, add_histogram};
 
 /// The findings of one run. The field names are those of the JSON object; units are in the names. The fields are
 /// described in `docs/load.md`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Report {
     /// `echo`, `http` or `rpc`.
     pub(crate) protocol: String,
     /// The server's address.
     pub(crate) target: String,
     /// Bytes of an echo or rpc message, on average; absent for HTTP.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) message_bytes: Option<f64>,
     /// How the sizes of messages are spread, as given; absent for HTTP.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) message_sizes: Option<String>,
     /// The path that was requested; absent for the others.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) path: Option<String>,
     /// Bytes of each request's body; absent for GET requests and for the others.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) request_body_bytes: Option<u32>,
     /// Connections kept open, over all threads.
     pub(crate) connections: u64,
@@ -42,30 +42,22 @@ pub(crate) struct Report {
     /// Threads that generated the load.
     pub(crate) threads: u64,
     /// Requests a second that fell due by the timetable; `None`: a closed loop.
-    #[serde(default)]
     pub(crate) offered_per_second: Option<f64>,
     /// `fixed` or `poisson`, in an open loop.
-    #[serde(default)]
     pub(crate) schedule: Option<String>,
     /// Requests that fell due at once, in an open loop.
-    #[serde(default)]
     pub(crate) batch: Option<u32>,
     /// What the random draws depended on.
-    #[serde(default)]
     pub(crate) seed: u64,
     /// Whether each request had a connection of its own.
-    #[serde(default)]
     pub(crate) churn: bool,
     /// Connections that read slowly, among `connections`.
-    #[serde(default)]
     pub(crate) slow_connections: u64,
     /// The time over which connections were opened.
-    #[serde(default)]
     pub(crate) ramp_up_seconds: f64,
     /// The discarded time before the measured window.
     pub(crate) warmup_seconds: f64,
     /// When the measured window began, in seconds since 1970 by the wall clock.
-    #[serde(default)]
     pub(crate) window_started_at: f64,
     /// The length of the measured window.
     pub(crate) elapsed_seconds: f64,
@@ -74,7 +66,6 @@ pub(crate) struct Report {
     /// `requests` by `elapsed_seconds`.
     pub(crate) requests_per_second: f64,
     /// How the rate varied between intervals; absent for fewer than two.
-    #[serde(default)]
     pub(crate) rate: Option<Rate>,
     /// Bytes received in the measured window.
     pub(crate) received_bytes: u64,
@@ -84,40 +75,30 @@ pub(crate) struct Report {
     /// if there was none.
     pub(crate) latency: Option<Latency>,
     /// The same, each less the time in which the generator itself did not run meanwhile: the truth lies between the two.
-    #[serde(default)]
     pub(crate) latency_at_least: Option<Latency>,
     /// The share of the latencies that overlapped a slip, 0 to 1.
-    #[serde(default)]
     pub(crate) slipped_share: f64,
     /// Whether slips may be more than a tenth of `latency`, at the median or the 99th percentile.
-    #[serde(default)]
     pub(crate) slipping: bool,
     /// Gaps in which the generator itself did not run.
-    #[serde(default)]
     pub(crate) slips: SlipCounts,
     /// How late requests were written by the generator's own fault, slips included: an open loop only.
-    #[serde(default)]
     pub(crate) lag: Option<Percentiles>,
     /// Whether the lag of requests that overlapped no slip is more than half of `latency_at_least`, at the median or the
     /// 99th percentile.
-    #[serde(default)]
     pub(crate) lagging: bool,
     /// Requests that fell due in the window and were not sent by its end: an open loop only.
-    #[serde(default)]
     pub(crate) unsent_requests: Option<u64>,
     /// Requests that were sent and not answered by the window's end: an open loop only.
-    #[serde(default)]
     pub(crate) unanswered_requests: Option<u64>,
     /// How long connecting took; absent if nothing was connected.
-    #[serde(default)]
     pub(crate) connects: Option<Percentiles>,
     /// Replies of the window on connections that read slowly; they are in no other figure.
-    #[serde(default)]
     pub(crate) slow_replies: Option<u64>,
     /// What is of rpc alone. Then `requests` are messages, `pipeline` is streams a connection, and `latency` is
     /// that of messages from the server's send time to the read of the whole message: one way, which means
     /// something only where both use the clock of one machine; absent if messages carry no send time.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) rpc: Option<RpcReport>,
     /// Errors by kind, over the whole run, warm-up included.
     pub(crate) errors: Errors,
@@ -132,27 +113,22 @@ pub(crate) struct Report {
     /// The share of the window that a generator thread spent on a processor, on average, from 0 to 1.
     /// Near 1 the generator, not the server, may be what limits the rate.
     pub(crate) generator_cpu_utilization: f64,
-    /// Whether the run was ended before its time.
-    pub(crate) interrupted: bool,
-    /// Why the figures must not be used, if so: any error, or nothing measured.
-    pub(crate) invalid: Option<String>,
+    /// `invalid` if there was any error, or nothing was measured.
+    #[serde(flatten)]
+    pub(crate) ended: Ended,
     /// The window's complete intervals.
-    #[serde(default)]
     pub(crate) intervals: Vec<Interval>,
     /// The latencies behind `latency` and `latency_at_least`: HdrHistogram V2, compressed, base64, nanoseconds.
-    #[serde(default)]
     pub(crate) histogram: Option<String>,
-    #[serde(default)]
     pub(crate) histogram_at_least: Option<String>,
 }
 
 /// Latencies of the measured window in nanoseconds, to three significant digits.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Latency {
     pub(crate) mean_ns: f64,
     pub(crate) standard_deviation_ns: f64,
     /// The share of them that lie within one standard deviation of the mean, 0 to 1.
-    #[serde(default)]
     pub(crate) within_standard_deviation: f64,
     pub(crate) p50_ns: u64,
     pub(crate) p90_ns: u64,
@@ -162,7 +138,7 @@ pub(crate) struct Latency {
 }
 
 /// Times in nanoseconds, to three significant digits.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Percentiles {
     pub(crate) count: u64,
     pub(crate) mean_ns: f64,
@@ -172,7 +148,7 @@ pub(crate) struct Percentiles {
 }
 
 /// Gaps of the measured window in which a thread of the generator did not run.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub(crate) struct SlipCounts {
     /// The shortest gap that counts.
     pub(crate) limit_ns: u64,
@@ -183,7 +159,7 @@ pub(crate) struct SlipCounts {
 }
 
 /// How the requests a second varied from interval to interval.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Rate {
     pub(crate) mean: f64,
     pub(crate) standard_deviation: f64,
@@ -192,7 +168,7 @@ pub(crate) struct Rate {
 }
 
 /// One interval of the measured window. Its latencies are those of all requests, slips or not.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub(crate) struct Interval {
     /// Its end, since the window's beginning.
     pub(crate) at_seconds: f64,
@@ -213,6 +189,24 @@ pub(super) enum Ending {
     Stalled,
 }
 
+/// How a run ended, as a report says it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Ended {
+    /// Whether the run was ended before its time.
+    pub(crate) interrupted: bool,
+    /// Why the figures must not be used, if so.
+    pub(crate) invalid: Option<String>,
+}
+
+impl Ended {
+    pub(super) fn new(ending: Ending, invalid: Option<String>) -> Self {
+        Ended {
+            interrupted: ending == Ending::Interrupted,
+            invalid,
+        }
+    }
+}
+
 impl Report {
     /// # Errors
     /// The latencies cannot be encoded.
@@ -225,7 +219,6 @@ impl Report {
     ) -> Result<Self, LoadError> {
         let elapsed_ns = tally.window.map_or(0, |(start, end)| end - start) as f64;
         let requests = tally.requests;
-        let by = |value: f64, unit: f64| if unit > 0.0 { value / unit } else { 0.0 };
         let (protocol, sizes, path, body) = match &plan.workload {
             Workload::Echo { sizes } => ("echo", Some(sizes.clone()), None, None),
             Workload::Http { path, body, .. } => ("http", None, Some(path.clone()), *body),
@@ -289,7 +282,7 @@ impl Report {
             slipped_share: by(tally.slipped.len() as f64, latencies.all.len() as f64),
             slipping,
             slips: SlipCounts {
-                limit_ns: super::worker::nanoseconds(plan.slip),
+                limit_ns: super::control::nanoseconds(plan.slip),
                 count: tally.slips.count,
                 total_ns: tally.slips.total,
                 longest_ns: tally.slips.longest,
@@ -305,13 +298,17 @@ impl Report {
             reconnects: tally.reconnects,
             generator_cpu_ns_per_request: by(tally.cpu_ns as f64, requests as f64),
             generator_cpu_utilization: by(tally.cpu_ns as f64, elapsed_ns * plan.threads as f64),
-            interrupted: ending == Ending::Interrupted,
-            invalid,
+            ended: Ended::new(ending, invalid),
             intervals,
             histogram: encode(&latencies.all)?,
             histogram_at_least: encode(&latencies.at_least)?,
         })
     }
+}
+
+/// `value` by `unit`, or nothing of what there was none of.
+pub(super) fn by(value: f64, unit: f64) -> f64 {
+    if unit > 0.0 { value / unit } else { 0.0 }
 }
 
 /// Whether what the generator may have slept through itself is more than a tenth of the latencies.

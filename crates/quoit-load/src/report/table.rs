@@ -3,8 +3,9 @@
 use std::fmt::Write;
 
 use comfy_table::{CellAlignment, Table, presets};
+use serde::Serialize;
 
-use super::{Interval, Latency, Report};
+use super::{Ended, Interval, Latency, Percentiles, Report};
 
 impl Interval {
     /// One line, to be shown while the run goes on.
@@ -22,7 +23,8 @@ impl Interval {
 }
 
 impl Latency {
-    pub(crate) fn rows(&self, row: &mut impl FnMut(&str, String)) {
+    pub(crate) fn rows(&self, rows: &mut Rows) {
+        let mut row = |name: &str, value: String| rows.row(name, value);
         row("latency mean", microseconds(self.mean_ns));
         row(
             "standard deviation",
@@ -44,64 +46,107 @@ impl Latency {
     }
 }
 
-/// Names and what is said of each, below one another.
-pub(crate) fn two_columns(rows: Vec<(String, String)>) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    for (name, value) in rows {
-        table.add_row([name, value]);
+impl Percentiles {
+    fn text(&self) -> String {
+        let [p50, p99, max] = [self.p50_ns, self.p99_ns, self.max_ns].map(|value| microseconds(value as f64));
+        format!("p50 {p50}, p99 {p99}, max {max}")
     }
-    if let Some(names) = table.column_mut(0) {
-        names.set_cell_alignment(CellAlignment::Left);
-    }
-    table.trim_fmt()
 }
 
-impl Report {
-    /// A table of two columns.
-    pub(crate) fn to_table(&self) -> String {
-        two_columns(self.rows())
+/// What a report says to people: names and what is said of each, below one another.
+#[derive(Debug)]
+pub(crate) struct Rows(Table);
+
+impl Rows {
+    /// Adds one.
+    pub(crate) fn row(&mut self, name: &str, value: impl Into<String>) {
+        self.0.add_row([name.to_owned(), value.into()]);
     }
 
-    fn rows(&self) -> Vec<(String, String)> {
-        let mut rows = Vec::new();
-        let mut row = |name: &str, value: String| rows.push((name.to_owned(), value));
-        row("load", self.what());
-        if let Some(rpc) = &self.rpc {
-            row("streams", rpc.what());
+    /// Adds how late the generator was.
+    pub(crate) fn lag(&mut self, lag: &Percentiles, flag: &str) {
+        self.row("generator lag", lag.text() + flag);
+    }
+
+    /// Adds what processor time the generator took for a `unit`, and the share of it that its threads had.
+    pub(crate) fn generator_cpu(&mut self, ns: f64, unit: &str, utilization: f64) {
+        let share = utilization * 100.0;
+        self.row(
+            "generator CPU",
+            format!("{ns:.0} ns/{unit}, {share:.0} % of its thread(s)"),
+        );
+    }
+}
+
+/// The findings of a run, as they are printed: for machines as JSON, for people as a table.
+pub(crate) trait Tabular: Serialize {
+    /// Adds all rows but those on how the run ended.
+    fn rows(&self, rows: &mut Rows);
+
+    /// How the run ended.
+    fn ended(&self) -> &Ended;
+
+    /// A table of two columns.
+    fn to_table(&self) -> String {
+        let mut rows = Rows(Table::new());
+        rows.0.load_style(presets::NOTHING);
+        self.rows(&mut rows);
+        let Ended { interrupted, invalid } = self.ended();
+        if *interrupted {
+            rows.row("interrupted", "the run was ended before its time");
         }
-        row("connections", self.connections());
-        row(
+        if let Some(reason) = invalid {
+            rows.row("INVALID", reason);
+        }
+        if let Some(names) = rows.0.column_mut(0) {
+            names.set_cell_alignment(CellAlignment::Left);
+        }
+        rows.0.trim_fmt()
+    }
+}
+
+impl Tabular for Report {
+    fn ended(&self) -> &Ended {
+        &self.ended
+    }
+
+    fn rows(&self, rows: &mut Rows) {
+        rows.row("load", self.what());
+        if let Some(rpc) = &self.rpc {
+            rows.row("streams", rpc.what());
+        }
+        rows.row("connections", self.connections());
+        rows.row(
             "measured",
             format!(
                 "{:.3} s after {} s of warm-up",
                 self.elapsed_seconds, self.warmup_seconds
             ),
         );
-        row("requests", format!("{}", self.requests));
-        row("rate", self.rate());
-        row(
+        rows.row("requests", format!("{}", self.requests));
+        rows.row("rate", self.rate());
+        rows.row(
             "received",
             format!("{:.2} MB/s", self.received_megabytes_per_second),
         );
         if let Some(latency) = &self.latency {
             if self.rpc.is_some() {
-                row(
+                rows.row(
                     "message latency",
                     "one way, from the server's send time".to_owned(),
                 );
             }
-            latency.rows(&mut row);
+            latency.rows(rows);
         }
         if let Some(rpc) = &self.rpc {
-            row("streams ended", rpc.streams_ended.to_string());
+            rows.row("streams ended", rpc.streams_ended.to_string());
             if let Some(latency) = &rpc.stream_latency {
-                row("stream latency", "from its opening to its end".to_owned());
-                latency.rows(&mut row);
+                rows.row("stream latency", "from its opening to its end".to_owned());
+                latency.rows(rows);
             }
         }
         if self.slips.count > 0 {
-            row("generator slips", self.slips());
+            rows.row("generator slips", self.slips());
         }
         if let Some(lag) = &self.lag {
             let flag = if self.lagging {
@@ -109,65 +154,43 @@ impl Report {
             } else {
                 ""
             };
-            row(
-                "generator lag",
-                format!(
-                    "p50 {}, p99 {}, max {}{flag}",
-                    microseconds(lag.p50_ns as f64),
-                    microseconds(lag.p99_ns as f64),
-                    microseconds(lag.max_ns as f64)
-                ),
-            );
+            rows.lag(lag, flag);
         }
         if let Some(connects) = self.connects.as_ref().filter(|_| self.churn) {
-            row(
+            rows.row(
                 "connecting",
-                format!(
-                    "{} times, p50 {}, p99 {}, max {}",
-                    connects.count,
-                    microseconds(connects.p50_ns as f64),
-                    microseconds(connects.p99_ns as f64),
-                    microseconds(connects.max_ns as f64)
-                ),
+                format!("{} times, {}", connects.count, connects.text()),
             );
         }
         if let Some(replies) = self.slow_replies {
-            row(
+            rows.row(
                 "slow readers",
                 format!("{} with {replies} replies", self.slow_connections),
             );
         }
-        row(
-            "generator CPU",
-            format!(
-                "{:.0} ns/request, {:.0} % of its thread(s)",
-                self.generator_cpu_ns_per_request,
-                self.generator_cpu_utilization * 100.0
-            ),
+        rows.generator_cpu(
+            self.generator_cpu_ns_per_request,
+            "request",
+            self.generator_cpu_utilization,
         );
         if self.reconnects > 0 {
-            row("reconnects", self.reconnects.to_string());
+            rows.row("reconnects", self.reconnects.to_string());
         }
         if self.errors.is_empty() {
-            row("errors", "none".to_owned());
+            rows.row("errors", "none".to_owned());
         }
         for (name, count) in self.errors.by_name() {
             if count > 0 {
-                row(&format!("errors: {name}"), count.to_string());
+                rows.row(&format!("errors: {name}"), count.to_string());
             }
         }
         if let Some(first) = &self.first_error {
-            row("first error", first.clone());
+            rows.row("first error", first.clone());
         }
-        if self.interrupted {
-            row("interrupted", "the run was ended before its time".to_owned());
-        }
-        if let Some(reason) = &self.invalid {
-            row("INVALID", reason.clone());
-        }
-        rows
     }
+}
 
+impl Report {
     fn what(&self) -> String {
         match (&self.path, &self.message_sizes) {
             (Some(path), _) => {
@@ -237,6 +260,6 @@ impl Report {
     }
 }
 
-pub(crate) fn microseconds(nanoseconds: f64) -> String {
+fn microseconds(nanoseconds: f64) -> String {
     format!("{:.1} us", nanoseconds / 1e3)
 }

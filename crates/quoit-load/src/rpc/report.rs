@@ -1,13 +1,13 @@
 //! What a run with streams found besides what every run finds.
 
 use hdrhistogram::Histogram;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::RpcStreams;
 use crate::report::{Latency, latency};
 
 /// The findings on streams. The field names are those of the JSON object.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct RpcReport {
     /// Who sent the messages: `response` (the server) or `request`.
     pub(crate) direction: String,

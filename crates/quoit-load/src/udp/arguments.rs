@@ -7,9 +7,9 @@ use clap::Args;
 use clap::builder::RangedU64ValueParser;
 use quoit_workload::{Header, MOST_SENDERS};
 
-use super::plan::{EchoPlan, Mode, Phase, Shutdown, UdpLength, UdpPlan};
-use crate::Sizes;
+use super::plan::{EchoPlan, Mode, Phase, Shutdown, UdpPlan};
 use crate::arguments::{SourceRange, parse_positive_seconds, parse_rate, parse_source};
+use crate::{Length, Sizes};
 
 /// Bytes of a datagram, unless it is said: those of the article on Registered I/O.
 const SIZE: u32 = 1024;
@@ -95,10 +95,10 @@ pub(crate) struct UdpArguments {
     send_buffer: Option<u32>,
     /// Print one JSON object instead of a table
     #[arg(long)]
-    pub(super) json: bool,
+    pub(crate) json: bool,
     /// Show no progress bar (there is none unless standard error is a terminal)
     #[arg(long)]
-    pub(super) no_progress: bool,
+    pub(crate) no_progress: bool,
 }
 
 fn parse_phase(text: &str) -> Result<Phase, String> {
@@ -110,7 +110,7 @@ fn parse_phase(text: &str) -> Result<Phase, String> {
             "flat" => None,
             rate => Some(parse_rate(rate)?),
         },
-        length: UdpLength::Time(parse_positive_seconds(seconds)?),
+        length: Length::Time(parse_positive_seconds(seconds)?),
     })
 }
 
@@ -154,7 +154,7 @@ impl UdpArguments {
             phases: if self.phases.is_empty() {
                 let length = self
                     .count
-                    .map_or(UdpLength::Time(self.seconds.unwrap_or(LENGTH)), UdpLength::Count);
+                    .map_or(Length::Time(self.seconds.unwrap_or(LENGTH)), Length::Count);
                 vec![Phase {
                     rate: self.rate,
                     length,

@@ -1,9 +1,11 @@
 //! When a datagram may go.
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
-use super::plan::{EchoPlan, Phase, UdpLength};
+use super::plan::{EchoPlan, Phase};
+use crate::Length;
+use crate::control::nanoseconds;
+use crate::pacing::Even;
 
 /// The timetable of one sender for one phase, in nanoseconds since the run's beginning.
 #[derive(Debug)]
@@ -22,11 +24,7 @@ pub(super) struct Pace {
 #[derive(Debug)]
 enum Kind {
     FlatOut,
-    /// Evenly: so many nanoseconds apart, the first one at `offset`.
-    Even {
-        apart: f64,
-        offset: f64,
-    },
+    Even(Even),
     Outstanding(Outstanding),
 }
 
@@ -49,29 +47,19 @@ impl Pace {
         echo: Option<EchoPlan>,
         (index, senders): (u16, u16),
     ) -> Self {
-        let (count, until) = match length {
-            UdpLength::Count(count) => {
-                let (index, senders) = (u64::from(index), u64::from(senders));
-                (count / senders + u64::from(index < count % senders), u64::MAX)
-            }
-            UdpLength::Time(time) => (u64::MAX, begins.saturating_add(nanoseconds(time))),
+        let until = match length {
+            Length::Count(_) => u64::MAX,
+            Length::Time(time) => begins.saturating_add(nanoseconds(time)),
         };
         let kind = match (rate, echo) {
-            (Some(rate), _) => {
-                let between = 1e9 / rate;
-                Kind::Even {
-                    apart: between * f64::from(senders),
-                    // Senders take turns.
-                    offset: begins as f64 + between * f64::from(index),
-                }
-            }
+            (Some(rate), _) => Kind::Even(Even::new(begins, 1e9 / rate, (index.into(), senders.into()))),
             (None, Some(echo)) => Kind::Outstanding(Outstanding::new(echo)),
             (None, None) => Kind::FlatOut,
         };
         Self {
             kind,
             begins,
-            count,
+            count: length.share(senders.into(), index.into()).unwrap_or(u64::MAX),
             until,
             sent: 0,
         }
@@ -95,20 +83,11 @@ impl Pace {
         let left = self.count - self.sent;
         let permit = match &mut self.kind {
             Kind::FlatOut => Permit::Send(left),
-            Kind::Even { apart, offset } => {
-                let since = now as f64 - *offset;
-                let due = if since < 0.0 {
-                    0
-                } else {
-                    (since / *apart) as u64 + 1
-                };
-                if due > self.sent {
-                    Permit::Send(due - self.sent)
-                } else {
-                    // Rounded up: one that is woken too early would only wait again.
-                    Permit::Wait((*offset + *apart * self.sent as f64) as u64 + 1)
-                }
-            }
+            Kind::Even(even) => match even.count_until(now) {
+                due if due > self.sent => Permit::Send(due - self.sent),
+                // Rounded up: one that is woken too early would only wait again.
+                _ => Permit::Wait(even.due(self.sent) + 1),
+            },
             Kind::Outstanding(outstanding) => outstanding.permit(now),
         };
         match permit {
@@ -121,14 +100,14 @@ impl Pace {
     /// When the datagram was due that is sent as the `ahead`th from now, at `now`: then, if there is no timetable.
     pub(super) fn due(&self, ahead: u64, now: u64) -> u64 {
         match &self.kind {
-            Kind::Even { apart, offset } => (*offset + *apart * (self.sent + ahead) as f64) as u64,
+            Kind::Even(even) => even.due(self.sent + ahead),
             Kind::FlatOut | Kind::Outstanding(_) => now,
         }
     }
 
     /// Whether datagrams are due at times of a timetable.
     pub(super) fn has_timetable(&self) -> bool {
-        matches!(self.kind, Kind::Even { .. })
+        matches!(self.kind, Kind::Even(_))
     }
 
     /// Notes that so many were sent at `now`.
@@ -206,16 +185,13 @@ impl Outstanding {
     }
 }
 
-/// Nanoseconds of a run's clock: enough for 584 years.
-pub(super) fn nanoseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
-    fn phase(length: UdpLength, rate: Option<f64>) -> Phase {
+    fn phase(length: Length, rate: Option<f64>) -> Phase {
         Phase { rate, length }
     }
 
@@ -227,7 +203,7 @@ mod tests {
     #[test]
     fn even_senders_take_turns_and_catch_up() {
         // A datagram every 1000 ns over both.
-        let pace = |index| Pace::new(phase(UdpLength::Count(9), Some(1e6)), 0, None, (index, 2));
+        let pace = |index| Pace::new(phase(Length::Count(9), Some(1e6)), 0, None, (index, 2));
         let (mut first, mut second) = (pace(0), pace(1));
         assert_eq!(first.permit(0), Permit::Send(1));
         assert_eq!(second.permit(0), Permit::Wait(1001));
@@ -246,7 +222,7 @@ mod tests {
 
     #[test]
     fn time_ends_a_run_and_no_wait_is_longer() {
-        let time = UdpLength::Time(Duration::from_nanos(50));
+        let time = Length::Time(Duration::from_nanos(50));
         let mut pace = Pace::new(phase(time, Some(1e6)), 0, None, (0, 1));
         pace.sent(1, 0);
         assert_eq!(pace.permit(1), Permit::Wait(50));
@@ -257,7 +233,7 @@ mod tests {
 
     #[test]
     fn a_later_phase_has_a_timetable_of_its_own() {
-        let time = UdpLength::Time(Duration::from_nanos(2500));
+        let time = Length::Time(Duration::from_nanos(2500));
         let mut pace = Pace::new(phase(time, Some(1e6)), 10_000, None, (1, 2));
         assert_eq!(pace.span(), (10_000, 12_500));
         // Its first is the second of the phase, and nothing of an earlier one is owed.
@@ -271,7 +247,7 @@ mod tests {
 
     #[test]
     fn outstanding_datagrams_make_room_when_answered_or_late() {
-        let mut pace = Pace::new(phase(UdpLength::Count(10), None), 0, Some(ECHO), (0, 1));
+        let mut pace = Pace::new(phase(Length::Count(10), None), 0, Some(ECHO), (0, 1));
         assert_eq!(pace.permit(0), Permit::Send(2));
         pace.sent(2, 0);
         assert_eq!(pace.permit(1), Permit::Wait(100));

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use quoit_workload::Header;
 
-use crate::Sizes;
+use crate::plan::check_sources;
+use crate::{Length, Sizes};
 
 /// Datagrams that one call may send with GSO (UDP_MAX_SEGMENTS of the kernel, 64 before Linux 6.9).
 pub(super) const MOST_SEGMENTS: u32 = 64;
@@ -64,16 +65,7 @@ pub(crate) struct Phase {
     /// Datagrams a second, evenly spaced; `None`: as fast as it goes.
     pub(super) rate: Option<f64>,
     /// When it ends. All but a run's only phase end by time.
-    pub(super) length: UdpLength,
-}
-
-/// How much is sent.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum UdpLength {
-    /// So many datagrams; each sender has an equal share.
-    Count(u64),
-    /// As many as fit into this time.
-    Time(Duration),
+    pub(super) length: Length,
 }
 
 /// What is expected of an echo.
@@ -98,15 +90,15 @@ pub(crate) struct Shutdown {
 
 impl UdpPlan {
     /// The length of all phases together.
-    pub(super) fn length(&self) -> UdpLength {
+    pub(super) fn length(&self) -> Length {
         let times = self.phases.iter().map(|phase| match phase.length {
-            UdpLength::Time(time) => Ok(time),
-            UdpLength::Count(count) => Err(count),
+            Length::Time(time) => Ok(time),
+            Length::Count(count) => Err(count),
         });
         // Only a single one has a count.
         match times.sum::<Result<Duration, u64>>() {
-            Ok(time) => UdpLength::Time(time),
-            Err(count) => UdpLength::Count(count),
+            Ok(time) => Length::Time(time),
+            Err(count) => Length::Count(count),
         }
     }
 
@@ -127,16 +119,7 @@ impl UdpPlan {
                 self.target
             ));
         }
-        if let Some(source) = self
-            .sources
-            .iter()
-            .find(|source| source.is_ipv4() != self.target.is_ipv4())
-        {
-            return Err(format!(
-                "--source {source} and {} are not of the same kind: both must be IPv4 or IPv6",
-                self.target
-            ));
-        }
+        check_sources(&self.sources, self.target)?;
         if self.mode == Mode::Gso {
             if !matches!(self.sizes, Sizes::Fixed(_)) {
                 return Err("--mode gso cuts one buffer into equal pieces; give one --size".to_owned());
@@ -149,7 +132,7 @@ impl UdpPlan {
                 ));
             }
         }
-        if let UdpLength::Count(count) = self.length()
+        if let Length::Count(count) = self.length()
             && count < u64::from(self.senders)
         {
             return Err(format!(

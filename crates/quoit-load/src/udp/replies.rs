@@ -1,11 +1,11 @@
 //! Judging what comes back from an echo.
 
 use hdrhistogram::Histogram;
-use quoit_workload::{Account, Header, Kind, Totals};
+use quoit_workload::{Account, Header, Kind};
 
 use super::outbox::content;
 use crate::LoadError;
-use crate::tally::new_histogram;
+use crate::tally::{Merge, add_histogram, new_histogram};
 
 /// The replies of one sender.
 pub(super) struct Replies {
@@ -96,22 +96,43 @@ impl Replies {
 
     /// What was found, in the end.
     pub(super) fn finish(self) -> ReplyTally {
+        let totals = self.account.totals();
         ReplyTally {
-            totals: self.account.totals(),
-            latencies: self.latencies,
+            received: totals.distinct,
+            duplicates: totals.duplicates + totals.forgotten,
+            reordered: totals.reordered,
+            foreign: totals.foreign,
             wrong: self.wrong,
             first_error: self.first_error,
+            latencies: self.latencies,
         }
     }
 }
 
-/// What one sender, or, merged, a run found of its replies.
+/// What one sender, or all together, found of their replies.
 #[derive(Debug)]
 pub(super) struct ReplyTally {
-    pub(super) totals: Totals,
-    pub(super) latencies: Histogram<u64>,
+    pub(super) received: u64,
+    pub(super) duplicates: u64,
+    pub(super) reordered: u64,
+    pub(super) foreign: u64,
     pub(super) wrong: u64,
     pub(super) first_error: Option<String>,
+    pub(super) latencies: Histogram<u64>,
+}
+
+impl Merge for ReplyTally {
+    fn merge(&mut self, other: &Self) -> Result<(), LoadError> {
+        self.received += other.received;
+        self.duplicates += other.duplicates;
+        self.reordered += other.reordered;
+        self.foreign += other.foreign;
+        self.wrong += other.wrong;
+        if self.first_error.is_none() {
+            self.first_error.clone_from(&other.first_error);
+        }
+        add_histogram(&mut self.latencies, &other.latencies)
+    }
 }
 
 #[cfg(test)]
@@ -183,8 +204,8 @@ mod tests {
             Some(9)
         );
         let tally = replies.finish();
-        assert_eq!((tally.totals.distinct, tally.totals.duplicates), (2, 1));
-        assert_eq!((tally.totals.foreign, tally.wrong), (2, 3));
+        assert_eq!((tally.received, tally.duplicates), (2, 1));
+        assert_eq!((tally.foreign, tally.wrong), (2, 3));
         assert_eq!((tally.latencies.len(), tally.latencies.max()), (2, 250));
         assert_eq!(
             tally.first_error.as_deref(),

@@ -2,23 +2,21 @@
 
 use std::time::Duration;
 
-use hdrhistogram::Histogram;
 use quoit_workload::Intervals;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use super::plan::{UdpLength, UdpPlan};
+use super::plan::{Phase, UdpPlan};
 use super::replies::ReplyTally;
-use super::sender::SenderTally;
-use crate::LoadError;
-use crate::report::{Latency, Percentiles, latency, microseconds, percentiles, two_columns};
-use crate::tally::add_histogram;
+use super::sender::{PhaseTally, SenderTally};
+use crate::Length;
+use crate::report::{Ended, Ending, Latency, Percentiles, Rows, Tabular, by, latency, percentiles};
 
 /// The share of the offered rate below which a run's own senders are said to be too slow.
 const ENOUGH: f64 = 0.99;
 
 /// The findings of one run. The field names are those of the JSON object; units are in the names. The fields are
 /// described in `docs/load.md`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct UdpReport {
     /// `udp`.
     pub(crate) protocol: String,
@@ -69,14 +67,13 @@ pub(crate) struct UdpReport {
     pub(crate) generator_cpu_ns_per_datagram: f64,
     /// The share of the run that a sender's thread spent on a processor, on average, from 0 to 1.
     pub(crate) generator_cpu_utilization: f64,
-    /// Whether the run was ended before its time.
-    pub(crate) interrupted: bool,
-    /// Why the figures must not be used, if so.
-    pub(crate) invalid: Option<String>,
+    /// How it ended.
+    #[serde(flatten)]
+    pub(crate) ended: Ended,
 }
 
 /// A part of a run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct PhaseReport {
     /// Datagrams a second that fell due; `None`: as fast as it went.
     pub(crate) offered_per_second: Option<f64>,
@@ -89,7 +86,7 @@ pub(crate) struct PhaseReport {
 }
 
 /// What came back from an echo. `sent = received + lost`, exactly, and what came again, late or wrong is beside it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct RepliesReport {
     /// Datagrams that were answered rightly.
     pub(crate) received: u64,
@@ -112,7 +109,7 @@ pub(crate) struct RepliesReport {
 }
 
 /// The datagrams that ended a run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct ShutdownReport {
     /// How many were sent.
     pub(crate) datagrams: u64,
@@ -124,60 +121,40 @@ pub(crate) struct ShutdownReport {
     pub(crate) ended_early: bool,
 }
 
-/// How a run ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ending {
-    Complete,
-    Interrupted,
-}
-
 impl UdpReport {
-    /// # Errors
-    /// Histograms cannot be merged.
     pub(super) fn new(
         plan: &UdpPlan,
         run: u64,
         started_at: Duration,
-        tallies: Vec<SenderTally>,
+        tally: SenderTally,
         shutdown: ShutdownReport,
         ending: Ending,
-    ) -> Result<Self, LoadError> {
-        let by = |value: f64, unit: f64| if unit > 0.0 { value / unit } else { 0.0 };
-        let sum = |of: fn(&SenderTally) -> u64| tallies.iter().map(of).sum::<u64>();
-        let sent = sum(|tally| tally.sent);
-        let cpu_ns = sum(|tally| tally.cpu_ns) as f64;
-        let elapsed = tallies.iter().map(|tally| tally.ended).max().unwrap_or(0) as f64 / 1e9;
-        let rate = by(sent as f64, elapsed);
-        let (bytes, send_calls, send_failures) = (
-            sum(|tally| tally.bytes),
-            sum(|tally| tally.calls),
-            sum(|tally| tally.failures),
-        );
-        let phases = phases(plan, &tallies);
-        let mut intervals = Intervals::default();
-        let mut lag: Option<Histogram<u64>> = None;
-        let mut replies = Vec::new();
-        for tally in tallies {
-            match &mut lag {
-                Some(lag) => add_histogram(lag, &tally.lag)?,
-                None => lag = Some(tally.lag),
-            }
-            intervals.merge(&tally.intervals);
-            replies.extend(tally.replies);
-        }
+    ) -> Self {
+        let sent = tally.sent;
+        let cpu_ns = tally.cpu_ns as f64;
+        let elapsed = tally.ended as f64 / 1e9;
+        let phases: Vec<PhaseReport> = plan
+            .phases
+            .iter()
+            .zip(&tally.phases)
+            .map(PhaseReport::new)
+            .collect();
         let lags = |phase: &PhaseReport| {
             phase
                 .offered_per_second
                 .is_some_and(|offered| by(phase.sent as f64, phase.seconds) < ENOUGH * offered)
         };
-        let replies = RepliesReport::new(sent, elapsed, replies)?;
+        let replies = tally
+            .replies
+            .as_ref()
+            .map(|replies| RepliesReport::new(sent, elapsed, replies));
         let invalid = match &replies {
             _ if sent == 0 => Some("nothing was sent".to_owned()),
             Some(replies) if replies.wrong > 0 => Some("replies were wrong".to_owned()),
             Some(replies) if replies.received == 0 => Some("no datagram was answered".to_owned()),
             _ => None,
         };
-        Ok(Self {
+        Self {
             protocol: "udp".to_owned(),
             target: plan.target.to_string(),
             mode: plan.mode.name().to_owned(),
@@ -193,41 +170,39 @@ impl UdpReport {
             started_at: started_at.as_secs_f64(),
             elapsed_seconds: elapsed,
             sent,
-            sent_per_second: rate,
-            sent_megabytes_per_second: by(bytes as f64 / 1e6, elapsed),
-            send_calls,
-            send_failures,
-            lag: lag.as_ref().and_then(percentiles),
+            sent_per_second: by(sent as f64, elapsed),
+            sent_megabytes_per_second: by(tally.bytes as f64 / 1e6, elapsed),
+            send_calls: tally.calls,
+            send_failures: tally.failures,
+            lag: percentiles(&tally.lag),
             lagging: phases.iter().any(lags) && ending == Ending::Complete,
             phases,
-            intervals,
+            intervals: tally.intervals,
             replies,
             shutdown,
             generator_cpu_ns_per_datagram: by(cpu_ns, sent as f64),
             generator_cpu_utilization: by(cpu_ns, elapsed * 1e9 * f64::from(plan.senders)),
-            interrupted: ending == Ending::Interrupted,
-            invalid,
-        })
+            ended: Ended::new(ending, invalid),
+        }
+    }
+}
+
+impl Tabular for UdpReport {
+    fn ended(&self) -> &Ended {
+        &self.ended
     }
 
-    /// A table of two columns.
-    pub(crate) fn to_table(&self) -> String {
-        two_columns(self.rows())
-    }
-
-    fn rows(&self) -> Vec<(String, String)> {
-        let mut rows = Vec::new();
-        let mut row = |name: &str, value: String| rows.push((name.to_owned(), value));
-        row(
+    fn rows(&self, rows: &mut Rows) {
+        rows.row(
             "load",
             format!("udp of {} bytes on {}", self.datagram_sizes, self.target),
         );
-        row(
+        rows.row(
             "senders",
             format!("{} x {}, up to {} a batch", self.senders, self.mode, self.batch),
         );
-        row("run", format!("{:016x}, {:.3} s", self.run, self.elapsed_seconds));
-        row("sent", self.sent.to_string());
+        rows.row("run", format!("{:016x}, {:.3} s", self.run, self.elapsed_seconds));
+        rows.row("sent", self.sent.to_string());
         let offered = self
             .offered_per_second
             .map_or(String::new(), |offered| format!(" of {offered:.0} offered"));
@@ -236,7 +211,7 @@ impl UdpReport {
         } else {
             ""
         };
-        row(
+        rows.row(
             "rate",
             format!(
                 "{:.0} datagrams/s{offered}, {:.2} MB/s{lagging}",
@@ -247,13 +222,13 @@ impl UdpReport {
             for (number, phase) in (1..).zip(&self.phases) {
                 let offered = phase.offered_per_second;
                 let offered = offered.map_or("flat out".to_owned(), |rate| format!("{rate:.0}/s offered"));
-                row(
+                rows.row(
                     &format!("phase {number}"),
                     format!("{} in {:.3} s, {offered}", phase.sent, phase.seconds),
                 );
             }
         }
-        row(
+        rows.row(
             "calls",
             format!(
                 "{}, {:.1} datagrams each",
@@ -262,32 +237,21 @@ impl UdpReport {
             ),
         );
         if self.send_failures > 0 {
-            row(
+            rows.row(
                 "refused for a while",
                 format!("{} calls (ENOBUFS)", self.send_failures),
             );
         }
         if let Some(lag) = &self.lag {
-            row(
-                "generator lag",
-                format!(
-                    "p50 {}, p99 {}, max {}",
-                    microseconds(lag.p50_ns as f64),
-                    microseconds(lag.p99_ns as f64),
-                    microseconds(lag.max_ns as f64)
-                ),
-            );
+            rows.lag(lag, "");
         }
         if let Some(replies) = &self.replies {
-            replies.rows(self.sent, &mut row);
+            replies.rows(self.sent, rows);
         }
-        row(
-            "generator CPU",
-            format!(
-                "{:.0} ns/datagram, {:.0} % of its thread(s)",
-                self.generator_cpu_ns_per_datagram,
-                self.generator_cpu_utilization * 100.0
-            ),
+        rows.generator_cpu(
+            self.generator_cpu_ns_per_datagram,
+            "datagram",
+            self.generator_cpu_utilization,
         );
         if self.shutdown.datagrams > 0 {
             let end = if self.shutdown.ended_early {
@@ -295,7 +259,7 @@ impl UdpReport {
             } else {
                 ""
             };
-            row(
+            rows.row(
                 "shutdown",
                 format!(
                     "{} datagrams of {} bytes{end}",
@@ -303,73 +267,45 @@ impl UdpReport {
                 ),
             );
         }
-        if self.interrupted {
-            row("interrupted", "the run was ended before its time".to_owned());
-        }
-        if let Some(reason) = &self.invalid {
-            row("INVALID", reason.clone());
-        }
-        rows
     }
 }
 
-/// The phases that were begun, over all senders.
-fn phases(plan: &UdpPlan, tallies: &[SenderTally]) -> Vec<PhaseReport> {
-    let begun = |number: usize| {
-        let all = || tallies.iter().filter_map(move |tally| tally.phases.get(number));
-        let begins = all().map(|phase| phase.begun).min()?;
-        let ended = all().map(|phase| phase.ended).max()?;
-        let seconds = match plan.phases[number].length {
-            UdpLength::Time(time) => time.as_secs_f64().min((ended - begins) as f64 / 1e9),
-            UdpLength::Count(_) => (ended - begins) as f64 / 1e9,
-        };
-        Some(PhaseReport {
-            offered_per_second: plan.phases[number].rate,
-            begins_seconds: begins as f64 / 1e9,
-            seconds,
-            sent: all().map(|phase| phase.sent).sum(),
-        })
-    };
-    (0..plan.phases.len()).map_while(begun).collect()
+impl PhaseReport {
+    fn new((phase, tally): (&Phase, &PhaseTally)) -> Self {
+        let seconds = (tally.ended - tally.begun) as f64 / 1e9;
+        Self {
+            offered_per_second: phase.rate,
+            begins_seconds: tally.begun as f64 / 1e9,
+            seconds: match phase.length {
+                Length::Time(time) => time.as_secs_f64().min(seconds),
+                Length::Count(_) => seconds,
+            },
+            sent: tally.sent,
+        }
+    }
 }
 
 impl RepliesReport {
-    /// Of the replies of all senders; `None` if none were expected.
-    fn new(sent: u64, elapsed: f64, tallies: Vec<ReplyTally>) -> Result<Option<Self>, LoadError> {
-        let sum = |of: fn(&ReplyTally) -> u64| tallies.iter().map(of).sum::<u64>();
-        let received = sum(|tally| tally.totals.distinct);
-        let mut report = Self {
-            received,
-            received_per_second: if elapsed > 0.0 {
-                received as f64 / elapsed
-            } else {
-                0.0
-            },
-            lost: sent - received,
-            duplicates: sum(|tally| tally.totals.duplicates + tally.totals.forgotten),
-            reordered: sum(|tally| tally.totals.reordered),
-            wrong: sum(|tally| tally.wrong),
-            foreign: sum(|tally| tally.totals.foreign),
-            first_error: tallies.iter().find_map(|tally| tally.first_error.clone()),
-            latency: None,
-        };
-        let mut latencies = tallies.into_iter().map(|tally| tally.latencies);
-        let Some(mut all) = latencies.next() else {
-            return Ok(None);
-        };
-        for more in latencies {
-            add_histogram(&mut all, &more)?;
+    fn new(sent: u64, elapsed: f64, tally: &ReplyTally) -> Self {
+        Self {
+            received: tally.received,
+            received_per_second: by(tally.received as f64, elapsed),
+            lost: sent - tally.received,
+            duplicates: tally.duplicates,
+            reordered: tally.reordered,
+            wrong: tally.wrong,
+            foreign: tally.foreign,
+            first_error: tally.first_error.clone(),
+            latency: latency(&tally.latencies),
         }
-        report.latency = latency(&all);
-        Ok(Some(report))
     }
 
-    fn rows(&self, sent: u64, row: &mut impl FnMut(&str, String)) {
-        row(
+    fn rows(&self, sent: u64, rows: &mut Rows) {
+        rows.row(
             "replies",
             format!("{}, {:.0}/s", self.received, self.received_per_second),
         );
-        row(
+        rows.row(
             "lost",
             format!(
                 "{}, {:.3} %",
@@ -384,14 +320,14 @@ impl RepliesReport {
             ("of no datagram", self.foreign),
         ] {
             if count > 0 {
-                row(name, count.to_string());
+                rows.row(name, count.to_string());
             }
         }
         if let Some(first) = &self.first_error {
-            row("first error", first.clone());
+            rows.row("first error", first.clone());
         }
         if let Some(latency) = &self.latency {
-            latency.rows(row);
+            latency.rows(rows);
         }
     }
 }

@@ -4,47 +4,37 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant, SystemTime};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
 
-use quoit_host::DescriptorLimit;
 use quoit_workload::{Header, Kind};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::outbox::shutdown;
-use super::plan::{EchoPlan, UdpLength, UdpPlan};
-use super::report::{Ending, ShutdownReport, UdpReport};
-use super::sender::{Progress, Sender, SenderTally, Shared, failure};
-use crate::LoadError;
-
-/// Between two reports of progress.
-const TICK: Duration = Duration::from_millis(100);
-
-/// Descriptors besides the sockets: standard streams, terminal, the caller's own.
-const SPARE_DESCRIPTORS: u64 = 64;
+use super::plan::{EchoPlan, UdpPlan};
+use super::report::{ShutdownReport, UdpReport};
+use super::sender::{Sender, SenderTally, failure};
+use crate::control::Control;
+use crate::preflight::ensure_descriptors;
+use crate::report::Ending;
+use crate::tally::Merge;
+use crate::threads::{TICK, run_together};
+use crate::{Findings, LoadError, Progress};
 
 /// Datagrams that are sent to find out whether an echo answers.
 const PROBES: u32 = 4;
-
-/// How far a run has come.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Stage {
-    /// The share that is over, and datagrams and replies so far.
-    Sending { fraction: f64, sent: u64, replies: u64 },
-    /// Shutdown datagrams: the share of the rounds that is over.
-    ShuttingDown { fraction: f64 },
-}
 
 /// Makes one run. `stop` ends it early when it becomes true; what was sent until then is reported. `observe` is told
 /// of the progress about ten times a second.
 ///
 /// # Errors
 /// The sockets cannot be made, nothing receives at the address, or sending fails for good.
-pub(super) fn run(
+pub(crate) fn run(
     plan: &UdpPlan,
     stop: &AtomicBool,
-    observe: &mut dyn FnMut(Stage),
-) -> Result<UdpReport, LoadError> {
-    ensure_descriptors(plan)?;
+    observe: &mut dyn FnMut(Progress),
+) -> Result<Findings<UdpReport>, LoadError> {
+    ensure_descriptors(plan.senders.into(), "senders", 0)?;
     let sockets = (0..plan.senders)
         .map(|index| open(plan, index))
         .collect::<Result<Vec<_>, _>>()?;
@@ -60,16 +50,8 @@ pub(super) fn run(
     if let Some(echo) = plan.echo {
         check_echo(plan, &echo, &sockets[0], header)?;
     }
-    let started_at = SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap_or_default();
-    let shared = Shared {
-        start: Instant::now(),
-        stop,
-        failed: AtomicBool::new(false),
-        progress: sockets.iter().map(|_| Progress::default()).collect(),
-    };
-    let tallies = send(plan, &shared, &sockets, header, observe)?;
+    let control = Control::new(plan.senders.into());
+    let tallies = send(plan, &control, &sockets, header, stop, observe)?;
     // Before the shutdown, which an interrupted run has, too: a sink is to know what was sent.
     let ending = if stop.load(Ordering::Relaxed) {
         Ending::Interrupted
@@ -77,22 +59,11 @@ pub(super) fn run(
         Ending::Complete
     };
     let shutdown = shut_down(plan, &sockets, header, &tallies, observe)?;
-    UdpReport::new(plan, header.run, started_at, tallies, shutdown, ending)
-}
-
-fn ensure_descriptors(plan: &UdpPlan) -> Result<(), LoadError> {
-    let needed = u64::from(plan.senders) + SPARE_DESCRIPTORS;
-    let limit = DescriptorLimit::raise(needed)
-        .map_err(|error| LoadError::new(format!("cannot raise the descriptor limit: {error}")))?;
-    if limit.soft < needed {
-        return Err(LoadError::new(format!(
-            "{} senders need {needed} descriptors, but the hard limit is {}; use fewer senders, or {}",
-            plan.senders,
-            limit.hard,
-            DescriptorLimit::remedy(needed)
-        )));
-    }
-    Ok(())
+    let tally = SenderTally::of_all(tallies)?;
+    Ok(Findings {
+        report: UdpReport::new(plan, header.run, control.wall(0), tally, shutdown, ending),
+        latencies: None,
+    })
 }
 
 /// The socket of sender `index`.
@@ -161,46 +132,35 @@ fn check_echo(plan: &UdpPlan, echo: &EchoPlan, socket: &Socket, header: Header) 
 /// Runs the senders to their end.
 fn send(
     plan: &UdpPlan,
-    shared: &Shared<'_>,
+    control: &Control,
     sockets: &[Socket],
     header: Header,
-    observe: &mut dyn FnMut(Stage),
+    stop: &AtomicBool,
+    observe: &mut dyn FnMut(Progress),
 ) -> Result<Vec<SenderTally>, LoadError> {
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = sockets
-            .iter()
-            .zip(0..)
-            .map(|(socket, sender)| {
-                scope.spawn(move || Sender::new(shared, plan, socket, Header { sender, ..header })?.run())
-            })
-            .collect();
-        while !threads.iter().all(|thread| thread.is_finished()) {
-            observe(stage(plan, shared));
-            std::thread::park_timeout(TICK);
+    let senders = sockets
+        .iter()
+        .zip((0..).map(|sender| Header { sender, ..header }));
+    let (sender, messages) = mpsc::channel();
+    let work = |(socket, header)| Sender::new(control, plan, socket, header)?.run();
+    let ((), tallies) = run_together(senders.collect(), sender, work, || {
+        loop {
+            let sums = control.sums();
+            observe(Progress::Sending {
+                fraction: plan.length().fraction(control.now(), sums.done),
+                sent: sums.done,
+                replies: plan.echo.map(|_| sums.replies),
+            });
+            match messages.recv_timeout(TICK) {
+                Ok(_) | Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            }
+            if stop.load(Ordering::Relaxed) {
+                control.stop();
+            }
         }
-        threads
-            .into_iter()
-            .map(|thread| {
-                thread
-                    .join()
-                    .unwrap_or_else(|_| Err(LoadError::new("a sender's thread panicked".to_owned())))
-            })
-            .collect()
-    })
-}
-
-fn stage(plan: &UdpPlan, shared: &Shared<'_>) -> Stage {
-    let sum = |of: fn(&Progress) -> u64| shared.progress.iter().map(of).sum::<u64>();
-    let sent = sum(|progress| progress.sent.load(Ordering::Relaxed));
-    let fraction = match plan.length() {
-        UdpLength::Count(count) => sent as f64 / count as f64,
-        UdpLength::Time(time) => shared.start.elapsed().as_secs_f64() / time.as_secs_f64(),
-    };
-    Stage::Sending {
-        fraction: fraction.min(1.0),
-        sent,
-        replies: sum(|progress| progress.replies.load(Ordering::Relaxed)),
-    }
+    })?;
+    Ok(tallies)
 }
 
 /// Says that the run is over, again and again: a sink that was overrun loses some.
@@ -209,7 +169,7 @@ fn shut_down(
     sockets: &[Socket],
     header: Header,
     tallies: &[SenderTally],
-    observe: &mut dyn FnMut(Stage),
+    observe: &mut dyn FnMut(Progress),
 ) -> Result<ShutdownReport, LoadError> {
     let mut report = ShutdownReport {
         datagrams: 0,
@@ -242,7 +202,7 @@ fn shut_down(
                 Err(error) => return Err(failure(plan, plan.target, tally.sent, &error)),
             }
         }
-        observe(Stage::ShuttingDown {
+        observe(Progress::ShuttingDown {
             fraction: f64::from(round + 1) / f64::from(plan.shutdown.rounds),
         });
     }

@@ -3,8 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use quoit_workload::{Header, Intervals};
@@ -12,12 +11,13 @@ use socket2::Socket;
 
 use super::calls::{Inbox, be_punctual, wait_readable};
 use super::outbox::Outbox;
-use super::pace::{Pace, Permit, nanoseconds};
+use super::pace::{Pace, Permit};
 use super::plan::{EchoPlan, Mode, Phase, UdpPlan};
 use super::replies::{Replies, ReplyTally};
 use crate::LoadError;
+use crate::control::{Control, Sums, nanoseconds};
 use crate::system::thread_cpu_time;
-use crate::tally::new_histogram;
+use crate::tally::{Merge, add_histogram, new_histogram};
 
 /// The longest sleep: between two looks at the order to stop.
 const LONGEST_WAIT: Duration = Duration::from_millis(100);
@@ -28,40 +28,9 @@ const INBOX_BYTES: usize = 1 << 20;
 /// The longest lag that is kept, in nanoseconds; longer ones count as that.
 const LONGEST_LAG: u64 = 60_000_000_000;
 
-/// What the threads of a run share.
-#[derive(Debug)]
-pub(super) struct Shared<'a> {
-    /// When the run began.
-    pub(super) start: Instant,
-    /// The user's order to stop.
-    pub(super) stop: &'a AtomicBool,
-    /// Set when a sender failed: the others need not go on.
-    pub(super) failed: AtomicBool,
-    /// How far each sender has come.
-    pub(super) progress: Box<[Progress]>,
-}
-
-/// How far a sender has come, on a cache line of its own: it is written after every batch.
-#[derive(Debug, Default)]
-#[repr(align(64))]
-pub(super) struct Progress {
-    pub(super) sent: AtomicU64,
-    pub(super) replies: AtomicU64,
-}
-
-impl Shared<'_> {
-    pub(super) fn now(&self) -> u64 {
-        nanoseconds(self.start.elapsed())
-    }
-
-    fn is_stopped(&self) -> bool {
-        self.stop.load(Ordering::Relaxed) || self.failed.load(Ordering::Relaxed)
-    }
-}
-
 /// One sender.
 pub(super) struct Sender<'a> {
-    shared: &'a Shared<'a>,
+    control: &'a Control,
     plan: &'a UdpPlan,
     index: u16,
     socket: &'a Socket,
@@ -69,17 +38,12 @@ pub(super) struct Sender<'a> {
     /// The phases behind that of `pace`.
     later: std::slice::Iter<'a, Phase>,
     turns: (u16, u16),
-    /// What was sent in each phase that is over.
-    phases: Vec<PhaseTally>,
-    intervals: Intervals,
     outbox: Outbox,
     echo: Option<(EchoPlan, Replies, Inbox)>,
-    sent: u64,
-    failures: u64,
-    lag: Histogram<u64>,
+    tally: SenderTally,
 }
 
-/// What a sender measured.
+/// What a sender, or all together, measured.
 #[derive(Debug)]
 pub(super) struct SenderTally {
     /// Datagrams that the kernel took.
@@ -103,7 +67,7 @@ pub(super) struct SenderTally {
     pub(super) replies: Option<ReplyTally>,
 }
 
-/// What a sender did in one phase.
+/// What a sender, or all together, did in one phase.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PhaseTally {
     /// When it began and ended, in nanoseconds since the run began.
@@ -112,13 +76,38 @@ pub(super) struct PhaseTally {
     pub(super) sent: u64,
 }
 
+impl Merge for SenderTally {
+    fn merge(&mut self, other: &Self) -> Result<(), LoadError> {
+        self.sent += other.sent;
+        self.bytes += other.bytes;
+        self.calls += other.calls;
+        self.failures += other.failures;
+        self.ended = self.ended.max(other.ended);
+        // A sender that was stopped early has begun fewer.
+        let more = other.phases.get(self.phases.len()..).unwrap_or_default();
+        for (phase, other) in self.phases.iter_mut().zip(&other.phases) {
+            phase.begun = phase.begun.min(other.begun);
+            phase.ended = phase.ended.max(other.ended);
+            phase.sent += other.sent;
+        }
+        self.phases.extend(more);
+        self.intervals.merge(&other.intervals);
+        add_histogram(&mut self.lag, &other.lag)?;
+        self.cpu_ns += other.cpu_ns;
+        match (&mut self.replies, &other.replies) {
+            (Some(replies), Some(other)) => replies.merge(other),
+            _ => Ok(()),
+        }
+    }
+}
+
 impl<'a> Sender<'a> {
     /// Of the sender that sends `header`. Made on its own thread.
     ///
     /// # Errors
     /// A histogram cannot be made.
     pub(super) fn new(
-        shared: &'a Shared<'a>,
+        control: &'a Control,
         plan: &'a UdpPlan,
         socket: &'a Socket,
         header: Header,
@@ -139,15 +128,13 @@ impl<'a> Sender<'a> {
         let mut later = plan.phases.iter();
         let first = *later.next().expect("a plan has a phase");
         Ok(Self {
-            shared,
+            control,
             plan,
             index: header.sender,
             socket,
             pace: Pace::new(first, 0, plan.echo, turns),
             later,
             turns,
-            phases: Vec::with_capacity(plan.phases.len()),
-            intervals: Intervals::default(),
             outbox: Outbox::new(
                 plan.mode,
                 plan.sizes.clone(),
@@ -156,9 +143,18 @@ impl<'a> Sender<'a> {
                 header,
             ),
             echo,
-            sent: 0,
-            failures: 0,
-            lag: new_histogram(LONGEST_LAG)?,
+            tally: SenderTally {
+                sent: 0,
+                bytes: 0,
+                calls: 0,
+                failures: 0,
+                ended: 0,
+                phases: Vec::with_capacity(plan.phases.len()),
+                intervals: Intervals::default(),
+                lag: new_histogram(LONGEST_LAG)?,
+                cpu_ns: 0,
+                replies: None,
+            },
         })
     }
 
@@ -168,9 +164,9 @@ impl<'a> Sender<'a> {
     /// The socket failed for good.
     pub(super) fn run(mut self) -> Result<SenderTally, LoadError> {
         be_punctual();
-        let cpu = processor_time()?;
-        while !self.shared.is_stopped() {
-            let now = self.shared.now();
+        let cpu = thread_cpu_time()?;
+        while !self.control.is_stopped() {
+            let now = self.control.now();
             match self.pace.permit(now) {
                 Permit::Over if self.begin_next_phase(now) => {}
                 Permit::Over => break,
@@ -178,24 +174,21 @@ impl<'a> Sender<'a> {
                 Permit::Wait(until) => self.wait(Duration::from_nanos(until.saturating_sub(now)))?,
             }
             self.take_replies()?;
+            self.publish();
         }
-        let ended = self.shared.now();
-        if self.phases.len() < self.plan.phases.len() {
+        let ended = self.control.now();
+        if self.tally.phases.len() < self.plan.phases.len() {
             // It was stopped before its end.
             self.end_phase(ended);
         }
         self.await_replies(ended)?;
         Ok(SenderTally {
-            sent: self.sent,
             bytes: self.outbox.bytes,
             calls: self.outbox.calls,
-            failures: self.failures,
             ended,
-            phases: self.phases,
-            intervals: self.intervals,
-            lag: self.lag,
-            cpu_ns: processor_time()?.saturating_sub(cpu),
+            cpu_ns: thread_cpu_time()?.saturating_sub(cpu),
             replies: self.echo.map(|(_, replies, _)| replies.finish()),
+            ..self.tally
         })
     }
 
@@ -211,7 +204,7 @@ impl<'a> Sender<'a> {
     }
 
     fn end_phase(&mut self, ended: u64) {
-        self.phases.push(PhaseTally {
+        self.tally.phases.push(PhaseTally {
             begun: self.pace.span().0,
             ended,
             sent: self.pace.so_far(),
@@ -222,29 +215,27 @@ impl<'a> Sender<'a> {
         // No more than a batch, which is at most 1,024.
         let count = count.min(u64::from(self.plan.batch)) as usize;
         if self.pace.has_timetable() {
-            self.lag
+            self.tally
+                .lag
                 .saturating_record(now.saturating_sub(self.pace.due(0, now)).max(1));
         }
         let pace = &self.pace;
         let (sent, error) = self
             .outbox
-            .send(self.socket, self.sent, count, |ahead| pace.due(ahead, now));
+            .send(self.socket, self.tally.sent, count, |ahead| pace.due(ahead, now));
         if pace.has_timetable() {
             for ahead in 0..sent as u64 {
-                self.intervals.note(pace.due(ahead, now), 1);
+                self.tally.intervals.note(pace.due(ahead, now), 1);
             }
         } else {
-            self.intervals.note(now, sent as u64);
+            self.tally.intervals.note(now, sent as u64);
         }
-        self.sent += sent as u64;
+        self.tally.sent += sent as u64;
         self.pace.sent(sent as u64, now);
-        self.shared.progress[usize::from(self.index)]
-            .sent
-            .store(self.sent, Ordering::Relaxed);
         match error {
             None => Ok(()),
             Some(error) if is_passing(&error) => {
-                self.failures += 1;
+                self.tally.failures += 1;
                 std::thread::yield_now();
                 Ok(())
             }
@@ -271,14 +262,12 @@ impl<'a> Sender<'a> {
         loop {
             match inbox.receive(self.socket.as_fd()) {
                 Ok(count) => {
-                    let now = self.shared.now();
+                    let now = self.control.now();
                     for reply in inbox.datagrams() {
                         if let Some(sequence) = replies.take(reply, now, |number| self.outbox.size(number)) {
                             self.pace.answered(sequence);
                         }
                     }
-                    let progress = &self.shared.progress[usize::from(self.index)];
-                    progress.replies.store(replies.received(), Ordering::Relaxed);
                     // Sending must not wait for replies that come as fast as they are taken.
                     if count < Inbox::MOST || self.pace.has_timetable() {
                         return Ok(());
@@ -300,26 +289,34 @@ impl<'a> Sender<'a> {
         while self
             .echo
             .as_ref()
-            .is_some_and(|(_, replies, _)| replies.received() < self.sent)
+            .is_some_and(|(_, replies, _)| replies.received() < self.tally.sent)
         {
-            let now = self.shared.now();
-            if now >= until || self.shared.is_stopped() {
+            let now = self.control.now();
+            if now >= until || self.control.is_stopped() {
                 break;
             }
             self.wait(Duration::from_nanos(until - now))?;
             self.take_replies()?;
+            self.publish();
         }
         Ok(())
     }
 
-    fn failure(&self, error: &io::Error) -> LoadError {
-        self.shared.failed.store(true, Ordering::Relaxed);
-        failure(self.plan, self.plan.target, self.sent, error)
+    /// Tells how far it has come.
+    fn publish(&self) {
+        let sums = Sums {
+            replies: self.echo.as_ref().map_or(0, |(_, replies, _)| replies.received()),
+            done: self.tally.sent,
+            ..Sums::default()
+        };
+        self.control.publish(usize::from(self.index), sums);
     }
-}
 
-fn processor_time() -> Result<u64, LoadError> {
-    thread_cpu_time().map_err(|error| LoadError::new(format!("cannot read the processor time: {error}")))
+    fn failure(&self, error: &io::Error) -> LoadError {
+        // The others need not go on.
+        self.control.stop();
+        failure(self.plan, self.plan.target, self.tally.sent, error)
+    }
 }
 
 /// Whether the same call may succeed a little later: queues of the device are full.

@@ -22,7 +22,7 @@ use mio::{Events, Poll, Token, Waker};
 
 use super::clock::Clock;
 use super::connection::{Connection, Slow};
-use super::control::{Control, Message, Schedule};
+use super::control::{Control, Message, Schedule, Sums, nanoseconds};
 use super::error::LoadError;
 use super::pacing::{Pacing, Place};
 use super::plan::{Length, Plan, share};
@@ -82,13 +82,6 @@ impl Assignment {
     /// The share of thread number `thread`.
     fn new(plan: &Plan, thread: usize) -> Self {
         let slow = plan.slow.map_or(0, |slow| slow.connections);
-        let requests = match plan.length {
-            Length::Time(_) => None,
-            Length::Requests(requests) => {
-                let (threads, number) = (plan.threads as u64, thread as u64);
-                Some(requests / threads + u64::from(number < requests % threads))
-            }
-        };
         Assignment {
             thread,
             threads: plan.threads,
@@ -96,7 +89,7 @@ impl Assignment {
             connections: share(plan.connections, plan.threads, thread),
             slow: share(slow, plan.threads, thread),
             slow_bytes_per_second: plan.slow.map_or(0, |slow| slow.bytes_per_second),
-            requests,
+            requests: plan.length.share(plan.threads, thread),
             timeout: nanoseconds(plan.timeout),
             ramp_up: nanoseconds(plan.ramp_up),
             sources: plan.sources.clone(),
@@ -254,12 +247,12 @@ impl<P: Protocol> Worker<P> {
             }
             let now = self.clock.now();
             self.serve_timers(now)?;
-            self.control.publish(
-                self.assignment.thread,
-                self.open,
-                self.replies,
-                self.recorder.window().settled(),
-            );
+            let sums = Sums {
+                open: self.open as u64,
+                replies: self.replies,
+                done: self.recorder.window().settled(),
+            };
+            self.control.publish(self.assignment.thread, sums);
             if self.advance(now)? {
                 return Ok(self.recorder.finish());
             }
@@ -394,7 +387,7 @@ impl<P: Protocol> Worker<P> {
     }
 
     fn open_window(&mut self, now: u64, schedule: Schedule) -> Result<(), LoadError> {
-        self.cpu_at_start = self.cpu_time()?;
+        self.cpu_at_start = thread_cpu_time()?;
         self.recorder.open(now, schedule, self.assignment.requests);
         self.clock.take_slips();
         if let Some(requests) = self.assignment.requests {
@@ -425,7 +418,7 @@ impl<P: Protocol> Worker<P> {
                     waiting + self.pacing.count_untaken(&mut connection.place, end)
                 })
                 .sum();
-            self.recorder.tally().cpu_ns = self.cpu_time()?.saturating_sub(self.cpu_at_start);
+            self.recorder.tally().cpu_ns = thread_cpu_time()?.saturating_sub(self.cpu_at_start);
         }
         self.pacing.allow(0);
         self.stage = Stage::Draining {
@@ -433,11 +426,6 @@ impl<P: Protocol> Worker<P> {
         };
         self.wind_down();
         Ok(())
-    }
-
-    fn cpu_time(&self) -> Result<u64, LoadError> {
-        thread_cpu_time()
-            .map_err(|error| LoadError::new(format!("cannot read the thread's processor time: {error}")))
     }
 }
 
@@ -447,12 +435,7 @@ fn longest_latency(plan: &Plan) -> u64 {
     let run = match (plan.offered, plan.length) {
         (None, _) => 0,
         (Some(_), Length::Time(time)) => nanoseconds(time).saturating_add(nanoseconds(plan.warmup)),
-        (Some(offered), Length::Requests(requests)) => (requests as f64 / offered.rate * 1e9) as u64,
+        (Some(offered), Length::Count(requests)) => (requests as f64 / offered.rate * 1e9) as u64,
     };
     nanoseconds(plan.timeout).saturating_mul(10).saturating_add(run)
-}
-
-/// All of a duration, or the longest that fits: 584 years.
-pub(super) fn nanoseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
