@@ -16,6 +16,8 @@ const ROW: i32 = 26;
 const NARROW_ROW: i32 = 42;
 const AXIS: i32 = 44;
 const TOP: i32 = 8;
+/// Between the axis and what stands beside a row.
+const GAP: i32 = 14;
 /// Ratios that the axis may be marked at.
 const TICKS: [f64; 23] = [
     0.01, 0.02, 0.05, 0.1, 0.2, 0.33, 0.5, 0.67, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0,
@@ -56,6 +58,22 @@ pub(crate) fn forest(cases: &[CaseResults]) -> Result<Option<Chart>> {
     canvas::chart("forest", layouts, |area, layout| draw(area, layout, &rows)).map(Some)
 }
 
+/// What stands beside a row of the wide chart: the ratio with its interval, and what it means.
+fn label(judged: &Judged<'_>) -> String {
+    let cost = judged.comparison.cost;
+    let [median, low, high] = [cost.median, cost.low, cost.high].map(ratio);
+    format!("{median} [{low}, {high}] {}", view::verdict_word(judged.verdict))
+}
+
+/// The room that the labels of all rows need at the right, in pixels of the page.
+fn room_for_labels(rows: &[Row<'_>]) -> i32 {
+    let widths = rows.iter().map(|row| match row {
+        Row::Case(_) => 0,
+        Row::Comparison(judged) => canvas::text_width(&label(judged)),
+    });
+    GAP + widths.max().unwrap_or(0) + GAP
+}
+
 /// How far the axis goes from 1, as a factor, on both sides.
 fn reach(rows: &[Row<'_>]) -> f64 {
     let reach = rows.iter().fold(LEAST_REACH, |reach, row| match row {
@@ -75,7 +93,7 @@ fn draw(area: &Area<'_>, layout: Layout, rows: &[Row<'_>]) -> Drawn {
     let (left, right) = if layout.narrow {
         (16, layout.width - 16)
     } else {
-        (290, layout.width - 200)
+        (290, layout.width - room_for_labels(rows))
     };
     let reach = reach(rows).ln();
     // In units of the drawing, from a ratio.
@@ -202,12 +220,10 @@ fn comparison(
         area.draw_text(
             &name,
             &canvas::ink(HPos::Right, VPos::Center),
-            ((left - 14) * UNIT, y),
+            ((left - GAP) * UNIT, y),
         )?;
         let style = canvas::text(colour, HPos::Left, VPos::Center);
-        let [median, low, high] = [cost.median, cost.low, cost.high].map(ratio);
-        let interval = format!("{median} [{low}, {high}] {word}");
-        area.draw_text(&interval, &style, ((right + 14) * UNIT, y))?;
+        area.draw_text(&label(judged), &style, ((right + GAP) * UNIT, y))?;
         y
     };
     let line = canvas::stroke(colour, 2.0);
@@ -241,4 +257,49 @@ fn look(verdict: Verdict) -> (Colour, &'static str) {
         Verdict::Win => WIN,
     };
     (colour, view::verdict_word(verdict))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::example;
+    use crate::results::model::Ratio;
+
+    #[test]
+    fn labels_at_the_right_have_room_whatever_they_say() {
+        let mut cases = example::results().cases;
+        for (comparison, factor) in cases[0].comparisons.iter_mut().zip([1.0, 1e4]) {
+            // Nothing is judged by one pair, and no word is longer than that.
+            comparison.pairs = 1;
+            comparison.verdict = Verdict::Unjudged;
+            let of = |ratio: f64| ratio * factor;
+            let Ratio { median, low, high } = comparison.cost;
+            comparison.cost = Ratio {
+                median: of(median),
+                low: of(low),
+                high: of(high),
+            };
+        }
+        let chart = forest(&cases)
+            .expect("it can be drawn")
+            .expect("there are comparisons");
+        let [wide, _] = &chart.svg;
+        let mut labels = 0;
+        for text in wide.split("<text ").skip(1) {
+            let (attributes, content) = text.split_once('>').expect("the element is closed");
+            let content = content.split("</text").next().expect("the text ends").trim();
+            if attributes.contains("text-anchor=\"start\"") && content.contains('[') {
+                let x = attributes
+                    .split("x=\"")
+                    .nth(1)
+                    .and_then(|rest| rest.split('"').next());
+                let x: i32 = x.and_then(|x| x.parse().ok()).expect("it has a place");
+                let end = x / UNIT + canvas::text_width(content);
+                assert!(end <= Layout::wide(0).width, "{content} ends at {end}");
+                labels += 1;
+            }
+        }
+        let comparisons: usize = cases.iter().map(|case| case.comparisons.len()).sum();
+        assert_eq!(labels, comparisons, "{wide}");
+    }
 }
