@@ -1,6 +1,7 @@
 //! What is looked at before anything runs: what cannot take part is left out with the reason, what makes the run
 //! pointless ends it.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::net::{IpAddr, TcpListener};
@@ -150,9 +151,42 @@ pub(crate) fn check(experiment: Experiment, machine: &Machine, values: &Values) 
 /// # Errors
 /// What remains is nothing that can be measured.
 pub(crate) fn leave_out(
-    mut experiment: Experiment,
+    experiment: Experiment,
     machine: &Machine,
     values: &Values,
+) -> Result<(Experiment, Vec<LeftOut>)> {
+    let placement = experiment.placement;
+    take_out(
+        experiment,
+        values,
+        |case| machine.obstacle_of_case(case, placement),
+        |server| machine.obstacle(server, values),
+    )
+}
+
+/// Takes out the servers that `failed` names, with the reason. `values` has `{quoit}`, `{bin}` and `{peers}`.
+///
+/// # Errors
+/// What remains is nothing that can be measured.
+pub(crate) fn leave_out_failed(
+    experiment: Experiment,
+    values: &Values,
+    failed: &BTreeMap<String, String>,
+) -> Result<(Experiment, Vec<LeftOut>)> {
+    take_out(
+        experiment,
+        values,
+        |_| None,
+        |server| failed.get(&server.name).cloned(),
+    )
+}
+
+/// Takes out the cases and the servers that have an obstacle, and what is nothing without them.
+fn take_out(
+    mut experiment: Experiment,
+    values: &Values,
+    obstacle_of_case: impl Fn(&Case) -> Option<String>,
+    obstacle: impl Fn(&ServerSpec) -> Option<String>,
 ) -> Result<(Experiment, Vec<LeftOut>)> {
     let mut left_out = Vec::new();
     let stated = experiment.servers.len();
@@ -164,11 +198,11 @@ pub(crate) fn leave_out(
         .collect();
     let placement = experiment.placement;
     experiment.cases.retain(|case| {
-        let why = machine.obstacle_of_case(case, placement);
+        let why = obstacle_of_case(case);
         keep(&mut left_out, &case.name, why)
     });
     experiment.servers.retain(|server| {
-        let why = machine.obstacle(server, values);
+        let why = obstacle(server);
         keep(&mut left_out, &server.name, why)
     });
     // A counterpart may have one itself, so this goes on until nothing changes.

@@ -29,6 +29,7 @@ mod stream;
 mod summary;
 mod watch;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::ExitCode;
@@ -91,9 +92,16 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
         site,
     } = preflight::check(experiment, &Machine::read()?, &programs.values())?;
     preflight::raise_descriptor_limit(&experiment)?;
+    let failed = match try_starting(&experiment, &programs, &site, &interrupts) {
+        Ok(failed) => failed,
+        Err(Halt::Failed(error)) => return Err(error),
+        Err(Halt::Interrupted) => return Err(LabError::new("interrupted before anything was measured")),
+    };
+    let (experiment, not_started) = preflight::leave_out_failed(experiment, &programs.values(), &failed)?;
     let (works, not_compared) = plan::works(&experiment);
     let mut left_out: Vec<LeftOut> = left_out
         .into_iter()
+        .chain(not_started)
         .map(|left| LeftOut {
             what: left.what,
             why: left.why,
@@ -185,6 +193,42 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
             ExitCode::FAILURE
         }
     })
+}
+
+/// Starts each rival once, for the first case that it serves: of those that do not get ready, why. The baseline, the
+/// servers that the command line names, and our own are not tried: without them the run ends when their turn comes.
+fn try_starting(
+    experiment: &Experiment,
+    programs: &Programs,
+    site: &Site,
+    interrupts: &Interrupts,
+) -> std::result::Result<BTreeMap<String, String>, Halt> {
+    let (works, _) = plan::works(experiment);
+    let mut tried = BTreeSet::from([experiment.baseline.as_str()]);
+    let mut failed = BTreeMap::new();
+    for work in &works {
+        for server in &work.servers {
+            let is_ours = server.command.first().is_some_and(|word| word == "{quoit}");
+            if server.asked_for || is_ours || !tried.insert(&server.name) {
+                continue;
+            }
+            match launch::start_server(server, work.case, programs, site, interrupts) {
+                Ok(_) => {}
+                Err(Halt::Failed(error)) => {
+                    // It ends with the last output of the server.
+                    let text = error.to_string();
+                    let lines: Vec<&str> = text
+                        .lines()
+                        .map(str::trim)
+                        .filter(|line| !line.is_empty())
+                        .collect();
+                    failed.insert(server.name.clone(), lines.join("; "));
+                }
+                Err(halt @ Halt::Interrupted) => return Err(halt),
+            }
+        }
+    }
+    Ok(failed)
 }
 
 /// What makes two runs the same: the experiment as it is run, where, and what `{quoit}` is: slices of two builds, or on

@@ -362,14 +362,19 @@ impl Rig<'_> {
             window,
         } = driven;
         let units = report.units();
-        let elapsed = report
-            .elapsed_seconds
-            .filter(|elapsed| *elapsed > 0.0)
-            .ok_or_else(|| LabError::new("its report has no `elapsed_seconds`"))?;
         let mut slice = Slice {
             server: job.server.name.clone(),
             ..Slice::default()
         };
+        // Of a generator that did not come to run at all the window has no length either.
+        if units <= 0.0 {
+            slice.spoiled = Some(NOTHING_DONE.to_owned());
+            return Ok(slice);
+        }
+        let elapsed = report
+            .elapsed_seconds
+            .filter(|elapsed| *elapsed > 0.0)
+            .ok_or_else(|| LabError::new("its report has no `elapsed_seconds`"))?;
         let seen = Seen::of(looks);
         let scale = match (&seen, window) {
             (Some(seen), Some(window)) => seen.scale(*window),
@@ -380,10 +385,6 @@ impl Rig<'_> {
             slice.spoiled = Some(NOT_SEEN.to_owned());
             return Ok(slice);
         };
-        if units <= 0.0 {
-            slice.spoiled = Some(NOTHING_DONE.to_owned());
-            return Ok(slice);
-        }
         let server = seen.server();
         let client = seen.client();
         let generator_ns = report
