@@ -49,7 +49,7 @@ test: toolchain ## Format check, lints, documentation, all tests
 
 # The tests that `make test` has built, once more, without those of the simulator and the lab's peers, which need no
 # privileges, and without those of the documentation.
-USER_TESTS := --package quoit --package quoit-capi --package quoit-cli
+USER_TESTS := --package quoit $(addprefix --package quoit-,capi cli host lab load report serve workload)
 
 test-user: toolchain ## Run the tests of the core, the C ABI and the program as an ordinary user, with a user's limits
 	@for program in setpriv prlimit; do command -v $$program >/dev/null || { \

@@ -81,11 +81,19 @@ struct Replay {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    die_with_the_reader();
     catch_panics();
     match arguments.command {
         Command::Run(arguments) => hunt(&arguments),
         Command::Replay(arguments) => replay(arguments),
     }
+}
+
+/// Lets a reader that goes, as `head` does, end the program in silence, as it ends others: nobody hears what a hunt finds
+/// then. Rust's programs ignore SIGPIPE, and their printing panics.
+fn die_with_the_reader() {
+    // SAFETY: no handler is installed, and no other thread runs yet.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
 }
 
 fn progress_bar(seeds: u64) -> ProgressBar {

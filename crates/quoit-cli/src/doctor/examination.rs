@@ -4,11 +4,11 @@ use quoit::engine::EngineKind;
 use quoit::engine::uring::Capabilities;
 use quoit::host::{Diagnosis, HostFacts};
 use quoit::{Config, Feature, FeatureSet, Footprint, Loop, LoopIndex, StartError, try_uring};
+use quoit_host::DescriptorLimit;
 use serde::Serialize;
 
 use super::distribution::Distribution;
 use super::hints::{self, Setting};
-use crate::descriptors::DescriptorLimit;
 
 /// The findings; the field names are those of the JSON object.
 #[derive(Debug, Serialize)]

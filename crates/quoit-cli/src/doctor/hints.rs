@@ -4,8 +4,7 @@ use quoit::host::{HostFacts, ResourceLimit, SeccompMode};
 use quoit::{Config, Footprint, ListenOptions};
 use serde::Serialize;
 
-use crate::descriptors::DescriptorLimit;
-use crate::serve;
+use quoit_host::DescriptorLimit;
 
 /// One setting.
 #[derive(Debug, PartialEq, Eq, Serialize)]
@@ -134,7 +133,7 @@ fn locked_memory(facts: &HostFacts, footprint: &Footprint, loops: Option<u64>) -
 
 fn descriptors(facts: &HostFacts, config: &Config, reachable: Option<u64>) -> Setting {
     let connections = config.connections;
-    let needed = serve::descriptors_needed(connections, 1);
+    let needed = quoit_serve::descriptors_needed(connections, 1);
     let soft = facts.descriptors.and_then(|limit| limit.soft);
     let reachable = reachable.or(facts.descriptors.and_then(|limit| limit.hard));
     let hint = soft.filter(|soft| *soft < needed).map(|_| match reachable {

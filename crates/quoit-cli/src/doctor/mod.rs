@@ -12,8 +12,8 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum};
 use quoit::Config;
 
-use crate::console::{print, say};
 use examination::Examination;
+use quoit_host::console::{print, say};
 
 const ABOUT_RESULT: &str = "\
 The first line is the verdict: the engine that a loop with the default configuration runs,

@@ -18,13 +18,14 @@ use std::thread;
 use serde_json::Value;
 
 use self::servers::{
-    answer, assert_right, echo, error_line, may_not_raise_limits, plain, quoit, report, serve,
+    answer, assert_right, echo, error_line, interrupt, interrupted_report, may_not_raise_limits, plain,
+    quoit, report, serve,
 };
 
 /// An address where nobody is, and that no socket of another test is given meanwhile.
 fn nobody() -> SocketAddr {
     let host = IpAddr::from([127, 0, 0, 1]);
-    SocketAddr::new(host, quoit_cli::ports::free(host).expect("a port is free"))
+    SocketAddr::new(host, quoit_host::ports::free(host).expect("a port is free"))
 }
 
 #[test]
@@ -442,14 +443,8 @@ fn an_interrupt_ends_the_run_and_what_was_measured_is_printed() {
         .spawn()
         .expect("the program can be started");
     answered.recv().expect("the load arrives");
-    let signalled = Command::new("kill")
-        .args(["-INT", &child.id().to_string()])
-        .status();
-    assert!(signalled.expect("kill can be started").success());
-    let output = child.wait_with_output().expect("the program ends");
-    assert_eq!(output.status.code(), Some(0), "{output:?}");
-    let report: Value = serde_json::from_slice(&output.stdout).expect("the report is JSON");
-    assert_eq!(report["interrupted"], true, "{report:#}");
+    interrupt(&child);
+    let report = interrupted_report(child);
     assert!(report["requests"].as_u64() >= Some(100), "{report:#}");
 }
 

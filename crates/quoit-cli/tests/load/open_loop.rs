@@ -70,7 +70,7 @@ fn every_request_of_the_timetable_is_sent_once() {
         "--connections 5 --rate 20000 --requests 1001 --threads 2 --pipeline 4",
         "--connections 5 --rate 20000 --requests 1001 --schedule fixed --batch 7 --pipeline 4",
         // More than is answered: requests wait for the connection.
-        "--connections 1 --rate 1e8 --requests 1001",
+        "--connections 1 --rate 1e7 --requests 1001",
     ] {
         let bytes = Arc::new(AtomicU64::new(0));
         let count = bytes.clone();

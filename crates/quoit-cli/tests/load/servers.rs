@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output};
 use std::sync::Arc;
 use std::thread;
 
@@ -99,6 +99,23 @@ pub(crate) fn report(arguments: &str) -> (i32, Value) {
     let text = String::from_utf8_lossy(&output.stdout);
     let report = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {output:?}"));
     (output.status.code().expect("it exits"), report)
+}
+
+/// Sends SIGINT.
+pub(crate) fn interrupt(child: &Child) {
+    let signalled = Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status();
+    assert!(signalled.expect("kill can be started").success());
+}
+
+/// The report of a run that was interrupted, whose standard output is piped.
+pub(crate) fn interrupted_report(child: Child) -> Value {
+    let output = child.wait_with_output().expect("the program ends");
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("the report is JSON");
+    assert_eq!(report["interrupted"], true, "{report:#}");
+    report
 }
 
 /// The one line that a run says which could not be made.

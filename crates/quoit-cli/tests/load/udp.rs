@@ -2,14 +2,15 @@
 
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
+use std::process::{Command, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use quoit_yardstick::{Header, Kind, Sink, SinkReport, Taken, Work};
+use quoit_workload::{Header, Kind, Sink, SinkReport, Taken, Work};
 use serde_json::Value;
 
 use super::nobody;
-use super::servers::{error_line, number, quoit, report};
+use super::servers::{error_line, interrupt, interrupted_report, number, quoit, report};
 
 /// Guards against hanging; nothing that works waits so long.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -156,12 +157,49 @@ fn phases_follow_one_another_and_every_tenth_of_a_second_closes() {
 }
 
 #[test]
+fn an_interrupt_ends_the_run_and_the_sink_is_told() {
+    let (socket, address) = bind("127.0.0.1:0");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_quoit"))
+        .args([
+            "load",
+            "udp",
+            "--connect",
+            &address.to_string(),
+            "--shutdowns",
+            "1",
+        ])
+        .args(["--rate", "100", "--seconds", "3600", "--json"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the program can be started");
+    let mut buffer = [0; 2048];
+    let mut next = || {
+        let length = socket.recv(&mut buffer).expect("datagrams come");
+        Header::decode(&buffer[..length]).expect("they are of the load")
+    };
+    assert_eq!(next().kind, Kind::Data);
+    interrupt(&child);
+    // In less than the minute that all this would take.
+    let told = (0..6_000)
+        .map(|_| next())
+        .find(|header| header.kind == Kind::Shutdown);
+    if told.is_none() {
+        child.kill().expect("it runs");
+    }
+    let report = interrupted_report(child);
+    let sent = number(&report["sent"]);
+    assert_eq!(told.map(|header| header.sequence), Some(sent), "{report:#}");
+    assert_eq!(report["phases"][0]["sent"], sent, "{report:#}");
+}
+
+#[test]
 fn a_good_echo_answers_everything() {
     let address = echo(|_, datagram| vec![datagram.to_vec()]);
     for options in [
         "--count 2000",
         "--count 2001 --outstanding 8 --senders 2 --mode sendmmsg",
-        "--count 1000 --rate 20000 --sizes 40:9,1400:1",
+        // By a timetable it does not wait for replies: a socket's memory has room for all of them.
+        "--count 150 --rate 20000 --sizes 40:9,1400:1",
         "--count 100 --outstanding 2 --size 65507",
     ] {
         let load = format!("load udp --connect {address} --echo --timeout 20 {options}");

@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 use std::process::{Child, ChildStdout, Stdio};
 
 use quoit_left_out::{needs_root, this_test};
-use quoit_yardstick::SinkReport;
+use quoit_workload::SinkReport;
 use serde_json::Value;
 
 use crate::support::{Client, PATIENCE, Server, connect, engines, error_line, quoit, run, signal, stop};

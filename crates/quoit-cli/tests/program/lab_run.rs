@@ -325,15 +325,19 @@ fn a_load_without_replies_is_repeated_and_then_said_to_be_none() {
     let client = r#"
 [[client]]
 name = "theirs"
-command = "sh -c 'echo {{\\\"requests\\\":0,\\\"elapsed_seconds\\\":1}}' {connect}"
+command = "sh -c 'echo {{\\\"requests\\\":0,\\\"elapsed_seconds\\\":LENGTH}}' {connect}"
 "#;
-    let lab = Lab::new(&(ECHO.to_owned() + &server("base") + &server("other") + client));
-    let (_, said) = lab.failed();
-    assert!(said.contains("is measured again: no reply came"), "{said}");
-    assert!(
-        said.contains("could not be measured: no reply came during the window"),
-        "{said}"
-    );
+    // It has no length if the generator was kept from running until it was over.
+    for length in ["1", "0"] {
+        let client = client.replace("LENGTH", length);
+        let lab = Lab::new(&(ECHO.to_owned() + &server("base") + &server("other") + &client));
+        let (_, said) = lab.failed();
+        assert!(said.contains("is measured again: no reply came"), "{said}");
+        assert!(
+            said.contains("could not be measured: no reply came during the window"),
+            "{said}"
+        );
+    }
 }
 
 /// An echo server on a thread of the test whose replies are wrong from the connection with this number on. Its
@@ -398,16 +402,46 @@ fn a_server_that_dies_under_load_is_quoted() {
 #[test]
 fn a_server_that_does_not_start_is_quoted() {
     let lab = Lab::new(
-        &(ECHO.to_owned() + &server("base") + &script("lazy", "echo not today on {listen} >&2; exit 3")),
+        &(ECHO.to_owned() + &script("base", "echo not today on {listen} >&2; exit 3") + &server("other")),
     );
     let (results, text) = lab.failed();
-    for words in ["lazy ended before it was ready (exit status: 3)", "not today"] {
+    for words in ["base ended before it was ready (exit status: 3)", "not today"] {
         assert!(
             results["incomplete"].as_str().unwrap().contains(words) && text.contains(words),
             "{text}"
         );
     }
-    assert_eq!(places(&results), all_places(&["control base"], 1));
+}
+
+#[test]
+fn a_rival_that_does_not_start_is_left_out_before_the_first_pair() {
+    let lazy = script("lazy", "echo not today on {listen} >&2; exit 3");
+    let lab = Lab::new(&(ECHO.to_owned() + &server("base") + &lazy + &server("other")));
+    let output = lab.run("--pairs 1 --most-pairs 1");
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let text = String::from_utf8_lossy(&output.stderr);
+    let line = text
+        .lines()
+        .find(|line| line.starts_with("quoit lab: lazy is left out: "));
+    let line = line.unwrap_or_else(|| panic!("{text}"));
+    let results = lab.results();
+    let why = results["left_out"][0]["why"].as_str().unwrap();
+    for words in ["lazy ended before it was ready (exit status: 3)", "not today"] {
+        assert!(line.contains(words) && why.contains(words), "{line}\n{why}");
+    }
+    assert_eq!(places(&results), all_places(&["control base", "other"], 1));
+
+    // Whom the command line names is not left out, and without a rival there is nothing to compare.
+    let of_two = || Lab::new(&(ECHO.to_owned() + &server("base") + &lazy));
+    let named = of_two().run("--only lazy");
+    assert_eq!(named.status.code(), Some(1), "{named:?}");
+    let alone = of_two().run("");
+    assert_eq!(alone.status.code(), Some(4), "{alone:?}");
+    let text = String::from_utf8_lossy(&alone.stderr);
+    assert!(
+        text.contains("nothing is left to be compared") && text.contains("not today"),
+        "{text}"
+    );
 }
 
 #[test]

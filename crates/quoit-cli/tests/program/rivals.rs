@@ -143,7 +143,7 @@ impl Rival {
         let port = if self.any_port {
             0
         } else {
-            quoit_cli::ports::free(IpAddr::from([127, 0, 0, 1])).unwrap()
+            quoit_host::ports::free(IpAddr::from([127, 0, 0, 1])).unwrap()
         };
         let mut command = Command::new(program);
         command

@@ -1,14 +1,13 @@
-//! Made-up results as files: the program's own model and example, because a binary has no library to import.
+//! Made-up results as files: the example of `quoit-report`'s own tests.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use quoit_report::results::model;
 use tempfile::TempDir;
 
-#[path = "../../src/lab/results/example.rs"]
+#[path = "../../../quoit-report/src/results/example.rs"]
 pub(crate) mod example;
-#[path = "../../src/lab/results/model.rs"]
-pub(crate) mod model;
 
 /// A folder with files of results.
 pub(crate) struct Files {

@@ -1,7 +1,7 @@
 //! What the lab's sinks share: the command line, the socket, the messages, and the end.
 //!
 //! A sink takes the datagrams of one run of `quoit load udp`, works for each, and prints one JSON line when all
-//! senders are done: a [`quoit_yardstick::SinkReport`]. There are no limits, counters or abstractions beyond that.
+//! senders are done: a [`quoit_workload::SinkReport`]. There are no limits, counters or abstractions beyond that.
 
 mod messages;
 
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use quoit_yardstick::{Sink, Taken, Work};
+use quoit_workload::{Sink, Taken, Work};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 pub use messages::Messages;

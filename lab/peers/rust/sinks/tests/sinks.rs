@@ -5,7 +5,7 @@ use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use quoit_yardstick::{Header, Kind, SinkReport};
+use quoit_workload::{Header, Kind, SinkReport};
 
 /// A running sink, killed when dropped.
 struct Sink {

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use lab_dns::Options;
-use quoit_yardstick::Work;
-use quoit_yardstick::dns::{MOST_BYTES, Outcome, Responder, Zone};
+use quoit_workload::Work;
+use quoit_workload::dns::{MOST_BYTES, Outcome, Responder, Zone};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 /// Between two looks whether a signal came.

@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::ExitCode;
 
 use lab_sinks::{Arguments, Messages, Receive, TICK, is_nothing};
-use quoit_yardstick::{Sink, Taken};
+use quoit_workload::{Sink, Taken};
 
 /// Datagrams that one recvmmsg(2) takes at most; with GRO fewer, for each may hold 64.
 const BATCH: usize = 64;

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use io_uring::{IoUring, opcode, squeue, types};
 use lab_sinks::{Arguments, Messages, Receive, TICK};
-use quoit_yardstick::{Sink, Taken};
+use quoit_workload::{Sink, Taken};
 
 fn main() -> ExitCode {
     lab_sinks::main("sink-uring", &["single-shot"], Single::new)

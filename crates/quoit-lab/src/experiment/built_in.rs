@@ -1,0 +1,144 @@
+//! The experiments that the program carries, so that they run wherever it is: the files of `lab/experiments`.
+
+use super::file::{self, StatedServer};
+use super::model::Experiment;
+use crate::error::Result;
+
+/// A file that was built in.
+pub(super) struct File {
+    pub(super) name: &'static str,
+    /// Its path in the sources, for messages.
+    path: &'static str,
+    pub(super) text: &'static str,
+}
+
+impl File {
+    pub(super) fn read(&self) -> Result<Experiment> {
+        file::read(self.path, self.name, self.text, catalogue()?)
+    }
+}
+
+macro_rules! embed {
+    ($($part:literal),*) => {
+        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../lab/", $($part),*))
+    };
+}
+
+macro_rules! files {
+    ($($name:literal),* $(,)?) => {
+        &[$(File {
+            name: $name,
+            path: concat!("lab/experiments/", $name, ".toml"),
+            text: embed!("experiments/", $name, ".toml"),
+        },)*]
+    };
+}
+
+/// In the order of `quoit lab list`.
+pub(super) const EXPERIMENTS: &[File] = files![
+    "plaintext",
+    "echo",
+    "http-matrix",
+    "open-loop",
+    "rpc-backend",
+    "rpc-batch",
+    "rpc-periodic",
+    "rpc-stream",
+    "churn",
+    "idle",
+    "bulk",
+    "rio",
+    "rio-gro",
+    "rio-rate",
+    "rio-recovery",
+    "dns",
+    "floor",
+    "features",
+    "oldest",
+    "loops",
+    "spread",
+    "kestrel",
+    "kestrel-bodies",
+    "kestrel-tls",
+    "kestrel-client",
+    "netty",
+    "rsocket-backend",
+    "rsocket-batch",
+    "rsocket-periodic",
+    "rsocket-stream",
+];
+
+/// The servers that experiments take by name.
+pub(super) fn catalogue() -> Result<Vec<StatedServer>> {
+    file::read_catalogue("lab/servers.toml", embed!("servers.toml"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    use clap::Parser;
+
+    use super::super::template::{Values, expand};
+    use super::*;
+
+    /// As much of the program as the servers of experiments call.
+    #[derive(Parser)]
+    enum Program {
+        Serve(quoit_serve::ServeArguments),
+    }
+
+    #[test]
+    fn every_file_of_the_folder_is_built_in() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/experiments");
+        let entries = folder.read_dir().expect("the folder can be read");
+        let files: BTreeSet<String> = entries
+            .map(|entry| {
+                entry
+                    .expect("an entry")
+                    .file_name()
+                    .into_string()
+                    .expect("a name in ASCII")
+            })
+            .collect();
+        let built_in = EXPERIMENTS.iter().map(|file| format!("{}.toml", file.name));
+        assert_eq!(files, built_in.collect());
+    }
+
+    #[test]
+    fn every_file_is_right() {
+        for file in EXPERIMENTS {
+            let experiment = file.read().unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(experiment.name, file.name);
+            assert!(experiment.servers.len() >= 2, "{}", file.name);
+            let quick = experiment.quickened();
+            assert!(!quick.cases.is_empty(), "{}", file.name);
+        }
+    }
+
+    #[test]
+    fn our_own_servers_are_told_what_they_understand() {
+        let mut values = Values::default();
+        for (name, value) in [
+            ("quoit", "quoit"),
+            ("listen", "127.0.0.1:0"),
+            ("metrics", "127.0.0.1:0"),
+            ("work", "0"),
+        ] {
+            values.set(name, value);
+        }
+        for experiment in EXPERIMENTS.iter().map(|file| file.read().expect("it is right")) {
+            let ours = experiment
+                .servers
+                .iter()
+                .filter(|server| server.command.first().is_some_and(|word| word == "{quoit}"));
+            let cases = || experiment.cases.iter();
+            for (server, case) in ours.flat_map(|server| cases().map(move |case| (server, case))) {
+                values.set("protocol", case.workload.protocol());
+                let words = expand(&server.command, &values).expect("all is known");
+                Program::try_parse_from(words).unwrap_or_else(|error| panic!("{}: {error}", server.name));
+            }
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! What the lab reads of files of experiments, for the fuzz targets. See [`quoit_corpus`].
+
+pub use crate::experiment::untrusted::experiment;
+
+#[cfg(test)]
+mod tests {
+    quoit_corpus::replay!(experiment);
+}

@@ -1,0 +1,54 @@
+//! `quoit load`: generates load, checks every reply, and measures.
+//!
+//! It shares no engine with what it measures: it is a client of its own on readiness (epoll, through mio).
+//! [`run`] makes a run from a [`Plan`] and gives a [`Report`]; the command line is a layer over it.
+//!
+//! `udp` is apart from all that: see [`udp`].
+//!
+//! The parts: a [`protocol`] says what is sent and judges what comes back; [`pacing`] says when a request
+//! is due; a [`connection`] moves bytes; a [`worker`] turns the loop of one thread; a [`recorder`] counts, for the
+//! [`window`] and its [`intervals`]; a [`clock`] notices when the generator itself stood still; the
+//! [`coordinator`] lets the threads begin and end together.
+
+mod arguments;
+mod clock;
+mod connection;
+mod control;
+mod coordinator;
+mod echo;
+mod error;
+mod histograms;
+mod http;
+mod intervals;
+mod pacing;
+mod plan;
+mod preflight;
+mod progress;
+mod protocol;
+mod random;
+mod recorder;
+mod report;
+mod request_reply;
+mod rpc;
+mod sizes;
+mod system;
+mod tally;
+mod target;
+#[cfg(test)]
+mod testing;
+mod threads;
+mod timer;
+mod udp;
+#[cfg(any(test, fuzzing))]
+pub mod untrusted;
+mod window;
+mod worker;
+
+pub use arguments::{LoadArguments, check, command};
+pub(crate) use coordinator::{Findings, run};
+pub(crate) use error::LoadError;
+pub(crate) use histograms::LogFile;
+pub(crate) use plan::{Arrivals, Length, Offered, Plan, SlowReaders, Workload};
+pub(crate) use progress::Progress;
+pub(crate) use sizes::Sizes;
+pub(crate) use target::Target;

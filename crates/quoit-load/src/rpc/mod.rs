@@ -1,0 +1,149 @@
+//! Streams of messages with credit, in the wire format of [`quoit_workload::rpc`].
+//!
+//! What pacing begins is a stream; what is settled and counted is messages. A message that the server sends is settled
+//! when it has arrived whole and right, and carries its latency with it, as the time at which it was sent. Messages
+//! that this end sends are settled together, when the server has ended their stream with the right count and sum.
+
+mod arguments;
+mod connection;
+mod report;
+mod stream;
+
+#[cfg(test)]
+mod tests;
+#[cfg(any(test, fuzzing))]
+pub(super) mod untrusted;
+
+use quoit_workload::rpc::frame::Pace;
+
+use super::protocol::{Outcomes, Protocol, Then};
+use super::sizes::Sizes;
+use super::worker::GATHER;
+pub(crate) use arguments::RpcArguments;
+use connection::RpcState;
+pub(crate) use report::RpcReport;
+
+/// Who sends the messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Direction {
+    /// The server
+    Response,
+    /// This end
+    Request,
+}
+
+impl Direction {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Direction::Response => "response",
+            Direction::Request => "request",
+        }
+    }
+}
+
+/// The streams that are opened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RpcStreams {
+    pub(crate) direction: Direction,
+    /// Messages a stream; 0: it is endless. At least one in the direction of requests.
+    pub(crate) messages: u64,
+    /// Bytes of a stream's messages, which all have one size: from [`quoit_workload::rpc::MIN_MESSAGE`] to
+    /// [`quoit_workload::rpc::MAX_MESSAGE`].
+    pub(crate) sizes: Sizes,
+    /// Messages that the server may send ahead on a stream. At least one.
+    pub(crate) credit: u32,
+    /// `None`: the server sends as fast as credit allows.
+    pub(crate) pace: Option<Pace>,
+    /// Whether the server's messages carry their send time.
+    pub(crate) timed: bool,
+}
+
+impl RpcStreams {
+    /// Messages after which a stream ends.
+    fn most(&self) -> u64 {
+        match self.messages {
+            0 => u64::MAX,
+            messages => messages,
+        }
+    }
+
+    /// What is checked before a run: one message, at once.
+    pub(crate) fn single(&self) -> Self {
+        Self {
+            messages: 1,
+            pace: None,
+            ..self.clone()
+        }
+    }
+}
+
+/// Opens streams, grants credit, sends and checks messages.
+#[derive(Debug, Clone)]
+pub(crate) struct Rpc {
+    streams: RpcStreams,
+    /// Streams at once on a connection.
+    concurrent: u32,
+    /// What the sizes depend on.
+    seed: u64,
+}
+
+impl Rpc {
+    /// `concurrent`: streams at once on a connection, as pacing will have it. At least one. `seed`: what the sizes
+    /// depend on.
+    pub(crate) fn new(streams: RpcStreams, concurrent: u32, seed: u64) -> Self {
+        Self {
+            streams,
+            concurrent,
+            seed,
+        }
+    }
+
+    /// Bytes of the messages of a stream, by its connection's tag and its own id.
+    fn size(&self, tag: u32, stream: u32) -> u32 {
+        // No more than the u32 that the sizes are made of.
+        self.streams
+            .sizes
+            .of(self.seed, u64::from(tag), u64::from(stream)) as u32
+    }
+}
+
+impl Protocol for Rpc {
+    type State = RpcState;
+
+    const ONE_UNIT_EACH: bool = false;
+
+    fn connection(&self, id: u32, now: u64) -> RpcState {
+        RpcState::new(id, self.concurrent, now)
+    }
+
+    fn begin(&mut self, state: &mut RpcState, start: u64, output: &mut Vec<u8>) {
+        state.open(self, start, GATHER, output);
+    }
+
+    fn respond(&mut self, state: &mut RpcState, _now: u64, limit: usize, output: &mut Vec<u8>) {
+        state.grant(&self.streams, output);
+        state.send(&self.streams, limit, output);
+    }
+
+    fn wind_down(&mut self, state: &mut RpcState, output: &mut Vec<u8>) {
+        state.cancel_all(output);
+    }
+
+    fn take(&mut self, state: &mut RpcState, input: &[u8], now: u64, outcomes: &mut impl Outcomes) -> Then {
+        state.take(&self.streams, input, now, outcomes)
+    }
+
+    fn outstanding(&self, state: &RpcState) -> u32 {
+        state.open_streams()
+    }
+
+    fn waiting_since(&self, state: &RpcState) -> Option<u64> {
+        // Between two batches the server owes nothing.
+        let quiet = self.streams.pace.map_or(0, |pace| pace.period);
+        (state.open_streams() > 0).then(|| state.heard().saturating_add(quiet))
+    }
+
+    fn withdraw(&mut self, state: &mut RpcState, each: &mut impl FnMut(u64, u32)) {
+        state.withdraw(each);
+    }
+}

@@ -1,0 +1,55 @@
+//! What a run with streams found besides what every run finds.
+
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+use super::RpcStreams;
+use crate::report::{Latency, latency};
+
+/// The findings on streams. The field names are those of the JSON object.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct RpcReport {
+    /// Who sent the messages: `response` (the server) or `request`.
+    pub(crate) direction: String,
+    /// Messages a stream; 0: endless.
+    pub(crate) messages_per_stream: u64,
+    /// Messages that the server might send ahead on a stream; absent in the direction of requests.
+    pub(crate) credit: Option<u32>,
+    /// Messages that became due together, and how often; absent if nothing was paced.
+    pub(crate) push: Option<u32>,
+    pub(crate) every_seconds: Option<f64>,
+    /// Streams that came to their right end within the measured window.
+    pub(crate) streams_ended: u64,
+    /// From the opening of a stream to its end; absent if none ended.
+    pub(crate) stream_latency: Option<Latency>,
+}
+
+impl RpcReport {
+    pub(crate) fn new(streams: &RpcStreams, latencies: &Histogram<u64>) -> Self {
+        let is_response = streams.direction == super::Direction::Response;
+        Self {
+            direction: streams.direction.name().to_owned(),
+            messages_per_stream: streams.messages,
+            credit: is_response.then_some(streams.credit),
+            push: streams.pace.map(|pace| pace.batch),
+            every_seconds: streams.pace.map(|pace| pace.period as f64 / 1e9),
+            streams_ended: latencies.len(),
+            stream_latency: latency(latencies),
+        }
+    }
+
+    /// What was run, in words.
+    pub(crate) fn what(&self) -> String {
+        let mut what = match self.messages_per_stream {
+            0 => format!("endless {} streams", self.direction),
+            messages => format!("{} streams of {messages} messages", self.direction),
+        };
+        if let Some(credit) = self.credit {
+            what += &format!(", credit {credit}");
+        }
+        if let (Some(push), Some(every)) = (self.push, self.every_seconds) {
+            what += &format!(", {push} every {every} s");
+        }
+        what
+    }
+}

@@ -1,0 +1,360 @@
+//! The loop of one sender's thread.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use quoit_workload::{Header, Intervals};
+use socket2::Socket;
+
+use super::calls::{Inbox, be_punctual, wait_readable};
+use super::outbox::Outbox;
+use super::pace::{Pace, Permit};
+use super::plan::{EchoPlan, Mode, Phase, UdpPlan};
+use super::replies::{Replies, ReplyTally};
+use crate::LoadError;
+use crate::control::{Control, Sums, nanoseconds};
+use crate::system::thread_cpu_time;
+use crate::tally::{Merge, add_histogram, new_histogram};
+
+/// The longest sleep: between two looks at the order to stop.
+const LONGEST_WAIT: Duration = Duration::from_millis(100);
+
+/// Memory that replies are received into by one call, at most.
+const INBOX_BYTES: usize = 1 << 20;
+
+/// The longest lag that is kept, in nanoseconds; longer ones count as that.
+const LONGEST_LAG: u64 = 60_000_000_000;
+
+/// One sender.
+pub(super) struct Sender<'a> {
+    control: &'a Control,
+    plan: &'a UdpPlan,
+    index: u16,
+    socket: &'a Socket,
+    pace: Pace,
+    /// The phases behind that of `pace`.
+    later: std::slice::Iter<'a, Phase>,
+    turns: (u16, u16),
+    outbox: Outbox,
+    echo: Option<(EchoPlan, Replies, Inbox)>,
+    tally: SenderTally,
+}
+
+/// What a sender, or all together, measured.
+#[derive(Debug)]
+pub(super) struct SenderTally {
+    /// Datagrams that the kernel took.
+    pub(super) sent: u64,
+    /// Their bytes.
+    pub(super) bytes: u64,
+    /// System calls that sent them.
+    pub(super) calls: u64,
+    /// Calls that failed for a while (ENOBUFS), and were made again.
+    pub(super) failures: u64,
+    /// When the last one was sent, in nanoseconds since the run began.
+    pub(super) ended: u64,
+    /// What was sent in each phase that was begun, in their order.
+    pub(super) phases: Vec<PhaseTally>,
+    /// When they were due.
+    pub(super) intervals: Intervals,
+    /// How late batches were sent, by a timetable.
+    pub(super) lag: Histogram<u64>,
+    /// Processor time of the thread.
+    pub(super) cpu_ns: u64,
+    pub(super) replies: Option<ReplyTally>,
+}
+
+/// What a sender, or all together, did in one phase.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PhaseTally {
+    /// When it began and ended, in nanoseconds since the run began.
+    pub(super) begun: u64,
+    pub(super) ended: u64,
+    pub(super) sent: u64,
+}
+
+impl Merge for SenderTally {
+    fn merge(&mut self, other: &Self) -> Result<(), LoadError> {
+        self.sent += other.sent;
+        self.bytes += other.bytes;
+        self.calls += other.calls;
+        self.failures += other.failures;
+        self.ended = self.ended.max(other.ended);
+        // A sender that was stopped early has begun fewer.
+        let more = other.phases.get(self.phases.len()..).unwrap_or_default();
+        for (phase, other) in self.phases.iter_mut().zip(&other.phases) {
+            phase.begun = phase.begun.min(other.begun);
+            phase.ended = phase.ended.max(other.ended);
+            phase.sent += other.sent;
+        }
+        self.phases.extend(more);
+        self.intervals.merge(&other.intervals);
+        add_histogram(&mut self.lag, &other.lag)?;
+        self.cpu_ns += other.cpu_ns;
+        match (&mut self.replies, &other.replies) {
+            (Some(replies), Some(other)) => replies.merge(other),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl<'a> Sender<'a> {
+    /// Of the sender that sends `header`. Made on its own thread.
+    ///
+    /// # Errors
+    /// A histogram cannot be made.
+    pub(super) fn new(
+        control: &'a Control,
+        plan: &'a UdpPlan,
+        socket: &'a Socket,
+        header: Header,
+    ) -> Result<Self, LoadError> {
+        let largest = plan.sizes.largest();
+        let echo = match plan.echo {
+            None => None,
+            Some(echo) => {
+                let longest = nanoseconds(echo.timeout).saturating_mul(2);
+                let replies = Replies::new(header, largest, longest)?;
+                // A byte more than is sent, so that a longer reply shows.
+                let room = largest + 1;
+                let inbox = Inbox::new((INBOX_BYTES / room).clamp(1, Inbox::MOST), room);
+                Some((echo, replies, inbox))
+            }
+        };
+        let turns = (header.sender, header.senders);
+        let mut later = plan.phases.iter();
+        let first = *later.next().expect("a plan has a phase");
+        Ok(Self {
+            control,
+            plan,
+            index: header.sender,
+            socket,
+            pace: Pace::new(first, 0, plan.echo, turns),
+            later,
+            turns,
+            outbox: Outbox::new(
+                plan.mode,
+                plan.sizes.clone(),
+                plan.seed,
+                plan.batch as usize,
+                header,
+            ),
+            echo,
+            tally: SenderTally {
+                sent: 0,
+                bytes: 0,
+                calls: 0,
+                failures: 0,
+                ended: 0,
+                phases: Vec::with_capacity(plan.phases.len()),
+                intervals: Intervals::default(),
+                lag: new_histogram(LONGEST_LAG)?,
+                cpu_ns: 0,
+                replies: None,
+            },
+        })
+    }
+
+    /// Sends until all is sent or the run is stopped, and then waits for what is unanswered.
+    ///
+    /// # Errors
+    /// The socket failed for good.
+    pub(super) fn run(mut self) -> Result<SenderTally, LoadError> {
+        be_punctual();
+        let cpu = thread_cpu_time()?;
+        while !self.control.is_stopped() {
+            let now = self.control.now();
+            match self.pace.permit(now) {
+                Permit::Over if self.begin_next_phase(now) => {}
+                Permit::Over => break,
+                Permit::Send(count) => self.send(count, now)?,
+                Permit::Wait(until) => self.wait(Duration::from_nanos(until.saturating_sub(now)))?,
+            }
+            self.take_replies()?;
+            self.publish();
+        }
+        let ended = self.control.now();
+        if self.tally.phases.len() < self.plan.phases.len() {
+            // It was stopped before its end.
+            self.end_phase(ended);
+        }
+        self.await_replies(ended)?;
+        Ok(SenderTally {
+            bytes: self.outbox.bytes,
+            calls: self.outbox.calls,
+            ended,
+            cpu_ns: thread_cpu_time()?.saturating_sub(cpu),
+            replies: self.echo.map(|(_, replies, _)| replies.finish()),
+            ..self.tally
+        })
+    }
+
+    /// The phase is over. Answers whether there is another, which begins where this one was to end.
+    fn begin_next_phase(&mut self, now: u64) -> bool {
+        let (_, until) = self.pace.span();
+        self.end_phase(now.min(until));
+        let next = self.later.next();
+        if let Some(&phase) = next {
+            self.pace = Pace::new(phase, until, self.plan.echo, self.turns);
+        }
+        next.is_some()
+    }
+
+    fn end_phase(&mut self, ended: u64) {
+        self.tally.phases.push(PhaseTally {
+            begun: self.pace.span().0,
+            ended,
+            sent: self.pace.so_far(),
+        });
+    }
+
+    fn send(&mut self, count: u64, now: u64) -> Result<(), LoadError> {
+        // No more than a batch, which is at most 1,024.
+        let count = count.min(u64::from(self.plan.batch)) as usize;
+        if self.pace.has_timetable() {
+            self.tally
+                .lag
+                .saturating_record(now.saturating_sub(self.pace.due(0, now)).max(1));
+        }
+        let pace = &self.pace;
+        let (sent, error) = self
+            .outbox
+            .send(self.socket, self.tally.sent, count, |ahead| pace.due(ahead, now));
+        if pace.has_timetable() {
+            for ahead in 0..sent as u64 {
+                self.tally.intervals.note(pace.due(ahead, now), 1);
+            }
+        } else {
+            self.tally.intervals.note(now, sent as u64);
+        }
+        self.tally.sent += sent as u64;
+        self.pace.sent(sent as u64, now);
+        match error {
+            None => Ok(()),
+            Some(error) if is_passing(&error) => {
+                self.tally.failures += 1;
+                std::thread::yield_now();
+                Ok(())
+            }
+            Some(error) => Err(self.failure(&error)),
+        }
+    }
+
+    /// Waits, and no longer than it takes for a reply to come.
+    fn wait(&self, time: Duration) -> Result<(), LoadError> {
+        let time = time.min(LONGEST_WAIT);
+        if self.echo.is_none() {
+            std::thread::sleep(time);
+            return Ok(());
+        }
+        wait_readable(self.socket.as_fd(), time)
+            .map_err(|error| LoadError::new(format!("cannot wait for replies: {error}")))
+    }
+
+    /// Takes the replies that are there.
+    fn take_replies(&mut self) -> Result<(), LoadError> {
+        let Some((_, replies, inbox)) = &mut self.echo else {
+            return Ok(());
+        };
+        loop {
+            match inbox.receive(self.socket.as_fd()) {
+                Ok(count) => {
+                    let now = self.control.now();
+                    for reply in inbox.datagrams() {
+                        if let Some(sequence) = replies.take(reply, now, |number| self.outbox.size(number)) {
+                            self.pace.answered(sequence);
+                        }
+                    }
+                    // Sending must not wait for replies that come as fast as they are taken.
+                    if count < Inbox::MOST || self.pace.has_timetable() {
+                        return Ok(());
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.failure(&error)),
+            }
+        }
+    }
+
+    /// Waits for what is unanswered, no longer than the timeout after `ended`.
+    fn await_replies(&mut self, ended: u64) -> Result<(), LoadError> {
+        let Some((echo, ..)) = self.echo else {
+            return Ok(());
+        };
+        let until = ended.saturating_add(nanoseconds(echo.timeout));
+        while self
+            .echo
+            .as_ref()
+            .is_some_and(|(_, replies, _)| replies.received() < self.tally.sent)
+        {
+            let now = self.control.now();
+            if now >= until || self.control.is_stopped() {
+                break;
+            }
+            self.wait(Duration::from_nanos(until - now))?;
+            self.take_replies()?;
+            self.publish();
+        }
+        Ok(())
+    }
+
+    /// Tells how far it has come.
+    fn publish(&self) {
+        let sums = Sums {
+            replies: self.echo.as_ref().map_or(0, |(_, replies, _)| replies.received()),
+            done: self.tally.sent,
+            ..Sums::default()
+        };
+        self.control.publish(usize::from(self.index), sums);
+    }
+
+    fn failure(&self, error: &io::Error) -> LoadError {
+        // The others need not go on.
+        self.control.stop();
+        failure(self.plan, self.plan.target, self.tally.sent, error)
+    }
+}
+
+/// Whether the same call may succeed a little later: queues of the device are full.
+fn is_passing(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::ENOBUFS | libc::ENOMEM | libc::EAGAIN)
+    )
+}
+
+/// In words, what a socket's error means after so many datagrams, and what to do.
+pub(super) fn failure(plan: &UdpPlan, target: SocketAddr, sent: u64, error: &io::Error) -> LoadError {
+    let largest = plan.sizes.largest();
+    let advice = match (error.raw_os_error(), plan.mode) {
+        (Some(libc::ECONNREFUSED), _) => {
+            let server = if plan.echo.is_some() {
+                "udp-echo"
+            } else {
+                "udp-sink"
+            };
+            format!(
+                "nothing receives there; start the server first, such as `quoit serve {server} --listen {target}`"
+            )
+        }
+        (Some(libc::EMSGSIZE), _) => {
+            format!("{largest} bytes are too large for the way there; use a smaller --size")
+        }
+        (Some(libc::EIO | libc::EINVAL), Mode::Gso) => {
+            "the device cannot cut datagrams up (GSO), or they are larger than its MTU; use --mode sendmmsg"
+                .to_owned()
+        }
+        (Some(libc::EACCES), _) => {
+            "this is a broadcast address, or a firewall refuses; use another address".to_owned()
+        }
+        (Some(libc::EPERM), _) => "a firewall refuses; look at its rules for output".to_owned(),
+        _ => "look at the address and the routes (`ip route get`)".to_owned(),
+    };
+    LoadError::new(format!(
+        "sending to {target} failed after {sent} datagrams: {error}; {advice}"
+    ))
+}

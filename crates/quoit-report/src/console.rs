@@ -1,0 +1,12 @@
+//! What is said of results: figures on standard output, everything else on standard error.
+
+use crate::error::{ReportError, Result};
+pub(crate) use quoit_host::console::say;
+
+/// Prints a text to standard output as it is.
+///
+/// # Errors
+/// It cannot be written.
+pub(crate) fn print(text: &str) -> Result<()> {
+    quoit_host::console::print(text).map_err(ReportError::io("cannot write to standard output"))
+}

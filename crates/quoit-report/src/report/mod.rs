@@ -1,0 +1,54 @@
+//! `quoit lab report`: results of runs as Markdown and as one self-contained page.
+
+mod beside;
+mod charts;
+mod datagrams;
+mod html;
+mod ladder;
+mod markdown;
+mod steadiness;
+mod told;
+pub(crate) mod view;
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::console;
+use super::error::Result;
+use super::results;
+
+pub use html::page;
+pub use markdown::markdown;
+
+/// Arguments of `quoit lab report`.
+#[derive(Args)]
+pub struct ReportArguments {
+    /// The results.json of one or more runs
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+    /// Write one page with charts, which needs nothing beside itself
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Print Markdown; this is what happens without --html
+    #[arg(long)]
+    markdown: bool,
+}
+
+/// Writes or prints the report.
+///
+/// # Errors
+/// A file holds no results of a run, or the page or standard output cannot be written.
+pub fn run(arguments: &ReportArguments) -> Result<()> {
+    let read = |path: &PathBuf| results::read(path);
+    let runs = arguments.files.iter().map(read).collect::<Result<Vec<_>>>()?;
+    if let Some(path) = &arguments.html {
+        results::replace(path, page(&runs)?.as_bytes())?;
+        console::say(format_args!("wrote {}", path.display()));
+    }
+    if arguments.markdown || arguments.html.is_none() {
+        let reports: Vec<String> = runs.iter().map(markdown).collect();
+        console::print(&reports.join("\n"))?;
+    }
+    Ok(())
+}

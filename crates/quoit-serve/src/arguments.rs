@@ -1,0 +1,343 @@
+//! The command line of `quoit serve`.
+
+use std::net::SocketAddr;
+use std::str::FromStr;
+use std::time::Duration;
+
+use clap::builder::RangedU64ValueParser;
+use clap::{Args, Subcommand, ValueEnum};
+use quoit::listen;
+use quoit::{
+    Address, Config, EngineChoice, EngineKind, FeatureSet, Listen, ListenOptions, ListenerOptions,
+    RuntimeConfig, Spread, WaitMode,
+};
+
+use super::datagrams::{DatagramArguments, DnsArguments};
+
+const EXAMPLES: &str = "\
+Examples:
+  quoit serve http --listen 127.0.0.1:8080
+  quoit serve echo --listen unix:/run/echo.sock --engine epoll
+  quoit serve http --listen [::]:8080 --loops 4 --pin --metrics 127.0.0.1:9100
+  quoit serve rpc --listen 127.0.0.1:7000 --streams 1024
+  quoit serve http --without multishot-receive,receive-budget
+  quoit serve udp-echo --listen 127.0.0.1:9000 --loops 2 --gro
+  quoit serve udp-sink --listen 127.0.0.1:9000 --work 2000 --wait spin:50
+  quoit serve dns --listen [::]:5300 --record www.example.test=192.0.2.7 --record *.example.test=2001:db8::7
+  systemd-socket-activate -l 8080 quoit serve http
+
+Prints a line `listening on ADDR engine=E loops=N version=V` for each listener when
+ready, then serves until SIGINT or SIGTERM, which drain: connections are finished, or aborted
+at the deadline. A second signal ends at once. The soft limit on descriptors is raised to the
+hard one if the connections ask for it, and both where this process may (CAP_SYS_RESOURCE).
+
+Exit status: 0 after draining, 1 if serving failed or was cut short, 2 for wrong usage.";
+
+/// Serve real traffic: echo, HTTP/1.1, RPC streams, a sink, datagrams, or DNS.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct ServeArguments {
+    /// What to serve
+    #[command(subcommand)]
+    protocol: Protocol,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// What to serve.
+#[derive(Debug, Clone, Subcommand)]
+pub(super) enum Protocol {
+    /// Send back what is received
+    #[command(after_help = EXAMPLES)]
+    Echo,
+    /// HTTP/1.1: /plaintext, /json, /bytes/N, /echo, /metrics, /healthz
+    #[command(after_help = EXAMPLES)]
+    Http,
+    /// Streams of messages with credit, many a connection; docs/rpc.md has the wire format
+    #[command(after_help = EXAMPLES)]
+    Rpc {
+        /// Streams that a connection may have open
+        #[arg(long, value_name = "N", default_value_t = 4096,
+              value_parser = RangedU64ValueParser::<u32>::new().range(1..=1 << 20))]
+        streams: u32,
+    },
+    /// Take everything and answer nothing
+    #[command(after_help = EXAMPLES)]
+    Sink,
+    /// Send datagrams back to whoever sent them, but not to ports of other servers: those below 1024, and its own
+    #[command(after_help = EXAMPLES)]
+    UdpEcho(DatagramArguments),
+    /// Take the datagrams of one run of `quoit load udp`, work --work for each, and end with a report in JSON: what
+    /// was handled, what was lost and by whom, and the time and memory that it took
+    #[command(after_help = EXAMPLES)]
+    UdpSink(DatagramArguments),
+    /// Answer DNS queries over UDP with the addresses of a few names, authoritatively
+    #[command(after_help = EXAMPLES)]
+    Dns(DnsArguments),
+}
+
+impl Protocol {
+    /// The options of its sockets, if it serves datagrams.
+    pub(super) fn datagrams(&self) -> Option<DatagramArguments> {
+        match self {
+            Self::UdpEcho(arguments) | Self::UdpSink(arguments) => Some(*arguments),
+            Self::Dns(arguments) => Some(arguments.datagrams),
+            Self::Echo | Self::Http | Self::Rpc { .. } | Self::Sink => None,
+        }
+    }
+}
+
+/// How a loop waits.
+#[derive(Debug, Clone, Copy)]
+enum Wait {
+    /// In its own turns.
+    Own(WaitMode),
+    /// In an epoll instance of the program.
+    Foreign,
+}
+
+/// A time of 1 to so many microseconds.
+fn microseconds(text: &str, most: u64) -> Option<Duration> {
+    let count = text.parse().ok().filter(|count| (1..=most).contains(count))?;
+    Some(Duration::from_micros(count))
+}
+
+impl FromStr for Wait {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mode = match text.split_once(':') {
+            None if text == "block" => WaitMode::Block,
+            None if text == "poll" => WaitMode::Poll,
+            Some(("spin", count)) => WaitMode::Spin(
+                microseconds(count, 1_000_000)
+                    .ok_or("spin takes 1 to 1000000 microseconds, such as spin:50")?,
+            ),
+            Some(("gather", count)) => WaitMode::Gather(
+                microseconds(count, 100_000)
+                    .ok_or("gather takes 1 to 100000 microseconds, such as gather:100")?,
+            ),
+            None if text == "foreign" => return Ok(Self::Foreign),
+            _ => {
+                return Err(
+                    "expected block, poll, foreign, spin:MICROSECONDS, or gather:MICROSECONDS".to_owned(),
+                );
+            }
+        };
+        Ok(Self::Own(mode))
+    }
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Engine {
+    /// io_uring where it is usable, otherwise epoll
+    Auto,
+    /// io_uring, or fail
+    Uring,
+    /// epoll
+    Epoll,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum SpreadName {
+    /// The first loop accepts and hands over to the loop with the fewest connections
+    HandOver,
+    /// All loops accept from one socket
+    Shared,
+    /// A socket for each loop (SO_REUSEPORT): no error for a second server, resets when a loop ends
+    ReusePort,
+}
+
+#[derive(Debug, Args)]
+struct Common {
+    /// Where to listen: IP:PORT, [IPv6]:PORT, unix:/path or unix:@abstract-name; port 0 lets the kernel choose.
+    /// Default: the sockets inherited from the service manager (LISTEN_FDS), or 127.0.0.1:8080
+    #[arg(long, global = true, value_name = "ADDR")]
+    listen: Vec<Address>,
+    /// The engine
+    #[arg(long, global = true, value_enum, default_value = "auto")]
+    engine: Engine,
+    /// Loops, and so threads
+    #[arg(long, global = true, value_name = "N", default_value_t = 1,
+          value_parser = RangedU64ValueParser::<u16>::new().range(1..=1024))]
+    loops: u16,
+    /// Pin each loop's thread to a processor of its own, in turn
+    #[arg(long, global = true)]
+    pin: bool,
+    /// Let the loops' threads wait for their turn instead of interrupting others when woken (SCHED_BATCH): fewer,
+    /// larger turns where clients share the processor, at the price of latency under contention
+    #[arg(long, global = true)]
+    batch: bool,
+    /// How several loops share a listener
+    #[arg(long, global = true, value_enum, default_value = "hand-over")]
+    spread: SpreadName,
+    /// Features of io_uring to do without, separated by commas; `quoit doctor` lists them
+    #[arg(
+        long,
+        global = true,
+        value_name = "LIST",
+        default_value = "",
+        hide_default_value = true
+    )]
+    without: FeatureSet,
+    /// Lend sends of at least this many bytes to the kernel instead of copying them, where the engine can
+    #[arg(long, global = true, value_name = "BYTES",
+          value_parser = RangedU64ValueParser::<u32>::new().range(1..=1 << 30))]
+    zero_copy: Option<u32>,
+    /// Register the receive pool with the ring, for zero-copy sends of received bytes; of no effect on datagrams,
+    /// which are received into memory of their sockets' own
+    #[arg(long, global = true)]
+    register_pool: bool,
+    /// Let a kernel thread poll the submission queue, asleep after this idle time; costs up to a processor a loop
+    #[arg(long, global = true, value_name = "MS",
+          value_parser = RangedU64ValueParser::<u32>::new().range(1..=60_000))]
+    kernel_poll: Option<u32>,
+    /// How a loop waits: block sleeps at once, spin:US looks for so many microseconds first, poll never sleeps and
+    /// takes a processor a loop; gather:US sleeps so long for more than the first event; foreign sleeps in an epoll
+    /// instance of this program, as inside another library's loop
+    #[arg(long, global = true, value_name = "HOW", default_value = "block")]
+    wait: Wait,
+    /// Connections that each loop may have
+    /// [default: 16384]
+    #[arg(long, global = true, value_name = "N",
+          value_parser = RangedU64ValueParser::<u32>::new().range(1..=1 << 20))]
+    connections: Option<u32>,
+    /// Processor time to burn for each piece or datagram received, in nanoseconds: a handler with work to do
+    #[arg(long, global = true, value_name = "NS", default_value_t = 0)]
+    work: u64,
+    /// Serve /metrics and /healthz on this address too
+    #[arg(long, global = true, value_name = "ADDR")]
+    metrics: Option<Address>,
+    /// http: seconds that a request head may take
+    #[arg(long, global = true, value_name = "SECONDS", default_value_t = 10,
+          value_parser = RangedU64ValueParser::<u32>::new().range(1..=86_400))]
+    head_timeout: u32,
+    /// http: seconds without a byte after which a connection is closed
+    #[arg(long, global = true, value_name = "SECONDS", default_value_t = 60,
+          value_parser = RangedU64ValueParser::<u32>::new().range(1..=86_400))]
+    idle_timeout: u32,
+    /// Seconds for draining after SIGINT or SIGTERM
+    #[arg(long, global = true, value_name = "SECONDS", default_value_t = 10,
+          value_parser = RangedU64ValueParser::<u32>::new().range(0..=86_400))]
+    drain: u32,
+}
+
+impl ServeArguments {
+    pub(super) fn protocol(&self) -> &Protocol {
+        &self.protocol
+    }
+
+    pub(super) fn drain(&self) -> Duration {
+        Duration::from_secs(u64::from(self.common.drain))
+    }
+
+    pub(super) fn metrics(&self) -> Option<Address> {
+        self.common.metrics.clone()
+    }
+
+    pub(super) fn head_timeout(&self) -> Duration {
+        Duration::from_secs(u64::from(self.common.head_timeout))
+    }
+
+    pub(super) fn idle_timeout(&self) -> Duration {
+        Duration::from_secs(u64::from(self.common.idle_timeout))
+    }
+
+    pub(super) fn work(&self) -> Duration {
+        Duration::from_nanos(self.common.work)
+    }
+
+    /// Whether the engine is found by a probe, so that its reason is news.
+    pub(super) fn lets_engine_be_chosen(&self) -> bool {
+        matches!(self.common.engine, Engine::Auto)
+    }
+
+    /// Whether loops wait in an epoll instance of the program.
+    pub(super) fn waits_elsewhere(&self) -> bool {
+        matches!(self.common.wait, Wait::Foreign)
+    }
+
+    pub(super) fn connections_were_given(&self) -> bool {
+        self.common.connections.is_some()
+    }
+
+    /// Where a server of datagrams receives. Sockets are not inherited.
+    pub(super) fn addresses(&self) -> Vec<Address> {
+        match &self.common.listen[..] {
+            [] => vec![default_address()],
+            addresses => addresses.to_vec(),
+        }
+    }
+
+    pub(super) fn runtime_config(&self) -> Result<RuntimeConfig, String> {
+        let common = &self.common;
+        let config = Config {
+            engine: match common.engine {
+                Engine::Auto => EngineChoice::Auto,
+                Engine::Uring => EngineChoice::Require(EngineKind::Uring),
+                Engine::Epoll => EngineChoice::Require(EngineKind::Epoll),
+            },
+            without: common.without,
+            connections: common.connections.unwrap_or(Config::default().connections),
+            wait: match common.wait {
+                Wait::Own(mode) => mode,
+                Wait::Foreign => WaitMode::Block,
+            },
+            pollable: self.waits_elsewhere(),
+            zero_copy_threshold: common.zero_copy,
+            register_pool: common.register_pool,
+            kernel_poll: common
+                .kernel_poll
+                .map(|idle| Duration::from_millis(u64::from(idle))),
+            ..Config::default()
+        };
+        if self.protocol.datagrams().is_some() {
+            return Ok(RuntimeConfig {
+                loops: common.loops,
+                pin: common.pin,
+                batch: common.batch,
+                // No room is taken for connections, of which there are none.
+                config: Config {
+                    connections: 1,
+                    receive_slots: 1,
+                    ..config
+                },
+                ..RuntimeConfig::default()
+            });
+        }
+        let options = ListenerOptions {
+            listen: ListenOptions {
+                unlink_existing: true,
+                ..ListenOptions::default()
+            },
+            ..ListenerOptions::default()
+        };
+        let mut listens: Vec<Listen> = common.listen.iter().cloned().map(Listen::Address).collect();
+        if listens.is_empty() {
+            let inherited = listen::inherited().map_err(|error| error.to_string())?;
+            listens.extend(inherited.into_iter().map(Listen::Socket));
+        }
+        if listens.is_empty() {
+            listens.push(Listen::Address(default_address()));
+        }
+        Ok(RuntimeConfig {
+            loops: common.loops,
+            pin: common.pin,
+            batch: common.batch,
+            config,
+            listeners: listens
+                .into_iter()
+                .map(|listen| (listen, options.clone()))
+                .collect(),
+            spread: match common.spread {
+                SpreadName::HandOver => Spread::HandOver,
+                SpreadName::Shared => Spread::Shared,
+                SpreadName::ReusePort => Spread::ReusePort,
+            },
+        })
+    }
+}
+
+fn default_address() -> Address {
+    SocketAddr::from(([127, 0, 0, 1], 8080)).into()
+}

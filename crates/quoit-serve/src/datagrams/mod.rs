@@ -1,0 +1,93 @@
+//! The servers of datagrams: what they share is the sockets, their options, and what they count.
+
+mod arguments;
+mod dns;
+mod dns_figures;
+mod echo;
+mod figures;
+mod sink;
+
+use std::sync::Mutex;
+
+use quoit::sys::Linux;
+use quoit::{Address, DatagramOptions, DatagramSocket, DatagramSocketId, Loop, LoopIndex, Steering, Token};
+
+use quoit_host::console::say;
+
+pub(super) use arguments::DatagramArguments;
+pub(super) use dns::{Dns, DnsArguments};
+pub(super) use dns_figures::DnsFigures;
+pub(super) use echo::UdpEcho;
+pub(super) use figures::DatagramFigures;
+pub(super) use sink::{SinkRun, UdpSink};
+
+/// Sockets that are bound and not yet open: a group a port, a socket a loop.
+#[derive(Debug)]
+pub(super) struct Sockets {
+    /// By loop; empty once the loop has taken them.
+    waiting: Mutex<Vec<Vec<DatagramSocket>>>,
+    addresses: Vec<Address>,
+}
+
+impl Sockets {
+    /// Binds a socket for each loop to each of the addresses. What comes from now on waits in them. One that is bound to
+    /// a wildcard tells of each datagram the address that it was sent to: answers leave from there.
+    ///
+    /// # Errors
+    /// What failed, on what address, and what to do.
+    pub(super) fn bind(
+        addresses: &[Address],
+        options: &DatagramOptions,
+        steering: Steering,
+        loops: u16,
+    ) -> Result<Self, String> {
+        let mut waiting: Vec<Vec<DatagramSocket>> = (0..loops).map(|_| Vec::new()).collect();
+        let mut bound = Vec::new();
+        for address in addresses {
+            let options = &DatagramOptions {
+                receive_local_address: matches!(address, Address::Tcp(address) if address.ip().is_unspecified()),
+                ..options.clone()
+            };
+            // A single socket has its port for itself: a second server gets an error.
+            let group = match loops {
+                1 => DatagramSocket::bind(&Linux, address, options).map(|socket| vec![socket]),
+                _ => DatagramSocket::bind_group(&Linux, address, options, loops, steering),
+            };
+            let group = group.map_err(|error| error.to_string())?;
+            bound.extend(group.first().map(|socket| socket.address().clone()));
+            for (place, socket) in waiting.iter_mut().zip(group) {
+                place.push(socket);
+            }
+        }
+        Ok(Self {
+            waiting: Mutex::new(waiting),
+            addresses: bound,
+        })
+    }
+
+    /// The addresses, ports resolved.
+    pub(super) fn addresses(&self) -> &[Address] {
+        &self.addresses
+    }
+
+    /// Opens those of a loop on it. One that cannot be opened is said and left closed.
+    fn open(&self, quoit: &mut Loop) -> Vec<DatagramSocketId> {
+        let taken = self.of(quoit.index());
+        let open = taken.into_iter().filter_map(|socket| {
+            let address = socket.address().clone();
+            quoit
+                .open_datagram(socket, Token::NONE)
+                .map_err(|error| say(format_args!("quoit serve: {address} is not served: {error}")))
+                .ok()
+        });
+        open.collect()
+    }
+
+    fn of(&self, index: LoopIndex) -> Vec<DatagramSocket> {
+        let mut waiting = self.waiting.lock().expect("nobody panics while it is locked");
+        waiting
+            .get_mut(usize::from(index.get()))
+            .map(std::mem::take)
+            .unwrap_or_default()
+    }
+}

@@ -1,0 +1,384 @@
+//! `serve http`: the HTTP connections' logic on the loop's connections.
+
+use std::collections::VecDeque;
+use std::time::{Duration, SystemTime};
+
+use quoit::sys::Time;
+use quoit::{CloseReason, ConnectionId, Handler, Lease, ListenerId, Loop, Refusal, Token};
+use quoit_workload::Work;
+
+use super::http::{Environment, HttpConfig, HttpConnection, Next, Phase};
+use super::queue::{queue, room};
+
+/// Bytes of responses gathered before they are queued: a few times what a burst of pipelined small responses
+/// has, so that one copy carries them all.
+const OUTPUT_STEP: usize = 64 * 1024;
+
+/// Bytes of a body that a client must send in a second, over the time that it may be idle: as many as Kestrel asks for by
+/// default (`MinRequestBodyDataRate`). One that sends a byte now and then would keep its connection for ever.
+const SLOWEST_BODY: u64 = 240;
+
+/// How long a client whose time is over is watched for taking what it was sent.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// How long a connection is left alone before it is given up as the oldest of many: who connects asks at once, but where
+/// many come together, all are accepted before the first of them is heard.
+const HEARING: Duration = Duration::from_millis(10);
+
+/// How long clients may take.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Timeouts {
+    /// From a request head's first byte to its last; then 408.
+    pub(super) head: Duration,
+    /// Without a byte either way: between requests or reading a response; and within a body with fewer than
+    /// [`SLOWEST_BODY`] a second.
+    pub(super) idle: Duration,
+}
+
+/// The handler: one for each loop.
+pub(super) struct HttpServer {
+    connections: Vec<Option<Client>>,
+    environment: Environment,
+    output: Vec<u8>,
+    timeouts: Timeouts,
+    work: Work,
+    /// The turn whose time the responses' date is of.
+    dated: Option<Time>,
+    /// Connections beyond which the oldest are given up.
+    crowded: Option<usize>,
+    /// The connections by age, if that matters, without those that are given up, and when each was accepted.
+    ages: VecDeque<(ConnectionId, Time)>,
+}
+
+/// What is kept for a connection.
+struct Client {
+    http: HttpConnection,
+    /// Received and not yet consumed: waits until there is room for the response.
+    rest: Option<Lease>,
+    /// Produced, and not queued yet for want of room or memory.
+    unsent: Vec<u8>,
+    /// There is more to produce.
+    blocked: bool,
+    /// The client has ended its side, and the connection's logic does not know yet.
+    ended: bool,
+    closing: bool,
+    /// The last time that a byte was seen to move.
+    active: Time,
+    /// What the kernel told of the client's progress when its time was over: if that changes within the grace, it reads.
+    taken: Option<u64>,
+    /// Bytes of a body received since `active`.
+    of_body: u64,
+    /// When the head that is incomplete now began.
+    head_begun: Option<Time>,
+    /// When the deadline that is set will come.
+    due: Time,
+}
+
+impl HttpServer {
+    pub(super) fn new(timeouts: Timeouts, work: Work, metrics: Box<dyn FnMut(&mut String)>) -> Self {
+        Self {
+            connections: Vec::new(),
+            environment: Environment::new(HttpConfig::default(), SystemTime::now(), metrics),
+            output: Vec::with_capacity(OUTPUT_STEP + 4096),
+            timeouts,
+            work,
+            dated: None,
+            crowded: None,
+            ages: VecDeque::new(),
+        }
+    }
+
+    /// One that closes after each response, and that gives the oldest connections up when there are more than so many:
+    /// whoever asks is served, however many others say nothing.
+    pub(super) fn for_probes(mut self, most: usize) -> Self {
+        self.crowded = Some(most);
+        self.environment.close_after_each();
+        self
+    }
+
+    fn add(&mut self, quoit: &mut Loop, connection: ConnectionId) {
+        let index = connection.slot().index();
+        if self.connections.len() <= index {
+            self.connections.resize_with(index + 1, || None);
+        }
+        let now = quoit.now();
+        let mut first_look = self.timeouts.idle;
+        if let Some(most) = self.crowded {
+            self.ages.push_back((connection, now));
+            if self.ages.len() > most {
+                // A turn that gives one up, if none comes before.
+                first_look = first_look.min(HEARING);
+            }
+        }
+        self.connections[index] = Some(Client {
+            http: HttpConnection::new(),
+            rest: None,
+            unsent: Vec::new(),
+            blocked: false,
+            ended: false,
+            closing: false,
+            active: now,
+            taken: None,
+            of_body: 0,
+            head_begun: None,
+            due: now + self.timeouts.idle,
+        });
+        // With all timers in use the connection goes without: the limit is set for two a connection.
+        let _ = quoit.set_deadline(connection, Some(first_look));
+    }
+
+    /// Gives the oldest connections up, where there are too many.
+    fn make_room(&mut self, quoit: &mut Loop) {
+        let Some(most) = self.crowded else {
+            return;
+        };
+        while self.ages.len() > most
+            && let Some(&(oldest, accepted)) = self.ages.front()
+            && accepted + HEARING <= quoit.now()
+        {
+            self.ages.pop_front();
+            // A refusal means that it ends already.
+            let _ = quoit.abort(oldest);
+        }
+    }
+
+    /// Lets the connection consume what it has, and produce as much as there is room for.
+    fn advance(&mut self, quoit: &mut Loop, connection: ConnectionId) {
+        let Some(Some(client)) = self.connections.get_mut(connection.slot().index()) else {
+            return;
+        };
+        client.note_activity(quoit.now(), self.timeouts);
+        if client.closing {
+            client.rest = None;
+        }
+        if !client.unsent.is_empty() {
+            match client.queue_unsent(quoit, connection) {
+                Ok(true) if client.closing => {
+                    // A refusal means that it closes already.
+                    let _ = quoit.close(connection, None);
+                }
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(_) => {
+                    client.closing = true;
+                    client.rest = None;
+                    client.unsent = Vec::new();
+                }
+            }
+        }
+        if client.closing {
+            return;
+        }
+        let mut produced = false;
+        loop {
+            let room = room(quoit, connection).min(OUTPUT_STEP);
+            if room == 0 {
+                client.blocked = true;
+                break;
+            }
+            self.output.clear();
+            let input = client.rest.as_deref().unwrap_or_default();
+            let step = if std::mem::take(&mut client.ended) {
+                client
+                    .http
+                    .end_of_stream(input, &mut self.output, room, &mut self.environment)
+            } else {
+                client
+                    .http
+                    .receive(input, &mut self.output, room, &mut self.environment)
+            };
+            match &mut client.rest {
+                Some(rest) if step.consumed < rest.len() => rest.advance(step.consumed),
+                rest => *rest = None,
+            }
+            produced |= !self.output.is_empty();
+            match queue(quoit, connection, &mut self.output) {
+                Ok(()) => client.unsent.append(&mut self.output),
+                // It closes already, so nobody waits for the rest.
+                Err(_) => {
+                    client.closing = true;
+                    client.rest = None;
+                    client.unsent = Vec::new();
+                    return;
+                }
+            }
+            client.blocked = step.next == Next::NeedOutput || !client.unsent.is_empty();
+            if step.next == Next::Close {
+                client.closing = true;
+                client.rest = None;
+                if client.unsent.is_empty() {
+                    let _ = quoit.close(connection, None);
+                }
+                return;
+            }
+            if step.next == Next::NeedInput || !client.unsent.is_empty() {
+                break;
+            }
+        }
+        // Nothing more is received while a response waits for room, so that what a client pipelines stays in
+        // its own socket.
+        let _ = if client.blocked {
+            quoit.pause(connection)
+        } else {
+            quoit.resume(connection)
+        };
+        client.note_phase(quoit.now(), produced);
+        let due = client.due(self.timeouts);
+        // A deadline that is set too early looks again when it comes, which is cheaper than moving it each time.
+        if due < client.due {
+            client.due = due;
+            let _ = quoit.set_deadline(connection, Some(due.since(quoit.now())));
+        }
+    }
+
+    /// Brings the date of the responses up to the present turn.
+    fn keep_time(&mut self, quoit: &Loop) {
+        if self.dated != Some(quoit.now()) {
+            self.dated = Some(quoit.now());
+            self.environment.set_time(SystemTime::now());
+        }
+    }
+}
+
+impl Client {
+    /// Queues what was produced earlier. Answers whether that is all of it.
+    fn queue_unsent(&mut self, quoit: &mut Loop, connection: ConnectionId) -> Result<bool, Refusal> {
+        queue(quoit, connection, &mut self.unsent)?;
+        if self.unsent.is_empty() {
+            // Its memory is not kept: this is rare.
+            self.unsent = Vec::new();
+        }
+        Ok(self.unsent.is_empty())
+    }
+
+    /// Something has moved. Of a body it must be enough.
+    fn note_activity(&mut self, now: Time, timeouts: Timeouts) {
+        if self.http.phase() == Phase::Body {
+            self.of_body += self.rest.as_ref().map_or(0, |rest| rest.len() as u64);
+            if self.of_body < SLOWEST_BODY * timeouts.idle.as_secs() {
+                return;
+            }
+        }
+        self.active = now;
+        self.of_body = 0;
+        self.taken = None;
+    }
+
+    /// Notes when the head that is incomplete now began. What was `produced` just now ended any earlier one.
+    fn note_phase(&mut self, now: Time, produced: bool) {
+        self.head_begun = match self.http.phase() {
+            Phase::Head if produced => Some(now),
+            Phase::Head => Some(self.head_begun.unwrap_or(now)),
+            _ => None,
+        };
+    }
+
+    fn due(&self, timeouts: Timeouts) -> Time {
+        match self.head_begun {
+            Some(begun) => begun + timeouts.head,
+            None => self.active + timeouts.idle,
+        }
+    }
+}
+
+impl Handler for HttpServer {
+    fn on_accepted(&mut self, quoit: &mut Loop, connection: ConnectionId, _listener: ListenerId) {
+        self.add(quoit, connection);
+    }
+
+    fn on_data(&mut self, quoit: &mut Loop, connection: ConnectionId, data: Lease) {
+        self.work.burn();
+        self.keep_time(quoit);
+        let Some(Some(client)) = self.connections.get_mut(connection.slot().index()) else {
+            return;
+        };
+        debug_assert!(client.rest.is_none(), "nothing is received while something waits");
+        client.rest = Some(data);
+        self.advance(quoit, connection);
+    }
+
+    fn on_writable(&mut self, quoit: &mut Loop, connection: ConnectionId) {
+        self.keep_time(quoit);
+        self.advance(quoit, connection);
+    }
+
+    fn on_end_of_stream(&mut self, quoit: &mut Loop, connection: ConnectionId) {
+        self.keep_time(quoit);
+        if let Some(Some(client)) = self.connections.get_mut(connection.slot().index()) {
+            client.ended = true;
+        }
+        self.advance(quoit, connection);
+    }
+
+    fn on_deadline(&mut self, quoit: &mut Loop, connection: ConnectionId) {
+        self.keep_time(quoit);
+        let Some(Some(client)) = self.connections.get_mut(connection.slot().index()) else {
+            return;
+        };
+        let now = quoit.now();
+        if client.due(self.timeouts) <= now && matches!(client.http.phase(), Phase::Idle | Phase::Responding)
+        {
+            // What it has not taken may be in the kernel's hands alone.
+            let taken = quoit.taken_by_peer(connection);
+            match client.taken.take() {
+                None => {
+                    client.taken = taken;
+                    let grace = GRACE.min(self.timeouts.idle / 4);
+                    client.due = now + grace;
+                    let _ = quoit.set_deadline(connection, Some(grace));
+                    return;
+                }
+                before if before != taken => client.active = now,
+                _ => {}
+            }
+        }
+        let queued = quoit.queued(connection);
+        let due = client.due(self.timeouts);
+        if due > now {
+            client.due = due;
+            let _ = quoit.set_deadline(connection, Some(due.since(now)));
+            return;
+        }
+        let unread = client.blocked || queued > 0;
+        client.closing = true;
+        client.rest = None;
+        if unread {
+            // It takes nothing: a graceful close would only wait once more.
+            let _ = quoit.abort(connection);
+            return;
+        }
+        self.output.clear();
+        client.http.time_out(&mut self.output, &mut self.environment);
+        quoit.send_or_abort(connection, self.output.as_slice(), Token::NONE);
+        let _ = quoit.close(connection, None);
+    }
+
+    fn on_closed(
+        &mut self,
+        _quoit: &mut Loop,
+        connection: ConnectionId,
+        _token: Token,
+        _reason: CloseReason,
+    ) {
+        if let Some(client) = self.connections.get_mut(connection.slot().index()) {
+            *client = None;
+        }
+        if self.crowded.is_some() {
+            self.ages.retain(|&(other, _)| other != connection);
+        }
+    }
+
+    fn on_turn_end(&mut self, quoit: &mut Loop) {
+        self.make_room(quoit);
+    }
+
+    fn on_draining(&mut self, quoit: &mut Loop) {
+        self.keep_time(quoit);
+        self.environment.start_draining();
+        // Those between two requests close now; what the others are at goes on, and closes when it is done.
+        let connections: Vec<_> = quoit.connection_ids().collect();
+        for connection in connections {
+            self.advance(quoit, connection);
+        }
+    }
+}

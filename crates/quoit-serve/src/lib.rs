@@ -1,0 +1,233 @@
+//! `quoit serve`: the servers that are measured, and what they share: the command line, starting, draining on a signal.
+//!
+//! They run on the core, [`quoit`], and are what stands in for a user's server: [`echo`], [`http_server`] with the
+//! protocol in [`http`], [`rpc_server`] with that of [`rpc`], [`sink`], and those of [`datagrams`]. [`metrics`] is a
+//! server beside them. What both ends of a measurement share is in `quoit-workload`; the load generator is no part of
+//! this crate and knows nothing of it.
+
+mod arguments;
+mod datagrams;
+mod descriptors;
+mod echo;
+mod foreign;
+mod http;
+mod http_server;
+mod metrics;
+mod queue;
+pub mod rpc;
+mod rpc_figures;
+mod rpc_server;
+mod signals;
+mod sink;
+#[cfg(any(test, fuzzing))]
+pub mod untrusted;
+
+pub use arguments::ServeArguments;
+pub use descriptors::needed as descriptors_needed;
+
+use std::io;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use quoit::{Address, EngineKind, Handler, Loop, Runtime, StartError};
+use quoit_workload::{SinkReport, Work};
+
+use arguments::Protocol;
+use datagrams::{Dns, SinkRun, Sockets, UdpEcho, UdpSink};
+use echo::Echo;
+use http_server::{HttpServer, Timeouts};
+use metrics::Published;
+use quoit_host::console::{print, say};
+use rpc_server::RpcServer;
+use signals::Ending;
+use sink::Sink;
+
+/// Runs `quoit serve`: until a signal, then drains.
+pub fn command(arguments: &ServeArguments) -> ExitCode {
+    match serve(arguments) {
+        Ok(code) => code,
+        Err(message) => {
+            say(format_args!("quoit serve: {message}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn serve(arguments: &ServeArguments) -> Result<ExitCode, String> {
+    // From here on a signal waits until there is something to drain.
+    let signals = signals::subscribe().map_err(|error| format!("cannot wait for signals: {error}"))?;
+    let protocol = arguments.protocol();
+    let drain = arguments.drain();
+    let metrics_address = arguments.metrics();
+    let timeouts = Timeouts {
+        head: arguments.head_timeout(),
+        idle: arguments.idle_timeout(),
+    };
+    let work = Work::of(arguments.work());
+    let mut config = arguments.runtime_config()?;
+    if let Some(warning) = descriptors::prepare(&mut config, arguments.connections_were_given()) {
+        say(format_args!("quoit serve: warning: {warning}"));
+    }
+    let loops = config.loops;
+    let published = Arc::new(match protocol {
+        Protocol::Rpc { .. } => Published::with_rpc(loops),
+        Protocol::UdpEcho(_) | Protocol::UdpSink(_) => {
+            Published::with_datagrams(loops, metrics_address.is_some())
+        }
+        Protocol::Dns(_) => Published::with_dns(loops, metrics_address.is_some()),
+        Protocol::Echo | Protocol::Http | Protocol::Sink => Published::default(),
+    });
+    let sockets = match protocol.datagrams() {
+        Some(options) => Some(Arc::new(Sockets::bind(
+            &arguments.addresses(),
+            &options.options(),
+            options.steering(),
+            loops,
+        )?)),
+        None => None,
+    };
+    let (sink_run, sink_is_over) = SinkRun::new(loops);
+    let sink_run = Arc::new(sink_run);
+
+    let shared = Shared {
+        published: Arc::clone(&published),
+        timeouts,
+        work,
+        sockets: sockets.clone(),
+        sink_run: Arc::clone(&sink_run),
+    };
+    let driven = Driven {
+        config,
+        elsewhere: arguments.waits_elsewhere(),
+    };
+    let runtime = start(protocol.clone(), driven, shared).map_err(|error| error.to_string())?;
+    published.publish(&runtime);
+    let metrics = match metrics_address {
+        Some(address) => {
+            Some(metrics::serve(address, &published, timeouts).map_err(|error| error.to_string())?)
+        }
+        None => None,
+    };
+    // Before the ready lines: whoever waits for those finds the rest said.
+    if let Some(metrics) = &metrics {
+        say(format_args!("metrics on {}", metrics.addresses()[0]));
+    }
+    if arguments.lets_engine_be_chosen() {
+        say(format_args!(
+            "engine {}: {}",
+            runtime.engine(),
+            runtime.engine_reason()
+        ));
+    }
+    let engine = runtime.engine();
+    let addresses = sockets
+        .as_ref()
+        .map_or(runtime.addresses(), |sockets| sockets.addresses());
+    if let Err(error) = print_ready(addresses, engine, loops) {
+        say(format_args!(
+            "quoit serve: the ready line cannot be written to standard output: {error}"
+        ));
+    }
+
+    let drainer = runtime.drainer();
+    std::thread::spawn(move || {
+        // An error means that the servers have ended otherwise.
+        if sink_is_over.recv().is_ok() {
+            drainer.drain(drain);
+        }
+    });
+    let code = match signals::wait_for_end(runtime, signals, drain) {
+        Ending::Drained => ExitCode::SUCCESS,
+        Ending::Forced => {
+            say("quoit serve: a second signal ended draining early");
+            ExitCode::FAILURE
+        }
+        Ending::Failed(error) => return Err(error.to_string()),
+        Ending::Panicked => return Err("a loop panicked: this is a fault of the program".to_owned()),
+    };
+    drop(metrics);
+    if let Protocol::UdpSink(options) = protocol {
+        let report = sink_run.report(engine, arguments.work(), *options);
+        print_report(report).map_err(|error| format!("the report cannot be made or written: {error}"))?;
+    }
+    Ok(code)
+}
+
+/// One line a listener, for people and for the programs that start this one. Words may be added at its end; who reads
+/// it passes over those that it does not know.
+fn print_ready(addresses: &[Address], engine: EngineKind, loops: u16) -> io::Result<()> {
+    let lines = addresses.iter().map(|address| {
+        format!(
+            "listening on {address} engine={engine} loops={loops} version={}\n",
+            env!("CARGO_PKG_VERSION")
+        )
+    });
+    print(&lines.collect::<String>())
+}
+
+/// What a sink found, in one line.
+fn print_report(report: io::Result<SinkReport>) -> io::Result<()> {
+    print(&format!("{}\n", serde_json::to_string(&report?)?))
+}
+
+/// What the handlers of all loops share.
+struct Shared {
+    published: Arc<Published>,
+    timeouts: Timeouts,
+    work: Work,
+    /// Of a server of datagrams.
+    sockets: Option<Arc<Sockets>>,
+    sink_run: Arc<SinkRun>,
+}
+
+/// How loops are run.
+struct Driven {
+    config: quoit::RuntimeConfig,
+    /// They wait in an epoll instance of the program.
+    elsewhere: bool,
+}
+
+impl Driven {
+    fn start<H: Handler + 'static>(
+        self,
+        make_handler: impl Fn(&mut Loop) -> H + Send + Sync + 'static,
+    ) -> Result<Runtime, StartError> {
+        if self.elsewhere {
+            Runtime::start_driven(self.config, make_handler, foreign::drive)
+        } else {
+            Runtime::start(self.config, make_handler)
+        }
+    }
+}
+
+fn start(protocol: Protocol, driven: Driven, shared: Shared) -> Result<Runtime, StartError> {
+    let Shared {
+        published,
+        timeouts,
+        work,
+        sockets,
+        sink_run,
+    } = shared;
+    let sockets_of = move || Arc::clone(sockets.as_ref().expect("servers of datagrams have sockets"));
+    match protocol {
+        Protocol::Echo => driven.start(move |_| Echo::new(work)),
+        Protocol::Rpc { streams } => {
+            driven.start(move |quoit| RpcServer::new(streams as usize, work, published.rpc(quoit.index())))
+        }
+        Protocol::Sink => driven.start(move |_| Sink::new(work)),
+        Protocol::Http => driven.start(move |_| HttpServer::new(timeouts, work, metrics::writer(&published))),
+        Protocol::UdpEcho(_) => driven.start(move |quoit| {
+            let figures = published.datagrams(quoit.index());
+            UdpEcho::new(quoit, &sockets_of(), work, figures)
+        }),
+        Protocol::UdpSink(_) => driven.start(move |quoit| {
+            let figures = published.datagrams(quoit.index());
+            UdpSink::new(quoit, &sockets_of(), work, Arc::clone(&sink_run), figures)
+        }),
+        Protocol::Dns(dns) => driven.start(move |quoit| {
+            let index = quoit.index();
+            let figures = (published.datagrams(index), published.dns(index));
+            Dns::new(quoit, &sockets_of(), dns.responder(), work, figures)
+        }),
+    }
+}

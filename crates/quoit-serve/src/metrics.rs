@@ -1,0 +1,233 @@
+//! The counters as Prometheus text.
+
+use std::fmt::Write;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::Registry;
+use quoit::counters::Figure;
+use quoit::{
+    Address, Config, Counters, EngineChoice, EngineKind, Listen, ListenOptions, ListenerOptions, LoopIndex,
+    Remote, Runtime, RuntimeConfig, StartError,
+};
+use quoit_workload::Work;
+
+use super::datagrams::{DatagramFigures, DnsFigures};
+use super::http_server::{HttpServer, Timeouts};
+use super::rpc_figures::RpcFigures;
+
+/// The loops to be asked, known once they run.
+#[derive(Debug, Default)]
+pub(super) struct Published {
+    running: OnceLock<Running>,
+    /// The counts of `serve rpc`, one a loop; none otherwise.
+    rpc: Vec<Arc<RpcFigures>>,
+    /// Those of the servers of datagrams, likewise.
+    datagrams: Vec<Arc<DatagramFigures>>,
+    /// Those of `serve dns` besides, likewise.
+    dns: Vec<Arc<DnsFigures>>,
+}
+
+#[derive(Debug)]
+struct Running {
+    loops: Vec<Remote>,
+    engine: EngineKind,
+    reason: String,
+}
+
+impl Published {
+    /// With room for the counts of so many loops of `serve rpc`.
+    pub(super) fn with_rpc(loops: u16) -> Self {
+        Self {
+            rpc: (0..loops).map(|_| Arc::default()).collect(),
+            ..Self::default()
+        }
+    }
+
+    /// With room for the counts of so many loops of a server of datagrams, which keep them up to date if they are
+    /// `shown`.
+    pub(super) fn with_datagrams(loops: u16, shown: bool) -> Self {
+        let figures = || Arc::new(DatagramFigures::new(shown));
+        Self {
+            datagrams: std::iter::repeat_with(figures).take(loops.into()).collect(),
+            ..Self::default()
+        }
+    }
+
+    /// With room for the counts of so many loops of `serve dns`, likewise.
+    pub(super) fn with_dns(loops: u16, shown: bool) -> Self {
+        Self {
+            dns: (0..loops).map(|_| Arc::default()).collect(),
+            ..Self::with_datagrams(loops, shown)
+        }
+    }
+
+    /// Where the loop of that index publishes its counts.
+    pub(super) fn rpc(&self, index: LoopIndex) -> Arc<RpcFigures> {
+        Arc::clone(&self.rpc[usize::from(index.get())])
+    }
+
+    /// The same of a server of datagrams.
+    pub(super) fn datagrams(&self, index: LoopIndex) -> Arc<DatagramFigures> {
+        Arc::clone(&self.datagrams[usize::from(index.get())])
+    }
+
+    /// The same of `serve dns`.
+    pub(super) fn dns(&self, index: LoopIndex) -> Arc<DnsFigures> {
+        Arc::clone(&self.dns[usize::from(index.get())])
+    }
+
+    pub(super) fn publish(&self, runtime: &Runtime) {
+        let running = Running {
+            loops: runtime.remotes().cloned().collect(),
+            engine: runtime.engine(),
+            reason: runtime.engine_reason().to_owned(),
+        };
+        // Done once, when the loops have started.
+        let _ = self.running.set(running);
+    }
+}
+
+/// Appends the text of all loops' counters.
+pub(super) fn writer(published: &Arc<Published>) -> Box<dyn FnMut(&mut String)> {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(AllLoops(Arc::clone(published))));
+    Box::new(move |text| {
+        if prometheus_client::encoding::text::encode(text, &registry).is_err() {
+            text.clear();
+            // Writing to memory cannot fail.
+            let _ = writeln!(text, "# the counters could not be encoded");
+        }
+    })
+}
+
+#[derive(Debug)]
+struct AllLoops(Arc<Published>);
+
+impl Collector for AllLoops {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let Some(running) = self.0.running.get() else {
+            return Ok(());
+        };
+        let info = Info::new(vec![
+            ("engine", running.engine.name().to_owned()),
+            ("reason", running.reason.clone()),
+        ]);
+        let metric = encoder.encode_descriptor(
+            "quoit_engine",
+            "The engine and why it runs",
+            None,
+            info.metric_type(),
+        )?;
+        info.encode(metric)?;
+        let loops: Vec<Counters> = running.loops.iter().map(Remote::counters).collect();
+        for (position, (name, figure, description, _)) in Counters::default().figures().enumerate() {
+            let values = loops
+                .iter()
+                .filter_map(|counters| counters.figures().nth(position));
+            encode_family(
+                &mut encoder,
+                (name, figure, description),
+                values.map(|(.., value)| value),
+            )?;
+        }
+        let rpc: Vec<_> = self
+            .0
+            .rpc
+            .iter()
+            .map(|figures| figures.figures().to_vec())
+            .collect();
+        encode_families(&mut encoder, &rpc)?;
+        let datagrams: Vec<_> = self.0.datagrams.iter().map(|figures| figures.figures()).collect();
+        encode_families(&mut encoder, &datagrams)?;
+        let dns: Vec<_> = self.0.dns.iter().map(|figures| figures.figures()).collect();
+        encode_families(&mut encoder, &dns)
+    }
+}
+
+/// The figures of all loops, which have the same in the same order.
+fn encode_families(
+    encoder: &mut DescriptorEncoder<'_>,
+    loops: &[Vec<(&str, Figure, &str, u64)>],
+) -> Result<(), std::fmt::Error> {
+    for position in 0..loops.first().map_or(0, Vec::len) {
+        let (name, figure, description, _) = loops[0][position];
+        let values = loops.iter().map(|figures| figures[position].3);
+        encode_family(encoder, (name, figure, description), values)?;
+    }
+    Ok(())
+}
+
+/// One figure of all loops, in their order.
+fn encode_family(
+    encoder: &mut DescriptorEncoder<'_>,
+    (name, figure, description): (&str, Figure, &str),
+    values: impl Iterator<Item = u64>,
+) -> Result<(), std::fmt::Error> {
+    let name = format!("quoit_{name}");
+    let description = description.trim_end_matches('.');
+    let kind = match figure {
+        Figure::Counter => ConstCounter::new(0u64).metric_type(),
+        Figure::Gauge => ConstGauge::new(0i64).metric_type(),
+    };
+    let mut family = encoder.encode_descriptor(&name, description, None, kind)?;
+    for (index, value) in values.enumerate() {
+        let labels = [("loop", index.to_string())];
+        let metric = family.encode_family(&labels)?;
+        match figure {
+            Figure::Counter => ConstCounter::new(value).encode(metric)?,
+            Figure::Gauge => ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX)).encode(metric)?,
+        }
+    }
+    Ok(())
+}
+
+/// Connections of the metrics at once, for which [descriptors](super::descriptors) are kept back.
+pub(super) const CONNECTIONS: u32 = 32;
+/// How long one of them may take to ask, or to take what it is answered: a probe does that at once.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Serves `/metrics` and `/healthz` on an address of their own, by one more loop, which is not among the
+/// published ones. It runs on epoll: it must also work where the others are being examined. Connections close after one
+/// response, and the oldest is given up where many come and say nothing.
+pub(super) fn serve(
+    address: Address,
+    published: &Arc<Published>,
+    timeouts: Timeouts,
+) -> Result<Runtime, StartError> {
+    let config = Config {
+        engine: EngineChoice::Require(EngineKind::Epoll),
+        connections: CONNECTIONS,
+        receive_slots: 64,
+        // Half of the connections are given up before they hold all of it.
+        send_chunks: 8192,
+        ..Config::default()
+    };
+    let options = ListenerOptions {
+        listen: ListenOptions {
+            unlink_existing: true,
+            ..ListenOptions::default()
+        },
+        ..ListenerOptions::default()
+    };
+    let listeners = vec![(Listen::Address(address), options)];
+    let runtime = RuntimeConfig {
+        config,
+        listeners,
+        ..RuntimeConfig::default()
+    };
+    let published = Arc::clone(published);
+    let timeouts = Timeouts {
+        head: timeouts.head.min(PATIENCE),
+        idle: timeouts.idle.min(PATIENCE),
+    };
+    Runtime::start(runtime, move |_| {
+        HttpServer::new(timeouts, Work::of(Duration::ZERO), writer(&published))
+            .for_probes(CONNECTIONS as usize / 2)
+    })
+}

@@ -1,0 +1,9 @@
+//! What a server reads of clients, for the fuzz targets. See [`quoit_corpus`].
+
+pub use crate::http::untrusted::{http_chunks, http_head, http_server};
+pub use crate::rpc::untrusted::rpc_server;
+
+#[cfg(test)]
+mod tests {
+    quoit_corpus::replay!(http_chunks http_head http_server rpc_server);
+}
