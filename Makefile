@@ -6,7 +6,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 RELEASE := $(TARGET)/release
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-user bench capi go java java-suite java-dist dotnet doors doors-go doors-java hunt hunt-proof siege siege-page kernels \
+.PHONY: help demo test test-user bench capi go java java-suite java-dist dotnet doors doors-go doors-websocket doors-java hunt hunt-proof siege siege-page kernels \
 	kernels-quick kernels-page soak loom asan fuzz lab lab-peers door-peers lab-peers-check toolchain
 
 help: ## Say what there is
@@ -139,13 +139,24 @@ dotnet: capi ## Build libquoit, and lint and test the Kestrel transport, its sam
 	QUOIT_LIBRARY=$(CURDIR)/$(CAPI)/lib/libquoit.so $(DOTNET) test dotnet/Quoit.slnx --no-build --nologo \
 		--results-directory target/dotnet/results
 
-doors: doors-go doors-java ## Run software that people use over the doors of Go and Java: gRPC, QUIC, DNS, Caddy, h2spec, WebFlux
+AUTOBAHN := target/autobahn
+GO_DOORS = QUOIT_LIBRARY=$(CURDIR)/$(CAPI)/lib/libquoit.so QUOIT_PEERS=$(CURDIR)/$(TARGET)/peers
+
+doors: doors-go doors-java ## Run software that people use over the doors: gRPC, QUIC, DNS, Caddy, h2spec, Autobahn, WebFlux
+	@if go/doors/autobahn/install --check; then $(MAKE) --no-print-directory doors-websocket; \
+	elif test -n "$${CI:-}"; then exit 1; \
+	else echo "make: doors-websocket is left out, for what is said above" >&2; fi
 
 doors-go: capi door-peers
 	@command -v $(GO) >/dev/null || { \
 		echo "make: go was not found; install Go 1.26 or newer (https://go.dev/dl) and try again" >&2; exit 1; }
-	cd go/doors && $(GO) vet ./... && QUOIT_LIBRARY=$(CURDIR)/$(CAPI)/lib/libquoit.so \
-		QUOIT_PEERS=$(CURDIR)/$(TARGET)/peers $(GO) test ./...
+	cd go/doors && $(GO) vet ./... && $(GO_DOORS) $(GO) test -timeout 20m ./...
+
+doors-websocket: capi door-peers
+	@command -v $(GO) >/dev/null || { \
+		echo "make: go was not found; install Go 1.26 or newer (https://go.dev/dl) and try again" >&2; exit 1; }
+	go/doors/autobahn/install $(AUTOBAHN)
+	cd go/doors && $(GO_DOORS) QUOIT_WSTEST=$(CURDIR)/$(AUTOBAHN)/wstest $(GO) test -timeout 60m -v -run WebSocket ./...
 
 doors-java: capi
 	@java/jdk >/dev/null
