@@ -6,7 +6,8 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 RELEASE := $(TARGET)/release
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-user bench capi go java java-suite java-dist dotnet doors doors-go doors-java hunt hunt-proof siege siege-page kernels \
+.PHONY: help demo test test-user bench capi go go-tests java java-tests java-suite java-dist dotnet dotnet-tests \
+	doors doors-go doors-websocket doors-java hunt hunt-proof siege siege-page kernels \
 	kernels-quick kernels-page soak loom asan fuzz lab lab-peers door-peers lab-peers-check toolchain
 
 help: ## Say what there is
@@ -29,7 +30,7 @@ demo: toolchain ## Serve HTTP on io_uring and on epoll in turn, drive both, and 
 # Says at the end how long it took.
 STAGE := .ci/stage
 
-# Twice as many tests at once as there are processors, as most of them wait for a peer.
+# Twice as many tests at once as there are processors, as most of them wait for a peer; and two doors at once.
 test: toolchain ## Format check, lints, documentation, all tests
 	@$(CARGO) fmt --version >/dev/null 2>&1 || { \
 		echo "make: rustfmt is missing; run: rustup component add rustfmt clippy" >&2; exit 1; }
@@ -38,14 +39,15 @@ test: toolchain ## Format check, lints, documentation, all tests
 	@RUSTDOCFLAGS="--deny warnings" $(STAGE) documentation $(CARGO) doc --package quoit --no-deps
 	@$(STAGE) "building the Rust tests" $(CARGO) test --workspace --no-run
 	@RUST_TEST_THREADS=$$((2 * $$(nproc))) $(STAGE) "the Rust tests" $(CARGO) test --workspace
-	@$(STAGE) libquoit $(MAKE) --no-print-directory capi
-	@if command -v $(GO) >/dev/null; then $(STAGE) Go $(MAKE) --no-print-directory go; \
-	else echo "make: go was not found; the Go module is not tested (https://go.dev/dl, 1.25 or newer)" >&2; fi
-	@if command -v $(MAVEN) >/dev/null && java/jdk >/dev/null; then $(STAGE) Java $(MAKE) --no-print-directory java; \
-	else echo "make: Maven or a JDK 25 was not found; the Netty transport is not tested" >&2; fi
-	@if command -v $(DOTNET) >/dev/null; then $(STAGE) .NET $(MAKE) --no-print-directory dotnet; \
+	@doors=; \
+	if command -v $(GO) >/dev/null; then doors="$$doors go"; \
+	else echo "make: go was not found; the Go module is not tested (https://go.dev/dl, 1.25 or newer)" >&2; fi; \
+	if command -v $(MAVEN) >/dev/null && java/jdk >/dev/null; then doors="$$doors java"; \
+	else echo "make: Maven or a JDK 25 was not found; the Netty transport is not tested" >&2; fi; \
+	if command -v $(DOTNET) >/dev/null; then doors="$$doors dotnet"; \
 	elif test -n "$${CI:-}"; then echo "make: dotnet was not found; $(DOTNET_REMEDY)" >&2; exit 1; \
-	else echo "make: dotnet was not found; the Kestrel transport is not tested ($(DOTNET_REMEDY))" >&2; fi
+	else echo "make: dotnet was not found; the Kestrel transport is not tested ($(DOTNET_REMEDY))" >&2; fi; \
+	test -z "$$doors" || $(MAKE) --no-print-directory --jobs=2 --output-sync=target $$doors
 
 # The tests that `make test` has built, once more, without those of the simulator and the lab's peers, which need no
 # privileges, and without those of the documentation.
@@ -92,6 +94,9 @@ GO_TOOLS := $(CURDIR)/target/go-tools
 # A program under the race detector waits at its end for what other goroutines may still do: a tenth of a second in place
 # of a whole one, as each package is such a program, and some of their tests start several.
 go: capi ## Build libquoit, and lint and test the Go module: with it, with the race detector, linked, and without it
+	@$(STAGE) Go $(MAKE) --no-print-directory go-tests
+
+go-tests:
 	@command -v $(GO) >/dev/null || { \
 		echo "make: go was not found; install Go 1.25 or newer (https://go.dev/dl) and try again" >&2; exit 1; }
 	@unformatted=$$(gofmt -l go); test -z "$$unformatted" || { echo "make: run gofmt -w on: $$unformatted" >&2; exit 1; }
@@ -112,6 +117,9 @@ JAVA_BUILD = JAVA_HOME=$$(java/jdk) QUOIT_LIBRARY=$(CURDIR)/$(CAPI)/lib/libquoit
 
 # With what a release has beside: the documentation is linted, and a few seconds more are all that it costs.
 java: capi ## Build libquoit, and build and test the Netty transport with it, on both engines; a few minutes
+	@$(STAGE) Java $(MAKE) --no-print-directory java-tests
+
+java-tests:
 	@java/jdk >/dev/null
 	@command -v $(MAVEN) >/dev/null || { \
 		echo "make: mvn was not found; install Maven 3.8 or newer (https://maven.apache.org) and try again" >&2; exit 1; }
@@ -137,6 +145,9 @@ DOTNET_SOURCE = $(if $(DOTNET_NUGET_OFFLINE),--source "$(DOTNET_NUGET_OFFLINE)")
 
 # The build has every analyzer's warnings and those of code style as errors, so that format looks for white space alone.
 dotnet: capi ## Build libquoit, and lint and test the Kestrel transport, its samples and its package
+	@$(STAGE) .NET $(MAKE) --no-print-directory dotnet-tests
+
+dotnet-tests:
 	@command -v $(DOTNET) >/dev/null || { echo "make: dotnet was not found; $(DOTNET_REMEDY)" >&2; exit 1; }
 	$(DOTNET) restore dotnet/Quoit.slnx --nologo --verbosity quiet $(DOTNET_SOURCE)
 	$(DOTNET) format whitespace dotnet/Quoit.slnx --no-restore --verify-no-changes
@@ -144,13 +155,24 @@ dotnet: capi ## Build libquoit, and lint and test the Kestrel transport, its sam
 	QUOIT_LIBRARY=$(CURDIR)/$(CAPI)/lib/libquoit.so $(DOTNET) test dotnet/Quoit.slnx --no-build --nologo \
 		--results-directory target/dotnet/results
 
-doors: doors-go doors-java ## Run software that people use over the doors of Go and Java: gRPC, QUIC, DNS, Caddy, h2spec, WebFlux, Vert.x, Redis
+AUTOBAHN := target/autobahn
+GO_DOORS = QUOIT_LIBRARY=$(CURDIR)/$(CAPI)/lib/libquoit.so QUOIT_PEERS=$(CURDIR)/$(TARGET)/peers
+
+doors: doors-go doors-java ## Run software that people use over the doors: gRPC, QUIC, DNS, Caddy, h2spec, Autobahn, WebFlux, Vert.x, Redis
+	@if go/doors/autobahn/install --check; then $(MAKE) --no-print-directory doors-websocket; \
+	elif test -n "$${CI:-}"; then exit 1; \
+	else echo "make: doors-websocket is left out, for what is said above" >&2; fi
 
 doors-go: capi door-peers
 	@command -v $(GO) >/dev/null || { \
 		echo "make: go was not found; install Go 1.26 or newer (https://go.dev/dl) and try again" >&2; exit 1; }
-	cd go/doors && $(GO) vet ./... && QUOIT_LIBRARY=$(CURDIR)/$(CAPI)/lib/libquoit.so \
-		QUOIT_PEERS=$(CURDIR)/$(TARGET)/peers $(GO) test ./...
+	cd go/doors && $(GO) vet ./... && $(GO_DOORS) $(GO) test -timeout 20m ./...
+
+doors-websocket: capi door-peers
+	@command -v $(GO) >/dev/null || { \
+		echo "make: go was not found; install Go 1.26 or newer (https://go.dev/dl) and try again" >&2; exit 1; }
+	go/doors/autobahn/install $(AUTOBAHN)
+	cd go/doors && $(GO_DOORS) QUOIT_WSTEST=$(CURDIR)/$(AUTOBAHN)/wstest $(GO) test -timeout 60m -v -run WebSocket ./...
 
 doors-java: capi
 	@java/jdk >/dev/null

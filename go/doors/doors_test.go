@@ -24,26 +24,27 @@ type way struct {
 
 // onEachWay runs a test on package net, and then on each engine of libquoit. Both engines must run here.
 func onEachWay(t *testing.T, test func(t *testing.T, w way)) {
-	t.Run("net", func(t *testing.T) {
-		test(t, way{
-			listen: func() (net.Listener, error) { return net.Listen("tcp", "127.0.0.1:0") },
-			packet: func() (net.PacketConn, error) { return net.ListenPacket("udp", "127.0.0.1:0") },
-			dial:   new(net.Dialer).DialContext,
-		})
+	eachWay(t, func(name string, w way) { t.Run(name, func(t *testing.T) { test(t, w) }) })
+}
+
+// eachWay is onEachWay for what a test needs of all ways at once.
+func eachWay(t *testing.T, with func(name string, w way)) {
+	with("net", way{
+		listen: func() (net.Listener, error) { return net.Listen("tcp", "127.0.0.1:0") },
+		packet: func() (net.PacketConn, error) { return net.ListenPacket("udp", "127.0.0.1:0") },
+		dial:   new(net.Dialer).DialContext,
 	})
 	for _, engine := range []quoit.Engine{quoit.EngineURing, quoit.EngineEpoll} {
-		t.Run(engine.String(), func(t *testing.T) {
-			options := []quoit.Option{quoit.WithEngine(engine), quoit.WithLogger(slog.New(slog.DiscardHandler))}
-			dialer, err := quoit.NewDialer(options...)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { dialer.Close() })
-			test(t, way{
-				listen: func() (net.Listener, error) { return quoit.Listen("tcp", "127.0.0.1:0", options...) },
-				packet: func() (net.PacketConn, error) { return quoit.ListenPacket("udp", "127.0.0.1:0", options...) },
-				dial:   dialer.DialContext,
-			})
+		options := []quoit.Option{quoit.WithEngine(engine), quoit.WithLogger(slog.New(slog.DiscardHandler))}
+		dialer, err := quoit.NewDialer(options...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { dialer.Close() })
+		with(engine.String(), way{
+			listen: func() (net.Listener, error) { return quoit.Listen("tcp", "127.0.0.1:0", options...) },
+			packet: func() (net.PacketConn, error) { return quoit.ListenPacket("udp", "127.0.0.1:0", options...) },
+			dial:   dialer.DialContext,
 		})
 	}
 }

@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/caddyserver/caddy/v2 v2.11.9
+	github.com/coder/websocket v1.8.15
 	github.com/miekg/dns v1.1.73
 	github.com/quic-go/quic-go v0.63.0
 	github.com/quoit-io/quoit/go v0.0.0

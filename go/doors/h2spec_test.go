@@ -32,17 +32,35 @@ func TestHTTP2ConformsAsMuchAsOnPackageNet(t *testing.T) {
 		l := w.listener(t)
 		go server.Serve(l)
 		defer server.Close()
-		cases, failed := runH2Spec(t, l.Addr().(*net.TCPAddr))
-		if cases < 140 {
-			t.Fatalf("only %d cases were run", cases)
-		}
-		if stock == nil {
-			stock = append([]string{}, failed...)
-			t.Logf("of %d cases these fail: %q", cases, stock)
-		} else if !slices.Equal(failed, stock) {
-			t.Errorf("of %d cases these fail: %q; on package net these: %q", cases, failed, stock)
-		}
+		compareH2Spec(t, &stock, l.Addr().(*net.TCPAddr))
 	})
+}
+
+// And in the codecs of Netty and Kestrel.
+func TestHTTP2ConformsAsMuchOnTheDoorsOfNettyAndKestrel(t *testing.T) {
+	for _, p := range peers {
+		t.Run(p.name, func(t *testing.T) {
+			var stock []string
+			for _, transport := range append([]string{p.stock}, p.ours...) {
+				t.Run(transport, func(t *testing.T) { compareH2Spec(t, &stock, p.start(t, "h2c", transport)) })
+			}
+		})
+	}
+}
+
+// compareH2Spec runs all cases, and keeps those that fail in stock, or holds them against it if it has been there before.
+func compareH2Spec(t *testing.T, stock *[]string, address *net.TCPAddr) {
+	t.Helper()
+	cases, failed := runH2Spec(t, address)
+	if cases < 140 {
+		t.Fatalf("only %d cases were run", cases)
+	}
+	if *stock == nil {
+		*stock = append([]string{}, failed...)
+		t.Logf("of %d cases these fail: %q", cases, failed)
+	} else if !slices.Equal(failed, *stock) {
+		t.Errorf("of %d cases these fail: %q; on the stock transport these: %q", cases, failed, *stock)
+	}
 }
 
 // report is what h2spec writes for JUnit.

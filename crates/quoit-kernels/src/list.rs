@@ -34,6 +34,9 @@ pub struct Kernel {
     pub sha256: Option<String>,
     /// How to get it, if no package can be fetched.
     pub by_hand: Option<String>,
+    /// The engines that it has: tests fail that would leave one of them out.
+    #[serde(default)]
+    pub engines: Vec<String>,
     /// What is special about it: sentences for the page.
     #[serde(default)]
     pub notes: Vec<String>,
@@ -159,6 +162,13 @@ impl List {
                     "kernel {name}: it needs `from` and `sha256`, or `by_hand`"
                 ));
             }
+            let is_engine = |name: &&String| ["uring", "epoll"].contains(&name.as_str());
+            if let Some(unknown) = kernel.engines.iter().find(|name| !is_engine(name)) {
+                return Err(format!(
+                    "kernel {}: there is no engine {unknown}; uring and epoll are",
+                    kernel.name
+                ));
+            }
         }
         for check in &list.checks {
             list.examine(check)
@@ -229,6 +239,8 @@ mod tests {
         assert!(refused(KERNEL, "run = \"told\"\nrows = [\"u\"]").contains("no traffic u"));
         assert!(refused(KERNEL, "run = \"told\"\ncolour = 1").contains("colour"));
         assert!(refused(&KERNEL.repeat(2), "run = \"told\"").contains("two of kernel a"));
+        let engine = format!("{KERNEL}engines = [\"epoll\", \"io_uring\"]\n");
+        assert!(refused(&engine, "run = \"told\"").contains("kernel a: there is no engine io_uring"));
         let nowhere = KERNEL.replace("by_hand = \"x\"\n", "");
         assert!(refused(&nowhere, "run = \"told\"").contains("kernel a: it needs `from`"));
     }

@@ -33,7 +33,7 @@ public class EndScenarios
     });
 
     /// <summary>Sends until the peer takes no more. Answers the task that goes on sending until the connection ends.</summary>
-    private static async Task<Task> SendUntilFullAsync(Client client)
+    internal static async Task<Task> SendUntilFullAsync(Client client)
     {
         var sent = 0L;
         var sending = SendUntilGoneAsync(client, length => Interlocked.Add(ref sent, length));

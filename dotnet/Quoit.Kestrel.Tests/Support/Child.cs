@@ -16,9 +16,9 @@ namespace Quoit.Kestrel.Tests.Support;
 
 /// <summary>
 /// The processes that tests start: this assembly, with <c>serve</c> for a server that is configured by the environment,
-/// <c>systemd</c> for one on the sockets that systemd hands over, <c>deny</c> for the first in a process that may not
-/// use io_uring, or <c>starve ENGINE MIB</c> for loops that are started where no more address space is left than that. Each line of the log
-/// goes to standard output; it serves until its standard input ends.
+/// <c>sockets</c> for the same without Quoit, <c>systemd</c> for one on the sockets that systemd hands over, <c>deny</c> for
+/// the first in a process that may not use io_uring, or <c>starve ENGINE MIB</c> for loops that are started where no more
+/// address space is left than that. Each line of the log goes to standard output; it serves until its standard input ends.
 /// </summary>
 internal sealed partial class Child : IAsyncDisposable
 {
@@ -79,6 +79,14 @@ internal sealed partial class Child : IAsyncDisposable
         return descriptor;
     }
 
+    /// <summary>Ends it as the kernel does: nothing of it runs any more.</summary>
+    public async Task KillAsync()
+    {
+        Port = 0;
+        _process.Kill();
+        await _process.WaitForExitAsync(Wait.Token);
+    }
+
     /// <summary>Ends it; one that served and did not end in order, as a runtime that aborts does not, fails the test.</summary>
     public async ValueTask DisposeAsync()
     {
@@ -114,7 +122,7 @@ internal sealed partial class Child : IAsyncDisposable
                 await StarveAsync(Enum.Parse<QuoitEngine>(engine), ulong.Parse(mebibytes, CultureInfo.InvariantCulture) << 20);
                 return 0;
             }
-            await ServeAsync(arguments is ["systemd"]);
+            await ServeAsync(arguments is ["systemd"], arguments is not ["sockets"]);
             return 0;
         }
         catch (Exception failure)
@@ -149,11 +157,14 @@ internal sealed partial class Child : IAsyncDisposable
         }
     }
 
-    private static async Task ServeAsync(bool systemd)
+    private static async Task ServeAsync(bool systemd, bool quoit)
     {
         var builder = WebApplication.CreateSlimBuilder();
         builder.Logging.ClearProviders().AddProvider(new ConsoleLines());
-        builder.WebHost.UseQuoit();
+        if (quoit)
+        {
+            builder.WebHost.UseQuoit();
+        }
         builder.WebHost.ConfigureKestrel(kestrel =>
         {
             if (systemd)
@@ -167,12 +178,15 @@ internal sealed partial class Child : IAsyncDisposable
         });
         await using var application = builder.Build();
         application.MapGet("/", static () => "hello");
-        // As a proxy does that is its own backend.
-        application.MapGet("/self", static async (HttpContext context, IConnectionFactory factory) =>
+        if (quoit)
         {
-            using var client = new HttpClient(new SocketsHttpHandler().UseQuoit(factory));
-            return "self: " + await client.GetStringAsync($"http://localhost:{context.Connection.LocalPort}/");
-        });
+            // As a proxy does that is its own backend.
+            application.MapGet("/self", static async (HttpContext context, IConnectionFactory factory) =>
+            {
+                using var client = new HttpClient(new SocketsHttpHandler().UseQuoit(factory));
+                return "self: " + await client.GetStringAsync($"http://localhost:{context.Connection.LocalPort}/");
+            });
+        }
         // As a handler does that blocks, behind what it has flushed, until somebody who has read that asks for something else.
         using var released = new ManualResetEventSlim();
         application.MapGet("/held", async context =>
@@ -181,6 +195,15 @@ internal sealed partial class Child : IAsyncDisposable
             await context.Response.Body.FlushAsync();
             await context.Response.WriteAsync(released.Wait(Wait.Limit) ? " and released" : " and left alone");
         });
+        // As handlers do whose client does not read, or that read nothing of what it sends.
+        application.MapGet("/endless", static async context =>
+        {
+            while (!context.RequestAborted.IsCancellationRequested)
+            {
+                await context.Response.Body.WriteAsync(new byte[100_000]);
+            }
+        });
+        application.MapPost("/deaf", static context => Task.Delay(Timeout.Infinite, context.RequestAborted));
         application.MapGet("/release", () =>
         {
             released.Set();

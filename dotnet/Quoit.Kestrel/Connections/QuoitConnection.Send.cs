@@ -84,8 +84,7 @@ internal sealed partial class QuoitConnection
         {
             // The application completed its end with an exception: the peer must not take what it has for the whole.
             unexpected = failure;
-            Interlocked.CompareExchange(
-                ref _shutdownReason, new ConnectionAbortedException("The application's end of the connection failed.", failure), null);
+            Interlocked.CompareExchange(ref _shutdownReason, failure, null);
             AbortOnLoop();
         }
         finally

@@ -1,7 +1,7 @@
 //! What is run in the machines: built once, without debug information.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -55,8 +55,14 @@ pub(crate) fn build(checks: &[Check], root: &Path, work: &Path) -> Result<Built,
         built.programs.insert("told".to_owned(), told.clone());
     }
     let c_programs = work.join("c");
-    if checks.iter().any(|check| check.package == "quoit-capi") {
-        compile_c_programs(root, &c_programs)?;
+    let of_c: BTreeSet<_> = checks
+        .iter()
+        .filter(|check| check.package == "quoit-capi")
+        .flat_map(|check| &check.tests)
+        .filter(|test| *test != "lib")
+        .collect();
+    if !of_c.is_empty() {
+        compile_c_programs(root, &of_c, &c_programs)?;
     }
     for check in checks.iter().filter(|check| check.run == Run::Go) {
         let name = format!("go {}", check.package);
@@ -133,23 +139,15 @@ impl Artifacts {
 
 /// The tests of the C ABI compile their programs; with this variable they keep them, and take them from there where there
 /// is no compiler.
-fn compile_c_programs(root: &Path, folder: &Path) -> Result<(), String> {
+fn compile_c_programs(root: &Path, tests: &BTreeSet<&String>, folder: &Path) -> Result<(), String> {
     let _absent = fs::remove_dir_all(folder);
     fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let mut cargo = cargo(root);
-    cargo
-        .args(["test", "--quiet", "--package", "quoit-capi"])
-        .args([
-            "--test",
-            "echo",
-            "--test",
-            "datagrams",
-            "--test",
-            "listeners",
-            "--test",
-            "spin",
-        ])
-        .env("QUOIT_C_PROGRAMS", folder);
+    cargo.args(["test", "--quiet", "--package", "quoit-capi"]);
+    for test in tests {
+        cargo.args(["--test", test]);
+    }
+    cargo.env("QUOIT_C_PROGRAMS", folder);
     tools::output(&mut cargo).map(drop)
 }
 

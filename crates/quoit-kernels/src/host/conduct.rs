@@ -162,7 +162,7 @@ fn boot(
     let archive = folder.join("machine.cpio");
     let mut missed = Vec::new();
     while !checks.is_empty() {
-        image.with_plan(checks.clone(), list, &archive)?;
+        image.with_plan(checks.clone(), list, &candidate.kernel.engines, &archive)?;
         let machine = Machine {
             kernel: &candidate.image,
             archive: &archive,
@@ -265,6 +265,7 @@ fn add_images(list: &mut List, arguments: &Arguments) {
                 from: None,
                 sha256: None,
                 by_hand: None,
+                engines: Vec::new(),
                 notes: Vec::new(),
                 quick: false,
             });

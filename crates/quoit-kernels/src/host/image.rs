@@ -124,13 +124,19 @@ impl Image {
         Ok(Self { archive, programs })
     }
 
-    /// The archive of one machine: what every machine has, and its plan.
-    pub(crate) fn with_plan(&self, checks: Vec<Check>, list: &List, to: &Path) -> Result<(), String> {
+    /// The archive of one machine: what every machine has, and its plan. `engines` are those that no test may leave out.
+    pub(crate) fn with_plan(
+        &self,
+        checks: Vec<Check>,
+        list: &List,
+        engines: &[String],
+        to: &Path,
+    ) -> Result<(), String> {
         let plan = Plan {
             checks,
             traffic: list.traffic.clone(),
             programs: self.programs.clone(),
-            environment: environment(),
+            environment: environment(engines),
         };
         let plan = serde_json::to_vec(&plan).expect("a plan is plain data");
         let copy = || -> io::Result<()> {
@@ -156,7 +162,7 @@ fn programs_of(check: &Check) -> Vec<String> {
     names
 }
 
-fn environment() -> BTreeMap<String, String> {
+fn environment(engines: &[String]) -> BTreeMap<String, String> {
     let variables = [
         ("PATH", "/bin:/quoit/debug/deps"),
         ("HOME", "/tmp"),
@@ -164,6 +170,7 @@ fn environment() -> BTreeMap<String, String> {
         ("RUST_TEST_THREADS", "4"),
         ("QUOIT_LIBRARY", "/quoit/debug/deps/libquoit_capi.so"),
         ("QUOIT_C_PROGRAMS", "/quoit/c"),
+        ("QUOIT_TEST_ENGINES", &engines.join(" ")),
     ];
     variables
         .map(|(name, value)| (name.to_owned(), value.to_owned()))

@@ -4,6 +4,7 @@ using Quoit.Kestrel;
 namespace Lab;
 
 /// <summary>What was asked for on the command line.</summary>
+/// <param name="Service">What it serves.</param>
 /// <param name="Listen">Where to listen; port 0 for any.</param>
 /// <param name="Loops">Loops of Quoit, or I/O queues of Kestrel's own transport.</param>
 /// <param name="Transport">By its name in the ready line.</param>
@@ -13,10 +14,18 @@ namespace Lab;
 /// path.</param>
 /// <param name="Metrics">Where its counters are; null for nowhere.</param>
 internal sealed record Arguments(
-    IPEndPoint Listen, int Loops, string Transport, bool Bare, bool Tls, string? Client, IPEndPoint? Metrics)
+    Service Service, IPEndPoint Listen, int Loops, string Transport, bool Bare, bool Tls, string? Client,
+    IPEndPoint? Metrics)
 {
     private static readonly string[] s_transports =
         ["sockets", "sockets-inline", "quoit-uring", "quoit-epoll", "quoit-uring-inline", "quoit-epoll-inline"];
+
+    private static readonly Dictionary<string, Service> s_services = new()
+    {
+        ["http"] = Service.Http,
+        ["h2c"] = Service.Http2,
+        ["websocket"] = Service.WebSocket,
+    };
 
     public bool Inline => IsInline(Transport);
 
@@ -38,9 +47,11 @@ internal sealed record Arguments(
     /// <summary>The arguments; null, and one line on standard error, if they are wrong.</summary>
     public static Arguments? Parse(string[] words)
     {
-        var arguments = new Arguments(new IPEndPoint(IPAddress.Loopback, 0), 1, "sockets", false, false, null, null);
-        var fault = words.Length % 2 == 0 || words[0] != "http"
-            ? $"usage: kestrel http [--listen HOST:PORT] [--loops N] [--transport {string.Join('|', s_transports)}] "
+        var service = words is [var word, ..] && s_services.TryGetValue(word, out var known) ? known : default(Service?);
+        var arguments = new Arguments(
+            service ?? default, new IPEndPoint(IPAddress.Loopback, 0), 1, "sockets", false, false, null, null);
+        var fault = words.Length % 2 == 0 || service is null
+            ? $"usage: kestrel {string.Join('|', s_services.Keys)} [--listen HOST:PORT] [--loops N] [--transport {string.Join('|', s_transports)}] "
                 + "[--app minimal|bare] [--tls on|off] [--client TRANSPORT] [--metrics HOST:PORT]"
             : null;
         for (var index = 1; fault is null && index < words.Length; index += 2)
@@ -74,6 +85,10 @@ internal sealed record Arguments(
                     break;
             }
         }
+        if (fault is null && service != Service.Http && (arguments.Bare || arguments.Tls || arguments.Client is not null))
+        {
+            fault = "--app bare, --tls and --client are for http";
+        }
         if (fault is null && arguments.Bare && (arguments.Tls || arguments.Client is not null))
         {
             fault = "--tls and --client are for --app minimal";
@@ -89,4 +104,16 @@ internal sealed record Arguments(
         }
         return arguments;
     }
+}
+
+internal enum Service
+{
+    /// <summary>HTTP/1.1, and HTTP/2 over TLS.</summary>
+    Http,
+
+    /// <summary>HTTP/2 without TLS, from clients that know it beforehand.</summary>
+    Http2,
+
+    /// <summary>Messages over WebSocket are sent back.</summary>
+    WebSocket,
 }

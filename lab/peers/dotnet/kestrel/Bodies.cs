@@ -79,6 +79,13 @@ internal static class Bodies
         await WriteAsync(context.Features.GetRequiredFeature<IHttpResponseBodyFeature>(), bytes, context.RequestAborted);
     }
 
+    /// <summary>Answers once the request's body has been read.</summary>
+    public static async Task HelloAsync(HttpContext context)
+    {
+        await context.Request.BodyReader.CopyToAsync(Stream.Null, context.RequestAborted);
+        await context.Response.WriteAsync("hello", context.RequestAborted);
+    }
+
     /// <summary>Reads the request's body and answers its length.</summary>
     public static async Task UploadAsync(HttpContext context)
     {

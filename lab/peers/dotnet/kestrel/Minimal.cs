@@ -1,5 +1,6 @@
 using System.Net;
 using Microsoft.AspNetCore.Connections;
+using Microsoft.AspNetCore.Server.Kestrel.Core;
 using Microsoft.AspNetCore.Server.Kestrel.Transport.Sockets;
 using Microsoft.Extensions.Logging.Abstractions;
 using Microsoft.Extensions.Options;
@@ -29,6 +30,10 @@ internal static class Minimal
             options.AddServerHeader = false;
             options.Listen(arguments.Listen, listen =>
             {
+                if (arguments.Service == Service.Http2)
+                {
+                    listen.Protocols = HttpProtocols.Http2;
+                }
                 if (certificate is not null)
                 {
                     listen.UseHttps(certificate);
@@ -44,6 +49,16 @@ internal static class Minimal
             builder.WebHost.UseSockets(options => Configure(options, arguments));
         }
         await using var application = builder.Build();
+        if (arguments.Service == Service.Http2)
+        {
+            application.Map("/", Bodies.HelloAsync);
+        }
+        else if (arguments.Service == Service.WebSocket)
+        {
+            // Only then: other requests are not to pass a middleware more.
+            application.UseWebSockets();
+            application.Map("/", WebSocketEcho.EchoAsync);
+        }
         application.MapGet("/plaintext", static context => Answer(context.Response, "text/plain", Answers.PlaintextBytes));
         application.MapGet("/json", static context => Answer(context.Response, "application/json", Answers.Json()));
         application.MapGet("/healthz", static context => Answer(context.Response, "text/plain", Answers.HealthBytes));

@@ -1,7 +1,7 @@
-// The program kestrel serves HTTP by ASP.NET Core's server, on the transport that is asked for:
+// The program kestrel serves by ASP.NET Core's server, on the transport that is asked for:
 //
-//   kestrel http [--listen HOST:PORT] [--loops N] [--transport NAME] [--app minimal|bare] [--tls on|off]
-//                [--client NAME] [--metrics HOST:PORT]
+//   kestrel http|h2c|websocket [--listen HOST:PORT] [--loops N] [--transport NAME] [--app minimal|bare]
+//                              [--tls on|off] [--client NAME] [--metrics HOST:PORT]
 //
 // Transports: sockets and sockets-inline (UnsafePreferInlineScheduling) are Kestrel's own; quoit-uring, quoit-epoll,
 // and the same with -inline (UnsafeInlineOnLoop), are Quoit's. The application is a minimal API, or a bare
@@ -9,7 +9,9 @@
 // /bytes/N, which is streamed. The minimal API also answers /download/BYTES/CHUNK with so many bytes, flushed in pieces of
 // CHUNK, and a POST to /upload with the length of its body. With --client, /client asks for /plaintext of this same server
 // by HttpClient on that transport. --metrics shows what the runtime has compiled, and what Quoit's loops count; a line on
-// standard error says where.
+// standard error says where. h2c is the minimal API for clients that know beforehand to speak HTTP/2 without TLS; it
+// also answers /, once a request's body has been read. websocket is the minimal API with messages over WebSocket at /, which
+// it sends back.
 //
 //   kestrel load --connect HOST:PORT --seconds N [--warm-up N] [--connections N] [--handshakes on|off]
 //

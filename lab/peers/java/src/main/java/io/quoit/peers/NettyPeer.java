@@ -7,6 +7,7 @@ import io.netty.channel.ChannelHandlerContext;
 import io.netty.channel.ChannelInboundHandlerAdapter;
 import io.netty.channel.ChannelInitializer;
 import io.netty.channel.ChannelOption;
+import io.netty.channel.ChannelPipeline;
 import io.netty.channel.EventLoopGroup;
 import io.netty.channel.IoHandlerFactory;
 import io.netty.channel.MultiThreadIoEventLoopGroup;
@@ -19,10 +20,11 @@ import java.io.IOException;
 import java.net.InetSocketAddress;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Consumer;
 
 /**
- * A server on Netty for the lab: {@code netty echo|http|rpc|rsocket [--engine E] [--listen HOST:PORT] [--loops N]
- * [--gather US] [--metrics HOST:PORT]}.
+ * A server on Netty for the lab: {@code netty echo|http|h2c|websocket|rpc|rsocket [--engine E] [--listen HOST:PORT]
+ * [--loops N] [--gather US] [--metrics HOST:PORT]}.
  */
 public final class NettyPeer {
     private static final int BACKLOG = 4096;
@@ -47,11 +49,14 @@ public final class NettyPeer {
             long gather,
             InetSocketAddress metrics) {
         private static final String USAGE =
-                "usage: netty echo|http|rpc|rsocket [--engine nio|epoll|uring|uring-rings|quoit-uring|quoit-epoll]"
-                        + " [--listen HOST:PORT] [--loops N] [--gather US] [--metrics HOST:PORT]";
+                "usage: netty echo|http|h2c|websocket|rpc|rsocket"
+                        + " [--engine nio|epoll|uring|uring-rings|quoit-uring|quoit-epoll] [--listen HOST:PORT] [--loops N]"
+                        + " [--gather US] [--metrics HOST:PORT]";
+
+        private static final List<String> SERVICES = List.of("echo", "http", "h2c", "websocket", "rpc", "rsocket");
 
         static Arguments of(String[] words) throws Usage {
-            if (words.length % 2 == 0 || !List.of("echo", "http", "rpc", "rsocket").contains(words[0])) {
+            if (words.length % 2 == 0 || !SERVICES.contains(words[0])) {
                 throw new Usage(USAGE);
             }
             Transport transport = Transport.QUOIT_URING;
@@ -199,30 +204,37 @@ public final class NettyPeer {
         if (transport == Transport.URING_RINGS) {
             bootstrap.childOption(IoUringChannelOption.IO_URING_BUFFER_GROUP_ID, Transport.BUFFER_GROUP);
         }
-        if (service.equals("rpc")) {
-            return bootstrap.childHandler(new ChannelInitializer<SocketChannel>() {
-                @Override
-                protected void initChannel(SocketChannel channel) {
-                    channel.pipeline().addLast(new Rpc());
-                }
-            });
-        }
-        if (service.equals("echo")) {
-            ChannelHandler echo = new Echo();
-            return bootstrap.childHandler(new ChannelInitializer<SocketChannel>() {
-                @Override
-                protected void initChannel(SocketChannel channel) {
-                    channel.pipeline().addLast(echo);
-                }
-            });
-        }
-        ChannelHandler hello = new Hello(group);
+        Consumer<ChannelPipeline> handlers = handlers(service, group);
         return bootstrap.childHandler(new ChannelInitializer<SocketChannel>() {
             @Override
             protected void initChannel(SocketChannel channel) {
-                channel.pipeline().addLast(new HttpResponseEncoder(), new HttpRequestDecoder(), hello);
+                handlers.accept(channel.pipeline());
             }
         });
+    }
+
+    /** What a service adds to each connection. */
+    private static Consumer<ChannelPipeline> handlers(String service, EventLoopGroup group) {
+        switch (service) {
+            case "echo" -> {
+                ChannelHandler echo = new Echo();
+                return pipeline -> pipeline.addLast(echo);
+            }
+            case "http" -> {
+                ChannelHandler hello = new Hello(group);
+                return pipeline -> pipeline.addLast(new HttpResponseEncoder(), new HttpRequestDecoder(), hello);
+            }
+            case "h2c" -> {
+                return Http2Hello::add;
+            }
+            case "websocket" -> {
+                return WebSocketEcho::add;
+            }
+            case "rpc" -> {
+                return pipeline -> pipeline.addLast(new Rpc());
+            }
+            default -> throw new IllegalArgumentException(service);
+        }
     }
 
     /** Sends back what comes, once a run of reads. */
