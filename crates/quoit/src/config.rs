@@ -74,7 +74,7 @@ pub struct Config {
     pub engine: EngineChoice,
     /// Features of io_uring not to use although the kernel has them. Default: none.
     pub without: FeatureSet,
-    /// Connections at once, at most 2^20. At the limit, accepting pauses. Default 16,384: memory is reserved
+    /// Connections at once, at most 2^20. One counts until its [`Closed`](crate::Event::Closed) is reported. At the limit, accepting pauses. Default 16,384: memory is reserved
     /// for all of them (about 4 MiB of addresses) and touched as it is used.
     pub connections: u32,
     /// Listeners at once. Default 64.

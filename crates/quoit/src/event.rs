@@ -465,9 +465,20 @@ impl Events {
         possible
     }
 
+    /// How many more there is room for.
+    pub(crate) fn room(&self) -> usize {
+        self.capacity - self.list.len()
+    }
+
+    /// Adds one that there is room for.
+    pub(crate) fn push(&mut self, event: Event) {
+        debug_assert!(self.room() > 0);
+        self.list.push_back(event);
+    }
+
     /// Takes over as many of them as there is room for.
     pub(crate) fn take_some(&mut self, pending: &mut VecDeque<Event>) {
-        let count = pending.len().min(self.capacity - self.list.len());
+        let count = pending.len().min(self.room());
         self.list.extend(pending.drain(..count));
     }
 }

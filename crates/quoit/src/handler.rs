@@ -7,7 +7,7 @@ use crate::datagram::{Datagram, Datagrams};
 use crate::engine::Engine;
 use crate::errno::Errno;
 use crate::event::{CloseReason, DatagramError, Event, Events, Refusal};
-use crate::event_loop::{DatagramDelivery, Loop, TurnError};
+use crate::event_loop::{Loop, TurnError};
 use crate::id::{ConnectionId, DatagramSocketId, ListenerId, Token};
 use crate::pool::Lease;
 use crate::sys::SocketSys;
@@ -246,42 +246,11 @@ pub struct Delivery {
 }
 
 impl Delivery {
-    /// Answers the event if it is still to be handed out, given what the handler has done since the turn.
+    /// Returns the event if it is still to be handed out, given what the handler has done since the turn.
     // Inlined, so that an event is moved once less.
     #[inline]
-    pub fn admit<E: Engine, K: SocketSys>(&mut self, quoit: &Loop<E, K>, event: Event) -> Option<Event> {
-        // Of these there are most, and one look at the socket answers all.
-        if let Event::Datagrams { socket, .. } = &event {
-            return match quoit.datagram_delivery(*socket) {
-                DatagramDelivery::Over => None,
-                DatagramDelivery::Open if !self.holds_datagrams(*socket) => Some(event),
-                DatagramDelivery::Open | DatagramDelivery::Paused => {
-                    self.held_back.push(event);
-                    None
-                }
-            };
-        }
-        if event.delivers_to().is_some_and(|id| quoit.is_given_up(id)) {
-            // Closed or aborted by an earlier call of this very turn.
-            return None;
-        }
-        if event
-            .delivers_to_datagrams()
-            .is_some_and(|socket| quoit.datagram_delivery(socket) == DatagramDelivery::Over)
-        {
-            return None;
-        }
-        match event {
-            Event::Data { connection, .. } | Event::EndOfStream { connection }
-                if quoit.is_paused(connection) || self.holds(connection) =>
-            {
-                // Paused by an earlier call of this very turn; and once something is held back, so is all
-                // that follows it, even if a later call resumes.
-                self.held_back.push(event);
-                None
-            }
-            event => Some(event),
-        }
+    pub fn admit<E: Engine, K: SocketSys>(&mut self, quoit: &mut Loop<E, K>, event: Event) -> Option<Event> {
+        quoit.admit_event(event, &mut self.held_back)
     }
 
     /// All have been handed out: the loop takes back what a paused connection was not to have.
@@ -289,18 +258,5 @@ impl Delivery {
         if !self.held_back.is_empty() {
             quoit.take_back(&mut self.held_back);
         }
-    }
-
-    /// Whether something of the connection's is held back.
-    fn holds(&self, id: ConnectionId) -> bool {
-        self.held_back.iter().any(|event| {
-            matches!(event, Event::Data { connection, .. } | Event::EndOfStream { connection } if *connection == id)
-        })
-    }
-
-    fn holds_datagrams(&self, id: DatagramSocketId) -> bool {
-        self.held_back
-            .iter()
-            .any(|event| matches!(event, Event::Datagrams { socket, .. } if *socket == id))
     }
 }

@@ -126,7 +126,10 @@ fn an_end_that_was_held_back_is_reported_while_its_connection_lives() {
         let end = std::mem::replace(end, Event::Woken);
         let mut delivery = Delivery::default();
         quoit.pause(connection).unwrap();
-        assert!(delivery.admit(&quoit, end).is_none(), "{engine}: it is paused");
+        assert!(
+            delivery.admit(&mut quoit, end).is_none(),
+            "{engine}: it is paused"
+        );
         delivery.end(&mut quoit);
         quoit.resume(connection).unwrap();
         let told = next(&mut quoit);
@@ -165,5 +168,57 @@ fn a_deadline_ends_with_a_graceful_close() {
             "{engine}: {told:?}"
         );
         drop(far);
+    }
+}
+
+/// What was queued before many connections are paused, resumed and aborted is looked at a few times, and not once for each of them.
+#[test]
+fn many_pauses_and_closes_in_one_turn_look_at_each_event_a_few_times() {
+    const MANY: u32 = 400;
+    guard(120);
+    for engine in engines() {
+        let mut quoit = Loop::new(LoopIndex::default(), config(engine)).unwrap();
+        let ends: Vec<_> = (0..MANY).map(|_| attached(&mut quoit)).collect();
+        for (_, far) in &ends {
+            (&*far).write_all(b"x").unwrap();
+        }
+        // One event a turn, so that all data is queued when the last connection is reported open.
+        let mut events = Events::with_capacity(1);
+        let mut next = |quoit: &mut Loop| loop {
+            quoit.turn([], &mut events, None).unwrap();
+            if let Some(event) = events.drain().next() {
+                return event;
+            }
+        };
+        for _ in 0..MANY {
+            let event = next(&mut quoit);
+            assert!(matches!(event, Event::Opened { .. }), "{engine}: {event:?}");
+        }
+        let before = quoit.events_looked_at();
+        for (connection, _) in &ends {
+            quoit.pause(*connection).unwrap();
+        }
+        quoit.set_named_timer(Duration::ZERO, Token(1)).unwrap();
+        let event = next(&mut quoit);
+        assert!(matches!(event, Event::Timer { .. }), "{engine}: {event:?}");
+        for (connection, _) in &ends {
+            quoit.resume(*connection).unwrap();
+        }
+        for _ in 0..MANY / 2 {
+            let event = next(&mut quoit);
+            assert!(matches!(event, Event::Data { .. }), "{engine}: {event:?}");
+        }
+        for (connection, _) in &ends {
+            quoit.abort(*connection).unwrap();
+        }
+        for _ in 0..MANY {
+            let event = next(&mut quoit);
+            assert!(matches!(event, Event::Closed { .. }), "{engine}: {event:?}");
+        }
+        let looks = quoit.events_looked_at() - before;
+        assert!(
+            looks > 0 && looks <= u64::from(4 * MANY),
+            "{engine}: {looks} looks"
+        );
     }
 }

@@ -183,7 +183,7 @@ impl<E: Engine + 'static> Siege<E> {
         }
         let mut delivery = Delivery::default();
         for event in events.drain() {
-            if let Some(event) = delivery.admit(&self.quoit, event) {
+            if let Some(event) = delivery.admit(&mut self.quoit, event) {
                 self.take(event);
             }
         }

@@ -413,7 +413,7 @@ impl<E: Engine + 'static> World<E> {
         if self.plan.one_by_one {
             let mut delivery = Delivery::default();
             for event in events.drain() {
-                if let Some(event) = delivery.admit(&self.quoit, event) {
+                if let Some(event) = delivery.admit(&mut self.quoit, event) {
                     self.take(event, &mut occasions);
                     for occasion in occasions.drain(..) {
                         self.react(occasion);

@@ -252,9 +252,14 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let state = self.find(connection)?;
         if !state.paused {
             state.paused = true;
+            if state.phase == Phase::Ending {
+                // There will be nothing to resume.
+                self.mark_unwanted(connection.slot());
+                return Ok(());
+            }
             self.cancel_receive(connection.slot());
             self.inspect_soon();
-            self.take_back_queued(connection);
+            self.events.check_queued();
         }
         Ok(())
     }
@@ -264,9 +269,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// # Errors
     /// [`Refusal::Stale`].
     pub fn resume(&mut self, connection: ConnectionId) -> Result<(), Refusal> {
-        let state = self.find(connection)?;
-        if state.paused {
-            state.paused = false;
+        if self.find(connection)?.paused {
+            self.check_paused(connection.slot());
+            self.find(connection)?.paused = false;
             self.deliver_held_back(connection.slot());
         }
         Ok(())

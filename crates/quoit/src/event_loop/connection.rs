@@ -44,20 +44,12 @@ pub(super) enum ReceiveSide {
     Open,
     /// The socket has ended in this way, but data before it is held back, so this is not reported yet.
     EndHeld(Option<Errno>),
-    /// The end is queued, or was reported by the last turn: the handler may still pause, and have it and the data
-    /// before it held back.
+    /// The end is queued.
     Ending,
+    /// The end was reported by the last turn: the handler may still pause, and have it and the data before it held back.
+    Reported,
     /// The end is reported, and what the handler made of that is known.
     Ended,
-}
-
-/// Received bytes that are held back.
-#[derive(Debug)]
-pub(super) enum HeldBack {
-    /// Never delivered.
-    Fresh(Lease),
-    /// Reported, but paused before the handler saw it.
-    Reported(Lease),
 }
 
 /// What a connection has of the loop's memory for what is received: in the handler's hands, queued for sending or held
@@ -126,7 +118,7 @@ pub(super) struct Connection {
     /// The handler asked for nothing to be delivered.
     pub(super) paused: bool,
     pub(super) holdings: Holdings,
-    /// Of its leases, those that are held back and were never delivered.
+    /// Of its leases, those that are held back and were never delivered: the last ones in `inbound`.
     pub(super) fresh: u32,
     /// The cap was reported, and not left since.
     pub(super) capped: bool,
@@ -134,8 +126,11 @@ pub(super) struct Connection {
     pub(super) short: bool,
     /// In the queue for pool slots.
     pub(super) starved: bool,
-    /// Arrived past a pause or the cap; delivered before anything else.
-    pub(super) inbound: VecDeque<HeldBack>,
+    /// What a driver had in its hand was held back: all that follows in its hand is, too.
+    pub(super) held_in_hand: bool,
+    /// Received bytes that are held back: delivered once, but paused before the handler had them, and then those that arrived past
+    /// a pause or the cap. Delivered before anything else.
+    pub(super) inbound: VecDeque<Lease>,
 
     pub(super) outbound: Outbound,
     /// In the list of connections to flush.
@@ -189,6 +184,7 @@ impl Connection {
             capped: false,
             short: false,
             starved: false,
+            held_in_hand: false,
             inbound: VecDeque::new(),
             outbound: Outbound::default(),
             dirty: false,

@@ -91,6 +91,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// The socket of a connection for which nothing is received has failed. It ends, unless something came before that the
     /// handler has not seen: that waits until it is received for again, and the end behind it.
     fn on_reset_found(&mut self, slot: Slot) {
+        self.check_paused(slot);
         let Some((connection, _)) = self.connections.at(slot) else {
             return;
         };

@@ -9,10 +9,12 @@ mod accept;
 mod commands;
 mod connection;
 mod datagram;
+mod event_queue;
 mod inspect;
 mod memory;
 mod park;
 mod receive;
+mod report;
 mod send;
 mod spin;
 mod stop_listening;
@@ -21,7 +23,7 @@ mod teardown;
 mod turn;
 mod water_marks;
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,7 +31,7 @@ use crate::address::Address;
 use crate::config::Config;
 use crate::counters::{Counters, LiveCounters};
 use crate::engine::{Completions, Engine, EngineKind, Gather, Handle, Kind, Operation, PollDescriptor};
-use crate::event::{CloseReason, Event};
+use crate::event::CloseReason;
 use crate::id::{ConnectionId, DatagramSocketId, ListenerId, LoopIndex, Slot, Token};
 use crate::listen::ListenSocket;
 use crate::remote::Remote;
@@ -39,13 +41,13 @@ use crate::thread::ThreadNumber;
 use crate::timers::{TimerId, Wheel};
 
 use connection::Connection;
+use event_queue::EventQueue;
 use memory::Memory;
 use table::Table;
 use water_marks::Promised;
 
 pub use accept::{Accept, ListenerOptions};
 pub(crate) use commands::apply_stream_options;
-pub(crate) use datagram::DatagramDelivery;
 pub use memory::LoopMemory;
 pub use park::NotPollable;
 pub use turn::TurnError;
@@ -122,10 +124,7 @@ pub struct Loop<E: Engine = AnyEngine, K: SocketSys = Linux> {
     handlers_timers: u32,
 
     /// Events not yet reported.
-    events: VecDeque<Event>,
-    /// Connections closed or aborted by command since the last turn, whose events that a driver still has in
-    /// hand are not wanted any more.
-    given_up: HashSet<ConnectionId>,
+    events: EventQueue,
     /// Connections of which the last turn reported the end of stream.
     reported_ends: Vec<ConnectionId>,
     completions: Completions,
@@ -150,8 +149,6 @@ pub struct Loop<E: Engine = AnyEngine, K: SocketSys = Linux> {
     chunk_waiters: VecDeque<ConnectionId>,
     /// Those that were told of them, in the order of their events.
     promised: VecDeque<Promised>,
-    /// Events handed over by all turns.
-    events_reported: u64,
     /// Connections that hold all the leases they may.
     capped: u32,
     /// Those of them that hold their share of the memory, first come, first looked at again.
@@ -225,8 +222,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             due_timers: Vec::new(),
             handlers_timers: 0,
             named_timers: HashMap::new(),
-            events: VecDeque::with_capacity(FIRST_ENTRIES),
-            given_up: HashSet::new(),
+            events: EventQueue::with_capacity(FIRST_ENTRIES),
             reported_ends: Vec::new(),
             completions: Completions::with_capacity(config.completions_per_turn as usize),
             more_completions: false,
@@ -240,7 +236,6 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             queue_load: 0,
             chunk_waiters: VecDeque::new(),
             promised: VecDeque::new(),
-            events_reported: 0,
             capped: 0,
             short: VecDeque::new(),
             inspection: None,

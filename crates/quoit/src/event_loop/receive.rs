@@ -4,7 +4,7 @@ use std::os::fd::AsRawFd;
 
 use super::Loop;
 use super::accept::MOST_STARVED;
-use super::connection::{HeldBack, Phase, ReceiveSide};
+use super::connection::{Phase, ReceiveSide};
 use super::teardown::survives;
 use crate::engine::{Engine, Handle, Kind, Operation, Received};
 use crate::errno::Errno;
@@ -153,7 +153,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                 if connection.paused || connection.capped || !connection.inbound.is_empty() {
                     self.counters.receive_overshoot.add(1);
                     connection.fresh += 1;
-                    connection.inbound.push_back(HeldBack::Fresh(lease));
+                    connection.inbound.push_back(lease);
                 } else {
                     self.deliver(id, lease);
                 }
@@ -230,47 +230,48 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
 
     /// Delivers what was held back, as far as pause and cap allow, and then the end if that was held back too.
     pub(super) fn deliver_held_back(&mut self, slot: Slot) {
-        loop {
-            let Some((connection, generation)) = self.connections.at(slot) else {
-                return;
-            };
-            if connection.phase != Phase::Open || connection.paused {
-                return;
-            }
-            // What was leased before the pause counts as held already, so the cap does not stop it.
-            let hard_limit = self.config.close_at_lease_limit;
-            match connection.inbound.front() {
-                Some(HeldBack::Fresh(_)) if connection.capped && hard_limit => {
-                    self.end(slot, CloseReason::Limit, true);
-                    return;
-                }
-                Some(HeldBack::Fresh(_)) | None if connection.capped && !hard_limit => return,
-                _ => {}
-            }
-            let id = ConnectionId::new(self.index, slot, generation);
-            match connection.inbound.pop_front() {
-                Some(HeldBack::Fresh(data)) => {
-                    connection.fresh -= 1;
-                    self.deliver(id, data);
-                    continue;
-                }
-                Some(HeldBack::Reported(data)) => {
-                    self.events.push_back(Event::Data { connection: id, data });
-                    continue;
-                }
-                None => {}
-            }
-            if connection.inbound.capacity() > 0 {
-                connection.inbound = std::collections::VecDeque::new();
-            }
-            if let ReceiveSide::EndHeld(error) = connection.receive_side {
-                connection.receive_side = ReceiveSide::Open;
-                self.on_end(slot, error);
-                self.finish_if_quiet(slot);
-            } else {
-                self.arm_receive(slot);
-            }
+        let Some((connection, generation)) = self.connections.at(slot) else {
             return;
+        };
+        if connection.phase != Phase::Open || connection.paused {
+            return;
+        }
+        let id = ConnectionId::new(self.index, slot, generation);
+        // What was leased before the pause counts as held already, so the cap does not stop it.
+        let reported = connection.inbound.len() - connection.fresh as usize;
+        let reported = connection.inbound.drain(..reported);
+        self.events
+            .extend(reported.map(|data| Event::Data { connection: id, data }));
+        let hard_limit = self.config.close_at_lease_limit;
+        while let Some((connection, _)) = self.connections.at(slot)
+            && !connection.inbound.is_empty()
+        {
+            if connection.capped {
+                if hard_limit {
+                    self.end(slot, CloseReason::Limit, true);
+                }
+                return;
+            }
+            if let Some(data) = connection.inbound.pop_front() {
+                connection.fresh -= 1;
+                self.deliver(id, data);
+            }
+        }
+        let Some((connection, _)) = self.connections.at(slot) else {
+            return;
+        };
+        if connection.capped && !hard_limit {
+            return;
+        }
+        if connection.inbound.capacity() > 0 {
+            connection.inbound = std::collections::VecDeque::new();
+        }
+        if let ReceiveSide::EndHeld(error) = connection.receive_side {
+            connection.receive_side = ReceiveSide::Open;
+            self.on_end(slot, error);
+            self.finish_if_quiet(slot);
+        } else {
+            self.arm_receive(slot);
         }
     }
 
@@ -280,79 +281,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         self.look_up(connection).is_some_and(|state| state.paused)
     }
 
-    /// Takes back events of paused connections and datagram sockets that were reported and not handled, in the order in which they
-    /// were reported: for drivers, so that nothing reaches a handler after its pause. Other events are dropped.
-    pub(crate) fn take_back(&mut self, events: &mut Vec<Event>) {
-        for event in events.drain(..).rev() {
-            if let Event::Datagrams { socket, datagrams } = event {
-                self.take_back_datagrams(socket, datagrams);
-                continue;
-            }
-            let (Event::Data { connection, .. } | Event::EndOfStream { connection }) = &event else {
-                continue;
-            };
-            let connection = *connection;
-            let Ok(state) = self.find(connection) else {
-                continue;
-            };
-            if state.phase != Phase::Open {
-                // Closed after the pause: nothing more is to be delivered, and the end has been taken note of.
-                continue;
-            }
-            let is_paused = state.paused;
-            if matches!(event, Event::EndOfStream { .. }) {
-                // Nobody has been told of it after all.
-                self.reported_ends.retain(|&id| id != connection);
-            }
-            if !is_paused {
-                // Resumed meanwhile: everything of this connection that is queued came later.
-                self.events.push_front(event);
-                continue;
-            }
-            let state = self.find(connection).expect("it was found just now");
-            match event {
-                Event::Data { data, .. } => state.inbound.push_front(HeldBack::Reported(data)),
-                _ => state.receive_side = ReceiveSide::EndHeld(None),
-            }
-        }
-    }
-
-    /// Takes back what is queued and not reported of a connection that is paused now.
-    pub(super) fn take_back_queued(&mut self, id: ConnectionId) {
-        let of_this = |event: &Event| match event {
-            Event::Data { connection, .. } | Event::EndOfStream { connection } => *connection == id,
-            _ => false,
-        };
-        if !self.events.iter().any(of_this) {
-            return;
-        }
-        let (back, rest) = std::mem::take(&mut self.events).into_iter().partition(of_this);
-        self.events = rest;
-        self.take_back(&mut Vec::from(back));
-    }
-
-    /// Ends the connections whose directions have both ended, of those whose handler now knows of the peer's end.
-    pub(super) fn end_reported(&mut self) {
-        if self.reported_ends.is_empty() {
-            return;
-        }
-        let mut reported = std::mem::take(&mut self.reported_ends);
-        for id in reported.drain(..) {
-            let Some(connection) = self.connections.get_mut(id.slot(), id.generation()) else {
-                continue;
-            };
-            if connection.phase == Phase::Open && connection.receive_side == ReceiveSide::Ending {
-                connection.receive_side = ReceiveSide::Ended;
-                if connection.both_ended() {
-                    self.end_both(id.slot());
-                }
-            }
-        }
-        self.reported_ends = reported;
-    }
-
     /// The socket has nothing more to give: the peer's FIN, or an error.
     fn on_end(&mut self, slot: Slot, error: Option<Errno>) {
+        self.check_paused(slot);
         let (connection, generation) = self
             .connections
             .at(slot)

@@ -512,6 +512,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// receive finds the end, also one that waits for leases or pool slots, or a paused connection with data held
     /// back is resumed. That may take as long as a graceful close. Paused with nothing held back, it ends at once.
     fn fail_send(&mut self, slot: Slot, reason: CloseReason, reset: bool) {
+        self.check_paused(slot);
         let (connection, generation) = self
             .connections
             .at(slot)
@@ -522,7 +523,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let undelivered = match connection.receive_side {
             ReceiveSide::Open => connection.receiving || !connection.paused || !connection.inbound.is_empty(),
             ReceiveSide::EndHeld(_) => !connection.inbound.is_empty(),
-            ReceiveSide::Ending | ReceiveSide::Ended => false,
+            ReceiveSide::Ending | ReceiveSide::Reported | ReceiveSide::Ended => false,
         };
         match connection.phase {
             Phase::Open if undelivered && !reset => {

@@ -8,6 +8,7 @@ use crate::reserved::with_room;
 struct Entry<T> {
     /// Counts the uses of this slot; 0 before the first.
     generation: u32,
+    marked: bool,
     value: Option<T>,
 }
 
@@ -19,7 +20,10 @@ pub(super) struct Table<T> {
     free: Vec<Slot>,
     limit: u32,
     used: u32,
-    retired: u32,
+    /// Empty slots that are kept from being used: until they are freed, or for ever once their generations are used up.
+    kept: u32,
+    /// Slots with a mark.
+    marked: u32,
 }
 
 impl<T> Table<T> {
@@ -33,7 +37,8 @@ impl<T> Table<T> {
             free: with_room(limit as usize)?,
             limit,
             used: 0,
-            retired: 0,
+            kept: 0,
+            marked: 0,
         })
     }
 
@@ -44,7 +49,8 @@ impl<T> Table<T> {
             free: Vec::new(),
             limit: 0,
             used: 0,
-            retired: 0,
+            kept: 0,
+            marked: 0,
         }
     }
 
@@ -60,7 +66,7 @@ impl<T> Table<T> {
 
     /// Slots that can be taken.
     pub(super) fn room(&self) -> u32 {
-        self.limit - self.used - self.retired
+        self.limit - self.used - self.kept
     }
 
     /// Takes a slot for `value`; answers it and its generation, or the value back if the table is full.
@@ -70,6 +76,7 @@ impl<T> Table<T> {
             None if self.entries.len() < self.limit as usize => {
                 self.entries.push(Entry {
                     generation: 0,
+                    marked: false,
                     value: None,
                 });
                 Slot::new(self.entries.len() as u32 - 1)
@@ -111,16 +118,51 @@ impl<T> Table<T> {
         entry.value.as_mut().map(|value| (value, generation))
     }
 
-    /// Empties a slot. One whose generations are used up is not used again.
-    pub(super) fn remove(&mut self, slot: Slot) -> Option<T> {
-        let entry = self.entries.get_mut(slot.index())?;
-        let value = entry.value.take()?;
-        if entry.generation == u32::MAX {
-            self.retired += 1;
-        } else {
-            self.free.push(slot);
+    /// Marks a slot in use, until it is [freed](Table::free).
+    pub(super) fn mark(&mut self, slot: Slot) {
+        if let Some(entry) = self.entries.get_mut(slot.index())
+            && entry.value.is_some()
+            && !std::mem::replace(&mut entry.marked, true)
+        {
+            self.marked += 1;
         }
+    }
+
+    /// Whether the slot has a mark and that is its generation.
+    pub(super) fn is_marked(&self, slot: Slot, generation: u32) -> bool {
+        // Mostly there is none, which is known without a look at the slot.
+        self.marked > 0
+            && self
+                .entries
+                .get(slot.index())
+                .is_some_and(|entry| entry.marked && entry.generation == generation)
+    }
+
+    /// Empties a slot, and keeps it from being used until it is [freed](Table::free).
+    pub(super) fn take(&mut self, slot: Slot) -> Option<T> {
+        let value = self.entries.get_mut(slot.index())?.value.take()?;
         self.used -= 1;
+        self.kept += 1;
+        Some(value)
+    }
+
+    /// Lets a slot be used again that was emptied. One whose generations are used up is kept for ever.
+    pub(super) fn free(&mut self, slot: Slot) {
+        let entry = &mut self.entries[slot.index()];
+        debug_assert!(entry.value.is_none());
+        if std::mem::take(&mut entry.marked) {
+            self.marked -= 1;
+        }
+        if entry.generation < u32::MAX {
+            self.free.push(slot);
+            self.kept -= 1;
+        }
+    }
+
+    /// Empties a slot and frees it.
+    pub(super) fn remove(&mut self, slot: Slot) -> Option<T> {
+        let value = self.take(slot)?;
+        self.free(slot);
         Some(value)
     }
 
@@ -156,6 +198,26 @@ mod tests {
         assert_eq!(table.get(slot, first), None);
         assert_eq!(table.get(slot, second), Some(&'c'));
         assert_eq!((table.len(), table.room()), (1, 0));
+    }
+
+    #[test]
+    fn an_emptied_slot_keeps_its_mark_and_its_generation_until_it_is_freed() {
+        let mut table = Table::new(1).unwrap();
+        let (slot, first) = table.insert('a').unwrap();
+        assert!(!table.is_marked(slot, first));
+        table.mark(slot);
+        table.mark(slot);
+        assert_eq!(table.take(slot), Some('a'));
+        assert_eq!((table.take(slot), table.len(), table.room()), (None, 0, 0));
+        assert!(table.is_marked(slot, first));
+        assert_eq!(table.get(slot, first), None);
+        assert_eq!(table.insert('b'), Err('b'));
+        table.free(slot);
+        assert_eq!((table.marked, table.room()), (0, 1));
+        let (_, second) = table.insert('b').unwrap();
+        assert!(!table.is_marked(slot, first) && !table.is_marked(slot, second));
+        table.mark(slot);
+        assert!(!table.is_marked(slot, first) && table.is_marked(slot, second));
     }
 
     #[test]

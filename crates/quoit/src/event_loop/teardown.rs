@@ -55,7 +55,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let state = self.find(connection)?;
         match state.phase {
             Phase::Connecting => {
-                self.given_up.insert(connection);
+                self.mark_unwanted(slot);
                 self.end(slot, CloseReason::Local, false);
                 return Ok(());
             }
@@ -69,12 +69,12 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         if state.send_side == SendSide::Open {
             state.send_side = SendSide::Finishing;
         }
-        if let ReceiveSide::EndHeld(_) | ReceiveSide::Ending = state.receive_side {
+        if let ReceiveSide::EndHeld(_) | ReceiveSide::Ending | ReceiveSide::Reported = state.receive_side {
             state.receive_side = ReceiveSide::Ended;
         }
         let both_ended = state.both_ended() && state.held == 0;
         self.clear_timer(handlers_deadline);
-        self.given_up.insert(connection);
+        self.mark_unwanted(slot);
         self.drop_inbound(slot);
         if both_ended {
             self.end_both(slot);
@@ -100,25 +100,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             Phase::Connecting => false,
             Phase::Open | Phase::Draining => true,
         };
-        self.given_up.insert(connection);
+        self.mark_unwanted(connection.slot());
         self.end(connection.slot(), CloseReason::Local, established);
         Ok(())
-    }
-
-    /// Drops what is queued and not reported of connections that are being closed: their handler has said that it wants no
-    /// more of them. Of all at once, as there may be many of both.
-    pub(super) fn drop_unwanted_events(&mut self) {
-        if !self.given_up.is_empty() && !self.events.is_empty() {
-            let given_up = &self.given_up;
-            self.events
-                .retain(|event| event.delivers_to().is_none_or(|id| !given_up.contains(&id)));
-        }
-    }
-
-    /// Whether the connection was closed or aborted by command since the last turn.
-    pub(crate) fn is_given_up(&self, id: ConnectionId) -> bool {
-        // Mostly there is none, which is cheaper to find than a hash.
-        !self.given_up.is_empty() && self.given_up.contains(&id)
     }
 
     /// Bounds the end of a connection, which has no limit now. For want of a timer it is reset at once, for this reason: the wait
@@ -217,8 +201,13 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         }
         let (connecting, sending) = (connection.connecting, connection.sending);
         let timers = (connection.deadline.take(), connection.limit.take());
+        let is_paused = connection.paused;
         self.clear_timer(timers.0);
         self.clear_timer(timers.1);
+        if is_paused {
+            // Nor does it have what was queued when it was paused.
+            self.mark_unwanted(slot);
+        }
         self.drop_inbound(slot);
         self.cancel_receive(slot);
         if connecting {
@@ -254,7 +243,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         self.drop_queue(slot);
         let (_, generation) = self.connections.at(slot).expect("looked up just now");
         let id = ConnectionId::new(self.index, slot, generation);
-        let mut connection = self.connections.remove(slot).expect("looked up just now");
+        let mut connection = self.connections.take(slot).expect("looked up just now");
         connection.forget_chunks(&mut self.memory_mut().chunks);
         if connection.listed_for_chunks {
             self.chunk_waiters.retain(|&waiting| waiting != id);
@@ -276,6 +265,5 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             token: connection.token,
             reason,
         });
-        self.after_slot_freed();
     }
 }

@@ -68,8 +68,6 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         self.own()?;
         self.end_parking();
         self.counters.turns.add(1);
-        self.drop_unwanted_events();
-        self.given_up.clear();
         for command in commands {
             self.execute(command);
         }
@@ -109,7 +107,6 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// What is done before every wait, here or in a poller outside: whatever handlers have left behind is taken in and
     /// goes to the engine.
     pub(super) fn settle(&mut self) {
-        self.drop_unwanted_events();
         self.end_reported();
         self.collect_leases();
         self.serve_short();
@@ -124,24 +121,6 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         }
         self.end_promises();
         self.serve_chunk_waiters();
-    }
-
-    /// Hands over what there is to report, as far as there is room. Answers how many events that are.
-    fn report(&mut self, events: &mut Events) -> usize {
-        self.drop_unwanted_events();
-        let earlier = events.len();
-        if !events.take_over(&mut self.events) {
-            events.take_some(&mut self.events);
-            self.counters.surplus_events.add(self.events.len() as u64);
-        }
-        for event in events.iter().skip(earlier) {
-            if let Event::EndOfStream { connection } = event {
-                self.reported_ends.push(*connection);
-            }
-        }
-        let reported = events.len() - earlier;
-        self.events_reported += reported as u64;
-        reported
     }
 
     /// Makes the calling thread the owner at the first turn, and checks that it is at every other.

@@ -155,7 +155,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                         self.events.push_back(Event::Writable { connection: id });
                         self.promised.push_back(Promised {
                             connection: id,
-                            reported_with: self.events_reported + self.events.len() as u64,
+                            reported_with: self.events.end(),
                         });
                     } else {
                         connection.wants_chunks = None;
@@ -173,7 +173,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             connection: id,
             reported_with,
         }) = self.promised.front()
-            && reported_with <= self.events_reported
+            && reported_with <= self.events.taken()
         {
             self.promised.pop_front();
             let memory = self.memory.as_mut().expect("present until the loop is dropped");
@@ -190,6 +190,6 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
 #[derive(Debug)]
 pub(super) struct Promised {
     connection: ConnectionId,
-    /// It has been told when so many events have been reported: no fewer than in truth, as some are dropped.
+    /// It has been told when so many events have been taken out of the queue.
     reported_with: u64,
 }

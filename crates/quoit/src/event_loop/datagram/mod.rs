@@ -76,14 +76,16 @@ pub(super) struct State {
     provided: u32,
     receiving: bool,
     receive_cancelled: bool,
-    paused: bool,
+    pub(super) paused: bool,
     /// Receiving has stopped for want of slots.
     starved: bool,
     pressure_reported: bool,
     /// Receiving is tried again later, after a failure.
     retry: Option<TimerId>,
     /// Arrived past a pause.
-    held_back: VecDeque<Datagrams>,
+    pub(super) held_back: VecDeque<Datagrams>,
+    /// What a driver had in its hand was held back: all that follows in its hand is, too.
+    pub(super) held_in_hand: bool,
     /// The turn of the last buffer received, and how many came in it.
     batch_turn: u64,
     batch_size: u64,
@@ -101,6 +103,11 @@ pub(super) struct State {
 }
 
 impl State {
+    /// Whether what comes is to be delivered.
+    pub(super) fn is_open(&self) -> bool {
+        self.phase == Phase::Open
+    }
+
     fn is_quiet(&self) -> bool {
         !self.receiving && !self.sending
     }
@@ -214,6 +221,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             pressure_reported: false,
             retry: None,
             held_back: VecDeque::with_capacity(options.slots as usize),
+            held_in_hand: false,
             batch_turn: 0,
             batch_size: 0,
             queue,
@@ -330,8 +338,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let retry = state.retry.take();
         let empty = state.queue.is_empty();
         self.clear_timer(retry);
-        self.events
-            .retain(|event| event.delivers_to_datagrams() != Some(socket));
+        self.events.check_queued();
         self.cancel_datagram_receive(socket.slot());
         if empty {
             self.end_datagram(socket.slot(), None);
@@ -532,30 +539,10 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             .ok_or(Refusal::Stale)
     }
 
-    fn look_up_datagram(&self, id: DatagramSocketId) -> Option<&State> {
+    pub(super) fn look_up_datagram(&self, id: DatagramSocketId) -> Option<&State> {
         if id.loop_index() != self.index {
             return None;
         }
         self.datagrams.get(id.slot(), id.generation())
     }
-
-    /// Whether what came for the socket is to be handed out.
-    pub(crate) fn datagram_delivery(&self, socket: DatagramSocketId) -> DatagramDelivery {
-        match self.look_up_datagram(socket) {
-            Some(state) if state.phase == Phase::Open && state.paused => DatagramDelivery::Paused,
-            Some(state) if state.phase == Phase::Open => DatagramDelivery::Open,
-            Some(_) | None => DatagramDelivery::Over,
-        }
-    }
-}
-
-/// What is to become of datagrams that were reported and not yet handed out.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum DatagramDelivery {
-    /// They are handed out.
-    Open,
-    /// They are kept until the socket is resumed.
-    Paused,
-    /// They are dropped: the socket is being closed, or is gone.
-    Over,
 }

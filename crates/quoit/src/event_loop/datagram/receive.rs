@@ -227,7 +227,6 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             self.events.reserve(run.len());
             for buffer in run {
                 match state.take_in(*buffer) {
-                    TakenIn::Datagrams(datagrams) if state.paused => state.held_back.push_back(datagrams),
                     TakenIn::Datagrams(datagrams) => {
                         self.events.push_back(Event::Datagrams { socket, datagrams });
                     }
@@ -239,6 +238,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                 }
             }
             state.end_batch(before);
+            if state.paused {
+                self.events.check_queued();
+            }
         } else {
             run.iter()
                 .for_each(|buffer| state.pool.give_back(PoolSlot::new(buffer.id)));
@@ -354,13 +356,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             return Ok(());
         }
         self.cancel_datagram_receive(socket.slot());
-        // What is queued and not reported is taken back.
-        let of_this = |event: &Event| matches!(event, Event::Datagrams { socket: one, .. } if *one == socket);
-        if self.events.iter().any(of_this) {
-            let (back, rest) = std::mem::take(&mut self.events).into_iter().partition(of_this);
-            self.events = rest;
-            self.take_back(&mut Vec::from(back));
-        }
+        self.events.check_queued();
         Ok(())
     }
 
@@ -369,6 +365,8 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// # Errors
     /// [`Refusal::Stale`].
     pub fn resume_datagrams(&mut self, socket: DatagramSocketId) -> Result<(), Refusal> {
+        self.find_datagram(socket)?;
+        self.check_queue();
         let state = self.find_datagram(socket)?;
         state.paused = false;
         let mut held_back = std::mem::take(&mut state.held_back);
@@ -385,26 +383,6 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     #[must_use]
     pub fn is_datagram_paused(&self, socket: DatagramSocketId) -> bool {
         self.look_up_datagram(socket).is_some_and(|state| state.paused)
-    }
-
-    /// Takes back what was reported and not handled; see [`Loop::take_back`].
-    pub(in crate::event_loop) fn take_back_datagrams(
-        &mut self,
-        socket: DatagramSocketId,
-        datagrams: Datagrams,
-    ) {
-        let Ok(state) = self.find_datagram(socket) else {
-            return;
-        };
-        if state.phase != Phase::Open {
-            return;
-        }
-        if state.paused {
-            state.held_back.push_front(datagrams);
-        } else {
-            // Resumed meanwhile: everything of this socket that is queued came later.
-            self.events.push_front(Event::Datagrams { socket, datagrams });
-        }
     }
 }
 
