@@ -30,7 +30,7 @@ demo: toolchain ## Serve HTTP on io_uring and on epoll in turn, drive both, and 
 # Says at the end how long it took.
 STAGE := .ci/stage
 
-# Twice as many tests at once as there are processors, as most of them wait for a peer; and two doors at once.
+# Twice as many tests at once as there are processors, as most of them wait for a peer; and all doors at once.
 test: toolchain ## Format check, lints, documentation, all tests
 	@$(CARGO) fmt --version >/dev/null 2>&1 || { \
 		echo "make: rustfmt is missing; run: rustup component add rustfmt clippy" >&2; exit 1; }
@@ -47,7 +47,7 @@ test: toolchain ## Format check, lints, documentation, all tests
 	if command -v $(DOTNET) >/dev/null; then doors="$$doors dotnet"; \
 	elif test -n "$${CI:-}"; then echo "make: dotnet was not found; $(DOTNET_REMEDY)" >&2; exit 1; \
 	else echo "make: dotnet was not found; the Kestrel transport is not tested ($(DOTNET_REMEDY))" >&2; fi; \
-	test -z "$$doors" || $(MAKE) --no-print-directory --jobs=2 --output-sync=target $$doors
+	test -z "$$doors" || $(MAKE) --no-print-directory --jobs=3 --output-sync=target $$doors
 
 # The tests that `make test` has built, once more, without those of the simulator and the lab's peers, which need no
 # privileges, and without those of the documentation.
