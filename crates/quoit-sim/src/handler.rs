@@ -470,11 +470,11 @@ impl<E: Engine + 'static> World<E> {
         match self.random.below(5) {
             0 | 1 if !state.paused && is_there => {
                 state.paused = true;
-                let resumes =
-                    |one: &Command<'_>| matches!(one, Command::Resume { connection } if *connection == id);
-                state.paused_behind_resume = self.batch.iter().any(resumes);
                 self.reference.some_paused = true;
-                self.command(Command::Pause { connection: id });
+                let waits = self.command(Command::Pause { connection: id });
+                if let Some(state) = self.reference.find(id) {
+                    state.pause_may_be_refused = waits;
+                }
             }
             0..=2 => self.resume(id),
             _ => {
@@ -484,14 +484,15 @@ impl<E: Engine + 'static> World<E> {
         }
     }
 
-    /// Carries a command out by its method now, or by a batch with the next turn, which comes to the same.
-    pub(crate) fn command(&mut self, command: Command<'static>) {
+    /// Carries a command out by its method now, or by a batch with the next turn, which comes to the same. Returns whether
+    /// it waits for the turn.
+    pub(crate) fn command(&mut self, command: Command<'static>) -> bool {
         with(|kernel| kernel.note(|| format!("command {command:?}")));
         // A method does not overtake what waits in the batch.
         let may_wait = !self.plan.one_by_one;
         if may_wait && (self.random.chance(500) || !self.batch.is_empty()) {
             self.batch.push(command);
-            return;
+            return true;
         }
         let result = match command {
             Command::Pause { connection } => self.quoit.pause(connection),
@@ -502,6 +503,7 @@ impl<E: Engine + 'static> World<E> {
         };
         // Refusals are for what has ended, which the events tell as well.
         let _ = result;
+        false
     }
 
     fn resume(&mut self, id: ConnectionId) {

@@ -46,8 +46,8 @@ pub struct Connection {
     pub end_of_stream: bool,
     /// Nothing is to be delivered.
     pub paused: bool,
-    /// The pause follows a resume in one batch, and that may find the connection at its end: nothing is left to pause.
-    pub paused_behind_resume: bool,
+    /// The pause was given in a batch, and may find the connection at its end: then it is refused, and nothing is paused.
+    pub pause_may_be_refused: bool,
     /// A close or an abort was taken.
     pub closing: bool,
     /// One was posted, and may have been carried out.
@@ -108,6 +108,8 @@ pub struct Reference {
     pub closed_by: [u64; 6],
     /// Bytes delivered in all.
     pub delivered: u64,
+    /// Connections that have ended and deliver although a batch was to pause them: `Refused` tells of it, as stale.
+    pub(crate) refusals_owed: Vec<ConnectionId>,
     /// There may be connections that are paused; `false`: there are none.
     pub(crate) some_paused: bool,
     /// The connection that was found last to have something before it.
@@ -162,7 +164,7 @@ impl Reference {
             established,
             end_of_stream: false,
             paused,
-            paused_behind_resume: false,
+            pause_may_be_refused: false,
             closing: false,
             may_be_closing: false,
             closed_fairly: false,

@@ -100,6 +100,11 @@ const REGRESSIONS: &[(u64, EngineKind, &str)] = &[
         "a pause behind a resume that found the connection at its end",
     ),
     (
+        5_172_802,
+        Epoll,
+        "a pause in a batch, whose connection a failing send ended before the turn",
+    ),
+    (
         5_010_044_335,
         Uring,
         "a loop that accepts one for each that it closes, taken to spin",

@@ -235,6 +235,11 @@ impl<E: Engine + 'static> World<E> {
             self.turn(Some(Duration::from_millis(1)));
         }
         self.check_sleep();
+        let owed = &self.reference.refusals_owed;
+        assert!(
+            owed.is_empty(),
+            "{owed:?} deliver after a pause, which is not refused"
+        );
         self.check_end()
     }
 

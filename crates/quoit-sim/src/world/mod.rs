@@ -462,13 +462,16 @@ impl<E: Engine + 'static> World<E> {
             }
             Event::Opened { connection, .. } => self.identify(*connection),
             Event::AcceptedDescriptor { .. } => self.reference.accepted += 1,
-            // Its end came with the resume, behind this data, and the pause was refused.
+            // It had ended when the batch was to pause it: the pause is refused, and what came before the end is delivered.
             Event::Data { connection, .. } | Event::EndOfStream { connection }
                 if self.quoit.descriptor(*connection).is_none() =>
             {
                 if let Some(state) = self.reference.find(*connection) {
-                    state.paused &= !state.paused_behind_resume;
                     state.came_late = true;
+                    if state.paused && state.pause_may_be_refused {
+                        state.paused = false;
+                        self.reference.refusals_owed.push(*connection);
+                    }
                 }
             }
             Event::Woken => self.wake_owed.set(false),
@@ -508,6 +511,7 @@ impl<E: Engine + 'static> World<E> {
                 refusal: Refusal::Stale,
                 ..
             } => {
+                self.reference.refusals_owed.retain(|&owed| owed != id);
                 let state = self.reference.find(id).is_some();
                 assert!(
                     !state || self.quoit.descriptor(id).is_none(),
