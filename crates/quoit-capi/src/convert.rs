@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use quoit::{
     Address, AttachOptions, CloseReason, Command, ConnectionId, EngineKind, Errno, Event, Feature, FileRange,
-    ListenerId, Payload, RawBytes, RawPieces, Refusal, Token,
+    Lease, ListenerId, Payload, RawBytes, RawPieces, Refusal, Token,
 };
 
 use crate::datagrams;
@@ -50,32 +50,71 @@ pub(crate) unsafe fn take_descriptor(descriptor: RawFd) -> Result<OwnedFd, Errno
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
-/// The core's command for one of C's. `None`: it is carried out already. If that is to refuse it, what it names is
-/// untouched, and to be [forfeited](forfeit) when the refusal is on its way. Otherwise with [`Keep::Later`], what it
-/// names is to be [settled](settle) when the command is on its way, or to be [given back](give_back).
+/// What a command hands over: the library's whatever becomes of the command, so it is taken first, and let go of with
+/// the command that is refused.
+enum Handed {
+    Nothing,
+    Descriptor(Result<OwnedFd, Errno>),
+    Lease(Option<Lease>),
+}
+
+impl Handed {
+    /// # Safety
+    /// What the command names must be the caller's to give.
+    unsafe fn take(command: &types::Command, leases: &Leases) -> Self {
+        match command.kind {
+            QUOIT_COMMAND_ATTACH | QUOIT_COMMAND_SEND_FILE => {
+                // SAFETY: promised by the caller.
+                Self::Descriptor(unsafe { take_descriptor(command.descriptor) })
+            }
+            QUOIT_COMMAND_SEND_LEASE => Self::Lease(leases.take(command.lease)),
+            _ => Self::Nothing,
+        }
+    }
+}
+
+/// The core's command for one of C's, which takes what that hands over; one that makes no sense becomes a refusal.
 ///
 /// # Safety
 /// What the command points at must be as `quoit.h` says, and with [`Keep::During`] `'a` must end with the call that
 /// passed the command.
 #[inline]
-pub(crate) unsafe fn command<'a>(
+pub(crate) unsafe fn command<'a>(command: &types::Command, leases: &Leases, keep: Keep) -> Command<'a> {
+    if datagrams::is_of_datagrams(command.kind) {
+        // SAFETY: promised by the caller.
+        return unsafe { datagrams::command(command, leases, keep) };
+    }
+    // SAFETY: promised by the caller.
+    unsafe { stream_command(command, leases, keep) }.unwrap_or_else(|refusal| Command::Refuse {
+        connection: (command.target != 0).then_some(ConnectionId::from_bits(command.target)),
+        token: Token(command.token),
+        refusal,
+    })
+}
+
+/// Carries out a command that gives a lease back and needs no loop for it; `false` for all others, and if it names none.
+#[inline]
+pub(crate) fn returned_lease(command: &types::Command, leases: &Leases) -> bool {
+    command.kind == QUOIT_COMMAND_RETURN_LEASE
+        && command.flags == 0
+        && command.reserved == 0
+        && leases.take(command.lease).is_some()
+}
+
+/// As [`command()`], for kinds that do not concern datagram sockets; the error: why it is refused.
+///
+/// # Safety
+/// As for [`command()`].
+#[inline]
+unsafe fn stream_command<'a>(
     command: &types::Command,
     leases: &Leases,
     keep: Keep,
-) -> Option<Command<'a>> {
+) -> Result<Command<'a>, Refusal> {
     let connection = ConnectionId::from_bits(command.target);
     let token = Token(command.token);
-    if datagrams::are_meant_by(command.kind) {
-        // SAFETY: promised by the caller.
-        return Some(unsafe { datagrams::command(command, leases, keep) });
-    }
-    let refuse = |refusal| {
-        Some(Command::Refuse {
-            connection: (command.target != 0).then_some(connection),
-            token,
-            refusal,
-        })
-    };
+    // SAFETY: the header says that it is the library's from now on.
+    let handed = unsafe { Handed::take(command, leases) };
     let invalid = Refusal::Error(Errno::EINVAL);
     let flags = match command.kind {
         QUOIT_COMMAND_SEND => QUOIT_FLAG_BORROWED,
@@ -84,25 +123,15 @@ pub(crate) unsafe fn command<'a>(
         _ => 0,
     };
     if command.flags & !flags != 0 || command.reserved != 0 {
-        return refuse(invalid);
+        return Err(invalid);
     }
-    let descriptor = match command.kind {
-        QUOIT_COMMAND_ATTACH | QUOIT_COMMAND_SEND_FILE => {
-            // SAFETY: the header says that it is the library's from now on.
-            match unsafe { take_descriptor(command.descriptor) } {
-                Ok(descriptor) => Some(descriptor),
-                Err(errno) => return refuse(errno.into()),
-            }
-        }
-        _ => None,
-    };
     let paused = command.flags & QUOIT_FLAG_PAUSED != 0;
-    Some(match (command.kind, descriptor) {
+    Ok(match (command.kind, handed) {
         (QUOIT_COMMAND_SEND, _) => {
             let address = command.data.cast::<u8>();
             let length = command.length as usize;
             if address.is_null() && length > 0 {
-                return refuse(invalid);
+                return Err(invalid);
             }
             let payload = if command.flags & QUOIT_FLAG_BORROWED != 0 {
                 // SAFETY: the header says how long borrowed memory must stay.
@@ -112,7 +141,7 @@ pub(crate) unsafe fn command<'a>(
                 match unsafe { memory::bytes(address, length, "data") } {
                     Ok(bytes) if keep == Keep::During => Payload::Copy(bytes),
                     Ok(bytes) => Payload::Bytes(Bytes::copy_from_slice(bytes)),
-                    Err(_) => return refuse(invalid),
+                    Err(_) => return Err(invalid),
                 }
             };
             Command::Send {
@@ -123,40 +152,28 @@ pub(crate) unsafe fn command<'a>(
         }
         (QUOIT_COMMAND_SEND_GATHERED, _) => {
             // SAFETY: promised by the caller.
-            match unsafe { pieces(command.data.cast(), command.length as usize, keep) } {
-                Ok(pieces) => Command::SendGathered {
-                    connection,
-                    pieces: if command.flags & QUOIT_FLAG_PROGRESS != 0 {
-                        pieces.with_progress()
-                    } else {
-                        pieces
-                    },
-                    token,
+            let pieces = unsafe { pieces(command.data.cast(), command.length as usize, keep) }?;
+            Command::SendGathered {
+                connection,
+                pieces: if command.flags & QUOIT_FLAG_PROGRESS != 0 {
+                    pieces.with_progress()
+                } else {
+                    pieces
                 },
-                Err(refusal) => return refuse(refusal),
+                token,
             }
         }
-        (QUOIT_COMMAND_RETURN_LEASE, _) => {
-            if leases.take(command.lease).is_none() {
-                return refuse(Refusal::Stale);
-            }
-            return None;
-        }
-        (QUOIT_COMMAND_SEND_LEASE, _) => {
-            let Some(mut lease) = leases.lift(command.lease) else {
-                return refuse(Refusal::Stale);
-            };
+        // One that names a lease is carried out by now.
+        (QUOIT_COMMAND_RETURN_LEASE, _) => return Err(Refusal::Stale),
+        (QUOIT_COMMAND_SEND_LEASE, Handed::Lease(lease)) => {
+            let mut lease = lease.ok_or(Refusal::Stale)?;
             let (offset, length) = (command.offset, command.length as usize);
             let within = usize::try_from(offset)
                 .ok()
                 .and_then(|offset| offset.checked_add(length))
                 .is_some_and(|end| end <= lease.len());
             if !within {
-                leases.undo_lift(command.lease, lease);
-                return refuse(invalid);
-            }
-            if keep == Keep::During {
-                leases.settle(command.lease);
+                return Err(invalid);
             }
             lease.advance(offset as usize);
             lease.truncate(length);
@@ -166,17 +183,17 @@ pub(crate) unsafe fn command<'a>(
                 token,
             }
         }
-        (QUOIT_COMMAND_SEND_FILE, Some(descriptor)) => Command::SendFile {
+        (QUOIT_COMMAND_SEND_FILE, Handed::Descriptor(descriptor)) => Command::SendFile {
             connection,
             range: FileRange {
-                file: File::from(descriptor),
+                file: File::from(descriptor?),
                 offset: command.offset,
                 length: u64::from(command.length),
             },
             token,
         },
-        (QUOIT_COMMAND_ATTACH, Some(descriptor)) => Command::Attach {
-            descriptor,
+        (QUOIT_COMMAND_ATTACH, Handed::Descriptor(descriptor)) => Command::Attach {
+            descriptor: descriptor?,
             options: AttachOptions {
                 paused,
                 accepted_by: (command.target != 0).then_some(ListenerId::from_bits(command.target)),
@@ -185,16 +202,13 @@ pub(crate) unsafe fn command<'a>(
         },
         (QUOIT_COMMAND_CONNECT, _) => {
             // SAFETY: the header says what `data` leads to.
-            match unsafe { connect_options(command.data.cast()) } {
-                Ok((address, mut options)) => {
-                    options.paused = paused;
-                    Command::Connect {
-                        address,
-                        options: Box::new(options),
-                        token,
-                    }
-                }
-                Err(failure) => return refuse(Refusal::Error(Errno::new(failure.code))),
+            let read = unsafe { connect_options(command.data.cast()) };
+            let (address, mut options) = read.map_err(|failure| Refusal::Error(Errno::new(failure.code)))?;
+            options.paused = paused;
+            Command::Connect {
+                address,
+                options: Box::new(options),
+                token,
             }
         }
         (QUOIT_COMMAND_SHUTDOWN, _) => Command::Shutdown { connection },
@@ -211,7 +225,7 @@ pub(crate) unsafe fn command<'a>(
         },
         (QUOIT_COMMAND_SET_TIMER, _) => match duration(command.time_ns) {
             Some(after) => Command::SetTimer { after, token },
-            None => return refuse(invalid),
+            None => return Err(invalid),
         },
         (QUOIT_COMMAND_CANCEL_TIMER, _) => Command::CancelTimer { token },
         (QUOIT_COMMAND_PAUSE_LISTENING, _) => Command::PauseListening {
@@ -225,66 +239,10 @@ pub(crate) unsafe fn command<'a>(
         },
         (QUOIT_COMMAND_DRAIN, _) => match duration(command.time_ns) {
             Some(within) => Command::Drain { within },
-            None => return refuse(invalid),
+            None => return Err(invalid),
         },
-        _ => return refuse(invalid),
+        _ => return Err(invalid),
     })
-}
-
-/// Takes from the caller what a command names that is refused: descriptors and leases are the library's whatever
-/// becomes of the command.
-///
-/// # Safety
-/// As for [`take_descriptor`].
-#[cold]
-pub(crate) unsafe fn forfeit(command: &types::Command, leases: &Leases) {
-    match command.kind {
-        QUOIT_COMMAND_ATTACH | QUOIT_COMMAND_SEND_FILE => {
-            // SAFETY: promised by the caller.
-            drop(unsafe { take_descriptor(command.descriptor) });
-        }
-        QUOIT_COMMAND_SEND_LEASE => drop(leases.take(command.lease)),
-        // SAFETY: promised by the caller.
-        _ => unsafe { datagrams::forfeit(command, leases) },
-    }
-}
-
-/// Whether a command does nothing but report that it was refused.
-pub(crate) fn is_refusal(command: &Command<'_>) -> bool {
-    matches!(command, Command::Refuse { .. } | Command::RefuseDatagram { .. })
-}
-
-/// Makes it final that a command has taken the leases that it names.
-///
-/// # Safety
-/// What the command points at must be as `quoit.h` says.
-pub(crate) unsafe fn settle(command: &types::Command, leases: &Leases) {
-    match command.kind {
-        QUOIT_COMMAND_SEND_LEASE => leases.settle(command.lease),
-        // SAFETY: promised by the caller.
-        _ => unsafe { datagrams::settle(command, leases) },
-    }
-}
-
-/// Gives the caller back what a command had taken over, as it was not carried out after all.
-///
-/// # Safety
-/// `command` must be what [`command`] made of `given`, which must be as it was then.
-pub(crate) unsafe fn give_back(command: Command<'_>, given: &types::Command, leases: &Leases) {
-    match command {
-        Command::Attach { descriptor, .. } => {
-            let _ = descriptor.into_raw_fd();
-        }
-        Command::SendFile { range, .. } => {
-            let _ = range.file.into_raw_fd();
-        }
-        Command::Send {
-            payload: Payload::Lease(taken),
-            ..
-        } => leases.undo_lift(given.lease, taken),
-        // SAFETY: promised by the caller.
-        other => unsafe { datagrams::give_back(other, given, leases) },
-    }
 }
 
 // SAFETY: an address and a length.

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use quoit::address::SocketAddress;
 use quoit::{
     Address, Command, DatagramError, DatagramSend, DatagramSocket, DatagramSocketId, Ecn, Errno, Event, Gro,
-    Payload, RawBytes, Refusal, Token,
+    Lease, Payload, RawBytes, Refusal, Token,
 };
 
 use crate::convert::{Keep, negative, refusal_reason};
@@ -19,7 +19,7 @@ use crate::receivers::Receivers;
 use crate::types::{self, *};
 
 /// Whether a command of this kind concerns a datagram socket.
-pub(crate) const fn are_meant_by(kind: u16) -> bool {
+pub(crate) const fn is_of_datagrams(kind: u16) -> bool {
     matches!(kind, QUOIT_COMMAND_OPEN_DATAGRAM..=QUOIT_COMMAND_CLOSE_DATAGRAM)
 }
 
@@ -28,67 +28,81 @@ pub(crate) const fn are_meant_by(kind: u16) -> bool {
 /// # Safety
 /// As for [`crate::convert::command`].
 pub(crate) unsafe fn command<'a>(given: &types::Command, leases: &Leases, keep: Keep) -> Command<'a> {
-    let socket = DatagramSocketId::from_bits(given.target);
-    let token = Token(given.token);
-    let invalid = Refusal::Error(Errno::EINVAL);
-    let refuse = |refusal| Command::RefuseDatagram {
-        socket: (given.target != 0).then_some(socket),
-        token,
+    // SAFETY: promised by the caller.
+    unsafe { datagram_command(given, leases, keep) }.unwrap_or_else(|refusal| Command::RefuseDatagram {
+        socket: (given.target != 0).then_some(DatagramSocketId::from_bits(given.target)),
+        token: Token(given.token),
         refusal,
-    };
-    if given.flags != 0 || given.reserved != 0 {
-        return refuse(invalid);
-    }
-    match given.kind {
-        QUOIT_COMMAND_OPEN_DATAGRAM => {
-            let pointer = given.data.cast::<DatagramSocket>().cast_mut();
-            // SAFETY: promised by the caller.
-            if unsafe { reference(pointer.cast_const(), "data") }.is_err() {
-                return refuse(invalid);
-            }
-            Command::OpenDatagram {
+    })
+}
+
+/// What a command hands over, as [`crate::convert`]'s.
+enum Handed<'a> {
+    Nothing,
+    /// `None`: the pointer to it is none.
+    Socket(Option<Box<DatagramSocket>>),
+    Sends(Result<Vec<DatagramSend<'a>>, Refusal>),
+}
+
+impl Handed<'_> {
+    /// # Safety
+    /// As for [`command`].
+    unsafe fn take(given: &types::Command, leases: &Leases, keep: Keep) -> Self {
+        match given.kind {
+            QUOIT_COMMAND_OPEN_DATAGRAM => {
+                let pointer = given.data.cast::<DatagramSocket>().cast_mut();
+                // SAFETY: promised by the caller.
+                let is_socket = unsafe { reference(pointer.cast_const(), "data") }.is_ok();
                 // SAFETY: it is a socket that was handed out, and the header says that it is the library's from now on.
-                socket: unsafe { Box::from_raw(pointer) },
-                token,
+                Self::Socket(is_socket.then(|| unsafe { Box::from_raw(pointer) }))
             }
-        }
-        QUOIT_COMMAND_SEND_DATAGRAMS => {
             // SAFETY: promised by the caller.
-            match unsafe { sends(given, leases, keep) } {
-                Ok(datagrams) => Command::SendDatagrams { socket, datagrams },
-                Err(refusal) => refuse(refusal),
-            }
+            QUOIT_COMMAND_SEND_DATAGRAMS => Self::Sends(unsafe { sends(given, leases, keep) }),
+            _ => Self::Nothing,
         }
-        QUOIT_COMMAND_PAUSE_DATAGRAMS => Command::PauseDatagrams { socket },
-        QUOIT_COMMAND_RESUME_DATAGRAMS => Command::ResumeDatagrams { socket },
-        QUOIT_COMMAND_JOIN_MULTICAST | QUOIT_COMMAND_LEAVE_MULTICAST => {
+    }
+}
+
+/// # Safety
+/// As for [`command`].
+unsafe fn datagram_command<'a>(
+    given: &types::Command,
+    leases: &Leases,
+    keep: Keep,
+) -> Result<Command<'a>, Refusal> {
+    let socket = DatagramSocketId::from_bits(given.target);
+    let invalid = Refusal::Error(Errno::EINVAL);
+    // SAFETY: promised by the caller.
+    let handed = unsafe { Handed::take(given, leases, keep) };
+    if given.flags != 0 || given.reserved != 0 {
+        return Err(invalid);
+    }
+    Ok(match (given.kind, handed) {
+        (QUOIT_COMMAND_OPEN_DATAGRAM, Handed::Socket(opened)) => Command::OpenDatagram {
+            socket: opened.ok_or(invalid)?,
+            token: Token(given.token),
+        },
+        (QUOIT_COMMAND_SEND_DATAGRAMS, Handed::Sends(sends)) => Command::SendDatagrams {
+            socket,
+            datagrams: sends?,
+        },
+        (QUOIT_COMMAND_PAUSE_DATAGRAMS, _) => Command::PauseDatagrams { socket },
+        (QUOIT_COMMAND_RESUME_DATAGRAMS, _) => Command::ResumeDatagrams { socket },
+        (QUOIT_COMMAND_JOIN_MULTICAST | QUOIT_COMMAND_LEAVE_MULTICAST, _) => {
             // SAFETY: promised by the caller.
             let group = unsafe { reference(given.data.cast::<MulticastGroup>(), "data") };
-            match group.and_then(multicast_group) {
-                Ok(group) => Command::SetMembership {
-                    socket,
-                    group,
-                    member: given.kind == QUOIT_COMMAND_JOIN_MULTICAST,
-                },
-                Err(_) => refuse(invalid),
+            Command::SetMembership {
+                socket,
+                group: group.and_then(multicast_group).map_err(|_| invalid)?,
+                member: given.kind == QUOIT_COMMAND_JOIN_MULTICAST,
             }
         }
-        QUOIT_COMMAND_CLOSE_DATAGRAM => Command::CloseDatagram { socket },
-        _ => refuse(invalid),
-    }
+        (QUOIT_COMMAND_CLOSE_DATAGRAM, _) => Command::CloseDatagram { socket },
+        _ => return Err(invalid),
+    })
 }
 
-/// The sends that a command names.
-///
-/// # Safety
-/// The command's `data` must be as `quoit.h` says.
-unsafe fn named<'a>(given: &types::Command) -> Result<&'a [types::DatagramSend], Failure> {
-    // SAFETY: promised by the caller.
-    unsafe { array(given.data.cast(), given.length as usize, "data") }
-}
-
-/// The core's sends; those of leases are lifted, or with [`Keep::During`] settled. If one of them makes no sense, none
-/// is made, and all leases are as they were.
+/// The core's sends, all of whose leases are taken. If one of them makes no sense, none is made.
 ///
 /// # Safety
 /// As for [`command`].
@@ -98,31 +112,29 @@ unsafe fn sends<'a>(
     keep: Keep,
 ) -> Result<Vec<DatagramSend<'a>>, Refusal> {
     // SAFETY: promised by the caller.
-    let named = unsafe { named(given) }.map_err(|_| Refusal::Error(Errno::EINVAL))?;
-    let mut sends = Vec::with_capacity(named.len());
+    let named = unsafe { array::<types::DatagramSend>(given.data.cast(), given.length as usize, "data") };
+    let named = named.map_err(|_| Refusal::Error(Errno::EINVAL))?;
+    let mut sends = Ok(Vec::with_capacity(named.len()));
     for one in named {
+        let lease = (one.lease != 0).then(|| leases.take(one.lease));
         // SAFETY: promised by the caller.
-        match unsafe { send(one, leases, keep) } {
-            Ok(send) => sends.push(send),
-            Err(refusal) => {
-                give_back_leases(sends, named, leases);
-                return Err(refusal);
-            }
+        match (&mut sends, unsafe { send(one, lease, keep) }) {
+            (Ok(sends), Ok(send)) => sends.push(send),
+            (Ok(_), Err(refusal)) => sends = Err(refusal),
+            // The leases of those behind it are taken all the same.
+            (Err(_), _) => {}
         }
     }
-    if keep == Keep::During {
-        settle_leases(named, leases);
-    }
-    Ok(sends)
+    sends
 }
 
-/// The core's send for one of C's; its lease is lifted.
+/// The core's send for one of C's, and for the lease that it named, if it named one.
 ///
 /// # Safety
 /// As for [`command`].
 unsafe fn send<'a>(
     given: &types::DatagramSend,
-    leases: &Leases,
+    lease: Option<Option<Lease>>,
     keep: Keep,
 ) -> Result<DatagramSend<'a>, Refusal> {
     let invalid = Refusal::Error(Errno::EINVAL);
@@ -149,16 +161,14 @@ unsafe fn send<'a>(
     if address.is_null() && length > 0 {
         return Err(invalid);
     }
-    // The last step: what fails from here on would have to give the lease back.
-    let payload = if given.lease != 0 {
-        let mut lease = leases.lift(given.lease).ok_or(Refusal::Stale)?;
+    let payload = if let Some(lease) = lease {
+        let mut lease = lease.ok_or(Refusal::Stale)?;
         let start = if length == 0 {
             0
         } else {
             address.addr().wrapping_sub(lease.as_ptr().addr())
         };
         if start.checked_add(length).is_none_or(|end| end > lease.len()) {
-            leases.undo_lift(given.lease, lease);
             return Err(invalid);
         }
         lease.advance(start);
@@ -184,74 +194,6 @@ unsafe fn send<'a>(
         ecn: (given.flags & QUOIT_FLAG_ECN != 0).then(|| Ecn::from_bits(given.ecn)),
         token: Token(given.token),
     })
-}
-
-fn settle_leases(named: &[types::DatagramSend], leases: &Leases) {
-    for send in named.iter().filter(|send| send.lease != 0) {
-        leases.settle(send.lease);
-    }
-}
-
-fn give_back_leases(sends: Vec<DatagramSend<'_>>, named: &[types::DatagramSend], leases: &Leases) {
-    for (send, given) in sends.into_iter().zip(named) {
-        if let Payload::Lease(lease) = send.payload {
-            leases.undo_lift(given.lease, lease);
-        }
-    }
-}
-
-/// As [`crate::convert::forfeit`].
-///
-/// # Safety
-/// As for [`command`].
-#[cold]
-pub(crate) unsafe fn forfeit(given: &types::Command, leases: &Leases) {
-    match given.kind {
-        QUOIT_COMMAND_OPEN_DATAGRAM => {
-            let pointer = given.data.cast::<DatagramSocket>().cast_mut();
-            // SAFETY: promised by the caller.
-            if unsafe { reference(pointer.cast_const(), "data") }.is_ok() {
-                // SAFETY: it is a socket that was handed out, and is used no more.
-                drop(unsafe { Box::from_raw(pointer) });
-            }
-        }
-        QUOIT_COMMAND_SEND_DATAGRAMS => {
-            // SAFETY: promised by the caller.
-            for send in unsafe { named(given) }.unwrap_or_default() {
-                drop(leases.take(send.lease));
-            }
-        }
-        _ => {}
-    }
-}
-
-/// As [`crate::convert::settle`].
-///
-/// # Safety
-/// As for [`command`].
-pub(crate) unsafe fn settle(given: &types::Command, leases: &Leases) {
-    if given.kind == QUOIT_COMMAND_SEND_DATAGRAMS {
-        // SAFETY: promised by the caller.
-        settle_leases(unsafe { named(given) }.unwrap_or_default(), leases);
-    }
-}
-
-/// As [`crate::convert::give_back`].
-///
-/// # Safety
-/// As for [`crate::convert::give_back`].
-pub(crate) unsafe fn give_back(command: Command<'_>, given: &types::Command, leases: &Leases) {
-    match command {
-        Command::OpenDatagram { socket, .. } => {
-            // The caller still has this pointer.
-            let _ = Box::into_raw(socket);
-        }
-        Command::SendDatagrams { datagrams, .. } => {
-            // SAFETY: promised by the caller.
-            give_back_leases(datagrams, unsafe { named(given) }.unwrap_or_default(), leases);
-        }
-        _ => {}
-    }
 }
 
 /// What C is shown of datagrams. Its pointers are good as long as their lease is held.

@@ -115,6 +115,6 @@ pub use handler::{Delivery, Handler};
 pub use id::{ConnectionId, DatagramSocketId, ListenerId, LoopIndex, Token};
 pub use listen::{ListenError, ListenOptions, ListenSocket};
 pub use pool::{Lease, MAX_LEASES};
-pub use remote::{PostError, Remote};
+pub use remote::{Permit, PostError, Remote, ReserveError};
 pub use runtime::{Drainer, Listen, Runtime, RuntimeConfig, Spread};
 pub use selected::{AnyEngine, StartError, try_uring};

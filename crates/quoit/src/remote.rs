@@ -16,6 +16,8 @@ use crate::wake::Wake;
 pub(crate) struct Inbox {
     index: LoopIndex,
     commands: ArrayQueue<Command<'static>>,
+    /// Places in the queue that are neither taken nor reserved.
+    free: AtomicU32,
     wake: Arc<Wake>,
     woken: AtomicBool,
     closed: AtomicBool,
@@ -29,6 +31,7 @@ impl Inbox {
         Ok(Self {
             index,
             commands: ArrayQueue::new(capacity),
+            free: AtomicU32::new(u32::try_from(capacity).expect("`Config::inbox` is a u32")),
             wake: Arc::new(Wake::new()?),
             woken: AtomicBool::new(false),
             closed: AtomicBool::new(false),
@@ -78,7 +81,25 @@ impl Inbox {
     }
 
     pub(crate) fn pop(&self) -> Option<Command<'static>> {
-        self.commands.pop()
+        let command = self.commands.pop()?;
+        // Whoever takes the place finds the queue with room.
+        self.free.fetch_add(1, Ordering::Release);
+        Some(command)
+    }
+
+    /// Takes a place in the queue, if one is free.
+    fn take_place(&self) -> bool {
+        let mut free = self.free.load(Ordering::Relaxed);
+        while let Some(left) = free.checked_sub(1) {
+            match self
+                .free
+                .compare_exchange_weak(free, left, Ordering::Acquire, Ordering::Relaxed)
+            {
+                Ok(_) => return true,
+                Err(other) => free = other,
+            }
+        }
+        false
     }
 
     pub(crate) fn take_woken(&self) -> bool {
@@ -106,7 +127,7 @@ impl Inbox {
     /// The loop is gone: nothing more is taken, and what waits is dropped.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
-        while self.commands.pop().is_some() {}
+        while self.pop().is_some() {}
     }
 }
 
@@ -128,14 +149,74 @@ pub enum PostError {
 
 impl fmt::Display for PostError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Full(_) => "the loop's inbox is full; try again when it has caught up",
-            Self::Closed(_) => "the loop is gone",
-        })
+        let why = match self {
+            Self::Full(_) => ReserveError::Full,
+            Self::Closed(_) => ReserveError::Closed,
+        };
+        why.fmt(f)
     }
 }
 
 impl std::error::Error for PostError {}
+
+/// No place was reserved for a command ([`Remote::reserve`]).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ReserveError {
+    /// As [`PostError::Full`].
+    Full,
+    /// As [`PostError::Closed`].
+    Closed,
+}
+
+impl ReserveError {
+    fn with(self, command: Command<'static>) -> PostError {
+        match self {
+            Self::Full => PostError::Full(command),
+            Self::Closed => PostError::Closed(command),
+        }
+    }
+}
+
+impl fmt::Display for ReserveError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Full => "the loop's inbox is full; try again when it has caught up",
+            Self::Closed => "the loop is gone",
+        })
+    }
+}
+
+impl std::error::Error for ReserveError {}
+
+/// A place in a loop's inbox, for one command. Dropped without one, it is free again.
+#[must_use = "dropped, it gives its place back"]
+#[derive(Debug)]
+pub struct Permit<'a> {
+    inbox: &'a Inbox,
+}
+
+impl Permit<'_> {
+    /// Posts a command, as [`Remote::post`] does; there is room for it. If the loop has gone since the place was reserved,
+    /// the command is dropped.
+    pub fn post(self, command: Command<'static>) {
+        let inbox = self.inbox;
+        // The command takes the place over, until it is popped.
+        std::mem::forget(self);
+        let pushed = inbox.commands.push(command);
+        assert!(pushed.is_ok(), "a place was reserved");
+        inbox.wake.wake();
+        if inbox.closed.load(Ordering::SeqCst) {
+            // The loop went away meanwhile and may have missed it.
+            while inbox.pop().is_some() {}
+        }
+    }
+}
+
+impl Drop for Permit<'_> {
+    fn drop(&mut self) {
+        self.inbox.free.fetch_add(1, Ordering::Release);
+    }
+}
 
 impl Remote {
     pub(crate) fn new(inbox: Arc<Inbox>) -> Self {
@@ -154,16 +235,26 @@ impl Remote {
     /// # Errors
     /// [`PostError`], with the command.
     pub fn post(&self, command: Command<'static>) -> Result<(), PostError> {
-        if self.inbox.closed.load(Ordering::SeqCst) {
-            return Err(PostError::Closed(command));
+        match self.reserve() {
+            Ok(permit) => permit.post(command),
+            Err(error) => return Err(error.with(command)),
         }
-        let result = self.inbox.commands.push(command);
+        Ok(())
+    }
+
+    /// Reserves a place for one command: for whoever must know that it will be taken before it is made.
+    ///
+    /// # Errors
+    /// [`ReserveError`].
+    pub fn reserve(&self) -> Result<Permit<'_>, ReserveError> {
+        if self.inbox.closed.load(Ordering::SeqCst) {
+            return Err(ReserveError::Closed);
+        }
+        if self.inbox.take_place() {
+            return Ok(Permit { inbox: &self.inbox });
+        }
         self.inbox.wake.wake();
-        if self.inbox.closed.load(Ordering::SeqCst) {
-            // The loop went away meanwhile and may have missed it.
-            while self.inbox.commands.pop().is_some() {}
-        }
-        result.map_err(PostError::Full)
+        Err(ReserveError::Full)
     }
 
     /// Makes the loop report [`Event::Woken`](crate::Event::Woken). Wakes that come before it does are one. No
@@ -251,6 +342,29 @@ mod tests {
         assert!(matches!(remote.post(numbered(1)), Err(PostError::Full(_))));
         assert_eq!(inbox.wake_writes(), 1);
         assert!(inbox.end_sleep());
+    }
+
+    #[test]
+    fn a_reserved_place_is_nobody_elses_until_it_is_dropped() {
+        let (inbox, remote) = pair(2);
+        let permit = remote.reserve().unwrap();
+        remote.post(numbered(0)).unwrap();
+        assert!(matches!(remote.post(numbered(1)), Err(PostError::Full(_))));
+        assert_eq!(remote.reserve().unwrap_err(), ReserveError::Full);
+        permit.post(numbered(2));
+        assert_eq!(number(&inbox.pop().unwrap()), 0);
+        let permit = remote.reserve().unwrap();
+        assert_eq!(remote.reserve().unwrap_err(), ReserveError::Full);
+        drop(permit);
+        let permit = remote.reserve().unwrap();
+        assert_eq!(number(&inbox.pop().unwrap()), 2);
+        inbox.close();
+        permit.post(numbered(3));
+        assert!(
+            inbox.is_empty(),
+            "what is posted to a loop that has gone is dropped"
+        );
+        assert_eq!(remote.reserve().unwrap_err(), ReserveError::Closed);
     }
 
     #[test]

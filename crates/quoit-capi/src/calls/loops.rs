@@ -126,12 +126,8 @@ pub(super) unsafe extern "C" fn quoit_turn(
             let table: &Leases = leases;
             let commands = commands.iter().filter_map(|given| {
                 // SAFETY: promised by the caller, and the turn ends before this call does.
-                let command = unsafe { convert::command(given, table, Keep::During) };
-                if command.as_ref().is_some_and(convert::is_refusal) {
-                    // SAFETY: promised by the caller.
-                    unsafe { convert::forfeit(given, table) };
-                }
-                command
+                let command = || unsafe { convert::command(given, table, Keep::During) };
+                (!convert::returned_lease(given, table)).then(command)
             });
             quoit.turn(commands, found, duration(timeout_ns))?;
             receivers.clear();

@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 use std::sync::Arc;
 
-use quoit::PostError;
+use quoit::ReserveError;
 
 use crate::convert::{self, Keep};
 use crate::error::{Failure, answer, answer_int};
@@ -88,27 +88,15 @@ pub(super) unsafe extern "C" fn quoit_remote_post(
         let commands = unsafe { array(commands, count, "commands") }?;
         let mut posted = 0;
         for given in commands {
-            // SAFETY: promised by the caller; bytes to be copied are copied here.
-            if let Some(command) = unsafe { convert::command(given, &remote.leases, Keep::Later) } {
-                let refused = convert::is_refusal(&command);
-                match remote.remote.post(command) {
-                    // SAFETY: promised by the caller.
-                    Ok(()) if refused => unsafe { convert::forfeit(given, &remote.leases) },
-                    // SAFETY: promised by the caller.
-                    Ok(()) => unsafe { convert::settle(given, &remote.leases) },
-                    Err(PostError::Full(command)) => {
-                        // SAFETY: it was made of it above, and the caller changes nothing meanwhile.
-                        unsafe { convert::give_back(command, given, &remote.leases) };
-                        break;
-                    }
-                    Err(PostError::Closed(command)) => {
-                        // SAFETY: likewise.
-                        unsafe { convert::give_back(command, given, &remote.leases) };
-                        if posted > 0 {
-                            break;
-                        }
+            if !convert::returned_lease(given, &remote.leases) {
+                // What a command hands over is taken only when there is a place for it.
+                match remote.remote.reserve() {
+                    // SAFETY: promised by the caller; bytes to be copied are copied here.
+                    Ok(place) => place.post(unsafe { convert::command(given, &remote.leases, Keep::Later) }),
+                    Err(ReserveError::Closed) if posted == 0 => {
                         return Err(Failure::new(libc::ESHUTDOWN, "the loop is gone"));
                     }
+                    Err(ReserveError::Full | ReserveError::Closed) => break,
                 }
             }
             posted += 1;

@@ -20,6 +20,7 @@ const FREE: u64 = 0;
 const HELD: u64 = 1;
 /// Somebody moves the lease out.
 const TAKING: u64 = 2;
+const PHASE_MASK: u64 = 3;
 
 const PHASE_BITS: u32 = 2;
 /// The lease's own number in the lower bits of the one that C has; the rest is the generation.
@@ -93,7 +94,7 @@ impl Leases {
         let entry = self.entry(number);
         let state = entry.state.load(Ordering::Acquire);
         // The number was given again, so its last lease was dropped, which is after it was moved out of here.
-        assert_eq!(state & 3, FREE, "a number is one lease's at a time");
+        assert_eq!(state & PHASE_MASK, FREE, "a number is one lease's at a time");
         let generation = (state >> PHASE_BITS) + 1;
         // SAFETY: nobody else reaches the lease of a free entry.
         unsafe { (*entry.lease.get()).write(lease) };
@@ -105,16 +106,8 @@ impl Leases {
 
     /// Moves a lease out; `None` if the number names none (any more).
     pub(crate) fn take(&self, number: u64) -> Option<Lease> {
-        let lease = self.lift(number)?;
-        self.settle(number);
-        Some(lease)
-    }
-
-    /// Moves a lease out, until [`settle`](Self::settle) or [`undo_lift`](Self::undo_lift); `None` if the number names
-    /// none (any more).
-    pub(crate) fn lift(&self, number: u64) -> Option<Lease> {
         if number & MARK != 0 {
-            return self.datagrams.lift(number);
+            return self.datagrams.take(number);
         }
         let index = (number & ((1 << NUMBER_BITS) - 1)) as usize;
         let entry = &self.blocks[index / BLOCK].get()?[index % BLOCK];
@@ -132,41 +125,12 @@ impl Leases {
             .store(generation << PHASE_BITS | FREE, Ordering::Release);
         Some(lease)
     }
-
-    /// Makes a [`lift`](Self::lift) final.
-    pub(crate) fn settle(&self, number: u64) {
-        // An entry is free as soon as its lease was moved out: only that lease stands for the number.
-        if number & MARK != 0 {
-            self.datagrams.settle(number);
-        }
-    }
-
-    /// Undoes a [`lift`](Self::lift): the lease is what it gave for `number`. Of what was cut from it nothing is
-    /// missing afterwards.
-    pub(crate) fn undo_lift(&self, number: u64, lease: Lease) {
-        if number & MARK != 0 {
-            return self.datagrams.undo(number, lease);
-        }
-        let entry = self.entry(lease.number());
-        let generation = number >> NUMBER_BITS;
-        assert_eq!(
-            entry.state.load(Ordering::Acquire),
-            generation << PHASE_BITS | FREE,
-            "as long as the lease exists, its number is no other's"
-        );
-        // The entry still has the lease as it was lifted: whoever has the number's only lease is alone with its free entry.
-        // That one is the lease again, so this one must not return it.
-        std::mem::forget(lease);
-        entry
-            .state
-            .store(generation << PHASE_BITS | HELD, Ordering::Release);
-    }
 }
 
 impl Drop for Leases {
     fn drop(&mut self) {
         for entry in self.blocks.iter_mut().filter_map(OnceLock::get_mut).flatten() {
-            if *entry.state.get_mut() & 3 == HELD {
+            if *entry.state.get_mut() & PHASE_MASK == HELD {
                 // SAFETY: HELD, and nobody else is left.
                 unsafe { entry.lease.get_mut().assume_init_drop() };
             }
@@ -231,17 +195,8 @@ mod tests {
         for wrong in [0, 1, number + 1, number + (1 << NUMBER_BITS), u64::MAX] {
             assert!(leases.take(wrong).is_none());
         }
-        let lease = leases.lift(number).unwrap();
-        assert!(leases.lift(number).is_none());
-        leases.undo_lift(number, lease);
-        let mut lease = leases.lift(number).unwrap();
-        let length = lease.len();
-        assert!(length > 2);
-        lease.advance(1);
-        lease.truncate(1);
-        leases.undo_lift(number, lease);
         let lease = leases.take(number).unwrap();
-        assert_eq!((lease.len(), lease[0]), (length, 5), "as it was lifted");
+        assert!(!lease.is_empty() && lease.iter().all(|&byte| byte == 5));
         assert!(leases.take(number).is_none());
     }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use quoit::{Datagrams, Lease};
 
-use super::{FREE, HELD, PHASE_BITS, TAKING};
+use super::{FREE, HELD, PHASE_BITS, PHASE_MASK, TAKING};
 use crate::datagrams;
 use crate::types;
 
@@ -88,7 +88,7 @@ impl Slab {
         let index = self.free_entry();
         let entry = self.known(index);
         let state = entry.state.load(Ordering::Acquire);
-        assert_eq!(state & 3, FREE, "the lists hold free entries only");
+        assert_eq!(state & PHASE_MASK, FREE, "the lists hold free entries only");
         let generation = ((state >> PHASE_BITS) + 1) % GENERATIONS;
         let view = entry.view.get();
         // SAFETY: the entry is free, so only this thread reaches it, and no C holds what would let it read the view.
@@ -136,10 +136,11 @@ impl Slab {
         first
     }
 
-    /// Moves a lease out. Its entry stays taken until [`settle`](Self::settle) or [`undo`](Self::undo). `None` if the
-    /// number names none (any more).
-    pub(super) fn lift(&self, number: u64) -> Option<Lease> {
-        let (entry, generation) = self.of(number)?;
+    /// Moves a lease out. `None` if the number names none (any more).
+    pub(super) fn take(&self, number: u64) -> Option<Lease> {
+        let index = number as u32 & ((1 << INDEX_BITS) - 1);
+        let entry = self.entry(index)?;
+        let generation = (number & !MARK) >> INDEX_BITS;
         let held = generation << PHASE_BITS | HELD;
         let taking = generation << PHASE_BITS | TAKING;
         entry
@@ -147,16 +148,15 @@ impl Slab {
             .compare_exchange(held, taking, Ordering::Acquire, Ordering::Relaxed)
             .ok()?;
         // SAFETY: the entry was HELD, so the lease is there, and the exchange let nobody else through.
-        Some(unsafe { (*entry.lease.get()).assume_init_read() })
-    }
-
-    /// Ends a [`lift`](Self::lift): the number names nothing any more.
-    pub(super) fn settle(&self, number: u64) {
-        let (entry, generation) = self.of(number).expect("it was lifted");
+        let lease = unsafe { (*entry.lease.get()).assume_init_read() };
         entry
             .state
             .store(generation << PHASE_BITS | FREE, Ordering::Release);
-        let index = number as u32 & ((1 << INDEX_BITS) - 1);
+        self.give_entry_back(index, entry);
+        Some(lease)
+    }
+
+    fn give_entry_back(&self, index: u32, entry: &Entry) {
         let mut top = self.returned.load(Ordering::Relaxed);
         loop {
             entry.next.store(top, Ordering::Relaxed);
@@ -169,28 +169,12 @@ impl Slab {
             }
         }
     }
-
-    /// Undoes a [`lift`](Self::lift) that gave this lease. Of what was cut from it nothing is missing afterwards.
-    pub(super) fn undo(&self, number: u64, lease: Lease) {
-        let (entry, generation) = self.of(number).expect("it was lifted");
-        // The entry is TAKING, reached only by the one who lifted its lease, and still has it as it was lifted: that
-        // one is the lease again, so this one must not return the slot.
-        std::mem::forget(lease);
-        entry
-            .state
-            .store(generation << PHASE_BITS | HELD, Ordering::Release);
-    }
-
-    fn of(&self, number: u64) -> Option<(&Entry, u64)> {
-        let entry = self.entry(number as u32 & ((1 << INDEX_BITS) - 1))?;
-        Some((entry, (number & !MARK) >> INDEX_BITS))
-    }
 }
 
 impl Drop for Slab {
     fn drop(&mut self) {
         for entry in self.buckets.iter_mut().filter_map(OnceLock::get_mut).flatten() {
-            if *entry.state.get_mut() & 3 == HELD {
+            if *entry.state.get_mut() & PHASE_MASK == HELD {
                 // SAFETY: HELD, and nobody else is left.
                 unsafe { entry.lease.get_mut().assume_init_drop() };
             }
@@ -268,21 +252,11 @@ mod tests {
         let (length, count) = unsafe { ((*view).length, (*view).count) };
         assert_eq!((length, count), (5, 1));
         for wrong in [MARK, number + 1, number + (1 << INDEX_BITS), u64::MAX] {
-            assert!(slab.lift(wrong).is_none());
+            assert!(slab.take(wrong).is_none());
         }
-        let lease = slab.lift(number).unwrap();
-        assert!(slab.lift(number).is_none());
-        slab.undo(number, lease);
-        let mut lease = slab.lift(number).unwrap();
-        let length = lease.len();
-        assert!(length > 2);
-        lease.advance(1);
-        lease.truncate(1);
-        slab.undo(number, lease);
-        let lease = slab.lift(number).unwrap();
-        assert_eq!((lease.len(), lease[0]), (length, 0), "as it was lifted");
-        slab.settle(number);
-        assert!(slab.lift(number).is_none());
+        let lease = slab.take(number).unwrap();
+        assert!(!lease.is_empty() && lease.iter().all(|&byte| byte == 0));
+        assert!(slab.take(number).is_none());
         // The entry is used again, under another number.
         let numbers: HashSet<u64> = received(FIRST as usize)
             .into_iter()
@@ -309,8 +283,7 @@ mod tests {
                         let number = numbers.lock().unwrap().pop();
                         match number {
                             Some(number) => {
-                                drop(slab.lift(number).unwrap());
-                                slab.settle(number);
+                                drop(slab.take(number).unwrap());
                                 returned += 1;
                             }
                             None => std::thread::yield_now(),
