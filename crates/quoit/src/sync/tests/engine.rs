@@ -24,9 +24,9 @@ impl Touched {
         Self((0..slots).map(|_| UnsafeCell::new(0)).collect())
     }
 
-    /// The slot's memory is read by whoever holds its lease.
-    pub(super) fn read(&self, slot: PoolSlot) {
-        self.0[slot.index()].with(|_| ());
+    /// The slot's memory is read by whoever holds its lease, which has the slot's number.
+    pub(super) fn read(&self, number: usize) {
+        self.0[number].with(|_| ());
     }
 
     fn write(&self, slot: PoolSlot) {
@@ -109,7 +109,8 @@ impl Engine for Scripted {
                 }
                 None => self.complete(connection, Received::NoBuffers),
             }
-        } else if timeout.is_none() {
+        } else if timeout != Some(Duration::ZERO) {
+            // No timer is due before a wake that is on its way: one that was lost shows as a deadlock.
             Eventfd::wait(self.wake.expect("a loop binds its engine first"));
         }
         Ok(())

@@ -179,6 +179,33 @@ fn posting_goes_on_after_the_inbox_was_full() {
     });
 }
 
+/// A place is one command's: nothing finds the queue full that has one, and one that is dropped serves the next.
+#[test]
+fn a_reserved_place_takes_one_command() {
+    fn scenario(uses: bool) {
+        let mut driver = Driver::with_inbox(1);
+        let remote = driver.quoit.remote();
+        let permit = remote.reserve().unwrap();
+        let elsewhere = driver.quoit.remote();
+        let posting = thread::spawn(move || post(&elsewhere, numbered(2)));
+        let mut expected = vec![2];
+        if uses {
+            permit.post(numbered(1));
+            expected.insert(0, 1);
+        } else {
+            drop(permit);
+        }
+        let mut seen = Vec::new();
+        while seen.len() < expected.len() {
+            seen.extend(numbers(driver.turn()));
+        }
+        assert_eq!(seen, expected);
+        posting.join().unwrap();
+    }
+    in_every_order(3, || scenario(true));
+    in_every_order(3, || scenario(false));
+}
+
 /// Wakes that come before the loop looks are one, but what was written before any of them is seen after it.
 #[test]
 fn what_was_written_before_a_wake_is_seen_after_it() {
@@ -266,7 +293,7 @@ fn nothing_stays_in_the_inbox_of_a_loop_that_goes() {
 
 /// Reads the lease's memory, then returns it.
 fn handle(lease: Lease, touched: &Touched) {
-    touched.read(lease.slot());
+    touched.read(lease.number());
     drop(lease);
 }
 
@@ -287,30 +314,34 @@ fn a_lease_returned_elsewhere_lets_the_loop_receive_again() {
         let (lease, touched) = (driver.receive(), driver.touched.clone());
         let holder = thread::spawn(move || handle(lease, &touched));
         let second = driver.receive();
-        driver.touched.read(second.slot());
+        driver.touched.read(second.number());
         holder.join().unwrap();
     }
     in_every_order(3, || scenario(1, 2));
     in_every_order(3, || scenario(2, 1));
 }
 
+/// A connection may have two leases, and its share of the slots is larger: what it waits for is a lease that comes back, and
+/// no timer.
+fn two_leases() -> Config {
+    Config {
+        receive_slots: 48,
+        leases_per_connection: 2,
+        ..Config::default()
+    }
+}
+
 #[test]
 fn leases_returned_by_two_threads_all_come_back() {
     in_every_order(2, || {
-        let mut driver = Driver::new(
-            4,
-            Config {
-                receive_slots: 2,
-                ..Config::default()
-            },
-        );
+        let mut driver = Driver::new(4, two_leases());
         let _peer = driver.attach();
         let holders = [0, 1].map(|_| {
             let (lease, touched) = (driver.receive(), driver.touched.clone());
             thread::spawn(move || handle(lease, &touched))
         });
         let rest = [driver.receive(), driver.receive()];
-        assert_ne!(rest[0].slot(), rest[1].slot());
+        assert_ne!(rest[0].number(), rest[1].number());
         rest.into_iter().for_each(|lease| handle(lease, &driver.touched));
         holders.into_iter().for_each(|thread| thread.join().unwrap());
     });
@@ -320,20 +351,14 @@ fn leases_returned_by_two_threads_all_come_back() {
 #[test]
 fn leases_are_returned_while_the_loop_goes_and_after() {
     in_every_order(3, || {
-        let mut driver = Driver::new(
-            3,
-            Config {
-                receive_slots: 2,
-                ..Config::default()
-            },
-        );
+        let mut driver = Driver::new(3, two_leases());
         let _peer = driver.attach();
         let wake = Weak::clone(&driver.wake);
         let holders = [0, 1].map(|_| {
             let (lease, touched) = (driver.receive(), driver.touched.clone());
             thread::spawn(move || handle(lease, &touched))
         });
-        // There is a byte for which it may have no slot: parked, it wants one back.
+        // There is a byte for which it may have no lease: parked, it wants one back.
         for _ in 0..2 {
             driver
                 .quoit
