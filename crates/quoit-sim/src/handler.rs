@@ -466,16 +466,8 @@ impl<E: Engine + 'static> World<E> {
         let Some(state) = self.reference.find(id) else {
             return;
         };
-        let is_there = self.quoit.descriptor(id).is_some();
         match self.random.below(5) {
-            0 | 1 if !state.paused && is_there => {
-                state.paused = true;
-                self.reference.some_paused = true;
-                let waits = self.command(Command::Pause { connection: id });
-                if let Some(state) = self.reference.find(id) {
-                    state.pause_may_be_refused = waits;
-                }
-            }
+            0 | 1 if !state.paused => self.pause(id),
             0..=2 => self.resume(id),
             _ => {
                 let after = self.random.magnitude(50_000_000);
@@ -484,26 +476,37 @@ impl<E: Engine + 'static> World<E> {
         }
     }
 
-    /// Carries a command out by its method now, or by a batch with the next turn, which comes to the same. Returns whether
-    /// it waits for the turn.
-    pub(crate) fn command(&mut self, command: Command<'static>) -> bool {
+    /// Pauses a connection, which may have ended: what is queued of it is delivered then, if it is gone, and never after a
+    /// pause that was taken.
+    fn pause(&mut self, id: ConnectionId) {
+        let result = self.command(Command::Pause { connection: id });
+        assert!(
+            result != Some(Err(Refusal::Stale)) || self.quoit.descriptor(id).is_none(),
+            "{id:?} is open, and its pause is refused as stale"
+        );
+        self.reference.some_paused = true;
+        if let Some(state) = self.reference.find(id) {
+            state.paused = result.is_none_or(|result| result.is_ok());
+            state.pause_may_be_refused = result.is_none();
+        }
+    }
+
+    /// Carries a command out by its method now, or by a batch with the next turn, which comes to the same: `None`.
+    pub(crate) fn command(&mut self, command: Command<'static>) -> Option<Result<(), Refusal>> {
         with(|kernel| kernel.note(|| format!("command {command:?}")));
         // A method does not overtake what waits in the batch.
         let may_wait = !self.plan.one_by_one;
         if may_wait && (self.random.chance(500) || !self.batch.is_empty()) {
             self.batch.push(command);
-            return true;
+            return None;
         }
-        let result = match command {
+        Some(match command {
             Command::Pause { connection } => self.quoit.pause(connection),
             Command::Resume { connection } => self.quoit.resume(connection),
             Command::PauseDatagrams { socket } => self.quoit.pause_datagrams(socket),
             Command::ResumeDatagrams { socket } => self.quoit.resume_datagrams(socket),
             other => unreachable!("{other:?} is not given here"),
-        };
-        // Refusals are for what has ended, which the events tell as well.
-        let _ = result;
-        false
+        })
     }
 
     fn resume(&mut self, id: ConnectionId) {
