@@ -6,6 +6,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -16,12 +17,17 @@
 #define TURNS 200
 /* What one connection is sent at once in a turn, but for the last call's bytes (docs/execution.md). */
 #define SHARE_OF_TURN (4u << 20)
-/* One call of the endless response. */
-#define PIECE (256u << 10)
+/* One call of the endless response: what a kernel that has room takes at once, however short of memory its sockets are, as
+ * the crowd's unread bytes make them. After a call that is taken in part the loop may ask no more in its turn, and its own
+ * limit would not be seen. */
+#define PIECE (16u << 10)
 /* Bytes that an echo leaves unacknowledged before it stops receiving: the default of quoit_config.high_water. */
 #define OUTSTANDING (256u << 10)
 /* Bytes of a socket's buffer with which little is on the way, and what matters is what the loop holds. */
 #define SMALL 4096
+/* Bytes that each connection of a crowd, and its peer, have to send from. The kernel's memory for TCP is common to all (tcp_mem,
+ * tcp(7)): a crowd with as many as the kernel thinks best uses up that of a small machine, where then nobody sends any more. */
+#define OF_A_CROWD (128 << 10)
 /* What a connection sends first. Others are sent back what they send. */
 #define ENDLESS '!'    /* for a response that has no end */
 #define UNFINISHED '?' /* for a request that is never complete, and is held until it is */
@@ -62,13 +68,15 @@ static char piece[PIECE];
 
 static struct sockaddr_in server;
 
-/* With `receive_buffer` bytes to receive into; 0: as many as the kernel thinks best. */
-static int connected(int receive_buffer)
+/* With so many bytes to receive into and to send from; 0: as many as the kernel thinks best. */
+static int connected(int receive_buffer, int send_buffer)
 {
     int peer = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     expect(peer >= 0, "there is a socket");
     if (receive_buffer > 0)
         must("setsockopt", setsockopt(peer, SOL_SOCKET, SO_RCVBUF, &receive_buffer, sizeof receive_buffer), 0);
+    if (send_buffer > 0)
+        must("setsockopt", setsockopt(peer, SOL_SOCKET, SO_SNDBUF, &send_buffer, sizeof send_buffer), 0);
     must("connect", connect(peer, (struct sockaddr *)&server, sizeof server), 0);
     must("fcntl", fcntl(peer, F_SETFL, O_NONBLOCK), 0);
     return peer;
@@ -175,6 +183,8 @@ static void handle(const quoit_event *event)
         command(QUOIT_COMMAND_CLOSE, event->connection)->time_ns = -1;
         break;
     case QUOIT_EVENT_CLOSED:
+        if (event->connection == endless.id)
+            endless.id = 0;
         forget(connection);
         break;
     case QUOIT_EVENT_REFUSED:
@@ -189,8 +199,22 @@ static void handle(const quoit_event *event)
     }
 }
 
-/* Writes as much of the response as is taken. Its peer has read all of it by the next call, so that the kernel has always
- * room, and only the loop ends this. */
+/* Reads what comes to the endless response's peer until the kernel has room for more of it, however little that is, or the
+ * connection has broken. */
+static void until_there_is_room(void)
+{
+    struct pollfd sockets[2] = {{0, POLLOUT, 0}, {0, POLLIN, 0}};
+    sockets[0].fd = quoit_connection_fd(loop, endless.id);
+    if (sockets[0].fd < 0)
+        return; /* It is closed, which the next call tells. */
+    sockets[1].fd = endless.peer;
+    do {
+        drained(endless.peer, piece[0]);
+        expect(poll(sockets, 2, -1) > 0, "one of both comes");
+    } while (sockets[0].revents == 0);
+}
+
+/* Writes as much of the response as is taken. The kernel has room at each call, so that only the loop ends this. */
 static void respond(void)
 {
     const struct iovec pieces = {piece, sizeof piece};
@@ -199,13 +223,17 @@ static void respond(void)
     quoit_command *send;
     if (endless.id == 0)
         return;
-    drained(endless.peer, piece[0]);
-    if (endless.queued)
-        return;
-    while ((taken = quoit_try_send(loop, endless.id, &pieces, 1)) > 0) {
-        total += (uint64_t)taken;
-        expect(total < SHARE_OF_TURN + PIECE, "the loop goes on with others");
+    if (endless.queued) {
         drained(endless.peer, piece[0]);
+        return;
+    }
+    for (;;) {
+        until_there_is_room();
+        taken = quoit_try_send(loop, endless.id, &pieces, 1);
+        if (taken <= 0)
+            break;
+        expect(total < SHARE_OF_TURN, "the loop goes on with others");
+        total += (uint64_t)taken;
     }
     if (taken == -EPIPE) {
         /* Its peer has gone, which CLOSED tells later. */
@@ -213,7 +241,8 @@ static void respond(void)
         return;
     }
     check("quoit_try_send", taken);
-    endless.shares_used += total >= SHARE_OF_TURN;
+    expect(total >= SHARE_OF_TURN, "it has its share of the turn");
+    endless.shares_used++;
     send = command(QUOIT_COMMAND_SEND, endless.id);
     send->flags = QUOIT_FLAG_BORROWED;
     send->data = piece;
@@ -312,9 +341,9 @@ static void nobody_is_held_up(const quoit_config *config, struct crowd crowd)
     quoit_counters now;
     memset(bytes, crowd.byte, sizeof bytes);
     loop = loop_with(config, 1);
-    listen_on_loopback(0);
+    listen_on_loopback(OF_A_CROWD);
     for (index = 0; index < crowd.size; index++)
-        rude[index] = connected(SMALL);
+        rude[index] = connected(SMALL, OF_A_CROWD);
     for (round = 0; round < crowd.rounds; round++) {
         for (index = 0; index < crowd.size; index++)
             flood(rude[index], crowd.calls, bytes, crowd.length);
@@ -323,10 +352,10 @@ static void nobody_is_held_up(const quoit_config *config, struct crowd crowd)
     now = counters();
     expect(now.leases_copied > 0 && now.pool_leased < now.pool_slots, "they hold what they may, and not all");
 
-    good = connected(0);
+    good = connected(0, 0);
     for (round = 0; round < 10; round++)
         echoes(good, 'g', 17);
-    endless.peer = connected(0);
+    endless.peer = connected(0, 0);
     endless.queued = 0;
     endless.shares_used = 0;
     memset(piece, ENDLESS, sizeof piece);
@@ -340,6 +369,7 @@ static void nobody_is_held_up(const quoit_config *config, struct crowd crowd)
     for (index = 0; index < crowd.size; index++)
         close(rude[index]);
     close(endless.peer);
+    endless.peer = -1;
     close(good);
     until_all_is_back();
     check("quoit_loop_destroy", quoit_loop_destroy(loop));
@@ -363,7 +393,7 @@ static void who_takes_nothing_is_closed(const char *engine)
     for (index = 0; index < ALL; index++) {
         quoit_event event;
         long filled;
-        peers[index] = connected(index == GOOD ? 0 : SMALL);
+        peers[index] = connected(index == GOOD ? 0 : SMALL, 0);
         /* It may answer 0 early. */
         do
             filled = check("quoit_turn", quoit_turn(loop, NULL, 0, &event, 1, 60000ll * MILLISECONDS));
