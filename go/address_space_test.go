@@ -32,12 +32,32 @@ func leave(t *testing.T, bytes uint64) {
 	}
 }
 
+// withLittleStacks has the threads of this process have little stacks, as Go makes them when it wants to, and ends the program
+// where there is no memory for them. Their size is read when a program starts (pthread_create(3)), so that it starts again.
+func withLittleStacks(t *testing.T) {
+	t.Helper()
+	const little = 256 << 10
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_STACK, &limit); err != nil {
+		t.Fatal(err)
+	}
+	if limit.Cur == little {
+		return
+	}
+	limit.Cur = little
+	if err := syscall.Setrlimit(syscall.RLIMIT_STACK, &limit); err != nil {
+		t.Fatal(err)
+	}
+	t.Fatal(syscall.Exec("/proc/self/exe", os.Args, os.Environ()))
+}
+
 // TestChildWithLittleAddressSpace is what the processes of TestLittleAddressSpaceIsAnError do.
 func TestChildWithLittleAddressSpace(t *testing.T) {
 	engine, err := quoit.ParseEngine(os.Getenv("QUOIT_TEST_LITTLE"))
 	if err != nil {
 		t.Skip("it is run by another test")
 	}
+	withLittleStacks(t)
 	makes := func(bytes uint64) bool {
 		leave(t, bytes)
 		loops, err := quoit.NewLoops(quoit.WithEngine(engine), quoit.WithLoops(1), quiet())
@@ -71,9 +91,7 @@ func TestChildWithLittleAddressSpace(t *testing.T) {
 
 func TestLittleAddressSpaceIsAnError(t *testing.T) {
 	for _, engine := range libraryEngines(t) {
-		// The threads that Go makes need memory too, and it ends the program where there is none: so they have small stacks.
-		command := exec.Command("sh", "-c", `ulimit -s 256 && exec "$0" "$@"`,
-			os.Args[0], "-test.run", "^TestChildWithLittleAddressSpace$", "-test.v")
+		command := exec.Command(os.Args[0], "-test.run", "^TestChildWithLittleAddressSpace$", "-test.v")
 		command.Env = append(os.Environ(), "QUOIT_TEST_LITTLE="+engine.String(), "MALLOC_ARENA_MAX=1")
 		output, err := command.CombinedOutput()
 		if err != nil || !strings.Contains(string(output), "--- PASS") {

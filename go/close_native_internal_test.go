@@ -7,9 +7,33 @@ import (
 	"io"
 	"net"
 	"runtime"
+	"syscall"
 	"testing"
 	"time"
+	"unsafe"
 )
+
+// takesMore is whether the kernel has room for more of what is written to a socket.
+func takesMore(t *testing.T, socket int) bool {
+	t.Helper()
+	const writable = 4 // POLLOUT (poll(2))
+	poll := struct {
+		socket          int32
+		events, results int16
+	}{int32(socket), writable, 0}
+	for {
+		_, _, errno := syscall.Syscall6(syscall.SYS_PPOLL, uintptr(unsafe.Pointer(&poll)), 1,
+			uintptr(unsafe.Pointer(&syscall.Timespec{})), 0, 0, 0)
+		switch errno {
+		case 0:
+			return poll.results&writable != 0
+		case syscall.EINTR:
+		default:
+			t.Error(errno)
+			return false
+		}
+	}
+}
 
 // A peer that reads gets all that was written before Close, however long that takes: the limit is for one that does not. What
 // is tried here is a limit that comes while the queue in Go still waits for the library to have room.
@@ -20,7 +44,15 @@ func TestACloseWaitsForWhoReadsHoweverSlowly(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer l.Close()
-		peer, err := net.Dial("tcp", l.Addr().String())
+		// So that what is on the way makes no room for more, and that some of what is read below has made room.
+		dialer := net.Dialer{Control: func(_, _ string, raw syscall.RawConn) error {
+			var set error
+			failure := raw.Control(func(socket uintptr) {
+				set = syscall.SetsockoptInt(int(socket), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 16<<10)
+			})
+			return errors.Join(failure, set)
+		}}
+		peer, err := dialer.DialContext(t.Context(), "tcp", l.Addr().String())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -30,12 +62,6 @@ func TestACloseWaitsForWhoReadsHoweverSlowly(t *testing.T) {
 			t.Fatal(err)
 		}
 		n := accepted.(*NetConn)
-		n.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
-		for err = nil; err == nil; _, err = n.Write(make([]byte, 1<<20)) {
-		}
-		if err := n.Close(); err != nil {
-			t.Fatal(err)
-		}
 		loop := loops.loops[0].(*nativeLoop)
 		c := n.conn
 		on := func(f func()) {
@@ -43,6 +69,21 @@ func TestACloseWaitsForWhoReadsHoweverSlowly(t *testing.T) {
 			if !loop.call(f) {
 				t.Fatal("the loop has ended")
 			}
+		}
+		go func() {
+			for err := error(nil); err == nil; _, err = n.Write(make([]byte, 1<<20)) {
+			}
+		}()
+		// The library has refused some of it, and what the library has finds no room in the kernel.
+		for stuck := false; !stuck; runtime.Gosched() {
+			on(func() {
+				c.mu.Lock()
+				defer c.mu.Unlock()
+				stuck = c.out.blocked && !takesMore(t, loop.library.ConnectionFD(c.id))
+			})
+		}
+		if err := n.Close(); err != nil {
+			t.Fatal(err)
 		}
 		var before int64
 		on(func() {

@@ -12,7 +12,7 @@ import (
 )
 
 // patience ends a test that hangs; nothing depends on it otherwise.
-const patience = 20 * time.Second
+const patience = 2 * time.Minute
 
 // engines are those that run here.
 var engines = sync.OnceValue(func() []quoit.Engine {

@@ -12,7 +12,7 @@ import (
 )
 
 // forPatience ends a test that hangs; nothing depends on it otherwise.
-const forPatience = 20 * time.Second
+const forPatience = 2 * time.Minute
 
 // onEachLoop runs a test on one loop of each engine of libquoit that runs here.
 func onEachLoop(t *testing.T, test func(t *testing.T, loops *Loops)) {
