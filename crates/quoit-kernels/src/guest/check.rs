@@ -128,7 +128,10 @@ fn run(context: &Context<'_>) -> Result<(), Trouble> {
         Run::Go => {
             let program = format!("go {}", context.check.package);
             let mut arguments = context.check.arguments.clone();
-            arguments.push(format!("-test.timeout={}s", context.check.limit));
+            // Which tests ran is said as they go, and what hangs tells where it is before the check is ended for it.
+            arguments.push("-test.v".to_owned());
+            let limit = context.check.limit;
+            arguments.push(format!("-test.timeout={}s", limit - limit / 10));
             context.run(&program, &arguments).map(drop)
         }
         Run::Traffic => traffic::run(context),
