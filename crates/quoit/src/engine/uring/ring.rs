@@ -4,6 +4,7 @@
 //! The tail of a queue is stored with release by whoever fills it, so that the other side, loading it with
 //! acquire, sees the entries before it; the head likewise by whoever empties it.
 
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, Ordering, fence};
@@ -165,18 +166,24 @@ impl Ring {
         argument: *mut T,
         count: u32,
     ) -> Result<u32, Errno> {
-        // SAFETY: the callers below pass what `io_uring_register(2)` wants for each operation, alive during the
-        // call; memory that stays registered is pinned by the kernel.
-        let result = unsafe {
-            libc::syscall(
-                libc::SYS_io_uring_register,
-                self.descriptor.as_raw_fd(),
-                operation as u32,
-                argument,
-                count,
-            )
+        let register = || {
+            // SAFETY: the callers below pass what `io_uring_register(2)` wants for each operation, alive during the
+            // call; memory that stays registered is pinned by the kernel.
+            let result = unsafe {
+                libc::syscall(
+                    libc::SYS_io_uring_register,
+                    self.descriptor.as_raw_fd(),
+                    operation as u32,
+                    argument,
+                    count,
+                )
+            };
+            u32::try_from(result).map_err(|_| Errno::last())
         };
-        u32::try_from(result).map_err(|_| Errno::last())
+        match register() {
+            Err(Errno::EINTR) => without_signals(register),
+            result => result,
+        }
     }
 
     fn buffer_ring(&mut self, group: u16) -> &mut BufferRing {
@@ -185,6 +192,25 @@ impl Ring {
             .and_then(Option::as_mut)
             .expect("buffers are provided to registered groups only")
     }
+}
+
+/// Makes a call that a signal has ended again, with this thread's signals held back: before Linux 5.18 enabling a ring waits,
+/// for some milliseconds even if nothing is in flight, and whoever gets signals more often than that would never be done. A
+/// call that was ended so has done nothing.
+fn without_signals<T>(call: impl FnOnce() -> T) -> T {
+    let mut all = MaybeUninit::<libc::sigset_t>::uninit();
+    let mut before = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: sigfillset initialises the set, before anything reads it, and pthread_sigmask the other one; they fail only for
+    // bad arguments.
+    let before = unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
+        before.assume_init()
+    };
+    let result = call();
+    // SAFETY: pthread_sigmask filled the set, and a null pointer asks for no answer.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, ptr::null_mut()) };
+    result
 }
 
 /// The calling thread's timer slack (`PR_GET_TIMERSLACK`, prctl(2)): by how much the kernel may put its sleeps off, 50 µs
