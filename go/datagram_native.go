@@ -632,7 +632,7 @@ func (s *nativeSocket) bury() {
 func (l *nativeLoop) finishDatagrams() {
 	for id, s := range l.datagrams.sockets {
 		delete(l.datagrams.sockets, id)
-		s.lost(ErrShutdown)
+		s.lost(l.why)
 	}
 	l.commands = l.room[:0]
 }

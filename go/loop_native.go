@@ -76,6 +76,7 @@ type nativeLoop struct {
 	hurry       bool           // the turn must not wait: something follows it
 	full        bool           // the last turn had no room for more events, so sends are not settled
 	stopping    bool
+	why         error // what ends it: it is shut down, or has failed
 	sendMemory  sendMemory
 	datagrams   datagramTable
 }
@@ -186,6 +187,7 @@ func newNativeLoop(group *Loops, index int) *nativeLoop {
 		dialling:    make(map[uint64]*Conn),
 		timers:      make(map[uint64]func()),
 		token:       tokenFirst,
+		why:         ErrShutdown,
 	}
 }
 
@@ -290,6 +292,7 @@ func (l *nativeLoop) live() {
 			err = fmt.Errorf("quoit: loop %d has failed: %w", l.index, err)
 			l.group.config.logger.Error("quoit: a loop has failed and ends; its connections are lost", "error", err)
 			l.group.fail(err)
+			l.why = err
 			l.stopping = true // also if a handler that is told of the end calls runtime.Goexit
 		}
 	}

@@ -558,12 +558,12 @@ func (l *nativeLoop) finish() {
 	l.settle()
 	for id, c := range l.connections {
 		delete(l.connections, id)
-		l.lost(c, ErrShutdown)
+		l.lost(c, l.why)
 	}
 	for token, c := range l.dialling {
 		delete(l.dialling, token)
 		if !c.gone {
-			l.lost(c, ErrShutdown)
+			l.lost(c, l.why)
 		}
 	}
 	l.finishDatagrams()
@@ -576,7 +576,7 @@ func (l *nativeLoop) finish() {
 	}
 	l.group.mu.Unlock()
 	for _, to := range mine {
-		to.end(ErrShutdown)
+		to.end(l.why)
 	}
 	if err := l.free(); err != nil {
 		l.group.config.logger.Error("quoit: a loop was not ended cleanly", "error", err)
