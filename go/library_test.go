@@ -66,7 +66,7 @@ func TestAMissingLibraryIsNamed(t *testing.T) {
 	for path, wanted := range map[string][]string{
 		filepath.Join(folder, "nothing.so"): {"nothing.so", "QUOIT_LIBRARY", "make capi"},
 		noLibrary:                           {"nolibrary.so", "QUOIT_LIBRARY", "make capi"},
-		"libm.so.6":                         {"libm.so.6", "quoit_abi_check", "not libquoit"},
+		"libc.so.6":                         {"libc.so.6", "quoit_abi_check", "not libquoit"},
 		"":                                  {"libquoit.so.0", "LD_LIBRARY_PATH", "QUOIT_LIBRARY", "install"},
 	} {
 		output := withLibrary(t, "TestChildWithoutLibrary", path)
