@@ -256,6 +256,67 @@ func TestAFullBacklogOfAUnixSocket(t *testing.T) {
 	})
 }
 
+// What is sent over the other kinds of Unix sockets comes as it was sent, and what cannot be dialled fails, all as on package net.
+func TestDialsTheOtherKindsOfUnixSockets(t *testing.T) {
+	compareDoors(t, nil, func(r *recorder, d *door) {
+		path := filepath.Join(r.t.TempDir(), "datagrams")
+		receiver, err := net.ListenPacket("unixgram", path)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		defer receiver.Close()
+		conn, err := d.dial(r.t.Context(), "unixgram", path)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		memory := make([]byte, 10)
+		for _, text := range []string{"one", "", "other"} {
+			n, err := io.WriteString(conn, text)
+			r.see("write", n, err)
+			n, from, err := receiver.ReadFrom(memory)
+			r.see("came", string(memory[:n]), fmt.Sprint(from), err)
+		}
+		r.see("addresses", conn.LocalAddr().Network(), conn.LocalAddr().String(), conn.RemoteAddr().Network())
+		receiver.Close()
+		_, err = io.WriteString(conn, "late")
+		r.see("nobody", err)
+		r.see("close", conn.Close())
+		_, err = d.dial(r.t.Context(), "unixgram", filepath.Join(r.t.TempDir(), "none"))
+		r.see("no file", err)
+
+		packets := filepath.Join(r.t.TempDir(), "packets")
+		listener, err := net.Listen("unixpacket", packets)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		defer listener.Close()
+		conn, err = d.dial(r.t.Context(), "unixpacket", packets)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		accepted, err := listener.Accept()
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		io.WriteString(accepted, "one")
+		io.WriteString(accepted, "other")
+		for range 2 {
+			n, err := conn.Read(memory)
+			r.see("packet", string(memory[:n]), err)
+		}
+		accepted.Close()
+		n, err := conn.Read(memory)
+		r.see("end", n, err)
+		r.see("close", conn.Close())
+		_, err = d.dial(r.t.Context(), "unixpacket", path)
+		r.see("a socket of another kind", err)
+		_, err = d.dial(r.t.Context(), "nothing", "here")
+		r.see("no network", err)
+		_, err = d.dial(r.t.Context(), "", "here")
+		r.see("no name", err)
+	})
+}
+
 // While nobody answers, the end of a context ends the attempt.
 func TestAnAttemptEndsWithItsContext(t *testing.T) {
 	compareDoors(t, nil, func(r *recorder, d *door) {

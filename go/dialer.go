@@ -16,7 +16,7 @@ type Dialer struct {
 	loops     *Loops
 	ownsLoops bool
 	config    *config
-	std       *net.Dialer // instead, on EngineStd
+	std       *net.Dialer // for the networks that loops do not have; on EngineStd for all
 }
 
 // NewDialer makes a dialer. Options make its loops, one by default, which last until Close.
@@ -30,11 +30,8 @@ func NewDialer(options ...Option) (*Dialer, error) {
 		return nil, err
 	}
 	config.broadcast = true // as of every socket of package net
-	d := &Dialer{loops: loops, ownsLoops: owns, config: config}
-	if loops.engine == EngineStd {
-		d.std = &net.Dialer{KeepAlive: config.keepAlive}
-	}
-	return d, nil
+	std := &net.Dialer{KeepAlive: config.keepAlive}
+	return &Dialer{loops: loops, ownsLoops: owns, config: config, std: std}, nil
 }
 
 // Loops are the loops that it runs on.
@@ -57,9 +54,12 @@ func (d *Dialer) Dial(network, address string) (net.Conn, error) {
 // several addresses it tries one after the other, in the resolver's order, each in its part of the time that the context leaves.
 // Those of the other family than the first one's are tried beside them when nobody has answered in 300 ms ("Happy Eyeballs",
 // RFC 6555), and the first connection is the one. The context limits connecting only. For the networks of UDP it answers a
-// *DatagramConn, or on EngineStd what package net has, and the first address will do: nobody is asked.
+// *DatagramConn, or on EngineStd what package net has, and the first address will do: nobody is asked. Connections of all other
+// networks are package net's own on every engine: unixgram, whose Write waits until the receiver has room, for which a loop would
+// have to stop; unixpacket, which the library does not have; and those of IP.
 func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
-	if d.std != nil && slices.Contains([]string{"tcp", "tcp4", "tcp6", "udp", "udp4", "udp6", "unix"}, network) {
+	onLoops := slices.Contains([]string{"tcp", "tcp4", "tcp6", "udp", "udp4", "udp6", "unix"}, network)
+	if d.loops.engine == EngineStd || !onLoops {
 		return d.std.DialContext(ctx, network, address)
 	}
 	targets, err := dialTargets(ctx, network, address)
@@ -179,12 +179,8 @@ func (a textAddr) Network() string { return a.network }
 func (a textAddr) String() string  { return a.text }
 
 func dialTargets(ctx context.Context, network, address string) ([]string, error) {
-	switch network {
-	case "unix":
+	if network == "unix" {
 		return []string{address}, nil
-	case "tcp", "tcp4", "tcp6", "udp", "udp4", "udp6":
-	default:
-		return nil, net.UnknownNetworkError(network)
 	}
 	host, service, err := net.SplitHostPort(address)
 	if err != nil {

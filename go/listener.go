@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"os"
 	"sync"
 )
 
@@ -25,6 +26,7 @@ type Listener struct {
 	mu     sync.Mutex
 	queue  []*netConn // accepted by the loops
 	held   bool       // they accept no more, as it is long
+	lacks  error      // why they could not accept, of which Accept has not told; with an empty queue
 	open   map[*netConn]struct{}
 	closed bool
 	ready  chan struct{} // room for one: look at the queue
@@ -68,7 +70,7 @@ func (l *Listener) listen(network, address string, config *config) (err error) {
 		return listenError(network, "", err)
 	}
 	config.ipv6Only = network == "tcp6"
-	listening, err := l.loops.listen(bound, config, l.accept)
+	listening, err := l.loops.listen(bound, config, l.accept, l.failed)
 	if err != nil {
 		return listenError(network, bound, err)
 	}
@@ -87,6 +89,7 @@ func (l *Listener) accept(c *Conn) sink {
 	closed := l.closed
 	if !closed {
 		l.queue = append(l.queue, n)
+		l.lacks = nil
 		l.holdIfLong()
 	}
 	l.mu.Unlock()
@@ -97,6 +100,17 @@ func (l *Listener) accept(c *Conn) sink {
 	signal(l.ready)
 	c.home.wokeSomebody()
 	return listenerSink{netSink{n}, l}
+}
+
+// failed notes that a loop could not accept, mostly for want of descriptors: Accept tells of it, as package net's does. The loop
+// tries again by itself.
+func (l *Listener) failed(err error) {
+	l.mu.Lock()
+	if len(l.queue) == 0 {
+		l.lacks = err
+	}
+	l.mu.Unlock()
+	signal(l.ready)
 }
 
 // holdIfLong has the loops accept no more if the queue is long. The lock is held.
@@ -173,7 +187,12 @@ func (l *Listener) Accept() (net.Conn, error) {
 			}
 			return n.handle(), nil
 		}
+		lacks := l.lacks
+		l.lacks = nil
 		l.mu.Unlock()
+		if lacks != nil {
+			return nil, l.opError("accept", os.NewSyscallError("accept4", lacks))
+		}
 		select {
 		case <-l.ready:
 		case <-l.listening.stopped:

@@ -53,6 +53,10 @@ func (l *nativeLoop) dispatch(event *native.Event) {
 		if c := l.connections[event.Connection]; c != nil {
 			l.fileSent(c, event.Token)
 		}
+	case native.EventFileShort:
+		if c := l.connections[event.Connection]; c != nil {
+			l.fileShort(c, event.Token, int64(event.Length), syscall.Errno(-event.Error))
+		}
 	case native.EventDeadline:
 		if c := l.connections[event.Connection]; c != nil {
 			l.deadline(c)
@@ -61,6 +65,11 @@ func (l *nativeLoop) dispatch(event *native.Event) {
 		l.closed(event)
 	case native.EventListenerClosed:
 		l.listenerClosed(event)
+	case native.EventAcceptFailed:
+		if to := l.group.acceptor(event.Listener); to != nil && to.failed != nil {
+			to.failed(syscall.Errno(-event.Error))
+			l.wokeSomebody()
+		}
 	case native.EventRefused:
 		l.refused(event)
 	case native.EventTimer:
@@ -378,7 +387,9 @@ type listeningParts struct {
 }
 
 func (p *listeningParts) add(loop *nativeLoop, socket *native.Socket) error {
-	part := &listening{address: p.whole.address, accept: p.whole.accept, loop: loop.index, stopped: make(chan struct{})}
+	part := &listening{
+		address: p.whole.address, accept: p.whole.accept, failed: p.whole.failed, loop: loop.index, stopped: make(chan struct{}),
+	}
 	err := error(ErrShutdown)
 	var id native.ID
 	started := loop.call(func() {

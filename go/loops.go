@@ -50,6 +50,7 @@ type listening struct {
 	loop    int // that accepts
 	config  *config
 	accept  func(c *Conn) sink // on the connection's loop
+	failed  func(err error)    // accepting has failed for now, and is tried again; or nil. On the loop that accepts
 	local   net.Addr
 	hold    func(on bool) // accepts nothing more for now, or goes on
 	stop    func()        // stops accepting; once
@@ -162,14 +163,14 @@ func (l *Loops) fail(err error) {
 }
 
 // listen begins to accept on an address of ParseAddress's form.
-func (l *Loops) listen(address string, config *config, accept func(c *Conn) sink) (*listening, error) {
+func (l *Loops) listen(address string, config *config, accept func(c *Conn) sink, failed func(err error)) (*listening, error) {
 	l.mu.Lock()
 	ended := l.ended
 	l.mu.Unlock()
 	if ended {
 		return nil, ErrShutdown
 	}
-	to := &listening{address: address, config: config, accept: accept, stopped: make(chan struct{})}
+	to := &listening{address: address, config: config, accept: accept, failed: failed, stopped: make(chan struct{})}
 	if err := l.loops[0].listen(to); err != nil {
 		return nil, err
 	}

@@ -23,6 +23,7 @@ type fileJob struct {
 	offset int64         // where the next part begins
 	left   int64         // of what was asked for, from there on
 	over   bool          // the library has had all that there is
+	err    error         // what reading it failed with; set with over
 	done   chan struct{} // room for one; tells the writer to look
 }
 

@@ -53,14 +53,11 @@ func (n *netConn) sendRange(fd int, most int64) (sent int64, err error) {
 		return 0, nil
 	}
 	if !isReadable(fd) {
-		return 0, syscall.EBADF // for which the library would end the connection
+		return 0, syscall.EBADF
 	}
 	start, err := syscall.Seek(fd, 0, io.SeekCurrent)
 	if err != nil || min(most, about.Size-start) <= keptSize {
 		return 0, nil // A little leaves with what was written before, if it is copied.
-	}
-	if !canBeSent(fd, start) {
-		return 0, nil
 	}
 	n.writing.Lock()
 	defer n.writing.Unlock()
@@ -81,30 +78,26 @@ func (n *netConn) sendRange(fd int, most int64) (sent int64, err error) {
 	}
 	c.mu.Lock()
 	c.files.job = nil
-	end := job.offset
+	end, unreadable := job.offset, job.err
 	c.mu.Unlock()
 	if _, failure := syscall.Seek(fd, end, io.SeekStart); err == nil {
 		err = failure
 	}
+	if err == nil && unreadable != nil && !(end == start && isRefused(unreadable)) {
+		err = os.NewSyscallError("sendfile", unreadable)
+	}
 	return end - start, err
+}
+
+// isRefused is whether the kernel does not send from such a file, as from some of its own in /proc: the caller copies.
+func isRefused(err error) bool {
+	return err == syscall.EINVAL || err == syscall.EOPNOTSUPP || err == syscall.ENOSYS
 }
 
 // isReadable is whether the file was opened to be read.
 func isReadable(fd int) bool {
 	flags, _, errno := syscall.Syscall(syscall.SYS_FCNTL, uintptr(fd), syscall.F_GETFL, 0)
 	return errno == 0 && flags&syscall.O_ACCMODE != syscall.O_WRONLY
-}
-
-// canBeSent is whether the kernel sends from such a file: not from some of its own, as in /proc. The library has no way back, as
-// the file's failure is the connection's there; so a byte goes where nobody reads it.
-func canBeSent(fd int, offset int64) bool {
-	nowhere, err := syscall.Open(os.DevNull, syscall.O_WRONLY|syscall.O_CLOEXEC, 0)
-	if err != nil {
-		return false
-	}
-	defer syscall.Close(nowhere)
-	n, err := syscall.Sendfile(nowhere, fd, &offset, 1)
-	return n == 1 && err == nil
 }
 
 // tryFile answers whether the job has come to its end, or cannot.
@@ -144,7 +137,7 @@ func (l *nativeLoop) askFile(c *Conn) {
 		return
 	}
 	job := c.files.job
-	// No more than there is now: of a file that is too short the library would end the connection.
+	// No more than there is now: if a deadline comes, the part counts as written.
 	var about syscall.Stat_t
 	part := int64(0)
 	if syscall.Fstat(job.fd, &about) == nil {
@@ -161,7 +154,7 @@ func (l *nativeLoop) askFile(c *Conn) {
 	}
 	l.token++
 	l.push(native.Command{
-		Kind: native.CommandSendFile, Target: c.id, Token: l.token, Descriptor: int32(own),
+		Kind: native.CommandSendFile, Flags: native.FlagTellShort, Target: c.id, Token: l.token, Descriptor: int32(own),
 		Offset: uint64(job.offset), Length: uint32(part),
 	})
 	c.files.token, c.files.of, c.files.part = l.token, job, part
@@ -189,6 +182,30 @@ func (l *nativeLoop) fileSent(c *Conn, token uint64) {
 		l.fileOver(job)
 	} else if c.id != 0 {
 		l.askFile(c)
+	}
+}
+
+// fileShort notes that of a part of a file so many bytes are missing: the file has ended, or cannot be read.
+func (l *nativeLoop) fileShort(c *Conn, token uint64, missing int64, errno syscall.Errno) {
+	c.mu.Lock()
+	if c.files.token != token {
+		c.mu.Unlock()
+		return
+	}
+	job := c.files.of
+	here := c.files.job == job
+	c.files.token, c.files.of = 0, nil
+	if here {
+		job.offset -= missing
+		if errno != 0 {
+			job.err = errno
+		}
+		l.fileOver(job)
+	}
+	c.mu.Unlock()
+	if !here {
+		// The writer's deadline came before, and it was told that the part is on its way.
+		c.abort(syscall.ENODATA)
 	}
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use quoit::{
     Address, AttachOptions, CloseReason, Command, ConnectionId, EngineKind, Errno, Event, Feature, FileRange,
-    Lease, ListenerId, Payload, RawBytes, RawPieces, Refusal, Token,
+    Lease, ListenerId, OnShort, Payload, RawBytes, RawPieces, Refusal, Token,
 };
 
 use crate::datagrams;
@@ -119,6 +119,7 @@ unsafe fn stream_command<'a>(
     let flags = match command.kind {
         QUOIT_COMMAND_SEND => QUOIT_FLAG_BORROWED,
         QUOIT_COMMAND_SEND_GATHERED => QUOIT_FLAG_PROGRESS,
+        QUOIT_COMMAND_SEND_FILE => QUOIT_FLAG_TELL_SHORT,
         QUOIT_COMMAND_CONNECT | QUOIT_COMMAND_ATTACH => QUOIT_FLAG_PAUSED,
         _ => 0,
     };
@@ -189,6 +190,11 @@ unsafe fn stream_command<'a>(
                 file: File::from(descriptor?),
                 offset: command.offset,
                 length: u64::from(command.length),
+                on_short: if command.flags & QUOIT_FLAG_TELL_SHORT != 0 {
+                    OnShort::Tell
+                } else {
+                    OnShort::Abort
+                },
             },
             token,
         },
@@ -376,6 +382,24 @@ pub(crate) fn event(event: Event, leases: &Leases, receivers: &mut Receivers) ->
             answer.kind = QUOIT_EVENT_SENT;
             answer.connection = connection.to_bits();
             answer.token = token.0;
+        }
+        Event::FileShort {
+            connection,
+            token,
+            missing,
+            error,
+        } => {
+            answer.kind = QUOIT_EVENT_FILE_SHORT;
+            answer.connection = connection.to_bits();
+            answer.token = token.0;
+            // No more than the command's length, which has 32 bits.
+            answer.length = missing as u32;
+            answer.error = error.map_or(0, negative);
+        }
+        Event::AcceptFailed { listener, error } => {
+            answer.kind = QUOIT_EVENT_ACCEPT_FAILED;
+            answer.listener = listener.to_bits();
+            answer.error = negative(error);
         }
         Event::Accepted { listener, connection } => {
             answer.kind = QUOIT_EVENT_ACCEPTED;

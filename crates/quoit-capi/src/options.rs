@@ -28,7 +28,7 @@ pub(crate) fn default_connect_options() -> ConnectOptions {
     }
 }
 
-fn switch(value: u32, name: &str) -> Result<bool, Failure> {
+pub(crate) fn switch(value: u32, name: &str) -> Result<bool, Failure> {
     match value {
         0 => Ok(false),
         1 => Ok(true),

@@ -23,7 +23,7 @@ macro_rules! constants {
 
 constants! {
     QUOIT_ABI_MAJOR: u32 = 1;
-    QUOIT_ABI_MINOR: u32 = 8;
+    QUOIT_ABI_MINOR: u32 = 9;
 
     QUOIT_UNSET: u32 = u32::MAX;
 
@@ -67,6 +67,7 @@ constants! {
     QUOIT_FLAG_PAUSED: u16 = 2;
     QUOIT_FLAG_ECN: u16 = 4;
     QUOIT_FLAG_PROGRESS: u16 = 8;
+    QUOIT_FLAG_TELL_SHORT: u16 = 16;
 
     QUOIT_EVENT_ACCEPTED: u16 = 1;
     QUOIT_EVENT_ACCEPTED_DESCRIPTOR: u16 = 2;
@@ -93,6 +94,8 @@ constants! {
     QUOIT_EVENT_DATAGRAM_PRESSURE: u16 = 23;
     QUOIT_EVENT_DATAGRAM_CLOSED: u16 = 24;
     QUOIT_EVENT_DATAGRAM_REFUSED: u16 = 25;
+    QUOIT_EVENT_FILE_SHORT: u16 = 26;
+    QUOIT_EVENT_ACCEPT_FAILED: u16 = 27;
 
     QUOIT_CLOSED_LOCAL: u16 = 1;
     QUOIT_CLOSED_PEER: u16 = 2;
@@ -294,7 +297,7 @@ structures! {
         reserved: u32,
     }
 
-    #[sized]
+    #[sized until tell_failures]
     ListenOptions is "quoit_listen_options" {
         size: u32,
         accept: u32,
@@ -302,6 +305,8 @@ structures! {
         remote_count: u32,
         reserved: u32,
         stream: StreamOptions,
+        tell_failures: u32,
+        reserved_too: u32,
     }
 
     MulticastGroup is "quoit_multicast_group" {

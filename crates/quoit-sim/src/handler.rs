@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quoit::engine::Engine;
-use quoit::{AttachOptions, Command, ConnectOptions, ConnectionId, FileRange, Payload, Refusal, Token};
+use quoit::{
+    AttachOptions, Command, ConnectOptions, ConnectionId, FileRange, OnShort, Payload, Refusal, Token,
+};
 
 use crate::faces::file;
 use crate::kernel::with;
@@ -396,12 +398,24 @@ impl<E: Engine + 'static> World<E> {
     }
 
     fn send_file(&mut self, id: ConnectionId, stream: u64, bytes: &[u8], token: Token) {
+        // One in four is shorter than what is promised of it.
+        let missing = match self.file_random.below(4) {
+            0 => self.file_random.magnitude(1 << 20),
+            _ => 0,
+        };
         let range = FileRange {
             file: file(stream, bytes.len() as u64),
             offset: 0,
-            length: bytes.len() as u64,
+            length: bytes.len() as u64 + missing,
+            on_short: OnShort::Tell,
         };
         let result = self.quoit.send_file(id, range, token);
+        if missing > 0
+            && result.is_ok()
+            && let Some(state) = self.reference.find(id)
+        {
+            state.files_short.push_back((token, missing));
+        }
         let free = Arc::clone(&self.always_free);
         self.after_send(id, result, bytes, token, Some(free), None);
     }

@@ -68,6 +68,8 @@ pub struct Connection {
     pub came_late: bool,
     /// Lent sends, in order.
     pub lent: VecDeque<Lent>,
+    /// Files that are too short, each with the bytes that are missing, of which it has not been told yet.
+    pub files_short: VecDeque<(Token, u64)>,
     /// Bytes delivered.
     pub received: u64,
 }
@@ -175,6 +177,7 @@ impl Reference {
             deadlines: Vec::new(),
             came_late: false,
             lent: VecDeque::new(),
+            files_short: VecDeque::new(),
             received: 0,
         };
         occupants.open.push((id, Box::new(connection)));
@@ -247,6 +250,28 @@ impl Reference {
                 state.end_of_stream = true;
             }
             Event::Sent { connection, token } => self.check_sent(*connection, *token),
+            Event::FileShort {
+                connection,
+                token,
+                missing,
+                error,
+            } => {
+                let state = self.state(*connection);
+                assert_eq!(
+                    (state.files_short.pop_front(), *error),
+                    (Some((*token, *missing)), None),
+                    "{event:?} is not of the next file that is too short"
+                );
+                if *token != Token::NONE {
+                    state.lent.retain(|lent| lent.token != *token);
+                }
+            }
+            Event::AcceptFailed { listener, .. } => {
+                assert!(
+                    !self.listeners_closed.contains(listener),
+                    "{event:?} after it closed"
+                );
+            }
             Event::Writable { connection } => {
                 let state = self.state(*connection);
                 assert!(!state.closing, "{event:?} after it was closed");
@@ -299,8 +324,8 @@ impl Reference {
                     _ => false,
                 };
                 assert!(
-                    !gracefully || state.awaited() == 0,
-                    "{event:?}, and lent memory is not acknowledged"
+                    !gracefully || (state.awaited() == 0 && state.files_short.is_empty()),
+                    "{event:?}, and lent memory is not acknowledged, or a short file not told of"
                 );
                 return Some(state);
             }

@@ -444,9 +444,22 @@ pub struct FileRange {
     pub file: File,
     /// Where the range begins, in bytes.
     pub offset: u64,
-    /// Its length in bytes. If the file turns out shorter, the connection is aborted with
-    /// `CloseReason::Error(ENODATA)`, so that the peer cannot take a part for the whole.
+    /// Its length in bytes.
     pub length: u64,
+    /// What becomes of the connection if the file turns out shorter, or cannot be read.
+    pub on_short: OnShort,
+}
+
+/// What becomes of a connection if a file ends before the range that is sent of it, or cannot be read.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum OnShort {
+    /// It is aborted, with `CloseReason::Error(ENODATA)` or the file's error, so that the peer cannot take a part for the
+    /// whole.
+    #[default]
+    Abort,
+    /// It goes on with what is queued behind the file, and [`Event::FileShort`](crate::Event::FileShort) says what is
+    /// missing: for those who have promised nobody the whole, or queue nothing behind it until they know.
+    Tell,
 }
 
 /// How to connect.

@@ -18,7 +18,7 @@
 //! - No `Data` follows `EndOfStream`, and neither comes after the turn that carries a `Pause` out, until
 //!   `Resume`.
 //! - `Writable` comes once after the queue was full: a send was refused, or the high-water mark was reached.
-//! - After a graceful close or an abort was asked for, only `Sent` and `Closed` follow.
+//! - After a graceful close or an abort was asked for, only `Sent`, `FileShort` and `Closed` follow.
 //!
 //! For one datagram socket:
 //!
@@ -42,6 +42,7 @@
 //! | `Attach` | `Opened`, or `Accepted` if it was made so | `Refused` |
 //! | `Send` copied, or with [`Token::NONE`] | silent | `Refused`, or `Closed` |
 //! | `Send` lent, `SendFile`, with a token | `Sent` with this or a later token | `Refused`, or `Closed` |
+//! | `SendFile` with `OnShort::Tell` | the same, or `FileShort` in its place | `Refused`, or `Closed` |
 //! | `Shutdown`, `Pause`, `Resume`, `SetDeadline` | silent | `Refused` |
 //! | `Close`, `Abort` | `Closed` | `Refused` |
 //! | `SetTimer` | `Timer` | `Refused` |
@@ -119,6 +120,19 @@ pub enum Event {
         /// That of the last send acknowledged.
         token: Token,
     },
+    /// A file that was sent with [`OnShort::Tell`](crate::OnShort::Tell) has ended before its range did, or could not be read
+    /// on. What there was of it has been taken by the kernel, and what is queued behind it follows. It comes in the place
+    /// of [`Event::Sent`], also without a token, and says nothing of earlier sends.
+    FileShort {
+        /// The connection, which goes on.
+        connection: ConnectionId,
+        /// The send's.
+        token: Token,
+        /// Bytes of the range that were not sent, at least one.
+        missing: u64,
+        /// What reading failed with: `EINVAL` is of a file that `sendfile(2)` does not take. `None`: the file has ended.
+        error: Option<Errno>,
+    },
     /// The queue was full (a send was refused, or the high-water mark was reached); now it is at or below its
     /// low-water mark.
     Writable {
@@ -153,6 +167,15 @@ pub enum Event {
         /// What failed; `None` if it was stopped. For want of descriptors or memory (`EMFILE`, `ENFILE`, `ENOMEM`,
         /// `ENOBUFS`): it was stopped, and what the kernel had queued for it could not be accepted.
         error: Option<Errno>,
+    },
+    /// A listener with [`ListenerOptions::tell_failures`](crate::ListenerOptions::tell_failures) could not accept: mostly for
+    /// want of descriptors or memory (`EMFILE`, `ENFILE`, `ENOMEM`, `ENOBUFS`). Who connects waits, and it is tried again: after
+    /// a while, longer each time and at most a second, or when the loop closes a connection.
+    AcceptFailed {
+        /// The listener, which goes on.
+        listener: ListenerId,
+        /// What failed.
+        error: Errno,
     },
     /// A command of a batch, or a posted one, was refused and did nothing.
     Refused {

@@ -47,6 +47,17 @@ pub trait Handler {
     /// Lent memory is free, up to this token.
     fn on_sent(&mut self, quoit: &mut Loop, connection: ConnectionId, token: Token) {}
 
+    /// A file that was sent with [`OnShort::Tell`](crate::OnShort::Tell) was too short by so many bytes, or could not be read.
+    fn on_file_short(
+        &mut self,
+        quoit: &mut Loop,
+        connection: ConnectionId,
+        token: Token,
+        missing: u64,
+        error: Option<Errno>,
+    ) {
+    }
+
     /// The queue was full before; now there is room again.
     fn on_writable(&mut self, quoit: &mut Loop, connection: ConnectionId) {}
 
@@ -64,6 +75,9 @@ pub trait Handler {
 
     /// A listener is gone: stopped, or failed.
     fn on_listener_closed(&mut self, quoit: &mut Loop, listener: ListenerId, error: Option<Errno>) {}
+
+    /// A listener that [is to tell](crate::ListenerOptions::tell_failures) could not accept. It is tried again by itself.
+    fn on_accept_failed(&mut self, quoit: &mut Loop, listener: ListenerId, error: Errno) {}
 
     /// A timer has fired.
     fn on_timer(&mut self, quoit: &mut Loop, token: Token) {}
@@ -182,6 +196,14 @@ impl Loop {
                 Event::Opened { connection, token } => handler.on_opened(self, connection, token),
                 Event::EndOfStream { connection } => handler.on_end_of_stream(self, connection),
                 Event::Sent { connection, token } => handler.on_sent(self, connection, token),
+                Event::FileShort {
+                    connection,
+                    token,
+                    missing,
+                    error,
+                } => {
+                    handler.on_file_short(self, connection, token, missing, error);
+                }
                 Event::Writable { connection } => handler.on_writable(self, connection),
                 Event::Pressure { connection } => handler.on_pressure(self, connection),
                 Event::Deadline { connection } => handler.on_deadline(self, connection),
@@ -195,6 +217,7 @@ impl Loop {
                 Event::ListenerClosed { listener, error } => {
                     handler.on_listener_closed(self, listener, error);
                 }
+                Event::AcceptFailed { listener, error } => handler.on_accept_failed(self, listener, error),
                 Event::Timer { token } => handler.on_timer(self, token),
                 Event::Woken => handler.on_woken(self),
                 Event::Refused {

@@ -97,7 +97,8 @@ mod wake;
 pub use address::Address;
 pub use affinity::{available_cpus, pin_current_thread};
 pub use command::{
-    AttachOptions, Command, ConnectOptions, FileRange, Keepalive, Payload, RawBytes, RawPieces, StreamOptions,
+    AttachOptions, Command, ConnectOptions, FileRange, Keepalive, OnShort, Payload, RawBytes, RawPieces,
+    StreamOptions,
 };
 pub use config::{Config, ConfigError, EngineChoice, WaitMode};
 pub use counters::Counters;

@@ -9,7 +9,7 @@ use std::fs::File;
 use std::os::fd::{AsRawFd, RawFd};
 
 use crate::chunks::{Chunk, Chunks};
-use crate::command::{Lent, RawBytes, RawPieces};
+use crate::command::{FileRange, Lent, OnShort, RawBytes, RawPieces};
 use crate::engine::{Gather, Message};
 use crate::id::Token;
 
@@ -47,6 +47,7 @@ enum Segment {
         offset: u64,
         remaining: u64,
         token: Token,
+        on_short: OnShort,
     },
 }
 
@@ -176,13 +177,37 @@ impl Outbound {
         bytes
     }
 
-    pub(crate) fn push_file(&mut self, file: File, offset: u64, length: u64, token: Token) {
+    pub(crate) fn push_file(&mut self, range: FileRange, token: Token) {
         self.segments.push_back(Segment::File {
-            file,
-            offset,
-            remaining: length,
+            file: range.file,
+            offset: range.offset,
+            remaining: range.length,
             token,
+            on_short: range.on_short,
         });
+    }
+
+    /// Whether the next operation is one of a file that may be short.
+    pub(crate) fn may_be_short(&self) -> bool {
+        let next = self.segments.iter().find(|segment| segment.remaining() > 0);
+        matches!(
+            next,
+            Some(Segment::File {
+                on_short: OnShort::Tell,
+                ..
+            })
+        )
+    }
+
+    /// Takes the file at the front, of which there is no more. Answers its token and the bytes that are missing.
+    pub(crate) fn take_short_file(&mut self) -> Option<(Token, u64)> {
+        let Some(Segment::File { remaining, token, .. }) = self.segments.front() else {
+            return None;
+        };
+        let told = (*token, *remaining);
+        self.segments.pop_front();
+        self.shrink();
+        Some(told)
     }
 
     /// What the next operation is to send; `None` if only empty segments are queued (acknowledge them with

@@ -50,6 +50,8 @@ struct Scene {
     closed: Vec<CloseReason>,
     /// With what error, once it has.
     listener_closed: Option<Option<Errno>>,
+    /// Times that it told of accepting that failed.
+    failures: u64,
     drained: bool,
 }
 
@@ -73,6 +75,7 @@ impl Scene {
             served: Vec::new(),
             closed: Vec::new(),
             listener_closed: None,
+            failures: 0,
             drained: false,
         }
     }
@@ -89,6 +92,10 @@ impl Scene {
                 Event::ListenerClosed { listener, error } => {
                     assert_eq!(listener, self.listener);
                     assert!(self.listener_closed.replace(error).is_none(), "it closes once");
+                }
+                Event::AcceptFailed { listener, error } => {
+                    assert_eq!((listener, error), (self.listener, Errno::EMFILE));
+                    self.failures += 1;
                 }
                 Event::Drained => self.drained = true,
                 Event::Sent { .. } | Event::EndOfStream { .. } | Event::Draining => {}
@@ -110,6 +117,7 @@ impl Scene {
         while self.quoit.counters().accept_paused_resources <= before {
             self.turn(None);
         }
+        assert!(self.failures > 0, "it is told of");
     }
 
     /// Every client has its answer: turns as long as one of them has not.

@@ -42,6 +42,7 @@ internal enum CommandFlags : ushort
     Paused = 2,
     Ecn = 4,
     Progress = 8,
+    TellShort = 16,
 }
 
 /// <summary><c>QUOIT_EVENT_*</c>.</summary>
@@ -73,6 +74,8 @@ internal enum EventKind : ushort
     DatagramPressure = 23,
     DatagramClosed = 24,
     DatagramRefused = 25,
+    FileShort = 26,
+    AcceptFailed = 27,
 }
 
 /// <summary><c>QUOIT_CLOSED_*</c>: why a connection has closed.</summary>

@@ -134,6 +134,8 @@ internal unsafe struct NativeListenOptions
     public uint RemoteCount;
     public uint Reserved;
     public NativeStreamOptions Stream;
+    public uint TellFailures;
+    public uint ReservedToo;
 }
 
 /// <summary><c>quoit_capability</c>: a feature of io_uring.</summary>

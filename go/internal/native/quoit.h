@@ -32,7 +32,7 @@ extern "C" {
 
 /* The version of this ABI. A library of the same major and of this or a later minor version can be used. */
 #define QUOIT_ABI_MAJOR 1
-#define QUOIT_ABI_MINOR 8
+#define QUOIT_ABI_MINOR 9
 #define QUOIT_ABI_VERSION ((uint32_t)QUOIT_ABI_MAJOR << 16 | (uint32_t)QUOIT_ABI_MINOR)
 
 /* For fields of 32 bits that may be left unset. */
@@ -76,8 +76,10 @@ enum {
     /* [target, lease, offset, length, token] Send `length` bytes of received data from `offset` on, without a copy.
      * The lease is used up, even if the command is refused. */
     QUOIT_COMMAND_SEND_LEASE = 4,
-    /* [target, descriptor, offset, length, token] Send a range of a file. The descriptor is the library's from now
-     * on, even if the command is refused. A file that is too short closes the connection with -ENODATA. */
+    /* [target, descriptor, offset, length, token, flags] Send a range of a file. The descriptor is the library's from now
+     * on, even if the command is refused. A file that is too short closes the connection with -ENODATA, and one that cannot
+     * be read with its error. With the flag TELL_SHORT (since ABI 1.9) the connection goes on instead with what is queued
+     * behind it, and FILE_SHORT comes in place of SENT. */
     QUOIT_COMMAND_SEND_FILE = 5,
     /* [target] End the sending direction after all that is queued. */
     QUOIT_COMMAND_SHUTDOWN = 6,
@@ -138,7 +140,8 @@ enum {
     QUOIT_FLAG_BORROWED = 1, /* SEND, quoit_datagram_send: the bytes are lent, not copied */
     QUOIT_FLAG_PAUSED = 2,   /* CONNECT, ATTACH: deliver nothing until RESUME */
     QUOIT_FLAG_ECN = 4,      /* quoit_datagram_send: `ecn` is set */
-    QUOIT_FLAG_PROGRESS = 8  /* SEND_GATHERED: SENT tells of parts, too */
+    QUOIT_FLAG_PROGRESS = 8, /* SEND_GATHERED: SENT tells of parts, too */
+    QUOIT_FLAG_TELL_SHORT = 16 /* SEND_FILE: the connection goes on if the file is too short. Since 1.9 */
 };
 
 /* Events: quoit_event.kind. In brackets: the fields that are set beside `kind`; all others are 0, and `descriptor`
@@ -200,7 +203,14 @@ enum {
     QUOIT_EVENT_DATAGRAM_CLOSED = 24,
     /* [connection, token, reason, error] A command for a datagram socket, or one send of it, did nothing. `reason` is
      * one of QUOIT_REFUSED_*. */
-    QUOIT_EVENT_DATAGRAM_REFUSED = 25
+    QUOIT_EVENT_DATAGRAM_REFUSED = 25,
+    /* [connection, token, length, error] Of SEND_FILE with TELL_SHORT: `length` bytes of the range were not sent. `error` is
+     * 0 if the file has ended, otherwise what reading it failed with: -EINVAL for one that sendfile(2) does not take.
+     * It comes in place of SENT, also with token 0, and says nothing of sends before it. Since ABI 1.9. */
+    QUOIT_EVENT_FILE_SHORT = 26,
+    /* [listener, error] With quoit_listen_options.tell_failures: accepting failed, mostly for want of descriptors or memory.
+     * It is tried again by itself, and at once after PAUSE_LISTENING and RESUME_LISTENING. Since ABI 1.9. */
+    QUOIT_EVENT_ACCEPT_FAILED = 27
 };
 
 /* quoit_event.reason of QUOIT_EVENT_CLOSED */
@@ -397,6 +407,8 @@ typedef struct quoit_listen_options {
     uint32_t remote_count;
     uint32_t reserved;
     quoit_stream_options stream;         /* of accepted connections */
+    uint32_t tell_failures;              /* 1: ACCEPT_FAILED tells of accepting that fails. Default 0. Since 1.9 */
+    uint32_t reserved_too;
 } quoit_listen_options;
 
 /* A multicast group to be a member of. Part of others, so it cannot grow. */

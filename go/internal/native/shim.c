@@ -203,6 +203,7 @@ int shim_listen(quoit_loop *loop, quoit_socket *socket, const quoit_remote *cons
     options.size = sizeof options;
     CALL(listen_options_default)(&options);
     options.stream = *stream;
+    options.tell_failures = 1;
     if (remote_count != 0) {
         options.accept = QUOIT_ACCEPT_SPREAD;
         options.remotes = remotes;

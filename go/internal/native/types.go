@@ -228,12 +228,16 @@ const (
 	EventDatagramError   = 21
 	EventDatagramClosed  = 24
 	EventDatagramRefused = 25
+
+	EventFileShort    = 26
+	EventAcceptFailed = 27
 )
 
-// Flags: QUOIT_FLAG_ECN of DatagramSend.Flags, QUOIT_DATAGRAMS_* of Datagrams.Flags, QUOIT_DATAGRAM_* and QUOIT_GRO_* of
+// Flags: QUOIT_FLAG_ECN of DatagramSend.Flags, QUOIT_FLAG_TELL_SHORT of Command.Flags, QUOIT_DATAGRAMS_* of Datagrams.Flags, QUOIT_DATAGRAM_* and QUOIT_GRO_* of
 // DatagramOptions.
 const (
-	FlagECN = 4
+	FlagECN       = 4
+	FlagTellShort = 16
 
 	DatagramsTruncated = 1
 	DatagramsECN       = 2

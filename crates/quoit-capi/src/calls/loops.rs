@@ -253,7 +253,7 @@ unsafe fn listener_options(pointer: *const ListenOptions) -> Result<ListenerOpti
     };
     // SAFETY: promised by the caller.
     let options = unsafe { read_sized(pointer, base, "options") }?;
-    if options.reserved != 0 {
+    if options.reserved != 0 || options.reserved_too != 0 {
         return Err(Failure::invalid("`reserved` is not zero"));
     }
     let accept = match options.accept {
@@ -281,6 +281,7 @@ unsafe fn listener_options(pointer: *const ListenOptions) -> Result<ListenerOpti
     Ok(ListenerOptions {
         stream: stream_options(&options.stream)?,
         accept,
+        tell_failures: options::switch(options.tell_failures, "tell_failures")?,
         ..ListenerOptions::default()
     })
 }

@@ -53,6 +53,7 @@ fn has_settled(state: &Connection, peer: usize) -> bool {
             && all_received
             && state.received == peer.sent
             && state.awaited() == 0
+            && state.files_short.is_empty()
             && !state.writable_owed)
     })
 }

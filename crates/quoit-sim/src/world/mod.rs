@@ -62,6 +62,8 @@ pub struct World<E: Engine> {
     pub(crate) random: Random,
     /// For sends of pieces at once, which not all runs have.
     pub(crate) gather_random: Random,
+    /// What is drawn for files that are too short.
+    pub(crate) file_random: Random,
     /// For pausing listeners, which not all runs do.
     pub(crate) listening_random: Random,
     pub(crate) plan: Plan,
@@ -234,6 +236,7 @@ impl<E: Engine + 'static> World<E> {
         let mut world = Self {
             random: Random::new(options.seed, 3),
             gather_random: Random::new(options.seed, 235),
+            file_random: Random::new(options.seed, 243),
             listening_random: Random::new(options.seed, 281),
             quoit: ManuallyDrop::new(quoit),
             remote,
@@ -286,6 +289,7 @@ impl<E: Engine + 'static> World<E> {
                     ..ListenOptions::default()
                 },
                 accept,
+                tell_failures: true,
                 ..ListenerOptions::default()
             };
             // For want of descriptors there may be fewer.
@@ -493,6 +497,7 @@ impl<E: Engine + 'static> World<E> {
             | Event::Opened { connection, .. }
             | Event::Writable { connection }
             | Event::Sent { connection, .. }
+            | Event::FileShort { connection, .. }
             | Event::Deadline { connection } => Some(Occasion::Any(connection)),
             Event::Pressure { .. } => Some(Occasion::Pressure),
             Event::Closed {

@@ -63,6 +63,9 @@ pub struct ListenerOptions {
     pub stream: StreamOptions,
     /// What becomes of accepted connections. Default: [`Accept::Connections`].
     pub accept: Accept,
+    /// Tell of accepting that fails, by [`Event::AcceptFailed`]. Default: false; the counter `accept_paused_resources`
+    /// counts it, and it is tried again by itself, in any case.
+    pub tell_failures: bool,
 }
 
 /// One listener.
@@ -70,6 +73,7 @@ pub struct ListenerOptions {
 pub(super) struct Listener {
     pub(super) socket: Option<ListenSocket>,
     pub(super) accept: Accept,
+    tell_failures: bool,
     pub(super) armed: Option<Armed>,
     /// Its user wants no more for now.
     paused: bool,
@@ -147,6 +151,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let listener = Listener {
             socket: Some(socket),
             accept: options.accept.clone(),
+            tell_failures: options.tell_failures,
             armed: None,
             paused: false,
             stopping: false,
@@ -186,12 +191,17 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         Ok(())
     }
 
-    /// Accepts again, after [`Loop::pause_listening`]; of a listener that is not paused it does nothing.
+    /// Accepts again, after [`Loop::pause_listening`]; of a listener that is not paused it does nothing. One for which there
+    /// were no descriptors, or memory, is tried at once.
     ///
     /// # Errors
     /// [`Refusal::Stale`]; [`Refusal::Closing`] if it is stopping.
     pub fn resume_listening(&mut self, listener: ListenerId) -> Result<(), Refusal> {
-        self.find_listener(listener)?.paused = false;
+        let found = self.find_listener(listener)?;
+        if std::mem::take(&mut found.paused) {
+            let retry = found.retry.take();
+            self.clear_timer(retry);
+        }
         // Where the accept that was cancelled has not ended yet, its end does this.
         self.arm_accept(listener.slot());
         Ok(())
@@ -321,7 +331,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     }
 
     pub(super) fn on_accepted(&mut self, slot: Slot, result: Result<OwnedFd, Errno>, more: bool) {
-        let (listener, _) = self
+        let (listener, generation) = self
             .listeners
             .at(slot)
             .expect("a slot with an operation in flight is in use");
@@ -346,7 +356,16 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             Err(errno) if is_of_one_accept(errno) => {}
             // Descriptors or memory are used up, or a limit, or accepting is forbidden: that lasts, and a loop
             // that tried again at once would spin.
-            Err(_) => self.put_off_accept(slot),
+            Err(errno) => {
+                if listener.tell_failures && !listener.stopping {
+                    let listener = ListenerId::new(self.index, slot, generation);
+                    self.events.push_back(Event::AcceptFailed {
+                        listener,
+                        error: errno,
+                    });
+                }
+                self.put_off_accept(slot);
+            }
         }
         if more {
             return;

@@ -221,6 +221,11 @@ impl Connection {
         self.zero_copy && threshold.is_some_and(|least| bytes >= least as usize)
     }
 
+    /// Whether what is being sent is a file of which is to be told that there is no more, and the connection goes on then.
+    pub(super) fn may_tell_short_file(&self) -> bool {
+        matches!(self.phase, Phase::Open | Phase::Draining) && self.outbound.may_be_short()
+    }
+
     /// Whether the queue is full, at this mark. The mark moves with what others have queued, so it must have been full when
     /// something was last queued too: only then `Writable` is owed.
     pub(super) fn is_full(&self, mark: usize) -> bool {

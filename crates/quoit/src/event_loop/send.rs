@@ -253,9 +253,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         token: Token,
     ) -> Result<(), Refusal> {
         self.admit(connection, |_| false)?;
-        self.sender(connection)?
-            .outbound
-            .push_file(range.file, range.offset, range.length, token);
+        self.sender(connection)?.outbound.push_file(range, token);
         self.mark_dirty(connection.slot());
         Ok(())
     }
@@ -406,6 +404,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         connection.sending = false;
         connection.held += u32::from(held);
         match result {
+            Ok(0) if connection.may_tell_short_file() => self.on_short_file(id, None),
             Ok(0) => self.fail_send(slot, CloseReason::Error(Errno::new(libc::ENODATA)), true),
             Ok(bytes) => {
                 let memory = self.memory.as_mut().expect("present until the loop is dropped");
@@ -428,12 +427,43 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                     self.mark_dirty(slot);
                 }
             }
+            // What the socket survives is the file's: it cannot be read, or not by `sendfile(2)`.
+            Err(errno) if survives(errno) && connection.may_tell_short_file() => {
+                self.on_short_file(id, Some(errno));
+            }
             Err(errno) => {
                 let reset = survives(errno);
                 self.fail_send(slot, CloseReason::from_errno(errno), reset);
             }
         }
         self.finish_if_quiet(slot);
+    }
+
+    /// There is no more of the file that is being sent: goes on with what is behind it.
+    fn on_short_file(&mut self, id: ConnectionId, error: Option<Errno>) {
+        let memory = self.memory.as_mut().expect("present until the loop is dropped");
+        let Some(connection) = self.connections.get_mut(id.slot(), id.generation()) else {
+            return;
+        };
+        // Sends of no bytes may be before it.
+        let acknowledged = connection.outbound.sent(0, false, &mut memory.chunks);
+        let told = connection.outbound.take_short_file();
+        let more = !connection.outbound.is_empty();
+        self.acknowledge(id, acknowledged);
+        if let Some((token, missing)) = told {
+            self.events.push_back(Event::FileShort {
+                connection: id,
+                token,
+                missing,
+                error,
+            });
+        }
+        self.after_room(id);
+        if more {
+            self.mark_dirty(id.slot());
+        } else {
+            self.after_flush(id.slot());
+        }
     }
 
     pub(super) fn on_released(&mut self, slot: Slot, sequence: u32, copied: bool) {

@@ -174,7 +174,13 @@ impl Run {
             Step::File { offset, length } => {
                 let bytes: Vec<u8> = (offset..offset + length).map(file_byte).collect();
                 let (token, file) = (self.next_token(), self.file.try_clone().unwrap());
-                self.outbound.push_file(file, offset as u64, length as u64, token);
+                let range = FileRange {
+                    file,
+                    offset: offset as u64,
+                    length: length as u64,
+                    on_short: OnShort::Abort,
+                };
+                self.outbound.push_file(range, token);
                 self.queue(&bytes, false, Some(token));
             }
             Step::Submit if self.in_flight.is_none() => {

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 
-use quoit::{FileRange, Token};
+use quoit::{FileRange, OnShort, Token};
 
 use crate::driver::{OnData, drive};
 use crate::levels::Level;
@@ -132,6 +132,7 @@ pub(crate) fn a_file_range_of_more_than_two_gibibytes(level: &Level) {
             file,
             offset: 10,
             length: LENGTH,
+            on_short: OnShort::Abort,
         };
         driver.send_file(id, range, Token(5)).unwrap();
         driver.shutdown(id).unwrap();

@@ -173,6 +173,21 @@ impl Checker {
                     );
                 }
             }
+            Event::FileShort {
+                connection,
+                token,
+                missing,
+                ..
+            } => {
+                let state = self.state(*connection);
+                assert!(*missing > 0, "{event:?} of a file that is not");
+                if *token != Token::NONE {
+                    let found = state.lent.iter().position(|lent| lent.0 == *token);
+                    let found =
+                        found.unwrap_or_else(|| panic!("{event:?} of what is not, or no longer, sent"));
+                    state.lent.remove(found);
+                }
+            }
             Event::Writable { connection } => {
                 let state = self.state(*connection);
                 assert!(!state.closing, "{event:?} after a close or an abort");

@@ -23,6 +23,8 @@ pub(crate) struct Seen {
     pub(crate) total: u64,
     pub(crate) ended: bool,
     pub(crate) sent: Vec<Token>,
+    /// Files that were too short, each with the bytes that are missing.
+    pub(crate) files_short: Vec<(Token, u64, Option<Errno>)>,
     pub(crate) writable: u32,
     pub(crate) pressure: u32,
     pub(crate) deadlines: u32,
@@ -167,6 +169,12 @@ impl Driver {
                 }
             }
             Event::Sent { connection, token } => self.of(connection).sent.push(token),
+            Event::FileShort {
+                connection,
+                token,
+                missing,
+                error,
+            } => self.of(connection).files_short.push((token, missing, error)),
             Event::Writable { connection } => {
                 self.of(connection).writable += 1;
                 self.echo_backlog(connection);

@@ -69,6 +69,8 @@ mod echoing;
 #[macro_use]
 mod ending;
 #[macro_use]
+mod files;
+#[macro_use]
 mod gathering;
 #[macro_use]
 mod leases;
@@ -83,20 +85,20 @@ mod sending;
 #[macro_use]
 mod spreading;
 
-level!(epoll = EPOLL: accepting bulk clock connecting echoing ending gathering leases receiving resources send_chunks sending spreading datagram_bounds datagram_ending datagram_errors datagram_network datagram_receiving datagram_sending datagram_sockets);
-level!(uring = URING: accepting bulk clock connecting echoing ending gathering leases receiving resources send_chunks sending spreading datagram_bounds datagram_ending datagram_errors datagram_network datagram_receiving datagram_sending datagram_sockets);
+level!(epoll = EPOLL: accepting bulk clock connecting echoing ending files gathering leases receiving resources send_chunks sending spreading datagram_bounds datagram_ending datagram_errors datagram_network datagram_receiving datagram_sending datagram_sockets);
+level!(uring = URING: accepting bulk clock connecting echoing ending files gathering leases receiving resources send_chunks sending spreading datagram_bounds datagram_ending datagram_errors datagram_network datagram_receiving datagram_sending datagram_sockets);
 
-level!(uring_oldest = OLDEST: accepting clock connecting echoing ending gathering leases receiving resources send_chunks sending spreading datagram_bounds datagram_ending datagram_errors datagram_receiving datagram_sending datagram_sockets);
+level!(uring_oldest = OLDEST: accepting clock connecting echoing ending files gathering leases receiving resources send_chunks sending spreading datagram_bounds datagram_ending datagram_errors datagram_receiving datagram_sending datagram_sockets);
 level!(uring_without_multishot_receive = WITHOUT_MULTISHOT_RECEIVE: echoing ending leases receiving datagram_bounds datagram_ending datagram_receiving datagram_sending);
 level!(uring_without_receive_budget = WITHOUT_RECEIVE_BUDGET: clock echoing ending leases receiving);
 level!(uring_without_buffer_ring = WITHOUT_BUFFER_RING: echoing ending leases receiving datagram_ending datagram_receiving datagram_sending);
 level!(uring_without_multishot_accept = WITHOUT_MULTISHOT_ACCEPT: accepting resources spreading);
-level!(uring_without_deferred_work = WITHOUT_DEFER_TASKRUN: accepting clock connecting echoing ending gathering send_chunks sending datagram_ending datagram_receiving datagram_sending);
-level!(uring_zero_copy = ZERO_COPY: echoing ending gathering receiving send_chunks sending);
-level!(uring_zero_copy_registered = ZERO_COPY_REGISTERED: echoing ending gathering receiving send_chunks sending);
-level!(uring_kernel_poll = KERNEL_POLL: accepting clock connecting echoing ending gathering leases receiving resources send_chunks sending datagram_bounds datagram_ending datagram_errors datagram_receiving datagram_sending datagram_sockets);
+level!(uring_without_deferred_work = WITHOUT_DEFER_TASKRUN: accepting clock connecting echoing ending files gathering send_chunks sending datagram_ending datagram_receiving datagram_sending);
+level!(uring_zero_copy = ZERO_COPY: echoing ending files gathering receiving send_chunks sending);
+level!(uring_zero_copy_registered = ZERO_COPY_REGISTERED: echoing ending files gathering receiving send_chunks sending);
+level!(uring_kernel_poll = KERNEL_POLL: accepting clock connecting echoing ending files gathering leases receiving resources send_chunks sending datagram_bounds datagram_ending datagram_errors datagram_receiving datagram_sending datagram_sockets);
 level!(uring_registered = REGISTERED: datagram_receiving datagram_sending);
-level!(uring_tiny_queues = TINY_QUEUES: accepting connecting echoing ending gathering receiving resources send_chunks sending datagram_bounds datagram_ending datagram_receiving datagram_sending datagram_sockets);
-level!(uring_tiny_pool = TINY_POOL: echoing ending send_chunks sending);
-level!(epoll_tiny_pool = EPOLL_TINY_POOL: echoing ending send_chunks sending);
-level!(epoll_tiny_turns = EPOLL_TINY_TURNS: accepting echoing ending gathering leases receiving send_chunks sending datagram_bounds datagram_ending datagram_errors datagram_receiving datagram_sending datagram_sockets);
+level!(uring_tiny_queues = TINY_QUEUES: accepting connecting echoing ending files gathering receiving resources send_chunks sending datagram_bounds datagram_ending datagram_receiving datagram_sending datagram_sockets);
+level!(uring_tiny_pool = TINY_POOL: echoing ending files send_chunks sending);
+level!(epoll_tiny_pool = EPOLL_TINY_POOL: echoing ending files send_chunks sending);
+level!(epoll_tiny_turns = EPOLL_TINY_TURNS: accepting echoing ending files gathering leases receiving send_chunks sending datagram_bounds datagram_ending datagram_errors datagram_receiving datagram_sending datagram_sockets);

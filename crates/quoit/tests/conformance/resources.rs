@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use quoit::{Address, AttachOptions, CloseReason, Command, ConnectOptions, FileRange, Refusal, Token};
+use quoit::{
+    Address, AttachOptions, CloseReason, Command, ConnectOptions, FileRange, OnShort, Refusal, Token,
+};
 
 use crate::driver::{Driver, OnData, drive, drive_with};
 use crate::levels::{Level, alone};
@@ -97,6 +99,7 @@ pub(crate) fn nothing_is_left_of_refused_commands(level: &Level) {
                         file: tempfile::tempfile().unwrap(),
                         offset: 0,
                         length: 0,
+                        on_short: OnShort::Abort,
                     },
                     token: Token(token),
                 };

@@ -1,13 +1,11 @@
-//! Sending: order, acknowledgements, limits, files.
+//! Sending: order, acknowledgements, limits.
 
-use std::fs::File;
 use std::io::IoSlice;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytes::Bytes;
-use quoit::{CloseReason, Config, ConnectionId, Errno, FileRange, Payload, RawPieces, Refusal, Token};
+use quoit::{CloseReason, Config, ConnectionId, FileRange, OnShort, Payload, RawPieces, Refusal, Token};
 
 use crate::driver::{Driver, drive, drive_with};
 use crate::levels::Level;
@@ -29,10 +27,6 @@ macro_rules! sending {
             at_once_to_a_peer_that_is_gone
             a_slow_reader_is_bounded_and_holds_up_nobody
             too_large_to_be_copied
-            a_file_between_other_sends
-            a_file_range_beyond_two_gibibytes
-            a_file_cut_short
-            a_file_cut_short_while_it_is_sent
         }
     };
 }
@@ -55,7 +49,7 @@ impl Drop for Watched {
     }
 }
 
-fn ascending(tokens: &[Token]) -> bool {
+pub(crate) fn ascending(tokens: &[Token]) -> bool {
     tokens.windows(2).all(|pair| pair[0].0 < pair[1].0)
 }
 
@@ -134,6 +128,7 @@ pub(crate) fn sends_of_no_bytes(level: &Level) {
             file,
             offset: 5,
             length: 0,
+            on_short: OnShort::Abort,
         };
         driver.send_file(id, range, Token(8)).unwrap();
         driver.until("the empty range is acknowledged", |driver| {
@@ -438,108 +433,6 @@ impl Driver {
         self.join(reader);
         self.wait_flushed(id);
     }
-}
-
-/// A file with `length` bytes of a pattern.
-fn patterned_file(start: usize, length: usize) -> File {
-    let file = tempfile::tempfile().unwrap();
-    file.write_all_at(&pattern(start, length), 0).unwrap();
-    file
-}
-
-pub(crate) fn a_file_between_other_sends(level: &Level) {
-    drive(level, |driver| {
-        let (mut client, id) = driver.new_pair();
-        let file = patterned_file(50, 3_000_000);
-        driver.send(id, b"head", Token::NONE).unwrap();
-        let range = FileRange {
-            file: file.try_clone().unwrap(),
-            offset: 1_000,
-            length: 2_500_000,
-        };
-        driver.send_file(id, range, Token(1)).unwrap();
-        driver.send(id, Bytes::from_static(b"middle"), Token(2)).unwrap();
-        let range = FileRange {
-            file,
-            offset: 7,
-            length: 10,
-        };
-        driver.send_file(id, range, Token(3)).unwrap();
-        driver.send(id, b"tail", Token::NONE).unwrap();
-        driver.shutdown(id).unwrap();
-        let reader = driver.beside(move || client.receive_rest().0);
-        let bytes = driver.join(reader);
-        let expected = [
-            b"head".to_vec(),
-            pattern(1_050, 2_500_000),
-            b"middle".to_vec(),
-            pattern(57, 10),
-            b"tail".to_vec(),
-        ]
-        .concat();
-        assert!(bytes == expected, "{} bytes of {}", bytes.len(), expected.len());
-        assert!(ascending(&driver.seen(id).sent));
-        assert_eq!(driver.seen(id).sent.last(), Some(&Token(3)));
-    });
-}
-
-pub(crate) fn a_file_range_beyond_two_gibibytes(level: &Level) {
-    drive(level, |driver| {
-        let (mut client, id) = driver.new_pair();
-        let file = tempfile::tempfile().unwrap();
-        let offset = (5 << 30) + 123;
-        file.write_all_at(&pattern(9, 10_000), offset).unwrap();
-        let range = FileRange {
-            file,
-            offset: offset - 100,
-            length: 10_100,
-        };
-        driver.send_file(id, range, Token(1)).unwrap();
-        driver.until("it is acknowledged", |driver| driver.seen(id).sent == [Token(1)]);
-        let bytes = client.receive(10_100);
-        assert!(bytes[..100] == [0; 100] && bytes[100..] == pattern(9, 10_000));
-    });
-}
-
-/// No deadline helps a connection that should end by itself.
-fn at_once(config: &mut Config) {
-    config.close_deadline = std::time::Duration::from_secs(3600);
-}
-
-pub(crate) fn a_file_cut_short(level: &Level) {
-    drive_with(level, at_once, |driver| {
-        let (mut client, id) = driver.new_pair();
-        let range = FileRange {
-            file: patterned_file(0, 1000),
-            offset: 0,
-            length: 1001,
-        };
-        driver.send_file(id, range, Token(1)).unwrap();
-        let no_data = Errno::new(libc::ENODATA);
-        assert_eq!(driver.wait_closed(id), CloseReason::Error(no_data));
-        assert!(driver.seen(id).sent.is_empty());
-        client.expect_reset();
-    });
-}
-
-pub(crate) fn a_file_cut_short_while_it_is_sent(level: &Level) {
-    drive_with(level, at_once, |driver| {
-        let (mut client, id) = driver.new_pair();
-        let file = patterned_file(0, 12 << 20);
-        let range = FileRange {
-            file: file.try_clone().unwrap(),
-            offset: 0,
-            length: 12 << 20,
-        };
-        driver.send(id, b"before", Token::NONE).unwrap();
-        driver.send_file(id, range, Token(1)).unwrap();
-        driver.settle();
-        file.set_len(4096).unwrap();
-        let reader = driver.beside(move || client.receive_rest().1.map_err(|error| error.kind()));
-        assert_eq!(driver.join(reader), Err(std::io::ErrorKind::ConnectionReset));
-        let no_data = Errno::new(libc::ENODATA);
-        assert_eq!(driver.wait_closed(id), CloseReason::Error(no_data));
-    });
 }
 
 /// A queue that is full of sends of no bytes drains without a system call, and says so all the same.

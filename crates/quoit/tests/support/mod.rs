@@ -53,9 +53,11 @@ pub(crate) fn listening(config: Config) -> (Loop, SocketAddr) {
 
 /// Lets the loop listen on a free port of the loopback address.
 pub(crate) fn listen_on(quoit: &mut Loop) -> SocketAddr {
-    let listener = quoit
-        .listen(&"127.0.0.1:0".parse().unwrap(), &ListenerOptions::default())
-        .unwrap();
+    let options = ListenerOptions {
+        tell_failures: true,
+        ..ListenerOptions::default()
+    };
+    let listener = quoit.listen(&"127.0.0.1:0".parse().unwrap(), &options).unwrap();
     tcp(&quoit.listener_address(listener).unwrap())
 }
 

@@ -55,6 +55,7 @@ final class Abi {
     static final int EVENT_DATAGRAM_ERROR = 21;
     static final int EVENT_DATAGRAM_CLOSED = 24;
     static final int EVENT_DATAGRAM_REFUSED = 25;
+    static final int EVENT_ACCEPT_FAILED = 27;
 
     static final int CLOSED_LOCAL = 1;
     static final int CLOSED_PEER = 2;
@@ -170,8 +171,9 @@ final class Abi {
 
     /** Offsets in {@code quoit_listen_options}. */
     static final class ListenOptions {
-        static final int STRUCT_SIZE = 56;
+        static final int STRUCT_SIZE = 64;
         static final int ACCEPT = 4;
+        static final int TELL_FAILURES = 56;
 
         private ListenOptions() {}
     }

@@ -145,6 +145,22 @@ abstract class AbstractQuoitServerChannel extends AbstractQuoitChannel implement
         }
     }
 
+    /**
+     * The loop could not accept, mostly for want of descriptors, and tries again by itself. As elsewhere the handlers are told:
+     * a bootstrap's stops to read for a second, and the loop tries again when it reads.
+     */
+    final void acceptFailed(int error) {
+        if (!isOpen() || !wanted()) {
+            return;
+        }
+        begin();
+        complete();
+        pipeline().fireExceptionCaught(Errno.exception("accept", error));
+        if (isOpen() && !wanted()) {
+            pause();
+        }
+    }
+
     private void stop() {
         if (listener != 0 && !stopping) {
             stopping = true;
@@ -168,11 +184,7 @@ abstract class AbstractQuoitServerChannel extends AbstractQuoitChannel implement
     }
 
     private void deliver(int accepted) {
-        if (!incomplete) {
-            incomplete = true;
-            handler().atEndOfRun(completion);
-            unsafe().recvBufAllocHandle().reset(config());
-        }
+        begin();
         unsafe().recvBufAllocHandle().incMessagesRead(1);
         readPending = false;
         Channel child;
@@ -184,6 +196,14 @@ abstract class AbstractQuoitServerChannel extends AbstractQuoitChannel implement
             return;
         }
         pipeline().fireChannelRead(child);
+    }
+
+    private void begin() {
+        if (!incomplete) {
+            incomplete = true;
+            handler().atEndOfRun(completion);
+            unsafe().recvBufAllocHandle().reset(config());
+        }
     }
 
     private void complete() {

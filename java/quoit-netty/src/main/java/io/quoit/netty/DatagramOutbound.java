@@ -63,6 +63,8 @@ final class DatagramOutbound implements ChannelOutboundBuffer.MessageProcessor {
 
     private boolean removing;
     private boolean ended;
+    /** A walk has ended at what the library has no room for. */
+    private boolean full;
 
     DatagramOutbound(QuoitDatagramChannel channel) {
         this.channel = channel;
@@ -142,7 +144,8 @@ final class DatagramOutbound implements ChannelOutboundBuffer.MessageProcessor {
 
     @Override
     public boolean processMessage(Object message) {
-        if (count == MOST_SENDS || bytes >= channel.handler().config().highWater()) {
+        full = count == MOST_SENDS || bytes >= channel.handler().config().highWater();
+        if (full) {
             return false;
         }
         ByteBuf content;
@@ -255,14 +258,17 @@ final class DatagramOutbound implements ChannelOutboundBuffer.MessageProcessor {
         releaseOrphans();
         if (!ended) {
             channel.flushMore();
+        } else if (full) {
+            lendRest();
         }
     }
 
     // ---- the end ----
 
     /**
-     * The channel is being closed. What was flushed and is not in flight joins what is, as far as the library has room: other
-     * transports have given that to the kernel by then. Until the socket is gone outcomes are told as before.
+     * The channel is being closed. What was flushed and is not in flight joins what is, as far as the library has room, and the
+     * rest follows: other transports have given that to the kernel by then. Until the socket is gone outcomes are told as
+     * before.
      */
     void end() {
         if (ended) {
@@ -278,6 +284,7 @@ final class DatagramOutbound implements ChannelOutboundBuffer.MessageProcessor {
         int from = count;
         int before = bytes;
         int[] flying = {count - done};
+        full = false;
         try {
             buffer.forEachFlushedMessage(message -> flying[0]-- > 0 || processMessage(message));
         } catch (Exception unsendable) {
@@ -288,8 +295,39 @@ final class DatagramOutbound implements ChannelOutboundBuffer.MessageProcessor {
         }
     }
 
+    /** Whether something of what was flushed before the end has yet to be given to the library: then the socket stays. */
+    boolean hasRest() {
+        return ended && full;
+    }
+
+    /** The next batch of what was flushed before the end; behind the last one the socket is closed. */
+    private void lendRest() {
+        begin();
+        full = false;
+        removing = true;
+        try {
+            while (!list(buffer)) {
+                if (count > 0) {
+                    // It fails behind those before it.
+                    full = true;
+                    break;
+                }
+                buffer.remove(unsendable);
+            }
+        } finally {
+            removing = false;
+        }
+        if (count > 0) {
+            lend(0, bytes);
+        }
+        if (!full) {
+            channel.closeSocket();
+        }
+    }
+
     /** Netty lets go of its queue before the socket is gone: what is in flight stays until its outcome. */
     void letGo() {
+        full = false;
         if (!lends() || orphans != null) {
             return;
         }
@@ -307,6 +345,7 @@ final class DatagramOutbound implements ChannelOutboundBuffer.MessageProcessor {
     /** The socket is gone, and with it all that was lent. */
     void closed() {
         ended = true;
+        full = false;
         done = count;
         releaseOrphans();
     }

@@ -24,7 +24,7 @@ final class Errno {
     private static final int EAGAIN = 11;
     private static final int ENOMEM = 12;
     private static final int ENFILE = 23;
-    private static final int EMFILE = 24;
+    static final int EMFILE = 24;
     private static final int EPIPE = 32;
     private static final int EMSGSIZE = 90;
     private static final int EPROTONOSUPPORT = 93;

@@ -22,6 +22,7 @@ import java.nio.channels.AlreadyConnectedException;
 import java.nio.channels.NotYetConnectedException;
 import java.nio.channels.UnsupportedAddressTypeException;
 import java.util.concurrent.Executor;
+import java.util.concurrent.TimeUnit;
 
 /**
  * A UDP socket on Quoit, for event loops of {@link QuoitIoHandler}. It takes {@link DatagramPacket}s (also those of
@@ -47,6 +48,8 @@ public final class QuoitDatagramChannel extends AbstractQuoitChannel implements 
     private InetSocketAddress bound;
     /** The library's id; 0 if there is none yet, or no more. */
     private long socket;
+    /** The library was told to close the socket. */
+    private boolean socketCloses;
     /** The rest of Netty's close, while the library has the socket still. */
     private Runnable closing;
 
@@ -256,11 +259,22 @@ public final class QuoitDatagramChannel extends AbstractQuoitChannel implements 
         outbound.end();
         int closed = descriptor;
         descriptor = NO_DESCRIPTOR;
-        if (socket != 0) {
-            handler().commands().simple(Abi.COMMAND_CLOSE_DATAGRAM, socket);
-            handler().hurry();
+        if (socket != 0 && outbound.hasRest()) {
+            // No longer than the library would wait.
+            eventLoop().schedule(this::closeSocket, handler().config().closeDeadlineNanos(), TimeUnit.NANOSECONDS);
+        } else if (socket != 0) {
+            closeSocket();
         } else if (closed >= 0) {
             Descriptors.close(closed);
+        }
+    }
+
+    /** Has the library send what it has, and close the socket. */
+    void closeSocket() {
+        if (socket != 0 && !socketCloses) {
+            socketCloses = true;
+            handler().commands().simple(Abi.COMMAND_CLOSE_DATAGRAM, socket);
+            handler().hurry();
         }
     }
 
@@ -508,6 +522,7 @@ public final class QuoitDatagramChannel extends AbstractQuoitChannel implements 
         public void close() {
             super.close();
             outbound.letGo();
+            closeSocket();
             finishClosing();
         }
 

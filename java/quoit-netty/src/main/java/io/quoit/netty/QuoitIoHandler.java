@@ -335,6 +335,13 @@ public final class QuoitIoHandler implements IoHandler {
                 }
                 channel.ended(events.getInt(at + Event.ERROR));
             }
+            case Abi.EVENT_ACCEPT_FAILED -> {
+                AbstractQuoitServerChannel channel = listeners.get(events.getLong(at + Event.LISTENER));
+                if (channel == null) {
+                    return 0;
+                }
+                channel.acceptFailed(events.getInt(at + Event.ERROR));
+            }
             case Abi.EVENT_REFUSED -> {
                 refused(id, token, events.getShort(at + Event.REASON), events.getInt(at + Event.ERROR));
                 return 0;
@@ -450,6 +457,7 @@ public final class QuoitIoHandler implements IoHandler {
         room.putInt(8, Abi.ListenOptions.STRUCT_SIZE);
         library.listenOptionsDefault(at + 8);
         room.putInt(8 + Abi.ListenOptions.ACCEPT, Abi.ACCEPT_DESCRIPTORS);
+        room.putInt(8 + Abi.ListenOptions.TELL_FAILURES, 1);
         if (library.listen(loop, socket, at + 8, at) < 0) {
             throw new io.netty.channel.ChannelException("listening: " + library.errorText());
         }

@@ -15,6 +15,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.stream.Stream;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.Arguments;
@@ -278,6 +279,53 @@ class DatagramTracesTest {
                     .sync();
             scene.peerReceives();
             scene.channel.closeFuture().sync();
+        }),
+        IS_CLOSED_BEHIND_A_FLUSH_OF_MANY(scene -> {
+            scene.options = DatagramTracesTest::neverUnwritable;
+            scene.bind();
+            AtomicInteger sent = new AtomicInteger();
+            scene.channel
+                    .eventLoop()
+                    .submit(() -> {
+                        for (int count = 0; count < MANY; count++) {
+                            scene.channel
+                                    .write(new DatagramPacket(DatagramScene.bytes(1000), scene.peerAddress()))
+                                    .addListener(written -> {
+                                        if (written.isSuccess()) {
+                                            sent.incrementAndGet();
+                                        }
+                                    });
+                        }
+                        scene.channel.flush();
+                        scene.trace.of("close", scene.channel.close());
+                    })
+                    .sync();
+            scene.channel.closeFuture().sync();
+            scene.trace.outcome("sent " + sent);
+        }),
+        IS_CLOSED_BEHIND_A_FLUSH_WITH_ONE_THAT_IS_TOO_LONG(scene -> {
+            scene.options = DatagramTracesTest::neverUnwritable;
+            scene.bind();
+            AtomicInteger sent = new AtomicInteger();
+            scene.channel
+                    .eventLoop()
+                    .submit(() -> {
+                        for (int count = 0; count < MANY; count++) {
+                            scene.channel
+                                    .write(new DatagramPacket(
+                                            DatagramScene.bytes(count % 300 == 299 ? 70_000 : 10), scene.peerAddress()))
+                                    .addListener(written -> {
+                                        if (written.isSuccess()) {
+                                            sent.incrementAndGet();
+                                        }
+                                    });
+                        }
+                        scene.channel.flush();
+                        scene.trace.of("close", scene.channel.close());
+                    })
+                    .sync();
+            scene.channel.closeFuture().sync();
+            scene.trace.outcome("sent " + sent);
         }),
         IS_CLOSED_BEFORE_A_FLUSH(scene -> {
             scene.bind();

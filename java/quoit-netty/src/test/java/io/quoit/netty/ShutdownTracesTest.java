@@ -3,10 +3,12 @@ package io.quoit.netty;
 import io.netty.channel.Channel;
 import io.netty.channel.ChannelOption;
 import io.netty.util.concurrent.Future;
+import java.net.SocketAddress;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicReference;
 import java.util.stream.Stream;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.Arguments;
@@ -89,6 +91,21 @@ class ShutdownTracesTest {
             scene.serverCloses();
             shutDown(scene);
             scene.peerReads();
+        }),
+        ONE_REGISTERS_WHILE_IT_ENDS(scene -> {
+            scene.connect();
+            AtomicReference<Channel> late = new AtomicReference<>();
+            // Behind the close of all channels, by which one of them has it connect.
+            scene.child.closeFuture().addListener(closed -> late.set(scene.connectTo(scene.server.localAddress()).channel()));
+            shutDown(scene);
+            scene.peerReads();
+            told(scene, late.get());
+        }),
+        ONE_REGISTERS_WHEN_IT_HAS_ENDED(scene -> {
+            scene.connect();
+            SocketAddress address = scene.server.localAddress();
+            shutDown(scene);
+            told(scene, scene.connectTo(address).channel());
         }),
         TASKS_COME_TOO_LATE(scene -> {
             scene.connect();

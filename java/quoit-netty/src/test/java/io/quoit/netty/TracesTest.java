@@ -100,6 +100,25 @@ class TracesTest {
             scene.child.read();
             scene.trace.await("inactive");
         }, true),
+        PEER_RESETS_BEHIND_DATA_THAT_NOBODY_READS(scene -> {
+            scene.options = bootstrap -> bootstrap.childOption(ChannelOption.AUTO_READ, false);
+            scene.connect();
+            scene.peerSends(3);
+            scene.peerResets();
+            scene.child.read();
+            scene.trace.await("inactive");
+        }, true),
+        PEER_RESETS_BEHIND_MUCH_THAT_NOBODY_READS(scene -> {
+            scene.options = bootstrap -> bootstrap.childOption(ChannelOption.AUTO_READ, false);
+            scene.connect();
+            scene.peerSends(3);
+            scene.child.read();
+            scene.trace.await("data 3");
+            scene.peerSends(5000);
+            scene.peerResets();
+            scene.child.read();
+            scene.trace.await("inactive");
+        }, true),
         PEER_CLOSES_WITH_UNREAD_DATA(scene -> {
             scene.connect();
             scene.write(3).sync();
