@@ -6,12 +6,9 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
-
-	quoit "github.com/quoit-io/quoit/go"
 )
 
 // takeDescriptors takes all that the process may have, until the function is called that it returns.

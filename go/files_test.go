@@ -338,27 +338,38 @@ var livesWithFiles = []life{
 		at, err := file.Seek(0, io.SeekCurrent)
 		e.see("the file is behind it", at == copied, err)
 	}},
-	{"a file that gets shorter behind a deadline", true, &difference{
-		"the part that was on its way counts as written, and too little of it is there; the peer must not take it for the whole",
-		map[string]string{"the peer sees nil": "the peer sees *fmt.wrapError{writeto tcp source true address true} broken timeout false"},
-	}, func(e *ends) {
-		e.small()
-		file := newFile(e.t, 4<<20)
-		e.conn.SetWriteDeadline(time.Now().Add(300 * time.Millisecond))
-		n, err := io.Copy(e.conn, file) // the peer does not read: a part is on its way
-		e.see("copied", n < 3<<20, err)
-		if err := file.Truncate(1000); err != nil {
-			e.t.Fatal(err)
-		}
-		e.conn.SetWriteDeadline(time.Time{})
-		n, err = io.Copy(e.conn, file)
-		e.see("copied", n, err)
+	{"a file that gets shorter behind a deadline, and a close", true, nil, func(e *ends) {
+		e.shortensBehindADeadline()
 		e.see("close", e.conn.Close())
-		if _, err = io.Copy(io.Discard, e.peer); err != nil {
-			err = fmt.Errorf("%w", err)
-		}
+		_, err := io.Copy(io.Discard, e.peer)
 		e.see("the peer sees", err)
 	}},
+	{"a file that gets shorter behind a deadline", true, &difference{
+		"the part that was on its way counts as written, and too little of it is there; what is written next must not pass for it",
+		map[string]string{"the peer sees nil": "the peer sees *net.OpError{read tcp source true address true} broken timeout false"},
+	}, func(e *ends) {
+		copied := e.shortensBehindADeadline()
+		_, err := io.CopyN(io.Discard, struct{ io.Reader }{e.peer}, copied)
+		e.see("the peer sees", err)
+		e.conn.Close()
+	}},
+}
+
+// shortensBehindADeadline copies a file until a deadline, as the peer does not read, and again when it has become shorter. It answers
+// what it was told has been copied.
+func (e *ends) shortensBehindADeadline() int64 {
+	e.small()
+	file := newFile(e.t, 4<<20)
+	e.conn.SetWriteDeadline(time.Now().Add(300 * time.Millisecond))
+	copied, err := io.Copy(e.conn, file) // a part is on its way
+	e.see("copied", copied < 3<<20, err)
+	if err := file.Truncate(1000); err != nil {
+		e.t.Fatal(err)
+	}
+	e.conn.SetWriteDeadline(time.Time{})
+	n, err := io.Copy(e.conn, file)
+	e.see("copied", n, err)
+	return copied
 }
 
 // What becomes of files that are copied to a connection, and of the connection, is as on package net.

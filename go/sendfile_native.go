@@ -202,9 +202,10 @@ func (l *nativeLoop) fileShort(c *Conn, token uint64, missing int64, errno sysca
 		}
 		l.fileOver(job)
 	}
+	open := c.state == stateOpen
 	c.mu.Unlock()
-	if !here {
-		// The writer's deadline came before, and it was told that the part is on its way.
+	if !here && open {
+		// The writer's deadline came before, and it was told that the part is on its way: what is written next would pass for it.
 		c.abort(syscall.ENODATA)
 	}
 }

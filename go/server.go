@@ -70,7 +70,7 @@ func Start(address string, handler Handler, options ...Option) (*Server, error) 
 	network, rest := splitServeAddress(address)
 	bound, err := bindAddress(network, rest)
 	if err == nil {
-		server.listening, err = loops.listen(bound, config, func(*Conn) sink { return events })
+		server.listening, err = loops.listen(bound, config, func(*Conn) sink { return events }, nil)
 	}
 	if err != nil {
 		err = fmt.Errorf("quoit: listening on %s: %w", address, err)

@@ -231,6 +231,7 @@ pub(crate) fn files_that_cannot_be_sent(level: &Level) {
         driver.until("both are told of", |driver| {
             driver.seen(id).files_short.len() == 2
         });
+        driver.settle();
         assert_eq!(client.receive(6), b"behind");
         let seen = &driver.seen(id).files_short;
         assert_eq!((seen[0].0, seen[0].1), (Token(1), 100));
