@@ -1,8 +1,11 @@
 package io.quoit.netty;
 
+import io.netty.bootstrap.ServerBootstrap;
 import io.netty.channel.Channel;
+import io.netty.channel.ChannelFuture;
 import io.netty.channel.ChannelOption;
 import io.netty.util.concurrent.Future;
+import java.net.InetSocketAddress;
 import java.net.SocketAddress;
 import java.util.Map;
 import java.util.Set;
@@ -101,6 +104,16 @@ class ShutdownTracesTest {
             scene.peerReads();
             told(scene, late.get());
         }),
+        ONE_BINDS_WHILE_IT_ENDS(scene -> {
+            scene.connect();
+            AtomicReference<ChannelFuture> late = new AtomicReference<>();
+            ServerBootstrap bootstrap = scene.bootstrap();
+            scene.child.closeFuture().addListener(closed -> late.set(
+                    scene.trace.of("bind", bootstrap.bind(new InetSocketAddress("127.0.0.1", 0)))));
+            shutDown(scene);
+            scene.peerReads();
+            told(scene, late.get().channel());
+        }),
         ONE_REGISTERS_WHEN_IT_HAS_ENDED(scene -> {
             scene.connect();
             SocketAddress address = scene.server.localAddress();
@@ -151,7 +164,9 @@ class ShutdownTracesTest {
         return Stream.of(Scenario.values())
                 // Nothing is copied with small limits: a flush is in flight when its channel closes, and its promise fails.
                 .filter(scenario -> !UnderTest.SMALL || scenario != Scenario.ONE_HAS_FLUSHED_A_LITTLE)
-                .flatMap(scenario -> scenario == Scenario.ONE_CONNECTS || scenario == Scenario.SOMEBODY_WAITS_TO_BE_ACCEPTED
+                .flatMap(scenario -> scenario == Scenario.ONE_CONNECTS
+                                || scenario == Scenario.ONE_BINDS_WHILE_IT_ENDS
+                                || scenario == Scenario.SOMEBODY_WAITS_TO_BE_ACCEPTED
                         ? Stream.of(Arguments.of(scenario, "TCP"))
                         : Stream.of(Arguments.of(scenario, "TCP"), Arguments.of(scenario, "UNIX")));
     }
