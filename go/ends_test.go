@@ -243,3 +243,35 @@ func compareLives(t *testing.T, lives []life) {
 		}
 	}
 }
+
+// What the kernel had received before a reset is still delivered, as by package net: also of a connection that was paused by then,
+// as nobody read what had come before.
+func TestAResetBehindMuchThatNobodyReads(t *testing.T) {
+	const much = 40_000 // no more than the kernel takes before anything is read
+	trace := func(t *testing.T, l net.Listener, err error) []string {
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		e := &ends{recorder: recorder{t: t}, peer: dial(t, l.Addr())}
+		if e.conn, err = l.Accept(); err != nil {
+			t.Fatal(err)
+		}
+		defer e.conn.Close()
+		for range 10 {
+			if _, err := e.peer.Write(make([]byte, much/10)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		e.resets()
+		all, err := io.ReadAll(e.conn)
+		e.see("read", len(all), err)
+		return e.trace
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	stock := trace(t, l, err)
+	onLibraryEngines(t, func(t *testing.T, engine quoit.Option) {
+		l, err := quoit.Listen("tcp", "127.0.0.1:0", engine, quiet(), quoit.WithInboundLimit(1000), quoit.WithReceivePool(4, 1024))
+		compare(t, stock, trace(t, l, err), nil)
+	})
+}
