@@ -165,6 +165,19 @@ public class ConnectionTraceScenarios
             Differs = static stock => stock.Replace("; written;", "; written, and nobody reads;", StringComparison.Ordinal),
         },
         new(
+            "the client resets behind bytes that nobody has read",
+            async (connection, stage) =>
+            {
+                await stage.Closed.Task.Soon();
+                stage.App(await Trace.ReadToEndAsync(connection.Transport.Input));
+                stage.App(await Trace.ReadAsync(connection.Transport.Input));
+            },
+            async (client, stage) =>
+            {
+                await client.SendAsync(new byte[40_000]);
+                client.Reset();
+            }),
+        new(
             "the client resets while a write waits",
             async (connection, stage) =>
             {
