@@ -161,7 +161,8 @@ func (l *Listener) end() {
 	})
 }
 
-// Accept implements net.Listener.
+// Accept implements net.Listener. While there are no descriptors for who connects, it answers the temporary error of package
+// net's; the loops try again by themselves.
 func (l *Listener) Accept() (net.Conn, error) {
 	if l.std != nil {
 		return l.std.Accept()

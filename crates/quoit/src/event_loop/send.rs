@@ -24,6 +24,23 @@ const SHARE_OF_TURN: u32 = 4 << 20;
 /// Gathers kept for later sends.
 const SPARE_GATHERS: usize = 64;
 
+/// Whether `sendfile(2)` failed for the file, which cannot be read, or not so. Want of memory is the socket's as well.
+fn is_of_file(errno: Errno) -> bool {
+    matches!(
+        errno.code(),
+        libc::EINVAL
+            | libc::EIO
+            | libc::EBADF
+            | libc::EOVERFLOW
+            | libc::ESPIPE
+            | libc::EISDIR
+            | libc::EACCES
+            | libc::ESTALE
+            | libc::EOPNOTSUPP
+            | libc::ENOSYS
+    )
+}
+
 impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// Queues bytes. All that is queued for a connection by the next turn leaves together.
     ///
@@ -427,8 +444,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                     self.mark_dirty(slot);
                 }
             }
-            // What the socket survives is the file's: it cannot be read, or not by `sendfile(2)`.
-            Err(errno) if survives(errno) && connection.may_tell_short_file() => {
+            Err(errno) if is_of_file(errno) && connection.may_tell_short_file() => {
                 self.on_short_file(id, Some(errno));
             }
             Err(errno) => {
