@@ -3,31 +3,7 @@
 
 use std::fmt::Write as _;
 
-use crate::types;
-
-/// A structure of the header.
-#[derive(Debug)]
-pub(crate) struct Structure {
-    pub(crate) name: &'static str,
-    pub(crate) size: usize,
-    pub(crate) alignment: usize,
-    pub(crate) fields: &'static [Field],
-}
-
-/// A field of one.
-#[derive(Debug)]
-pub(crate) struct Field {
-    pub(crate) name: &'static str,
-    pub(crate) offset: usize,
-    pub(crate) size: usize,
-}
-
-/// A constant of the header.
-#[derive(Debug)]
-pub(crate) struct Constant {
-    pub(crate) name: &'static str,
-    pub(crate) value: u64,
-}
+use crate::types::{self, Constant, Structure};
 
 /// All structures, fields and constants, one a line: `struct NAME SIZE ALIGNMENT`, `field STRUCT NAME OFFSET SIZE`,
 /// `constant NAME VALUE`. Numbers are decimal; sizes and offsets are in bytes.

@@ -13,8 +13,10 @@
 //! | `handle` | the loop behind a pointer: one call at a time, on one thread | yes |
 //! | `leases` | leases by number, returned from any thread | yes |
 //! | `thread` | which thread this is, and whether that one has ended | |
-//! | `convert` | commands, events and options to and from the core's | yes |
-//! | `datagrams` | the same for what concerns datagram sockets | yes |
+//! | `commands` | commands, as the core's | yes |
+//! | `events` | events, from the core's | |
+//! | `options` | options and configuration to and from the core's | yes |
+//! | `numbers` | the numbers for the core's values | |
 //! | `receivers` | the addresses that a turn's errors name | in tests |
 //! | `calls` | the exported functions | yes |
 
@@ -22,13 +24,14 @@
 compile_error!("the C ABI is laid out for 64-bit Linux");
 
 mod calls;
-mod convert;
-mod datagrams;
+mod commands;
 mod error;
+mod events;
 mod handle;
 mod layout;
 mod leases;
 mod memory;
+mod numbers;
 mod options;
 mod receivers;
 mod thread;

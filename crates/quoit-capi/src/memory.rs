@@ -7,6 +7,15 @@ use quoit::Address;
 
 use crate::error::Failure;
 
+/// What of the caller's may be used after the call has returned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Keep {
+    /// Bytes to be copied are copied during the call.
+    During,
+    /// The command is carried out later: its bytes are copied now, to memory of their own.
+    Later,
+}
+
 /// A structure of integers and raw pointers.
 ///
 /// # Safety

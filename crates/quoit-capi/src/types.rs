@@ -3,8 +3,31 @@
 use std::ffi::{CStr, c_char, c_void};
 use std::mem::{offset_of, size_of};
 
-use crate::layout::{Constant, Field, Structure};
 use crate::memory::{Plain, Sized32};
+
+/// A structure of the header.
+#[derive(Debug)]
+pub(crate) struct Structure {
+    pub(crate) name: &'static str,
+    pub(crate) size: usize,
+    pub(crate) alignment: usize,
+    pub(crate) fields: &'static [Field],
+}
+
+/// A field of one.
+#[derive(Debug)]
+pub(crate) struct Field {
+    pub(crate) name: &'static str,
+    pub(crate) offset: usize,
+    pub(crate) size: usize,
+}
+
+/// A constant of the header.
+#[derive(Debug)]
+pub(crate) struct Constant {
+    pub(crate) name: &'static str,
+    pub(crate) value: u64,
+}
 
 /// The version of this ABI: the major number in the upper 16 bits, the minor one in the lower.
 pub(crate) const ABI_VERSION: u32 = QUOIT_ABI_MAJOR << 16 | QUOIT_ABI_MINOR;

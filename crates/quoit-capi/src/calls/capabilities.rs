@@ -5,9 +5,9 @@ use std::ffi::{CString, c_char, c_int};
 use quoit::engine::uring::Missing;
 use quoit::{Feature, try_uring};
 
-use crate::convert::feature_bit;
 use crate::error::{Failure, answer_int};
 use crate::memory::{check_store, read_sized, reference, store, write_sized, write_text};
+use crate::numbers::feature_bit;
 use crate::options::{config, config_for_c};
 use crate::types::{self, Capability};
 

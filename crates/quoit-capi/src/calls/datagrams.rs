@@ -8,11 +8,11 @@ use quoit::sys::Linux;
 use quoit::{Address, DatagramSocket, DatagramSocketId, Steering, Token};
 
 use super::loops::{on_loop, stale, write_address};
-use crate::convert::take_descriptor;
-use crate::datagrams::{bind_address, default_options, options};
+use crate::commands::take_descriptor;
 use crate::error::{Failure, answer_int};
 use crate::handle::{LoopHandle, State};
 use crate::memory::{self, check_count, check_store, reference, store, write_sized, write_text};
+use crate::options::datagrams::{bind_address, default_options, options};
 use crate::types::{self, DatagramOptions, QUOIT_STEERING_CPU, QUOIT_STEERING_HASH};
 
 /// The defaults of a datagram socket.

@@ -10,13 +10,15 @@ use quoit::{
 };
 
 use super::sockets::Socket;
-use crate::convert::{self, Keep, duration, engine_number, nanoseconds};
+use crate::commands;
 use crate::error::{Failure, answer, answer_int};
+use crate::events::for_c;
 use crate::handle::{LoopHandle, State};
 use crate::leases::Leases;
 use crate::memory::{
-    Plain, array, check_count, check_store, read_sized, reference, store, write_sized, write_text,
+    Keep, Plain, array, check_count, check_store, read_sized, reference, store, write_sized, write_text,
 };
+use crate::numbers::{duration, engine_number, nanoseconds};
 use crate::options::{self, stream_options};
 use crate::receivers::Receivers;
 use crate::types::{
@@ -126,14 +128,14 @@ pub(super) unsafe extern "C" fn quoit_turn(
             let table: &Leases = leases;
             let commands = commands.iter().filter_map(|given| {
                 // SAFETY: promised by the caller, and the turn ends before this call does.
-                let command = || unsafe { convert::command(given, table, Keep::During) };
-                (!convert::returned_lease(given, table)).then(command)
+                let command = || unsafe { commands::command(given, table, Keep::During) };
+                (!commands::returned_lease(given, table)).then(command)
             });
             quoit.turn(commands, found, duration(timeout_ns))?;
             receivers.clear();
             let mut filled = 0;
             for event in found.drain() {
-                let event = convert::event(event, leases, receivers);
+                let event = for_c(event, leases, receivers);
                 // SAFETY: there is room for `capacity` events, and no turn reports more.
                 unsafe { events.add(filled).write(event) };
                 filled += 1;
@@ -409,7 +411,7 @@ pub(super) unsafe extern "C" fn quoit_try_send(
         // SAFETY: promised by the caller.
         let handle = unsafe { LoopHandle::of(quoit) }?;
         // SAFETY: promised by the caller.
-        let pieces = unsafe { convert::slices(pieces, count) }?;
+        let pieces = unsafe { commands::slices(pieces, count) }?;
         let id = ConnectionId::from_bits(connection);
         let taken = handle.with(|state| {
             state

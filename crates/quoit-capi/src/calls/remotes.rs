@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use quoit::ReserveError;
 
-use crate::convert::{self, Keep};
+use crate::commands;
 use crate::error::{Failure, answer, answer_int};
 use crate::handle::LoopHandle;
 use crate::leases::Leases;
-use crate::memory::{array, check_store, reference, store, write_sized};
+use crate::memory::{Keep, array, check_store, reference, store, write_sized};
 use crate::types::{self, Counters};
 
 /// `quoit_remote`: opaque to C, counted.
@@ -88,11 +88,11 @@ pub(super) unsafe extern "C" fn quoit_remote_post(
         let commands = unsafe { array(commands, count, "commands") }?;
         let mut posted = 0;
         for given in commands {
-            if !convert::returned_lease(given, &remote.leases) {
+            if !commands::returned_lease(given, &remote.leases) {
                 // What a command hands over is taken only when there is a place for it.
                 match remote.remote.reserve() {
                     // SAFETY: promised by the caller; bytes to be copied are copied here.
-                    Ok(place) => place.post(unsafe { convert::command(given, &remote.leases, Keep::Later) }),
+                    Ok(place) => place.post(unsafe { commands::command(given, &remote.leases, Keep::Later) }),
                     Err(ReserveError::Closed) if posted == 0 => {
                         return Err(Failure::new(libc::ESHUTDOWN, "the loop is gone"));
                     }

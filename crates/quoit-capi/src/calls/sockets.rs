@@ -7,7 +7,7 @@ use quoit::address::SocketAddress;
 use quoit::sys::{Linux, SocketSys};
 use quoit::{Address, Errno, ListenSocket, listen};
 
-use crate::convert::take_descriptor;
+use crate::commands::take_descriptor;
 use crate::error::{Failure, answer_int};
 use crate::memory::{self, check_store, reference, store, write_text};
 use crate::options::stream_options;

@@ -12,6 +12,7 @@ use quoit::{Datagrams, Errno, Lease};
 use crate::types;
 
 mod slab;
+mod view;
 
 use slab::{MARK, Slab};
 

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use quoit::{Datagrams, Lease};
 
+use super::view::view_of;
 use super::{FREE, HELD, PHASE_BITS, PHASE_MASK, TAKING};
-use crate::datagrams;
 use crate::types;
 
 /// Set in every number of this kind, and in none of the other.
@@ -93,7 +93,7 @@ impl Slab {
         let view = entry.view.get();
         // SAFETY: the entry is free, so only this thread reaches it, and no C holds what would let it read the view.
         unsafe {
-            *view = datagrams::view(&datagrams);
+            *view = view_of(&datagrams);
             (*entry.lease.get()).write(datagrams.into_lease());
         }
         entry

@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use quoit::{EngineChoice, EngineKind, Feature, FeatureSet, Keepalive, WaitMode};
 
-use crate::convert::{duration, engine_number, feature_bit, nanoseconds};
 use crate::error::Failure;
 use crate::memory;
+use crate::numbers::{duration, engine_number, feature_bit, nanoseconds};
 use crate::types::*;
+
+pub(crate) mod datagrams;
 
 /// The defaults of the core, as `quoit.h` has them.
 pub(crate) fn default_stream_options() -> StreamOptions {

@@ -1,43 +1,21 @@
-//! C's commands and events, and those of the core.
+//! Those that concern connections, listeners and the loop itself.
 
-use std::ffi::c_int;
 use std::fs::File;
 use std::io::IoSlice;
-use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
-use std::time::Duration;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
 use bytes::Bytes;
 use quoit::{
-    Address, AttachOptions, CloseReason, Command, ConnectionId, EngineKind, Errno, Event, Feature, FileRange,
-    Lease, ListenerId, OnShort, Payload, RawBytes, RawPieces, Refusal, Token,
+    Address, AttachOptions, Command, ConnectionId, Errno, FileRange, Lease, ListenerId, OnShort, Payload,
+    RawBytes, RawPieces, Refusal, Token,
 };
 
-use crate::datagrams;
 use crate::error::Failure;
 use crate::leases::Leases;
-use crate::memory::{self, Plain};
+use crate::memory::{self, Keep, Plain};
+use crate::numbers::duration;
 use crate::options::{default_connect_options, stream_options};
-use crate::receivers::Receivers;
 use crate::types::{self, *};
-
-/// What of the caller's may be used after the call has returned.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Keep {
-    /// Bytes to be copied are copied during the call.
-    During,
-    /// The command is carried out later: its bytes are copied now, to memory of their own.
-    Later,
-}
-
-/// A length of time of C's: none if it is negative.
-pub(crate) fn duration(nanoseconds: i64) -> Option<Duration> {
-    u64::try_from(nanoseconds).ok().map(Duration::from_nanos)
-}
-
-/// A length of time for C; what is too long becomes the longest.
-pub(crate) fn nanoseconds(duration: Duration) -> i64 {
-    i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
-}
 
 /// Takes over a descriptor, if it is one.
 ///
@@ -73,40 +51,12 @@ impl Handed {
     }
 }
 
-/// The core's command for one of C's, which takes what that hands over; one that makes no sense becomes a refusal.
+/// As [`super::command()`], for kinds that do not concern datagram sockets; the error: why it is refused.
 ///
 /// # Safety
-/// What the command points at must be as `quoit.h` says, and with [`Keep::During`] `'a` must end with the call that
-/// passed the command.
+/// As for [`super::command()`].
 #[inline]
-pub(crate) unsafe fn command<'a>(command: &types::Command, leases: &Leases, keep: Keep) -> Command<'a> {
-    if datagrams::is_of_datagrams(command.kind) {
-        // SAFETY: promised by the caller.
-        return unsafe { datagrams::command(command, leases, keep) };
-    }
-    // SAFETY: promised by the caller.
-    unsafe { stream_command(command, leases, keep) }.unwrap_or_else(|refusal| Command::Refuse {
-        connection: (command.target != 0).then_some(ConnectionId::from_bits(command.target)),
-        token: Token(command.token),
-        refusal,
-    })
-}
-
-/// Carries out a command that gives a lease back and needs no loop for it; `false` for all others, and if it names none.
-#[inline]
-pub(crate) fn returned_lease(command: &types::Command, leases: &Leases) -> bool {
-    command.kind == QUOIT_COMMAND_RETURN_LEASE
-        && command.flags == 0
-        && command.reserved == 0
-        && leases.take(command.lease).is_some()
-}
-
-/// As [`command()`], for kinds that do not concern datagram sockets; the error: why it is refused.
-///
-/// # Safety
-/// As for [`command()`].
-#[inline]
-unsafe fn stream_command<'a>(
+pub(super) unsafe fn command<'a>(
     command: &types::Command,
     leases: &Leases,
     keep: Keep,
@@ -318,158 +268,4 @@ unsafe fn connect_options(
         paused: false,
     };
     Ok((address, options))
-}
-
-/// The bit of a feature in the sets of the ABI: fixed by its name's place in the core's list, which only grows.
-pub(crate) fn feature_bit(feature: Feature) -> u64 {
-    1 << feature as u8
-}
-
-/// The number of an engine.
-pub(crate) fn engine_number(kind: EngineKind) -> u32 {
-    match kind {
-        EngineKind::Uring => QUOIT_ENGINE_URING,
-        EngineKind::Epoll => QUOIT_ENGINE_EPOLL,
-    }
-}
-
-pub(crate) fn negative(errno: Errno) -> c_int {
-    -errno.code()
-}
-
-fn close_reason(reason: CloseReason) -> (u16, c_int) {
-    match reason {
-        CloseReason::Local => (QUOIT_CLOSED_LOCAL, 0),
-        CloseReason::PeerClosed => (QUOIT_CLOSED_PEER, 0),
-        CloseReason::Reset => (QUOIT_CLOSED_RESET, 0),
-        CloseReason::Timeout => (QUOIT_CLOSED_TIMEOUT, 0),
-        CloseReason::Limit => (QUOIT_CLOSED_LIMIT, 0),
-        CloseReason::Error(errno) => (QUOIT_CLOSED_ERROR, negative(errno)),
-    }
-}
-
-pub(crate) fn refusal_reason(refusal: Refusal) -> (u16, c_int) {
-    match refusal {
-        Refusal::Stale => (QUOIT_REFUSED_STALE, 0),
-        Refusal::Full => (QUOIT_REFUSED_FULL, 0),
-        Refusal::TooLarge => (QUOIT_REFUSED_TOO_LARGE, 0),
-        Refusal::Closing => (QUOIT_REFUSED_CLOSING, 0),
-        Refusal::Limit => (QUOIT_REFUSED_LIMIT, 0),
-        Refusal::Error(errno) => (QUOIT_REFUSED_ERROR, negative(errno)),
-    }
-}
-
-/// C's event for one of the core's. Its lease goes to `leases`, its descriptor to the caller. The receiver that it names
-/// goes to `receivers`, and `data` has yet to show it ([`Receivers::show`]).
-///
-/// # Panics
-/// As [`datagrams::event`].
-#[inline]
-pub(crate) fn event(event: Event, leases: &Leases, receivers: &mut Receivers) -> types::Event {
-    let mut answer = types::Event {
-        descriptor: -1,
-        ..memory::zeroes()
-    };
-    match event {
-        Event::Data { connection, data } => {
-            answer.kind = QUOIT_EVENT_DATA;
-            answer.connection = connection.to_bits();
-            answer.data = data.as_ptr().cast();
-            answer.length = data.len() as u32;
-            answer.lease = leases.put(data);
-        }
-        Event::Sent { connection, token } => {
-            answer.kind = QUOIT_EVENT_SENT;
-            answer.connection = connection.to_bits();
-            answer.token = token.0;
-        }
-        Event::FileShort {
-            connection,
-            token,
-            missing,
-            error,
-        } => {
-            answer.kind = QUOIT_EVENT_FILE_SHORT;
-            answer.connection = connection.to_bits();
-            answer.token = token.0;
-            // No more than the command's length, which has 32 bits.
-            answer.length = missing as u32;
-            answer.error = error.map_or(0, negative);
-        }
-        Event::AcceptFailed { listener, error } => {
-            answer.kind = QUOIT_EVENT_ACCEPT_FAILED;
-            answer.listener = listener.to_bits();
-            answer.error = negative(error);
-        }
-        Event::Accepted { listener, connection } => {
-            answer.kind = QUOIT_EVENT_ACCEPTED;
-            answer.listener = listener.to_bits();
-            answer.connection = connection.to_bits();
-        }
-        Event::AcceptedDescriptor { listener, descriptor } => {
-            answer.kind = QUOIT_EVENT_ACCEPTED_DESCRIPTOR;
-            answer.listener = listener.to_bits();
-            answer.descriptor = descriptor.into_raw_fd();
-        }
-        Event::Connecting { connection, token } => {
-            answer.kind = QUOIT_EVENT_CONNECTING;
-            answer.connection = connection.to_bits();
-            answer.token = token.0;
-        }
-        Event::Opened { connection, token } => {
-            answer.kind = QUOIT_EVENT_OPENED;
-            answer.connection = connection.to_bits();
-            answer.token = token.0;
-        }
-        Event::EndOfStream { connection } => {
-            answer.kind = QUOIT_EVENT_END_OF_STREAM;
-            answer.connection = connection.to_bits();
-        }
-        Event::Writable { connection } => {
-            answer.kind = QUOIT_EVENT_WRITABLE;
-            answer.connection = connection.to_bits();
-        }
-        Event::Pressure { connection } => {
-            answer.kind = QUOIT_EVENT_PRESSURE;
-            answer.connection = connection.map_or(0, ConnectionId::to_bits);
-        }
-        Event::Deadline { connection } => {
-            answer.kind = QUOIT_EVENT_DEADLINE;
-            answer.connection = connection.to_bits();
-        }
-        Event::Closed {
-            connection,
-            token,
-            reason,
-        } => {
-            answer.kind = QUOIT_EVENT_CLOSED;
-            answer.connection = connection.to_bits();
-            answer.token = token.0;
-            (answer.reason, answer.error) = close_reason(reason);
-        }
-        Event::ListenerClosed { listener, error } => {
-            answer.kind = QUOIT_EVENT_LISTENER_CLOSED;
-            answer.listener = listener.to_bits();
-            answer.error = error.map_or(0, negative);
-        }
-        Event::Refused {
-            token,
-            connection,
-            refusal,
-        } => {
-            answer.kind = QUOIT_EVENT_REFUSED;
-            answer.connection = connection.map_or(0, ConnectionId::to_bits);
-            answer.token = token.0;
-            (answer.reason, answer.error) = refusal_reason(refusal);
-        }
-        Event::Timer { token } => {
-            answer.kind = QUOIT_EVENT_TIMER;
-            answer.token = token.0;
-        }
-        Event::Woken => answer.kind = QUOIT_EVENT_WOKEN,
-        Event::Draining => answer.kind = QUOIT_EVENT_DRAINING,
-        Event::Drained => answer.kind = QUOIT_EVENT_DRAINED,
-        other => datagrams::event(other, leases, receivers, &mut answer),
-    }
-    answer
 }

@@ -1,0 +1,90 @@
+//! Those that concern datagram sockets.
+
+use quoit::{DatagramError, DatagramSocketId, Event};
+
+use crate::leases::Leases;
+use crate::numbers::{negative, refusal_reason};
+use crate::receivers::Receivers;
+use crate::types::{self, *};
+
+/// Fills in C's event for one of the core's that concerns a datagram socket.
+///
+/// # Panics
+/// For an event that this ABI has no number for: a fault of the library's.
+pub(super) fn fill(event: Event, leases: &Leases, receivers: &mut Receivers, answer: &mut types::Event) {
+    match event {
+        Event::Datagrams { socket, datagrams } => {
+            answer.kind = QUOIT_EVENT_DATAGRAMS;
+            answer.connection = socket.to_bits();
+            answer.length = datagrams.whole().bytes().len() as u32;
+            let (number, view) = leases.put_datagrams(datagrams);
+            answer.lease = number;
+            answer.data = view.cast();
+        }
+        Event::DatagramSent {
+            socket,
+            token,
+            result,
+        } => {
+            answer.kind = QUOIT_EVENT_DATAGRAM_SENT;
+            answer.connection = socket.to_bits();
+            answer.token = token.0;
+            match result {
+                Ok(length) => answer.length = length,
+                Err(errno) => answer.error = negative(errno),
+            }
+        }
+        Event::DatagramError { socket, error } => {
+            answer.kind = QUOIT_EVENT_DATAGRAM_ERROR;
+            answer.connection = socket.to_bits();
+            (answer.reason, answer.error, answer.length) = error_reason(error, receivers);
+        }
+        Event::DatagramWritable { socket } => {
+            answer.kind = QUOIT_EVENT_DATAGRAM_WRITABLE;
+            answer.connection = socket.to_bits();
+        }
+        Event::DatagramPressure { socket } => {
+            answer.kind = QUOIT_EVENT_DATAGRAM_PRESSURE;
+            answer.connection = socket.to_bits();
+        }
+        Event::DatagramOpened { socket, token } => {
+            answer.kind = QUOIT_EVENT_DATAGRAM_OPENED;
+            answer.connection = socket.to_bits();
+            answer.token = token.0;
+        }
+        Event::DatagramClosed { socket, token, error } => {
+            answer.kind = QUOIT_EVENT_DATAGRAM_CLOSED;
+            answer.connection = socket.to_bits();
+            answer.token = token.0;
+            answer.error = error.map_or(0, negative);
+        }
+        Event::DatagramRefused {
+            token,
+            socket,
+            refusal,
+        } => {
+            answer.kind = QUOIT_EVENT_DATAGRAM_REFUSED;
+            answer.connection = socket.map_or(0, DatagramSocketId::to_bits);
+            answer.token = token.0;
+            (answer.reason, answer.error) = refusal_reason(refusal);
+        }
+        other => unreachable!("{other:?} has no number in this ABI"),
+    }
+}
+
+/// The reason, the error, and the bytes of the datagram that was to be sent, or of the receiver's address.
+fn error_reason(error: DatagramError, receivers: &mut Receivers) -> (u16, i32, u32) {
+    match error {
+        DatagramError::Network(errno) => (QUOIT_DATAGRAM_ERROR_NETWORK, negative(errno), 0),
+        DatagramError::Unreachable(told) => (
+            QUOIT_DATAGRAM_ERROR_UNREACHABLE,
+            negative(told.errno()),
+            receivers.put(told.receiver()),
+        ),
+        DatagramError::TooLarge { size } => (QUOIT_DATAGRAM_ERROR_TOO_LARGE, -libc::EMSGSIZE, size),
+        DatagramError::Send { errno, size } => (QUOIT_DATAGRAM_ERROR_SEND, negative(errno), size),
+        DatagramError::ControlTruncated => (QUOIT_DATAGRAM_ERROR_CONTROL_TRUNCATED, 0, 0),
+        DatagramError::Receive(errno) => (QUOIT_DATAGRAM_ERROR_RECEIVE, negative(errno), 0),
+        other => unreachable!("{other:?} has no number in this ABI"),
+    }
+}
