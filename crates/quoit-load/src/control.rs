@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-use super::recorder::IntervalPart;
+use hdrhistogram::Histogram;
 
 /// When the measured window lies, in nanoseconds of the run's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,6 +12,18 @@ pub(super) struct Schedule {
     pub(super) from: u64,
     /// The end, if the window is limited in time.
     pub(super) until: Option<u64>,
+}
+
+/// What one thread found in one interval of the measured window.
+#[derive(Debug, Clone)]
+pub(super) struct IntervalPart {
+    /// From 0.
+    pub(super) index: u32,
+    /// Right replies.
+    pub(super) requests: u64,
+    pub(super) errors: u64,
+    /// Of the requests that have a latency, slips included.
+    pub(super) latencies: Histogram<u64>,
 }
 
 /// What a thread tells the coordinator.

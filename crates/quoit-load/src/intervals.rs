@@ -1,11 +1,11 @@
-//! The intervals of the measured window, over all threads, and how the rate varies between them.
+//! The intervals of the measured window, over all threads.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::control::IntervalPart;
 use super::error::LoadError;
-use super::recorder::IntervalPart;
-use super::report::{Interval, Rate};
+use super::report::Interval;
 use super::tally::add_histogram;
 
 /// Merges what the threads found in each interval.
@@ -75,24 +75,6 @@ impl Intervals {
     }
 }
 
-/// How the rate varied: `None` for fewer than two intervals.
-pub(super) fn rate(intervals: &[Interval]) -> Option<Rate> {
-    if intervals.len() < 2 {
-        return None;
-    }
-    let count = intervals.len() as f64;
-    let rates = intervals.iter().map(|interval| interval.requests_per_second);
-    let mean = rates.clone().sum::<f64>() / count;
-    let variance = rates.clone().map(|rate| (rate - mean).powi(2)).sum::<f64>() / (count - 1.0);
-    let deviation = variance.sqrt();
-    let within = rates.filter(|rate| (rate - mean).abs() <= deviation).count();
-    Some(Rate {
-        mean,
-        standard_deviation: deviation,
-        within_standard_deviation: within as f64 / count,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -125,21 +107,5 @@ mod tests {
         };
         assert_eq!(complete, expected);
         assert_eq!(intervals.finish(), [expected]);
-    }
-
-    #[test]
-    fn the_rate_has_its_mean_deviation_and_share() {
-        let intervals: Vec<Interval> = [8.0, 10.0, 12.0, 10.0, 20.0]
-            .into_iter()
-            .map(|requests_per_second| Interval {
-                requests_per_second,
-                ..Interval::default()
-            })
-            .collect();
-        let found = rate(&intervals).unwrap();
-        assert_eq!(found.mean, 12.0);
-        assert!((found.standard_deviation - 22.0_f64.sqrt()).abs() < 1e-9);
-        assert_eq!(found.within_standard_deviation, 0.8);
-        assert_eq!(rate(&intervals[..1]), None);
     }
 }

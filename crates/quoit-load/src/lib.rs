@@ -31,6 +31,7 @@ mod report;
 mod request_reply;
 mod rpc;
 mod sizes;
+mod slips;
 mod system;
 mod tally;
 mod target;

@@ -10,6 +10,9 @@
 //! order, implements [`super::request_reply::RequestReply`] and leaves the rest to
 //! [`super::request_reply::InOrder`].
 
+/// Requests are gathered for one write up to about this many bytes.
+pub(crate) const GATHER: usize = 128 * 1024;
+
 /// How connections are used and what they receive is judged. Each thread has a clone of its own.
 ///
 /// The order of calls for a connection: [`Protocol::connection`] when it is open; then [`Protocol::take`] for what

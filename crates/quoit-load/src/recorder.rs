@@ -4,24 +4,12 @@ use std::sync::mpsc::Sender;
 
 use hdrhistogram::Histogram;
 
-use super::clock::{SlipHistory, Slips};
-use super::control::{Message, Schedule};
+use super::control::{IntervalPart, Message, Schedule};
 use super::error::LoadError;
 use super::protocol::{Outcomes, WrongKind};
+use super::slips::{SlipHistory, Slips};
 use super::tally::{Tally, add_histogram, new_histogram};
 use super::window::Window;
-
-/// What one thread found in one interval of the measured window.
-#[derive(Debug, Clone)]
-pub(super) struct IntervalPart {
-    /// From 0.
-    pub(super) index: u32,
-    /// Right replies.
-    pub(super) requests: u64,
-    pub(super) errors: u64,
-    /// Of the requests that have a latency, slips included.
-    pub(super) latencies: Histogram<u64>,
-}
 
 /// The counts of one thread. Times are nanoseconds of the run's clock.
 #[derive(Debug)]

@@ -3,8 +3,8 @@
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use super::clock::Slips;
 use super::error::LoadError;
+use super::slips::Slips;
 
 /// Errors by kind, over the whole run, warm-up included.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]

@@ -10,7 +10,8 @@ use super::model::{
     CLIENTS_OWN, Case, Claim, ClientSpec, Effort, Experiment, Metrics, PlacementKind, Ready, ServerSpec,
     Workload,
 };
-use super::reader::{Item, Problems, Section, nearest};
+use super::nearest::nearest;
+use super::reader::{Item, Problems, Section};
 use super::template;
 use crate::error::Result;
 

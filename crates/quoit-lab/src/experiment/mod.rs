@@ -4,6 +4,7 @@ mod built_in;
 mod cases;
 mod file;
 pub(crate) mod model;
+mod nearest;
 pub(crate) mod own;
 mod reader;
 pub(crate) mod template;
@@ -36,7 +37,7 @@ pub(crate) fn find(name_or_path: &str) -> Result<(Experiment, String)> {
         let names = || built_in::EXPERIMENTS.iter().map(|file| file.name);
         return Err(LabError::new(format!(
             "there is no experiment `{name_or_path}`{}; there are {}, and any path to a file with the ending .toml",
-            reader::nearest(name_or_path, names()),
+            nearest::nearest(name_or_path, names()),
             names().collect::<Vec<_>>().join(", ")
         )));
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::model::{Experiment, Ready, ServerSpec};
-use super::reader::nearest;
+use super::nearest::nearest;
 use super::template;
 use crate::error::{LabError, Result};
 

@@ -7,6 +7,7 @@ use std::ops::RangeInclusive;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::nearest::nearest;
 use super::template;
 use crate::error::{LabError, Result};
 
@@ -352,16 +353,5 @@ impl<'a> Item<'a> {
             DeValue::Boolean(flag) => flag.to_string(),
             other => other.type_str().to_owned(),
         }
-    }
-}
-
-/// `; did you mean ...?` with the name that is nearest to what was written, if one is near.
-pub(super) fn nearest<'n>(written: &str, known: impl Iterator<Item = &'n str>) -> String {
-    let distances = known.map(|name| (strsim::damerau_levenshtein(written, name), name));
-    match distances.min() {
-        Some((distance, name)) if distance <= 1 + written.chars().count() / 4 => {
-            format!("; did you mean `{name}`?")
-        }
-        _ => String::new(),
     }
 }

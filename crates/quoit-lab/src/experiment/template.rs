@@ -79,7 +79,7 @@ pub(crate) fn check<'a>(word: &'a str, known: &[&str]) -> Result<Vec<&'a str>, S
             } else {
                 Err(format!(
                     "`{{{name}}}` is no placeholder{}; known here: {}",
-                    super::reader::nearest(name, known.iter().copied()),
+                    super::nearest::nearest(name, known.iter().copied()),
                     known.join(", ")
                 ))
             }

@@ -1,7 +1,9 @@
 //! What a run found, as one JSON object or a table.
 
+mod rate;
 mod table;
 
+pub(crate) use rate::{Interval, Rate};
 pub(super) use table::{Rows, Tabular};
 
 use hdrhistogram::Histogram;
@@ -9,7 +11,6 @@ use serde::Serialize;
 
 use super::error::LoadError;
 use super::histograms::Latencies;
-use super::intervals;
 use super::plan::{Arrivals, Plan, Workload};
 use super::rpc::RpcReport;
 use super::sizes::Sizes;
@@ -158,28 +159,6 @@ pub(crate) struct SlipCounts {
     pub(crate) longest_ns: u64,
 }
 
-/// How the requests a second varied from interval to interval.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub(crate) struct Rate {
-    pub(crate) mean: f64,
-    pub(crate) standard_deviation: f64,
-    /// The share of the intervals that lie within one standard deviation of the mean, 0 to 1.
-    pub(crate) within_standard_deviation: f64,
-}
-
-/// One interval of the measured window. Its latencies are those of all requests, slips or not.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
-pub(crate) struct Interval {
-    /// Its end, since the window's beginning.
-    pub(crate) at_seconds: f64,
-    pub(crate) requests: u64,
-    pub(crate) requests_per_second: f64,
-    /// Absent if nothing was answered.
-    pub(crate) p50_ns: Option<u64>,
-    pub(crate) p99_ns: Option<u64>,
-    pub(crate) errors: u64,
-}
-
 /// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ending {
@@ -273,7 +252,7 @@ impl Report {
             elapsed_seconds: elapsed_ns / 1e9,
             requests,
             requests_per_second: by(requests as f64, elapsed_ns / 1e9),
-            rate: intervals::rate(&intervals),
+            rate: Rate::of(&intervals),
             received_bytes: tally.received_bytes,
             received_megabytes_per_second: by(tally.received_bytes as f64 / 1e6, elapsed_ns / 1e9),
             latency,

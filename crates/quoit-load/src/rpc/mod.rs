@@ -16,9 +16,8 @@ pub(super) mod untrusted;
 
 use quoit_workload::rpc::frame::Pace;
 
-use super::protocol::{Outcomes, Protocol, Then};
+use super::protocol::{GATHER, Outcomes, Protocol, Then};
 use super::sizes::Sizes;
-use super::worker::GATHER;
 pub(crate) use arguments::RpcArguments;
 use connection::RpcState;
 pub(crate) use report::RpcReport;

@@ -26,7 +26,7 @@ use super::control::{Control, Message, Schedule, Sums, nanoseconds};
 use super::error::LoadError;
 use super::pacing::{Pacing, Place};
 use super::plan::{Length, Plan, share};
-use super::protocol::Protocol;
+use super::protocol::{GATHER, Protocol};
 use super::recorder::Recorder;
 use super::system::thread_cpu_time;
 use super::tally::Tally;
@@ -38,9 +38,6 @@ const TIMER: Token = Token(usize::MAX - 1);
 
 /// Bytes that one read takes at most.
 const READ_BUFFER: usize = 128 * 1024;
-
-/// Requests are gathered for one write up to about this many bytes.
-pub(super) const GATHER: usize = 128 * 1024;
 
 /// Between two looks at a connection for replies overdue or for the time to open it again.
 const SCAN_INTERVAL: u64 = 100_000_000;

@@ -8,8 +8,8 @@ use mio::event::Event;
 use super::super::connection::Phase;
 use super::super::error::LoadError;
 use super::super::pacing::{Due, Pacing};
-use super::super::protocol::{Protocol, Then};
-use super::{GATHER, SCAN_INTERVAL, SCANNED_AT_ONCE, SLOW_INTERVAL, Stage, Worker};
+use super::super::protocol::{GATHER, Protocol, Then};
+use super::{SCAN_INTERVAL, SCANNED_AT_ONCE, SLOW_INTERVAL, Stage, Worker};
 
 /// Why an open connection ends.
 pub(super) enum End {
