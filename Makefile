@@ -8,7 +8,7 @@ RELEASE := $(TARGET)/release
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-user bench capi go go-tests java java-tests java-suite java-dist dotnet dotnet-tests \
 	doors doors-go doors-websocket doors-java hunt hunt-proof siege siege-page kernels \
-	kernels-quick kernels-page soak loom asan fuzz lab result results result-pages lab-peers door-peers lab-peers-check toolchain
+	kernels-quick kernels-page soak loom msrv deny asan fuzz lab result results result-pages lab-peers door-peers lab-peers-check toolchain
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -266,6 +266,22 @@ kernels-quick: toolchain ## The same with two kernels and the checks that find m
 
 kernels-page: toolchain ## Add the results of RUNS="folder ..." to lab/kernels/results.json, and write docs/kernels.md from it
 	@$(KERNELS) --keep $(RUNS)
+
+# The oldest Rust that builds it, as Cargo.toml says: what a newer one has is used by mistake too easily.
+MSRV = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml | head -1)
+
+msrv: toolchain ## Build everything with the oldest Rust that Cargo.toml allows, if rustup has it
+	@command -v rustup >/dev/null || { echo "make: rustup was not found, so Rust $(MSRV) was not tried" >&2; exit 0; }; \
+	if rustup toolchain list | grep -q '^$(MSRV)'; then \
+		rustup run $(MSRV) cargo check --workspace --all-targets --locked --target-dir target/msrv; \
+	elif test -n "$${CI:-}"; then \
+		echo "make: Rust $(MSRV) is missing; run: rustup toolchain install $(MSRV) --profile minimal" >&2; exit 1; \
+	else echo "make: Rust $(MSRV) was not tried; run: rustup toolchain install $(MSRV) --profile minimal" >&2; fi
+
+deny: toolchain ## Check licences, advisories and doubled versions of all dependencies, with cargo-deny
+	@$(CARGO) deny --version >/dev/null 2>&1 || { \
+		echo "make: cargo-deny was not found; run: cargo install cargo-deny --locked" >&2; exit 1; }
+	$(CARGO) deny --locked check
 
 loom: toolchain ## Try every order in which the threads of the core can meet, with loom; a minute, most of it building
 	RUSTFLAGS="--cfg loom" $(CARGO) test --package quoit --lib --target-dir target/loom sync::
