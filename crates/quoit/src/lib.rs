@@ -119,3 +119,12 @@ pub use pool::{Lease, MAX_LEASES};
 pub use remote::{Permit, PostError, Remote, ReserveError};
 pub use runtime::{Drainer, Listen, Runtime, RuntimeConfig, Spread};
 pub use selected::{AnyEngine, StartError, try_uring};
+
+/// The code of the documents that is whole, so that it goes on compiling.
+#[cfg(doctest)]
+mod documents {
+    #[doc = include_str!("../../../README.md")]
+    mod readme {}
+    #[doc = include_str!("../../../docs/rust.md")]
+    mod rust {}
+}
