@@ -8,7 +8,7 @@ RELEASE := $(TARGET)/release
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-user bench capi go go-tests java java-tests java-suite java-dist dotnet dotnet-tests \
 	doors doors-go doors-websocket doors-java hunt hunt-proof siege siege-page kernels \
-	kernels-quick kernels-page soak loom msrv deny asan fuzz lab result results result-pages lab-peers door-peers lab-peers-check toolchain
+	kernels-quick kernels-page soak loom public-api msrv deny asan fuzz lab result results result-pages lab-peers door-peers lab-peers-check toolchain
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -266,6 +266,9 @@ kernels-quick: toolchain ## The same with two kernels and the checks that find m
 
 kernels-page: toolchain ## Add the results of RUNS="folder ..." to lab/kernels/results.json, and write docs/kernels.md from it
 	@$(KERNELS) --keep $(RUNS)
+
+public-api: toolchain ## Write crates/quoit/public-api.txt, the public API of the core, after it was changed on purpose
+	@QUOIT_WRITE_PUBLIC_API=1 $(CARGO) test --quiet --package quoit-public-api the_public_api
 
 # The oldest Rust that builds it, as Cargo.toml says: what a newer one has is used by mistake too easily.
 MSRV = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml | head -1)
