@@ -8,7 +8,7 @@ RELEASE := $(TARGET)/release
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-user bench capi go go-tests java java-tests java-suite java-dist dotnet dotnet-tests \
 	doors doors-go doors-websocket doors-java hunt hunt-proof siege siege-page kernels \
-	kernels-quick kernels-page soak loom public-api msrv deny asan fuzz lab result results result-pages lab-peers door-peers lab-peers-check toolchain
+	kernels-quick kernels-page soak loom public-api msrv deny asan fuzz lab named result results result-pages lab-peers door-peers lab-peers-check toolchain
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -197,8 +197,11 @@ lab: toolchain lab-peers ## Run every experiment quickly and make one page of th
 LAB_PROGRAMS := --package quoit-cli --package floor-epoll --package floor-uring --package lab-sinks --package lab-dns
 RUNS := quoit-lab-results/kept
 
-result: toolchain lab-peers ## Run the experiment NAME, keep its results and write its page; ARGS="--pairs 6 --seconds 0.5"
+# Asked before anything is built.
+named:
 	@test -n "$(NAME)" || { echo "make: say which: make result NAME=plaintext (\`quoit lab list\` has all)" >&2; exit 1; }
+
+result: named toolchain lab-peers ## Run the experiment NAME, keep its results and write its page; ARGS="--pairs 6 --seconds 0.5"
 	@$(CARGO) build --release $(LAB_PROGRAMS)
 	@rm -rf $(RUNS)/$(NAME)
 	@$(RELEASE)/quoit lab run $(NAME) --out $(RUNS)/$(NAME) $(ARGS)
