@@ -278,7 +278,7 @@ MSRV = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 
 msrv: toolchain ## Build everything with the oldest Rust that Cargo.toml allows, if rustup has it
 	@command -v rustup >/dev/null || { echo "make: rustup was not found, so Rust $(MSRV) was not tried" >&2; exit 0; }; \
-	if rustup toolchain list | grep -q '^$(MSRV)'; then \
+	if rustup run $(MSRV) rustc --version >/dev/null 2>&1; then \
 		rustup run $(MSRV) cargo check --workspace --all-targets --locked --target-dir target/msrv; \
 	elif test -n "$${CI:-}"; then \
 		echo "make: Rust $(MSRV) is missing; run: rustup toolchain install $(MSRV) --profile minimal" >&2; exit 1; \
