@@ -8,7 +8,7 @@ RELEASE := $(TARGET)/release
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-user bench capi go go-tests java java-tests java-suite java-dist dotnet dotnet-tests \
 	doors doors-go doors-websocket doors-java hunt hunt-proof siege siege-page kernels \
-	kernels-quick kernels-page soak loom asan fuzz lab lab-peers door-peers lab-peers-check toolchain
+	kernels-quick kernels-page soak loom public-api msrv deny asan fuzz lab named result results result-pages lab-peers door-peers lab-peers-check toolchain
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -182,8 +182,7 @@ doors-java: capi
 		-Dsurefire.failIfNoSpecifiedTests=false
 
 lab: toolchain lab-peers ## Run every experiment quickly and make one page of the results; about half an hour
-	@$(CARGO) build --release --package quoit-cli --package floor-epoll --package floor-uring --package lab-sinks \
-		--package lab-dns
+	@$(CARGO) build --release $(LAB_PROGRAMS)
 	@folder=quoit-lab-results/quick-$$(date -u +%Y%m%dT%H%M%SZ); failed=; lacking=; \
 	for file in lab/experiments/*.toml; do \
 		name=$$(basename $$file .toml); \
@@ -193,6 +192,35 @@ lab: toolchain lab-peers ## Run every experiment quickly and make one page of th
 	$(RELEASE)/quoit lab report $$folder/*/results.json --html $$folder/report.html; \
 	test -z "$$lacking" || echo "make: left out, as this machine lacks what they need (said above):$$lacking" >&2; \
 	test -z "$$failed" || { echo "make: not measured to the end:$$failed" >&2; exit 1; }
+
+# Each experiment's results take the place of its file in lab/results, from which `quoit lab pages` writes the pages.
+LAB_PROGRAMS := --package quoit-cli --package floor-epoll --package floor-uring --package lab-sinks --package lab-dns
+RUNS := quoit-lab-results/kept
+
+# Asked before anything is built.
+named:
+	@test -n "$(NAME)" || { echo "make: say which: make result NAME=plaintext (\`quoit lab list\` has all)" >&2; exit 1; }
+
+result: named toolchain lab-peers ## Run the experiment NAME, keep its results and write its page; ARGS="--pairs 6 --seconds 0.5"
+	@$(CARGO) build --release $(LAB_PROGRAMS)
+	@rm -rf $(RUNS)/$(NAME)
+	@$(RELEASE)/quoit lab run $(NAME) --out $(RUNS)/$(NAME) $(ARGS)
+	@$(RELEASE)/quoit lab pages $(RUNS)/$(NAME)/results.json
+
+results: toolchain lab-peers ## Run all experiments on a quiet machine, keep their results and write the pages; many hours
+	@$(CARGO) build --release $(LAB_PROGRAMS)
+	@failed=; lacking=; \
+	for file in lab/experiments/*.toml; do \
+		name=$$(basename $$file .toml); rm -rf $(RUNS)/$$name; \
+		$(RELEASE)/quoit lab run $$name --out $(RUNS)/$$name $(ARGS) && \
+			$(RELEASE)/quoit lab pages $(RUNS)/$$name/results.json || \
+			case $$? in 4) lacking="$$lacking $$name";; *) failed="$$failed $$name";; esac; \
+	done; \
+	test -z "$$lacking" || echo "make: left out, as this machine lacks what they need (said above):$$lacking" >&2; \
+	test -z "$$failed" || { echo "make: not measured to the end, so what was kept of them stays:$$failed" >&2; exit 1; }
+
+result-pages: toolchain ## Write the pages of results and the charts from the files in lab/results
+	@$(CARGO) run --quiet --package quoit-cli -- lab pages
 
 lab-peers: capi ## Build the rivals of the lab into target/peers; what cannot be built is named and left out
 	@lab/peers/build $(TARGET)/peers
@@ -241,6 +269,25 @@ kernels-quick: toolchain ## The same with two kernels and the checks that find m
 
 kernels-page: toolchain ## Add the results of RUNS="folder ..." to lab/kernels/results.json, and write docs/kernels.md from it
 	@$(KERNELS) --keep $(RUNS)
+
+public-api: toolchain ## Write crates/quoit/public-api.txt, the public API of the core, after it was changed on purpose
+	@QUOIT_WRITE_PUBLIC_API=1 $(CARGO) test --quiet --package quoit-public-api the_public_api
+
+# The oldest Rust that builds it, as Cargo.toml says: what a newer one has is used by mistake too easily.
+MSRV = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml | head -1)
+
+msrv: toolchain ## Build everything with the oldest Rust that Cargo.toml allows, if rustup has it
+	@command -v rustup >/dev/null || { echo "make: rustup was not found, so Rust $(MSRV) was not tried" >&2; exit 0; }; \
+	if rustup run $(MSRV) rustc --version >/dev/null 2>&1; then \
+		rustup run $(MSRV) cargo check --workspace --all-targets --locked --target-dir target/msrv; \
+	elif test -n "$${CI:-}"; then \
+		echo "make: Rust $(MSRV) is missing; run: rustup toolchain install $(MSRV) --profile minimal" >&2; exit 1; \
+	else echo "make: Rust $(MSRV) was not tried; run: rustup toolchain install $(MSRV) --profile minimal" >&2; fi
+
+deny: toolchain ## Check licences, advisories and doubled versions of all dependencies, with cargo-deny
+	@$(CARGO) deny --version >/dev/null 2>&1 || { \
+		echo "make: cargo-deny was not found; run: cargo install cargo-deny --locked" >&2; exit 1; }
+	$(CARGO) deny --locked check
 
 loom: toolchain ## Try every order in which the threads of the core can meet, with loom; a minute, most of it building
 	RUSTFLAGS="--cfg loom" $(CARGO) test --package quoit --lib --target-dir target/loom sync::

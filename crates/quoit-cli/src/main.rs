@@ -13,6 +13,8 @@
 //! ```
 
 mod doctor;
+#[cfg(test)]
+mod documents;
 
 use std::process::ExitCode;
 

@@ -33,7 +33,7 @@ pub mod untrusted;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use quoit_report::{compare, report};
+use quoit_report::{compare, pages, report};
 
 use error::LabError;
 
@@ -57,6 +57,8 @@ enum LabCommand {
     Read(run::ReadArguments),
     /// Show the results of runs: Markdown, or one page with charts
     Report(report::ReportArguments),
+    /// Write the pages of docs that show results, from the result files of lab/results
+    Pages(pages::PagesArguments),
     /// Compare two runs of an experiment: exits with 3 if something got worse beyond the noise
     Compare(compare::CompareArguments),
 }
@@ -70,6 +72,18 @@ pub fn run(arguments: LabArguments) -> ExitCode {
         LabCommand::Report(arguments) => report::run(&arguments)
             .map(|()| ExitCode::SUCCESS)
             .map_err(LabError::from),
+        LabCommand::Pages(arguments) => experiment::list().and_then(|experiments| {
+            let known: Vec<pages::Known> = experiments
+                .into_iter()
+                .map(|experiment| pages::Known {
+                    name: experiment.name,
+                    title: experiment.title,
+                })
+                .collect();
+            pages::run(&arguments, &known)
+                .map(|()| ExitCode::SUCCESS)
+                .map_err(LabError::from)
+        }),
         LabCommand::Compare(arguments) => compare::run(&arguments).map_err(LabError::from),
         LabCommand::List => list::run().map(|()| ExitCode::SUCCESS),
     };

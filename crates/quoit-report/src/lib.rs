@@ -3,6 +3,7 @@
 //! - [`results`]: the file `results.json`, which `quoit lab run` writes, whole and checked, or not at all;
 //! - [`pairs`]: the statistics of paired runs, by which a case is won, lost or a tie;
 //! - [`report`]: results as Markdown and as one page with charts (`quoit lab report`);
+//! - [`pages`]: the pages of `docs` that show results (`quoit lab pages`);
 //! - [`compare`]: what changed between two runs beyond the noise (`quoit lab compare`);
 //! - [`table`]: tables and numbers for people.
 //!
@@ -11,6 +12,7 @@
 pub mod compare;
 mod console;
 mod error;
+pub mod pages;
 pub mod pairs;
 mod random;
 pub mod report;

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, SystemTime};
 
-use quoit::sys::Time;
+use quoit::Time;
 use quoit::{CloseReason, ConnectionId, Handler, Lease, ListenerId, Loop, Refusal, Token};
 use quoit_workload::Work;
 

@@ -4,7 +4,7 @@
 
 mod signals;
 
-use quoit::sys::Linux;
+use quoit::Linux;
 use quoit::{
     Address, Datagram, DatagramOptions, DatagramSend, DatagramSocket, DatagramSocketId, Gro, Handler, Loop,
     Runtime, RuntimeConfig, Steering, Token,

@@ -149,7 +149,7 @@ pub struct Config {
     pub wait: WaitMode,
     /// Completions handled in one turn, about. Default 64: what a turn receives is handled and answered at its end,
     /// and with few enough connections all of that is still in the processor's caches by then. With 1,024, a thousand
-    /// busy connections cost the epoll engine 1.7 times as much (`docs/performance.md`). More come in the next turn,
+    /// busy connections cost the epoll engine 1.7 times as much (`docs/results-history.md`). More come in the next turn,
     /// which does not wait.
     pub completions_per_turn: u32,
     /// Pool slots that one connection may fill in one turn of the epoll engine before others get theirs.

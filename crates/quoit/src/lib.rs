@@ -70,6 +70,7 @@ pub mod command;
 mod config;
 pub mod counters;
 pub mod datagram;
+#[doc(hidden)]
 pub mod engine;
 mod errno;
 pub mod event;
@@ -81,12 +82,14 @@ pub mod host;
 pub mod id;
 pub mod listen;
 mod outbound;
+#[doc(hidden)]
 pub mod pool;
 mod remote;
 mod reserved;
 mod runtime;
 mod selected;
 mod sync;
+#[doc(hidden)]
 pub mod sys;
 mod thread;
 mod timers;
@@ -107,9 +110,12 @@ pub use datagram::{
     Datagrams, Ecn, Gro, MulticastGroup, Steering, Unreachable,
 };
 pub use engine::EngineKind;
+pub use engine::uring::{Capabilities, Missing};
 pub use errno::Errno;
 pub use event::{CloseReason, DatagramError, Event, Events, Refusal};
-pub use event_loop::{Accept, ListenerOptions, Loop, LoopMemory, NotPollable, TurnError};
+#[doc(hidden)]
+pub use event_loop::LoopMemory;
+pub use event_loop::{Accept, ListenerOptions, Loop, NotPollable, TurnError};
 pub use features::{Feature, FeatureSet};
 pub use footprint::Footprint;
 pub use handler::{Delivery, Handler};
@@ -118,4 +124,28 @@ pub use listen::{ListenError, ListenOptions, ListenSocket};
 pub use pool::{Lease, MAX_LEASES};
 pub use remote::{Permit, PostError, Remote, ReserveError};
 pub use runtime::{Drainer, Listen, Runtime, RuntimeConfig, Spread};
-pub use selected::{AnyEngine, StartError, try_uring};
+#[doc(hidden)]
+pub use selected::AnyEngine;
+pub use selected::{StartError, try_uring};
+pub use sys::{Linux, Time};
+
+/// What lies beneath the API, for the simulator and the tests of this repository: the engines, the traits that stand for
+/// the kernel's calls, and what a loop is made of on others than Linux's. No version promises anything of it, and no
+/// documentation shows it. It is public because `quoit-sim`, which implements these traits, is a crate of its own.
+///
+/// [`Loop`] is generic over an engine and the socket calls for its sake. Users leave both at their defaults.
+#[doc(hidden)]
+pub mod internals {
+    pub use crate::event_loop::LoopMemory;
+    pub use crate::selected::AnyEngine;
+    pub use crate::{engine, pool, sys};
+}
+
+/// The code of the documents that is whole, so that it goes on compiling.
+#[cfg(doctest)]
+mod documents {
+    #[doc = include_str!("../../../README.md")]
+    mod readme {}
+    #[doc = include_str!("../../../docs/rust.md")]
+    mod rust {}
+}

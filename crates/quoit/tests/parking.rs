@@ -10,7 +10,7 @@ use std::os::fd::AsRawFd;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use quoit::engine::uring::Missing;
+use quoit::Missing;
 use quoit::{
     Address, Config, DatagramOptions, EngineKind, Event, Events, Feature, Lease, Loop, LoopIndex, Token,
     TurnError,

@@ -6,9 +6,9 @@
 use std::fs;
 use std::time::Duration;
 
-use quoit::engine::uring::sys::{RingParameters, UringSys};
-use quoit::engine::uring::{Ring, probe};
 use quoit::features::{Feature, FeatureSet};
+use quoit::internals::engine::uring::sys::{RingParameters, UringSys};
+use quoit::internals::engine::uring::{Ring, probe};
 use quoit_left_out::this_was_left_out;
 
 /// More than a thread can have registered at a time (16, `IO_RINGFD_REG_MAX`).

@@ -13,8 +13,8 @@ use std::process::{Child, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use quoit::Linux;
 use quoit::listen::{ListenSocket, inherited};
-use quoit::sys::Linux;
 use quoit::{
     ConnectionId, EngineKind, Errno, Handler, Listen, ListenerId, ListenerOptions, Loop, Runtime,
     RuntimeConfig, Token,

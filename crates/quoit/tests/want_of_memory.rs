@@ -8,10 +8,10 @@ use std::net::{Shutdown, TcpStream};
 use std::os::fd::{OwnedFd, RawFd};
 use std::time::Duration;
 
+use quoit::Linux;
 use quoit::address::SocketAddress;
-use quoit::engine::epoll::sys::{EpollSys, ReadyEvent};
-use quoit::engine::epoll::{Epoll, EpollEngine, EpollSettings};
-use quoit::sys::Linux;
+use quoit::internals::engine::epoll::sys::{EpollSys, ReadyEvent};
+use quoit::internals::engine::epoll::{Epoll, EpollEngine, EpollSettings};
 use quoit::{
     Address, CloseReason, Config, ConnectionId, Errno, Event, Events, ListenerOptions, Loop, LoopIndex,
     LoopMemory, Payload, Token,

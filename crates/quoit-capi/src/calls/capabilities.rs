@@ -2,7 +2,7 @@
 
 use std::ffi::{CString, c_char, c_int};
 
-use quoit::engine::uring::Missing;
+use quoit::Missing;
 use quoit::{Feature, try_uring};
 
 use crate::error::{Failure, answer_int};

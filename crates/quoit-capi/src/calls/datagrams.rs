@@ -3,8 +3,8 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::os::fd::{AsFd, AsRawFd};
 
+use quoit::Linux;
 use quoit::address::SocketAddress;
-use quoit::sys::Linux;
 use quoit::{Address, DatagramSocket, DatagramSocketId, Steering, Token};
 
 use super::loops::{on_loop, stale, write_address};

@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_int};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 use quoit::address::SocketAddress;
-use quoit::sys::{Linux, SocketSys};
+use quoit::internals::sys::{Linux, SocketSys};
 use quoit::{Address, Errno, ListenSocket, listen};
 
 use crate::commands::take_descriptor;

@@ -65,7 +65,7 @@ impl Leases {
     /// `ENOMEM`.
     pub(crate) fn new(slots: u32) -> Result<Self, Errno> {
         let leases = Self {
-            blocks: [const { OnceLock::new() }; _],
+            blocks: [const { OnceLock::new() }; quoit::MAX_LEASES as usize / BLOCK],
             datagrams: Slab::new(),
         };
         for number in (0..slots as usize).step_by(BLOCK) {

@@ -1,7 +1,7 @@
 //! What is found out.
 
-use quoit::engine::EngineKind;
-use quoit::engine::uring::Capabilities;
+use quoit::Capabilities;
+use quoit::EngineKind;
 use quoit::host::{Diagnosis, HostFacts};
 use quoit::{Config, Feature, FeatureSet, Footprint, Loop, LoopIndex, StartError, try_uring};
 use quoit_host::DescriptorLimit;
@@ -174,7 +174,7 @@ impl FeatureFinding {
 
 #[cfg(test)]
 mod tests {
-    use quoit::engine::uring::Missing;
+    use quoit::Missing;
     use quoit::host::ResourceLimit;
 
     use super::*;

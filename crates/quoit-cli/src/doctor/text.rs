@@ -116,7 +116,7 @@ fn settings(found: &Examination) -> String {
 
 #[cfg(test)]
 mod tests {
-    use quoit::engine::EngineKind;
+    use quoit::EngineKind;
     use quoit::host::{Diagnosis, HostFacts};
     use quoit::{Config, FeatureSet};
 
@@ -144,7 +144,7 @@ mod tests {
         let allowed = Examination::of(
             &Config::default(),
             HostFacts::default(),
-            Ok(quoit::engine::uring::Capabilities {
+            Ok(quoit::Capabilities {
                 features: FeatureSet::ALL,
                 missing: Vec::new(),
             }),

@@ -5,5 +5,6 @@
 mod browser;
 mod compare;
 mod page;
+mod pages;
 mod results;
 mod written;

@@ -253,7 +253,7 @@ fn row(text: &mut String, cells: impl IntoIterator<Item = String>) {
 }
 
 /// Text from a file as nothing but text: on one line, without a meaning in Markdown or HTML.
-fn plain(text: &str) -> String {
+pub(crate) fn plain(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
         match character {

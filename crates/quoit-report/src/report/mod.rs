@@ -1,7 +1,7 @@
 //! `quoit lab report`: results of runs as Markdown and as one self-contained page.
 
 mod beside;
-mod charts;
+pub(crate) mod charts;
 mod datagrams;
 mod html;
 mod ladder;
@@ -20,6 +20,7 @@ use super::results;
 
 pub use html::page;
 pub use markdown::markdown;
+pub(crate) use markdown::plain;
 
 /// Arguments of `quoit lab report`.
 #[derive(Args)]

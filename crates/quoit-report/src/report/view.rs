@@ -43,9 +43,15 @@ fn control_of<'a>(case: &'a CaseResults, comparison: &Comparison) -> Option<&'a 
         .find(|control| control.server == comparison.against)
 }
 
-/// Whether a server is one of this project's: the experiments call these `quoit/ENGINE`, with more words behind.
-fn is_ours(server: &str) -> bool {
-    server.split(['/', ' ', '-']).next() == Some("quoit")
+/// Whether a server is one of this project's. The experiments call these `quoit-ENGINE`, on Netty and Kestrel
+/// `netty-quoit-ENGINE`, and in Go by the way in which its handlers are driven.
+pub(crate) fn is_ours(server: &str) -> bool {
+    let mut words = server.split(['/', ' ', '-']);
+    match (words.next(), words.next()) {
+        (Some("quoit"), _) | (Some("netty" | "kestrel"), Some("quoit")) => true,
+        (Some("go"), Some(way)) => ["event", "fasthttp", "listener", "nethttp"].contains(&way),
+        _ => false,
+    }
 }
 
 impl Judged<'_> {
@@ -299,6 +305,10 @@ pub(crate) fn unsteadiness(case: &CaseResults) -> Option<String> {
 
 /// What it costs to read the counters of the servers of a case; `None` if none shows any.
 pub(crate) fn reading_counters(case: &CaseResults) -> Option<String> {
+    // A file that is kept has no slices, which alone say how often that was done.
+    if case.slices.is_empty() {
+        return None;
+    }
     let told = case.servers.iter().filter_map(|server| {
         let cost = server.counter_reading?;
         let a_second = server.figures.server_cpu_ns_per_unit * server.figures.units_per_second;
@@ -391,13 +401,13 @@ pub(crate) const FIGURES: usize = 6;
 pub(crate) fn figure_titles(case: &CaseResults) -> [String; FIGURES] {
     let unit = &case.unit;
     [
-        format!("CPU a {unit}"),
-        format!("{unit}s a second"),
+        format!("CPU per {unit}"),
+        format!("{unit}s per second"),
         "p50".to_owned(),
         "p99".to_owned(),
-        format!("system calls a {unit}"),
+        format!("system calls per {unit}"),
         if is_memory(case) {
-            "memory a connection"
+            "memory per connection"
         } else {
             "memory"
         }

@@ -9,7 +9,7 @@ mod sink;
 
 use std::sync::Mutex;
 
-use quoit::sys::Linux;
+use quoit::Linux;
 use quoit::{Address, DatagramOptions, DatagramSocket, DatagramSocketId, Loop, LoopIndex, Steering, Token};
 
 use quoit_host::console::say;

@@ -397,15 +397,17 @@ impl Address {
         match i32::from(libc::sa_family_t::from_ne_bytes(*family)) {
             libc::AF_INET => {
                 let raw: &[u8; size_of::<libc::sockaddr_in>()] = bytes.first_chunk().ok_or(truncated)?;
+                let address: [u8; 4] = part(raw, offset_of!(libc::sockaddr_in, sin_addr));
                 Ok(Self::Tcp(SocketAddr::V4(SocketAddrV4::new(
-                    Ipv4Addr::from(part::<4, _>(raw, offset_of!(libc::sockaddr_in, sin_addr))),
+                    Ipv4Addr::from(address),
                     u16::from_be_bytes(part(raw, offset_of!(libc::sockaddr_in, sin_port))),
                 ))))
             }
             libc::AF_INET6 => {
                 let raw: &[u8; size_of::<libc::sockaddr_in6>()] = bytes.first_chunk().ok_or(truncated)?;
+                let address: [u8; 16] = part(raw, offset_of!(libc::sockaddr_in6, sin6_addr));
                 Ok(Self::Tcp(SocketAddr::V6(SocketAddrV6::new(
-                    Ipv6Addr::from(part::<16, _>(raw, offset_of!(libc::sockaddr_in6, sin6_addr))),
+                    Ipv6Addr::from(address),
                     u16::from_be_bytes(part(raw, offset_of!(libc::sockaddr_in6, sin6_port))),
                     u32::from_ne_bytes(part(raw, offset_of!(libc::sockaddr_in6, sin6_flowinfo))),
                     u32::from_ne_bytes(part(raw, offset_of!(libc::sockaddr_in6, sin6_scope_id))),

@@ -135,7 +135,8 @@ struct Written<'a>(&'a [u8; Meta::SIZE]);
 
 impl Written<'_> {
     fn local(self) -> Option<IpAddr> {
-        let address = Ipv6Addr::from(part::<16, _>(self.0, 0));
+        let address: [u8; 16] = part(self.0, 0);
+        let address = Ipv6Addr::from(address);
         match self.0[36] {
             Meta::V4 => Some(address.to_ipv4_mapped().unwrap_or(Ipv4Addr::UNSPECIFIED).into()),
             Meta::V6 => Some(address.into()),

@@ -32,6 +32,46 @@ pub(crate) struct Chart {
     pub(crate) svg: [String; 2],
 }
 
+impl Chart {
+    /// The wide one as a file of its own. It brings its paper, as a page that shows it may be dark where the reader's
+    /// settings are light, or the other way round.
+    pub(crate) fn file(&self) -> String {
+        let [wide, _] = &self.svg;
+        let (start, drawing) = wide.split_once('>').unwrap_or((wide, ""));
+        let attribute = |name: &str| {
+            let rest = start.split(&format!(" {name}=\"")).nth(1)?;
+            rest.split('"').next()?.parse::<i32>().ok()
+        };
+        let (width, height) = (
+            attribute("width").unwrap_or_default(),
+            attribute("height").unwrap_or_default(),
+        );
+        format!(
+            "{}{PAPER}{}\n",
+            opening(width / UNIT, height / UNIT, (width, height)),
+            drawing.trim_start_matches('\n')
+        )
+    }
+}
+
+/// Behind a picture that stands alone.
+const PAPER: &str = "<rect width=\"100%\" height=\"100%\" fill=\"#FFFFFF\"/>\n";
+
+fn opening(width: i32, height: i32, units: (i32, i32)) -> String {
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {} {}\">\n",
+        units.0, units.1
+    )
+}
+
+/// A picture that says in one line why there is no chart. The line has no characters that SVG gives a meaning.
+pub(crate) fn nothing(line: &str) -> String {
+    format!(
+        "{}{PAPER}<text x=\"20\" y=\"36\" font-family=\"{FONT}\" font-size=\"15\">{line}</text>\n</svg>\n",
+        opening(960, 60, (960, 60))
+    )
+}
+
 /// For which of the two sizes is being drawn.
 #[derive(Clone, Copy)]
 pub(super) struct Layout {

@@ -10,4 +10,4 @@ pub(crate) mod colours;
 pub(crate) mod forest;
 pub(crate) mod lines;
 
-pub(crate) use canvas::{Chart, MARKS};
+pub(crate) use canvas::{Chart, MARKS, nothing};

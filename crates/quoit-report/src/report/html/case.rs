@@ -34,7 +34,7 @@ pub(super) fn case(results: &Results, case: &CaseResults, names: &[&str], id: &s
             p {
                 (case.workload)
                 @if let Some(offered) = case.offered_per_second {
-                    ", " (table::count(offered)) " " (case.unit) "s a second offered"
+                    ", " (table::count(offered)) " " (case.unit) "s per second offered"
                 }
             }
             @for control in view::controls(results, case) { p.quiet { (control) } }
@@ -60,7 +60,7 @@ pub(super) fn case(results: &Results, case: &CaseResults, names: &[&str], id: &s
                     &chart,
                     "Throughput in every second of every slice, in the order in which the slices ran.",
                     html! {
-                        p { (case.unit) "s a second; a line is one slice, in which one server ran alone." }
+                        p { (case.unit) "s per second; a line is one slice, in which one server ran alone." }
                         (legend())
                     },
                     slice_table(case),
@@ -68,7 +68,7 @@ pub(super) fn case(results: &Results, case: &CaseResults, names: &[&str], id: &s
             }
             (steadiness_table(case))
             @if let Some(chart) = cpu {
-                h3 { "CPU a " (case.unit) }
+                h3 { "CPU per " (case.unit) }
                 (figure(
                     &chart,
                     "CPU of the server in user space and in the kernel, and of the generator, stacked.",
@@ -292,9 +292,9 @@ fn slice_table(case: &CaseResults) -> Markup {
         "series".to_owned(),
         "pair".to_owned(),
         "server".to_owned(),
-        format!("{}s a second", case.unit),
+        format!("{}s per second", case.unit),
         "slowest second".to_owned(),
-        format!("CPU a {}", case.unit),
+        format!("CPU per {}", case.unit),
         "taken by the hypervisor".to_owned(),
         "taken by other processes".to_owned(),
         "thrown away".to_owned(),
@@ -327,7 +327,7 @@ fn steadiness_table(case: &CaseResults) -> Markup {
         "in its median one".to_owned(),
         "deviation".to_owned(),
         "seconds".to_owned(),
-        format!("CPU a {} in the slowest: user, kernel", case.unit),
+        format!("CPU per {} in the slowest: user, kernel", case.unit),
         "in the median one".to_owned(),
         "packets dropped in the slowest".to_owned(),
         "what else was different in it".to_owned(),
@@ -418,7 +418,7 @@ fn explained(case: &CaseResults) -> Markup {
         ("page faults in a slice, major", |server| {
             server.figures.major_faults.map(|faults| faults.to_string())
         }),
-        ("CPU a second when idle", |server| {
+        ("CPU per second when idle", |server| {
             server.figures.idle_cpu_ns_per_second.map(table::nanoseconds)
         }),
     ];

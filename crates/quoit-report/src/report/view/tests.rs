@@ -71,14 +71,29 @@ fn too_few_pairs_are_not_judged_and_noted() {
 #[test]
 fn our_servers_are_known_by_their_name() {
     assert!(
-        ["quoit/uring", "quoit", "quoit/uring sqpoll"]
-            .into_iter()
-            .all(is_ours)
+        [
+            "quoit/uring",
+            "quoit",
+            "quoit/uring sqpoll",
+            "netty-quoit-uring",
+            "kestrel-quoit-epoll-inline",
+            "go-nethttp-uring",
+            "go-event-each-uring"
+        ]
+        .into_iter()
+        .all(is_ours)
     );
     assert!(
-        !["quoits/x", "floor/uring", "tokio quoit"]
-            .into_iter()
-            .any(is_ours)
+        ![
+            "quoits/x",
+            "floor/uring",
+            "tokio quoit",
+            "netty-uring",
+            "kestrel-sockets-inline",
+            "go-net"
+        ]
+        .into_iter()
+        .any(is_ours)
     );
 }
 
