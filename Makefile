@@ -6,7 +6,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 RELEASE := $(TARGET)/release
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-user bench capi go go-tests java java-tests java-suite java-dist dotnet dotnet-tests \
+.PHONY: help demo test rust-tests test-user bench capi go go-tests java java-tests java-suite java-dist dotnet dotnet-tests \
 	doors doors-go doors-websocket doors-java hunt hunt-proof siege siege-page kernels \
 	kernels-quick kernels-page soak loom public-api msrv deny asan fuzz lab named result results result-pages lab-peers door-peers lab-peers-check toolchain
 
@@ -38,7 +38,12 @@ test: toolchain ## Format check, lints, documentation, all tests
 	@$(STAGE) lints $(CARGO) clippy --workspace --all-targets --profile test -- --deny warnings
 	@RUSTDOCFLAGS="--deny warnings" $(STAGE) documentation $(CARGO) doc --package quoit --no-deps
 	@$(STAGE) "building the Rust tests" $(CARGO) test --workspace --no-run
-	@RUST_TEST_THREADS=$$((2 * $$(nproc))) $(STAGE) "the Rust tests" $(CARGO) test --workspace
+	@as_user=; \
+	if test "$$(id -u)" != 0; then :; \
+	elif command -v setpriv >/dev/null && command -v prlimit >/dev/null; then as_user=test-user; \
+	else echo "make: setpriv or prlimit was not found; nothing is tested as an ordinary user (util-linux)" >&2; fi; \
+	$(MAKE) --no-print-directory --jobs=2 --output-sync=target rust-tests $$as_user
+	@$(STAGE) "the Rust tests that measure" $(CARGO) test --workspace --lib --bins --tests -- lab_
 	@doors=; \
 	if command -v $(GO) >/dev/null; then doors="$$doors go"; \
 	else echo "make: go was not found; the Go module is not tested (https://go.dev/dl, 1.25 or newer)" >&2; fi; \
@@ -49,8 +54,12 @@ test: toolchain ## Format check, lints, documentation, all tests
 	else echo "make: dotnet was not found; the Kestrel transport is not tested ($(DOTNET_REMEDY))" >&2; fi; \
 	test -z "$$doors" || $(MAKE) --no-print-directory --jobs=3 --output-sync=target $$doors
 
-# The tests that `make test` has built, once more, without those of the simulator and the lab's peers, which need no
-# privileges, and without those of the documentation.
+# What the lab measures is tested when nothing else runs.
+rust-tests: toolchain
+	@RUST_TEST_THREADS=$$((2 * $$(nproc))) $(STAGE) "the Rust tests" $(CARGO) test --workspace -- --skip lab_
+
+# What `make test` runs as root, once more, without the tests of the simulator and the lab's peers, which need no privileges,
+# and without those of the documentation.
 USER_TESTS := --package quoit $(addprefix --package quoit-,capi cli host lab load report serve workload)
 
 test-user: toolchain ## Run the tests of the core, the C ABI and the program as an ordinary user, with a user's limits
@@ -61,7 +70,7 @@ test-user: toolchain ## Run the tests of the core, the C ABI and the program as 
 	@.ci/as-user test -r $(TARGET)/debug/deps -a -r Cargo.toml || { \
 		echo "make: a user without privileges cannot read $(CURDIR) or $(TARGET); put both where everybody can" >&2; \
 		exit 1; }
-	@# What the lab measures depends on the machine and not on who runs it, and takes two minutes: `make test` has it.
+	@# What the lab measures depends on the machine and not on who runs it.
 	@RUST_TEST_THREADS=$$((2 * $$(nproc))) $(STAGE) "the tests as an ordinary user" $(CARGO) --config 'target."cfg(all())".runner = "$(CURDIR)/.ci/as-user"' \
 		test $(USER_TESTS) --lib --bins --tests -- --skip lab_
 

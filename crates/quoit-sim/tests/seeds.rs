@@ -105,6 +105,11 @@ const REGRESSIONS: &[(u64, EngineKind, &str)] = &[
         "a pause in a batch, whose connection a failing send ended before the turn",
     ),
     (
+        5_442_513,
+        Epoll,
+        "a peer that begins to read between the look at its progress and the reset",
+    ),
+    (
         5_010_044_335,
         Uring,
         "a loop that accepts one for each that it closes, taken to spin",

@@ -107,6 +107,8 @@ pub struct Peer {
     pub received_at: u64,
     /// How long that was ago when the program reset its connection.
     pub idle_when_reset: Option<u64>,
+    /// When the program asked last how much the peer has taken, and for how long that had taken nothing then.
+    pub looked_at: Option<(u64, u64)>,
     /// What the program was allowed to send, in order.
     pub expected: Vec<u8>,
     /// It has ended its direction.
@@ -148,6 +150,7 @@ impl Kernel {
             received: 0,
             received_at: 0,
             idle_when_reset: None,
+            looked_at: None,
             expected: Vec::new(),
             ended: false,
             saw_end: false,

@@ -12,6 +12,9 @@ use super::agenda::Action;
 use super::object::{Kind, ObjectId, events};
 use crate::faults::Fault;
 
+/// Nanoseconds within which a program does what it has decided by a look at a socket.
+const AT_ONCE: u64 = 20_000;
+
 /// One end of a connection.
 #[derive(Debug)]
 pub struct Stream {
@@ -146,10 +149,16 @@ impl Stream {
 impl Kernel {
     /// Bytes that the other end has read of what this one sent.
     pub(crate) fn taken_by_other(&mut self, id: ObjectId) -> u64 {
+        let now = self.now;
         let Kind::Stream(stream) = &self.object(id).kind else {
             return 0;
         };
-        let Some(other) = stream.other else { return 0 };
+        let (other, peer) = (stream.other, stream.peer_number);
+        if let Some(peer) = peer {
+            let peer = &mut self.peers[peer];
+            peer.looked_at = Some((now, now - peer.received_at));
+        }
+        let Some(other) = other else { return 0 };
         match &self.object(other).kind {
             Kind::Stream(other) => other.read,
             _ => 0,
@@ -542,7 +551,12 @@ impl Kernel {
         self.note(|| format!("reset of the connection with peer {peer:?}"));
         if let Some(peer) = peer {
             let peer = &mut self.peers[peer];
-            peer.idle_when_reset = Some(self.now - peer.received_at);
+            // What it takes after a look that the reset follows at once cannot be known.
+            let looked = peer
+                .looked_at
+                .filter(|(looked, _)| self.now - looked < AT_ONCE)
+                .map_or(0, |(_, idle)| idle);
+            peer.idle_when_reset = Some(looked.max(self.now - peer.received_at));
         }
         if unix && let Some(peer) = peer {
             self.peers[peer].excused = true;
