@@ -103,7 +103,7 @@ pub(crate) struct Server {
 
 impl Server {
     /// Starts a server where `place` puts it, and waits until it is ready, at most `patience`, or until
-    /// `given_up` says so. `accepts` tries whether an address takes a connection within a time.
+    /// `cancelled` says so. `accepts` tries whether an address takes a connection within a time.
     ///
     /// # Errors
     /// It cannot be started, ends or is not ready in time, or its ready line does not have the words that are
@@ -112,7 +112,7 @@ impl Server {
         command: &ServerCommand,
         place: impl FnOnce(&mut Command),
         patience: Duration,
-        given_up: &dyn Fn() -> bool,
+        cancelled: &dyn Fn() -> bool,
         accepts: &dyn Fn(SocketAddr, Duration) -> bool,
     ) -> Result<Self> {
         let name = &command.name;
@@ -161,7 +161,7 @@ impl Server {
             readers,
             output,
         };
-        server.ready = server.await_ready(command.ready, &receiver, patience, given_up, accepts)?;
+        server.ready = server.await_ready(command.ready, &receiver, patience, cancelled, accepts)?;
         let missing = command
             .expects
             .iter()
@@ -179,7 +179,7 @@ impl Server {
         sign: ReadySign,
         lines: &Receiver<ReadyLine>,
         patience: Duration,
-        given_up: &dyn Fn() -> bool,
+        cancelled: &dyn Fn() -> bool,
         accepts: &dyn Fn(SocketAddr, Duration) -> bool,
     ) -> Result<ReadyLine> {
         let deadline = Instant::now() + patience;
@@ -204,7 +204,7 @@ impl Server {
                 }
                 (Err(RecvTimeoutError::Timeout), ReadySign::Line) => {}
             }
-            if given_up() {
+            if cancelled() {
                 return Err(self.failure("was given up before it was ready"));
             }
             if Instant::now() >= deadline {

@@ -16,22 +16,22 @@ impl Echo {
 }
 
 impl Handler for Echo {
-    fn on_data(&mut self, quoit: &mut Loop, connection: ConnectionId, mut data: Lease) {
+    fn on_data(&mut self, event_loop: &mut Loop, connection: ConnectionId, mut data: Lease) {
         self.work.burn();
-        match quoit.try_send(connection, &data) {
+        match event_loop.try_send(connection, &data) {
             Ok(taken) if taken == data.len() => return,
             Ok(taken) => data.advance(taken),
             // The connection is closing: nobody waits for this echo.
             Err(_) => return,
         }
-        if quoit.send_or_abort(connection, data, Token::NONE) && quoit.is_full(connection) {
+        if event_loop.send_or_abort(connection, data, Token::NONE) && event_loop.is_full(connection) {
             // Nothing more is received until the client has read.
-            let _ = quoit.pause(connection);
+            let _ = event_loop.pause(connection);
         }
     }
 
-    fn on_writable(&mut self, quoit: &mut Loop, connection: ConnectionId) {
+    fn on_writable(&mut self, event_loop: &mut Loop, connection: ConnectionId) {
         // A stale id needs no resuming.
-        let _ = quoit.resume(connection);
+        let _ = event_loop.resume(connection);
     }
 }

@@ -14,18 +14,18 @@ const EVENTS: usize = 1024;
 ///
 /// # Errors
 /// Those of the loop's turns and of the epoll instance.
-pub(super) fn drive(quoit: &mut Loop, handler: &mut impl Handler) -> Result<(), TurnError> {
+pub(super) fn drive(event_loop: &mut Loop, handler: &mut impl Handler) -> Result<(), TurnError> {
     let mut events = Events::with_capacity(EVENTS);
     let failed = |error: io::Error| TurnError::Engine(Errno::from_io(&error));
     let poller = Poller::new().map_err(failed)?;
     let mut watched = false;
-    while quoit.run_turn(handler, &mut events, Some(Duration::ZERO))? {
+    while event_loop.run_turn(handler, &mut events, Some(Duration::ZERO))? {
         if !watched {
-            let descriptor = quoit.poll_descriptor()?;
+            let descriptor = event_loop.poll_descriptor()?;
             poller.watch(descriptor).map_err(failed)?;
             watched = true;
         }
-        let limit = quoit.park()?;
+        let limit = event_loop.park()?;
         if limit != Some(Duration::ZERO) {
             poller.wait(limit).map_err(failed)?;
         }

@@ -96,12 +96,12 @@ impl HttpServer {
         self
     }
 
-    fn add(&mut self, quoit: &mut Loop, connection: ConnectionId) {
+    fn add(&mut self, event_loop: &mut Loop, connection: ConnectionId) {
         let index = connection.slot().index();
         if self.connections.len() <= index {
             self.connections.resize_with(index + 1, || None);
         }
-        let now = quoit.now();
+        let now = event_loop.now();
         let mut first_look = self.timeouts.idle;
         if let Some(most) = self.crowded {
             self.ages.push_back((connection, now));
@@ -124,38 +124,38 @@ impl HttpServer {
             due: now + self.timeouts.idle,
         });
         // With all timers in use the connection goes without: the limit is set for two a connection.
-        let _ = quoit.set_deadline(connection, Some(first_look));
+        let _ = event_loop.set_deadline(connection, Some(first_look));
     }
 
     /// Gives the oldest connections up, where there are too many.
-    fn make_room(&mut self, quoit: &mut Loop) {
+    fn make_room(&mut self, event_loop: &mut Loop) {
         let Some(most) = self.crowded else {
             return;
         };
         while self.ages.len() > most
             && let Some(&(oldest, accepted)) = self.ages.front()
-            && accepted + HEARING <= quoit.now()
+            && accepted + HEARING <= event_loop.now()
         {
             self.ages.pop_front();
             // A refusal means that it ends already.
-            let _ = quoit.abort(oldest);
+            let _ = event_loop.abort(oldest);
         }
     }
 
     /// Lets the connection consume what it has, and produce as much as there is room for.
-    fn advance(&mut self, quoit: &mut Loop, connection: ConnectionId) {
+    fn advance(&mut self, event_loop: &mut Loop, connection: ConnectionId) {
         let Some(Some(client)) = self.connections.get_mut(connection.slot().index()) else {
             return;
         };
-        client.note_activity(quoit.now(), self.timeouts);
+        client.note_activity(event_loop.now(), self.timeouts);
         if client.closing {
             client.rest = None;
         }
         if !client.unsent.is_empty() {
-            match client.queue_unsent(quoit, connection) {
+            match client.queue_unsent(event_loop, connection) {
                 Ok(true) if client.closing => {
                     // A refusal means that it closes already.
-                    let _ = quoit.close(connection, None);
+                    let _ = event_loop.close(connection, None);
                 }
                 Ok(true) => {}
                 Ok(false) => return,
@@ -171,7 +171,7 @@ impl HttpServer {
         }
         let mut produced = false;
         loop {
-            let room = room(quoit, connection).min(OUTPUT_STEP);
+            let room = room(event_loop, connection).min(OUTPUT_STEP);
             if room == 0 {
                 client.blocked = true;
                 break;
@@ -192,7 +192,7 @@ impl HttpServer {
                 rest => *rest = None,
             }
             produced |= !self.output.is_empty();
-            match queue(quoit, connection, &mut self.output) {
+            match queue(event_loop, connection, &mut self.output) {
                 Ok(()) => client.unsent.append(&mut self.output),
                 // It closes already, so nobody waits for the rest.
                 Err(_) => {
@@ -207,7 +207,7 @@ impl HttpServer {
                 client.closing = true;
                 client.rest = None;
                 if client.unsent.is_empty() {
-                    let _ = quoit.close(connection, None);
+                    let _ = event_loop.close(connection, None);
                 }
                 return;
             }
@@ -218,23 +218,23 @@ impl HttpServer {
         // Nothing more is received while a response waits for room, so that what a client pipelines stays in
         // its own socket.
         let _ = if client.blocked {
-            quoit.pause(connection)
+            event_loop.pause(connection)
         } else {
-            quoit.resume(connection)
+            event_loop.resume(connection)
         };
-        client.note_phase(quoit.now(), produced);
+        client.note_phase(event_loop.now(), produced);
         let due = client.due(self.timeouts);
         // A deadline that is set too early looks again when it comes, which is cheaper than moving it each time.
         if due < client.due {
             client.due = due;
-            let _ = quoit.set_deadline(connection, Some(due.since(quoit.now())));
+            let _ = event_loop.set_deadline(connection, Some(due.since(event_loop.now())));
         }
     }
 
     /// Brings the date of the responses up to the present turn.
-    fn keep_time(&mut self, quoit: &Loop) {
-        if self.dated != Some(quoit.now()) {
-            self.dated = Some(quoit.now());
+    fn keep_time(&mut self, event_loop: &Loop) {
+        if self.dated != Some(event_loop.now()) {
+            self.dated = Some(event_loop.now());
             self.environment.set_time(SystemTime::now());
         }
     }
@@ -242,8 +242,8 @@ impl HttpServer {
 
 impl Client {
     /// Queues what was produced earlier. Answers whether that is all of it.
-    fn queue_unsent(&mut self, quoit: &mut Loop, connection: ConnectionId) -> Result<bool, Refusal> {
-        queue(quoit, connection, &mut self.unsent)?;
+    fn queue_unsent(&mut self, event_loop: &mut Loop, connection: ConnectionId) -> Result<bool, Refusal> {
+        queue(event_loop, connection, &mut self.unsent)?;
         if self.unsent.is_empty() {
             // Its memory is not kept: this is rare.
             self.unsent = Vec::new();
@@ -282,61 +282,61 @@ impl Client {
 }
 
 impl Handler for HttpServer {
-    fn on_accepted(&mut self, quoit: &mut Loop, connection: ConnectionId, _listener: ListenerId) {
-        self.add(quoit, connection);
+    fn on_accepted(&mut self, event_loop: &mut Loop, connection: ConnectionId, _listener: ListenerId) {
+        self.add(event_loop, connection);
     }
 
-    fn on_data(&mut self, quoit: &mut Loop, connection: ConnectionId, data: Lease) {
+    fn on_data(&mut self, event_loop: &mut Loop, connection: ConnectionId, data: Lease) {
         self.work.burn();
-        self.keep_time(quoit);
+        self.keep_time(event_loop);
         let Some(Some(client)) = self.connections.get_mut(connection.slot().index()) else {
             return;
         };
         debug_assert!(client.rest.is_none(), "nothing is received while something waits");
         client.rest = Some(data);
-        self.advance(quoit, connection);
+        self.advance(event_loop, connection);
     }
 
-    fn on_writable(&mut self, quoit: &mut Loop, connection: ConnectionId) {
-        self.keep_time(quoit);
-        self.advance(quoit, connection);
+    fn on_writable(&mut self, event_loop: &mut Loop, connection: ConnectionId) {
+        self.keep_time(event_loop);
+        self.advance(event_loop, connection);
     }
 
-    fn on_end_of_stream(&mut self, quoit: &mut Loop, connection: ConnectionId) {
-        self.keep_time(quoit);
+    fn on_end_of_stream(&mut self, event_loop: &mut Loop, connection: ConnectionId) {
+        self.keep_time(event_loop);
         if let Some(Some(client)) = self.connections.get_mut(connection.slot().index()) {
             client.ended = true;
         }
-        self.advance(quoit, connection);
+        self.advance(event_loop, connection);
     }
 
-    fn on_deadline(&mut self, quoit: &mut Loop, connection: ConnectionId) {
-        self.keep_time(quoit);
+    fn on_deadline(&mut self, event_loop: &mut Loop, connection: ConnectionId) {
+        self.keep_time(event_loop);
         let Some(Some(client)) = self.connections.get_mut(connection.slot().index()) else {
             return;
         };
-        let now = quoit.now();
+        let now = event_loop.now();
         if client.due(self.timeouts) <= now && matches!(client.http.phase(), Phase::Idle | Phase::Responding)
         {
             // What it has not taken may be in the kernel's hands alone.
-            let taken = quoit.taken_by_peer(connection);
+            let taken = event_loop.taken_by_peer(connection);
             match client.taken.take() {
                 None => {
                     client.taken = taken;
                     let grace = GRACE.min(self.timeouts.idle / 4);
                     client.due = now + grace;
-                    let _ = quoit.set_deadline(connection, Some(grace));
+                    let _ = event_loop.set_deadline(connection, Some(grace));
                     return;
                 }
                 before if before != taken => client.active = now,
                 _ => {}
             }
         }
-        let queued = quoit.queued(connection);
+        let queued = event_loop.queued(connection);
         let due = client.due(self.timeouts);
         if due > now {
             client.due = due;
-            let _ = quoit.set_deadline(connection, Some(due.since(now)));
+            let _ = event_loop.set_deadline(connection, Some(due.since(now)));
             return;
         }
         let unread = client.blocked || queued > 0;
@@ -344,13 +344,13 @@ impl Handler for HttpServer {
         client.rest = None;
         if unread {
             // It takes nothing: a graceful close would only wait once more.
-            let _ = quoit.abort(connection);
+            let _ = event_loop.abort(connection);
             return;
         }
         self.output.clear();
         client.http.time_out(&mut self.output, &mut self.environment);
-        quoit.send_or_abort(connection, self.output.as_slice(), Token::NONE);
-        let _ = quoit.close(connection, None);
+        event_loop.send_or_abort(connection, self.output.as_slice(), Token::NONE);
+        let _ = event_loop.close(connection, None);
     }
 
     fn on_closed(
@@ -368,17 +368,17 @@ impl Handler for HttpServer {
         }
     }
 
-    fn on_turn_end(&mut self, quoit: &mut Loop) {
-        self.make_room(quoit);
+    fn on_turn_end(&mut self, event_loop: &mut Loop) {
+        self.make_room(event_loop);
     }
 
-    fn on_draining(&mut self, quoit: &mut Loop) {
-        self.keep_time(quoit);
+    fn on_draining(&mut self, event_loop: &mut Loop) {
+        self.keep_time(event_loop);
         self.environment.start_draining();
         // Those between two requests close now; what the others are at goes on, and closes when it is done.
-        let connections: Vec<_> = quoit.connection_ids().collect();
+        let connections: Vec<_> = event_loop.connection_ids().collect();
         for connection in connections {
-            self.advance(quoit, connection);
+            self.advance(event_loop, connection);
         }
     }
 }

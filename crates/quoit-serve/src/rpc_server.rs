@@ -48,7 +48,7 @@ impl RpcServer {
     }
 
     /// Lets the connection take in what it has, and produce as much as there is room for.
-    fn advance(&mut self, quoit: &mut Loop, connection: ConnectionId) {
+    fn advance(&mut self, event_loop: &mut Loop, connection: ConnectionId) {
         let Self {
             connections,
             environment,
@@ -60,7 +60,7 @@ impl RpcServer {
         };
         let now = monotonic_nanoseconds();
         client.take_in(now, environment);
-        let Ok(()) = client.send(quoit, connection, now, environment, output) else {
+        let Ok(()) = client.send(event_loop, connection, now, environment, output) else {
             // It closes already, so nobody waits for the rest.
             client.closing = true;
             client.rest = None;
@@ -69,16 +69,16 @@ impl RpcServer {
         };
         // Bytes that cannot be taken in before there is room stay in the client's own socket.
         let _ = if client.rest.is_some() {
-            quoit.pause(connection)
+            event_loop.pause(connection)
         } else {
-            quoit.resume(connection)
+            event_loop.resume(connection)
         };
         let tick = client.rpc.next_tick();
         if tick != client.tick {
             client.tick = tick;
             let after = tick.map(|tick| Duration::from_nanos(tick.saturating_sub(now)));
             // The limit on timers is set for two a connection, so this is never refused to a live one.
-            let _ = quoit.set_deadline(connection, after);
+            let _ = event_loop.set_deadline(connection, after);
         }
     }
 }
@@ -104,7 +104,7 @@ impl Client {
     /// The connection is being closed or gone.
     fn send(
         &mut self,
-        quoit: &mut Loop,
+        event_loop: &mut Loop,
         connection: ConnectionId,
         now: u64,
         environment: &mut Environment,
@@ -112,7 +112,7 @@ impl Client {
     ) -> Result<(), Refusal> {
         loop {
             if !self.unsent.is_empty() {
-                queue(quoit, connection, &mut self.unsent)?;
+                queue(event_loop, connection, &mut self.unsent)?;
                 if !self.unsent.is_empty() {
                     return Ok(());
                 }
@@ -120,15 +120,15 @@ impl Client {
                 self.unsent = Vec::new();
             }
             if self.closing {
-                return quoit.close(connection, None);
+                return event_loop.close(connection, None);
             }
-            let room = room(quoit, connection);
+            let room = room(event_loop, connection);
             if room == 0 {
                 return Ok(());
             }
             output.clear();
             let next = self.rpc.produce(output, room.min(OUTPUT_STEP), now, environment);
-            queue(quoit, connection, output)?;
+            queue(event_loop, connection, output)?;
             self.unsent.extend_from_slice(output);
             self.closing = next == Next::Close;
             // Refusals that were in the way may have left.
@@ -140,7 +140,7 @@ impl Client {
     }
 }
 impl Handler for RpcServer {
-    fn on_accepted(&mut self, quoit: &mut Loop, connection: ConnectionId, _listener: ListenerId) {
+    fn on_accepted(&mut self, event_loop: &mut Loop, connection: ConnectionId, _listener: ListenerId) {
         let index = connection.slot().index();
         if self.connections.len() <= index {
             self.connections.resize_with(index + 1, || None);
@@ -153,37 +153,37 @@ impl Handler for RpcServer {
             closing: false,
         }));
         if self.environment.draining {
-            self.advance(quoit, connection);
+            self.advance(event_loop, connection);
         }
     }
 
-    fn on_data(&mut self, quoit: &mut Loop, connection: ConnectionId, data: Lease) {
+    fn on_data(&mut self, event_loop: &mut Loop, connection: ConnectionId, data: Lease) {
         self.work.burn();
         let Some(Some(client)) = self.connections.get_mut(connection.slot().index()) else {
             return;
         };
         debug_assert!(client.rest.is_none(), "nothing is received while something waits");
         client.rest = Some(data);
-        self.advance(quoit, connection);
+        self.advance(event_loop, connection);
     }
 
-    fn on_writable(&mut self, quoit: &mut Loop, connection: ConnectionId) {
-        self.advance(quoit, connection);
+    fn on_writable(&mut self, event_loop: &mut Loop, connection: ConnectionId) {
+        self.advance(event_loop, connection);
     }
 
-    fn on_end_of_stream(&mut self, quoit: &mut Loop, connection: ConnectionId) {
+    fn on_end_of_stream(&mut self, event_loop: &mut Loop, connection: ConnectionId) {
         if let Some(Some(client)) = self.connections.get_mut(connection.slot().index()) {
             client.rpc.end_of_stream();
         }
-        self.advance(quoit, connection);
+        self.advance(event_loop, connection);
     }
 
-    fn on_deadline(&mut self, quoit: &mut Loop, connection: ConnectionId) {
+    fn on_deadline(&mut self, event_loop: &mut Loop, connection: ConnectionId) {
         if let Some(Some(client)) = self.connections.get_mut(connection.slot().index()) {
             client.tick = None;
             client.rpc.tick(monotonic_nanoseconds());
         }
-        self.advance(quoit, connection);
+        self.advance(event_loop, connection);
     }
 
     fn on_closed(
@@ -200,14 +200,14 @@ impl Handler for RpcServer {
         }
     }
 
-    fn on_draining(&mut self, quoit: &mut Loop) {
+    fn on_draining(&mut self, event_loop: &mut Loop) {
         self.environment.draining = true;
-        let connections: Vec<_> = quoit.connection_ids().collect();
+        let connections: Vec<_> = event_loop.connection_ids().collect();
         for connection in connections {
             if let Some(Some(client)) = self.connections.get_mut(connection.slot().index()) {
                 client.rpc.drain();
             }
-            self.advance(quoit, connection);
+            self.advance(event_loop, connection);
         }
     }
 

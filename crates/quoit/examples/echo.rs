@@ -9,16 +9,16 @@ use quoit::{ConnectionId, Handler, Lease, Listen, ListenerOptions, Loop, Runtime
 struct Echo;
 
 impl Handler for Echo {
-    fn on_data(&mut self, quoit: &mut Loop, connection: ConnectionId, data: Lease) {
+    fn on_data(&mut self, event_loop: &mut Loop, connection: ConnectionId, data: Lease) {
         // The bytes go out from where they came in; the lease is returned when they are sent.
-        if quoit.send_or_abort(connection, data, Token::NONE) && quoit.is_full(connection) {
+        if event_loop.send_or_abort(connection, data, Token::NONE) && event_loop.is_full(connection) {
             // Nothing more is received from a client that does not read, until it does.
-            let _ = quoit.pause(connection);
+            let _ = event_loop.pause(connection);
         }
     }
 
-    fn on_writable(&mut self, quoit: &mut Loop, connection: ConnectionId) {
-        let _ = quoit.resume(connection);
+    fn on_writable(&mut self, event_loop: &mut Loop, connection: ConnectionId) {
+        let _ = event_loop.resume(connection);
     }
 }
 

@@ -39,14 +39,14 @@ impl KeyValue {
 }
 
 impl Handler for KeyValue {
-    fn on_data(&mut self, quoit: &mut Loop, connection: ConnectionId, data: Lease) {
+    fn on_data(&mut self, event_loop: &mut Loop, connection: ConnectionId, data: Lease) {
         // Copied, and the lease returned: a connection that never ends its line holds no receive memory.
         let mut input = self.partial.remove(&connection).unwrap_or_default();
         input.extend_from_slice(&data);
         drop(data);
         let too_long = |line: &[u8]| line.len() > LONGEST;
         if input.split(|&byte| byte == b'\n').any(too_long) {
-            let _ = quoit.abort(connection);
+            let _ = event_loop.abort(connection);
             return;
         }
         let (mut answers, mut rest) = (Vec::new(), &input[..]);
@@ -56,32 +56,32 @@ impl Handler for KeyValue {
         }
         let between_lines = rest.is_empty();
         self.partial.insert(connection, rest.to_vec());
-        if !quoit.send_or_abort(connection, answers, Token::NONE) {
+        if !event_loop.send_or_abort(connection, answers, Token::NONE) {
             return;
         }
         if self.draining && between_lines {
-            let _ = quoit.close(connection, None);
-        } else if quoit.is_full(connection) {
+            let _ = event_loop.close(connection, None);
+        } else if event_loop.is_full(connection) {
             // No more lines are taken in from a client that does not read the answers, until it does.
-            let _ = quoit.pause(connection);
+            let _ = event_loop.pause(connection);
         }
     }
 
-    fn on_writable(&mut self, quoit: &mut Loop, connection: ConnectionId) {
-        let _ = quoit.resume(connection);
+    fn on_writable(&mut self, event_loop: &mut Loop, connection: ConnectionId) {
+        let _ = event_loop.resume(connection);
     }
 
     fn on_closed(&mut self, _: &mut Loop, connection: ConnectionId, _: Token, _: quoit::CloseReason) {
         self.partial.remove(&connection);
     }
 
-    fn on_draining(&mut self, quoit: &mut Loop) {
+    fn on_draining(&mut self, event_loop: &mut Loop) {
         self.draining = true;
         // Who has begun a line is answered first.
         let between_lines = |id: &ConnectionId| self.partial.get(id).is_none_or(Vec::is_empty);
-        let idle: Vec<_> = quoit.connection_ids().filter(between_lines).collect();
+        let idle: Vec<_> = event_loop.connection_ids().filter(between_lines).collect();
         for connection in idle {
-            let _ = quoit.close(connection, None);
+            let _ = event_loop.close(connection, None);
         }
     }
 }

@@ -33,46 +33,46 @@ impl Side {
 }
 
 impl Handler for Proxy {
-    fn on_accepted(&mut self, quoit: &mut Loop, client: ConnectionId, _: ListenerId) {
-        match quoit.connect(&self.target, &self.options, Token::NONE) {
+    fn on_accepted(&mut self, event_loop: &mut Loop, client: ConnectionId, _: ListenerId) {
+        match event_loop.connect(&self.target, &self.options, Token::NONE) {
             Ok(server) => {
                 self.sides.insert(client, Side::of(server));
                 self.sides.insert(server, Side::of(client));
             }
             // No connection or descriptor is left for its server.
-            Err(_) => _ = quoit.abort(client),
+            Err(_) => _ = event_loop.abort(client),
         }
     }
 
-    fn on_opened(&mut self, quoit: &mut Loop, server: ConnectionId, _: Token) {
+    fn on_opened(&mut self, event_loop: &mut Loop, server: ConnectionId, _: Token) {
         // The client was accepted paused: until now its bytes had nowhere to go.
-        self.on_writable(quoit, server);
+        self.on_writable(event_loop, server);
     }
 
-    fn on_data(&mut self, quoit: &mut Loop, from: ConnectionId, data: Lease) {
+    fn on_data(&mut self, event_loop: &mut Loop, from: ConnectionId, data: Lease) {
         let Some(&Side { other: to, .. }) = self.sides.get(&from) else {
             return;
         };
         // The bytes go out from where they came in. If they are refused, that side has failed, and its end ends this one.
-        if quoit.send_or_abort(to, data, Token::NONE) && quoit.is_full(to) {
-            let _ = quoit.pause(from);
+        if event_loop.send_or_abort(to, data, Token::NONE) && event_loop.is_full(to) {
+            let _ = event_loop.pause(from);
         }
     }
 
-    fn on_writable(&mut self, quoit: &mut Loop, to: ConnectionId) {
+    fn on_writable(&mut self, event_loop: &mut Loop, to: ConnectionId) {
         if let Some(&Side { other: from, .. }) = self.sides.get(&to) {
-            let _ = quoit.resume(from);
+            let _ = event_loop.resume(from);
         }
     }
 
-    fn on_end_of_stream(&mut self, quoit: &mut Loop, from: ConnectionId) {
+    fn on_end_of_stream(&mut self, event_loop: &mut Loop, from: ConnectionId) {
         if let Some(side) = self.sides.get_mut(&from) {
             side.ended = true;
-            let _ = quoit.shutdown(side.other);
+            let _ = event_loop.shutdown(side.other);
         }
     }
 
-    fn on_closed(&mut self, quoit: &mut Loop, closed: ConnectionId, _: Token, reason: CloseReason) {
+    fn on_closed(&mut self, event_loop: &mut Loop, closed: ConnectionId, _: Token, reason: CloseReason) {
         let Some(side) = self.sides.remove(&closed) else {
             return;
         };
@@ -83,7 +83,7 @@ impl Handler for Proxy {
             return;
         }
         // Its peer must not take what it has for all there is.
-        let _ = quoit.abort(side.other);
+        let _ = event_loop.abort(side.other);
     }
 }
 

@@ -70,7 +70,7 @@ impl Statsd {
         }
     }
 
-    fn report(&self, quoit: &mut Loop) -> String {
+    fn report(&self, event_loop: &mut Loop) -> String {
         let mut names: Vec<_> = self.metrics.iter().collect();
         names.sort_unstable_by_key(|(name, _)| *name);
         let mut text = String::new();
@@ -85,7 +85,7 @@ impl Statsd {
                 }
             };
         }
-        let counters = quoit.datagram_counters(self.socket).unwrap_or_default();
+        let counters = event_loop.datagram_counters(self.socket).unwrap_or_default();
         let _ = writeln!(
             text,
             "datagrams={} refused={} truncated={} dropped={}",
@@ -135,18 +135,18 @@ impl Handler for Statsd {
         lines.for_each(|line| self.take(line));
     }
 
-    fn on_accepted(&mut self, quoit: &mut Loop, connection: ConnectionId, _: ListenerId) {
-        let report = self.report(quoit);
+    fn on_accepted(&mut self, event_loop: &mut Loop, connection: ConnectionId, _: ListenerId) {
+        let report = self.report(event_loop);
         // Whatever is asked, this is the answer.
-        if quoit.send_or_abort(connection, report.into_bytes(), Token::NONE) {
-            let _ = quoit.close(connection, None);
+        if event_loop.send_or_abort(connection, report.into_bytes(), Token::NONE) {
+            let _ = event_loop.close(connection, None);
         }
     }
 }
 
 /// Opens both on one port. Where the kernel is to choose it, it chooses one that is free for connections, and it may be
 /// taken for datagrams: then it is to choose again.
-fn open(quoit: &mut Loop, wanted: &Address) -> Result<DatagramSocketId, Box<dyn std::error::Error>> {
+fn open(event_loop: &mut Loop, wanted: &Address) -> Result<DatagramSocketId, Box<dyn std::error::Error>> {
     let options = DatagramOptions {
         gro: Gro::Transparent,
         // Room for a burst while the loop is busy.
@@ -155,15 +155,15 @@ fn open(quoit: &mut Loop, wanted: &Address) -> Result<DatagramSocketId, Box<dyn 
     };
     let mut tries = 8;
     loop {
-        let listener = quoit.listen(wanted, &ListenerOptions::default())?;
-        let address = quoit.listener_address(listener).ok_or("closed")?;
+        let listener = event_loop.listen(wanted, &ListenerOptions::default())?;
+        let address = event_loop.listener_address(listener).ok_or("closed")?;
         tries -= 1;
-        match quoit.bind_datagram(&address, &options, Token::NONE) {
+        match event_loop.bind_datagram(&address, &options, Token::NONE) {
             Ok(socket) => {
-                println!("listening on {address} engine={}", quoit.engine());
+                println!("listening on {address} engine={}", event_loop.engine());
                 return Ok(socket);
             }
-            Err(_) if address != *wanted && tries > 0 => quoit.stop_listening(listener)?,
+            Err(_) if address != *wanted && tries > 0 => event_loop.stop_listening(listener)?,
             Err(error) => return Err(error.into()),
         }
     }

@@ -112,7 +112,7 @@ fn delays(engine: EngineKind, waits: Waits, cause: Cause) -> Result<Vec<Duration
 }
 
 /// What the other thread does.
-fn act(quoit: &mut Loop, cause: Cause) -> Result<Box<dyn FnMut() -> std::io::Result<()> + Send>> {
+fn act(event_loop: &mut Loop, cause: Cause) -> Result<Box<dyn FnMut() -> std::io::Result<()> + Send>> {
     let any = "127.0.0.1:0".parse()?;
     let tcp = |address: Option<Address>| match address {
         Some(Address::Tcp(address)) => Ok(address),
@@ -120,19 +120,19 @@ fn act(quoit: &mut Loop, cause: Cause) -> Result<Box<dyn FnMut() -> std::io::Res
     };
     Ok(match cause {
         Cause::Datagram => {
-            let socket = quoit.bind_datagram(&any, &DatagramOptions::default(), Token::NONE)?;
-            let address = tcp(quoit.datagram_address(socket).cloned())?;
+            let socket = event_loop.bind_datagram(&any, &DatagramOptions::default(), Token::NONE)?;
+            let address = tcp(event_loop.datagram_address(socket).cloned())?;
             let client = UdpSocket::bind("127.0.0.1:0")?;
             Box::new(move || client.send_to(b"one", address).map(drop))
         }
         Cause::Stream => {
-            let listener = quoit.listen(&any, &ListenerOptions::default())?;
-            let mut client = TcpStream::connect(tcp(quoit.listener_address(listener))?)?;
+            let listener = event_loop.listen(&any, &ListenerOptions::default())?;
+            let mut client = TcpStream::connect(tcp(event_loop.listener_address(listener))?)?;
             client.set_nodelay(true)?;
             Box::new(move || client.write_all(b"one"))
         }
         Cause::Wake => {
-            let remote = quoit.remote();
+            let remote = event_loop.remote();
             Box::new(move || {
                 remote.wake();
                 Ok(())
@@ -154,13 +154,13 @@ fn cause_each(mut act: impl FnMut() -> std::io::Result<()>, begin: Receiver<()>,
 }
 
 /// Waits and turns until it has happened.
-fn until(quoit: &mut Loop, events: &mut Events, waits: Waits, cause: Cause) -> Result<()> {
+fn until(event_loop: &mut Loop, events: &mut Events, waits: Waits, cause: Cause) -> Result<()> {
     loop {
         let wait = match waits {
             Waits::InTurn => None,
             Waits::Parked => Some(Duration::ZERO),
         };
-        quoit.turn([], events, wait)?;
+        event_loop.turn([], events, wait)?;
         let found = events.drain().any(|event| {
             matches!(
                 (cause, event),
@@ -174,18 +174,18 @@ fn until(quoit: &mut Loop, events: &mut Events, waits: Waits, cause: Cause) -> R
             return Ok(());
         }
         if let Waits::Parked = waits {
-            let limit = quoit.park()?;
+            let limit = event_loop.park()?;
             if limit != Some(Duration::ZERO) {
-                poll(quoit, limit)?;
+                poll(event_loop, limit)?;
             }
         }
     }
 }
 
 /// What a poller of somebody else's does.
-fn poll(quoit: &mut Loop, limit: Option<Duration>) -> Result<()> {
+fn poll(event_loop: &mut Loop, limit: Option<Duration>) -> Result<()> {
     let mut poll = libc::pollfd {
-        fd: quoit.poll_descriptor()?.as_raw_fd(),
+        fd: event_loop.poll_descriptor()?.as_raw_fd(),
         events: libc::POLLIN,
         revents: 0,
     };

@@ -13,12 +13,12 @@ use quoit::{
 struct Echo;
 
 impl Handler for Echo {
-    fn on_datagram(&mut self, quoit: &mut Loop, socket: DatagramSocketId, datagram: Datagram<'_>) {
+    fn on_datagram(&mut self, event_loop: &mut Loop, socket: DatagramSocketId, datagram: Datagram<'_>) {
         let mut answer = DatagramSend::new(datagram.peer(), datagram.bytes());
         // A socket bound to a wildcard answers from the address that was asked.
         answer.source = datagram.local_address();
         // With the queue full the answer is lost, as datagrams may be: nothing waits for a slow network.
-        let _ = quoit.send_datagram(socket, answer);
+        let _ = event_loop.send_datagram(socket, answer);
     }
 }
 

@@ -25,32 +25,32 @@ const EVENTS: usize = 1024;
 #[expect(unused_variables, reason = "the defaults ignore most of what they are told")]
 pub trait Handler {
     /// A listener has a new connection.
-    fn on_accepted(&mut self, quoit: &mut Loop, connection: ConnectionId, listener: ListenerId) {}
+    fn on_accepted(&mut self, event_loop: &mut Loop, connection: ConnectionId, listener: ListenerId) {}
 
     /// A listener made with [`Accept::Descriptors`](crate::Accept::Descriptors) has a new connection. Dropping the
     /// descriptor closes it, which is the default.
-    fn on_accepted_descriptor(&mut self, quoit: &mut Loop, descriptor: OwnedFd, listener: ListenerId) {}
+    fn on_accepted_descriptor(&mut self, event_loop: &mut Loop, descriptor: OwnedFd, listener: ListenerId) {}
 
     /// A connection is established, or attached.
-    fn on_opened(&mut self, quoit: &mut Loop, connection: ConnectionId, token: Token) {}
+    fn on_opened(&mut self, event_loop: &mut Loop, connection: ConnectionId, token: Token) {}
 
     /// Bytes were received. They stay valid until `data` is dropped; drop it soon, or copy. Default: discard them, and go
     /// on receiving.
-    fn on_data(&mut self, quoit: &mut Loop, connection: ConnectionId, data: Lease) {}
+    fn on_data(&mut self, event_loop: &mut Loop, connection: ConnectionId, data: Lease) {}
 
     /// The peer has ended its direction. Default: send what is queued, then close.
-    fn on_end_of_stream(&mut self, quoit: &mut Loop, connection: ConnectionId) {
+    fn on_end_of_stream(&mut self, event_loop: &mut Loop, connection: ConnectionId) {
         // It may be closing already, which is as good.
-        let _ = quoit.close(connection, None);
+        let _ = event_loop.close(connection, None);
     }
 
     /// Lent memory is free, up to this token.
-    fn on_sent(&mut self, quoit: &mut Loop, connection: ConnectionId, token: Token) {}
+    fn on_sent(&mut self, event_loop: &mut Loop, connection: ConnectionId, token: Token) {}
 
     /// A file that was sent with [`OnShort::Tell`](crate::OnShort::Tell) was too short by so many bytes, or could not be read.
     fn on_file_short(
         &mut self,
-        quoit: &mut Loop,
+        event_loop: &mut Loop,
         connection: ConnectionId,
         token: Token,
         missing: u64,
@@ -59,36 +59,43 @@ pub trait Handler {
     }
 
     /// The queue was full before; now there is room again.
-    fn on_writable(&mut self, quoit: &mut Loop, connection: ConnectionId) {}
+    fn on_writable(&mut self, event_loop: &mut Loop, connection: ConnectionId) {}
 
     /// Receiving waits for leases to be returned: one connection's, or all.
-    fn on_pressure(&mut self, quoit: &mut Loop, connection: Option<ConnectionId>) {}
+    fn on_pressure(&mut self, event_loop: &mut Loop, connection: Option<ConnectionId>) {}
 
     /// The connection's deadline has come. Default: abort it.
-    fn on_deadline(&mut self, quoit: &mut Loop, connection: ConnectionId) {
+    fn on_deadline(&mut self, event_loop: &mut Loop, connection: ConnectionId) {
         // It may be ending already, which is as good.
-        let _ = quoit.abort(connection);
+        let _ = event_loop.abort(connection);
     }
 
     /// The connection is gone, and its id stale.
-    fn on_closed(&mut self, quoit: &mut Loop, connection: ConnectionId, token: Token, reason: CloseReason) {}
+    fn on_closed(
+        &mut self,
+        event_loop: &mut Loop,
+        connection: ConnectionId,
+        token: Token,
+        reason: CloseReason,
+    ) {
+    }
 
     /// A listener is gone: stopped, or failed.
-    fn on_listener_closed(&mut self, quoit: &mut Loop, listener: ListenerId, error: Option<Errno>) {}
+    fn on_listener_closed(&mut self, event_loop: &mut Loop, listener: ListenerId, error: Option<Errno>) {}
 
     /// A listener that [is to tell](crate::ListenerOptions::tell_failures) could not accept. It is tried again by itself.
-    fn on_accept_failed(&mut self, quoit: &mut Loop, listener: ListenerId, error: Errno) {}
+    fn on_accept_failed(&mut self, event_loop: &mut Loop, listener: ListenerId, error: Errno) {}
 
     /// A timer has fired.
-    fn on_timer(&mut self, quoit: &mut Loop, token: Token) {}
+    fn on_timer(&mut self, event_loop: &mut Loop, token: Token) {}
 
     /// Somebody called [`Remote::wake`](crate::Remote::wake).
-    fn on_woken(&mut self, quoit: &mut Loop) {}
+    fn on_woken(&mut self, event_loop: &mut Loop) {}
 
     /// A posted command was refused.
     fn on_refused(
         &mut self,
-        quoit: &mut Loop,
+        event_loop: &mut Loop,
         token: Token,
         connection: Option<ConnectionId>,
         refusal: Refusal,
@@ -96,23 +103,23 @@ pub trait Handler {
     }
 
     /// A datagram socket is open.
-    fn on_datagram_opened(&mut self, quoit: &mut Loop, socket: DatagramSocketId, token: Token) {}
+    fn on_datagram_opened(&mut self, event_loop: &mut Loop, socket: DatagramSocketId, token: Token) {}
 
     /// A datagram was received. Its bytes are valid during the call.
-    fn on_datagram(&mut self, quoit: &mut Loop, socket: DatagramSocketId, datagram: Datagram<'_>) {}
+    fn on_datagram(&mut self, event_loop: &mut Loop, socket: DatagramSocketId, datagram: Datagram<'_>) {}
 
     /// A buffer with a datagram was received, or with several that the kernel had joined. Default: each is handed to
     /// [`Handler::on_datagram`]. Those who keep the memory, or send it on, write this one instead.
-    fn on_datagrams(&mut self, quoit: &mut Loop, socket: DatagramSocketId, datagrams: Datagrams) {
+    fn on_datagrams(&mut self, event_loop: &mut Loop, socket: DatagramSocketId, datagrams: Datagrams) {
         for datagram in &datagrams {
-            self.on_datagram(quoit, socket, datagram);
+            self.on_datagram(event_loop, socket, datagram);
         }
     }
 
     /// What became of a datagram that was sent with a token.
     fn on_datagram_sent(
         &mut self,
-        quoit: &mut Loop,
+        event_loop: &mut Loop,
         socket: DatagramSocketId,
         token: Token,
         result: Result<u32, Errno>,
@@ -120,18 +127,18 @@ pub trait Handler {
     }
 
     /// Something went wrong on a datagram socket, which goes on.
-    fn on_datagram_error(&mut self, quoit: &mut Loop, socket: DatagramSocketId, error: DatagramError) {}
+    fn on_datagram_error(&mut self, event_loop: &mut Loop, socket: DatagramSocketId, error: DatagramError) {}
 
     /// The socket's queue was full before; now there is room again.
-    fn on_datagram_writable(&mut self, quoit: &mut Loop, socket: DatagramSocketId) {}
+    fn on_datagram_writable(&mut self, event_loop: &mut Loop, socket: DatagramSocketId) {}
 
     /// All of the socket's slots are held by the handler: receiving waits for them.
-    fn on_datagram_pressure(&mut self, quoit: &mut Loop, socket: DatagramSocketId) {}
+    fn on_datagram_pressure(&mut self, event_loop: &mut Loop, socket: DatagramSocketId) {}
 
     /// A datagram socket is gone, and its id stale.
     fn on_datagram_closed(
         &mut self,
-        quoit: &mut Loop,
+        event_loop: &mut Loop,
         socket: DatagramSocketId,
         token: Token,
         error: Option<Errno>,
@@ -141,7 +148,7 @@ pub trait Handler {
     /// A posted command that concerns a datagram socket was refused.
     fn on_datagram_refused(
         &mut self,
-        quoit: &mut Loop,
+        event_loop: &mut Loop,
         token: Token,
         socket: Option<DatagramSocketId>,
         refusal: Refusal,
@@ -151,10 +158,10 @@ pub trait Handler {
     /// The server is to end: listeners are stopped. Close connections that are idle now, and the others when
     /// they have finished; what is left at the deadline is aborted. Default: wait for the connections to end by
     /// themselves.
-    fn on_draining(&mut self, quoit: &mut Loop) {}
+    fn on_draining(&mut self, event_loop: &mut Loop) {}
 
     /// All events of a turn have been handled.
-    fn on_turn_end(&mut self, quoit: &mut Loop) {}
+    fn on_turn_end(&mut self, event_loop: &mut Loop) {}
 }
 
 impl Loop {
@@ -272,14 +279,18 @@ impl Delivery {
     /// Returns the event if it is still to be handed out, given what the handler has done since the turn.
     // Inlined, so that an event is moved once less.
     #[inline]
-    pub fn admit<E: Engine, K: SocketSys>(&mut self, quoit: &mut Loop<E, K>, event: Event) -> Option<Event> {
-        quoit.admit_event(event, &mut self.held_back)
+    pub fn admit<E: Engine, K: SocketSys>(
+        &mut self,
+        event_loop: &mut Loop<E, K>,
+        event: Event,
+    ) -> Option<Event> {
+        event_loop.admit_event(event, &mut self.held_back)
     }
 
     /// All have been handed out: the loop takes back what a paused connection was not to have.
-    pub fn end<E: Engine, K: SocketSys>(mut self, quoit: &mut Loop<E, K>) {
+    pub fn end<E: Engine, K: SocketSys>(mut self, event_loop: &mut Loop<E, K>) {
         if !self.held_back.is_empty() {
-            quoit.take_back(&mut self.held_back);
+            event_loop.take_back(&mut self.held_back);
         }
     }
 }

@@ -11,16 +11,16 @@
 //! struct Shout;
 //!
 //! impl Handler for Shout {
-//!     fn on_data(&mut self, quoit: &mut Loop, connection: ConnectionId, data: Lease) {
+//!     fn on_data(&mut self, event_loop: &mut Loop, connection: ConnectionId, data: Lease) {
 //!         // All that a handler sends in one turn leaves together.
-//!         if quoit.send_or_abort(connection, data.to_ascii_uppercase(), Token::NONE) && quoit.is_full(connection) {
+//!         if event_loop.send_or_abort(connection, data.to_ascii_uppercase(), Token::NONE) && event_loop.is_full(connection) {
 //!             // Nothing more is received from a client that does not read its answers, until it does.
-//!             let _ = quoit.pause(connection);
+//!             let _ = event_loop.pause(connection);
 //!         }
 //!     }
 //!
-//!     fn on_writable(&mut self, quoit: &mut Loop, connection: ConnectionId) {
-//!         let _ = quoit.resume(connection);
+//!     fn on_writable(&mut self, event_loop: &mut Loop, connection: ConnectionId) {
+//!         let _ = event_loop.resume(connection);
 //!     }
 //! }
 //!

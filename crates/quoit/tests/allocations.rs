@@ -140,12 +140,12 @@ struct EchoDatagrams {
 }
 
 impl Handler for EchoDatagrams {
-    fn on_datagrams(&mut self, quoit: &mut Loop, socket: DatagramSocketId, datagrams: Datagrams) {
+    fn on_datagrams(&mut self, event_loop: &mut Loop, socket: DatagramSocketId, datagrams: Datagrams) {
         if self.copies {
             for datagram in &datagrams {
                 let mut answer = DatagramSend::new(datagram.peer(), datagram.bytes());
                 answer.source = datagram.local_address();
-                quoit.send_datagram(socket, answer).unwrap();
+                event_loop.send_datagram(socket, answer).unwrap();
             }
             return;
         }
@@ -154,7 +154,7 @@ impl Handler for EchoDatagrams {
         let mut answer = DatagramSend::new(peer, datagrams);
         answer.source = local;
         answer.segment_size = size;
-        quoit.send_datagram(socket, answer).unwrap();
+        event_loop.send_datagram(socket, answer).unwrap();
     }
 }
 

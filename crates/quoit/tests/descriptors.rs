@@ -221,26 +221,26 @@ fn accepting_goes_on_by_itself_when_others_close() {
 /// Whatever the reason, accepting that fails again and again is tried less and less often once nothing is left to be
 /// closed: five more pauses begin with one that has begun already, then take 20 ms, 40 ms and so on at least. Timers
 /// never come early.
-fn is_tried_without_a_spin(quoit: &mut Loop) {
+fn is_tried_without_a_spin(event_loop: &mut Loop) {
     let mut events = Events::with_capacity(256);
     let mut turns = 0;
-    let mut turn = |quoit: &mut Loop| {
+    let mut turn = |event_loop: &mut Loop| {
         turns += 1;
         assert!(turns <= 200, "it spins");
-        quoit.turn([], &mut events, None).unwrap();
+        event_loop.turn([], &mut events, None).unwrap();
         for event in events.drain() {
             assert!(!matches!(event, Event::ListenerClosed { .. }), "{event:?}");
         }
-        quoit.counters()
+        event_loop.counters()
     };
-    let mut now = turn(quoit);
+    let mut now = turn(event_loop);
     while now.connections > 0 || now.accept_paused_resources == 0 {
-        now = turn(quoit);
+        now = turn(event_loop);
     }
     let before = now.accept_paused_resources;
     let begin = Instant::now();
     while now.accept_paused_resources < before + 5 {
-        now = turn(quoit);
+        now = turn(event_loop);
     }
     assert!(begin.elapsed() >= Duration::from_millis(150));
 }

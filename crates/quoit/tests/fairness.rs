@@ -114,19 +114,19 @@ impl<H: Handler> Served<H> {
 struct Echo;
 
 impl Handler for Echo {
-    fn on_data(&mut self, quoit: &mut Loop, connection: ConnectionId, data: Lease) {
-        match quoit.send(connection, data, Token::NONE) {
+    fn on_data(&mut self, event_loop: &mut Loop, connection: ConnectionId, data: Lease) {
+        match event_loop.send(connection, data, Token::NONE) {
             // Stale: reset by its peer behind these bytes.
             Ok(()) | Err(Refusal::Closing | Refusal::Stale) => {}
             Err(refusal) => panic!("bytes are lost: {refusal}"),
         }
-        if quoit.is_full(connection) {
-            let _ = quoit.pause(connection);
+        if event_loop.is_full(connection) {
+            let _ = event_loop.pause(connection);
         }
     }
 
-    fn on_writable(&mut self, quoit: &mut Loop, connection: ConnectionId) {
-        let _ = quoit.resume(connection);
+    fn on_writable(&mut self, event_loop: &mut Loop, connection: ConnectionId) {
+        let _ = event_loop.resume(connection);
     }
 }
 
@@ -174,9 +174,9 @@ struct Keeper {
 }
 
 impl Handler for Keeper {
-    fn on_data(&mut self, quoit: &mut Loop, connection: ConnectionId, data: Lease) {
+    fn on_data(&mut self, event_loop: &mut Loop, connection: ConnectionId, data: Lease) {
         if data[0] == b'?' {
-            quoit.send(connection, data, Token::NONE).unwrap();
+            event_loop.send(connection, data, Token::NONE).unwrap();
         } else {
             self.kept.push(data);
         }
@@ -225,27 +225,27 @@ struct Proxy {
 }
 
 impl Handler for Proxy {
-    fn on_accepted(&mut self, quoit: &mut Loop, client: ConnectionId, _: ListenerId) {
-        let server = quoit
+    fn on_accepted(&mut self, event_loop: &mut Loop, client: ConnectionId, _: ListenerId) {
+        let server = event_loop
             .connect(&self.target, &ConnectOptions::default(), Token::NONE)
             .unwrap();
         self.other.extend([(client, server), (server, client)]);
     }
 
-    fn on_opened(&mut self, quoit: &mut Loop, server: ConnectionId, _: Token) {
-        self.on_writable(quoit, server);
+    fn on_opened(&mut self, event_loop: &mut Loop, server: ConnectionId, _: Token) {
+        self.on_writable(event_loop, server);
     }
 
-    fn on_data(&mut self, quoit: &mut Loop, from: ConnectionId, data: Lease) {
+    fn on_data(&mut self, event_loop: &mut Loop, from: ConnectionId, data: Lease) {
         let to = self.other[&from];
-        quoit.send(to, data, Token::NONE).unwrap();
-        if quoit.is_full(to) {
-            quoit.pause(from).unwrap();
+        event_loop.send(to, data, Token::NONE).unwrap();
+        if event_loop.is_full(to) {
+            event_loop.pause(from).unwrap();
         }
     }
 
-    fn on_writable(&mut self, quoit: &mut Loop, to: ConnectionId) {
-        let _ = quoit.resume(self.other[&to]);
+    fn on_writable(&mut self, event_loop: &mut Loop, to: ConnectionId) {
+        let _ = event_loop.resume(self.other[&to]);
     }
 }
 
@@ -309,10 +309,10 @@ struct Watching {
 }
 
 impl Handler for Watching {
-    fn on_accepted(&mut self, quoit: &mut Loop, connection: ConnectionId, _: ListenerId) {
+    fn on_accepted(&mut self, event_loop: &mut Loop, connection: ConnectionId, _: ListenerId) {
         self.connections.push(connection);
         if self.pauses {
-            quoit.pause(connection).unwrap();
+            event_loop.pause(connection).unwrap();
         }
     }
 
@@ -416,19 +416,19 @@ struct Blocked {
 }
 
 impl Handler for Blocked {
-    fn on_data(&mut self, quoit: &mut Loop, connection: ConnectionId, data: Lease) {
+    fn on_data(&mut self, event_loop: &mut Loop, connection: ConnectionId, data: Lease) {
         drop(data);
-        while quoit.send(connection, &[7; 4096], Token::NONE).is_ok() {}
+        while event_loop.send(connection, &[7; 4096], Token::NONE).is_ok() {}
         self.refused += 1;
-        let _ = quoit.pause(connection);
+        let _ = event_loop.pause(connection);
     }
 
-    fn on_writable(&mut self, quoit: &mut Loop, connection: ConnectionId) {
+    fn on_writable(&mut self, event_loop: &mut Loop, connection: ConnectionId) {
         loop {
-            match quoit.send(connection, &[7; 4096], Token::NONE) {
+            match event_loop.send(connection, &[7; 4096], Token::NONE) {
                 Ok(()) => {}
                 Err(Refusal::Full) => return,
-                Err(_) => return quoit.abort(connection).unwrap(),
+                Err(_) => return event_loop.abort(connection).unwrap(),
             }
         }
     }

@@ -26,14 +26,14 @@ struct Reporting {
 }
 
 impl Handler for Reporting {
-    fn on_data(&mut self, quoit: &mut Loop, connection: ConnectionId, data: Lease) {
-        self.echo.on_data(quoit, connection, data);
+    fn on_data(&mut self, event_loop: &mut Loop, connection: ConnectionId, data: Lease) {
+        self.echo.on_data(event_loop, connection, data);
     }
 
-    fn on_woken(&mut self, quoit: &mut Loop) {
+    fn on_woken(&mut self, event_loop: &mut Loop) {
         let live = counting::allocated().live;
         // The test has failed if nobody listens any more.
-        let _ = self.report.send((quoit.counters(), live));
+        let _ = self.report.send((event_loop.counters(), live));
     }
 }
 

@@ -20,31 +20,33 @@ struct StepByStep {
 }
 
 impl Handler for StepByStep {
-    fn on_accepted(&mut self, quoit: &mut Loop, connection: ConnectionId, _: ListenerId) {
+    fn on_accepted(&mut self, event_loop: &mut Loop, connection: ConnectionId, _: ListenerId) {
         self.connections.push(connection);
         // What comes on the first may come before the second is accepted.
         match self.connections[..] {
-            [first] => quoit.pause(first).unwrap(),
-            _ => quoit.resume(self.connections[0]).unwrap(),
+            [first] => event_loop.pause(first).unwrap(),
+            _ => event_loop.resume(self.connections[0]).unwrap(),
         }
     }
 
-    fn on_data(&mut self, quoit: &mut Loop, connection: ConnectionId, data: Lease) {
+    fn on_data(&mut self, event_loop: &mut Loop, connection: ConnectionId, data: Lease) {
         if connection == self.connections[0] {
-            quoit.send(self.connections[1], &data[..], Token::NONE).unwrap();
-            quoit.pause(connection).unwrap();
+            event_loop
+                .send(self.connections[1], &data[..], Token::NONE)
+                .unwrap();
+            event_loop.pause(connection).unwrap();
         } else {
             // It may have ended.
-            let _ = quoit.resume(self.connections[0]);
+            let _ = event_loop.resume(self.connections[0]);
         }
     }
 
-    fn on_end_of_stream(&mut self, quoit: &mut Loop, connection: ConnectionId) {
+    fn on_end_of_stream(&mut self, event_loop: &mut Loop, connection: ConnectionId) {
         if connection == self.connections[0] {
-            quoit.shutdown(self.connections[1]).unwrap();
+            event_loop.shutdown(self.connections[1]).unwrap();
         }
         // Where both directions have ended, it is closing by itself.
-        let _ = quoit.close(connection, None);
+        let _ = event_loop.close(connection, None);
     }
 }
 

@@ -42,9 +42,9 @@ fn levels() -> Vec<Config> {
 }
 
 /// Waits on the loop's descriptor alone, as a foreign poller would.
-fn wait(quoit: &mut Loop, limit: Option<Duration>) -> bool {
+fn wait(event_loop: &mut Loop, limit: Option<Duration>) -> bool {
     let mut poll = libc::pollfd {
-        fd: quoit.poll_descriptor().unwrap().as_raw_fd(),
+        fd: event_loop.poll_descriptor().unwrap().as_raw_fd(),
         events: libc::POLLIN,
         revents: 0,
     };
@@ -54,12 +54,16 @@ fn wait(quoit: &mut Loop, limit: Option<Duration>) -> bool {
 }
 
 /// Turns that do not wait until the loop may be parked. Answers how long.
-fn park(quoit: &mut Loop, events: &mut Events, mut handle: impl FnMut(&mut Loop, Event)) -> Option<Duration> {
+fn park(
+    event_loop: &mut Loop,
+    events: &mut Events,
+    mut handle: impl FnMut(&mut Loop, Event),
+) -> Option<Duration> {
     loop {
-        quoit.turn([], events, Some(Duration::ZERO)).unwrap();
+        event_loop.turn([], events, Some(Duration::ZERO)).unwrap();
         let happened: Vec<_> = events.drain().collect();
-        happened.into_iter().for_each(|event| handle(quoit, event));
-        let limit = quoit.park().unwrap();
+        happened.into_iter().for_each(|event| handle(event_loop, event));
+        let limit = event_loop.park().unwrap();
         if limit != Some(Duration::ZERO) {
             return limit;
         }
@@ -67,17 +71,17 @@ fn park(quoit: &mut Loop, events: &mut Events, mut handle: impl FnMut(&mut Loop,
 }
 
 /// Serves until `closes` connections have closed, with no wait but on the descriptor.
-fn echo(quoit: &mut Loop, mut closes: usize) {
+fn echo(event_loop: &mut Loop, mut closes: usize) {
     let mut events = Events::with_capacity(64);
     while closes > 0 {
-        let limit = park(quoit, &mut events, |quoit, event| match event {
-            Event::Data { connection, data } => quoit.send(connection, data, Token::NONE).unwrap(),
-            Event::EndOfStream { connection } => quoit.close(connection, None).unwrap(),
+        let limit = park(event_loop, &mut events, |event_loop, event| match event {
+            Event::Data { connection, data } => event_loop.send(connection, data, Token::NONE).unwrap(),
+            Event::EndOfStream { connection } => event_loop.close(connection, None).unwrap(),
             Event::Closed { .. } => closes -= 1,
             _ => {}
         });
         if closes > 0 {
-            wait(quoit, limit);
+            wait(event_loop, limit);
         }
     }
 }

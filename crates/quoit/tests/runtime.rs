@@ -105,8 +105,8 @@ fn a_drainer_ends_the_loops_from_another_thread() {
 struct Echo;
 
 impl Handler for Echo {
-    fn on_data(&mut self, quoit: &mut Loop, connection: ConnectionId, data: Lease) {
-        quoit.send(connection, data, Token::NONE).unwrap();
+    fn on_data(&mut self, event_loop: &mut Loop, connection: ConnectionId, data: Lease) {
+        event_loop.send(connection, data, Token::NONE).unwrap();
     }
 }
 

@@ -112,13 +112,13 @@ fn large_first_sends_leave_a_chunk_to_others() {
 }
 
 /// Turns until the connection is told that it may send; counts how often, all turns without news included.
-fn wait_for_writable(quoit: &mut Loop, events: &mut Events, wanted: ConnectionId) -> usize {
+fn wait_for_writable(event_loop: &mut Loop, events: &mut Events, wanted: ConnectionId) -> usize {
     let mut writable = 0;
     while writable == 0 {
-        quoit.turn([], events, None).unwrap();
+        event_loop.turn([], events, None).unwrap();
         writable += count(events, wanted);
     }
-    quoit.turn([], events, Some(Duration::ZERO)).unwrap();
+    event_loop.turn([], events, Some(Duration::ZERO)).unwrap();
     writable + count(events, wanted)
 }
 

@@ -29,9 +29,11 @@ const CLIENTS: usize = 400;
 struct Tells(&'static str);
 
 impl Handler for Tells {
-    fn on_accepted(&mut self, quoit: &mut Loop, connection: ConnectionId, _listener: ListenerId) {
-        quoit.send(connection, self.0.as_bytes(), Token::NONE).unwrap();
-        quoit.close(connection, None).unwrap();
+    fn on_accepted(&mut self, event_loop: &mut Loop, connection: ConnectionId, _listener: ListenerId) {
+        event_loop
+            .send(connection, self.0.as_bytes(), Token::NONE)
+            .unwrap();
+        event_loop.close(connection, None).unwrap();
     }
 }
 

@@ -516,9 +516,9 @@ fn dropping_a_runtime_aborts_its_connections_even_while_it_drains() {
 struct Fragile;
 
 impl Handler for Fragile {
-    fn on_data(&mut self, quoit: &mut Loop, connection: ConnectionId, data: Lease) {
+    fn on_data(&mut self, event_loop: &mut Loop, connection: ConnectionId, data: Lease) {
         assert_ne!(&*data, b"!", "a handler's own fault");
-        quoit.send(connection, data, Token::NONE).unwrap();
+        event_loop.send(connection, data, Token::NONE).unwrap();
     }
 }
 
@@ -575,15 +575,15 @@ thread_local! {
 struct Own;
 
 impl Handler for Own {
-    fn on_data(&mut self, quoit: &mut Loop, connection: ConnectionId, data: Lease) {
-        assert_eq!(connection.loop_index(), quoit.index());
+    fn on_data(&mut self, event_loop: &mut Loop, connection: ConnectionId, data: Lease) {
+        assert_eq!(connection.loop_index(), event_loop.index());
         let loops = SEEN.with_borrow_mut(|seen| {
-            *seen.entry(quoit.index().get()).or_default() += 1;
+            *seen.entry(event_loop.index().get()).or_default() += 1;
             seen.len()
         });
         assert_eq!(loops, 1, "a thread runs one loop");
-        quoit
-            .send(connection, &quoit.index().get().to_ne_bytes(), Token::NONE)
+        event_loop
+            .send(connection, &event_loop.index().get().to_ne_bytes(), Token::NONE)
             .unwrap();
         drop(data);
     }

@@ -142,7 +142,7 @@ impl Fixture {
 
 /// Turns until an event is the one that is looked for; what earlier turns brought is looked at first.
 fn wait<T>(
-    quoit: &mut Loop<EpollEngine<Failing, Linux>, Linux>,
+    event_loop: &mut Loop<EpollEngine<Failing, Linux>, Linux>,
     events: &mut Events,
     look: impl Fn(&Event) -> Option<T>,
 ) -> T {
@@ -151,7 +151,7 @@ fn wait<T>(
         if let Some(found) = found {
             return found;
         }
-        quoit.turn([], events, Some(LONG)).unwrap();
+        event_loop.turn([], events, Some(LONG)).unwrap();
     }
 }
 

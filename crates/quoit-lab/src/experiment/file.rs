@@ -206,7 +206,7 @@ pub(super) fn read(
         host,
         effort: read_effort(&section, "effort", EFFORT),
         quick: read_effort(&section, "quick", QUICK),
-        servers: servers.into_iter().map(|server| server.settle(&cases)).collect(),
+        servers: servers.into_iter().map(|server| server.resolve(&cases)).collect(),
         baseline: baseline.unwrap_or_default(),
         clients,
         cases,
@@ -220,7 +220,7 @@ pub(super) fn read(
 
 impl StatedServer {
     /// The server with the cases that it does not serve because it does not speak their protocol.
-    fn settle(mut self, cases: &[Case]) -> ServerSpec {
+    fn resolve(mut self, cases: &[Case]) -> ServerSpec {
         if let Some(speaks) = &self.speaks {
             let foreign = cases.iter().filter(|case| {
                 let protocol = case.workload.protocol();

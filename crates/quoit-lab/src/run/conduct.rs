@@ -13,7 +13,7 @@ use super::progress::Progress;
 use super::record::{Record, Records};
 use super::schedule::{self, Series};
 use super::slice::{COUNT_SECONDS, Job, Measured, Rig};
-use super::{spoil, summary};
+use super::{disturbed, summary};
 use crate::error::LabError;
 use crate::experiment::model::Effort;
 
@@ -259,11 +259,11 @@ impl Conductor<'_> {
             }
             let all = || self.records.slices().chain(slices.iter());
             let spoiled = all().filter(|slice| slice.spoiled.is_some()).count() as u32;
-            let Some(reason) = spoil::reason(&slice) else {
+            let Some(reason) = disturbed::reason(&slice) else {
                 slices.push(slice);
                 return Ok(());
             };
-            if !spoil::may_repeat(times, spoiled, all().count() as u32) {
+            if !disturbed::may_repeat(times, spoiled, all().count() as u32) {
                 if let Some(nothing) = nothing {
                     return Err(LabError::new(format!(
                         "{}, tried {} times: {nothing}",

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::view::{self, NONE};
-use super::{beside, datagrams, ladder, told};
+use super::{client_figures, datagrams, ladder, published};
 use crate::results::model::{CaseResults, Results, Verdict};
 
 /// The whole report: what we lose first, then every case, then what stands around the figures.
@@ -157,17 +157,17 @@ fn datagrams_of(text: &mut String, case: &CaseResults) {
 
 /// What clients say beside, if they do.
 fn told_of(text: &mut String, case: &CaseResults) {
-    let servers = told::servers(case);
+    let servers = client_figures::servers(case);
     if servers.is_empty() {
         return;
     }
-    paragraph(text, &plain(told::ABOUT));
+    paragraph(text, &plain(client_figures::ABOUT));
     let names = servers.iter().map(|server| plain(&server.server));
     row(text, std::iter::once("figure".to_owned()).chain(names));
     text.push_str("|---|");
     text.push_str(&"---:|".repeat(servers.len()));
     text.push('\n');
-    for cells in told::rows(&servers) {
+    for cells in client_figures::rows(&servers) {
         row(text, cells.iter().map(|cell| plain(cell)));
     }
     text.push('\n');
@@ -202,13 +202,13 @@ fn published(text: &mut String, results: &Results) {
         paragraph(text, &plain(&one.scale));
         table(text, &one.titles, one.rows.iter().cloned());
     }
-    let ours = beside::rows(results);
+    let ours = published::rows(results);
     if !ours.is_empty() {
         paragraph(text, "### Beside it");
-        paragraph(text, &plain(beside::ABOUT));
+        paragraph(text, &plain(published::ABOUT));
         table(
             text,
-            &beside::TITLES.map(str::to_owned),
+            &published::TITLES.map(str::to_owned),
             ours.into_iter().map(Vec::from),
         );
     }
@@ -391,7 +391,7 @@ mod tests {
         ];
         servers[0].figures.told = told.map(|(name, value)| (name.to_owned(), value)).into();
         servers[1].figures.told = [("server_heap_peak_bytes".to_owned(), 7.0)].into();
-        let servers = told::servers(&results.cases[0]);
+        let servers = client_figures::servers(&results.cases[0]);
         let names = servers.iter().map(|server| plain(&server.server));
         let head = format!("| figure | {} |", names.collect::<Vec<_>>().join(" | "));
         let text = markdown(&results);

@@ -1,13 +1,13 @@
 //! `quoit lab report`: results of runs as Markdown and as one self-contained page.
 
-mod beside;
 pub(crate) mod charts;
+mod client_figures;
 mod datagrams;
 mod html;
 mod ladder;
 mod markdown;
+mod published;
 mod steadiness;
-mod told;
 pub(crate) mod view;
 
 use std::path::PathBuf;

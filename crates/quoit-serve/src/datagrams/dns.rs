@@ -49,14 +49,14 @@ pub(crate) struct Dns {
 
 impl Dns {
     pub(crate) fn new(
-        quoit: &mut Loop,
+        event_loop: &mut Loop,
         sockets: &Sockets,
         responder: Responder,
         work: Work,
         (datagrams, outcomes): (Arc<DatagramFigures>, Arc<DnsFigures>),
     ) -> Self {
-        let sockets = sockets.open(quoit);
-        datagrams.tick(quoit);
+        let sockets = sockets.open(event_loop);
+        datagrams.tick(event_loop);
         Self {
             responder,
             work,
@@ -68,7 +68,7 @@ impl Dns {
 }
 
 impl Handler for Dns {
-    fn on_datagram(&mut self, quoit: &mut Loop, socket: DatagramSocketId, datagram: Datagram<'_>) {
+    fn on_datagram(&mut self, event_loop: &mut Loop, socket: DatagramSocketId, datagram: Datagram<'_>) {
         self.work.burn();
         if datagram.is_truncated() {
             // Half of a query is none; the socket counts it besides.
@@ -86,18 +86,18 @@ impl Handler for Dns {
             ..DatagramSend::new(datagram.peer(), response)
         };
         // With the queue full the response is lost, as datagrams may be, and counted: who asks asks again.
-        let _ = quoit.send_datagram(socket, response);
+        let _ = event_loop.send_datagram(socket, response);
     }
 
-    fn on_timer(&mut self, quoit: &mut Loop, _token: Token) {
-        self.datagrams.publish(quoit, &self.sockets);
-        self.datagrams.tick(quoit);
+    fn on_timer(&mut self, event_loop: &mut Loop, _token: Token) {
+        self.datagrams.publish(event_loop, &self.sockets);
+        self.datagrams.tick(event_loop);
     }
 
-    fn on_draining(&mut self, quoit: &mut Loop) {
+    fn on_draining(&mut self, event_loop: &mut Loop) {
         for &socket in &self.sockets {
             // One that has failed is closed already.
-            let _ = quoit.close_datagram(socket);
+            let _ = event_loop.close_datagram(socket);
         }
     }
 }

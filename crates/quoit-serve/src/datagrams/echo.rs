@@ -47,14 +47,14 @@ pub(crate) struct UdpEcho {
 
 impl UdpEcho {
     pub(crate) fn new(
-        quoit: &mut Loop,
+        event_loop: &mut Loop,
         sockets: &Sockets,
         work: Work,
         figures: Arc<DatagramFigures>,
     ) -> Self {
         let servers = Servers::new(sockets.addresses());
-        let sockets = sockets.open(quoit);
-        figures.tick(quoit);
+        let sockets = sockets.open(event_loop);
+        figures.tick(event_loop);
         Self {
             work,
             servers,
@@ -65,7 +65,7 @@ impl UdpEcho {
 }
 
 impl Handler for UdpEcho {
-    fn on_datagrams(&mut self, quoit: &mut Loop, socket: DatagramSocketId, datagrams: Datagrams) {
+    fn on_datagrams(&mut self, event_loop: &mut Loop, socket: DatagramSocketId, datagrams: Datagrams) {
         for _ in 0..datagrams.len() {
             self.work.burn();
         }
@@ -89,18 +89,18 @@ impl Handler for UdpEcho {
             ..answer
         };
         // With the queue full the answer is lost, as datagrams may be, and counted: nothing waits for a slow network.
-        let _ = quoit.send_datagram(socket, answer);
+        let _ = event_loop.send_datagram(socket, answer);
     }
 
-    fn on_timer(&mut self, quoit: &mut Loop, _token: Token) {
-        self.figures.publish(quoit, &self.sockets);
-        self.figures.tick(quoit);
+    fn on_timer(&mut self, event_loop: &mut Loop, _token: Token) {
+        self.figures.publish(event_loop, &self.sockets);
+        self.figures.tick(event_loop);
     }
 
-    fn on_draining(&mut self, quoit: &mut Loop) {
+    fn on_draining(&mut self, event_loop: &mut Loop) {
         for &socket in &self.sockets {
             // One that has failed is closed already.
-            let _ = quoit.close_datagram(socket);
+            let _ = event_loop.close_datagram(socket);
         }
     }
 }

@@ -200,18 +200,18 @@ impl DatagramFigures {
     /// Lets the handler's timer fire when it is time to publish. Not where nobody reads what is published: as long as a
     /// loop has a timer, the kernel starts one of its own for each of the loop's sleeps, which costs 20 to 70 ns a
     /// datagram where many sleeps bring few each.
-    pub(super) fn tick(&self, quoit: &mut Loop) {
+    pub(super) fn tick(&self, event_loop: &mut Loop) {
         if self.shown {
             // A loop has room for more than this one timer.
-            let _ = quoit.set_named_timer(TICK, TIMER);
+            let _ = event_loop.set_named_timer(TICK, TIMER);
         }
     }
 
     /// Publishes the counts of these sockets of a loop.
-    pub(super) fn publish(&self, quoit: &mut Loop, sockets: &[DatagramSocketId]) {
+    pub(super) fn publish(&self, event_loop: &mut Loop, sockets: &[DatagramSocketId]) {
         let counters: Vec<DatagramCounters> = sockets
             .iter()
-            .filter_map(|&socket| quoit.datagram_counters(socket))
+            .filter_map(|&socket| event_loop.datagram_counters(socket))
             .collect();
         for (published, (.., value, join)) in self.values.iter().zip(ROWS) {
             let joined = counters.iter().map(value).fold(0, join);

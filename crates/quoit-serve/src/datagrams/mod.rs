@@ -71,11 +71,11 @@ impl Sockets {
     }
 
     /// Opens those of a loop on it. One that cannot be opened is said and left closed.
-    fn open(&self, quoit: &mut Loop) -> Vec<DatagramSocketId> {
-        let taken = self.of(quoit.index());
+    fn open(&self, event_loop: &mut Loop) -> Vec<DatagramSocketId> {
+        let taken = self.of(event_loop.index());
         let open = taken.into_iter().filter_map(|socket| {
             let address = socket.address().clone();
-            quoit
+            event_loop
                 .open_datagram(socket, Token::NONE)
                 .map_err(|error| say(format_args!("quoit serve: {address} is not served: {error}")))
                 .ok()

@@ -108,36 +108,36 @@ pub(crate) struct UdpSink {
 
 impl UdpSink {
     pub(crate) fn new(
-        quoit: &mut Loop,
+        event_loop: &mut Loop,
         sockets: &Sockets,
         work: Work,
         run: Arc<SinkRun>,
         figures: Arc<DatagramFigures>,
     ) -> Self {
-        let sockets = sockets.open(quoit);
-        figures.tick(quoit);
+        let sockets = sockets.open(event_loop);
+        figures.tick(event_loop);
         Self {
             sink: Sink::new(work),
             told: 0,
-            index: usize::from(quoit.index().get()),
+            index: usize::from(event_loop.index().get()),
             sockets,
             run,
             figures,
         }
     }
 
-    fn look(&mut self, quoit: &Loop, socket: DatagramSocketId) {
-        if let Some(descriptor) = quoit.datagram_descriptor(socket) {
+    fn look(&mut self, event_loop: &Loop, socket: DatagramSocketId) {
+        if let Some(descriptor) = event_loop.datagram_descriptor(socket) {
             // Since Linux 4.12 it cannot fail, and this program needs a newer one.
             let _ = self.sink.look(descriptor);
         }
     }
 
-    fn tell(&mut self, quoit: &mut Loop) {
+    fn tell(&mut self, event_loop: &mut Loop) {
         for index in 0..self.sockets.len() {
             let socket = self.sockets[index];
-            self.look(quoit, socket);
-            if let Some(counters) = quoit.datagram_counters(socket) {
+            self.look(event_loop, socket);
+            if let Some(counters) = event_loop.datagram_counters(socket) {
                 self.sink.came_in(counters.receive_batches);
             }
         }
@@ -146,9 +146,9 @@ impl UdpSink {
 }
 
 impl Handler for UdpSink {
-    fn on_datagrams(&mut self, quoit: &mut Loop, socket: DatagramSocketId, datagrams: Datagrams) {
+    fn on_datagrams(&mut self, event_loop: &mut Loop, socket: DatagramSocketId, datagrams: Datagrams) {
         if self.sink.received(1) {
-            self.look(quoit, socket);
+            self.look(event_loop, socket);
         }
         let whole = datagrams.whole();
         let segment = whole.segment_size().map(usize::from);
@@ -158,20 +158,20 @@ impl Handler for UdpSink {
         // What this loop has of the run is told with each shutdown: another may know of the senders that are missing.
         if shutdowns > self.told {
             self.told = shutdowns;
-            self.tell(quoit);
+            self.tell(event_loop);
         }
     }
 
-    fn on_timer(&mut self, quoit: &mut Loop, _token: Token) {
-        self.figures.publish(quoit, &self.sockets);
-        self.figures.tick(quoit);
+    fn on_timer(&mut self, event_loop: &mut Loop, _token: Token) {
+        self.figures.publish(event_loop, &self.sockets);
+        self.figures.tick(event_loop);
     }
 
-    fn on_draining(&mut self, quoit: &mut Loop) {
-        self.tell(quoit);
+    fn on_draining(&mut self, event_loop: &mut Loop) {
+        self.tell(event_loop);
         for &socket in &self.sockets {
             // One that has failed is closed already.
-            let _ = quoit.close_datagram(socket);
+            let _ = event_loop.close_datagram(socket);
         }
     }
 }

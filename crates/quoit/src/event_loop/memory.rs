@@ -94,13 +94,13 @@ pub(super) struct Memory {
     pub(super) chunks: Chunks,
     pub(super) remote: Arc<Inbox>,
     /// The connection for which each lease was made, by the lease's number.
-    lessees: Vec<Option<ConnectionId>>,
+    holders: Vec<Option<ConnectionId>>,
 }
 
 impl Memory {
     pub(super) fn new(pool: Pool, chunks: Chunks, remote: Arc<Inbox>) -> Self {
         Self {
-            lessees: vec![None; pool.slots() as usize],
+            holders: vec![None; pool.slots() as usize],
             pool,
             chunks,
             remote,
@@ -129,10 +129,10 @@ impl Memory {
             holdings.slots += 1;
             self.pool.lease(slot, length)
         };
-        if lease.number() >= self.lessees.len() {
-            self.lessees.resize(lease.number() + 1, None);
+        if lease.number() >= self.holders.len() {
+            self.holders.resize(lease.number() + 1, None);
         }
-        self.lessees[lease.number()] = Some(connection);
+        self.holders[lease.number()] = Some(connection);
         lease
     }
 
@@ -154,7 +154,7 @@ impl Memory {
         let Self {
             pool,
             chunks,
-            lessees,
+            holders,
             ..
         } = self;
         pool.collect(|number, copied| {
@@ -162,7 +162,7 @@ impl Memory {
             if let Some(bytes) = copied {
                 chunks.refund(bytes.into());
             }
-            if let Some(connection) = lessees[number as usize].take() {
+            if let Some(connection) = holders[number as usize].take() {
                 returned(connection, Returned { copied });
             }
         });

@@ -79,7 +79,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             self.end_parking();
         }
         // As a turn would, so that none is needed for what handlers did in the last one.
-        self.settle();
+        self.prepare_wait();
         self.finish_draining();
         let memory = self.memory.as_mut().expect("present until the loop is dropped");
         if self.notified || !self.engine.park(&mut memory.pool) {

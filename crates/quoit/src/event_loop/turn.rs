@@ -71,7 +71,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         for command in commands {
             self.execute(command);
         }
-        self.settle();
+        self.prepare_wait();
 
         let started = self.system.now();
         let waits_awake = matches!(self.config.wait, WaitMode::Spin(_) | WaitMode::Poll);
@@ -106,7 +106,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
 
     /// What is done before every wait, here or in a poller outside: whatever handlers have left behind is taken in and
     /// goes to the engine.
-    pub(super) fn settle(&mut self) {
+    pub(super) fn prepare_wait(&mut self) {
         self.end_reported();
         self.collect_leases();
         self.serve_short();
@@ -117,7 +117,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         }
         self.flush_dirty();
         if self.datagrams.len() > 0 {
-            self.tend_datagrams();
+            self.serve_datagrams();
         }
         self.end_promises();
         self.serve_chunk_waiters();

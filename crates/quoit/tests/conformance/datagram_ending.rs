@@ -35,14 +35,14 @@ struct ClosesWhenSent {
 impl Handler for ClosesWhenSent {
     fn on_datagram_sent(
         &mut self,
-        quoit: &mut Loop,
+        event_loop: &mut Loop,
         socket: DatagramSocketId,
         _token: Token,
         result: Result<u32, Errno>,
     ) {
         result.unwrap();
         self.sent = true;
-        quoit.close_datagram(socket).unwrap();
+        event_loop.close_datagram(socket).unwrap();
     }
 
     fn on_datagram_writable(&mut self, _quoit: &mut Loop, _socket: DatagramSocketId) {

@@ -441,21 +441,21 @@ pub(crate) fn a_handler_sees_nothing_after_its_pause(level: &Level) {
     }
 
     impl Handler for Pausing {
-        fn on_datagram(&mut self, quoit: &mut Loop, socket: DatagramSocketId, datagram: Datagram<'_>) {
+        fn on_datagram(&mut self, event_loop: &mut Loop, socket: DatagramSocketId, datagram: Datagram<'_>) {
             assert!(self.paused.is_none() && !self.closed);
             self.received.extend(&*datagram);
             if self.received.len() == 30 {
-                quoit.close_datagram(socket).unwrap();
+                event_loop.close_datagram(socket).unwrap();
                 self.closed = true;
             } else {
-                quoit.pause_datagrams(socket).unwrap();
+                event_loop.pause_datagrams(socket).unwrap();
                 self.paused = Some(socket);
             }
         }
 
-        fn on_turn_end(&mut self, quoit: &mut Loop) {
+        fn on_turn_end(&mut self, event_loop: &mut Loop) {
             if let Some(socket) = self.paused.take() {
-                quoit.resume_datagrams(socket).unwrap();
+                event_loop.resume_datagrams(socket).unwrap();
             }
         }
     }

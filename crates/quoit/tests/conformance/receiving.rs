@@ -139,26 +139,26 @@ pub(crate) fn a_handler_sees_nothing_after_its_pause(level: &Level) {
     }
 
     impl Handler for Pausing {
-        fn on_data(&mut self, quoit: &mut Loop, connection: ConnectionId, data: Lease) {
+        fn on_data(&mut self, event_loop: &mut Loop, connection: ConnectionId, data: Lease) {
             assert!(self.paused.is_none() && !self.ended);
             self.received.extend_from_slice(&data);
-            quoit.pause(connection).unwrap();
+            event_loop.pause(connection).unwrap();
             self.paused = Some(connection);
         }
 
-        fn on_end_of_stream(&mut self, quoit: &mut Loop, connection: ConnectionId) {
+        fn on_end_of_stream(&mut self, event_loop: &mut Loop, connection: ConnectionId) {
             assert!(self.paused.is_none() && !self.ended);
             self.ended = true;
-            quoit.close(connection, None).unwrap();
+            event_loop.close(connection, None).unwrap();
         }
 
         fn on_closed(&mut self, _: &mut Loop, _: ConnectionId, _: quoit::Token, reason: CloseReason) {
             assert!(self.closed.replace(reason).is_none());
         }
 
-        fn on_turn_end(&mut self, quoit: &mut Loop) {
+        fn on_turn_end(&mut self, event_loop: &mut Loop) {
             if let Some(connection) = self.paused.take() {
-                quoit.resume(connection).unwrap();
+                event_loop.resume(connection).unwrap();
             }
         }
     }

@@ -34,14 +34,14 @@ struct Counts {
 struct Echo(Counts);
 
 impl Handler for Echo {
-    fn on_accepted(&mut self, quoit: &mut Loop, connection: ConnectionId, _: ListenerId) {
-        assert_eq!(connection.loop_index(), quoit.index());
-        let index = usize::from(quoit.index().get());
+    fn on_accepted(&mut self, event_loop: &mut Loop, connection: ConnectionId, _: ListenerId) {
+        assert_eq!(connection.loop_index(), event_loop.index());
+        let index = usize::from(event_loop.index().get());
         self.0.accepted[index].fetch_add(1, Ordering::SeqCst);
     }
 
-    fn on_data(&mut self, quoit: &mut Loop, connection: ConnectionId, data: Lease) {
-        quoit.send(connection, data, Token::NONE).unwrap();
+    fn on_data(&mut self, event_loop: &mut Loop, connection: ConnectionId, data: Lease) {
+        event_loop.send(connection, data, Token::NONE).unwrap();
     }
 
     fn on_closed(&mut self, _: &mut Loop, _: ConnectionId, _: Token, _: quoit::CloseReason) {

@@ -52,20 +52,22 @@ pub(crate) fn listening(config: Config) -> (Loop, SocketAddr) {
 }
 
 /// Lets the loop listen on a free port of the loopback address.
-pub(crate) fn listen_on(quoit: &mut Loop) -> SocketAddr {
+pub(crate) fn listen_on(event_loop: &mut Loop) -> SocketAddr {
     let options = ListenerOptions {
         tell_failures: true,
         ..ListenerOptions::default()
     };
-    let listener = quoit.listen(&"127.0.0.1:0".parse().unwrap(), &options).unwrap();
-    tcp(&quoit.listener_address(listener).unwrap())
+    let listener = event_loop
+        .listen(&"127.0.0.1:0".parse().unwrap(), &options)
+        .unwrap();
+    tcp(&event_loop.listener_address(listener).unwrap())
 }
 
 /// A connection of the loop whose far end nobody has.
-pub(crate) fn attached(quoit: &mut Loop) -> (ConnectionId, UnixStream) {
+pub(crate) fn attached(event_loop: &mut Loop) -> (ConnectionId, UnixStream) {
     let (near, far) = UnixStream::pair().unwrap();
     let options = AttachOptions::default();
-    let connection = quoit.attach(near.into(), &options, Token::NONE).unwrap();
+    let connection = event_loop.attach(near.into(), &options, Token::NONE).unwrap();
     (connection, far)
 }
 
@@ -84,19 +86,19 @@ pub(crate) struct Echo {
 }
 
 impl Handler for Echo {
-    fn on_data(&mut self, quoit: &mut Loop, connection: ConnectionId, data: Lease) {
+    fn on_data(&mut self, event_loop: &mut Loop, connection: ConnectionId, data: Lease) {
         if self.copies {
-            quoit.send(connection, &data[..], Token::NONE).unwrap();
+            event_loop.send(connection, &data[..], Token::NONE).unwrap();
         } else {
-            quoit.send(connection, data, Token::NONE).unwrap();
+            event_loop.send(connection, data, Token::NONE).unwrap();
         }
-        if quoit.is_full(connection) {
-            quoit.pause(connection).unwrap();
+        if event_loop.is_full(connection) {
+            event_loop.pause(connection).unwrap();
         }
     }
 
-    fn on_writable(&mut self, quoit: &mut Loop, connection: ConnectionId) {
-        quoit.resume(connection).unwrap();
+    fn on_writable(&mut self, event_loop: &mut Loop, connection: ConnectionId) {
+        event_loop.resume(connection).unwrap();
     }
 }
 

@@ -7,9 +7,9 @@ use maud::{Markup, html};
 use super::{figure, legend};
 use crate::error::Result;
 use crate::report::charts::{self, colours};
+use crate::report::client_figures;
 use crate::report::datagrams;
 use crate::report::steadiness;
-use crate::report::told;
 use crate::report::view::{self, NONE, or_none};
 use crate::results::model::{CaseResults, Results, ServerSummary, Verdict};
 use crate::table;
@@ -207,15 +207,15 @@ fn datagram_table(case: &CaseResults) -> Markup {
 
 /// What clients say beside, if they do.
 fn told_table(case: &CaseResults) -> Markup {
-    let servers = told::servers(case);
+    let servers = client_figures::servers(case);
     let names = servers.iter().map(|server| server.server.clone());
     let titles: Vec<String> = std::iter::once("figure".to_owned()).chain(names).collect();
-    let rows = told::rows(&servers).into_iter();
+    let rows = client_figures::rows(&servers).into_iter();
     let rows = rows.map(|cells| cells.into_iter().map(|cell| html! { (cell) }).collect());
     html! {
         @if !servers.is_empty() {
             h3 { "What the clients say" }
-            p { (told::ABOUT) }
+            p { (client_figures::ABOUT) }
             (scrolled("What the clients say", &titles, rows.collect()))
         }
     }

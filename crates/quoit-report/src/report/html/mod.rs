@@ -9,7 +9,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::charts::{self, Chart, colours};
 use super::view;
-use super::{beside, ladder};
+use super::{ladder, published};
 use crate::error::Result;
 use crate::results::model::{Results, Verdict};
 
@@ -225,7 +225,7 @@ fn ladders(results: &Results) -> Markup {
 
 /// Tables that were published, and ours beside them.
 fn published(results: &Results) -> Markup {
-    let ours = beside::rows(results);
+    let ours = published::rows(results);
     html! {
         @for one in &results.experiment.published {
             section {
@@ -237,10 +237,10 @@ fn published(results: &Results) -> Markup {
         @if !ours.is_empty() {
             section {
                 h2 { "Beside it" }
-                p { (beside::ABOUT) }
+                p { (published::ABOUT) }
                 (text_table(
                     "Beside what was published",
-                    &beside::TITLES.map(str::to_owned),
+                    &published::TITLES.map(str::to_owned),
                     ours.into_iter().map(Vec::from).collect(),
                 ))
             }

@@ -112,7 +112,7 @@ pub struct EpollEngine<P, K> {
     /// Whether the last turn left out asking the kernel.
     left_out: bool,
     /// Whether the last turn asked the kernel, and was told nothing.
-    told_nothing: bool,
+    last_wait_was_empty: bool,
     /// Operations that had been submitted when the kernel was asked last.
     submitted_before: u64,
     enter_sizes: EnterSizes,
@@ -140,7 +140,7 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
             events: vec![ReadyEvent { events: 0, u64: 0 }; settings.events.max(1) as usize]
                 .into_boxed_slice(),
             left_out: false,
-            told_nothing: false,
+            last_wait_was_empty: false,
             submitted_before: 0,
             enter_sizes: EnterSizes::default(),
             counters: Arc::default(),
@@ -174,7 +174,7 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
             Err(Errno::EINTR) => 0,
             Err(error) => return Err(error),
         };
-        self.told_nothing = count == 0;
+        self.last_wait_was_empty = count == 0;
         for index in 0..count {
             self.note(self.events[index]);
         }
@@ -352,7 +352,7 @@ impl<P: EpollSys, K: SocketSys> Engine for EpollEngine<P, K> {
     fn wait(&mut self, timeout: Option<Duration>, _pool: &mut Pool) -> Result<(), Errno> {
         let at_hand = !self.may_sleep();
         self.left_out = at_hand && !self.left_out;
-        self.told_nothing = false;
+        self.last_wait_was_empty = false;
         if !self.left_out {
             self.unregister_idle_listeners();
             let timeout = if at_hand {
@@ -378,7 +378,7 @@ impl<P: EpollSys, K: SocketSys> Engine for EpollEngine<P, K> {
     /// Only once the kernel was asked and had nothing: as long as there is something each time, asking costs one call a
     /// round, where a wait in the poller and then asking cost two.
     fn park(&mut self, _pool: &mut Pool) -> bool {
-        self.told_nothing && self.may_sleep() && self.idle_listeners.is_empty()
+        self.last_wait_was_empty && self.may_sleep() && self.idle_listeners.is_empty()
     }
 
     fn reap(&mut self, pool: &mut Pool, limit: usize, completions: &mut Completions) -> bool {

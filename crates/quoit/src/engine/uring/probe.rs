@@ -176,11 +176,11 @@ pub fn probe<S: UringSys>(without: FeatureSet, pollable: bool) -> Result<Capabil
             properties.features & abi::IORING_FEAT_NO_IOWAIT != 0,
         ),
     ] {
-        found.settle(feature, listed.then_some(()).ok_or(Missing::NotListed));
+        found.record(feature, listed.then_some(()).ok_or(Missing::NotListed));
     }
     if found.tries(Feature::RegisteredRing) {
         let result = ring.register_ring_descriptor().map_err(Missing::Refused);
-        found.settle(Feature::RegisteredRing, result);
+        found.record(Feature::RegisteredRing, result);
     }
     let mut trial = Trial {
         ring,
@@ -228,9 +228,9 @@ fn find_setup_flags<S: UringSys>(found: &mut Findings) -> Result<(S, RingPropert
         match make(features) {
             Ok(ring) => {
                 made = ring;
-                found.settle(feature, Ok(()));
+                found.record(feature, Ok(()));
             }
-            Err(Errno::EINVAL) => found.settle(feature, Err(Missing::Refused(Errno::EINVAL))),
+            Err(Errno::EINVAL) => found.record(feature, Err(Missing::Refused(Errno::EINVAL))),
             Err(errno) => return Err(errno).during(Step::Setup),
         }
     }
@@ -282,7 +282,7 @@ impl Findings {
         }
     }
 
-    fn settle(&mut self, feature: Feature, result: Result<(), Missing>) {
+    fn record(&mut self, feature: Feature, result: Result<(), Missing>) {
         if !self.wanted.contains(feature) {
             return;
         }
@@ -335,12 +335,12 @@ impl<S: UringSys> Trial<S> {
         if found.tries(Feature::MultishotPoll) {
             let poll = entry::poll_multishot(near, libc::POLLIN, data(Tag::Receive));
             let outcome = self.attempt(Feature::MultishotPoll, [poll], true)?;
-            found.settle(Feature::MultishotPoll, outcome.was_armed());
+            found.record(Feature::MultishotPoll, outcome.was_armed());
         }
         if found.tries(Feature::MultishotAccept) {
             let accept = entry::accept(listener, true, data(Tag::Accept));
             let outcome = self.attempt(Feature::MultishotAccept, [accept], true)?;
-            found.settle(Feature::MultishotAccept, outcome.was_armed());
+            found.record(Feature::MultishotAccept, outcome.was_armed());
         }
         if found.tries(Feature::BufferRing) {
             let result = self.ring.register_buffer_ring(STREAM_GROUP, PROBE_BUFFERS);
@@ -349,7 +349,7 @@ impl<S: UringSys> Trial<S> {
                 Err(Errno::ENOMEM) => return result.during(Step::BufferRing),
                 Err(_) => (),
             }
-            found.settle(Feature::BufferRing, result.map_err(Missing::Refused));
+            found.record(Feature::BufferRing, result.map_err(Missing::Refused));
         }
         let message = self.memory.as_ptr().expose_provenance() as u64;
         if found.tries(Feature::MultishotReceive) {
@@ -357,14 +357,14 @@ impl<S: UringSys> Trial<S> {
             let send = entry::send(far, message, 1, data(Tag::Send));
             let outcome = self.attempt(Feature::MultishotReceive, [receive, send], false)?;
             let result = outcome.was(|outcome| outcome.result == 1 && outcome.more);
-            found.settle(Feature::MultishotReceive, result);
+            found.record(Feature::MultishotReceive, result);
         }
         if found.tries(Feature::ReceiveBudget) {
             let receive = entry::receive_multishot(near, 1, data(Tag::Receive));
             let send = entry::send(far, message, 1, data(Tag::Send));
             let outcome = self.attempt(Feature::ReceiveBudget, [receive, send], false)?;
             let result = outcome.was(|outcome| outcome.result == 1 && !outcome.more);
-            found.settle(Feature::ReceiveBudget, result);
+            found.record(Feature::ReceiveBudget, result);
         }
         if found.tries(Feature::ZeroCopySend) {
             let result = if lists_zero_copy {
@@ -376,12 +376,12 @@ impl<S: UringSys> Trial<S> {
             } else {
                 Err(Missing::NotListed)
             };
-            found.settle(Feature::ZeroCopySend, result);
+            found.record(Feature::ZeroCopySend, result);
         }
         // Last, as it leaves a socket full.
         if found.tries(Feature::AttemptedSend) {
             let result = self.attempt_sends(far, message)?;
-            found.settle(Feature::AttemptedSend, result);
+            found.record(Feature::AttemptedSend, result);
         }
         Ok(())
     }

@@ -135,7 +135,7 @@ fn completions<S: UringSys>(ring: &mut S, eventfd: RawFd) -> Result<Duration, Er
                     near_datagrams.as_raw_fd()
                 },
             )?;
-            settle(ring)?;
+            run_deferred_work(ring)?;
             ring.drain_notifier();
             if begin.send(round).is_err() {
                 break;
@@ -169,7 +169,7 @@ fn arm<S: UringSys>(ring: &mut S, descriptor: RawFd) -> Result<(), Errno> {
 }
 
 /// Until the kernel has put nothing off.
-fn settle<S: UringSys>(ring: &mut S) -> Result<(), Errno> {
+fn run_deferred_work<S: UringSys>(ring: &mut S) -> Result<(), Errno> {
     while ring.has_deferred_work() {
         enter(ring, 0)?;
     }

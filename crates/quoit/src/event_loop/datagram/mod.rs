@@ -439,7 +439,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
 
     /// What a turn does for datagram sockets before it waits: takes in returned leases, arms what they were waited for,
     /// and submits what is queued.
-    pub(super) fn tend_datagrams(&mut self) {
+    pub(super) fn serve_datagrams(&mut self) {
         let slots = self.datagrams.slot_count();
         if self.now >= self.look_at_drops_from {
             self.look_at_drops_from = self.now + LOOK_AT_DROPS;

@@ -311,7 +311,7 @@ impl Queue {
     }
 
     /// Takes the results of the batch in flight, and tells the sends that have ended, in order.
-    pub(super) fn settle(
+    pub(super) fn complete(
         &mut self,
         now: Time,
         batch: &DatagramBatch,

@@ -141,7 +141,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         // Nor is one made again at an end, when what it was told of is not read any more.
         let is_cut_short = |errno| errno == Errno::ECANCELED || queues_errors && may_be_told(errno);
         let mut errors = 0;
-        let tally = state.queue.settle(self.now, &batch, |outcome| {
+        let tally = state.queue.complete(self.now, &batch, |outcome| {
             errors += u64::from(outcome.error.is_some());
             // What an end has cut short is told by that.
             if !(ending && outcome.error.is_some_and(is_cut_short)) {

@@ -54,7 +54,7 @@ fn a_refusal_to_cut_sends_one_by_one_and_is_remembered() {
     queue.fill(NOW, &mut batch);
     assert_eq!(lengths(&batch), [2500]);
     results(&mut batch, |_| Err(Errno::EINVAL));
-    let tally = queue.settle(NOW, &batch, |_| panic!("it is sent again"));
+    let tally = queue.complete(NOW, &batch, |_| panic!("it is sent again"));
     assert_eq!((tally.uncut, tally.datagrams), (1, 0));
 
     queue.fill(NOW, &mut batch);
@@ -62,7 +62,7 @@ fn a_refusal_to_cut_sends_one_by_one_and_is_remembered() {
     assert_eq!(messages(&batch).concat(), bytes);
     results(&mut batch, |_| Ok(1));
     let mut ended = Vec::new();
-    let tally = queue.settle(NOW, &batch, |outcome| ended.push(outcome));
+    let tally = queue.complete(NOW, &batch, |outcome| ended.push(outcome));
     assert_eq!((tally.datagrams, tally.bytes, tally.messages), (3, 2500, 3));
     let outcome = Outcome {
         token: Token(7),
@@ -77,11 +77,11 @@ fn a_refusal_to_cut_sends_one_by_one_and_is_remembered() {
         queue.fill(NOW, &mut batch);
         assert_eq!(batch.messages.len(), expected, "{size}");
         results(&mut batch, |_| errno.map_or(Ok(1), |code| Err(Errno::new(code))));
-        queue.settle(NOW, &batch, |_| ());
+        queue.complete(NOW, &batch, |_| ());
         while !queue.is_empty() {
             queue.fill(NOW, &mut batch);
             results(&mut batch, |_| Ok(1));
-            queue.settle(NOW, &batch, |_| ());
+            queue.complete(NOW, &batch, |_| ());
         }
     }
 }
@@ -103,11 +103,11 @@ fn a_refusal_to_cut_holds_for_its_route_alone() {
         queue.fill(NOW, &mut batch);
         let pieces = batch.messages.len();
         results(&mut batch, |_| result);
-        queue.settle(NOW, &batch, |_| ());
+        queue.complete(NOW, &batch, |_| ());
         while !queue.is_empty() {
             queue.fill(NOW, &mut batch);
             results(&mut batch, |_| Ok(1));
-            queue.settle(NOW, &batch, |_| ());
+            queue.complete(NOW, &batch, |_| ());
         }
         pieces
     };
@@ -139,7 +139,7 @@ fn a_failure_of_one_leaves_the_others() {
         }
     });
     let mut ended = Vec::new();
-    let tally = queue.settle(NOW, &batch, |outcome| {
+    let tally = queue.complete(NOW, &batch, |outcome| {
         ended.push((outcome.token.0, outcome.error))
     });
     assert_eq!(tally.datagrams, 2);
@@ -163,13 +163,13 @@ fn who_is_told_of_another_is_made_again() {
     queue.fill(NOW, &mut batch);
     results(&mut batch, refuse_first);
     queue.forgive(Errno::ECONNREFUSED);
-    queue.settle(NOW, &batch, |_| panic!("the first is made again"));
+    queue.complete(NOW, &batch, |_| panic!("the first is made again"));
     // That was for one batch; and the first is behind the second now.
     queue.fill(NOW, &mut batch);
     assert_eq!(messages(&batch), [[1; 10]]);
     results(&mut batch, refuse_first);
     let mut ended = Vec::new();
-    queue.settle(NOW, &batch, |outcome| {
+    queue.complete(NOW, &batch, |outcome| {
         ended.push((outcome.token.0, outcome.error))
     });
     assert_eq!(ended, [(1, Some(Errno::ECONNREFUSED)), (2, None)]);
@@ -180,7 +180,7 @@ fn who_is_told_of_another_is_made_again() {
         queue.fill(NOW, &mut batch);
         results(&mut batch, refuse_first);
         queue.forgive(Errno::ECONNREFUSED);
-        queue.settle(NOW, &batch, |_| ());
+        queue.complete(NOW, &batch, |_| ());
         tries += 1;
     }
     assert_eq!(tries, 1 + u32::from(FORGIVEN));
@@ -202,7 +202,7 @@ fn a_piece_that_is_told_of_another_is_made_again_by_itself() {
         let made = messages(&batch);
         results(&mut batch, |index| result(&made[index]));
         queue.forgive(told);
-        let tally = queue.settle(NOW, &batch, |outcome| {
+        let tally = queue.complete(NOW, &batch, |outcome| {
             ended.push((outcome.token.0, outcome.error))
         });
         let made: Vec<u8> = made.iter().map(|message| message[0]).collect();
@@ -243,7 +243,7 @@ fn an_empty_datagram_is_one() {
     queue.fill(NOW, &mut batch);
     assert_eq!(lengths(&batch), [0]);
     results(&mut batch, |_| Ok(0));
-    let tally = queue.settle(NOW, &batch, |_| ());
+    let tally = queue.complete(NOW, &batch, |_| ());
     assert_eq!((tally.datagrams, queue.is_empty()), (1, true));
 }
 
@@ -280,13 +280,13 @@ proptest! {
                 // What is refused goes again later; the order between sends is kept only without refusals.
                 if !(refuses && cut.contains(&true)) {
                     sent.extend(pieces.concat());
-                    queue.settle(NOW, &batch, |outcome| {
+                    queue.complete(NOW, &batch, |outcome| {
                         assert_eq!(outcome.token.0, ended);
                         ended += 1;
                     });
                 } else {
                     sent.extend(pieces.iter().zip(&cut).filter(|(_, cut)| !**cut).flat_map(|(piece, _)| piece));
-                    queue.settle(NOW, &batch, |outcome| {
+                    queue.complete(NOW, &batch, |outcome| {
                         assert_eq!(outcome.token.0, ended);
                         ended += 1;
                     });
@@ -298,7 +298,7 @@ proptest! {
             let pieces = messages(&batch);
             sent.extend(pieces.concat());
             results(&mut batch, |index| Ok(pieces[index].len() as u32));
-            queue.settle(NOW, &batch, |_| ended += 1);
+            queue.complete(NOW, &batch, |_| ended += 1);
         }
         prop_assert_eq!((queue.queued(), queue.copies.used()), (0, 0));
         prop_assert_eq!(ended, taken);
