@@ -12,20 +12,7 @@ use crate::memory::{self, Keep, array, reference};
 use crate::options::datagrams::{ip_address, multicast_group};
 use crate::types::{self, *};
 
-/// As [`super::command`], for kinds that concern datagram sockets.
-///
-/// # Safety
-/// As for [`super::command`].
-pub(super) unsafe fn command<'a>(given: &types::Command, leases: &Leases, keep: Keep) -> Command<'a> {
-    // SAFETY: promised by the caller.
-    unsafe { datagram_command(given, leases, keep) }.unwrap_or_else(|refusal| Command::RefuseDatagram {
-        socket: (given.target != 0).then_some(DatagramSocketId::from_bits(given.target)),
-        token: Token(given.token),
-        refusal,
-    })
-}
-
-/// What a command hands over, as [`crate::convert`]'s.
+/// What a command hands over: the library's whatever becomes of the command, so it is taken first.
 enum Handed<'a> {
     Nothing,
     /// `None`: the pointer to it is none.
@@ -52,9 +39,11 @@ impl Handed<'_> {
     }
 }
 
+/// As [`super::command()`], for kinds that concern datagram sockets; the error: why it is refused.
+///
 /// # Safety
-/// As for [`command`].
-unsafe fn datagram_command<'a>(
+/// As for [`super::command()`].
+pub(super) unsafe fn command<'a>(
     given: &types::Command,
     leases: &Leases,
     keep: Keep,

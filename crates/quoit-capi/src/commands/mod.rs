@@ -1,6 +1,6 @@
 //! C's commands, and those of the core.
 
-use quoit::{Command, ConnectionId, Token};
+use quoit::{Command, ConnectionId, DatagramSocketId, Token};
 
 use crate::leases::Leases;
 use crate::memory::Keep;
@@ -22,7 +22,12 @@ pub(crate) use streams::{slices, take_descriptor};
 pub(crate) unsafe fn command<'a>(command: &types::Command, leases: &Leases, keep: Keep) -> Command<'a> {
     if is_of_datagrams(command.kind) {
         // SAFETY: promised by the caller.
-        return unsafe { datagrams::command(command, leases, keep) };
+        let made = unsafe { datagrams::command(command, leases, keep) };
+        return made.unwrap_or_else(|refusal| Command::RefuseDatagram {
+            socket: (command.target != 0).then_some(DatagramSocketId::from_bits(command.target)),
+            token: Token(command.token),
+            refusal,
+        });
     }
     // SAFETY: promised by the caller.
     unsafe { streams::command(command, leases, keep) }.unwrap_or_else(|refusal| Command::Refuse {
