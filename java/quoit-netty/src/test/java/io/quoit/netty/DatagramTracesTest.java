@@ -16,6 +16,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.IntUnaryOperator;
 import java.util.stream.Stream;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.Arguments;
@@ -280,53 +281,9 @@ class DatagramTracesTest {
             scene.peerReceives();
             scene.channel.closeFuture().sync();
         }),
-        IS_CLOSED_BEHIND_A_FLUSH_OF_MANY(scene -> {
-            scene.options = DatagramTracesTest::neverUnwritable;
-            scene.bind();
-            AtomicInteger sent = new AtomicInteger();
-            scene.channel
-                    .eventLoop()
-                    .submit(() -> {
-                        for (int count = 0; count < MANY; count++) {
-                            scene.channel
-                                    .write(new DatagramPacket(DatagramScene.bytes(1000), scene.peerAddress()))
-                                    .addListener(written -> {
-                                        if (written.isSuccess()) {
-                                            sent.incrementAndGet();
-                                        }
-                                    });
-                        }
-                        scene.channel.flush();
-                        scene.trace.of("close", scene.channel.close());
-                    })
-                    .sync();
-            scene.channel.closeFuture().sync();
-            scene.trace.outcome("sent " + sent);
-        }),
-        IS_CLOSED_BEHIND_A_FLUSH_WITH_ONE_THAT_IS_TOO_LONG(scene -> {
-            scene.options = DatagramTracesTest::neverUnwritable;
-            scene.bind();
-            AtomicInteger sent = new AtomicInteger();
-            scene.channel
-                    .eventLoop()
-                    .submit(() -> {
-                        for (int count = 0; count < MANY; count++) {
-                            scene.channel
-                                    .write(new DatagramPacket(
-                                            DatagramScene.bytes(count % 300 == 299 ? 70_000 : 10), scene.peerAddress()))
-                                    .addListener(written -> {
-                                        if (written.isSuccess()) {
-                                            sent.incrementAndGet();
-                                        }
-                                    });
-                        }
-                        scene.channel.flush();
-                        scene.trace.of("close", scene.channel.close());
-                    })
-                    .sync();
-            scene.channel.closeFuture().sync();
-            scene.trace.outcome("sent " + sent);
-        }),
+        IS_CLOSED_BEHIND_A_FLUSH_OF_MANY(scene -> closeBehindMany(scene, count -> 1000)),
+        IS_CLOSED_BEHIND_A_FLUSH_WITH_ONE_THAT_IS_TOO_LONG(
+                scene -> closeBehindMany(scene, count -> count % 300 == 299 ? 70_000 : 10)),
         IS_CLOSED_BEFORE_A_FLUSH(scene -> {
             scene.bind();
             scene.channel
@@ -449,6 +406,32 @@ class DatagramTracesTest {
     @SuppressWarnings("deprecation")
     private static ChannelOption<Boolean> activeOnRegistration() {
         return ChannelOption.DATAGRAM_CHANNEL_ACTIVE_ON_REGISTRATION;
+    }
+
+    /** Closes the channel behind a flush of many datagrams, and traces how many of them were sent. */
+    private static void closeBehindMany(DatagramScene scene, IntUnaryOperator size) throws Exception {
+        scene.options = DatagramTracesTest::neverUnwritable;
+        scene.bind();
+        AtomicInteger sent = new AtomicInteger();
+        scene.channel
+                .eventLoop()
+                .submit(() -> {
+                    for (int count = 0; count < MANY; count++) {
+                        scene.channel
+                                .write(new DatagramPacket(
+                                        DatagramScene.bytes(size.applyAsInt(count)), scene.peerAddress()))
+                                .addListener(written -> {
+                                    if (written.isSuccess()) {
+                                        sent.incrementAndGet();
+                                    }
+                                });
+                    }
+                    scene.channel.flush();
+                    scene.trace.of("close", scene.channel.close());
+                })
+                .sync();
+        scene.channel.closeFuture().sync();
+        scene.trace.outcome("sent " + sent);
     }
 
     /** Sends may leave a little later than elsewhere, and take their part of the queue until then. */
