@@ -124,6 +124,22 @@ impl Runtime {
         make_handler: impl Fn(&mut Loop) -> H + Send + Sync + 'static,
         drive: impl Fn(&mut Loop, &mut H) -> Result<(), TurnError> + Send + Sync + 'static,
     ) -> Result<Self, StartError> {
+        Self::start_owned(config, move |event_loop| {
+            let mut event_loop = event_loop;
+            let mut handler = make_handler(&mut event_loop);
+            drive(&mut event_loop, &mut handler)
+        })
+    }
+
+    /// As [`Runtime::start_driven`], with each loop given away to `run` on its thread: for those who keep it elsewhere than on
+    /// the stack, as where tasks reach it. `run` is to return once the loop has drained, and to drop it before.
+    ///
+    /// # Errors
+    /// As [`Runtime::start`].
+    pub fn start_owned(
+        config: RuntimeConfig,
+        run: impl Fn(Loop) -> Result<(), TurnError> + Send + Sync + 'static,
+    ) -> Result<Self, StartError> {
         let count = config.loops.max(1);
         let mut loops = make_loops(&config.config, count)?;
         let addresses = add_listeners(&mut loops, config.listeners, config.spread)?;
@@ -135,8 +151,7 @@ impl Runtime {
             Vec::new()
         };
         let batch = config.batch;
-        let make_handler = Arc::new(make_handler);
-        let drive = Arc::new(drive);
+        let run = Arc::new(run);
         let drainer = Drainer {
             remotes: loops.iter().map(Loop::remote).collect(),
         };
@@ -150,8 +165,7 @@ impl Runtime {
         for quoit in loops {
             let remote = quoit.remote();
             let drainer = drainer.clone();
-            let make_handler = Arc::clone(&make_handler);
-            let drive = Arc::clone(&drive);
+            let run = Arc::clone(&run);
             let index = usize::from(quoit.index().get());
             let cpu = (!cpus.is_empty()).then(|| cpus[index % cpus.len()]);
             let thread = std::thread::Builder::new()
@@ -170,10 +184,8 @@ impl Runtime {
                         within: quoit.config().close_deadline,
                         drained: false,
                     };
-                    // Dropped before `others`, which must not wait for room in this loop's inbox.
-                    let mut quoit = quoit;
-                    let mut handler = make_handler(&mut quoit);
-                    let result = drive(&mut quoit, &mut handler);
+                    // The loop is dropped before `others`, which must not wait for room in its inbox.
+                    let result = run(quoit);
                     others.drained = result.is_ok();
                     result
                 })

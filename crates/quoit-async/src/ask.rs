@@ -1,0 +1,40 @@
+//! Questions to a loop from any thread, whose answers are waited for: socket options and names, which are rare.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use crate::driver::Driver;
+use crate::home::{self, Gone, Home};
+
+/// How long another loop is waited for before this thread looks after its own again.
+const LOOK_AFTER_OWN: Duration = Duration::from_micros(200);
+
+/// Has `f` called on the loop's thread and waits for its result: a turn of the loop, which is microseconds unless its handler
+/// is at work. A thread that has a loop of its own goes on doing what is asked of that one meanwhile, as two loops may ask each
+/// other.
+pub(crate) fn ask<R: Send + 'static>(
+    home: &Arc<Home>,
+    f: impl FnOnce(&mut Driver) -> R + Send + 'static,
+) -> io::Result<R> {
+    let (answer, answered) = mpsc::sync_channel(1);
+    home.call(move |driver| {
+        let result = f(driver);
+        // Who asked waits, and has not gone.
+        let _ = answer.send(result);
+    })?;
+    let Some(own) = home::current() else {
+        return answered.recv().map_err(|_| Gone.into());
+    };
+    loop {
+        match answered.recv_timeout(LOOK_AFTER_OWN) {
+            Ok(result) => return Ok(result),
+            Err(mpsc::RecvTimeoutError::Disconnected) => return Err(Gone.into()),
+            Err(mpsc::RecvTimeoutError::Timeout) => {
+                // At work further up this stack, it cannot be looked after; then neither is it asked by this thread.
+                own.here(Driver::carry_out_calls);
+            }
+        }
+    }
+}

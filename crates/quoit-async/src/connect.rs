@@ -1,0 +1,267 @@
+//! Connecting: on this thread's loop, or on one of the program's; to several addresses as RFC 8305 asks for.
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use quoit::{Address, AttachOptions, ConnectOptions, Errno, StreamOptions, Token};
+
+use crate::driver::Driver;
+use crate::home::{Home, lock};
+use crate::link::Link;
+
+/// How long an address is tried before the next one is, too (RFC 8305, 5: the recommended value).
+const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
+
+/// A connection that is being made. Dropped before, it is given up.
+struct Attempt {
+    link: Option<Arc<Link>>,
+}
+
+impl Attempt {
+    fn begin(home: &Arc<Home>, address: Address, options: ConnectOptions) -> io::Result<Self> {
+        let link = Link::new(Arc::clone(home));
+        let attempt = Self {
+            link: Some(Arc::clone(&link)),
+        };
+        home.call(
+            move |driver| match driver.event_loop.connect(&address, &options, Token::NONE) {
+                Ok(id) => begun(driver, id, &link),
+                Err(refusal) => driver.refuse(&link, refusal),
+            },
+        )?;
+        Ok(attempt)
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Arc<Link>>> {
+        let link = self.link.as_ref().expect("polled until it is ready");
+        match link.poll_opened(cx) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            Poll::Ready(Ok(())) => Poll::Ready(Ok(self.link.take().expect("it was there just now"))),
+        }
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        if let Some(link) = self.link.take() {
+            link.drop_stream(true);
+        }
+    }
+}
+
+fn begun(driver: &mut Driver, id: quoit::ConnectionId, link: &Arc<Link>) {
+    driver.add_link(id, Arc::clone(link));
+    if !link.begin(id) {
+        driver.carry_out(link);
+    }
+}
+
+/// Connects to one address.
+pub(crate) async fn connect_to(address: Address, options: ConnectOptions) -> io::Result<Arc<Link>> {
+    let home = crate::loops::home()?;
+    let mut attempt = Attempt::begin(&home, address, options)?;
+    poll_fn(|cx| attempt.poll(cx)).await
+}
+
+/// Takes a connected socket that was made elsewhere.
+pub(crate) fn attach(descriptor: std::os::fd::OwnedFd) -> io::Result<Arc<Link>> {
+    let home = crate::loops::home()?;
+    let link = Link::new(Arc::clone(&home));
+    let attached = Arc::clone(&link);
+    crate::ask::ask(&home, move |driver| {
+        let id = driver
+            .event_loop
+            .attach(descriptor, &AttachOptions::default(), Token::NONE)
+            .map_err(|refusal| match refusal {
+                quoit::Refusal::Error(errno) => io::Error::from(errno),
+                quoit::Refusal::Limit => Errno::ENOBUFS.into(),
+                other => io::Error::other(other),
+            })?;
+        attached.on_opened(
+            (
+                driver.event_loop.local_address(id),
+                driver.event_loop.peer_address(id),
+            ),
+            &mut Vec::new(),
+        );
+        begun(driver, id, &attached);
+        Ok::<_, io::Error>(())
+    })??;
+    Ok(link)
+}
+
+/// A time that a loop tells of.
+#[derive(Debug, Default)]
+pub(crate) struct Alarm {
+    state: Mutex<(bool, Option<Waker>)>,
+}
+
+impl Alarm {
+    pub(crate) fn ring(&self, wakers: &mut Vec<Waker>) {
+        let mut state = lock(&self.state);
+        state.0 = true;
+        wakers.extend(state.1.take());
+    }
+
+    fn poll(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut state = lock(&self.state);
+        if state.0 {
+            return Poll::Ready(());
+        }
+        let before = state.1.replace(cx.waker().clone());
+        drop(state);
+        drop(before);
+        Poll::Pending
+    }
+}
+
+/// Puts addresses in the order in which they are tried: the families take turns, beginning with the resolver's first (RFC 8305,
+/// 4).
+fn interleave(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
+    let Some(first) = addresses.first().map(SocketAddr::is_ipv6) else {
+        return addresses;
+    };
+    let (preferred, others): (Vec<_>, Vec<_>) = addresses
+        .into_iter()
+        .partition(|address| address.is_ipv6() == first);
+    let (mut preferred, mut others) = (preferred.into_iter(), others.into_iter());
+    let mut order = Vec::new();
+    loop {
+        let (one, other) = (preferred.next(), others.next());
+        if one.is_none() && other.is_none() {
+            return order;
+        }
+        order.extend(one);
+        order.extend(other);
+    }
+}
+
+/// Connects to the first of several addresses that takes the connection. The next one is tried when one fails, or takes longer
+/// than a quarter of a second.
+pub(crate) async fn connect_first(
+    addresses: Vec<SocketAddr>,
+    socket: StreamOptions,
+) -> io::Result<Arc<Link>> {
+    let home = crate::loops::home()?;
+    let options = ConnectOptions {
+        socket,
+        ..ConnectOptions::default()
+    };
+    let mut race = Race {
+        home,
+        options,
+        left: interleave(addresses).into_iter(),
+        attempts: Vec::new(),
+        alarm: None,
+        error: None,
+    };
+    poll_fn(move |cx| race.poll(cx)).await
+}
+
+struct Race {
+    home: Arc<Home>,
+    options: ConnectOptions,
+    left: std::vec::IntoIter<SocketAddr>,
+    attempts: Vec<Attempt>,
+    alarm: Option<Arc<Alarm>>,
+    /// The first that failed: what the resolver prefers is what the program is told of.
+    error: Option<io::Error>,
+}
+
+impl Race {
+    fn fail(&mut self, error: io::Error) {
+        self.error.get_or_insert(error);
+    }
+
+    fn begin_next(&mut self) -> bool {
+        while let Some(address) = self.left.next() {
+            match Attempt::begin(&self.home, address.into(), self.options.clone()) {
+                Ok(attempt) => {
+                    self.attempts.push(attempt);
+                    self.alarm = (self.left.len() > 0).then(Arc::default);
+                    if let Some(alarm) = self.alarm.clone() {
+                        // A loop that is gone has told the attempt so.
+                        let _ = self
+                            .home
+                            .call(move |driver| driver.set_alarm(ATTEMPT_DELAY, alarm));
+                    }
+                    return true;
+                }
+                Err(error) => self.fail(error),
+            }
+        }
+        false
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Arc<Link>>> {
+        loop {
+            let mut index = 0;
+            let mut failed = false;
+            while index < self.attempts.len() {
+                match self.attempts[index].poll(cx) {
+                    Poll::Pending => index += 1,
+                    Poll::Ready(Ok(link)) => return Poll::Ready(Ok(link)),
+                    Poll::Ready(Err(error)) => {
+                        drop(self.attempts.swap_remove(index));
+                        self.fail(error);
+                        failed = true;
+                    }
+                }
+            }
+            let late = self.alarm.as_ref().is_some_and(|alarm| alarm.poll(cx).is_ready());
+            if (self.attempts.is_empty() || failed || late) && self.begin_next() {
+                continue;
+            }
+            if late {
+                self.alarm = None;
+            }
+            if self.attempts.is_empty() {
+                let error = self.error.take();
+                return Poll::Ready(Err(error.unwrap_or_else(|| Errno::EINVAL.into())));
+            }
+            return Poll::Pending;
+        }
+    }
+}
+
+/// A connect that is cut off after some time.
+pub(crate) async fn within<T>(
+    limit: Duration,
+    connecting: impl Future<Output = io::Result<T>>,
+) -> io::Result<T> {
+    let home = crate::loops::home()?;
+    let alarm = Arc::new(Alarm::default());
+    let rung = Arc::clone(&alarm);
+    home.call(move |driver| driver.set_alarm(limit, rung))?;
+    let mut connecting = std::pin::pin!(connecting);
+    poll_fn(|cx| {
+        if let Poll::Ready(result) = Pin::as_mut(&mut connecting).poll(cx) {
+            return Poll::Ready(result);
+        }
+        alarm
+            .poll(cx)
+            .map(|()| Err(io::Error::new(io::ErrorKind::TimedOut, "connection timed out")))
+    })
+    .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn families_take_turns_from_the_resolvers_first_on() {
+        let [a, b, c]: [SocketAddr; 3] = ["[::1]:1", "[::2]:1", "[::3]:1"].map(|text| text.parse().unwrap());
+        let [x, y]: [SocketAddr; 2] = ["192.0.2.1:1", "192.0.2.2:1"].map(|text| text.parse().unwrap());
+        assert_eq!(interleave(vec![a, b, c, x, y]), [a, x, b, y, c]);
+        assert_eq!(interleave(vec![x, a, b]), [x, a, b]);
+        assert_eq!(interleave(vec![x, y]), [x, y]);
+        assert_eq!(interleave(Vec::new()), []);
+    }
+}

@@ -1,0 +1,358 @@
+//! The loop's side: makes turns, and brings what happened to the sockets that it happened to.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::Duration;
+
+use quoit::id::Slot;
+use quoit::{
+    ConnectionId, DatagramSocketId, Delivery, Event, Events, ListenerId, Loop, Refusal, Token, TurnError,
+};
+
+use crate::connect::Alarm;
+use crate::home::Home;
+use crate::link::Link;
+use crate::port::Port;
+
+/// Events that one turn takes.
+const EVENTS: usize = 1024;
+
+/// What a turn brought.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Turned {
+    /// The loop goes on; somebody is to be woken or not.
+    Running,
+    /// The loop has drained.
+    Drained,
+}
+
+/// A loop with the sockets on it.
+///
+/// Its turns only gather whom to wake. The caller wakes them when it has let go of the driver, as a waker may run anything.
+#[derive(Debug)]
+pub(crate) struct Driver {
+    pub(crate) event_loop: Loop,
+    pub(crate) home: Arc<Home>,
+    links: Vec<Option<Arc<Link>>>,
+    ports: Vec<Option<Arc<Port>>>,
+    events: Option<Events>,
+    alarms: HashMap<Token, Arc<Alarm>>,
+    last_alarm: u64,
+    wakers: Vec<Waker>,
+    parked: bool,
+    draining: bool,
+}
+
+/// What is at `slot` of a table.
+fn of<T>(table: &[Option<Arc<T>>], slot: Slot) -> Option<&Arc<T>> {
+    table.get(slot.index())?.as_ref()
+}
+
+impl Driver {
+    /// The driver of a loop.
+    pub(crate) fn new(event_loop: Loop, home: Arc<Home>) -> Self {
+        Self {
+            event_loop,
+            home,
+            links: Vec::new(),
+            ports: Vec::new(),
+            events: Some(Events::with_capacity(EVENTS)),
+            alarms: HashMap::new(),
+            last_alarm: 0,
+            wakers: Vec::new(),
+            parked: false,
+            draining: false,
+        }
+    }
+
+    /// A socket has had something done on this thread, which the next turn has to carry out.
+    pub(crate) fn disturb(&mut self) {
+        self.parked = false;
+    }
+
+    /// Those whom the turns since the last call have found to be woken.
+    pub(crate) fn take_wakers(&mut self) -> Vec<Waker> {
+        std::mem::take(&mut self.wakers)
+    }
+
+    /// Gives an emptied list back, so that the next turn needs no new one.
+    pub(crate) fn keep_wakers(&mut self, wakers: Vec<Waker>) {
+        if self.wakers.capacity() == 0 {
+            self.wakers = wakers;
+        }
+    }
+
+    pub(crate) fn wakes_anybody(&self) -> bool {
+        !self.wakers.is_empty()
+    }
+
+    /// What a poller waits on while the loop is parked. It is open as long as the loop exists.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn poll_descriptor(&self) -> std::io::Result<std::os::fd::RawFd> {
+        use std::os::fd::AsRawFd;
+        let descriptor = self.event_loop.poll_descriptor().map_err(std::io::Error::other)?;
+        Ok(descriptor.as_raw_fd())
+    }
+
+    /// Parks the loop, as [`Loop::park`].
+    #[cfg(feature = "tokio")]
+    pub(crate) fn park(&mut self) -> Result<Option<Duration>, TurnError> {
+        let limit = self.event_loop.park()?;
+        self.parked = limit != Some(Duration::ZERO);
+        Ok(limit)
+    }
+
+    /// Whether it is parked, and no socket has had anything done since.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn is_parked(&self) -> bool {
+        self.parked
+    }
+
+    /// Whether draining has begun since the last call.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn take_draining(&mut self) -> bool {
+        std::mem::take(&mut self.draining)
+    }
+
+    /// Makes a turn: what was wanted from other threads first, then the kernel.
+    pub(crate) fn turn(&mut self, timeout: Option<Duration>) -> Result<Turned, TurnError> {
+        self.parked = false;
+        self.carry_out_wanted();
+        // Who is to be woken is woken after the turn.
+        let timeout = if self.wakes_anybody() {
+            Some(Duration::ZERO)
+        } else {
+            timeout
+        };
+        let mut events = self.events.take().expect("put back by every turn");
+        let result = self.event_loop.turn([], &mut events, timeout);
+        let mut turned = Turned::Running;
+        if result.is_ok() {
+            let mut delivery = Delivery::default();
+            for event in events.drain() {
+                if let Some(event) = delivery.admit(&mut self.event_loop, event)
+                    && self.on_event(event) == Turned::Drained
+                {
+                    turned = Turned::Drained;
+                }
+            }
+            delivery.end(&mut self.event_loop);
+        }
+        self.events = Some(events);
+        result.map(|_| turned)
+    }
+
+    /// Answers those who ask from other threads, between turns.
+    pub(crate) fn carry_out_calls(&mut self) {
+        self.carry_out_wanted();
+    }
+
+    fn carry_out_wanted(&mut self) {
+        let Some(wanted) = self.home.clone().take_wanted() else {
+            return;
+        };
+        for call in wanted.calls {
+            call(self);
+        }
+        for link in wanted.links {
+            self.carry_out(&link);
+        }
+        for port in wanted.ports {
+            port.carry_out(&mut self.event_loop, &mut self.wakers);
+        }
+    }
+
+    /// Does what a stream left to be done.
+    pub(crate) fn carry_out(&mut self, link: &Arc<Link>) {
+        link.carry_out(&mut self.event_loop, &mut self.wakers);
+    }
+
+    /// Has a connection's events brought to `link`.
+    pub(crate) fn add_link(&mut self, connection: ConnectionId, link: Arc<Link>) {
+        let slot = connection.slot().index();
+        if self.links.len() <= slot {
+            self.links.resize_with(slot + 1, || None);
+        }
+        self.links[slot] = Some(link);
+    }
+
+    /// Has a datagram socket's events brought to `port`.
+    pub(crate) fn add_port(&mut self, socket: DatagramSocketId, port: Arc<Port>) {
+        let slot = socket.slot().index();
+        if self.ports.len() <= slot {
+            self.ports.resize_with(slot + 1, || None);
+        }
+        self.ports[slot] = Some(port);
+    }
+
+    /// Has a datagram socket's events brought to nobody any more.
+    pub(crate) fn remove_port(&mut self, socket: DatagramSocketId) {
+        if let Some(port) = self.ports.get_mut(socket.slot().index()) {
+            *port = None;
+        }
+    }
+
+    fn on_event(&mut self, event: Event) -> Turned {
+        match event {
+            Event::Data { connection, data } => {
+                if let Some(link) = of(&self.links, connection.slot()) {
+                    link.on_data(data, &mut self.wakers);
+                }
+            }
+            Event::EndOfStream { connection } => {
+                if let Some(link) = of(&self.links, connection.slot()) {
+                    link.on_end_of_stream(&mut self.wakers);
+                }
+            }
+            Event::Sent { connection, token } => {
+                if let Some(link) = of(&self.links, connection.slot()) {
+                    link.on_sent(token, &mut self.wakers);
+                }
+            }
+            Event::FileShort {
+                connection,
+                token,
+                missing,
+                error,
+            } => {
+                if let Some(link) = of(&self.links, connection.slot()) {
+                    link.on_file_short(token, missing, error, &mut self.wakers);
+                }
+            }
+            Event::Writable { connection } => {
+                if let Some(link) = of(&self.links, connection.slot()) {
+                    link.on_writable(&mut self.event_loop, &mut self.wakers);
+                }
+            }
+            Event::Opened { connection, token } => self.on_opened(connection, token),
+            Event::Accepted { listener, connection } => self.on_accepted(listener, connection),
+            Event::Closed {
+                connection, reason, ..
+            } => {
+                let link = self
+                    .links
+                    .get_mut(connection.slot().index())
+                    .and_then(Option::take);
+                if let Some(link) = link {
+                    link.on_closed(reason, &mut self.wakers);
+                }
+            }
+            // One that was drained goes on waiting, as long as its loop is there: there is nothing to tell who accepts.
+            Event::ListenerClosed {
+                listener,
+                error: Some(errno),
+            } => {
+                let acceptors = self.home.family().remove_listener(listener);
+                for acceptor in acceptors.iter().flat_map(|of| of.iter()) {
+                    acceptor.end(Some(errno), &mut self.wakers);
+                }
+            }
+            Event::AcceptFailed { listener, error } => {
+                if let Some(acceptor) = self.home.family().acceptor(listener, self.event_loop.index()) {
+                    acceptor.fail(error, &mut self.wakers);
+                }
+            }
+            Event::Datagrams { socket, datagrams } => {
+                if let Some(port) = of(&self.ports, socket.slot()) {
+                    port.on_datagrams(datagrams, &mut self.wakers);
+                }
+            }
+            Event::DatagramError { socket, error } => {
+                if let Some(port) = of(&self.ports, socket.slot()) {
+                    port.on_error(error, &mut self.wakers);
+                }
+            }
+            Event::DatagramWritable { socket } => {
+                if let Some(port) = of(&self.ports, socket.slot()) {
+                    port.on_writable(&mut self.event_loop, &mut self.wakers);
+                }
+            }
+            Event::DatagramClosed { socket, error, .. } => {
+                let port = self.ports.get_mut(socket.slot().index()).and_then(Option::take);
+                if let Some(port) = port {
+                    port.on_closed(error, &mut self.wakers);
+                }
+            }
+            Event::Timer { token } => {
+                if let Some(alarm) = self.alarms.remove(&token) {
+                    alarm.ring(&mut self.wakers);
+                }
+            }
+            Event::Draining => self.draining = true,
+            Event::Drained => return Turned::Drained,
+            // Nobody asks for the others: commands are given by calls, and what they are refused with is their result.
+            _ => {}
+        }
+        Turned::Running
+    }
+
+    /// Rings an alarm after some time.
+    pub(crate) fn set_alarm(&mut self, after: Duration, alarm: Arc<Alarm>) {
+        self.last_alarm += 1;
+        let token = Token(self.last_alarm);
+        match self.event_loop.set_named_timer(after, token) {
+            Ok(()) => {
+                self.alarms.insert(token, alarm);
+            }
+            // With all timers in use it rings early rather than never.
+            Err(_) => alarm.ring(&mut self.wakers),
+        }
+    }
+
+    /// Tells a stream that it could not be made.
+    pub(crate) fn refuse(&mut self, link: &Link, refusal: Refusal) {
+        link.refuse(refusal, &mut self.wakers);
+    }
+
+    fn on_opened(&mut self, connection: ConnectionId, _: Token) {
+        if let Some(link) = of(&self.links, connection.slot()) {
+            let names = (
+                self.event_loop.local_address(connection),
+                self.event_loop.peer_address(connection),
+            );
+            link.on_opened(names, &mut self.wakers);
+        }
+    }
+
+    fn on_accepted(&mut self, listener: ListenerId, connection: ConnectionId) {
+        let acceptor = self.home.family().acceptor(listener, self.event_loop.index());
+        let Some(acceptor) = acceptor else {
+            // Its listener was dropped: what came for it ends as the kernel ends what is in a closed backlog.
+            let _ = self.event_loop.abort(connection);
+            return;
+        };
+        let peer = self.event_loop.peer_address(connection);
+        let link = Link::accepted(Arc::clone(&self.home), connection, peer);
+        if acceptor.push(&link, listener, &mut self.wakers) {
+            self.add_link(connection, link);
+        } else {
+            let _ = self.event_loop.abort(connection);
+        }
+    }
+
+    /// Tells all that the loop has ended.
+    pub(crate) fn end(&mut self) {
+        let left = self.home.end();
+        for link in self.links.drain(..).flatten() {
+            link.on_gone(&mut self.wakers);
+        }
+        for port in self.ports.drain(..).flatten() {
+            port.on_gone(&mut self.wakers);
+        }
+        for link in left.links {
+            link.on_gone(&mut self.wakers);
+        }
+        for port in left.ports {
+            port.on_gone(&mut self.wakers);
+        }
+        for acceptor in self.home.family().acceptors_of(self.event_loop.index()) {
+            acceptor.end(None, &mut self.wakers);
+        }
+        for (_, alarm) in self.alarms.drain() {
+            alarm.ring(&mut self.wakers);
+        }
+        // Dropped, they tell who waits for them.
+        drop(left.calls);
+    }
+}

@@ -1,0 +1,81 @@
+//! Loops that belong together: a listener of one of them hands its connections to all.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use quoit::{ListenerId, LoopIndex, Remote};
+
+use crate::accept::Acceptor;
+use crate::home::{Home, lock};
+
+/// The loops of one runtime, and who takes the connections of their listeners.
+#[derive(Debug)]
+pub(crate) struct Family {
+    homes: Vec<Arc<Home>>,
+    acceptors: Mutex<HashMap<ListenerId, Arc<[Arc<Acceptor>]>>>,
+    next: AtomicUsize,
+}
+
+impl Family {
+    pub(crate) fn new(homes: Vec<Arc<Home>>) -> Arc<Self> {
+        assert!(!homes.is_empty(), "a runtime has a loop");
+        let family = Arc::new(Self {
+            homes,
+            acceptors: Mutex::default(),
+            next: AtomicUsize::new(0),
+        });
+        for home in &family.homes {
+            home.join(&family);
+        }
+        family
+    }
+
+    pub(crate) fn homes(&self) -> &[Arc<Home>] {
+        &self.homes
+    }
+
+    /// The remotes of all loops, among which a listener spreads its connections.
+    pub(crate) fn remotes(&self) -> Arc<[Remote]> {
+        self.homes.iter().map(|home| home.remote.clone()).collect()
+    }
+
+    /// The next loop in turn, for what is opened from outside of the loops' threads.
+    pub(crate) fn next(&self) -> &Arc<Home> {
+        &self.homes[self.next.fetch_add(1, Ordering::Relaxed) % self.homes.len()]
+    }
+
+    /// Says who takes a listener's connections: one for all loops, or one for each.
+    pub(crate) fn add_listener(&self, listener: ListenerId, acceptors: Arc<[Arc<Acceptor>]>) {
+        assert!(acceptors.len() == 1 || acceptors.len() == self.homes.len());
+        lock(&self.acceptors).insert(listener, acceptors);
+    }
+
+    /// Who takes the connections of a listener on this loop.
+    pub(crate) fn acceptor(&self, listener: ListenerId, on: LoopIndex) -> Option<Arc<Acceptor>> {
+        let acceptors = lock(&self.acceptors);
+        let of_listener = acceptors.get(&listener)?;
+        let index = if of_listener.len() == 1 {
+            0
+        } else {
+            usize::from(on.get())
+        };
+        of_listener.get(index).cloned()
+    }
+
+    /// Those who get no connection any more once this loop has ended: they have its share, or all that its listeners accept.
+    pub(crate) fn acceptors_of(&self, ended: LoopIndex) -> Vec<Arc<Acceptor>> {
+        let acceptors = lock(&self.acceptors);
+        let of_loop = acceptors
+            .iter()
+            .filter_map(|(listener, of_listener)| match &**of_listener {
+                [one] => (listener.loop_index() == ended).then_some(one),
+                several => several.get(usize::from(ended.get())),
+            });
+        of_loop.cloned().collect()
+    }
+
+    pub(crate) fn remove_listener(&self, listener: ListenerId) -> Option<Arc<[Arc<Acceptor>]>> {
+        lock(&self.acceptors).remove(&listener)
+    }
+}

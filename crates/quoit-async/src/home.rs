@@ -1,0 +1,230 @@
+//! What the streams of a loop share with it, on whatever thread they are used.
+//!
+//! On the loop's own thread a stream reaches the loop directly. On any other it leaves what it wants in its own state, and
+//! itself in the list of those that want something: each is in it at most once, so it needs no limit, nothing is ever refused
+//! for want of room, and a wake costs a system call only if the loop sleeps.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::Waker;
+
+use quoit::{EngineKind, Remote};
+
+use crate::driver::Driver;
+use crate::family::Family;
+use crate::link::Link;
+use crate::port::Port;
+
+/// Something that is done on the loop's thread, and is rare: to listen, to connect, to set an option.
+pub(crate) type Call = Box<dyn FnOnce(&mut Driver) + Send>;
+
+/// What streams have left for the loop since it looked last.
+#[derive(Default)]
+pub(crate) struct Wanted {
+    pub(crate) links: Vec<Arc<Link>>,
+    pub(crate) ports: Vec<Arc<Port>>,
+    pub(crate) calls: Vec<Call>,
+    /// The loop is gone: nothing is taken any more.
+    gone: bool,
+}
+
+/// One loop, as its streams see it.
+pub(crate) struct Home {
+    pub(crate) remote: Remote,
+    pub(crate) engine: EngineKind,
+    family: OnceLock<Arc<Family>>,
+    wanted: Mutex<Wanted>,
+    /// Whether there may be something in `wanted`, for the loop's look at each turn.
+    has_wanted: AtomicBool,
+    /// Of a task in a runtime of the loop's thread that makes turns, where one does.
+    task: Mutex<Option<Waker>>,
+}
+
+/// The loop is gone: it has ended, or its thread has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Gone;
+
+impl From<Gone> for std::io::Error {
+    fn from(Gone: Gone) -> Self {
+        Self::other("the loop of this socket has ended; keep its runtime for as long as its sockets are used")
+    }
+}
+
+struct Current {
+    home: Arc<Home>,
+    driver: Rc<RefCell<Driver>>,
+}
+
+thread_local! {
+    /// The loop of this thread.
+    static CURRENT: RefCell<Option<Current>> = const { RefCell::new(None) };
+}
+
+/// Locks, also after a panic of another thread: what is behind the locks here is never left half done.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Makes a driver the one of this thread until this is dropped.
+pub(crate) struct Entered;
+
+impl Entered {
+    pub(crate) fn enter(home: &Arc<Home>, driver: &Rc<RefCell<Driver>>) -> Self {
+        CURRENT.with_borrow_mut(|current| {
+            assert!(current.is_none(), "a thread has one loop");
+            *current = Some(Current {
+                home: Arc::clone(home),
+                driver: Rc::clone(driver),
+            });
+        });
+        Self
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        let current = CURRENT.with_borrow_mut(Option::take);
+        drop(current);
+    }
+}
+
+/// The loop of this thread, if it has one.
+pub(crate) fn current() -> Option<Arc<Home>> {
+    CURRENT
+        .try_with(|current| {
+            let current = current.try_borrow().ok()?;
+            current.as_ref().map(|current| Arc::clone(&current.home))
+        })
+        .ok()
+        .flatten()
+}
+
+impl Home {
+    pub(crate) fn new(remote: Remote, engine: EngineKind) -> Arc<Self> {
+        Arc::new(Self {
+            remote,
+            engine,
+            family: OnceLock::new(),
+            wanted: Mutex::default(),
+            has_wanted: AtomicBool::new(false),
+            task: Mutex::default(),
+        })
+    }
+
+    /// Says which loops belong together, once they are all made.
+    pub(crate) fn join(&self, family: &Arc<Family>) {
+        let joined = self.family.set(Arc::clone(family));
+        assert!(joined.is_ok(), "a loop is of one family");
+    }
+
+    pub(crate) fn family(&self) -> &Arc<Family> {
+        self.family.get().expect("joined before the loop's first turn")
+    }
+
+    /// Calls `f` with the driver, if this is the loop's thread and the driver is not at work further up the stack.
+    pub(crate) fn here<R>(self: &Arc<Self>, f: impl FnOnce(&mut Driver) -> R) -> Option<R> {
+        CURRENT
+            .try_with(|current| {
+                let current = current.try_borrow().ok()?;
+                let current = current.as_ref()?;
+                if !Arc::ptr_eq(&current.home, self) {
+                    return None;
+                }
+                let mut driver = current.driver.try_borrow_mut().ok()?;
+                driver.disturb();
+                Some(f(&mut driver))
+            })
+            .ok()
+            .flatten()
+    }
+
+    /// Leaves a stream in the list of those that want something. Its state says what.
+    pub(crate) fn want(&self, link: Arc<Link>) -> Result<(), Gone> {
+        self.leave(|wanted| wanted.links.push(link))
+    }
+
+    /// The same for a datagram socket.
+    pub(crate) fn want_port(&self, port: Arc<Port>) -> Result<(), Gone> {
+        self.leave(|wanted| wanted.ports.push(port))
+    }
+
+    /// Has something done on the loop's thread: at once if this is it, otherwise in the loop's next turn.
+    pub(crate) fn call(self: &Arc<Self>, f: impl FnOnce(&mut Driver) + Send + 'static) -> Result<(), Gone> {
+        let mut call = Some(f);
+        let called = self.here(|driver| call.take().map(|f| f(driver)));
+        match (called, call) {
+            (_, Some(f)) => self.leave(|wanted| wanted.calls.push(Box::new(f))),
+            _ => Ok(()),
+        }
+    }
+
+    fn leave(&self, leave: impl FnOnce(&mut Wanted)) -> Result<(), Gone> {
+        let mut wanted = lock(&self.wanted);
+        if wanted.gone {
+            return Err(Gone);
+        }
+        leave(&mut wanted);
+        drop(wanted);
+        if !self.has_wanted.swap(true, Ordering::AcqRel) {
+            self.wake();
+        }
+        Ok(())
+    }
+
+    /// Has the loop make a turn soon.
+    pub(crate) fn wake(&self) {
+        let task = lock(&self.task).clone();
+        match task {
+            Some(task) => task.wake(),
+            None => self.remote.wake(),
+        }
+    }
+
+    /// Says which task makes the loop's turns when it is woken.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn set_task(&self, task: &Waker) {
+        let mut present = lock(&self.task);
+        if !present.as_ref().is_some_and(|present| present.will_wake(task)) {
+            let before = present.replace(task.clone());
+            drop(present);
+            drop(before);
+        }
+    }
+
+    #[cfg(feature = "tokio")]
+    pub(crate) fn has_wanted(&self) -> bool {
+        self.has_wanted.load(Ordering::Acquire)
+    }
+
+    /// What was left since the last call.
+    pub(crate) fn take_wanted(&self) -> Option<Wanted> {
+        if !self.has_wanted.swap(false, Ordering::AcqRel) {
+            return None;
+        }
+        let mut wanted = lock(&self.wanted);
+        let gone = wanted.gone;
+        Some(std::mem::replace(
+            &mut wanted,
+            Wanted {
+                gone,
+                ..Wanted::default()
+            },
+        ))
+    }
+
+    /// The loop has ended. What is still wanted is returned, to be told so.
+    pub(crate) fn end(&self) -> Wanted {
+        let mut wanted = lock(&self.wanted);
+        let left = std::mem::take(&mut *wanted);
+        wanted.gone = true;
+        left
+    }
+}
+
+impl std::fmt::Debug for Home {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Home({:?} on {})", self.remote, self.engine)
+    }
+}

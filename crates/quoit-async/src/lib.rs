@@ -1,0 +1,89 @@
+//! Async sockets on Quoit's loops: io_uring where it can be had, epoll where not, under the programs that use tokio.
+//!
+//! The types are those of `tokio::net`, by name and by what they do: [`TcpListener`], [`TcpStream`], [`UnixListener`],
+//! [`UnixStream`], [`UdpSocket`]. They are `Send`, can be used from any task, and need nothing of a runtime but wakers.
+//!
+//! There are two ways to run them:
+//!
+//! - **In the program's own runtime** ([`Loops`]): `#[tokio::main]` stays as it is. Loops run on threads of their own and start
+//!   by themselves; streams are used from any worker.
+//! - **A loop and a runtime per thread** ([`serve()`], [`Server`]): faster, as what is read and written crosses no thread.
+//!
+//! ```
+//! use tokio::io::{AsyncReadExt, AsyncWriteExt};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> std::io::Result<()> {
+//! let listener = quoit_async::TcpListener::bind("127.0.0.1:0").await?;
+//! let address = listener.local_addr()?;
+//! tokio::spawn(async move {
+//!     let (mut stream, _) = listener.accept().await?;
+//!     stream.write_all(b"hello").await
+//! });
+//! let mut stream = quoit_async::TcpStream::connect(address).await?;
+//! let mut text = String::new();
+//! stream.read_to_string(&mut text).await?;
+//! assert_eq!(text, "hello");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! What differs from `tokio::net` stands in `docs/async.md`.
+
+#![cfg_attr(
+    not(all(feature = "tokio", feature = "hyper", feature = "futures-io")),
+    allow(
+        dead_code,
+        reason = "what the traits of the features that are left out would call"
+    )
+)]
+
+mod accept;
+mod ask;
+mod connect;
+mod credentials;
+mod driver;
+mod family;
+mod home;
+mod io_traits;
+mod link;
+mod listener;
+mod lookup;
+mod loops;
+mod memory;
+mod port;
+#[cfg(feature = "tokio")]
+mod serve;
+mod stream;
+mod stream_type;
+mod tcp;
+mod udp;
+mod unix;
+mod waiters;
+#[cfg(feature = "tokio")]
+mod watch;
+
+#[cfg(feature = "axum")]
+mod axum;
+#[cfg(feature = "tonic")]
+mod tonic;
+
+#[cfg(feature = "axum")]
+pub use crate::axum::PeerAddr;
+#[cfg(feature = "tonic")]
+pub use crate::tonic::Connector;
+pub use lookup::ToSocketAddrs;
+pub use loops::{Loops, LoopsConfig, default_counters};
+pub use memory::Memory;
+pub use quoit::{Address, Config, Counters, EngineChoice, EngineKind, Lease};
+#[cfg(feature = "tokio")]
+pub use serve::{Context, Server, ServerConfig, serve};
+pub use tcp::{
+    Incoming, OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, TcpListener, TcpSocket, TcpStream,
+    WriteHalf,
+};
+pub use udp::UdpSocket;
+pub use unix::{
+    OwnedUnixReadHalf, OwnedUnixWriteHalf, PeerCredentials, UnixListener, UnixReadHalf, UnixReuniteError,
+    UnixStream, UnixWriteHalf,
+};

@@ -1,0 +1,140 @@
+//! Giving bytes to the loop: what there is room for, in the way that costs least.
+
+use std::io::IoSlice;
+
+use bytes::{Buf, Bytes};
+use quoit::{ConnectionId, Loop, Payload, Refusal, Token};
+
+use super::{KEPT, Piece, State};
+
+/// Gives the loop one piece; what there is no room for comes back.
+pub(super) fn give(
+    event_loop: &mut Loop,
+    id: ConnectionId,
+    piece: Piece,
+    state: &mut State,
+) -> Result<(), Piece> {
+    let length = piece.len();
+    match piece {
+        Piece::Copied(mut bytes) => {
+            let mut gone = 0;
+            while gone < bytes.len() {
+                match send_copied(event_loop, id, &[IoSlice::new(&bytes[gone..])]) {
+                    Ok(0) => {
+                        state.full = true;
+                        bytes.drain(..gone);
+                        state.left_bytes -= gone;
+                        return Err(Piece::Copied(bytes));
+                    }
+                    Ok(taken) => gone += taken,
+                    // What ended it is told by its last event.
+                    Err(_) => break,
+                }
+            }
+            state.left_bytes -= length;
+            if bytes.capacity() <= KEPT {
+                bytes.clear();
+                state.spare = bytes;
+            }
+            Ok(())
+        }
+        Piece::Bytes(bytes) => {
+            // A clone is a count, and what is refused is kept for later.
+            let result = event_loop.send(id, Payload::Bytes(bytes.clone()), Token::NONE);
+            if result == Err(Refusal::Full) {
+                state.full = true;
+                return Err(Piece::Bytes(bytes));
+            }
+            state.left_bytes -= length;
+            Ok(())
+        }
+        Piece::Lease(lease) => {
+            if event_loop.is_full(id) {
+                state.full = true;
+                return Err(Piece::Lease(lease));
+            }
+            let _ = event_loop.send(id, Payload::Lease(lease), Token::NONE);
+            state.left_bytes -= length;
+            Ok(())
+        }
+        Piece::File(range, token) => {
+            let _ = event_loop.send_file(id, range, token);
+            Ok(())
+        }
+        Piece::Mark(token) => {
+            let _ = event_loop.send(id, Payload::Bytes(Bytes::new()), token);
+            Ok(())
+        }
+    }
+}
+
+/// Queues copies of as much as there is room for: at once with the kernel if that is better. 0: there is none.
+pub(super) fn send_copied(
+    event_loop: &mut Loop,
+    id: ConnectionId,
+    pieces: &[IoSlice<'_>],
+) -> Result<usize, Refusal> {
+    let at_once = match pieces {
+        [piece] => event_loop.try_send(id, piece)?,
+        _ => event_loop.try_send_gathered(id, pieces)?,
+    };
+    if at_once > 0 {
+        return Ok(at_once);
+    }
+    let mut taken = 0;
+    for piece in pieces {
+        let mut rest: &[u8] = piece;
+        while !rest.is_empty() {
+            let room = event_loop.config().high_water as usize;
+            let room = room.saturating_sub(event_loop.queued(id)).min(rest.len());
+            if room == 0 {
+                // The loop tells when it is less full, as the mark was reached.
+                return Ok(taken);
+            }
+            let sent = send_part(event_loop, id, &rest[..room])?;
+            taken += sent;
+            if sent == 0 {
+                return Ok(taken);
+            }
+            rest.advance(sent);
+        }
+    }
+    Ok(taken)
+}
+
+/// Queues a copy of `bytes`, or of a chunk of them where the loop's memory is short. 0: there is no room for that either.
+fn send_part(event_loop: &mut Loop, id: ConnectionId, bytes: &[u8]) -> Result<usize, Refusal> {
+    match event_loop.send(id, bytes, Token::NONE) {
+        Ok(()) => return Ok(bytes.len()),
+        Err(Refusal::Full | Refusal::TooLarge) => {}
+        Err(refusal) => return Err(refusal),
+    }
+    let chunk = event_loop.config().send_chunk_size as usize;
+    if bytes.len() > chunk {
+        match event_loop.send(id, &bytes[..chunk], Token::NONE) {
+            Ok(()) => return Ok(chunk),
+            Err(Refusal::Full | Refusal::TooLarge) => {}
+            Err(refusal) => return Err(refusal),
+        }
+    }
+    Ok(0)
+}
+
+/// Leaves copies of at most `room` bytes for the loop.
+pub(super) fn leave_copied(state: &mut State, pieces: &[IoSlice<'_>], room: usize) -> usize {
+    if !matches!(state.left.back(), Some(Piece::Copied(_))) {
+        let spare = std::mem::take(&mut state.spare);
+        state.left.push_back(Piece::Copied(spare));
+    }
+    let Some(Piece::Copied(into)) = state.left.back_mut() else {
+        unreachable!("pushed if it was not there");
+    };
+    let mut taken = 0;
+    for piece in pieces {
+        let part = piece.len().min(room - taken);
+        into.extend_from_slice(&piece[..part]);
+        taken += part;
+    }
+    state.left_bytes += taken;
+    taken
+}

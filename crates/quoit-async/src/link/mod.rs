@@ -1,0 +1,199 @@
+//! What a stream and its loop share: bytes that have come, bytes that are to go, how either direction has ended, and who
+//! waits.
+//!
+//! All of it is behind one lock, which is held for moments and never while anything of the program's runs. On the loop's
+//! thread nobody else holds it.
+
+mod asked;
+mod give;
+mod told;
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Mutex, OnceLock};
+
+use bytes::Bytes;
+use quoit::{Address, ConnectionId, Errno, FileRange, Lease, Token};
+
+use crate::home::{Gone, Home, lock};
+use crate::waiters::Waiters;
+
+/// Bytes that a stream which is used on another thread than its loop's leaves for the loop at most. The loop's own queue
+/// behind it has its own mark ([`quoit::Config::high_water`]).
+const MOST_LEFT: usize = 64 * 1024;
+/// Pieces of memory likewise.
+const PIECES_LEFT: usize = 256;
+/// Memory for what is left to the loop that a stream keeps when all of it has gone.
+const KEPT: usize = 2048;
+
+/// Something that is to be sent, left for the loop.
+#[derive(Debug)]
+pub(crate) enum Piece {
+    Copied(Vec<u8>),
+    Bytes(Bytes),
+    Lease(Lease),
+    File(FileRange, Token),
+    /// Nothing: whoever waits for it learns that all before it is with the kernel.
+    Mark(Token),
+}
+
+impl Piece {
+    fn len(&self) -> usize {
+        match self {
+            Self::Copied(bytes) => bytes.len(),
+            Self::Bytes(bytes) => bytes.len(),
+            Self::Lease(lease) => lease.len(),
+            Self::File(..) | Self::Mark(_) => 0,
+        }
+    }
+}
+
+/// How a stream that was dropped ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Ending {
+    /// What was written is still sent.
+    Close,
+    /// The peer sees a reset.
+    Abort,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// None until the loop has begun to connect, and once the connection is gone.
+    id: Option<ConnectionId>,
+    opened: bool,
+    received: VecDeque<Lease>,
+    /// The peer's direction has ended, behind what was received.
+    end_of_stream: bool,
+    /// The connection is gone.
+    closed: bool,
+    /// What ended it, for the first who asks, as a kernel's socket tells its error once.
+    failure: Option<Failure>,
+    readers: Waiters,
+
+    left: VecDeque<Piece>,
+    left_bytes: usize,
+    /// Memory for what is left next.
+    spare: Vec<u8>,
+    /// The loop takes nothing more until it says so.
+    full: bool,
+    shut_down: bool,
+    /// The loop knows of it.
+    shut_down_told: bool,
+    dropped: Option<Ending>,
+    reset_on_drop: bool,
+    /// It is in the loop's list of those that want something.
+    listed: bool,
+    writers: Waiters,
+
+    /// The last token that was given out, and the last one that the kernel has everything up to.
+    given: u64,
+    sent: u64,
+    /// Files that ended early: the token and what is missing.
+    short: Vec<(Token, Shortfall)>,
+}
+
+/// What was not sent of a file, and why.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Shortfall {
+    pub(crate) missing: u64,
+    /// What reading failed with; `None`: it has ended.
+    pub(crate) error: Option<Errno>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Failure {
+    Errno(Errno),
+    Limit,
+    Aborted,
+    Gone,
+}
+
+impl From<Failure> for io::Error {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Errno(errno) => errno.into(),
+            Failure::Limit => Self::new(
+                io::ErrorKind::ConnectionAborted,
+                "the loop's memory was short and this connection stood still; see `Config::stall_limit`",
+            ),
+            Failure::Aborted => Self::new(
+                io::ErrorKind::ConnectionAborted,
+                "the loop ended the connection, as it was drained",
+            ),
+            Failure::Gone => Gone.into(),
+        }
+    }
+}
+
+/// The local and the peer's address.
+pub(crate) type Names = (Option<Address>, Option<Address>);
+
+/// What a stream and its loop share.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) home: Arc<Home>,
+    local: OnceLock<Option<Address>>,
+    peer: OnceLock<Option<Address>>,
+    state: Mutex<State>,
+}
+
+impl Link {
+    fn with(home: Arc<Home>, state: State) -> Arc<Self> {
+        Arc::new(Self {
+            home,
+            local: OnceLock::new(),
+            peer: OnceLock::new(),
+            state: Mutex::new(state),
+        })
+    }
+
+    /// Of a connection that a listener has brought.
+    pub(crate) fn accepted(home: Arc<Home>, id: ConnectionId, peer: Option<Address>) -> Arc<Self> {
+        let link = Self::with(
+            home,
+            State {
+                id: Some(id),
+                opened: true,
+                ..State::default()
+            },
+        );
+        let set = link.peer.set(peer);
+        debug_assert!(set.is_ok());
+        link
+    }
+
+    /// Of a connection that is to be.
+    pub(crate) fn new(home: Arc<Home>) -> Arc<Self> {
+        Self::with(home, State::default())
+    }
+
+    /// The loop has begun to connect, or has attached it. Returns false if nobody wants it any more.
+    pub(crate) fn begin(&self, id: ConnectionId) -> bool {
+        let mut state = lock(&self.state);
+        state.id = Some(id);
+        state.dropped.is_none()
+    }
+
+    /// The peer's address, if it is known.
+    pub(crate) fn peer(&self) -> Option<&Address> {
+        self.peer.get()?.as_ref()
+    }
+
+    /// The local address: asked for once, on the loop's thread.
+    pub(crate) fn local(self: &Arc<Self>) -> io::Result<Address> {
+        if self.local.get().is_none() {
+            let id = self.id()?;
+            let link = Arc::clone(self);
+            crate::ask::ask(&self.home, move |driver| {
+                let _ = link.local.set(driver.event_loop.local_address(id));
+            })?;
+        }
+        let local = self.local.get().and_then(Option::as_ref);
+        local.cloned().ok_or_else(|| Errno::ENOTCONN.into())
+    }
+
+    pub(crate) fn id(&self) -> io::Result<ConnectionId> {
+        lock(&self.state).id.ok_or_else(|| Errno::ENOTCONN.into())
+    }
+}

@@ -1,0 +1,126 @@
+//! A listener's handle, whatever its address family.
+
+use std::io;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use quoit::{Accept, Address, Linux, ListenError, ListenSocket, ListenerId, ListenerOptions};
+
+use crate::accept::Acceptor;
+use crate::home::{self, Home};
+use crate::link::Link;
+use crate::waiters::WaiterKey;
+
+/// Dropping it stops listening.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    home: Arc<Home>,
+    /// None: the runtime's own, which it stops.
+    id: Option<ListenerId>,
+    acceptor: Arc<Acceptor>,
+    address: Address,
+}
+
+/// An error of listening, of the kind that tokio's is, with the address and what to do.
+pub(crate) fn listen_error(error: ListenError) -> io::Error {
+    let kind = match &error {
+        ListenError::System { errno, .. } => io::Error::from(*errno).kind(),
+        _ => io::ErrorKind::InvalidInput,
+    };
+    io::Error::new(kind, error)
+}
+
+impl Listener {
+    pub(crate) fn bind(address: &Address, options: ListenerOptions) -> io::Result<Self> {
+        let socket = quoit::listen::bind(&Linux, address, &options.listen).map_err(listen_error)?;
+        Self::on(socket, options)
+    }
+
+    /// Accepts on this thread's loop, or for all loops of the program.
+    pub(crate) fn on(socket: ListenSocket, mut options: ListenerOptions) -> io::Result<Self> {
+        let (home, spread) = match home::current() {
+            Some(home) => (home, false),
+            None => (Arc::clone(&crate::loops::family()?.homes()[0]), true),
+        };
+        options.tell_failures = true;
+        if spread && home.family().homes().len() > 1 {
+            options.accept = Accept::Spread(home.family().remotes());
+        }
+        let acceptor = Acceptor::new();
+        let acceptors: Arc<[Arc<Acceptor>]> = Arc::new([Arc::clone(&acceptor)]);
+        let address = socket.address().clone();
+        let id = crate::ask::ask(&home, move |driver| {
+            let id = driver
+                .event_loop
+                .listen_on(socket, &options)
+                .map_err(listen_error)?;
+            // Before the loop's next turn, which is the first to accept.
+            driver.home.family().add_listener(id, acceptors);
+            Ok::<_, io::Error>(id)
+        })??;
+        Ok(Self {
+            home,
+            id: Some(id),
+            acceptor,
+            address,
+        })
+    }
+
+    /// Of a listener that the runtime has made.
+    pub(crate) fn of_runtime(home: Arc<Home>, acceptor: Arc<Acceptor>, address: Address) -> Self {
+        Self {
+            home,
+            id: None,
+            acceptor,
+            address,
+        }
+    }
+
+    pub(crate) fn address(&self) -> &Address {
+        &self.address
+    }
+
+    pub(crate) fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(Arc<Link>, Address)>> {
+        self.acceptor.poll_accept(cx, None)
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.acceptor.close();
+        if let Some(id) = self.id {
+            // A loop that is gone listens no more.
+            let _ = self.home.call(move |driver| {
+                let _ = driver.event_loop.stop_listening(id);
+                driver.home.family().remove_listener(id);
+            });
+        }
+    }
+}
+
+/// A future that waits for a connection, and is forgotten when it is dropped.
+pub(crate) struct Accepting<'a> {
+    acceptor: &'a Acceptor,
+    key: Option<WaiterKey>,
+}
+
+impl<'a> Accepting<'a> {
+    pub(crate) fn new(listener: &'a Listener) -> Self {
+        Self {
+            acceptor: &listener.acceptor,
+            key: None,
+        }
+    }
+
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<(Arc<Link>, Address)>> {
+        self.acceptor.poll_accept(cx, Some(&mut self.key))
+    }
+}
+
+impl Drop for Accepting<'_> {
+    fn drop(&mut self) {
+        if let Some(key) = self.key {
+            self.acceptor.forget(key);
+        }
+    }
+}

@@ -1,0 +1,395 @@
+//! TCP.
+
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use quoit::{
+    Accept, Address, ConnectOptions, Keepalive, ListenOptions, ListenSocket, ListenerOptions, StreamOptions,
+};
+
+use crate::connect;
+use crate::listener::Listener;
+use crate::lookup::{ToSocketAddrs, look_up};
+use crate::stream_type::stream_type;
+
+stream_type! {
+    /// A TCP connection, in place of `tokio::net::TcpStream`. It may be used from any task and thread, and outlive its loop,
+    /// whose end is an error then.
+    ///
+    /// Dropping it closes the connection: what was written is still sent. With something received that nobody has read the peer
+    /// sees a reset, as of a kernel's socket.
+    TcpStream, "TcpListener", halves ReadHalf, WriteHalf, OwnedReadHalf, OwnedWriteHalf, ReuniteError
+}
+
+fn inet(address: &Address) -> io::Result<SocketAddr> {
+    match address {
+        Address::Tcp(address) => Ok(*address),
+        _ => Err(io::ErrorKind::Unsupported.into()),
+    }
+}
+
+impl TcpStream {
+    /// Connects to the first of the target's addresses that takes the connection: the next one is tried when one fails, or has
+    /// taken a quarter of a second (RFC 8305). On this thread's loop, or one of the program's ([`Loops`](crate::Loops)).
+    ///
+    /// # Errors
+    /// Of the first address: `ConnectionRefused`, `TimedOut` after [`Config::connect_timeout`](quoit::Config::connect_timeout)
+    /// and the like; what looking up the name failed with.
+    pub async fn connect(target: impl ToSocketAddrs) -> io::Result<Self> {
+        let addresses = look_up(target.target()).await?;
+        let link = match addresses[..] {
+            [address] => connect::connect_to(address.into(), options(StreamOptions::default())).await?,
+            _ => connect::connect_first(addresses, stream_options()).await?,
+        };
+        Ok(Self::of(link))
+    }
+
+    /// As [`TcpStream::connect`], at most for so long.
+    ///
+    /// # Errors
+    /// `TimedOut`, or as `connect`.
+    pub async fn connect_timeout(target: impl ToSocketAddrs, limit: Duration) -> io::Result<Self> {
+        connect::within(limit, Self::connect(target)).await
+    }
+
+    /// Takes over a connected socket of the standard library.
+    ///
+    /// # Errors
+    /// What the kernel says of it; a loop that is gone.
+    pub fn from_std(stream: std::net::TcpStream) -> io::Result<Self> {
+        connect::attach(OwnedFd::from(stream)).map(Self::of)
+    }
+
+    /// The address of this end.
+    ///
+    /// # Errors
+    /// `NotConnected` once the connection is gone, unless it was asked for before.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        inet(&self.stream.link().local()?)
+    }
+
+    /// The address of the peer, also once it has reset the connection.
+    ///
+    /// # Errors
+    /// `NotConnected` if the kernel never knew it.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        inet(&self.stream.peer()?)
+    }
+
+    /// Whether small segments leave at once (`TCP_NODELAY`). Unlike tokio's they do from the start: what is written in a turn
+    /// leaves together anyway.
+    ///
+    /// # Errors
+    /// `NotConnected` once the connection is gone.
+    pub fn nodelay(&self) -> io::Result<bool> {
+        self.with_socket(|socket| socket.tcp_nodelay())
+    }
+
+    /// Sets `TCP_NODELAY`.
+    ///
+    /// # Errors
+    /// As [`nodelay`](Self::nodelay).
+    pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
+        self.with_socket(move |socket| socket.set_tcp_nodelay(nodelay))
+    }
+
+    /// The time to live of what is sent (`IP_TTL`).
+    ///
+    /// # Errors
+    /// As [`nodelay`](Self::nodelay).
+    pub fn ttl(&self) -> io::Result<u32> {
+        self.with_socket(|socket| socket.ttl_v4())
+    }
+
+    /// Sets `IP_TTL`.
+    ///
+    /// # Errors
+    /// As [`nodelay`](Self::nodelay).
+    pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
+        self.with_socket(move |socket| socket.set_ttl_v4(ttl))
+    }
+
+    /// Has the connection reset, instead of closed, when it is dropped.
+    ///
+    /// # Errors
+    /// None; a `Result` as tokio's is.
+    pub fn set_zero_linger(&self) -> io::Result<()> {
+        self.stream.link().reset_on_drop();
+        Ok(())
+    }
+
+    /// The error of the socket that nobody was told of (`SO_ERROR`).
+    ///
+    /// # Errors
+    /// As [`nodelay`](Self::nodelay).
+    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
+        self.with_socket(|socket| socket.take_error())
+    }
+}
+
+/// As tokio and the standard library make them: without `TCP_NODELAY` a protocol that writes in small pieces waits for
+/// acknowledgements, so it is on here.
+fn stream_options() -> StreamOptions {
+    StreamOptions::default()
+}
+
+fn options(socket: StreamOptions) -> ConnectOptions {
+    ConnectOptions {
+        socket,
+        ..ConnectOptions::default()
+    }
+}
+
+/// A TCP socket that is neither connected nor listens: options first, as `tokio::net::TcpSocket`.
+#[derive(Clone, Debug, Default)]
+pub struct TcpSocket {
+    stream: StreamOptions,
+    listen: ListenOptions,
+    local: Option<SocketAddr>,
+    ipv6: bool,
+}
+
+impl TcpSocket {
+    /// For IPv4.
+    ///
+    /// # Errors
+    /// None; a `Result` as tokio's is.
+    pub fn new_v4() -> io::Result<Self> {
+        Ok(Self::default())
+    }
+
+    /// For IPv6.
+    ///
+    /// # Errors
+    /// None; a `Result` as tokio's is.
+    pub fn new_v6() -> io::Result<Self> {
+        Ok(Self {
+            ipv6: true,
+            ..Self::default()
+        })
+    }
+
+    /// `SO_RCVBUF`, in bytes. The kernel doubles it.
+    ///
+    /// # Errors
+    /// None; it is set when the socket is made.
+    pub fn set_recv_buffer_size(&mut self, size: u32) -> io::Result<()> {
+        self.stream.receive_buffer = Some(size);
+        Ok(())
+    }
+
+    /// `SO_SNDBUF`, in bytes. The kernel doubles it.
+    ///
+    /// # Errors
+    /// None; it is set when the socket is made.
+    pub fn set_send_buffer_size(&mut self, size: u32) -> io::Result<()> {
+        self.stream.send_buffer = Some(size);
+        Ok(())
+    }
+
+    /// `TCP_NODELAY`. Default: on.
+    ///
+    /// # Errors
+    /// None; it is set when the socket is made.
+    pub fn set_nodelay(&mut self, nodelay: bool) -> io::Result<()> {
+        self.stream.no_delay = nodelay;
+        Ok(())
+    }
+
+    /// TCP keepalive, with the default times. Default: off.
+    ///
+    /// # Errors
+    /// None; it is set when the socket is made.
+    pub fn set_keepalive(&mut self, keepalive: bool) -> io::Result<()> {
+        self.stream.keepalive = keepalive.then(Keepalive::default);
+        Ok(())
+    }
+
+    /// `SO_REUSEPORT`, for listening. Default: off.
+    ///
+    /// # Errors
+    /// None; it is set when the socket is made.
+    pub fn set_reuseport(&mut self, reuse_port: bool) -> io::Result<()> {
+        self.listen.reuse_port = reuse_port;
+        Ok(())
+    }
+
+    /// The address to listen on, or to connect from.
+    ///
+    /// # Errors
+    /// `InvalidInput` for an address of the other family. That it is in use, `listen` and `connect` tell.
+    pub fn bind(&mut self, address: SocketAddr) -> io::Result<()> {
+        self.check(address)?;
+        self.local = Some(address);
+        Ok(())
+    }
+
+    fn check(&self, address: SocketAddr) -> io::Result<()> {
+        if address.is_ipv6() == self.ipv6 {
+            return Ok(());
+        }
+        Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("{address} is not of this socket's family"),
+        ))
+    }
+
+    /// Listens. Connections that wait in the kernel: at most `backlog`.
+    ///
+    /// # Errors
+    /// `InvalidInput` before [`bind`](Self::bind); `AddrInUse`, `PermissionDenied` and the like, with the address.
+    pub fn listen(self, backlog: u32) -> io::Result<TcpListener> {
+        let Some(local) = self.local else {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "bind the socket to an address before it listens",
+            ));
+        };
+        let listen = ListenOptions {
+            backlog,
+            receive_buffer: self.stream.receive_buffer,
+            send_buffer: self.stream.send_buffer,
+            ..self.listen
+        };
+        let options = ListenerOptions {
+            listen,
+            stream: self.stream,
+            accept: Accept::Connections,
+            tell_failures: true,
+        };
+        Listener::bind(&local.into(), options).map(|listener| TcpListener { listener })
+    }
+
+    /// Connects.
+    ///
+    /// # Errors
+    /// As [`TcpStream::connect`]; `InvalidInput` for an address of the other family.
+    pub async fn connect(self, address: SocketAddr) -> io::Result<TcpStream> {
+        self.check(address)?;
+        let options = ConnectOptions {
+            local: self.local.map(Address::from),
+            socket: self.stream,
+            ..ConnectOptions::default()
+        };
+        connect::connect_to(address.into(), options)
+            .await
+            .map(TcpStream::of)
+    }
+}
+
+/// Accepts TCP connections, in place of `tokio::net::TcpListener`.
+///
+/// One that is bound on the thread of a loop ([`serve`](crate::serve())) accepts for that loop; one that is bound elsewhere
+/// spreads what it accepts among the loops of the program ([`Loops`](crate::Loops)). At most 128 connections wait to be
+/// accepted in the process, the others in the kernel's backlog.
+#[derive(Debug)]
+pub struct TcpListener {
+    pub(crate) listener: Listener,
+}
+
+impl TcpListener {
+    /// Listens on the first of the target's addresses that can be bound. Port 0: one that the kernel chooses.
+    ///
+    /// # Errors
+    /// Of the last address: `AddrInUse`, `PermissionDenied` and the like, with the address and what to do; what looking up the
+    /// name failed with.
+    pub async fn bind(target: impl ToSocketAddrs) -> io::Result<Self> {
+        let mut last = None;
+        for address in look_up(target.target()).await? {
+            let options = ListenerOptions {
+                tell_failures: true,
+                ..ListenerOptions::default()
+            };
+            match Listener::bind(&address.into(), options) {
+                Ok(listener) => return Ok(Self { listener }),
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(last.expect("a target has an address"))
+    }
+
+    /// Takes over a listening socket of the standard library, or one that a service manager has handed down.
+    ///
+    /// # Errors
+    /// `InvalidInput` if it does not listen.
+    pub fn from_std(listener: std::net::TcpListener) -> io::Result<Self> {
+        Self::from_fd(listener.into())
+    }
+
+    /// The same for a descriptor.
+    ///
+    /// # Errors
+    /// As [`from_std`](Self::from_std).
+    pub fn from_fd(descriptor: OwnedFd) -> io::Result<Self> {
+        let socket = ListenSocket::adopt(&quoit::Linux, descriptor).map_err(crate::listener::listen_error)?;
+        inet(socket.address())?;
+        Listener::on(socket, ListenerOptions::default()).map(|listener| Self { listener })
+    }
+
+    /// The next connection, and the address of its peer. Cancel safe: dropped, it loses no connection.
+    ///
+    /// # Errors
+    /// For want of descriptors or memory (`EMFILE` and the like), after which accepting goes on by itself; the listener has
+    /// ended.
+    pub async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
+        let (link, peer) = self.listener.accept().await?;
+        Ok((TcpStream::of(link), inet(&peer)?))
+    }
+
+    /// As [`accept`](Self::accept), for who polls.
+    ///
+    /// # Errors
+    /// As `accept`.
+    pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(TcpStream, SocketAddr)>> {
+        self.listener
+            .poll_accept(cx)
+            .map(|result| result.and_then(|(link, peer)| Ok((TcpStream::of(link), inet(&peer)?))))
+    }
+
+    /// Where it listens, with the port that the kernel chose.
+    ///
+    /// # Errors
+    /// None; a `Result` as tokio's is.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        inet(self.listener.address())
+    }
+
+    /// The connections, as a stream that never ends.
+    #[must_use]
+    pub fn incoming(self) -> Incoming {
+        Incoming { listener: self }
+    }
+
+    pub(crate) fn of(listener: Listener) -> Self {
+        Self { listener }
+    }
+}
+
+/// The connections of a listener, one after the other ([`TcpListener::incoming`]).
+#[derive(Debug)]
+pub struct Incoming {
+    listener: TcpListener,
+}
+
+impl futures_core::Stream for Incoming {
+    type Item = io::Result<TcpStream>;
+
+    fn poll_next(self: std::pin::Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.listener
+            .poll_accept(cx)
+            .map(|result| Some(result.map(|(stream, _)| stream)))
+    }
+}
+
+// Waiting for a connection is a future of its own, which is forgotten when it is dropped.
+impl Listener {
+    async fn accept(&self) -> io::Result<(Arc<crate::link::Link>, Address)> {
+        let mut waiting = crate::listener::Accepting::new(self);
+        poll_fn(|cx| waiting.poll(cx)).await
+    }
+}

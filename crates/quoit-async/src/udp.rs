@@ -1,0 +1,330 @@
+//! UDP.
+
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+
+use quoit::{DatagramOptions, DatagramSend, DatagramSocket, Datagrams, Errno, Linux, Token};
+
+use crate::driver::Driver;
+use crate::home::lock;
+use crate::lookup::{ToSocketAddrs, look_up};
+use crate::port::{Port, State, Waiting, peer_of, take_into};
+
+/// A UDP socket, in place of `tokio::net::UdpSocket`. It may be used from any task and thread, by several at once.
+///
+/// What the kernel has received for it lies in slots of its own ([`DatagramOptions::slots`]) until it is read; while all are
+/// full, the kernel keeps what its buffer holds and drops the rest, as ever.
+#[derive(Debug)]
+pub struct UdpSocket {
+    port: Arc<Port>,
+    options: DatagramOptions,
+    local: SocketAddr,
+    peer: Mutex<Option<SocketAddr>>,
+}
+
+impl UdpSocket {
+    /// A socket that is bound to the first of the target's addresses that can be. Port 0: one that the kernel chooses.
+    ///
+    /// # Errors
+    /// Of the last address: `AddrInUse`, `PermissionDenied` and the like, with the address and what to do.
+    pub async fn bind(target: impl ToSocketAddrs) -> io::Result<Self> {
+        Self::bind_with(target, DatagramOptions::default()).await
+    }
+
+    /// As [`bind`](Self::bind), with options: buffers, joined datagrams (GRO), congestion notification, multicast.
+    ///
+    /// # Errors
+    /// As `bind`; what is wrong with the options.
+    pub async fn bind_with(target: impl ToSocketAddrs, options: DatagramOptions) -> io::Result<Self> {
+        let mut last = None;
+        for address in look_up(target.target()).await? {
+            match Self::open(DatagramSocket::bind(&Linux, &address.into(), &options), &options) {
+                Ok(socket) => return Ok(socket),
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(last.expect("a target has an address"))
+    }
+
+    /// Takes over a socket of the standard library.
+    ///
+    /// # Errors
+    /// What the kernel says of it; a loop that is gone.
+    pub fn from_std(socket: std::net::UdpSocket) -> io::Result<Self> {
+        let options = DatagramOptions::default();
+        Self::open(DatagramSocket::adopt(&Linux, socket.into(), &options), &options)
+    }
+
+    fn open(
+        socket: Result<DatagramSocket, quoit::DatagramSocketError>,
+        options: &DatagramOptions,
+    ) -> io::Result<Self> {
+        let socket = socket.map_err(socket_error)?;
+        let local = peer_of(socket.address());
+        let peer = socket.peer().map(peer_of);
+        let home = crate::loops::home()?;
+        let port = Port::new(Arc::clone(&home));
+        let opened = Arc::clone(&port);
+        crate::ask::ask(&home, move |driver| open_on(driver, socket, &opened))??;
+        Ok(Self {
+            port,
+            options: options.clone(),
+            local,
+            peer: Mutex::new(peer),
+        })
+    }
+
+    /// Sends to, and receives from, this peer only, whose unreachability is an error of a later call. What was received before
+    /// stays to be read.
+    ///
+    /// # Errors
+    /// Of the last address: what `connect(2)` failed with.
+    pub async fn connect(&self, target: impl ToSocketAddrs) -> io::Result<()> {
+        let mut last = None;
+        for address in look_up(target.target()).await? {
+            match self.connect_to(address) {
+                Ok(()) => {
+                    *lock(&self.peer) = Some(address);
+                    return Ok(());
+                }
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(last.expect("a target has an address"))
+    }
+
+    /// The loop learns of a peer when it is given a socket, so it is given this one once more.
+    fn connect_to(&self, address: SocketAddr) -> io::Result<()> {
+        let options = DatagramOptions {
+            peer: Some(address.into()),
+            ..self.options.clone()
+        };
+        let port = Arc::clone(&self.port);
+        crate::ask::ask(self.port.home(), move |driver| {
+            let id = port.id()?;
+            let descriptor = driver
+                .event_loop
+                .datagram_descriptor(id)
+                .ok_or_else(|| io::Error::from(Errno::ENOTCONN))?
+                .try_clone_to_owned()?;
+            let socket = DatagramSocket::adopt(&Linux, descriptor, &options).map_err(socket_error)?;
+            driver.remove_port(id);
+            // It is open, and what it has queued is sent.
+            let _ = driver.event_loop.close_datagram(id);
+            open_on(driver, socket, &port)
+        })?
+    }
+
+    /// The address that it is bound to, with the port that the kernel chose.
+    ///
+    /// # Errors
+    /// None; a `Result` as tokio's is.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        Ok(self.local)
+    }
+
+    /// The peer that it is connected to.
+    ///
+    /// # Errors
+    /// `NotConnected` if it is not.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        lock(&self.peer).ok_or_else(|| Errno::ENOTCONN.into())
+    }
+
+    async fn recv_with<R>(&self, mut take: impl FnMut(&mut State) -> Option<R>) -> io::Result<R> {
+        let mut waiting = Waiting {
+            port: &self.port,
+            sends: false,
+            key: None,
+        };
+        poll_fn(|cx| self.port.poll_recv(cx, Some(&mut waiting.key), &mut take)).await
+    }
+
+    /// Waits for a datagram and copies it, with its sender. What does not fit is lost. Cancel safe.
+    ///
+    /// # Errors
+    /// What the network has told of an earlier datagram: `ConnectionRefused` of a connected socket, once.
+    pub async fn recv_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        self.recv_with(take_into(buffer)).await
+    }
+
+    /// As [`recv_from`](Self::recv_from), without the sender.
+    ///
+    /// # Errors
+    /// As `recv_from`.
+    pub async fn recv(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.recv_from(buffer).await.map(|(length, _)| length)
+    }
+
+    /// Waits for datagrams and returns them in the memory that they came in, joined ones together. Cancel safe.
+    ///
+    /// # Errors
+    /// As [`recv_from`](Self::recv_from).
+    pub async fn recv_datagrams(&self) -> io::Result<Datagrams> {
+        self.recv_with(State::take_datagrams).await
+    }
+
+    /// As [`recv_from`](Self::recv_from), without waiting.
+    ///
+    /// # Errors
+    /// `WouldBlock` if nothing has come; as `recv_from`.
+    pub fn try_recv_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        self.port.try_recv(&mut take_into(buffer))
+    }
+
+    /// As [`recv`](Self::recv), without waiting.
+    ///
+    /// # Errors
+    /// As [`try_recv_from`](Self::try_recv_from).
+    pub fn try_recv(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.try_recv_from(buffer).map(|(length, _)| length)
+    }
+
+    /// As [`recv_from`](Self::recv_from), for who polls.
+    ///
+    /// # Errors
+    /// As `recv_from`.
+    pub fn poll_recv_from(
+        &self,
+        cx: &mut Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<io::Result<(usize, SocketAddr)>> {
+        self.port.poll_recv(cx, None, &mut take_into(buffer))
+    }
+
+    /// Waits until something has come. Cancel safe.
+    ///
+    /// # Errors
+    /// None; a `Result` as tokio's is.
+    pub async fn readable(&self) -> io::Result<()> {
+        self.recv_with(|state| state.is_readable().then_some(())).await
+    }
+
+    /// Waits until there is room to send. Cancel safe.
+    ///
+    /// # Errors
+    /// None; a `Result` as tokio's is.
+    pub async fn writable(&self) -> io::Result<()> {
+        let mut waiting = Waiting {
+            port: &self.port,
+            sends: true,
+            key: None,
+        };
+        poll_fn(|cx| self.port.poll_writable(cx, Some(&mut waiting.key))).await;
+        Ok(())
+    }
+
+    async fn send_when_room(&self, bytes: &[u8], to: Option<SocketAddr>) -> io::Result<usize> {
+        loop {
+            if let Poll::Ready(result) = self.port.try_send(bytes, to) {
+                return result;
+            }
+            self.writable().await?;
+        }
+    }
+
+    /// Sends a datagram to the first of the target's addresses. Cancel safe: dropped, it has sent nothing.
+    ///
+    /// # Errors
+    /// What makes it impossible (`EMSGSIZE` and the like); what the network has told of an earlier one.
+    pub async fn send_to(&self, bytes: &[u8], target: impl ToSocketAddrs) -> io::Result<usize> {
+        let addresses = look_up(target.target()).await?;
+        self.send_when_room(bytes, Some(addresses[0])).await
+    }
+
+    /// Sends a datagram to the peer that it is connected to. Cancel safe.
+    ///
+    /// # Errors
+    /// As [`send_to`](Self::send_to); `EDESTADDRREQ` if it is not connected.
+    pub async fn send(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.send_when_room(bytes, None).await
+    }
+
+    /// Sends what [`DatagramSend`] can say: lent memory, segments (GSO), a source address, congestion notification. Waits for
+    /// room.
+    ///
+    /// # Errors
+    /// As [`send_to`](Self::send_to).
+    pub async fn send_datagram(&self, datagram: DatagramSend<'static>) -> io::Result<()> {
+        let mut datagram = DatagramSend {
+            token: Token::NONE,
+            ..datagram
+        };
+        loop {
+            match self.port.try_send_datagram(datagram) {
+                Ok(result) => return result,
+                Err(back) => datagram = back,
+            }
+            self.writable().await?;
+        }
+    }
+
+    /// As [`send_to`](Self::send_to) one address, without waiting.
+    ///
+    /// # Errors
+    /// `WouldBlock` if there is no room; as `send_to`.
+    pub fn try_send_to(&self, bytes: &[u8], to: SocketAddr) -> io::Result<usize> {
+        match self.port.try_send(bytes, Some(to)) {
+            Poll::Ready(result) => result,
+            Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
+        }
+    }
+
+    /// As [`send`](Self::send), without waiting.
+    ///
+    /// # Errors
+    /// As [`try_send_to`](Self::try_send_to).
+    pub fn try_send(&self, bytes: &[u8]) -> io::Result<usize> {
+        match self.port.try_send(bytes, None) {
+            Poll::Ready(result) => result,
+            Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
+        }
+    }
+
+    /// Has `f` called with the socket on the loop's thread, and waits for it, as
+    /// [`TcpStream::with_socket`](crate::TcpStream::with_socket).
+    ///
+    /// # Errors
+    /// Those of `f`; `NotConnected` once the socket is gone.
+    pub fn with_socket<R: Send + 'static>(
+        &self,
+        f: impl FnOnce(socket2::SockRef<'_>) -> io::Result<R> + Send + 'static,
+    ) -> io::Result<R> {
+        let port = Arc::clone(&self.port);
+        crate::ask::ask(self.port.home(), move |driver| {
+            let id = port.id()?;
+            let descriptor = driver
+                .event_loop
+                .datagram_descriptor(id)
+                .ok_or_else(|| io::Error::from(Errno::ENOTCONN))?;
+            f(socket2::SockRef::from(&descriptor))
+        })?
+    }
+}
+
+impl Drop for UdpSocket {
+    fn drop(&mut self) {
+        self.port.drop_socket();
+    }
+}
+
+fn socket_error(error: quoit::DatagramSocketError) -> io::Error {
+    let kind = match &error {
+        quoit::DatagramSocketError::System { errno, .. } => io::Error::from(*errno).kind(),
+        _ => io::ErrorKind::InvalidInput,
+    };
+    io::Error::new(kind, error)
+}
+
+fn open_on(driver: &mut Driver, socket: DatagramSocket, port: &Arc<Port>) -> io::Result<()> {
+    let id = driver
+        .event_loop
+        .open_datagram(socket, Token::NONE)
+        .map_err(socket_error)?;
+    port.begin(id);
+    driver.add_port(id, Arc::clone(port));
+    Ok(())
+}

@@ -1,0 +1,172 @@
+//! Unix stream sockets.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::task::{Context, Poll};
+
+use quoit::{Address, ConnectOptions, ListenSocket, ListenerOptions};
+
+use crate::connect;
+use crate::listener::{Accepting, Listener};
+use crate::stream_type::stream_type;
+
+stream_type! {
+    /// A Unix stream connection, in place of `tokio::net::UnixStream`. As [`TcpStream`](crate::TcpStream) otherwise.
+    UnixStream, "UnixListener", halves UnixReadHalf, UnixWriteHalf, OwnedUnixReadHalf, OwnedUnixWriteHalf, UnixReuniteError
+}
+
+/// Who is at the other end of a Unix connection (`SO_PEERCRED`, `unix(7)`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PeerCredentials {
+    /// The process, unless it is of another namespace.
+    pub process: Option<u32>,
+    /// The user.
+    pub user: u32,
+    /// The group.
+    pub group: u32,
+}
+
+impl UnixStream {
+    /// Connects to the socket at `path`.
+    ///
+    /// # Errors
+    /// `NotFound`, `ConnectionRefused` if nobody listens there, `WouldBlock` if the listener's backlog is full; what makes the
+    /// path no address.
+    pub async fn connect(path: impl AsRef<Path>) -> io::Result<Self> {
+        Self::connect_to(Address::UnixPath(path.as_ref().to_owned())).await
+    }
+
+    /// Connects to any Unix address, one of the abstract namespace among them.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    pub async fn connect_to(address: Address) -> io::Result<Self> {
+        connect::connect_to(address, ConnectOptions::default())
+            .await
+            .map(Self::of)
+    }
+
+    /// Two connected streams.
+    ///
+    /// # Errors
+    /// For want of descriptors.
+    pub fn pair() -> io::Result<(Self, Self)> {
+        let (one, other) = std::os::unix::net::UnixStream::pair()?;
+        Ok((Self::from_std(one)?, Self::from_std(other)?))
+    }
+
+    /// Takes over a connected socket of the standard library.
+    ///
+    /// # Errors
+    /// What the kernel says of it; a loop that is gone.
+    pub fn from_std(stream: std::os::unix::net::UnixStream) -> io::Result<Self> {
+        connect::attach(OwnedFd::from(stream)).map(Self::of)
+    }
+
+    /// The address of this end.
+    ///
+    /// # Errors
+    /// `NotConnected` once the connection is gone, unless it was asked for before.
+    pub fn local_addr(&self) -> io::Result<Address> {
+        self.stream.link().local()
+    }
+
+    /// The address of the peer, which mostly has none.
+    ///
+    /// # Errors
+    /// `NotConnected` if the kernel never knew it.
+    pub fn peer_addr(&self) -> io::Result<Address> {
+        self.stream.peer()
+    }
+
+    /// Who is at the other end.
+    ///
+    /// # Errors
+    /// `NotConnected` once the connection is gone.
+    pub fn peer_cred(&self) -> io::Result<PeerCredentials> {
+        self.with_socket(|socket| crate::credentials::of(&*socket))
+    }
+
+    /// The error of the socket that nobody was told of (`SO_ERROR`).
+    ///
+    /// # Errors
+    /// As [`peer_cred`](Self::peer_cred).
+    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
+        self.with_socket(|socket| socket.take_error())
+    }
+}
+
+/// Accepts Unix connections, in place of `tokio::net::UnixListener`. As [`TcpListener`](crate::TcpListener) otherwise.
+///
+/// Dropping it removes the file that it was bound to, unless the path names another by then.
+#[derive(Debug)]
+pub struct UnixListener {
+    listener: Listener,
+}
+
+impl UnixListener {
+    /// Listens at `path`, which must not exist.
+    ///
+    /// # Errors
+    /// `AddrInUse` if the file exists, `PermissionDenied` and the like, with the path and what to do.
+    pub fn bind(path: impl AsRef<Path>) -> io::Result<Self> {
+        Self::bind_to(&Address::UnixPath(path.as_ref().to_owned()))
+    }
+
+    /// Listens at any Unix address, one of the abstract namespace among them.
+    ///
+    /// # Errors
+    /// As [`bind`](Self::bind).
+    pub fn bind_to(address: &Address) -> io::Result<Self> {
+        if !address.is_unix() {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("{address} is no Unix address"),
+            ));
+        }
+        Listener::bind(address, ListenerOptions::default()).map(Self::of)
+    }
+
+    /// Takes over a listening socket of the standard library. Its file is not removed.
+    ///
+    /// # Errors
+    /// `InvalidInput` if it does not listen.
+    pub fn from_std(listener: std::os::unix::net::UnixListener) -> io::Result<Self> {
+        let socket =
+            ListenSocket::adopt(&quoit::Linux, listener.into()).map_err(crate::listener::listen_error)?;
+        Listener::on(socket, ListenerOptions::default()).map(Self::of)
+    }
+
+    /// The next connection, and the address of its peer. Cancel safe: dropped, it loses no connection.
+    ///
+    /// # Errors
+    /// As [`TcpListener::accept`](crate::TcpListener::accept).
+    pub async fn accept(&self) -> io::Result<(UnixStream, Address)> {
+        let mut waiting = Accepting::new(&self.listener);
+        let (link, peer) = std::future::poll_fn(|cx| waiting.poll(cx)).await?;
+        Ok((UnixStream::of(link), peer))
+    }
+
+    /// As [`accept`](Self::accept), for who polls.
+    ///
+    /// # Errors
+    /// As `accept`.
+    pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(UnixStream, Address)>> {
+        self.listener
+            .poll_accept(cx)
+            .map_ok(|(link, peer)| (UnixStream::of(link), peer))
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// None; a `Result` as tokio's is.
+    pub fn local_addr(&self) -> io::Result<Address> {
+        Ok(self.listener.address().clone())
+    }
+
+    pub(crate) fn of(listener: Listener) -> Self {
+        Self { listener }
+    }
+}
