@@ -1,0 +1,101 @@
+//! axum as its documentation starts it, on tokio's listener or on Quoit's; and on a loop and a runtime per thread.
+//!
+//! On tokio's runtime of many threads there is one worker, as the lab measures cost per request.
+
+use std::io;
+use std::process::ExitCode;
+use std::sync::Mutex;
+
+use axum::Router;
+use axum::http::header::{CONTENT_TYPE, HeaderName, SERVER};
+use axum::response::{IntoResponse, Json};
+use axum::routing::get;
+use peer::{Loop, PLAINTEXT, Rival, Service};
+use quoit_async::{Config, EngineChoice, EngineKind, Loops, LoopsConfig, Server, ServerConfig, TcpListener};
+use serde::Serialize;
+use tokio::runtime::{Builder, Runtime};
+
+fn main() -> ExitCode {
+    let rival = Rival {
+        name: "axum",
+        framework: "axum",
+        services: &[Service::Http],
+        engines: &["tokio", "uring", "epoll", "uring-loops", "epoll-loops"],
+    };
+    peer::run(&rival, serve)
+}
+
+#[derive(Serialize)]
+struct Message {
+    message: &'static str,
+}
+
+const NAME: [(HeaderName, &str); 1] = [(SERVER, "quoit")];
+
+async fn plaintext() -> impl IntoResponse {
+    (NAME, [(CONTENT_TYPE, "text/plain")], PLAINTEXT)
+}
+
+async fn json() -> impl IntoResponse {
+    let message = "Hello, World!";
+    (NAME, Json(Message { message }))
+}
+
+fn app() -> Router {
+    Router::new()
+        .route("/plaintext", get(plaintext))
+        .route("/json", get(json))
+}
+
+fn serve(share: Loop) -> io::Result<()> {
+    let engine = share.arguments.engine.unwrap_or("tokio");
+    let kind = match engine {
+        "epoll" | "epoll-loops" => EngineKind::Epoll,
+        _ => EngineKind::Uring,
+    };
+    let config = Config {
+        engine: EngineChoice::Require(kind),
+        ..Config::default()
+    };
+    match engine {
+        "tokio" => workers()?.block_on(async {
+            share.listener.set_nonblocking(true)?;
+            share.started();
+            let listener = tokio::net::TcpListener::from_std(share.listener)?;
+            axum::serve(listener, app()).await
+        }),
+        "uring" | "epoll" => {
+            let loops = LoopsConfig {
+                loops: 1,
+                config,
+                ..LoopsConfig::default()
+            };
+            Loops::start(loops)?.make_default()?;
+            workers()?.block_on(async {
+                share.started();
+                axum::serve(TcpListener::from_std(share.listener)?, app()).await
+            })
+        }
+        _ => {
+            let listener = Mutex::new(Some(share.listener.try_clone()?));
+            let config = ServerConfig {
+                loops: 1,
+                config,
+                ..ServerConfig::default()
+            };
+            let server = Server::start(config, move |_| {
+                let listener = listener.lock().ok().and_then(|mut listener| listener.take());
+                async move {
+                    let listener = listener.ok_or_else(|| io::Error::other("there is one loop"))?;
+                    axum::serve(TcpListener::from_std(listener)?, app()).await
+                }
+            })?;
+            share.started();
+            server.join()
+        }
+    }
+}
+
+fn workers() -> io::Result<Runtime> {
+    Builder::new_multi_thread().worker_threads(1).enable_all().build()
+}
