@@ -41,7 +41,10 @@ impl Link {
     /// Takes what has come by `take`, which is given bytes and returns how many of them it took, until it takes less than it
     /// was given. `Ready(Ok(0))` is the end of the stream.
     pub(crate) fn try_read(&self, take: &mut dyn FnMut(&[u8]) -> usize) -> Poll<io::Result<usize>> {
-        let mut state = lock(&self.state);
+        Self::read(&mut lock(&self.state), take)
+    }
+
+    fn read(state: &mut State, take: &mut dyn FnMut(&[u8]) -> usize) -> Poll<io::Result<usize>> {
         let mut taken = 0;
         while let Some(lease) = state.received.front_mut() {
             let given = lease.len();
@@ -61,7 +64,7 @@ impl Link {
             // There was no room for a byte.
             return Poll::Ready(Ok(0));
         }
-        Self::read_end(&mut state)
+        Self::read_end(state)
     }
 
     /// What a read finds when there are no bytes.
@@ -84,9 +87,12 @@ impl Link {
         cx: &mut Context<'_>,
         take: &mut dyn FnMut(&[u8]) -> usize,
     ) -> Poll<io::Result<usize>> {
-        let result = self.try_read(take);
-        if result.is_pending() && !self.poll_readable(cx, None).is_pending() {
-            return self.try_read(take);
+        let mut state = lock(&self.state);
+        let result = Self::read(&mut state, take);
+        if result.is_pending() {
+            let before = state.readers.poll(cx.waker());
+            drop(state);
+            drop(before);
         }
         result
     }

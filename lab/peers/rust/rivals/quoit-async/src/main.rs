@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 fn main() -> ExitCode {
     let rival = Rival {
-        name: "quoit-hyper",
+        name: "quoit-async",
         framework: "hyper",
         services: &[Service::Echo, Service::Http],
         engines: &["uring", "epoll"],
