@@ -37,6 +37,7 @@ macro_rules! files {
 /// In the order of `quoit lab list`.
 pub(super) const EXPERIMENTS: &[File] = files![
     "plaintext",
+    "async",
     "echo",
     "http-matrix",
     "open-loop",

@@ -25,14 +25,25 @@ struct Ecosystem {
 /// Rivals in Go, which stand beside ours of other languages in the experiments, too.
 const GO_RIVALS: [&str; 5] = ["gnet", "gnet-each", "go-net", "fasthttp", "net-http"];
 
-const ECOSYSTEMS: [Ecosystem; 4] = [
+const ECOSYSTEMS: [Ecosystem; 5] = [
+    Ecosystem {
+        name: "Async Rust",
+        file: "pay-async",
+        guide: "async.md",
+        experiments: &["async", "echo", "churn", "open-loop", "idle"],
+        has: |server| ["async", "axum", "hyper", "tokio"].contains(&first_word(server)),
+        about: "The same programs on tokio's sockets and on ours: hyper on a loop and a runtime per thread, axum with its \
+                listener replaced and nothing else (`axum-uring`), and axum on a loop and a runtime per thread \
+                (`axum-uring-loops`).",
+    },
     Ecosystem {
         name: "Rust",
         file: "pay-rust",
         guide: "rust.md",
         experiments: &["plaintext", "echo", "churn", "open-loop", "bulk", "idle", "dns"],
         has: |server| {
-            !GO_RIVALS.contains(&server) && !["go", "netty", "kestrel", "rhtx"].contains(&first_word(server))
+            !GO_RIVALS.contains(&server)
+                && !["go", "netty", "kestrel", "rhtx", "async", "axum"].contains(&first_word(server))
         },
         about: "Our servers, on io_uring and on our own epoll engine, against servers on tokio, hyper and monoio, and \
                 nginx. `quoit-uring : quoit-epoll` is what the kernel interface alone brings, with all else the same.",

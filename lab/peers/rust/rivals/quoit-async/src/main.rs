@@ -32,6 +32,7 @@ fn serve(share: Loop) -> io::Result<()> {
         ServerConfig {
             loops: 1,
             config: Config {
+                connections: 32_768,
                 engine: EngineChoice::Require(engine),
                 ..Config::default()
             },
