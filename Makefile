@@ -234,9 +234,9 @@ result-pages: toolchain ## Write the pages of results and the charts from the fi
 lab-peers: capi ## Build the rivals of the lab into target/peers; what cannot be built is named and left out
 	@lab/peers/build $(TARGET)/peers
 
-# Those that serve on Quoit, which the siege needs.
+# Those that serve on Quoit, which the siege and the doors need.
 door-peers: capi ## Build the lab's servers on the doors of Go, Java and .NET into target/peers
-	@lab/peers/build $(TARGET)/peers quoit-go netty kestrel
+	@lab/peers/build $(TARGET)/peers quoit-go netty kestrel axum
 
 lab-peers-check: toolchain lab-peers ## Lint the rivals' sources and check that each answers as Quoit does
 	cd lab/peers/rust/rivals && $(CARGO) fmt --all --check

@@ -36,8 +36,8 @@ func TestHTTP2ConformsAsMuchAsOnPackageNet(t *testing.T) {
 	})
 }
 
-// And in the codecs of Netty and Kestrel.
-func TestHTTP2ConformsAsMuchOnTheDoorsOfNettyAndKestrel(t *testing.T) {
+// And in the codecs of Netty, Kestrel and hyper.
+func TestHTTP2ConformsAsMuchOnTheOtherDoors(t *testing.T) {
 	for _, p := range peers {
 		t.Run(p.name, func(t *testing.T) {
 			var stock []string

@@ -29,6 +29,7 @@ var peers = []peer{
 		"kestrel", "--transport", []string{"--app", "minimal"}, "sockets",
 		[]string{"quoit-uring", "quoit-epoll", "quoit-uring-inline", "quoit-epoll-inline"},
 	},
+	{"axum", "--engine", nil, "tokio", []string{"uring", "epoll", "uring-loops", "epoll-loops"}},
 }
 
 // start runs the server on one transport until the end of the test, and returns where it listens.

@@ -207,7 +207,7 @@ impl Driver {
             }
             Event::Sent { connection, token } => {
                 if let Some(link) = of(&self.links, connection.slot()) {
-                    link.on_sent(token, &mut self.wakers);
+                    link.on_sent(token, &mut self.event_loop, &mut self.wakers);
                 }
             }
             Event::FileShort {
@@ -223,6 +223,11 @@ impl Driver {
             Event::Writable { connection } => {
                 if let Some(link) = of(&self.links, connection.slot()) {
                     link.on_writable(&mut self.event_loop, &mut self.wakers);
+                }
+            }
+            Event::Deadline { connection } => {
+                if let Some(link) = of(&self.links, connection.slot()) {
+                    link.on_deadline(&mut self.event_loop);
                 }
             }
             Event::Opened { connection, token } => self.on_opened(connection, token),

@@ -119,7 +119,7 @@ impl TcpStream {
     /// # Errors
     /// None; a `Result` as tokio's is.
     pub fn set_zero_linger(&self) -> io::Result<()> {
-        self.stream.link().reset_on_drop();
+        self.stream.link().abort_on_drop();
         Ok(())
     }
 

@@ -320,19 +320,24 @@ impl Link {
     }
 
     /// Has the peer see a reset when the stream is dropped.
-    pub(crate) fn reset_on_drop(&self) {
-        lock(&self.state).reset_on_drop = true;
+    pub(crate) fn abort_on_drop(&self) {
+        lock(&self.state).abort_on_drop = true;
     }
 
-    /// Nobody has the stream any more. What was written still leaves, unless the peer has sent what nobody has read, or is
-    /// to be aborted: then it sees a reset, as of a kernel's socket (RFC 1122, 4.2.2.13).
+    /// Nobody has the stream any more. What was written still leaves. If the peer has sent what nobody has read, it sees a reset
+    /// behind that, as of a kernel's socket (RFC 1122, 4.2.2.13).
     pub(crate) fn drop_stream(self: &Arc<Self>, abort: bool) {
         let mut state = lock(&self.state);
         if state.closed || state.dropped.is_some() {
             return;
         }
-        let abort = abort || state.reset_on_drop || Self::has_unread(&state);
-        state.dropped = Some(if abort { Ending::Abort } else { Ending::Close });
+        state.dropped = Some(if abort || state.abort_on_drop {
+            Ending::Abort
+        } else if Self::has_unread(&state) {
+            Ending::Reset
+        } else {
+            Ending::Close
+        });
         let received = std::mem::take(&mut state.received);
         drop(state);
         drop(received);

@@ -53,7 +53,9 @@ impl Piece {
 pub(crate) enum Ending {
     /// What was written is still sent.
     Close,
-    /// The peer sees a reset.
+    /// The same, and then the peer sees a reset.
+    Reset,
+    /// The peer sees a reset, and what was written is dropped.
     Abort,
 }
 
@@ -81,7 +83,9 @@ struct State {
     /// The loop knows of it.
     shut_down_told: bool,
     dropped: Option<Ending>,
-    reset_on_drop: bool,
+    abort_on_drop: bool,
+    /// Behind all that was written: once the kernel has it, the connection is reset.
+    reset_behind: Option<Token>,
     /// It is in the loop's list of those that want something.
     listed: bool,
     writers: Waiters,

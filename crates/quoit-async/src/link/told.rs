@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::task::Waker;
 
-use quoit::{CloseReason, ConnectionId, Errno, Lease, Loop, Token};
+use bytes::Bytes;
+use quoit::{CloseReason, ConnectionId, Errno, Lease, Loop, Payload, Token};
 
 use super::give::give;
 use super::{Ending, Failure, Link, MOST_LEFT, Names, Shortfall, State};
@@ -33,9 +34,16 @@ impl Link {
         state.readers.take_all(wakers);
     }
 
-    pub(crate) fn on_sent(&self, token: Token, wakers: &mut Vec<Waker>) {
+    pub(crate) fn on_sent(&self, token: Token, event_loop: &mut Loop, wakers: &mut Vec<Waker>) {
         let mut state = lock(&self.state);
         state.sent = state.sent.max(token.0);
+        if let (Some(behind), Some(id)) = (state.reset_behind, state.id)
+            && state.sent >= behind.0
+        {
+            // It may have ended by itself.
+            let _ = event_loop.abort(id);
+            return;
+        }
         state.writers.take_all(wakers);
     }
 
@@ -132,11 +140,45 @@ impl Link {
         if !state.left.is_empty() {
             return;
         }
-        if state.dropped == Some(Ending::Close) {
+        match state.dropped {
+            Some(Ending::Close) => {
+                let _ = event_loop.close(id, None);
+            }
+            Some(Ending::Reset) => Self::reset_behind_all(state, event_loop, id),
+            _ if state.shut_down && !state.shut_down_told => {
+                state.shut_down_told = true;
+                let _ = event_loop.shutdown(id);
+            }
+            _ => {}
+        }
+    }
+
+    /// Resets the connection once the kernel has all that was written: a kernel's socket has had it from the write on.
+    fn reset_behind_all(state: &mut State, event_loop: &mut Loop, id: ConnectionId) {
+        if state.reset_behind.is_some() {
+            return;
+        }
+        if event_loop.queued(id) == 0 {
+            let _ = event_loop.abort(id);
+            return;
+        }
+        state.given += 1;
+        let behind = Token(state.given);
+        // A peer that takes nothing is waited for as long as by a graceful close.
+        let within = event_loop.config().close_deadline;
+        let bounded = event_loop.set_deadline(id, Some(within));
+        if bounded.is_err() || event_loop.send(id, Payload::Bytes(Bytes::new()), behind).is_err() {
+            // Its direction is to end already, so that nothing can stand behind it: the peer sees that end.
             let _ = event_loop.close(id, None);
-        } else if state.shut_down && !state.shut_down_told {
-            state.shut_down_told = true;
-            let _ = event_loop.shutdown(id);
+            return;
+        }
+        state.reset_behind = Some(behind);
+    }
+
+    /// The time for what is still to be sent of a dropped stream is over.
+    pub(crate) fn on_deadline(&self, event_loop: &mut Loop) {
+        if let Some(id) = lock(&self.state).id {
+            let _ = event_loop.abort(id);
         }
     }
 

@@ -7,9 +7,11 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 
 use axum::Router;
+use axum::body::Body;
+use axum::extract::ws::{Message, WebSocketUpgrade};
 use axum::http::header::{CONTENT_TYPE, HeaderName, SERVER};
-use axum::response::{IntoResponse, Json};
-use axum::routing::get;
+use axum::response::{IntoResponse, Json, Response};
+use axum::routing::{any, get};
 use peer::{Loop, PLAINTEXT, Rival, Service};
 use quoit_async::{Config, EngineChoice, EngineKind, Loops, LoopsConfig, Server, ServerConfig, TcpListener};
 use serde::Serialize;
@@ -19,14 +21,14 @@ fn main() -> ExitCode {
     let rival = Rival {
         name: "axum",
         framework: "axum",
-        services: &[Service::Http],
+        services: &[Service::Http, Service::H2c, Service::WebSocket],
         engines: &["tokio", "uring", "epoll", "uring-loops", "epoll-loops"],
     };
     peer::run(&rival, serve)
 }
 
 #[derive(Serialize)]
-struct Message {
+struct Greeting {
     message: &'static str,
 }
 
@@ -38,16 +40,43 @@ async fn plaintext() -> impl IntoResponse {
 
 async fn json() -> impl IntoResponse {
     let message = "Hello, World!";
-    (NAME, Json(Message { message }))
+    (NAME, Json(Greeting { message }))
 }
 
-fn app() -> Router {
-    Router::new()
-        .route("/plaintext", get(plaintext))
-        .route("/json", get(json))
+/// Reads what there is of a body, and answers.
+async fn hello(body: Body) -> &'static str {
+    // A body that ends in the middle has nobody who waits for the answer.
+    let _ = axum::body::to_bytes(body, usize::MAX).await;
+    "hello"
+}
+
+/// Sends every message back.
+async fn echo(upgrade: WebSocketUpgrade) -> Response {
+    upgrade
+        .max_message_size(usize::MAX)
+        .max_frame_size(usize::MAX)
+        .on_upgrade(async |mut socket| {
+            while let Some(Ok(message)) = socket.recv().await {
+                let echoed = matches!(message, Message::Text(_) | Message::Binary(_));
+                if echoed && socket.send(message).await.is_err() {
+                    return;
+                }
+            }
+        })
+}
+
+fn app(service: Service) -> Router {
+    match service {
+        Service::H2c => Router::new().fallback(any(hello)),
+        Service::WebSocket => Router::new().fallback(any(echo)),
+        Service::Echo | Service::Http => Router::new()
+            .route("/plaintext", get(plaintext))
+            .route("/json", get(json)),
+    }
 }
 
 fn serve(share: Loop) -> io::Result<()> {
+    let service = share.arguments.service;
     let engine = share.arguments.engine.unwrap_or("tokio");
     let kind = match engine {
         "epoll" | "epoll-loops" => EngineKind::Epoll,
@@ -62,7 +91,7 @@ fn serve(share: Loop) -> io::Result<()> {
             share.listener.set_nonblocking(true)?;
             share.started();
             let listener = tokio::net::TcpListener::from_std(share.listener)?;
-            axum::serve(listener, app()).await
+            axum::serve(listener, app(service)).await
         }),
         "uring" | "epoll" => {
             let loops = LoopsConfig {
@@ -73,7 +102,7 @@ fn serve(share: Loop) -> io::Result<()> {
             Loops::start(loops)?.make_default()?;
             workers()?.block_on(async {
                 share.started();
-                axum::serve(TcpListener::from_std(share.listener)?, app()).await
+                axum::serve(TcpListener::from_std(share.listener)?, app(service)).await
             })
         }
         _ => {
@@ -87,7 +116,7 @@ fn serve(share: Loop) -> io::Result<()> {
                 let listener = listener.lock().ok().and_then(|mut listener| listener.take());
                 async move {
                     let listener = listener.ok_or_else(|| io::Error::other("there is one loop"))?;
-                    axum::serve(TcpListener::from_std(listener)?, app()).await
+                    axum::serve(TcpListener::from_std(listener)?, app(service)).await
                 }
             })?;
             share.started();

@@ -1,4 +1,4 @@
-//! The command line: `NAME echo|http --listen HOST:PORT --loops N`.
+//! The command line: `NAME echo|http|… --listen HOST:PORT --loops N`.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 
@@ -11,6 +11,10 @@ pub enum Service {
     Echo,
     /// `/plaintext` and `/json`.
     Http,
+    /// HTTP/2 in clear text: every request's body is read, and answered shortly.
+    H2c,
+    /// WebSocket: the messages that it receives.
+    WebSocket,
 }
 
 /// What was asked for on the command line.
@@ -33,6 +37,8 @@ impl Arguments {
         let service = match words.next().as_deref() {
             Some("echo") => Service::Echo,
             Some("http") => Service::Http,
+            Some("h2c") => Service::H2c,
+            Some("websocket") => Service::WebSocket,
             _ => return Err(usage()),
         };
         if !rival.services.contains(&service) {
@@ -79,6 +85,8 @@ fn usage(rival: &Rival) -> String {
         .map(|service| match service {
             Service::Echo => "echo",
             Service::Http => "http",
+            Service::H2c => "h2c",
+            Service::WebSocket => "websocket",
         })
         .collect();
     let engines = match rival.engines {
