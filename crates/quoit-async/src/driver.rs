@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
-use quoit::id::Slot;
 use quoit::{
     ConnectionId, DatagramSocketId, Delivery, Event, Events, ListenerId, Loop, Refusal, Token, TurnError,
 };
@@ -14,6 +13,7 @@ use crate::connect::Alarm;
 use crate::home::Home;
 use crate::link::Link;
 use crate::port::Port;
+use crate::table::Table;
 
 /// Events that one turn takes.
 const EVENTS: usize = 1024;
@@ -34,8 +34,8 @@ pub(crate) enum Turned {
 pub(crate) struct Driver {
     pub(crate) event_loop: Loop,
     pub(crate) home: Arc<Home>,
-    links: Vec<Option<Arc<Link>>>,
-    ports: Vec<Option<Arc<Port>>>,
+    links: Table<ConnectionId, Link>,
+    ports: Table<DatagramSocketId, Port>,
     events: Option<Events>,
     alarms: HashMap<Token, Arc<Alarm>>,
     last_alarm: u64,
@@ -44,19 +44,14 @@ pub(crate) struct Driver {
     draining: bool,
 }
 
-/// What is at `slot` of a table.
-fn of<T>(table: &[Option<Arc<T>>], slot: Slot) -> Option<&Arc<T>> {
-    table.get(slot.index())?.as_ref()
-}
-
 impl Driver {
     /// The driver of a loop.
     pub(crate) fn new(event_loop: Loop, home: Arc<Home>) -> Self {
         Self {
             event_loop,
             home,
-            links: Vec::new(),
-            ports: Vec::new(),
+            links: Table::default(),
+            ports: Table::default(),
             events: Some(Events::with_capacity(EVENTS)),
             alarms: HashMap::new(),
             last_alarm: 0,
@@ -170,43 +165,33 @@ impl Driver {
 
     /// Has a connection's events brought to `link`.
     pub(crate) fn add_link(&mut self, connection: ConnectionId, link: Arc<Link>) {
-        let slot = connection.slot().index();
-        if self.links.len() <= slot {
-            self.links.resize_with(slot + 1, || None);
-        }
-        self.links[slot] = Some(link);
+        self.links.add(connection, link);
     }
 
     /// Has a datagram socket's events brought to `port`.
     pub(crate) fn add_port(&mut self, socket: DatagramSocketId, port: Arc<Port>) {
-        let slot = socket.slot().index();
-        if self.ports.len() <= slot {
-            self.ports.resize_with(slot + 1, || None);
-        }
-        self.ports[slot] = Some(port);
+        self.ports.add(socket, port);
     }
 
     /// Has a datagram socket's events brought to nobody any more.
     pub(crate) fn remove_port(&mut self, socket: DatagramSocketId) {
-        if let Some(port) = self.ports.get_mut(socket.slot().index()) {
-            *port = None;
-        }
+        self.ports.remove(socket);
     }
 
     fn on_event(&mut self, event: Event) -> Turned {
         match event {
             Event::Data { connection, data } => {
-                if let Some(link) = of(&self.links, connection.slot()) {
+                if let Some(link) = self.links.get(connection) {
                     link.on_data(data, &mut self.wakers);
                 }
             }
             Event::EndOfStream { connection } => {
-                if let Some(link) = of(&self.links, connection.slot()) {
+                if let Some(link) = self.links.get(connection) {
                     link.on_end_of_stream(&mut self.wakers);
                 }
             }
             Event::Sent { connection, token } => {
-                if let Some(link) = of(&self.links, connection.slot()) {
+                if let Some(link) = self.links.get(connection) {
                     link.on_sent(token, &mut self.event_loop, &mut self.wakers);
                 }
             }
@@ -216,17 +201,17 @@ impl Driver {
                 missing,
                 error,
             } => {
-                if let Some(link) = of(&self.links, connection.slot()) {
+                if let Some(link) = self.links.get(connection) {
                     link.on_file_short(token, missing, error, &mut self.wakers);
                 }
             }
             Event::Writable { connection } => {
-                if let Some(link) = of(&self.links, connection.slot()) {
+                if let Some(link) = self.links.get(connection) {
                     link.on_writable(&mut self.event_loop, &mut self.wakers);
                 }
             }
             Event::Deadline { connection } => {
-                if let Some(link) = of(&self.links, connection.slot()) {
+                if let Some(link) = self.links.get(connection) {
                     link.on_deadline(&mut self.event_loop);
                 }
             }
@@ -235,11 +220,7 @@ impl Driver {
             Event::Closed {
                 connection, reason, ..
             } => {
-                let link = self
-                    .links
-                    .get_mut(connection.slot().index())
-                    .and_then(Option::take);
-                if let Some(link) = link {
+                if let Some(link) = self.links.remove(connection) {
                     link.on_closed(reason, &mut self.wakers);
                 }
             }
@@ -259,23 +240,22 @@ impl Driver {
                 }
             }
             Event::Datagrams { socket, datagrams } => {
-                if let Some(port) = of(&self.ports, socket.slot()) {
+                if let Some(port) = self.ports.get(socket) {
                     port.on_datagrams(datagrams, &mut self.wakers);
                 }
             }
             Event::DatagramError { socket, error } => {
-                if let Some(port) = of(&self.ports, socket.slot()) {
+                if let Some(port) = self.ports.get(socket) {
                     port.on_error(error, &mut self.wakers);
                 }
             }
             Event::DatagramWritable { socket } => {
-                if let Some(port) = of(&self.ports, socket.slot()) {
+                if let Some(port) = self.ports.get(socket) {
                     port.on_writable(&mut self.event_loop, &mut self.wakers);
                 }
             }
             Event::DatagramClosed { socket, error, .. } => {
-                let port = self.ports.get_mut(socket.slot().index()).and_then(Option::take);
-                if let Some(port) = port {
+                if let Some(port) = self.ports.remove(socket) {
                     port.on_closed(error, &mut self.wakers);
                 }
             }
@@ -311,7 +291,7 @@ impl Driver {
     }
 
     fn on_opened(&mut self, connection: ConnectionId, _: Token) {
-        if let Some(link) = of(&self.links, connection.slot()) {
+        if let Some(link) = self.links.get(connection) {
             let names = (
                 self.event_loop.local_address(connection),
                 self.event_loop.peer_address(connection),
@@ -339,10 +319,10 @@ impl Driver {
     /// Tells all that the loop has ended.
     pub(crate) fn end(&mut self) {
         let left = self.home.end();
-        for link in self.links.drain(..).flatten() {
+        for link in self.links.drain() {
             link.on_gone(&mut self.wakers);
         }
-        for port in self.ports.drain(..).flatten() {
+        for port in self.ports.drain() {
             port.on_gone(&mut self.wakers);
         }
         for link in left.links {
@@ -357,6 +337,7 @@ impl Driver {
         for (_, alarm) in self.alarms.drain() {
             alarm.ring(&mut self.wakers);
         }
+        self.wakers.extend(left.until_end);
         // Dropped, they tell who waits for them.
         drop(left.calls);
     }

@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::task::Waker;
+use std::task::{Context, Poll, Waker};
 
 use quoit::{EngineKind, Remote};
 
@@ -26,6 +26,8 @@ pub(crate) struct Wanted {
     pub(crate) links: Vec<Arc<Link>>,
     pub(crate) ports: Vec<Arc<Port>>,
     pub(crate) calls: Vec<Call>,
+    /// Who waits for the loop's end.
+    pub(crate) until_end: Vec<Waker>,
     /// The loop is gone: nothing is taken any more.
     gone: bool,
 }
@@ -204,14 +206,24 @@ impl Home {
             return None;
         }
         let mut wanted = lock(&self.wanted);
-        let gone = wanted.gone;
-        Some(std::mem::replace(
-            &mut wanted,
-            Wanted {
-                gone,
-                ..Wanted::default()
-            },
-        ))
+        let kept = Wanted {
+            gone: wanted.gone,
+            until_end: std::mem::take(&mut wanted.until_end),
+            ..Wanted::default()
+        };
+        Some(std::mem::replace(&mut wanted, kept))
+    }
+
+    /// Waits until the loop has ended.
+    pub(crate) fn poll_ended(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut wanted = lock(&self.wanted);
+        if wanted.gone {
+            return Poll::Ready(());
+        }
+        if !wanted.until_end.iter().any(|waker| waker.will_wake(cx.waker())) {
+            wanted.until_end.push(cx.waker().clone());
+        }
+        Poll::Pending
     }
 
     /// The loop has ended. What is still wanted is returned, to be told so.

@@ -167,7 +167,10 @@ macro_rules! tokio_buffered {
                 self: std::pin::Pin<&mut Self>,
                 cx: &mut std::task::Context<'_>,
             ) -> std::task::Poll<std::io::Result<&[u8]>> {
-                crate::stream::unpinned(self).$field.reader.poll_fill(cx)
+                let budget = std::task::ready!(tokio::task::coop::poll_proceed(cx));
+                let filled = std::task::ready!(crate::stream::unpinned(self).$field.reader.poll_fill(cx));
+                budget.made_progress();
+                std::task::Poll::Ready(filled)
             }
 
             fn consume(self: std::pin::Pin<&mut Self>, count: usize) {

@@ -41,6 +41,8 @@
 mod accept;
 mod ask;
 mod connect;
+#[cfg(feature = "hyper-util")]
+mod connector;
 mod credentials;
 mod driver;
 mod family;
@@ -51,11 +53,14 @@ mod listener;
 mod lookup;
 mod loops;
 mod memory;
+#[cfg(feature = "quinn")]
+mod path_mtu;
 mod port;
 #[cfg(feature = "tokio")]
 mod serve;
 mod stream;
 mod stream_type;
+mod table;
 mod tcp;
 mod udp;
 mod unix;
@@ -65,17 +70,24 @@ mod watch;
 
 #[cfg(feature = "axum")]
 mod axum;
+#[cfg(feature = "quinn")]
+mod quinn;
 #[cfg(feature = "tonic")]
 mod tonic;
 
 #[cfg(feature = "axum")]
 pub use crate::axum::PeerAddr;
-#[cfg(feature = "tonic")]
-pub use crate::tonic::Connector;
+#[cfg(feature = "quinn")]
+pub use crate::quinn::{QuinnRuntime, QuinnSocket};
+#[cfg(feature = "hyper-util")]
+pub use connector::Connector;
 pub use lookup::ToSocketAddrs;
-pub use loops::{Loops, LoopsConfig, default_counters};
+pub use loops::{Loops, LoopsConfig, default_counters, drain_default};
 pub use memory::Memory;
-pub use quoit::{Address, Config, Counters, EngineChoice, EngineKind, Lease};
+pub use quoit::{
+    Address, Config, Counters, DatagramOptions, DatagramSend, Datagrams, Drainer, Ecn, EngineChoice,
+    EngineKind, Gro, Lease, Listen, ListenerOptions, Payload, Spread,
+};
 #[cfg(feature = "tokio")]
 pub use serve::{Context, Server, ServerConfig, serve};
 pub use tcp::{

@@ -1,6 +1,7 @@
 //! Loops on threads of their own, for programs that have a runtime already.
 
 use std::cell::RefCell;
+use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -63,6 +64,19 @@ pub(crate) fn start_error(error: StartError) -> io::Error {
     io::Error::other(error)
 }
 
+/// Says once, where the program keeps its log, which engine the loops run on and why.
+pub(crate) fn tell_engine(runtime: &Runtime) {
+    #[cfg(feature = "tracing")]
+    tracing::info!(
+        engine = %runtime.engine(),
+        reason = runtime.engine_reason(),
+        loops = runtime.remotes().count(),
+        "loops have started"
+    );
+    #[cfg(not(feature = "tracing"))]
+    let _ = runtime;
+}
+
 impl Loops {
     /// Starts loops.
     ///
@@ -81,6 +95,7 @@ impl Loops {
             move |event_loop| run(event_loop, &on_thread),
         )
         .map_err(start_error)?;
+        tell_engine(&runtime);
         let homes = runtime
             .remotes()
             .map(|remote| Home::new(remote.clone(), runtime.engine()))
@@ -135,6 +150,19 @@ impl Loops {
 #[must_use]
 pub fn default_counters() -> Vec<Counters> {
     DEFAULT.get().map(Loops::counters).unwrap_or_default()
+}
+
+/// Ends the default loops: listeners stop, and connections that are left after this time are reset. Returns when all have ended,
+/// at once if none have started.
+///
+/// To be awaited before `main` returns. What was written is on its way by a thread of a loop then, and would be lost with the
+/// process; a kernel's socket has no such moment.
+pub async fn drain_default(within: Duration) {
+    let Some(loops) = DEFAULT.get() else { return };
+    loops.runtime.drain(within);
+    for home in loops.family.homes() {
+        poll_fn(|cx| home.poll_ended(cx)).await;
+    }
 }
 
 /// The default loops.

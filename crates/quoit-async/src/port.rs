@@ -29,9 +29,9 @@ pub(crate) struct Port {
 pub(crate) struct State {
     id: Option<DatagramSocketId>,
     received: VecDeque<Datagrams>,
-    /// How many of the front ones' joined datagrams were read already.
-    read: usize,
     error: Option<Errno>,
+    /// What the network tells of datagrams is not asked for.
+    ignores_errors: bool,
     closed: Option<io::ErrorKind>,
     gone: bool,
     left: VecDeque<DatagramSend<'static>>,
@@ -80,6 +80,21 @@ impl Port {
         lock(&self.state).id.ok_or_else(|| Errno::ENOTCONN.into())
     }
 
+    /// Has nobody told what the network tells of datagrams: for protocols that find out for themselves what was lost.
+    #[cfg(feature = "quinn")]
+    pub(crate) fn ignore_errors(&self) {
+        let mut state = lock(&self.state);
+        state.ignores_errors = true;
+        state.error = None;
+    }
+
+    /// Whether it can still send and receive.
+    #[cfg(feature = "quinn")]
+    pub(crate) fn is_open(&self) -> bool {
+        let state = lock(&self.state);
+        !state.gone && state.closed.is_none()
+    }
+
     /// The loop has opened it.
     pub(crate) fn begin(&self, id: DatagramSocketId) {
         lock(&self.state).id = Some(id);
@@ -103,6 +118,9 @@ impl Port {
             _ => return,
         };
         let mut state = lock(&self.state);
+        if state.ignores_errors {
+            return;
+        }
         state.error.get_or_insert(errno);
         state.receivers.take_all(wakers);
         state.senders.take_all(wakers);
@@ -193,46 +211,11 @@ impl Port {
         Err(io::ErrorKind::WouldBlock.into())
     }
 
-    /// Sends a datagram. `Pending`: there is no room now.
-    pub(crate) fn try_send(
+    /// Sends a datagram, or gives it back: there is no room now.
+    pub(crate) fn try_send<'a>(
         self: &Arc<Self>,
-        bytes: &[u8],
-        to: Option<SocketAddr>,
-    ) -> Poll<io::Result<usize>> {
-        let mut state = lock(&self.state);
-        state.check()?;
-        if !state.has_room() {
-            return Poll::Pending;
-        }
-        if state.left.is_empty()
-            && let Some(id) = state.id
-            && let Some(result) = self.home.here(|driver| {
-                driver
-                    .event_loop
-                    .send_datagram(id, datagram(to, Payload::Copy(bytes)))
-            })
-        {
-            return match result {
-                Ok(()) => Poll::Ready(Ok(bytes.len())),
-                Err(Refusal::Full) => {
-                    state.full = true;
-                    Poll::Pending
-                }
-                Err(refusal) => Poll::Ready(Err(errno_of(refusal).into())),
-            };
-        }
-        state.left_bytes += bytes.len();
-        state
-            .left
-            .push_back(datagram(to, Payload::Bytes(Bytes::copy_from_slice(bytes))));
-        self.list(state);
-        Poll::Ready(Ok(bytes.len()))
-    }
-
-    pub(crate) fn try_send_datagram(
-        self: &Arc<Self>,
-        datagram: DatagramSend<'static>,
-    ) -> Result<io::Result<()>, DatagramSend<'static>> {
+        datagram: DatagramSend<'a>,
+    ) -> Result<io::Result<()>, DatagramSend<'a>> {
         let mut state = lock(&self.state);
         if let Err(error) = state.check() {
             return Ok(Err(error));
@@ -240,10 +223,25 @@ impl Port {
         if !state.has_room() {
             return Err(datagram);
         }
+        let mut datagram = Some(datagram);
+        if state.left.is_empty()
+            && let Some(id) = state.id
+            && let Some(result) = self
+                .home
+                .here(|driver| send_at_once(&mut driver.event_loop, id, &mut datagram))
+        {
+            return match (result, datagram) {
+                (Err(Refusal::Full), Some(back)) => {
+                    state.full = true;
+                    Err(back)
+                }
+                (result, _) => Ok(result.map_err(|refusal| errno_of(refusal).into())),
+            };
+        }
+        let datagram = kept(datagram.expect("nothing has taken it"));
         state.left_bytes += datagram.payload.len();
         state.left.push_back(datagram);
-        drop(state);
-        self.tell();
+        self.list(state);
         Ok(Ok(()))
     }
 
@@ -281,6 +279,16 @@ impl Port {
         }
     }
 
+    pub(crate) fn forget_sender(&self, key: WaiterKey) {
+        let waker = lock(&self.state).senders.forget(key);
+        drop(waker);
+    }
+
+    fn forget_receiver(&self, key: WaiterKey) {
+        let waker = lock(&self.state).receivers.forget(key);
+        drop(waker);
+    }
+
     pub(crate) fn poll_writable(
         &self,
         cx: &mut Context<'_>,
@@ -300,11 +308,43 @@ impl Port {
     }
 }
 
-fn datagram(to: Option<SocketAddr>, payload: Payload<'_>) -> DatagramSend<'_> {
-    match to {
-        Some(to) => DatagramSend::new(to.into(), payload),
-        None => DatagramSend::to_connected(payload),
+/// Gives the loop a datagram, whose place is left empty. With `Full` it is still there.
+fn send_at_once(
+    event_loop: &mut Loop,
+    id: DatagramSocketId,
+    place: &mut Option<DatagramSend<'_>>,
+) -> Result<(), Refusal> {
+    if event_loop.is_datagram_full(id) {
+        return Err(Refusal::Full);
     }
+    let Some(datagram) = place.take() else {
+        return Ok(());
+    };
+    // A copy may be too long for the room that is left, and is refused: then it is tried again. What is lent is not.
+    let again = match datagram.payload {
+        Payload::Copy(bytes) => Some(DatagramSend {
+            payload: Payload::Copy(bytes),
+            to: datagram.to.clone(),
+            ..datagram
+        }),
+        _ => None,
+    };
+    let result = event_loop.send_datagram(id, datagram);
+    if result == Err(Refusal::Full) {
+        *place = again;
+    }
+    result
+}
+
+/// The same, with bytes of its own in place of borrowed ones.
+fn kept(datagram: DatagramSend<'_>) -> DatagramSend<'static> {
+    let payload = match datagram.payload {
+        Payload::Copy(bytes) => Payload::Bytes(Bytes::copy_from_slice(bytes)),
+        Payload::Bytes(bytes) => Payload::Bytes(bytes),
+        Payload::Lease(lease) => Payload::Lease(lease),
+        Payload::Raw(raw) => Payload::Raw(raw),
+    };
+    DatagramSend { payload, ..datagram }
 }
 
 fn errno_of(refusal: Refusal) -> Errno {
@@ -321,24 +361,17 @@ pub(crate) fn take_into<'a>(
     buffer: &'a mut [u8],
 ) -> impl FnMut(&mut State) -> Option<(usize, SocketAddr)> + 'a {
     move |state| {
-        let (found, last) = {
-            let front = state.received.front()?;
-            let datagram = front.iter().nth(state.read)?;
+        let front = state.received.front_mut()?;
+        let found = {
+            let datagram = front.first();
             let length = datagram.len().min(buffer.len());
             buffer[..length].copy_from_slice(&datagram[..length]);
-            ((length, peer_of(&datagram.peer())), state.read + 1 >= front.len())
+            (length, peer_of(&datagram.peer()))
         };
-        advance(state, last);
+        if !front.skip_first() {
+            state.received.pop_front();
+        }
         Some(found)
-    }
-}
-
-fn advance(state: &mut State, last: bool) {
-    if last {
-        state.received.pop_front();
-        state.read = 0;
-    } else {
-        state.read += 1;
     }
 }
 
@@ -359,14 +392,11 @@ pub(crate) struct Waiting<'a> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         if let Some(key) = self.key {
-            let mut state = lock(&self.port.state);
-            let waker = if self.sends {
-                state.senders.forget(key)
+            if self.sends {
+                self.port.forget_sender(key);
             } else {
-                state.receivers.forget(key)
-            };
-            drop(state);
-            drop(waker);
+                self.port.forget_receiver(key);
+            }
         }
     }
 }
@@ -377,13 +407,8 @@ impl State {
         !self.received.is_empty() || self.error.is_some() || self.gone || self.closed.is_some()
     }
 
-    /// Takes what has come in the memory that it came in. Of joined ones of which some were read, the others are not left out:
-    /// they are copied out one by one.
+    /// Takes what has come in the memory that it came in: of joined ones, those that were not read one by one before.
     pub(crate) fn take_datagrams(&mut self) -> Option<Datagrams> {
-        if self.read > 0 {
-            None
-        } else {
-            self.received.pop_front()
-        }
+        self.received.pop_front()
     }
 }

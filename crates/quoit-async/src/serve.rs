@@ -30,7 +30,7 @@ use crate::driver::{Driver, Turned};
 use crate::family::Family;
 use crate::home::{Entered, Home, lock};
 use crate::listener::Listener;
-use crate::loops::{Started, start_error};
+use crate::loops::{Started, start_error, tell_engine};
 use crate::tcp::TcpListener;
 use crate::unix::UnixListener;
 use crate::watch::{Watched, watch};
@@ -255,6 +255,7 @@ impl Server {
             move |event_loop| run(event_loop, &on_thread),
         )
         .map_err(start_error)?;
+        tell_engine(&runtime);
         let homes = runtime
             .remotes()
             .map(|remote| Home::new(remote.clone(), runtime.engine()))

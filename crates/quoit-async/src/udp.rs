@@ -4,9 +4,9 @@ use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
-use quoit::{DatagramOptions, DatagramSend, DatagramSocket, Datagrams, Errno, Linux, Token};
+use quoit::{DatagramOptions, DatagramSend, DatagramSocket, Datagrams, Errno, Linux, Payload, Token};
 
 use crate::driver::Driver;
 use crate::home::lock;
@@ -26,6 +26,11 @@ pub struct UdpSocket {
 }
 
 impl UdpSocket {
+    #[cfg(feature = "quinn")]
+    pub(crate) fn port(&self) -> &Arc<Port> {
+        &self.port
+    }
+
     /// A socket that is bound to the first of the target's addresses that can be. Port 0: one that the kernel chooses.
     ///
     /// # Errors
@@ -54,7 +59,14 @@ impl UdpSocket {
     /// # Errors
     /// What the kernel says of it; a loop that is gone.
     pub fn from_std(socket: std::net::UdpSocket) -> io::Result<Self> {
-        let options = DatagramOptions::default();
+        Self::from_std_with(socket, DatagramOptions::default())
+    }
+
+    /// As [`from_std`](Self::from_std), with options. Those that only binding can set are ignored.
+    ///
+    /// # Errors
+    /// As `from_std`; what is wrong with the options.
+    pub fn from_std_with(socket: std::net::UdpSocket, options: DatagramOptions) -> io::Result<Self> {
         Self::open(DatagramSocket::adopt(&Linux, socket.into(), &options), &options)
     }
 
@@ -195,6 +207,22 @@ impl UdpSocket {
         self.port.poll_recv(cx, None, &mut take_into(buffer))
     }
 
+    /// As [`recv_datagrams`](Self::recv_datagrams), without waiting.
+    ///
+    /// # Errors
+    /// As [`try_recv_from`](Self::try_recv_from).
+    pub fn try_recv_datagrams(&self) -> io::Result<Datagrams> {
+        self.port.try_recv(&mut State::take_datagrams)
+    }
+
+    /// As [`recv_datagrams`](Self::recv_datagrams), for who polls.
+    ///
+    /// # Errors
+    /// As `recv_datagrams`.
+    pub fn poll_recv_datagrams(&self, cx: &mut Context<'_>) -> Poll<io::Result<Datagrams>> {
+        self.port.poll_recv(cx, None, &mut State::take_datagrams)
+    }
+
     /// Waits until something has come. Cancel safe.
     ///
     /// # Errors
@@ -217,10 +245,18 @@ impl UdpSocket {
         Ok(())
     }
 
+    /// As [`writable`](Self::writable), for who polls.
+    ///
+    /// # Errors
+    /// As `writable`.
+    pub fn poll_send_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.port.poll_writable(cx, None).map(Ok)
+    }
+
     async fn send_when_room(&self, bytes: &[u8], to: Option<SocketAddr>) -> io::Result<usize> {
         loop {
-            if let Poll::Ready(result) = self.port.try_send(bytes, to) {
-                return result;
+            if let Ok(result) = self.port.try_send(copying(bytes, to)) {
+                return result.map(|()| bytes.len());
             }
             self.writable().await?;
         }
@@ -254,7 +290,7 @@ impl UdpSocket {
             ..datagram
         };
         loop {
-            match self.port.try_send_datagram(datagram) {
+            match self.port.try_send(datagram) {
                 Ok(result) => return result,
                 Err(back) => datagram = back,
             }
@@ -262,15 +298,27 @@ impl UdpSocket {
         }
     }
 
+    /// As [`send_datagram`](Self::send_datagram), without waiting. Its bytes may be borrowed.
+    ///
+    /// # Errors
+    /// `WouldBlock` if there is no room, and what was lent is given up; as `send_datagram`.
+    pub fn try_send_datagram(&self, datagram: DatagramSend<'_>) -> io::Result<()> {
+        let datagram = DatagramSend {
+            token: Token::NONE,
+            ..datagram
+        };
+        self.port
+            .try_send(datagram)
+            .unwrap_or_else(|_| Err(io::ErrorKind::WouldBlock.into()))
+    }
+
     /// As [`send_to`](Self::send_to) one address, without waiting.
     ///
     /// # Errors
     /// `WouldBlock` if there is no room; as `send_to`.
     pub fn try_send_to(&self, bytes: &[u8], to: SocketAddr) -> io::Result<usize> {
-        match self.port.try_send(bytes, Some(to)) {
-            Poll::Ready(result) => result,
-            Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
-        }
+        self.try_send_datagram(copying(bytes, Some(to)))
+            .map(|()| bytes.len())
     }
 
     /// As [`send`](Self::send), without waiting.
@@ -278,9 +326,24 @@ impl UdpSocket {
     /// # Errors
     /// As [`try_send_to`](Self::try_send_to).
     pub fn try_send(&self, bytes: &[u8]) -> io::Result<usize> {
-        match self.port.try_send(bytes, None) {
-            Poll::Ready(result) => result,
-            Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
+        self.try_send_datagram(copying(bytes, None)).map(|()| bytes.len())
+    }
+
+    /// As [`send_to`](Self::send_to) one address, for who polls.
+    ///
+    /// # Errors
+    /// As `send_to`.
+    pub fn poll_send_to(
+        &self,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+        to: SocketAddr,
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            if let Ok(result) = self.port.try_send(copying(bytes, Some(to))) {
+                return Poll::Ready(result.map(|()| bytes.len()));
+            }
+            ready!(self.port.poll_writable(cx, None));
         }
     }
 
@@ -302,6 +365,14 @@ impl UdpSocket {
                 .ok_or_else(|| io::Error::from(Errno::ENOTCONN))?;
             f(socket2::SockRef::from(&descriptor))
         })?
+    }
+}
+
+/// Bytes that are copied when they are sent.
+fn copying(bytes: &[u8], to: Option<SocketAddr>) -> DatagramSend<'_> {
+    match to {
+        Some(to) => DatagramSend::new(to.into(), Payload::Copy(bytes)),
+        None => DatagramSend::to_connected(Payload::Copy(bytes)),
     }
 }
 

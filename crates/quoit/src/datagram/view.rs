@@ -221,6 +221,18 @@ impl Datagrams {
         }
     }
 
+    /// Leaves out the first, so that the others can be handled or sent on. Returns false, and leaves it, if there are no
+    /// others.
+    pub fn skip_first(&mut self) -> bool {
+        match self.step() {
+            Some(step) if step < self.lease.len() => {
+                self.lease.advance(step);
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// One by one.
     #[must_use]
     pub fn iter(&self) -> Segments<'_> {

@@ -1,0 +1,120 @@
+//! What the examples have in common: arguments, the line that says that they are ready, and their end at SIGTERM and SIGINT.
+
+#![allow(dead_code, reason = "each example runs in one of the two ways")]
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use clap::{Parser, ValueEnum};
+use quoit_async::{
+    Address, Config, Context, EngineChoice, EngineKind, Loops, LoopsConfig, Server, ServerConfig,
+};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// How long connections have to end in once a signal has come. What is left then is reset.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Serves until SIGTERM or SIGINT. Prints `listening on ADDR engine=E loops=N version=V` when it is ready.
+#[derive(Debug, Parser)]
+pub(crate) struct Arguments {
+    /// Where to listen
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
+    pub(crate) listen: SocketAddr,
+    /// What the loops run on
+    #[arg(long, value_enum, default_value_t = Engine::Auto)]
+    engine: Engine,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Engine {
+    /// io_uring where it is usable, otherwise epoll
+    Auto,
+    /// io_uring, or fail
+    Uring,
+    /// epoll
+    Epoll,
+}
+
+impl Arguments {
+    fn config(&self) -> Config {
+        let engine = match self.engine {
+            Engine::Auto => EngineChoice::Auto,
+            Engine::Uring => EngineChoice::Require(EngineKind::Uring),
+            Engine::Epoll => EngineChoice::Require(EngineKind::Epoll),
+        };
+        Config {
+            engine,
+            ..Config::default()
+        }
+    }
+
+    /// A loop and a runtime on each thread, which run the service until a signal comes.
+    pub(crate) fn serve<F, S>(&self, service: F) -> io::Result<()>
+    where
+        F: Fn(Context) -> S + Send + Sync + 'static,
+        S: Future<Output = io::Result<()>> + 'static,
+    {
+        let mut signals = Signals::new([SIGTERM, SIGINT])?;
+        let server = Server::start(
+            ServerConfig {
+                config: self.config(),
+                ..ServerConfig::listen(self.listen)
+            },
+            service,
+        )?;
+        let drainer = server.drainer();
+        std::thread::spawn(move || {
+            for _ in signals.forever() {
+                drainer.drain(PATIENCE);
+            }
+        });
+        ready(&server.addresses()[0], server.engine(), server.counters().len());
+        server.join()
+    }
+
+    /// Loops beside the program's own runtime, for all sockets that it opens from now on.
+    pub(crate) fn start_loops(&self) -> io::Result<Started> {
+        let loops = Loops::start(LoopsConfig {
+            config: self.config(),
+            ..LoopsConfig::default()
+        })?;
+        let started = Started {
+            engine: loops.engine(),
+            loops: loops.counters().len(),
+        };
+        loops.make_default()?;
+        Ok(started)
+    }
+}
+
+/// The loops that have started.
+pub(crate) struct Started {
+    engine: EngineKind,
+    loops: usize,
+}
+
+impl Started {
+    /// Says that the program can be connected to.
+    pub(crate) fn ready(&self, address: SocketAddr) {
+        ready(&address.into(), self.engine, self.loops);
+    }
+}
+
+fn ready(address: &Address, engine: EngineKind, loops: usize) {
+    let version = env!("CARGO_PKG_VERSION");
+    println!("listening on {address} engine={engine} loops={loops} version={version}");
+}
+
+/// Waits for SIGTERM or SIGINT, of which the first call takes note.
+pub(crate) fn signals() -> io::Result<impl Future<Output = ()> + Send> {
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
+}

@@ -1,0 +1,229 @@
+//! QUIC by quinn, over its own runtime's sockets first and then over ours, on each engine: what passes there must pass here.
+#![allow(clippy::unwrap_used, reason = "a test fails by it")]
+
+use std::future::poll_fn;
+use std::io::{ErrorKind, IoSliceMut};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::time::Duration;
+
+use quinn::crypto::rustls::QuicClientConfig;
+use quinn::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use quinn::rustls::{ClientConfig as TlsConfig, RootCertStore};
+use quinn::udp::{EcnCodepoint, RecvMeta, Transmit};
+use quinn::{
+    AsyncUdpSocket, ClientConfig, Connection, Endpoint, EndpointConfig, Runtime, ServerConfig, TokioRuntime,
+};
+use quoit_async::{Config, EngineChoice, EngineKind, QuinnRuntime};
+
+/// Only what hangs takes so long.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Runs a scenario over quinn's own sockets, and over ours on both engines.
+fn everywhere(scenario: impl AsyncFn(Arc<dyn Runtime>) + Clone + Send + Sync + 'static) {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap()
+        .block_on(async {
+            tokio::time::timeout(PATIENCE, scenario(Arc::new(TokioRuntime)))
+                .await
+                .expect("quinn's own sockets hang");
+        });
+    for engine in [EngineKind::Uring, EngineKind::Epoll] {
+        let config = quoit_async::ServerConfig {
+            loops: 1,
+            config: Config {
+                engine: EngineChoice::Require(engine),
+                ..Config::default()
+            },
+            ..quoit_async::ServerConfig::default()
+        };
+        let scenario = scenario.clone();
+        quoit_async::serve(config, move |_| {
+            let scenario = scenario.clone();
+            async move {
+                tokio::time::timeout(PATIENCE, scenario(Arc::new(QuinnRuntime)))
+                    .await
+                    .unwrap_or_else(|_| panic!("{engine} hangs"));
+                Ok(())
+            }
+        })
+        .unwrap();
+    }
+}
+
+/// The two sides' configurations, of which one trusts the other.
+fn configs() -> (ServerConfig, ClientConfig) {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let certificate: CertificateDer<'static> = made.cert.into();
+    let key = PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into());
+    let mut roots = RootCertStore::empty();
+    roots.add(certificate.clone()).unwrap();
+    let tls = TlsConfig::builder()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let client = ClientConfig::new(Arc::new(QuicClientConfig::try_from(tls).unwrap()));
+    let server = ServerConfig::with_single_cert(vec![certificate], key).unwrap();
+    (server, client)
+}
+
+fn bind(address: &str) -> UdpSocket {
+    UdpSocket::bind(address).unwrap()
+}
+
+fn endpoint(runtime: &Arc<dyn Runtime>, server: Option<ServerConfig>, socket: UdpSocket) -> Endpoint {
+    Endpoint::new(EndpointConfig::default(), server, socket, Arc::clone(runtime)).unwrap()
+}
+
+/// Two connected sides, with their endpoints.
+async fn pair(
+    runtime: &Arc<dyn Runtime>,
+    server: &str,
+    asked: &str,
+) -> (Endpoint, Endpoint, Connection, Connection) {
+    let (server_config, client_config) = configs();
+    let server = endpoint(runtime, Some(server_config), bind(server));
+    let client = endpoint(runtime, None, bind("127.0.0.1:0"));
+    let to = SocketAddr::new(asked.parse().unwrap(), server.local_addr().unwrap().port());
+    let connecting = client.connect_with(client_config, to, "localhost").unwrap();
+    let accepting = async { server.accept().await.unwrap().await.unwrap() };
+    let (there, here) = tokio::join!(connecting, accepting);
+    (server, client, there.unwrap(), here)
+}
+
+#[test]
+fn much_goes_through_both_ways_in_segments() {
+    everywhere(async |runtime| {
+        let (server, client, there, here) = pair(&runtime, "127.0.0.1:0", "127.0.0.1").await;
+        let bytes: Vec<u8> = (0..8_000_000).map(|at: u32| (at % 251) as u8).collect();
+        let echo = async {
+            let (mut to, mut from) = here.accept_bi().await.unwrap();
+            while let Some(chunk) = from.read_chunk(1 << 20, true).await.unwrap() {
+                to.write_chunk(chunk.bytes).await.unwrap();
+            }
+            to.finish().unwrap();
+        };
+        let talk = async {
+            let (mut to, mut from) = there.open_bi().await.unwrap();
+            let send = async {
+                to.write_all(&bytes).await.unwrap();
+                to.finish().unwrap();
+            };
+            let ((), back) = tokio::join!(send, from.read_to_end(bytes.len() + 1));
+            assert!(back.unwrap() == bytes);
+        };
+        tokio::join!(echo, talk);
+        let stats = there.stats();
+        // Several datagrams left with one call, and more fits in each than is sure to: nothing is fragmented on its way.
+        assert!(stats.udp_tx.ios < stats.udp_tx.datagrams / 2, "{stats:?}");
+        assert!(stats.path.current_mtu > 1400, "{stats:?}");
+        there.close(0u32.into(), b"");
+        here.closed().await;
+        tokio::join!(server.wait_idle(), client.wait_idle());
+    });
+}
+
+#[test]
+fn who_asks_an_address_of_many_is_answered_from_it() {
+    everywhere(async |runtime| {
+        // A client takes nothing from another address than the one that it asked.
+        let (_server, _client, there, here) = pair(&runtime, "0.0.0.0:0", "127.0.0.2").await;
+        assert_eq!(here.local_ip(), Some("127.0.0.2".parse::<IpAddr>().unwrap()));
+        let (datagram, sent) = tokio::join!(there.read_datagram(), async {
+            here.send_datagram("from there".into()).unwrap();
+        });
+        let () = sent;
+        assert_eq!(datagram.unwrap(), "from there");
+    });
+}
+
+/// Sends as quinn's connections do: again when there is room.
+async fn send(socket: &Arc<dyn AsyncUdpSocket>, transmit: &Transmit<'_>) {
+    let mut poller = Arc::clone(socket).create_io_poller();
+    while let Err(error) = socket.try_send(transmit) {
+        assert_eq!(error.kind(), ErrorKind::WouldBlock);
+        poll_fn(|cx| poller.as_mut().poll_writable(cx)).await.unwrap();
+    }
+}
+
+/// Receives so many bytes: the datagrams, and what is said of the last.
+async fn receive(socket: &dyn AsyncUdpSocket, bytes: usize) -> (Vec<Vec<u8>>, RecvMeta) {
+    let mut memory = vec![vec![0; 65_536]; 4];
+    let mut datagrams = Vec::new();
+    let mut metas = [RecvMeta::default(); 4];
+    let mut last = RecvMeta::default();
+    let mut left = bytes;
+    while left > 0 {
+        let mut buffers: Vec<_> = memory.iter_mut().map(|buffer| IoSliceMut::new(buffer)).collect();
+        let count = poll_fn(|cx| socket.poll_recv(cx, &mut buffers, &mut metas))
+            .await
+            .unwrap();
+        for (meta, buffer) in metas.iter().zip(&memory).take(count) {
+            datagrams.extend(buffer[..meta.len].chunks(meta.stride).map(<[u8]>::to_vec));
+            left -= meta.len;
+            last = *meta;
+        }
+    }
+    (datagrams, last)
+}
+
+#[test]
+fn a_transmit_says_all_that_it_can() {
+    everywhere(async |runtime| {
+        let from = runtime.wrap_udp_socket(bind("0.0.0.0:0")).unwrap();
+        let to = runtime.wrap_udp_socket(bind("0.0.0.0:0")).unwrap();
+        let port = to.local_addr().unwrap().port();
+        let contents: Vec<u8> = (0..3_500).map(|at: u32| (at / 1000) as u8).collect();
+        let source: IpAddr = "127.0.0.3".parse().unwrap();
+        for ecn in [
+            None,
+            Some(EcnCodepoint::Ect0),
+            Some(EcnCodepoint::Ect1),
+            Some(EcnCodepoint::Ce),
+        ] {
+            let transmit = Transmit {
+                destination: SocketAddr::from(([127, 0, 0, 4], port)),
+                ecn,
+                contents: &contents,
+                segment_size: Some(1000),
+                src_ip: Some(source),
+            };
+            send(&from, &transmit).await;
+            let (datagrams, meta) = receive(&*to, contents.len()).await;
+            let sizes: Vec<_> = datagrams.iter().map(Vec::len).collect();
+            assert_eq!(sizes, [1000, 1000, 1000, 500]);
+            assert_eq!(datagrams.concat(), contents);
+            assert_eq!(meta.ecn, ecn);
+            assert_eq!(
+                meta.addr,
+                SocketAddr::new(source, from.local_addr().unwrap().port())
+            );
+            assert_eq!(meta.dst_ip, Some("127.0.0.4".parse().unwrap()));
+        }
+    });
+}
+
+#[test]
+fn what_cannot_be_sent_is_lost_and_nothing_else() {
+    everywhere(async |runtime| {
+        let from = runtime.wrap_udp_socket(bind("127.0.0.1:0")).unwrap();
+        let to = runtime.wrap_udp_socket(bind("127.0.0.1:0")).unwrap();
+        let transmit = |destination, contents| Transmit {
+            destination,
+            ecn: None,
+            contents,
+            segment_size: None,
+            src_ip: None,
+        };
+        let to_it = to.local_addr().unwrap();
+        let too_long = vec![1; 65_536];
+        send(&from, &transmit(to_it, &too_long)).await;
+        // An address that the socket has no form for.
+        send(&from, &transmit("[::1]:9".parse().unwrap(), b"lost")).await;
+        send(&from, &transmit(to_it, b"there")).await;
+        send(&to, &transmit(from.local_addr().unwrap(), b"and back")).await;
+        assert_eq!(receive(&*to, 5).await.0, [b"there"]);
+        assert_eq!(receive(&*from, 8).await.0, [b"and back"]);
+    });
+}
