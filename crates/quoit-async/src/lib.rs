@@ -99,3 +99,12 @@ pub use unix::{
     OwnedUnixReadHalf, OwnedUnixWriteHalf, PeerCredentials, UnixListener, UnixReadHalf, UnixReuniteError,
     UnixStream, UnixWriteHalf,
 };
+
+/// The code of the documents, so that it goes on compiling.
+#[cfg(doctest)]
+mod documents {
+    #[doc = include_str!("../../../docs/async.md")]
+    mod asynchronous {}
+    #[doc = include_str!("../../../README.md")]
+    mod readme {}
+}

@@ -12,6 +12,7 @@ use quoit::{Address, Config, Counters, EngineKind, Loop, Runtime, RuntimeConfig,
 use crate::driver::{Driver, Turned};
 use crate::family::Family;
 use crate::home::{self, Entered, Home, lock};
+use crate::listener::listen_error;
 
 /// Loops that run on threads of their own: the easy way. A program that has its runtime already uses their sockets from any of
 /// its tasks.
@@ -61,7 +62,13 @@ static STARTING: Mutex<()> = Mutex::new(());
 
 /// A loop that could not be started, as an error of the kind that its cause has.
 pub(crate) fn start_error(error: StartError) -> io::Error {
-    io::Error::other(error)
+    let kind = match error {
+        StartError::Listen(error) => return listen_error(error),
+        StartError::Kernel { errno, .. } => io::Error::from(errno).kind(),
+        StartError::Config(_) => io::ErrorKind::InvalidInput,
+        StartError::Engine { .. } => io::ErrorKind::Unsupported,
+    };
+    io::Error::new(kind, error)
 }
 
 /// Says once, where the program keeps its log, which engine the loops run on and why.

@@ -2,7 +2,7 @@
 
 use std::io::{self, IoSlice};
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 
 use quoit::{Errno, Lease, Refusal, Token};
 
@@ -213,11 +213,13 @@ impl Link {
         cx: &mut Context<'_>,
         pieces: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let result = self.try_write(pieces);
-        if result.is_pending() && !self.poll_writable(cx, None).is_pending() {
-            return self.try_write(pieces);
+        // Somebody else may have taken the room.
+        loop {
+            if let Poll::Ready(result) = self.try_write(pieces) {
+                return Poll::Ready(result);
+            }
+            ready!(self.poll_writable(cx, None));
         }
-        result
     }
 
     /// Puts it into the loop's list, if it is not there.
