@@ -1,6 +1,5 @@
 //! How a run ends: first nothing goes wrong any more and all must arrive, then all is closed and nothing may be left.
 
-use std::mem::ManuallyDrop;
 use std::time::Duration;
 
 use quoit::engine::Engine;
@@ -41,7 +40,7 @@ enum Unsettled {
 
 /// Whether all that concerns a connection has arrived, or cannot any more.
 fn has_settled(state: &Connection, peer: usize) -> bool {
-    if !state.established || state.closing || state.may_be_closing {
+    if !state.established || state.closing || state.notes.may_be_closing {
         return true;
     }
     with(|kernel| {
@@ -51,9 +50,9 @@ fn has_settled(state: &Connection, peer: usize) -> bool {
         let all_received = peer.received == peer.expected.len() as u64;
         lost || (all_sent
             && all_received
-            && state.received == peer.sent
+            && state.notes.received == peer.sent
             && state.awaited() == 0
-            && state.files_short.is_empty()
+            && state.notes.files_short.is_empty()
             && !state.writable_owed)
     })
 }
@@ -75,7 +74,7 @@ pub(crate) fn any_unsettled(reference: &mut Reference) -> Option<(ConnectionId, 
 /// The connection and its peer, if something must happen to it yet.
 fn if_unsettled(reference: &mut Reference, id: ConnectionId) -> Option<(ConnectionId, usize)> {
     let state = reference.find(id)?;
-    let peer = state.peer.filter(|&peer| !has_settled(state, peer))?;
+    let peer = state.notes.peer.filter(|&peer| !has_settled(state, peer))?;
     Some((id, peer))
 }
 
@@ -116,6 +115,7 @@ impl<E: Engine + 'static> World<E> {
         }
         if let Some((&token, &due)) = self
             .reference
+            .order
             .timers
             .iter()
             .find(|&(_, &due)| due + 100_000_000 < now)
@@ -181,7 +181,7 @@ impl<E: Engine + 'static> World<E> {
             Unsettled::Connection(id, peer) => {
                 let (id, peer) = first_unsettled(&mut self.reference).unwrap_or((id, peer));
                 let state = self.reference.find(id).expect("found just now");
-                let (received, lent, owed) = (state.received, state.awaited(), state.writable_owed);
+                let (received, lent, owed) = (state.notes.received, state.awaited(), state.writable_owed);
                 with(|kernel| {
                     let peer = &kernel.peers[peer];
                     format!(
@@ -209,7 +209,7 @@ impl<E: Engine + 'static> World<E> {
             self.release_all();
             self.datagrams.release_all();
             self.turn(Some(Duration::from_millis(100)));
-            if self.reference.drained && self.drain_partner() {
+            if self.reference.order.drained && self.drain_partner() {
                 break;
             }
             let time = with(|kernel| kernel.now()) - begin;
@@ -247,7 +247,7 @@ impl<E: Engine + 'static> World<E> {
     /// That nothing is left which would wake the loop, such as a timer of a connection that is gone.
     fn check_sleep(&mut self) {
         with(|kernel| kernel.stop_other_loop());
-        for &token in self.reference.timers.keys() {
+        for &token in self.reference.order.timers.keys() {
             self.quoit.cancel_named_timer(Token(token));
         }
         for _ in 0..MOST_LEFT {
@@ -321,7 +321,7 @@ impl<E: Engine + 'static> World<E> {
         self.kept.clear();
         drop(self.datagrams);
         self.partner.take().into_iter().for_each(Partner::end);
-        drop(ManuallyDrop::into_inner(self.quoit));
+        drop(self.quoit);
         drop((self.remote, self.ended_loop));
         with(|kernel| {
             let left = kernel.left_over();

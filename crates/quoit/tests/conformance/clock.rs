@@ -1,4 +1,4 @@
-//! Timers, wakes, and commands from other threads. That no timer fires early is seen by the checker.
+//! Timers, wakes, and commands from other threads. That no timer fires early is seen by `quoit-event-order`.
 
 use std::time::Duration;
 

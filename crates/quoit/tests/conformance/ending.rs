@@ -165,7 +165,7 @@ pub(crate) fn close_sends_what_is_queued(level: &Level) {
     });
 }
 
-/// With room for one event a turn much is waiting to be reported when the end is asked for; the checker sees
+/// With room for one event a turn much is waiting to be reported when the end is asked for; the order of events shows
 /// that none of it is.
 pub(crate) fn close_and_abort_end_deliveries(level: &Level) {
     for abort in [true, false] {
