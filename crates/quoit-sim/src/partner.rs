@@ -18,7 +18,7 @@ use crate::pattern;
 use crate::random::Random;
 use crate::reference::Reference;
 use crate::sim_loop::SimLoop;
-use crate::world::{Kept, any_unsettled, check_end_of_stream, first_unsettled};
+use crate::world::{Kept, any_pending, check_end_of_stream, first_pending};
 
 /// The time between its turns, in nanoseconds, at most: while something happens, and while nothing does.
 const PAUSE: u64 = 60_000;
@@ -238,8 +238,8 @@ impl<E: Engine + 'static> Partner<E> {
     }
 
     /// A connection of which something must happen yet when nothing is in the way.
-    pub(crate) fn any_unsettled(&mut self) -> Option<(ConnectionId, usize)> {
-        any_unsettled(&mut self.reference)
+    pub(crate) fn any_pending(&mut self) -> Option<(ConnectionId, usize)> {
+        any_pending(&mut self.reference)
     }
 
     /// How many it has.
@@ -248,8 +248,8 @@ impl<E: Engine + 'static> Partner<E> {
     }
 
     /// The first of them.
-    pub(crate) fn first_unsettled(&mut self) -> Option<(ConnectionId, usize)> {
-        first_unsettled(&mut self.reference)
+    pub(crate) fn first_pending(&mut self) -> Option<(ConnectionId, usize)> {
+        first_pending(&mut self.reference)
     }
 
     /// Looks for what is left, and drops the loop.

@@ -50,7 +50,7 @@ pub struct Reference {
     /// There may be connections that are paused; `false`: there are none.
     pub(crate) some_paused: bool,
     /// The connection that was found last to have something before it.
-    pub(crate) unsettled: Option<ConnectionId>,
+    pub(crate) last_pending: Option<ConnectionId>,
 }
 
 /// The place of a reason in [`Reference::closed_by`].

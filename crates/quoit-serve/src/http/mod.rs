@@ -24,13 +24,13 @@
 mod body;
 mod connection;
 mod environment;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod head;
 mod pattern;
 mod respond;
 mod routes;
 mod target;
-#[cfg(any(test, fuzzing))]
-pub(crate) mod untrusted;
 
 #[cfg(test)]
 mod course_tests;

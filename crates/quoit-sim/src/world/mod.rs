@@ -2,7 +2,7 @@
 
 mod end;
 
-pub(crate) use end::{any_unsettled, first_unsettled};
+pub(crate) use end::{any_pending, first_pending};
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -333,9 +333,9 @@ impl<E: Engine + 'static> World<E> {
             };
             self.turn(timeout);
         }
-        self.settle();
+        self.run_to_completion();
         if self.flood_members() {
-            self.settle();
+            self.run_to_completion();
         }
         self.end()
     }

@@ -16,7 +16,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         begun: Time,
     ) -> Result<(Option<Duration>, Time), TurnError> {
         let limit = match (self.config.wait, timeout) {
-            (WaitMode::Block | WaitMode::Gather(_), _) => Some(Duration::ZERO),
+            (WaitMode::Block | WaitMode::Coalesce(_), _) => Some(Duration::ZERO),
             (WaitMode::Spin(budget), None) => Some(budget),
             (WaitMode::Spin(budget), Some(timeout)) => Some(budget.min(timeout)),
             (WaitMode::Poll, timeout) => timeout,

@@ -321,7 +321,7 @@ impl Driver {
     }
 
     /// Turns, not waiting long, until `quiet` turns in a row have reported nothing.
-    pub(crate) fn settle(&mut self) {
+    pub(crate) fn until_quiet(&mut self) {
         self.until("nothing more happens", |driver| {
             driver.turn(Duration::from_millis(5)) == 0 && driver.turn(Duration::from_millis(5)) == 0
         });
@@ -559,7 +559,7 @@ impl Driver {
             payload: Payload::Copy(b"x"),
             token: Token::NONE,
         };
-        self.settle();
+        self.until_quiet();
         self.set_event_room(1);
         self.set_deadline(id, Some(Duration::ZERO));
         let before = self.quoit.counters().timers_fired;
