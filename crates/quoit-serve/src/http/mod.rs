@@ -27,6 +27,7 @@ mod environment;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 mod head;
+mod method;
 mod pattern;
 mod respond;
 mod routes;
