@@ -55,7 +55,7 @@ const (
 	requestAbort
 	requestDeadline
 	requestPause // or to resume, as pause says
-	requestSettle
+	requestKeepRest
 )
 
 // home is the loop of a connection, as seen from any goroutine.
@@ -126,7 +126,7 @@ func (c *Conn) Discard(n int) int {
 	if c.in.owner != nil {
 		// Memory is given back, and receiving goes on, after the callback: views are still in use.
 		c.mu.Lock()
-		c.ask(requestSettle)
+		c.ask(requestKeepRest)
 	}
 	return n
 }

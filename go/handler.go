@@ -138,7 +138,7 @@ func (s *handlerSink) afterData(c *Conn) {
 	if c.sink != s {
 		return // handed over to a net.Conn, with what was left
 	}
-	c.in.settle()
+	c.in.keepRest()
 	c.balance()
 }
 

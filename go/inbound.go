@@ -25,7 +25,7 @@ type inbound struct {
 	ended  bool   // the peer's end has come after them
 }
 
-// offer adds bytes that are the caller's. Alone they are not copied, and settle must follow before they go.
+// offer adds bytes that are the caller's. Alone they are not copied, and keepRest must follow before they go.
 func (in *inbound) offer(view []byte) {
 	if len(in.unread) == 0 {
 		in.drop()
@@ -50,8 +50,8 @@ func (in *inbound) keep(view []byte) {
 	in.unread = owner.bytes
 }
 
-// settle keeps what was offered and not consumed, and gives back memory that holds nothing.
-func (in *inbound) settle() {
+// keepRest keeps what was offered and not consumed, and gives back memory that holds nothing.
+func (in *inbound) keepRest() {
 	if len(in.unread) == 0 {
 		in.drop()
 	} else if in.owner == nil {

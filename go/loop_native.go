@@ -70,11 +70,11 @@ type nativeLoop struct {
 	pending     []native.Event // of the turn under way, still to be reported
 	reporting   bool           // a turn's events and sends are being reported
 	blamed      *Conn          // whose handler was called last
-	settled     int            // flights that were followed up
+	followedUp  int            // flights that were followed up
 	over        bool           // live has ended
 	woken       bool           // goroutines were made ready since the last yield
 	hurry       bool           // the turn must not wait: something follows it
-	full        bool           // the last turn had no room for more events, so sends are not settled
+	full        bool           // the last turn had no room for more events, so sends are not followed up
 	stopping    bool
 	why         error // what ends it: it is shut down, or has failed
 	sendMemory  sendMemory
@@ -404,7 +404,7 @@ func (l *nativeLoop) report() {
 	l.blamed = nil
 	l.deliverDatagrams()
 	if !l.full {
-		l.settle()
+		l.followUpSends()
 	}
 	l.reporting = false
 }
@@ -530,7 +530,7 @@ func (l *nativeLoop) ask(c *Conn) {
 	l.hurry = l.hurry || c.out.flying > 0 && (c.out.queued() > c.out.flying || c.out.refused)
 	if ends := requests & (requestShutdown | requestClose); ends != 0 {
 		if !c.out.empty() {
-			// Only when the library has taken all bytes. settle lists the connection again.
+			// Only when the library has taken all bytes. followUpSends lists the connection again.
 			c.requests |= ends
 			l.hurry = l.hurry || c.out.flying > 0
 			if ends&requestClose != 0 {
@@ -544,8 +544,8 @@ func (l *nativeLoop) ask(c *Conn) {
 		}
 	}
 	c.mu.Unlock()
-	if requests&requestSettle != 0 {
-		c.in.settle()
+	if requests&requestKeepRest != 0 {
+		c.in.keepRest()
 		c.balance()
 	}
 }
@@ -568,16 +568,16 @@ func (l *nativeLoop) limitClose(c *Conn) {
 // untilNS is how long it is until then, in nanoseconds; 0 if it is over.
 func untilNS(t time.Time) int64 { return max(0, time.Until(t).Nanoseconds()) }
 
-// settle follows up the sends of a turn that has told everything.
-func (l *nativeLoop) settle() {
+// followUpSends follows up the sends of a turn that has told everything.
+func (l *nativeLoop) followUpSends() {
 	for _, b := range l.scratch {
 		l.pool.put(b)
 	}
 	l.scratch = l.scratch[:0]
-	for l.settled < len(l.flights) {
-		c := l.flights[l.settled]
-		l.flights[l.settled] = nil
-		l.settled++
+	for l.followedUp < len(l.flights) {
+		c := l.flights[l.followedUp]
+		l.flights[l.followedUp] = nil
+		l.followedUp++
 		c.mu.Lock()
 		if c.out.flying > 0 {
 			c.out.taken(l.pool)
@@ -603,5 +603,5 @@ func (l *nativeLoop) settle() {
 			l.blamed = nil
 		}
 	}
-	l.flights, l.settled = l.flights[:0], 0
+	l.flights, l.followedUp = l.flights[:0], 0
 }

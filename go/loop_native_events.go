@@ -217,7 +217,7 @@ func (l *nativeLoop) refused(event *native.Event) {
 		lost = !c.files.takeBack() || lost
 		c.out.blocked = true
 	} else if event.Reason == native.RefusedFull && l.sendMemory.splits(c.out.flying, l.remote) {
-		c.out.flying = 0 // settle lists it again
+		c.out.flying = 0 // followUpSends lists it again
 	} else {
 		c.out.turnedAway()
 	}
@@ -566,7 +566,7 @@ func (l *nativeLoop) finish() {
 	l.listed = nil
 	l.mu.Unlock()
 	l.runPosted() // somebody may wait for it
-	l.settle()
+	l.followUpSends()
 	for id, c := range l.connections {
 		delete(l.connections, id)
 		l.lost(c, l.why)

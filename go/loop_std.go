@@ -366,8 +366,8 @@ func (s *stdConn) serve() {
 	if start {
 		go s.write()
 	}
-	if requests&requestSettle != 0 {
-		s.loop.post(func() { c.in.settle(); c.balance() })
+	if requests&requestKeepRest != 0 {
+		s.loop.post(func() { c.in.keepRest(); c.balance() })
 	}
 }
 

@@ -242,7 +242,7 @@ func (n *netConn) tryRead(p []byte) (count int, wait bool, err error) {
 	case len(n.in.unread) > 0:
 		count = copy(p, n.in.unread)
 		n.in.take(count)
-		n.in.settle()
+		n.in.keepRest()
 		if left := len(n.in.unread); left <= n.conn.home.settings().inbound/2 {
 			n.resume()
 		}
@@ -478,7 +478,7 @@ func (c *Conn) Detach() (*NetConn, error) {
 		return nil, errClosed
 	}
 	n := newNetConn(c)
-	c.in.settle()
+	c.in.keepRest()
 	n.in, c.in = c.in, inbound{}
 	c.mu.Lock()
 	c.deadline = time.Time{} // it was the handler's

@@ -133,7 +133,7 @@ func (l *nativeLoop) askFile(c *Conn) {
 		return
 	}
 	if !c.out.empty() {
-		l.hurry = l.hurry || c.out.flying > 0 // settle lists it again
+		l.hurry = l.hurry || c.out.flying > 0 // followUpSends lists it again
 		return
 	}
 	job := c.files.job

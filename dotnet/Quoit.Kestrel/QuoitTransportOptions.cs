@@ -113,7 +113,7 @@ public sealed class QuoitTransportOptions
     /// turn, and each of its requests costs more processor time and comes later. What the application writes from the
     /// thread pool wakes no loop before that time either. Defaults to zero.
     /// </summary>
-    public TimeSpan GatherTime { get; set; }
+    public TimeSpan CoalesceTime { get; set; }
 
     /// <summary>How long a connection that was closed here waits for its peer: more than zero. After that, one of which the
     /// kernel has all bytes is left to it, which goes on sending; one of which some are still queued here is reset when its peer
@@ -164,13 +164,13 @@ public sealed class QuoitTransportOptions
         Check(MaxWriteBufferSize is null or >= 0, nameof(MaxWriteBufferSize), MaxWriteBufferSize, "null, or 0 or more");
         Check(SpinBudget >= TimeSpan.Zero && SpinBudget.TotalSeconds <= 1, nameof(SpinBudget), SpinBudget, "from zero to one second");
         Check(
-            GatherTime == TimeSpan.Zero || (GatherTime.TotalMicroseconds >= 1 && GatherTime.TotalMilliseconds <= 100),
-            nameof(GatherTime), GatherTime, "zero, or from 1 microsecond to 100 milliseconds");
-        if (GatherTime != TimeSpan.Zero && SpinBudget != TimeSpan.Zero)
+            CoalesceTime == TimeSpan.Zero || (CoalesceTime.TotalMicroseconds >= 1 && CoalesceTime.TotalMilliseconds <= 100),
+            nameof(CoalesceTime), CoalesceTime, "zero, or from 1 microsecond to 100 milliseconds");
+        if (CoalesceTime != TimeSpan.Zero && SpinBudget != TimeSpan.Zero)
         {
             faults.Add(
-                $"{Section}:{nameof(GatherTime)} is {GatherTime} and {Section}:{nameof(SpinBudget)} is {SpinBudget}; one of them must "
-                + "be zero, as a loop that looks for events is not asleep to gather them.");
+                $"{Section}:{nameof(CoalesceTime)} is {CoalesceTime} and {Section}:{nameof(SpinBudget)} is {SpinBudget}; one of them must "
+                + "be zero, as a loop that looks for events is not asleep to coalesce them.");
         }
         Check(DrainDeadline > TimeSpan.Zero && DrainDeadline.TotalDays <= 1, nameof(DrainDeadline), DrainDeadline, "more than zero, at most a day");
         Check(BlockedLoopLimit > TimeSpan.Zero && BlockedLoopLimit.TotalDays <= 1, nameof(BlockedLoopLimit), BlockedLoopLimit, "more than zero, at most a day");

@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| quoit::untrusted::address(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| quoit::fuzzing::address(bytes));

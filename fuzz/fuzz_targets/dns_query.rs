@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| quoit_workload::untrusted::dns_query(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| quoit_workload::fuzzing::dns_query(bytes));

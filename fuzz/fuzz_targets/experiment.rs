@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| quoit_lab::untrusted::experiment(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| quoit_lab::fuzzing::experiment(bytes));

@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| quoit_serve::untrusted::http_head(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| quoit_serve::fuzzing::http_head(bytes));

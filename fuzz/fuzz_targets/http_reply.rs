@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| quoit_load::untrusted::http_reply(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| quoit_load::fuzzing::http_reply(bytes));

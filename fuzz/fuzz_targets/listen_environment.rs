@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| quoit::untrusted::listen_environment(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| quoit::fuzzing::listen_environment(bytes));

@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| quoit_report::untrusted::results(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| quoit_report::fuzzing::results(bytes));

@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| quoit_load::untrusted::rpc_client(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| quoit_load::fuzzing::rpc_client(bytes));

@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| quoit_workload::untrusted::rpc_frames(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| quoit_workload::fuzzing::rpc_frames(bytes));

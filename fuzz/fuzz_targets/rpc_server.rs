@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| quoit_serve::untrusted::rpc_server(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| quoit_serve::fuzzing::rpc_server(bytes));

@@ -18,6 +18,8 @@ mod demo;
 mod environment;
 mod error;
 mod experiment;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod http;
 mod list;
 mod placement;
@@ -27,8 +29,6 @@ mod run;
 mod server;
 mod sockets;
 mod syscalls;
-#[cfg(any(test, fuzzing))]
-pub mod untrusted;
 
 use std::process::ExitCode;
 

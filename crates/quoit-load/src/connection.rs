@@ -38,7 +38,7 @@ pub(super) struct Connection<S> {
     pub(super) opened_for: Option<u64>,
     /// How it reads slowly, if it does.
     pub(super) slow: Option<Slow>,
-    /// Whether something was settled since it was opened.
+    /// Whether something was completed since it was opened.
     pub(super) was_useful: bool,
     /// Whether it has been opened before.
     pub(super) was_opened: bool,

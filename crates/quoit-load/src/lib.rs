@@ -17,6 +17,8 @@ mod control;
 mod coordinator;
 mod echo;
 mod error;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod histograms;
 mod http;
 mod intervals;
@@ -40,8 +42,6 @@ mod testing;
 mod threads;
 mod timer;
 mod udp;
-#[cfg(any(test, fuzzing))]
-pub mod untrusted;
 mod window;
 mod worker;
 

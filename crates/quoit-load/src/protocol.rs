@@ -5,7 +5,7 @@
 //! Times are nanoseconds of the run's clock.
 //!
 //! What pacing decides on and what is counted need not be the same. Pacing lets a protocol *begin* something: a
-//! request, or a stream. What comes of it is *settled* in units that are counted, each with a latency of its own
+//! request, or a stream. What comes of it is *completed* in units that are counted, each with a latency of its own
 //! or none: one reply a request, or any number of messages a stream. A protocol with one reply a request, in
 //! order, implements [`super::request_reply::RequestReply`] and leaves the rest to
 //! [`super::request_reply::InOrder`].
@@ -22,8 +22,8 @@ pub(crate) trait Protocol: Clone + Send {
     /// What is remembered of one connection.
     type State: Send;
 
-    /// Whether everything begun is settled as exactly one unit. If so, a run of N requests begins no more than N;
-    /// if not, it begins until N are settled, and what is settled beyond is not counted.
+    /// Whether everything begun is completed as exactly one unit. If so, a run of N requests begins no more than N;
+    /// if not, it begins until N are completed, and what is completed beyond is not counted.
     const ONE_UNIT_EACH: bool = true;
 
     /// The state of a connection that was opened at `now`. `id` is unique within the run; a reopened connection
@@ -49,7 +49,7 @@ pub(crate) trait Protocol: Clone + Send {
         let _ = (state, output);
     }
 
-    /// Takes all of `input` (never empty), which arrived at `now`, and reports what it settled.
+    /// Takes all of `input` (never empty), which arrived at `now`, and reports what it completed.
     fn take(&mut self, state: &mut Self::State, input: &[u8], now: u64, outcomes: &mut impl Outcomes)
     -> Then;
 
@@ -61,12 +61,12 @@ pub(crate) trait Protocol: Clone + Send {
     /// if it owes nothing.
     fn waiting_since(&self, state: &Self::State) -> Option<u64>;
 
-    /// Forgets all that was begun and not settled, giving the start and number of each group, oldest first. The
+    /// Forgets all that was begun and not completed, giving the start and number of each group, oldest first. The
     /// connection has ended: they are lost, or are begun again on another one.
     fn withdraw(&mut self, state: &mut Self::State, each: &mut impl FnMut(u64, u32));
 }
 
-/// Where a protocol reports what was settled.
+/// Where a protocol reports what was completed.
 pub(crate) trait Outcomes {
     /// `count` units are all that was expected. Their latency counts from `start`; `None`: they have none, as
     /// messages that the server sends by itself.
@@ -78,7 +78,7 @@ pub(crate) trait Outcomes {
     /// One unit is not what was expected.
     fn wrong(&mut self, kind: WrongKind, what: String);
 
-    /// Something came that nothing called for. It settles nothing, and is an error of its content.
+    /// Something came that nothing called for. It completes nothing, and is an error of its content.
     fn unexpected(&mut self, what: String);
 }
 

@@ -137,20 +137,20 @@ impl Recorder {
     /// Counts requests that were lost with their connection at `now`.
     pub(super) fn lost(&mut self, now: u64, count: u32) {
         self.tally.errors.lost_requests += u64::from(count);
-        self.window.settle(now, count);
+        self.window.complete(now, count);
     }
 
-    /// Counts what is settled at `now` on a connection, where the thread had these `slips`.
+    /// Counts what is completed at `now` on a connection, where the thread had these `slips`.
     pub(super) fn counter<'a>(&'a mut self, now: u64, slips: &'a SlipHistory) -> Counter<'a> {
         Counter {
             recorder: self,
             now,
             slips,
-            settled: 0,
+            completed: 0,
         }
     }
 
-    /// Counts what is settled at `now` on a connection that reads slowly.
+    /// Counts what is completed at `now` on a connection that reads slowly.
     pub(super) fn slow_counter(&mut self, now: u64) -> SlowCounter<'_> {
         SlowCounter {
             in_window: self.window.contains(now),
@@ -167,26 +167,26 @@ impl Recorder {
     }
 }
 
-/// Counts what a protocol settles.
+/// Counts what a protocol completes.
 pub(super) struct Counter<'a> {
     recorder: &'a mut Recorder,
     now: u64,
     slips: &'a SlipHistory,
-    settled: u64,
+    completed: u64,
 }
 
 impl Counter<'_> {
-    /// Units settled so far, right or wrong, inside the window or not.
-    pub(super) fn settled(&self) -> u64 {
-        self.settled
+    /// Units completed so far, right or wrong, inside the window or not.
+    pub(super) fn completed(&self) -> u64 {
+        self.completed
     }
 }
 
 impl Outcomes for Counter<'_> {
     fn right(&mut self, start: Option<u64>, count: u32) {
-        self.settled += u64::from(count);
+        self.completed += u64::from(count);
         let recorder = &mut *self.recorder;
-        let counted = u64::from(recorder.window.settle(self.now, count));
+        let counted = u64::from(recorder.window.complete(self.now, count));
         recorder.requests += counted;
         if recorder.window.was_opened() {
             // Replies that come between the window's end and the pass that ends it.
@@ -214,8 +214,8 @@ impl Outcomes for Counter<'_> {
     }
 
     fn wrong(&mut self, kind: WrongKind, what: String) {
-        self.settled += 1;
-        self.recorder.window.settle(self.now, 1);
+        self.completed += 1;
+        self.recorder.window.complete(self.now, 1);
         Recorder::wrong(&mut self.recorder.tally, kind, what);
     }
 
@@ -224,7 +224,7 @@ impl Outcomes for Counter<'_> {
     }
 }
 
-/// Counts what a protocol settles on connections that read slowly: errors as everywhere, replies apart.
+/// Counts what a protocol completes on connections that read slowly: errors as everywhere, replies apart.
 pub(super) struct SlowCounter<'a> {
     in_window: bool,
     tally: &'a mut Tally,
@@ -271,7 +271,7 @@ mod tests {
             let mut counter = recorder.counter(now, &slips);
             counter.right(Some(start), count);
             counter.right(None, 1);
-            assert_eq!(counter.settled(), u64::from(count) + 1);
+            assert_eq!(counter.completed(), u64::from(count) + 1);
         }
         recorder
             .counter(1_299, &slips)

@@ -87,7 +87,7 @@ impl<P: RequestReply> Protocol for InOrder<P> {
         now: u64,
         outcomes: &mut impl Outcomes,
     ) -> Then {
-        // Right replies are settled together: those of one write have one start, hence one latency.
+        // Right replies are completed together: those of one write have one start, hence one latency.
         let mut right = 0;
         let then = loop {
             if input.is_empty() {
@@ -111,8 +111,8 @@ impl<P: RequestReply> Protocol for InOrder<P> {
                     }
                 }
                 Some(Reply::Wrong(wrong)) => {
-                    state.settle_right(std::mem::take(&mut right), now, outcomes);
-                    state.starts.settle(1, now, |_, _| {});
+                    state.complete_right(std::mem::take(&mut right), now, outcomes);
+                    state.starts.complete(1, now, |_, _| {});
                     outcomes.wrong(wrong.kind, wrong.what);
                     if !wrong.usable {
                         break Then::GiveUp;
@@ -120,7 +120,7 @@ impl<P: RequestReply> Protocol for InOrder<P> {
                 }
             }
         };
-        state.settle_right(right, now, outcomes);
+        state.complete_right(right, now, outcomes);
         then
     }
 
@@ -138,10 +138,10 @@ impl<P: RequestReply> Protocol for InOrder<P> {
 }
 
 impl<S> InOrderState<S> {
-    fn settle_right(&mut self, count: u32, now: u64, outcomes: &mut impl Outcomes) {
+    fn complete_right(&mut self, count: u32, now: u64, outcomes: &mut impl Outcomes) {
         if count > 0 {
             self.starts
-                .settle(count, now, |start, count| outcomes.right(Some(start), count));
+                .complete(count, now, |start, count| outcomes.right(Some(start), count));
         }
     }
 }
@@ -152,8 +152,8 @@ impl<S> InOrderState<S> {
 pub(crate) struct Starts {
     batches: VecDeque<Batch>,
     outstanding: u32,
-    /// When something was last settled, or the connection was opened.
-    last_settled: u64,
+    /// When something was last completed, or the connection was opened.
+    last_completed: u64,
 }
 
 /// Requests that started together.
@@ -169,7 +169,7 @@ impl Starts {
         Starts {
             batches: VecDeque::new(),
             outstanding: 0,
-            last_settled: now,
+            last_completed: now,
         }
     }
 
@@ -182,14 +182,14 @@ impl Starts {
         }
     }
 
-    /// Settles the oldest `count` at `now`, giving each group's start and size.
+    /// Completes the oldest `count` at `now`, giving each group's start and size.
     ///
     /// # Panics
     /// Fewer are outstanding (with debug assertions).
-    pub(crate) fn settle(&mut self, mut count: u32, now: u64, mut each: impl FnMut(u64, u32)) {
+    pub(crate) fn complete(&mut self, mut count: u32, now: u64, mut each: impl FnMut(u64, u32)) {
         debug_assert!(count <= self.outstanding);
         self.outstanding -= count;
-        self.last_settled = now;
+        self.last_completed = now;
         while count > 0
             && let Some(batch) = self.batches.front_mut()
         {
@@ -203,7 +203,7 @@ impl Starts {
         }
     }
 
-    /// Started and not settled.
+    /// Started and not completed.
     pub(crate) fn outstanding(&self) -> u32 {
         self.outstanding
     }
@@ -212,7 +212,7 @@ impl Starts {
     pub(crate) fn waiting_since(&self) -> Option<u64> {
         self.batches
             .front()
-            .map(|batch| batch.start.max(self.last_settled))
+            .map(|batch| batch.start.max(self.last_completed))
     }
 
     /// Forgets all, giving each group's start and size.
@@ -229,14 +229,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_oldest_are_settled_first_with_their_start() {
+    fn the_oldest_are_completed_first_with_their_start() {
         let mut starts = Starts::new(0);
         for start in [100, 100, 100, 150] {
             starts.push(start);
         }
         let mut seen = Vec::new();
-        starts.settle(2, 200, |start, count| seen.push((start, count)));
-        starts.settle(2, 300, |start, count| seen.push((start, count)));
+        starts.complete(2, 200, |start, count| seen.push((start, count)));
+        starts.complete(2, 300, |start, count| seen.push((start, count)));
         assert_eq!(seen, [(100, 2), (100, 1), (150, 1)]);
         assert_eq!((starts.outstanding(), starts.waiting_since()), (0, None));
     }
@@ -247,7 +247,7 @@ mod tests {
         starts.push(10);
         starts.push(100);
         assert_eq!(starts.waiting_since(), Some(50), "not before it was opened");
-        starts.settle(1, 500, |_, _| {});
+        starts.complete(1, 500, |_, _| {});
         assert_eq!(starts.waiting_since(), Some(500));
         let mut lost = Vec::new();
         starts.withdraw(&mut |start, count| lost.push((start, count)));

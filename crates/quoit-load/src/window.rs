@@ -8,10 +8,10 @@ pub(super) struct Window {
     until: Option<u64>,
     /// Requests still to be answered or lost, if it is limited in requests.
     remaining: Option<u64>,
-    /// When the last request was settled.
+    /// When the last request was completed.
     last: u64,
     /// Requests answered or lost so far.
-    settled: u64,
+    completed: u64,
 }
 
 impl Window {
@@ -22,7 +22,7 @@ impl Window {
             until,
             remaining: requests,
             last: now,
-            settled: 0,
+            completed: 0,
         };
     }
 
@@ -41,8 +41,8 @@ impl Window {
         self.until.is_some_and(|until| now >= until) || self.remaining == Some(0)
     }
 
-    /// Settles up to `count` requests at `now`: how many of them count.
-    pub(super) fn settle(&mut self, now: u64, count: u32) -> u32 {
+    /// Completes up to `count` requests at `now`: how many of them count.
+    pub(super) fn complete(&mut self, now: u64, count: u32) -> u32 {
         if !self.contains(now) {
             return 0;
         }
@@ -56,13 +56,13 @@ impl Window {
             }
         };
         self.last = now;
-        self.settled += u64::from(counted);
+        self.completed += u64::from(counted);
         counted
     }
 
     /// Requests answered or lost so far.
-    pub(super) fn settled(&self) -> u64 {
-        self.settled
+    pub(super) fn completed(&self) -> u64 {
+        self.completed
     }
 
     /// Start and end of the window that is closed at `now`: a window limited in requests ends with the
@@ -84,13 +84,13 @@ mod tests {
     #[test]
     fn a_window_limited_in_time_counts_what_falls_into_it() {
         let mut window = Window::default();
-        assert_eq!(window.settle(5, 1), 0);
+        assert_eq!(window.complete(5, 1), 0);
         window.open(10, Some(20), None);
-        assert_eq!(window.settle(10, 3), 3);
-        assert_eq!(window.settle(19, 1), 1);
-        assert_eq!(window.settle(20, 1), 0);
+        assert_eq!(window.complete(10, 3), 3);
+        assert_eq!(window.complete(19, 1), 1);
+        assert_eq!(window.complete(20, 1), 0);
         assert!(window.is_over(20));
-        assert_eq!((window.settled(), window.bounds(25)), (4, Some((10, 20))));
+        assert_eq!((window.completed(), window.bounds(25)), (4, Some((10, 20))));
         assert_eq!(window.bounds(15), Some((10, 15)));
     }
 
@@ -98,10 +98,10 @@ mod tests {
     fn a_window_limited_in_requests_counts_exactly_those() {
         let mut window = Window::default();
         window.open(10, None, Some(4));
-        assert_eq!(window.settle(11, 3), 3);
+        assert_eq!(window.complete(11, 3), 3);
         assert!(!window.is_over(1_000));
-        assert_eq!(window.settle(12, 3), 1);
+        assert_eq!(window.complete(12, 3), 1);
         assert!(window.is_over(12));
-        assert_eq!((window.settled(), window.bounds(90)), (4, Some((10, 12))));
+        assert_eq!((window.completed(), window.bounds(90)), (4, Some((10, 12))));
     }
 }

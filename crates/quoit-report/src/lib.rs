@@ -12,13 +12,13 @@
 pub mod compare;
 mod console;
 mod error;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 pub mod pages;
 pub mod pairs;
 mod random;
 pub mod report;
 pub mod results;
 pub mod table;
-#[cfg(any(test, fuzzing))]
-pub mod untrusted;
 
 pub use error::{ReportError, Result};

@@ -113,14 +113,15 @@ impl FromStr for Wait {
                 microseconds(count, 1_000_000)
                     .ok_or("spin takes 1 to 1000000 microseconds, such as spin:50")?,
             ),
-            Some(("gather", count)) => WaitMode::Gather(
+            // Its earlier name, too.
+            Some(("coalesce" | "gather", count)) => WaitMode::Coalesce(
                 microseconds(count, 100_000)
-                    .ok_or("gather takes 1 to 100000 microseconds, such as gather:100")?,
+                    .ok_or("coalesce takes 1 to 100000 microseconds, such as coalesce:100")?,
             ),
             None if text == "foreign" => return Ok(Self::Foreign),
             _ => {
                 return Err(
-                    "expected block, poll, foreign, spin:MICROSECONDS, or gather:MICROSECONDS".to_owned(),
+                    "expected block, poll, foreign, spin:MICROSECONDS, or coalesce:MICROSECONDS".to_owned(),
                 );
             }
         };
@@ -193,7 +194,7 @@ struct Common {
           value_parser = RangedU64ValueParser::<u32>::new().range(1..=60_000))]
     kernel_poll: Option<u32>,
     /// How a loop waits: block sleeps at once, spin:US looks for so many microseconds first, poll never sleeps and
-    /// takes a processor a loop; gather:US sleeps so long for more than the first event; foreign sleeps in an epoll
+    /// takes a processor a loop; coalesce:US sleeps so long for more than the first event; foreign sleeps in an epoll
     /// instance of this program, as inside another library's loop
     #[arg(long, global = true, value_name = "HOW", default_value = "block")]
     wait: Wait,

@@ -10,6 +10,8 @@ mod datagrams;
 mod descriptors;
 mod echo;
 mod foreign;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod http;
 mod http_server;
 mod metrics;
@@ -19,8 +21,6 @@ mod rpc_figures;
 mod rpc_server;
 mod signals;
 mod sink;
-#[cfg(any(test, fuzzing))]
-pub mod untrusted;
 
 pub use arguments::ServeArguments;
 pub use descriptors::needed as descriptors_needed;

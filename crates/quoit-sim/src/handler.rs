@@ -1,5 +1,6 @@
 //! What the random handler does: on occasions of its own, and when something happens.
 
+use std::any::Any;
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -12,12 +13,12 @@ use quoit::engine::Engine;
 use quoit::{
     AttachOptions, Command, ConnectOptions, ConnectionId, FileRange, OnShort, Payload, Refusal, Token,
 };
+use quoit_event_order::Lent;
 
 use crate::faces::file;
 use crate::kernel::with;
 use crate::pattern;
 use crate::random::Random;
-use crate::reference::Lent;
 use crate::world::{Kept, World};
 
 /// Lent memory that tells when it is let go of, and is spoilt then.
@@ -99,7 +100,7 @@ impl<E: Engine + 'static> World<E> {
         if let Ok(id) = self.quoit.connect(&address, &options, token) {
             self.reference.begin(id, token, false, options.paused);
             let state = self.reference.find(id).expect("begun just now");
-            state.peer = Some(peer);
+            state.notes.peer = Some(peer);
             if self.random.chance(200) {
                 let after = self.random.magnitude(5_000_000);
                 self.set_deadline(id, after);
@@ -221,18 +222,18 @@ impl<E: Engine + 'static> World<E> {
         if self.random.chance(300) {
             // One that has fired is on its way.
             if self.quoit.cancel_named_timer(token) {
-                self.reference.timers.remove(&token.0);
+                self.reference.order.timers.remove(&token.0);
             }
             return;
         }
         let after = self.random.magnitude(20_000_000);
-        if !self.reference.timers.contains_key(&token.0)
+        if !self.reference.order.timers.contains_key(&token.0)
             && self
                 .quoit
                 .set_named_timer(Duration::from_nanos(after), token)
                 .is_ok()
         {
-            self.reference.timers.insert(token.0, now + after);
+            self.reference.order.timers.insert(token.0, now + after);
         }
     }
 
@@ -254,7 +255,7 @@ impl<E: Engine + 'static> World<E> {
         if let (Some(_), Some(id)) = (&command, id)
             && let Some(state) = self.reference.find(id)
         {
-            state.may_be_closing = true;
+            state.notes.may_be_closing = true;
         }
         let job = Box::new(move || match command {
             // A full inbox gives it back, and that is that.
@@ -304,7 +305,7 @@ impl<E: Engine + 'static> World<E> {
         if with(|kernel| kernel.is_fair()) {
             return;
         }
-        let Some(peer) = state.peer else { return };
+        let Some(peer) = state.notes.peer else { return };
         let style = self.styles[peer];
         if self.random.chance(style.talk) {
             for _ in 0..self.random.between(1, 3) {
@@ -414,7 +415,7 @@ impl<E: Engine + 'static> World<E> {
             && result.is_ok()
             && let Some(state) = self.reference.find(id)
         {
-            state.files_short.push_back((token, missing));
+            state.notes.files_short.push_back((token, missing));
         }
         let free = Arc::clone(&self.always_free);
         self.after_send(id, result, bytes, token, Some(free), None);
@@ -443,13 +444,17 @@ impl<E: Engine + 'static> World<E> {
         match result {
             Ok(()) => {
                 assert!(
-                    !state.closing && !state.send_ended,
+                    !state.closing && !state.notes.send_ended,
                     "{id:?} takes sends although it is closing"
                 );
                 if let Some(free) = free {
-                    state.lent.push_back(Lent { token, free, kept });
+                    state.lent.push_back(Lent {
+                        free: Some(free),
+                        kept: kept.map(|memory| Box::new(memory) as Box<dyn Any>),
+                        ..Lent::unwatched(token)
+                    });
                 }
-                let peer = state.peer;
+                let peer = state.notes.peer;
                 with(|kernel| {
                     kernel.note(|| format!("send of {} bytes to {id:?}, {token:?}", bytes.len()));
                     if let Some(peer) = peer {
@@ -501,7 +506,7 @@ impl<E: Engine + 'static> World<E> {
         self.reference.some_paused = true;
         if let Some(state) = self.reference.find(id) {
             state.paused = result.is_none_or(|result| result.is_ok());
-            state.pause_may_be_refused = result.is_none();
+            state.notes.pause_may_be_refused = result.is_none();
         }
     }
 
@@ -537,7 +542,7 @@ impl<E: Engine + 'static> World<E> {
         if self.quoit.shutdown(id).is_ok()
             && let Some(state) = self.reference.find(id)
         {
-            state.send_ended = true;
+            state.notes.send_ended = true;
         }
     }
 
@@ -563,8 +568,8 @@ impl<E: Engine + 'static> World<E> {
         {
             state.closing = true;
             // One posted earlier may have its own deadline.
-            state.closed_fairly = fairly && !state.may_be_closing;
-            state.closed_patiently = deadline.is_none() && !state.may_be_closing;
+            state.notes.closed_fairly = fairly && !state.notes.may_be_closing;
+            state.notes.closed_patiently = deadline.is_none() && !state.notes.may_be_closing;
         }
     }
 
@@ -574,7 +579,7 @@ impl<E: Engine + 'static> World<E> {
             && let Some(state) = self.reference.find(id)
         {
             state.closing = true;
-            state.closed_fairly = false;
+            state.notes.closed_fairly = false;
         }
     }
 

@@ -19,4 +19,5 @@ pub mod reference;
 pub mod run;
 pub mod shrink;
 pub mod siege;
+mod sim_loop;
 pub mod world;

@@ -5,7 +5,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::mem::ManuallyDrop;
 use std::os::fd::AsRawFd;
 use std::rc::Rc;
 use std::time::Duration;
@@ -18,7 +17,8 @@ use crate::kernel::with;
 use crate::pattern;
 use crate::random::Random;
 use crate::reference::Reference;
-use crate::world::{Kept, any_unsettled, check_end_of_stream, first_unsettled};
+use crate::sim_loop::SimLoop;
+use crate::world::{Kept, any_pending, check_end_of_stream, first_pending};
 
 /// The time between its turns, in nanoseconds, at most: while something happens, and while nothing does.
 const PAUSE: u64 = 60_000;
@@ -32,8 +32,7 @@ enum Occasion {
 
 /// The loop, and what is known of it.
 pub(crate) struct Partner<E: Engine> {
-    /// Never dropped by unwinding: a loop that has failed must not be asked to end well.
-    quoit: ManuallyDrop<Loop<E, SimSockets>>,
+    quoit: SimLoop<E>,
     random: Random,
     reference: Reference,
     kept: VecDeque<Kept>,
@@ -58,7 +57,7 @@ impl<E: Engine + 'static> Partner<E> {
         wake_owed: Rc<Cell<bool>>,
     ) -> Rc<RefCell<Self>> {
         let partner = Rc::new(RefCell::new(Self {
-            quoit: ManuallyDrop::new(quoit),
+            quoit: SimLoop::new(quoit),
             random: Random::new(seed, 12),
             reference: Reference::default(),
             kept: VecDeque::new(),
@@ -96,7 +95,7 @@ impl<E: Engine + 'static> Partner<E> {
     }
 
     pub(crate) fn has_drained(&self) -> bool {
-        self.reference.drained
+        self.reference.order.drained
     }
 
     /// Its counters, and the connections that it has closed.
@@ -181,7 +180,7 @@ impl<E: Engine + 'static> Partner<E> {
                 .descriptor(connection)
                 .map(|descriptor| descriptor.as_raw_fd());
             if let (Some(descriptor), Some(state)) = (descriptor, self.reference.find(connection)) {
-                state.peer = with(|kernel| kernel.peer_of(descriptor));
+                state.notes.peer = with(|kernel| kernel.peer_of(descriptor));
             }
         }
         let closed = self.reference.check(&event, self.quoit.now().as_nanos());
@@ -202,9 +201,9 @@ impl<E: Engine + 'static> Partner<E> {
 
     fn check_data(&mut self, connection: ConnectionId, data: Lease) -> Option<Occasion> {
         let state = self.reference.find(connection).expect("checked just now");
-        let peer = state.peer?;
-        let offset = state.received;
-        state.received += data.len() as u64;
+        let peer = state.notes.peer?;
+        let offset = state.notes.received;
+        state.notes.received += data.len() as u64;
         if let Some(at) = pattern::first_difference(peer as u64, offset, &data) {
             panic!("{connection:?} was given a wrong byte at offset {at}");
         }
@@ -239,8 +238,8 @@ impl<E: Engine + 'static> Partner<E> {
     }
 
     /// A connection of which something must happen yet when nothing is in the way.
-    pub(crate) fn any_unsettled(&mut self) -> Option<(ConnectionId, usize)> {
-        any_unsettled(&mut self.reference)
+    pub(crate) fn any_pending(&mut self) -> Option<(ConnectionId, usize)> {
+        any_pending(&mut self.reference)
     }
 
     /// How many it has.
@@ -249,8 +248,8 @@ impl<E: Engine + 'static> Partner<E> {
     }
 
     /// The first of them.
-    pub(crate) fn first_unsettled(&mut self) -> Option<(ConnectionId, usize)> {
-        first_unsettled(&mut self.reference)
+    pub(crate) fn first_pending(&mut self) -> Option<(ConnectionId, usize)> {
+        first_pending(&mut self.reference)
     }
 
     /// Looks for what is left, and drops the loop.
@@ -274,7 +273,6 @@ impl<E: Engine + 'static> Partner<E> {
         for event in events.drain() {
             reference.check(&event, quoit.now().as_nanos());
         }
-        let quoit = ManuallyDrop::into_inner(quoit);
         let counters = quoit.counters();
         assert_eq!(counters.connections, 0);
         assert_eq!(counters.pool_leased, 0, "leases of the second loop are left");

@@ -215,7 +215,7 @@ impl Plan {
 
 fn draw_wait(random: &mut Random) -> WaitMode {
     if random.chance(SHARE_THAT_WAITS_FOR_MORE) {
-        WaitMode::Gather(Duration::from_micros(random.magnitude(1000).max(1)))
+        WaitMode::Coalesce(Duration::from_micros(random.magnitude(1000).max(1)))
     } else {
         WaitMode::Block
     }

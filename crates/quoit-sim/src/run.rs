@@ -112,8 +112,8 @@ fn make_uring(plan: &Plan, memory: &mut LoopMemory) -> UringEngine<SimRing, SimS
         buffer_entries: plan.config.buffer_ring as u16,
         kernel_poll: plan.config.kernel_poll,
         register_pool: plan.config.register_pool,
-        gather: plan.config.wait.gathers(),
-        gather_at_most: plan.config.completions_per_turn,
+        coalesce: plan.config.wait.coalesces(),
+        coalesce_at_most: plan.config.completions_per_turn,
         notifier: plan
             .config
             .pollable
@@ -143,7 +143,7 @@ fn make_epoll(plan: &Plan, _memory: &mut LoopMemory) -> EpollEngine<SimEpoll, Si
         receives_per_turn: plan.config.receives_per_turn,
         events: plan.config.completions_per_turn.min(1024),
         connections: 64,
-        gather: plan.config.wait.gathers(),
+        coalesce: plan.config.wait.coalesces(),
         ..EpollSettings::default()
     };
     EpollEngine::new(settings, SimSockets).expect("instances are to be had")

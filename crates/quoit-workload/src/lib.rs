@@ -12,13 +12,13 @@
 
 mod account;
 pub mod dns;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod header;
 mod intervals;
 mod kernel;
 pub mod rpc;
 mod sink;
-#[cfg(any(test, fuzzing))]
-pub mod untrusted;
 mod window;
 mod work;
 

@@ -22,8 +22,8 @@ pub enum EngineChoice {
 /// Entries that a completion queue has at most (`IORING_MAX_CQ_ENTRIES`).
 const MOST_COMPLETIONS: u64 = 65_536;
 
-/// How long a loop may gather.
-const GATHERING: std::ops::RangeInclusive<Duration> = Duration::from_micros(1)..=Duration::from_millis(100);
+/// How long a loop may wait for more than the first event.
+const COALESCING: std::ops::RangeInclusive<Duration> = Duration::from_micros(1)..=Duration::from_millis(100);
 
 /// How a loop waits until something happens. What it does then is the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -36,23 +36,24 @@ pub enum WaitMode {
     Spin(Duration),
     /// Look again and again, and never sleep: a processor for this loop alone. A time limit of a turn still ends it.
     Poll,
-    /// Sleep, and for so long not for the first event but for a turn's share of them
-    /// ([`Config::completions_per_turn`]): fewer turns, each with more to do, for answers that are later by up to that
-    /// time. What comes after it ends the sleep at once, so a loop that was idle answers as with [`WaitMode::Block`].
-    /// Nothing but the turn's time limit and timers ends it sooner, wakes neither. From 1 µs to 100 ms.
+    /// Sleep, and let events of this time be handled together. A sleep lasts so long although an event has come, unless
+    /// as many come as a turn handles ([`Config::completions_per_turn`]). There are fewer turns, and each has more to do.
+    /// Responses are later by up to this time. After it, the next event ends the sleep at once, so a loop that was idle
+    /// responds as with [`WaitMode::Block`]. A turn's time limit and timers end it sooner, and wakes do not. From 1 µs to
+    /// 100 ms.
     ///
-    /// On io_uring since Linux 6.12 the kernel counts (`min_wait_usec`, `io_uring_enter(2)`). Elsewhere, and on epoll,
-    /// the loop sleeps for that time whatever comes, to which the kernel adds the thread's slack (50 µs; `prctl(2)`,
-    /// `PR_SET_TIMERSLACK`), and then waits. It has no effect while the loop is parked in another's poller.
-    Gather(Duration),
+    /// On io_uring since Linux 6.12 the kernel counts the events (`min_wait_usec`, `io_uring_enter(2)`). Elsewhere, and on
+    /// epoll, the loop sleeps for this time whatever comes, and then waits. The kernel adds the thread's slack to that sleep
+    /// (50 µs; `prctl(2)`, `PR_SET_TIMERSLACK`). It has no effect while the loop is parked in another library's poller.
+    Coalesce(Duration),
 }
 
 impl WaitMode {
-    /// How long a sleep goes on for more than the first event; zero but for [`WaitMode::Gather`].
+    /// How long a sleep goes on for more than the first event; zero but for [`WaitMode::Coalesce`].
     #[must_use]
-    pub const fn gathers(self) -> Duration {
+    pub const fn coalesces(self) -> Duration {
         match self {
-            Self::Gather(time) => time,
+            Self::Coalesce(time) => time,
             Self::Block | Self::Spin(_) | Self::Poll => Duration::ZERO,
         }
     }
@@ -74,17 +75,17 @@ pub struct Config {
     pub engine: EngineChoice,
     /// Features of io_uring not to use although the kernel has them. Default: none.
     pub without: FeatureSet,
-    /// Connections at once, at most 2^20. One counts until its [`Closed`](crate::Event::Closed) is reported. At the limit, accepting pauses. Default 16,384: memory is reserved
-    /// for all of them (about 4 MiB of addresses) and touched as it is used.
+    /// Connections at once, at most 2^20. One counts until its [`Closed`](crate::Event::Closed) is reported. At the limit,
+    /// accepting pauses. Default 16,384: memory is reserved for all of them (about 4 MiB of addresses) and touched as it is
+    /// used.
     pub connections: u32,
     /// Listeners at once. Default 64.
     pub listeners: u32,
     /// Datagram sockets at once, at most 1,024. Their receive memory is their own
     /// ([`DatagramOptions::slots`](crate::DatagramOptions::slots)). Default 64.
     pub datagram_sockets: u32,
-    /// Timers that the handler may have set at once, its deadlines for connections included. The loop's own (limits of
-    /// attempts and closes, retries, draining) do not count, and can always be set. Default: two a connection and
-    /// 1,024 more.
+    /// Timers that the handler may have set at once. Deadlines of connections count. The loop's own timers (limits of
+    /// attempts and closes, retries, draining) do not, and can always be set. Default: two per connection, and 1,024 more.
     pub timers: Option<u32>,
 
     /// Slots of receive memory, at most 2^15. When all are leased, receiving pauses. Default 1,024.
@@ -101,9 +102,9 @@ pub struct Config {
     /// the cap is reached. Default off.
     pub close_at_lease_limit: bool,
 
-    /// Bytes queued for sending on one connection past which further sends are refused. Default 256 KiB. For copied sends it
-    /// is less while much is queued on all connections together: an eighth of what is left of three quarters of as many bytes as
-    /// there are in all chunks.
+    /// Bytes queued for sending on one connection past which further sends are refused. Default 256 KiB. For copied sends the
+    /// mark is lower while much is queued on all connections together. Three quarters of the bytes of all chunks are shared
+    /// out, and one connection may have an eighth of what is left of them.
     pub high_water: u32,
     /// Bytes queued at or below which [`Event::Writable`](crate::Event::Writable) follows a refusal. Default
     /// 64 KiB.
@@ -113,9 +114,9 @@ pub struct Config {
     pub send_pieces: u32,
     /// Bytes of one chunk of memory for copied sends. Default 4 KiB: small sends gather in one.
     pub send_chunk_size: u32,
-    /// Chunks for copied sends in the whole loop, and so the bytes that it copies: received bytes that are held for long
-    /// are copied too, and count here. The last quarter is for one chunk of each connection that has none; past that, copied
-    /// sends are refused as full. Default 16,384: 64 MiB, touched as it is used.
+    /// Chunks for copied sends in the whole loop. Received bytes that are held for long are copied too, and count here. The
+    /// last quarter is kept for connections that have no chunk, one for each. Past that, copied sends are refused as full.
+    /// Default 16,384: 64 MiB, touched as it is used.
     pub send_chunks: u32,
     /// Lend sends of at least this many bytes to the kernel without a copy (`IORING_OP_SEND_ZC`), where the
     /// engine can. Default `None`, never: on loopback the kernel copies anyway, and below some KiB pinning costs
@@ -131,26 +132,25 @@ pub struct Config {
     /// than the pool has are never used. Default 256. The smaller, the fewer cache lines are in turn.
     pub buffer_ring: u32,
     /// Let a kernel thread poll the submission queue (`IORING_SETUP_SQPOLL`), and sleep after this idle time.
-    /// Default `None`. It saves the submitting system calls at the price of up to a whole processor a loop, and
-    /// it excludes deferred completion work, which then interrupts the loop's thread instead.
+    /// Default `None`. It saves the system calls that submit, and takes up to a whole processor for each loop. Completion work
+    /// cannot be deferred with it, and interrupts the loop's thread instead.
     pub kernel_poll: Option<Duration>,
     /// Register the receive pool's memory with the ring, for zero-copy sends of leases. Default off. It is
     /// charged against `RLIMIT_MEMLOCK`. Datagram sockets have memory of their own, on which this has no effect.
     pub register_pool: bool,
 
-    /// Make the loop so that another library's poller can wait for it: only then has it a
-    /// [`Loop::poll_descriptor`](crate::Loop::poll_descriptor) and can be parked. Default off. It decides how a ring is
-    /// made: one of a pollable loop does not put its work off ([`Feature::DeferTaskrun`]), as kernels tell a poller of
-    /// work that is put off late, or never: Linux 6.12.115 and later of 6.12 tell once, 7.x after 14 ms.
+    /// Make a loop that another library's poller can wait for. Only such a loop has a
+    /// [`Loop::poll_descriptor`](crate::Loop::poll_descriptor) and can be parked. Default off. The ring of a pollable loop
+    /// does not defer work ([`Feature::DeferTaskrun`]), as kernels tell a poller of deferred work late, or never: Linux
+    /// 6.12.115 and later releases of 6.12 tell once, 7.x after 14 ms.
     ///
     /// [`Feature::DeferTaskrun`]: crate::Feature::DeferTaskrun
     pub pollable: bool,
     /// How the loop waits. Default: [`WaitMode::Block`].
     pub wait: WaitMode,
-    /// Completions handled in one turn, about. Default 64: what a turn receives is handled and answered at its end,
-    /// and with few enough connections all of that is still in the processor's caches by then. With 1,024, a thousand
-    /// busy connections cost the epoll engine 1.7 times as much (`docs/results-history.md`). More come in the next turn,
-    /// which does not wait.
+    /// Completions handled in one turn, about. The others come in the next turn, which does not wait. Default 64: what a turn
+    /// receives is handled at its end, and so much is still in the processor's caches by then. With 1,024, a thousand busy
+    /// connections cost the epoll engine 1.7 times as much (`docs/results-history.md`).
     pub completions_per_turn: u32,
     /// Pool slots that one connection may fill in one turn of the epoll engine before others get theirs.
     /// Default 16.
@@ -160,16 +160,17 @@ pub struct Config {
 
     /// Time for a connection attempt where [`ConnectOptions`](crate::ConnectOptions) says nothing. Default 30 s.
     pub connect_timeout: Duration,
-    /// How long a graceful close goes on, where its command says nothing, with a peer that takes nothing. When so much time has
-    /// passed, a connection of which the kernel has all that was sent is closed, and the kernel goes on sending; one of which
-    /// something is still queued here is reset once its peer has taken nothing for this time, to within as much again. Default
-    /// 10 s.
+    /// How long a graceful close waits for a peer that takes nothing, where its command says nothing. After this time a
+    /// connection is closed if the kernel has all that was sent, and the kernel goes on sending. If something is still queued
+    /// here, the connection is reset once its peer has taken nothing for this time. That is noticed within as much time again.
+    /// Default 10 s.
     pub close_deadline: Duration,
-    /// While the loop's memory is short, a connection that holds some of it is reset, with reason `Limit`, once its peer has
-    /// taken nothing and its handler has returned nothing for this long, to within two seconds; those that have been still
-    /// for longest come first, and no more than need be. Default 30 s.
+    /// How long a connection may hold memory without progress while the loop's memory is short. After that it is reset, with
+    /// reason `Limit`: its peer has taken nothing and its handler has returned nothing for this long, to within two seconds.
+    /// Those that have been still for longest go first, and no more of them than need be. Default 30 s.
     pub stall_limit: Duration,
-    /// How long making a ring is tried again on `ENOMEM`: memory of closed rings is given back late. Default 2 s.
+    /// How long a ring that cannot be made for want of memory (`ENOMEM`) is tried again. The kernel gives the memory of closed
+    /// rings back late. Default 2 s.
     pub ring_memory_patience: Duration,
 }
 
@@ -294,12 +295,12 @@ impl Config {
             (
                 product(self.receive_slots, self.receive_slot_size) <= MOST_MEMORY,
                 "receive_slots",
-                "of 64 GiB in all at most",
+                "so many that all have 64 GiB at most",
             ),
             (
                 product(self.send_chunks, self.send_chunk_size) <= MOST_MEMORY,
                 "send_chunks",
-                "of 64 GiB in all at most",
+                "so many that all have 64 GiB at most",
             ),
             (
                 self.leases_per_connection >= 1,
@@ -344,9 +345,9 @@ impl Config {
                 "a power of two, at most 32,768",
             ),
             (
-                !matches!(self.wait, WaitMode::Gather(time) if !GATHERING.contains(&time)),
+                !matches!(self.wait, WaitMode::Coalesce(time) if !COALESCING.contains(&time)),
                 "wait",
-                "a gathering of 1 µs to 100 ms, or another way",
+                "coalescing for 1 µs to 100 ms, or another way",
             ),
             (
                 self.completions_per_turn >= 1,
@@ -377,22 +378,22 @@ mod tests {
     }
 
     #[test]
-    fn gathering_has_bounds() {
-        let gathers = |time| Config {
-            wait: WaitMode::Gather(time),
+    fn coalescing_has_bounds() {
+        let coalescing = |time| Config {
+            wait: WaitMode::Coalesce(time),
             ..Config::default()
         };
         for time in [Duration::from_micros(1), Duration::from_millis(100)] {
-            gathers(time).validate().unwrap();
+            coalescing(time).validate().unwrap();
         }
         for time in [
             Duration::ZERO,
             Duration::from_nanos(999),
             Duration::from_millis(101),
         ] {
-            let message = gathers(time).validate().unwrap_err().to_string();
+            let message = coalescing(time).validate().unwrap_err().to_string();
             assert!(
-                message.contains("`wait` must be a gathering of 1 µs to 100 ms"),
+                message.contains("`wait` must be coalescing for 1 µs to 100 ms"),
                 "{message}"
             );
         }

@@ -77,6 +77,8 @@ pub mod event;
 mod event_loop;
 pub mod features;
 mod footprint;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod handler;
 pub mod host;
 pub mod id;
@@ -93,8 +95,6 @@ mod sync;
 pub mod sys;
 mod thread;
 mod timers;
-#[cfg(any(test, fuzzing))]
-pub mod untrusted;
 mod wake;
 
 pub use address::Address;

@@ -127,6 +127,10 @@ impl Inbox {
     /// The loop is gone: nothing more is taken, and what waits is dropped.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
+        self.discard();
+    }
+
+    fn discard(&self) {
         while self.pop().is_some() {}
     }
 }
@@ -207,7 +211,7 @@ impl Permit<'_> {
         inbox.wake.wake();
         if inbox.closed.load(Ordering::SeqCst) {
             // The loop went away meanwhile and may have missed it.
-            while inbox.pop().is_some() {}
+            inbox.discard();
         }
     }
 }

@@ -267,7 +267,7 @@ fn choose(config: &Config, memory: &mut LoopMemory) -> Result<(AnyEngine, String
     let settings = EpollSettings {
         receives_per_turn: config.receives_per_turn,
         events: config.completions_per_turn.min(1024),
-        gather: config.wait.gathers(),
+        coalesce: config.wait.coalesces(),
         ..EpollSettings::default()
     };
     let engine = EpollEngine::new(settings, Linux).map_err(|errno| StartError::Kernel {
@@ -311,8 +311,8 @@ fn uring(
         buffer_entries: config.buffer_ring as u16,
         kernel_poll: config.kernel_poll,
         register_pool: config.register_pool,
-        gather: config.wait.gathers(),
-        gather_at_most: config.completions_per_turn,
+        coalesce: config.wait.coalesces(),
+        coalesce_at_most: config.completions_per_turn,
         notifier,
     };
     let begin = Instant::now();

@@ -110,10 +110,10 @@ fn pools_are_as_large_as_configured_and_stay_so_in_a_flood() {
             let sizes = [1, 1400, 60_000];
             // Lists of events and the like find their length.
             sizes.into_iter().for_each(|size| flooded.flood(size));
-            let settled = mapped();
+            let full_size = mapped();
             for _ in 0..5 {
                 sizes.into_iter().for_each(|size| flooded.flood(size));
-                assert_eq!(mapped(), settled, "{engine}, {options:?}");
+                assert_eq!(mapped(), full_size, "{engine}, {options:?}");
             }
             let counters = flooded.quoit.datagram_counters(flooded.socket).unwrap();
             assert!(

@@ -60,7 +60,7 @@ impl<H: Handler> Served<H> {
     }
 
     /// Turns until nothing happens any more.
-    fn settle(&mut self) {
+    fn until_quiet(&mut self) {
         loop {
             let before = self.quoit.counters().completions;
             self.turn(Duration::from_millis(20));
@@ -147,7 +147,7 @@ fn clients_that_do_not_read_hold_up_nobody() {
                 for client in &mut rude {
                     flood(client, piece);
                 }
-                served.settle();
+                served.until_quiet();
             }
             let mut good = client(address);
             good.set_nonblocking(true).unwrap();
@@ -199,7 +199,7 @@ fn more_holders_than_slots_hold_up_nobody() {
             for client in &mut rude {
                 assert_eq!(client.write(&[b'a' + round; 94]).unwrap(), 94);
             }
-            served.settle();
+            served.until_quiet();
         }
         let kept: usize = served.handler.kept.iter().map(|lease| lease.len()).sum();
         assert_eq!(kept, 200 * 5 * 94, "{engine}: all was delivered");
@@ -208,7 +208,7 @@ fn more_holders_than_slots_hold_up_nobody() {
         served.echoes(&mut good, &[b'?'; 20_000]);
         // They outlive their connections and their loop.
         drop(rude);
-        served.settle();
+        served.until_quiet();
         let kept = std::mem::take(&mut served.handler.kept);
         drop(served);
         assert!(
@@ -268,7 +268,7 @@ fn slow_downloads_through_a_proxy_hold_up_nobody() {
         let mut served = Served::new(quoit, Proxy { target, other });
         let connect = |served: &mut Served<Proxy>| {
             let near = rude(address);
-            served.settle();
+            served.until_quiet();
             let (far, _) = origin.accept().unwrap();
             far.set_nonblocking(true).unwrap();
             (near, far)
@@ -278,7 +278,7 @@ fn slow_downloads_through_a_proxy_hold_up_nobody() {
             for (_, far) in &mut slow {
                 flood(far, &[b'd'; 65_536]);
             }
-            served.settle();
+            served.until_quiet();
         }
         let (mut near, mut far) = connect(&mut served);
         for _ in 0..10 {
@@ -457,7 +457,7 @@ fn a_reset_is_noticed_by_who_waits_for_room() {
         while served.handler.refused < PEERS {
             served.turn(Duration::from_secs(1));
         }
-        served.settle();
+        served.until_quiet();
         for client in &rude {
             socket2::SockRef::from(client)
                 .set_linger(Some(Duration::ZERO))

@@ -71,14 +71,14 @@ public class OptionScenarios
 
     [Theory]
     [MemberData(nameof(Engines))]
-    public async Task Loops_that_gather_serve_and_keep_a_peer_waiting_that_waits_for_its_answer(Transport transport)
+    public async Task Loops_that_coalesce_events_serve_and_keep_a_peer_waiting_that_waits_for_its_answer(Transport transport)
     {
         const int Requests = 10;
-        var gather = TimeSpan.FromMilliseconds(20);
+        var time = TimeSpan.FromMilliseconds(20);
         await using var server = await TestServer.HttpAsync(
             transport,
             static application => application.MapGet("/", static () => "hello"),
-            options: options => options.GatherTime = gather);
+            options: options => options.CoalesceTime = time);
         using var client = new HttpClient();
         Assert.Equal("hello", await client.GetStringAsync(server.Address, Wait.Token));
         var watch = Stopwatch.StartNew();
@@ -87,7 +87,7 @@ public class OptionScenarios
             Assert.Equal("hello", await client.GetStringAsync(server.Address, Wait.Token));
         }
         // The loop sleeps when the answer has left, and again while the application makes it. Either may be missed by a
-        // loop that was late to sleep; most are not, and without gathering all of it takes a few milliseconds.
-        Assert.True(watch.Elapsed >= gather * (Requests / 2), $"{Requests} requests took {watch.Elapsed}");
+        // loop that was late to sleep; most are not, and without coalescing all of it takes a few milliseconds.
+        Assert.True(watch.Elapsed >= time * (Requests / 2), $"{Requests} requests took {watch.Elapsed}");
     }
 }

@@ -54,7 +54,7 @@ public class OptionsTests
             { "PinLoops", "True" }, { "AcceptMode", "Shared" }, { "Backlog", "511" }, { "NoDelay", "False" },
             { "KeepAlive", "00:01:30" }, { "Connections", "1000" }, { "ReceiveSlots", "1001" }, { "ReceiveSlotSize", "1002" },
             { "LeasesPerConnection", "15" }, { "MaxReadBufferSize", "1003" }, { "MaxWriteBufferSize", "1004" },
-            { "SpinBudget", "00:00:00.0010000" }, { "GatherTime", "00:00:00.0002000" }, { "DrainDeadline", "00:00:03" },
+            { "SpinBudget", "00:00:00.0010000" }, { "CoalesceTime", "00:00:00.0002000" }, { "DrainDeadline", "00:00:03" },
             { "BlockedLoopLimit", "00:00:04" }, { "Without", "buffer-ring" },
         };
         var properties = typeof(QuoitTransportOptions).GetProperties();
@@ -97,7 +97,7 @@ public class OptionsTests
         Assert.Equal(1 << 20, options.MaxReadBufferSize);
         Assert.Equal(64 << 10, options.MaxWriteBufferSize);
         Assert.Equal(TimeSpan.Zero, options.SpinBudget);
-        Assert.Equal(TimeSpan.Zero, options.GatherTime);
+        Assert.Equal(TimeSpan.Zero, options.CoalesceTime);
         Assert.Equal(TimeSpan.FromSeconds(10), options.DrainDeadline);
         Assert.Equal(TimeSpan.FromSeconds(1), options.BlockedLoopLimit);
         Assert.Empty(options.Without);
@@ -110,7 +110,7 @@ public class OptionsTests
         { "Backlog", "0" }, { "KeepAlive", "-00:00:01" }, { "Connections", "0" }, { "Connections", "1048577" },
         { "ReceiveSlots", "0" }, { "ReceiveSlots", "32769" }, { "ReceiveSlotSize", "63" }, { "LeasesPerConnection", "0" },
         { "MaxReadBufferSize", "-1" }, { "MaxWriteBufferSize", "-1" }, { "SpinBudget", "00:00:02" },
-        { "GatherTime", "-00:00:00.0001" }, { "GatherTime", "00:00:00.0000009" }, { "GatherTime", "00:00:00.1000001" },
+        { "CoalesceTime", "-00:00:00.0001" }, { "CoalesceTime", "00:00:00.0000009" }, { "CoalesceTime", "00:00:00.1000001" },
         { "DrainDeadline", "00:00:00" }, { "BlockedLoopLimit", "00:00:00" },
     };
 
@@ -151,19 +151,19 @@ public class OptionsTests
     [InlineData("00:00:00.0000010", 1_000)]
     [InlineData("00:00:00.0002500", 250_000)]
     [InlineData("00:00:00.1000000", 100_000_000)]
-    public void A_time_to_gather_is_given_to_the_library(string time, long nanoseconds)
+    public void A_time_to_coalesce_is_given_to_the_library(string time, long nanoseconds)
     {
         QuoitLibrary.Load();
-        var options = new QuoitTransportOptions { GatherTime = TimeSpan.Parse(time, CultureInfo.InvariantCulture) };
+        var options = new QuoitTransportOptions { CoalesceTime = TimeSpan.Parse(time, CultureInfo.InvariantCulture) };
         Assert.Empty(options.Faults());
         var config = LoopGroup.CreateConfig(options);
-        Assert.Equal(((uint)NativeWait.Gather, nanoseconds), (config.Wait, config.SpinNs));
+        Assert.Equal(((uint)NativeWait.Coalesce, nanoseconds), (config.Wait, config.SpinNs));
     }
 
     [Theory]
     [InlineData("00:00:00")]
     [InlineData("00:00:00.0010000")]
-    public void Without_a_time_to_gather_the_library_blocks(string spin)
+    public void Without_a_time_to_coalesce_the_library_blocks(string spin)
     {
         QuoitLibrary.Load();
         var options = new QuoitTransportOptions { SpinBudget = TimeSpan.Parse(spin, CultureInfo.InvariantCulture) };
@@ -171,15 +171,15 @@ public class OptionsTests
     }
 
     [Fact]
-    public void A_loop_that_is_to_spin_and_to_gather_is_refused()
+    public void A_loop_that_is_to_spin_and_to_coalesce_is_refused()
     {
         var options = new QuoitTransportOptions
         {
             SpinBudget = TimeSpan.FromMilliseconds(1),
-            GatherTime = TimeSpan.FromMicroseconds(200),
+            CoalesceTime = TimeSpan.FromMicroseconds(200),
         };
         Assert.StartsWith(
-            "Kestrel:Quoit:GatherTime is 00:00:00.0002000 and Kestrel:Quoit:SpinBudget is 00:00:00.0010000; one of them must be zero",
+            "Kestrel:Quoit:CoalesceTime is 00:00:00.0002000 and Kestrel:Quoit:SpinBudget is 00:00:00.0010000; one of them must be zero",
             Assert.Single(options.Faults()),
             StringComparison.Ordinal);
     }

@@ -173,7 +173,7 @@ internal sealed partial class QuoitConnection
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
     private async ValueTask<bool> LendAsync(ReadOnlySequence<byte> buffer)
     {
-        if (!await SettleCopyAsync())
+        if (!await AwaitCopyAsync())
         {
             return false;
         }
@@ -233,7 +233,7 @@ internal sealed partial class QuoitConnection
 
     /// <summary>Waits until it is known whether this turn's copy was taken: what follows must not overtake it.</summary>
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
-    private async ValueTask<bool> SettleCopyAsync()
+    private async ValueTask<bool> AwaitCopyAsync()
     {
         if (_copiedInTurn == _loop.Turn)
         {
@@ -255,7 +255,7 @@ internal sealed partial class QuoitConnection
     /// <summary>Closes the connection once the kernel has taken all bytes: a peer that reads slowly still gets them.</summary>
     private async ValueTask CloseAsync()
     {
-        if (!await SettleCopyAsync())
+        if (!await AwaitCopyAsync())
         {
             return;
         }

@@ -191,10 +191,10 @@ internal sealed partial class LoopGroup : IAsyncDisposable
         {
             config.StallLimitNs = stall.Ticks * TimeSpan.NanosecondsPerTick;
         }
-        if (options.GatherTime > TimeSpan.Zero)
+        if (options.CoalesceTime > TimeSpan.Zero)
         {
-            config.Wait = (uint)NativeWait.Gather;
-            config.SpinNs = options.GatherTime.Ticks * TimeSpan.NanosecondsPerTick;
+            config.Wait = (uint)NativeWait.Coalesce;
+            config.SpinNs = options.CoalesceTime.Ticks * TimeSpan.NanosecondsPerTick;
         }
         return config;
     }

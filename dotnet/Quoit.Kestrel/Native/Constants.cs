@@ -141,5 +141,5 @@ internal enum NativeWait : uint
     Block = 0,
     Spin = 1,
     Poll = 2,
-    Gather = 3,
+    Coalesce = 3,
 }

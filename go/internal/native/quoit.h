@@ -57,8 +57,9 @@ enum {
     QUOIT_WAIT_BLOCK = 0, /* sleeps in the kernel */
     QUOIT_WAIT_SPIN = 1,  /* looks again and again for quoit_config.spin_ns, then sleeps */
     QUOIT_WAIT_POLL = 2,  /* never sleeps */
-    QUOIT_WAIT_GATHER = 3 /* sleeps, for quoit_config.spin_ns not for the first event but for many. Since 1.5 */
+    QUOIT_WAIT_COALESCE = 3 /* sleeps, for quoit_config.spin_ns not for the first event but for many. Since 1.5 */
 };
+#define QUOIT_WAIT_GATHER QUOIT_WAIT_COALESCE /* its name before the first release */
 
 /* Commands: quoit_command.kind. In brackets: the fields that are read beside `kind`. */
 enum {
@@ -371,7 +372,7 @@ typedef struct quoit_config {
     int64_t ring_memory_patience_ns; /* how long making a ring is tried again on ENOMEM. Default 2 s */
     uint32_t datagram_sockets;      /* at once, at most 1,024. Default 64 */
     uint32_t wait;                  /* QUOIT_WAIT_*. Default BLOCK */
-    int64_t spin_ns;                /* with WAIT_SPIN: how long before it sleeps; with WAIT_GATHER: 1 us to 100 ms */
+    int64_t spin_ns;                /* with WAIT_SPIN: how long before it sleeps; with WAIT_COALESCE: 1 us to 100 ms */
     uint32_t pollable;              /* 1: for a foreign poller, with quoit_fd. Default 0. Since 1.6 */
     uint32_t reserved;
     int64_t stall_limit_ns;         /* while memory is short, one that takes nothing is reset then. Default 30 s. Since 1.7 */

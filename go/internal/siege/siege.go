@@ -44,8 +44,8 @@ func (target Target) figure(name string) uint64 {
 	return target.Loops.Counters()[0].Get(name)
 }
 
-// settle waits until nothing is sent any more, for what that is worth without a look at the peers.
-func (target Target) settle() {
+// waitUntilSent waits until nothing is sent any more, for what that is worth without a look at the peers.
+func (target Target) waitUntilSent() {
 	for before, now := uint64(0), uint64(1); before != now; {
 		before = target.figure("sent_bytes")
 		time.Sleep(50 * time.Millisecond)
@@ -132,7 +132,7 @@ func besiege(t *testing.T, target Target, kind kind, exchange func(t *testing.T,
 			}
 		}
 		if kind.stops {
-			target.settle()
+			target.waitUntilSent()
 		}
 		for number := range requests {
 			before := target.figure("turns")

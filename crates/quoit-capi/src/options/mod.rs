@@ -105,10 +105,10 @@ pub(crate) fn config_for_c(config: &quoit::Config) -> Config {
             WaitMode::Block => QUOIT_WAIT_BLOCK,
             WaitMode::Spin(_) => QUOIT_WAIT_SPIN,
             WaitMode::Poll => QUOIT_WAIT_POLL,
-            WaitMode::Gather(_) => QUOIT_WAIT_GATHER,
+            WaitMode::Coalesce(_) => QUOIT_WAIT_COALESCE,
         },
         spin_ns: match config.wait {
-            WaitMode::Spin(time) | WaitMode::Gather(time) => nanoseconds(time),
+            WaitMode::Spin(time) | WaitMode::Coalesce(time) => nanoseconds(time),
             WaitMode::Block | WaitMode::Poll => 0,
         },
         pollable: config.pollable.into(),
@@ -181,7 +181,7 @@ pub(crate) fn config(config: &Config) -> Result<quoit::Config, Failure> {
             QUOIT_WAIT_BLOCK => WaitMode::Block,
             QUOIT_WAIT_SPIN => WaitMode::Spin(time(config.spin_ns, "spin_ns")?),
             QUOIT_WAIT_POLL => WaitMode::Poll,
-            QUOIT_WAIT_GATHER => WaitMode::Gather(time(config.spin_ns, "spin_ns")?),
+            QUOIT_WAIT_COALESCE => WaitMode::Coalesce(time(config.spin_ns, "spin_ns")?),
             other => {
                 return Err(Failure::invalid(format_args!(
                     "`wait` is {other}, which names no way to wait"

@@ -272,7 +272,7 @@ static quoit_counters counters(void)
 }
 
 /* Turns until nothing happens any more. */
-static void settle(void)
+static void until_quiet(void)
 {
     uint64_t before;
     do {
@@ -347,7 +347,7 @@ static void nobody_is_held_up(const quoit_config *config, struct crowd crowd)
     for (round = 0; round < crowd.rounds; round++) {
         for (index = 0; index < crowd.size; index++)
             flood(rude[index], crowd.calls, bytes, crowd.length);
-        settle();
+        until_quiet();
     }
     now = counters();
     expect(now.leases_copied > 0 && now.pool_leased < now.pool_slots, "they hold what they may, and not all");

@@ -102,7 +102,7 @@ fn datagrams_come_back_unchanged() {
                 &["--count 1000 --outstanding 4 --senders 4", "--count 50"],
             ),
             (
-                "udp-echo --wait gather:100",
+                "udp-echo --wait coalesce:100",
                 &["--count 3000 --outstanding 16 --senders 2", "--count 50"],
             ),
             (
@@ -384,8 +384,8 @@ fn wrong_options_are_refused() {
         ("--wait spin", "spin:MICROSECONDS"),
         ("--wait elsewhere", "foreign"),
         ("--wait spin:0", "1 to 1000000"),
-        ("--wait gather:0", "1 to 100000"),
-        ("--wait gather:100001", "1 to 100000"),
+        ("--wait coalesce:0", "1 to 100000"),
+        ("--wait coalesce:100001", "1 to 100000"),
         ("--max-datagram 65508", "65507"),
         ("--slots 0", "--slots"),
     ] {

@@ -113,7 +113,7 @@ fn streams_of_every_kind_are_loaded_rightly() {
             );
             let rpc = &report["rpc"];
             let streams = rpc["streams_ended"].as_u64().unwrap();
-            // The thread that settles the last message of a share need not have ended its stream.
+            // The thread that completes the last message of a share need not have ended its stream.
             assert!(streams + 8 >= least_streams, "{engine} {options}: {report:#}");
             assert_eq!(rpc["stream_latency"].is_null(), streams == 0, "{report:#}");
             let carries_times = !options.contains("untimed") && !options.contains("request --");

@@ -48,7 +48,7 @@ impl Watched {
             std::thread::yield_now();
         }
         self.in_flight = self.figures("quoit_in_flight");
-        self.descriptors = self.descriptors_settled(usize::MAX);
+        self.descriptors = self.descriptors_at_most(usize::MAX);
     }
 
     /// A figure of the metrics, of all loops.
@@ -57,11 +57,11 @@ impl Watched {
     }
 
     /// How many descriptors are open once there are no more than `most` and the connections to the metrics are gone.
-    fn descriptors_settled(&self, most: usize) -> usize {
+    fn descriptors_at_most(&self, most: usize) -> usize {
         let begin = Instant::now();
         loop {
             let open = self.server.proc_entries("fd");
-            let settled = open.len() <= most;
+            let few_enough = open.len() <= most;
             let own = format!(":{:04X} ", port(&self.metrics));
             let established = ["net/tcp", "net/tcp6"].iter().any(|table| {
                 self.server.proc_file(table).lines().any(|line| {
@@ -70,7 +70,7 @@ impl Watched {
                     local.is_some_and(|local| local.ends_with(&own)) && words.nth(1) == Some("01")
                 })
             });
-            if settled && !established {
+            if few_enough && !established {
                 return open.len();
             }
             assert!(
@@ -103,7 +103,7 @@ impl Watched {
                 std::thread::yield_now();
             }
         }
-        self.descriptors_settled(self.descriptors);
+        self.descriptors_at_most(self.descriptors);
         self.resident_kib.push(self.server.status_kib("VmRSS"));
     }
 }

@@ -4,6 +4,7 @@
 use std::process::Command;
 
 mod check;
+mod context;
 mod programs;
 mod reporter;
 mod stacks;

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use quoit_kernels::list::Traffic;
 
-use crate::check::{Context, Trouble};
+use crate::context::{Context, Trouble};
 use crate::programs::Running;
 
 /// Runs each row, also after one that failed.

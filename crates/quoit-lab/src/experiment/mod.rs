@@ -3,6 +3,8 @@
 mod built_in;
 mod cases;
 mod file;
+#[cfg(any(test, fuzzing))]
+pub(super) mod fuzzing;
 pub(crate) mod model;
 mod nearest;
 pub(crate) mod own;
@@ -10,8 +12,6 @@ mod reader;
 pub(crate) mod template;
 #[cfg(test)]
 mod tests;
-#[cfg(any(test, fuzzing))]
-pub(super) mod untrusted;
 
 use std::fs;
 use std::path::Path;

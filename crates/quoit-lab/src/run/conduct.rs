@@ -46,7 +46,7 @@ impl Conductor<'_> {
         let nothing = Record::default();
         let left = works.iter().map(|work| {
             let record = self.records.of(work).unwrap_or(&nothing);
-            schedule::left(&record.standings(work, &self.effort), &self.effort)
+            schedule::left(&summary::standings(record, work, &self.effort), &self.effort)
         });
         self.progress.begin(left.sum());
         for (index, work) in works.iter().enumerate() {
@@ -80,7 +80,7 @@ impl Conductor<'_> {
     fn leave_pairs_out(&mut self, work: &Work<'_>) {
         let nothing = Record::default();
         let record = self.records.of(work).unwrap_or(&nothing);
-        let standings = record.standings(work, &self.effort);
+        let standings = summary::standings(record, work, &self.effort);
         let missing: Vec<String> = work
             .series
             .iter()
@@ -107,7 +107,7 @@ impl Conductor<'_> {
     fn turn(&self, work: &Work<'_>) -> Option<usize> {
         let nothing = Record::default();
         let record = self.records.of(work).unwrap_or(&nothing);
-        schedule::next(&record.standings(work, &self.effort), &self.effort)
+        schedule::next(&summary::standings(record, work, &self.effort), &self.effort)
     }
 
     fn peak(&self, work: &Work<'_>) -> Option<f64> {

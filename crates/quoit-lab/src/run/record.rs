@@ -7,9 +7,6 @@ use quoit_report::results::model::{ReadingCost, Slice};
 
 use super::journal::Entry;
 use super::plan::Work;
-use super::schedule::Standing;
-use super::summary;
-use crate::experiment::model::Effort;
 
 /// What was measured of one case.
 #[derive(Clone, Debug, Default)]
@@ -102,21 +99,6 @@ impl Records {
 }
 
 impl Record {
-    /// How far each series of a case has come.
-    pub(crate) fn standings(&self, work: &Work<'_>, effort: &Effort) -> Vec<Standing> {
-        let standing = |series: &super::schedule::Series| {
-            let name = series.name();
-            let is_control = series.against.is_none();
-            Standing {
-                is_control,
-                pairs: self.pairs.get(&name).copied().unwrap_or(0),
-                reached: is_control
-                    && summary::band(self, work, &name).is_some_and(|(_, band)| band.is_within(effort.band)),
-            }
-        };
-        work.series.iter().map(standing).collect()
-    }
-
     /// The slices of a series that count, pair by pair: the ratio's numerator and denominator.
     pub(crate) fn pairs_of(&self, series: &str) -> Vec<[&Slice; 2]> {
         let mut pairs: BTreeMap<u32, [Option<&Slice>; 2]> = BTreeMap::new();

@@ -12,6 +12,7 @@ use quoit_report::results::model::{
 use super::latency;
 use super::plan::Work;
 use super::record::Record;
+use super::schedule::{Series, Standing};
 use crate::experiment::model::Effort;
 
 /// Sums up a case; `None` if nothing was measured of it.
@@ -65,6 +66,21 @@ pub(crate) fn of_case(
             .collect(),
         slices: record.slices.clone(),
     })
+}
+
+/// How far each series of a case has come.
+pub(crate) fn standings(record: &Record, work: &Work<'_>, effort: &Effort) -> Vec<Standing> {
+    let standing = |series: &Series| {
+        let name = series.name();
+        let is_control = series.against.is_none();
+        Standing {
+            is_control,
+            pairs: record.pairs.get(&name).copied().unwrap_or(0),
+            reached: is_control
+                && band(record, work, &name).is_some_and(|(_, band)| band.is_within(effort.band)),
+        }
+    };
+    work.series.iter().map(standing).collect()
 }
 
 /// The ratio of a control with its band; `None` without pairs.

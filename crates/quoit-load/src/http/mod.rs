@@ -8,7 +8,7 @@
 
 mod framing;
 #[cfg(any(test, fuzzing))]
-pub(super) mod untrusted;
+pub(super) mod fuzzing;
 
 use std::ops::Range;
 use std::sync::Arc;

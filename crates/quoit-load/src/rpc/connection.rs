@@ -161,7 +161,7 @@ impl RpcState {
         self.to_grant.clear();
     }
 
-    /// Takes what arrived, and reports the messages that it settles.
+    /// Takes what arrived, and reports the messages that it completes.
     pub(super) fn take(
         &mut self,
         streams: &RpcStreams,
@@ -332,7 +332,7 @@ impl RpcState {
                 place.course = Course::Free;
                 self.free.push(index);
                 if sent {
-                    settle(end.messages, outcomes);
+                    complete(end.messages, outcomes);
                 }
                 if whole {
                     outcomes.stream(start);
@@ -362,8 +362,8 @@ impl RpcState {
     }
 }
 
-/// Settles so many messages that this end sent. They have no latency of their own.
-fn settle(mut messages: u64, outcomes: &mut impl Outcomes) {
+/// Completes so many messages that this end sent. They have no latency of their own.
+fn complete(mut messages: u64, outcomes: &mut impl Outcomes) {
     while messages > 0 {
         let part = u32::try_from(messages).unwrap_or(u32::MAX);
         outcomes.right(None, part);

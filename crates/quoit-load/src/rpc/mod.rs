@@ -1,18 +1,18 @@
 //! Streams of messages with credit, in the wire format of [`quoit_workload::rpc`].
 //!
-//! What pacing begins is a stream; what is settled and counted is messages. A message that the server sends is settled
+//! What pacing begins is a stream; what is completed and counted is messages. A message that the server sends is completed
 //! when it has arrived whole and right, and carries its latency with it, as the time at which it was sent. Messages
-//! that this end sends are settled together, when the server has ended their stream with the right count and sum.
+//! that this end sends are completed together, when the server has ended their stream with the right count and sum.
 
 mod arguments;
 mod connection;
 mod report;
 mod stream;
 
+#[cfg(any(test, fuzzing))]
+pub(super) mod fuzzing;
 #[cfg(test)]
 mod tests;
-#[cfg(any(test, fuzzing))]
-pub(super) mod untrusted;
 
 use quoit_workload::rpc::frame::Pace;
 

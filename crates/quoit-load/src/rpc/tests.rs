@@ -114,7 +114,7 @@ fn frames(bytes: &[u8]) -> Vec<Vec<u8>> {
 
 proptest! {
     #[test]
-    fn all_that_was_begun_is_settled_however_bytes_move(
+    fn all_that_was_begun_is_completed_however_bytes_move(
         is_request in any::<bool>(),
         (messages, least, credit) in (1_u64..40, 24_u32..600, 1_u32..20),
         spread in 0_u32..400,
@@ -145,9 +145,9 @@ proptest! {
             prop_assert_eq!(&pair.found.wrong, &Vec::<String>::new());
             prop_assert!(pair.open() <= concurrent);
         }
-        let settled = u64::from(total) * messages;
-        prop_assert_eq!(pair.found.right, settled);
-        prop_assert_eq!(pair.found.with_latency, if is_request { 0 } else { settled });
+        let completed = u64::from(total) * messages;
+        prop_assert_eq!(pair.found.right, completed);
+        prop_assert_eq!(pair.found.with_latency, if is_request { 0 } else { completed });
         prop_assert_eq!(pair.found.streams, u64::from(total));
         prop_assert_eq!(pair.environment.totals.streams, 0);
     }

@@ -247,7 +247,7 @@ impl<P: Protocol> Worker<P> {
             let sums = Sums {
                 open: self.open as u64,
                 replies: self.replies,
-                done: self.recorder.window().settled(),
+                done: self.recorder.window().completed(),
             };
             self.control.publish(self.assignment.thread, sums);
             if self.advance(now)? {

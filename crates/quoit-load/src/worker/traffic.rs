@@ -94,9 +94,9 @@ impl<P: Protocol> Worker<P> {
         let then = self
             .protocol
             .take(&mut connection.state, input, now, &mut counter);
-        let settled = counter.settled();
-        connection.was_useful |= settled > 0;
-        self.replies += settled;
+        let completed = counter.completed();
+        connection.was_useful |= completed > 0;
+        self.replies += completed;
         let after = self.protocol.outstanding(&connection.state);
         self.outstanding = self.outstanding + u64::from(after) - u64::from(before);
         match then {

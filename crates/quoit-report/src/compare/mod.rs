@@ -2,9 +2,9 @@
 
 mod bootstrap;
 mod changes;
-mod print;
 #[cfg(any(test, fuzzing))]
-pub(crate) mod untrusted;
+pub(crate) mod fuzzing;
+mod print;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

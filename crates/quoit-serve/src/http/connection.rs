@@ -3,7 +3,8 @@
 use std::mem;
 
 use super::environment::Environment;
-use super::head::{self, Method, RequestFraming, RequestHead, Scan};
+use super::head::{self, RequestFraming, RequestHead, Scan};
+use super::method::Method;
 use super::respond::{self, Persistence, Refusal, ResponseFraming, Status};
 use super::routes::Route;
 use super::{MAX_HEAD_BYTES, pattern};

@@ -24,13 +24,14 @@
 mod body;
 mod connection;
 mod environment;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod head;
+mod method;
 mod pattern;
 mod respond;
 mod routes;
 mod target;
-#[cfg(any(test, fuzzing))]
-pub(crate) mod untrusted;
 
 #[cfg(test)]
 mod course_tests;

@@ -1,6 +1,6 @@
 //! Which path means what, and which methods it takes.
 
-use super::head::Method;
+use super::method::Method;
 use super::respond::{Refusal, Status};
 use super::target::Target;
 

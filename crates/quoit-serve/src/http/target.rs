@@ -2,8 +2,9 @@
 
 use std::net::Ipv6Addr;
 
+use super::MAX_TARGET_BYTES;
+use super::method::Method;
 use super::respond::{Refusal, Status};
-use super::{MAX_TARGET_BYTES, head::Method};
 
 /// The longest DNS name (253 characters, RFC 1035, section 2.3.4) with a port.
 const MAX_JUDGED_BYTES: usize = 259;

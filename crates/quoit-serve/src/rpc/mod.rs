@@ -16,10 +16,10 @@ mod stream;
 
 #[cfg(test)]
 mod floor_tests;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 #[cfg(test)]
 mod tests;
-#[cfg(any(test, fuzzing))]
-pub(crate) mod untrusted;
 
 pub use connection::{Next, RpcConnection};
 pub use environment::{Environment, Totals};

@@ -39,7 +39,7 @@ impl<E: Engine + 'static> World<E> {
                 self.on_datagram_occasion(id);
             }
         }
-        self.settle_groups();
+        self.conclude_group_changes();
         self.act_on_groups();
         if self.datagrams.random.chance(300) {
             self.release_some_datagrams();

@@ -180,7 +180,7 @@ impl<E: Engine + 'static> World<E> {
 
     /// What of datagrams has not come to its end, or does not agree with the counters, if anything. Events that are
     /// queued and operations that have ended unnoticed are reasons for it: all agrees when they are taken.
-    pub(crate) fn find_unsettled_datagrams(&mut self) -> Option<String> {
+    pub(crate) fn find_pending_datagrams(&mut self) -> Option<String> {
         if with(|kernel| kernel.datagrams_move()) {
             return Some("datagrams are under way".to_owned());
         }

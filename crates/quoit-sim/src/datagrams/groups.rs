@@ -117,7 +117,7 @@ impl<E: Engine + 'static> World<E> {
     }
 
     /// The turn has carried the batch out: what was asked for has been done, or its refusal is among the events.
-    pub(crate) fn settle_groups(&mut self) {
+    pub(crate) fn conclude_group_changes(&mut self) {
         for index in 0..self.datagrams.sockets.len() {
             let state = &mut self.datagrams.sockets[index];
             if state.groups.asked == Some(Ok(())) && self.batch.is_empty() {

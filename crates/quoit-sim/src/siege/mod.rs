@@ -8,7 +8,6 @@ pub mod plan;
 mod service;
 
 use std::collections::BTreeMap;
-use std::mem::ManuallyDrop;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
@@ -22,6 +21,7 @@ use crate::kernel::with;
 use crate::plan::{Options, Plan};
 use crate::random::Random;
 use crate::reference::Reference;
+use crate::sim_loop::SimLoop;
 use crate::world::Summary;
 use plan::SiegePlan;
 use service::Served;
@@ -51,8 +51,7 @@ struct Waiting {
 /// The run.
 pub struct Siege<E: Engine> {
     plan: SiegePlan,
-    /// Never dropped by unwinding: a loop that has failed must not be asked to end well.
-    quoit: ManuallyDrop<Loop<E, SimSockets>>,
+    quoit: SimLoop<E>,
     random: Random,
     reference: Reference,
     served: BTreeMap<ConnectionId, Served>,
@@ -132,7 +131,7 @@ impl<E: Engine + 'static> Siege<E> {
             patience: LEAST_PATIENCE + PATIENCE * events_before.div_ceil(per_turn),
             most_queued: budget + peers * longest,
             plan,
-            quoit: ManuallyDrop::new(quoit),
+            quoit: SimLoop::new(quoit),
             random,
             reference: Reference::default(),
             served: BTreeMap::new(),
@@ -336,11 +335,11 @@ impl<E: Engine + 'static> Siege<E> {
                 self.close(id);
             }
             self.turn(Duration::from_millis(100));
-            if self.reference.drained {
+            if self.reference.order.drained {
                 break;
             }
         }
-        assert!(self.reference.drained, "the loop does not drain");
+        assert!(self.reference.order.drained, "the loop does not drain");
         let watches_wakes = u64::from(self.quoit.engine() == quoit::EngineKind::Uring);
         for _ in 0..2 * self.plan.peers.len() + 2 {
             self.turn(Duration::from_millis(1));
@@ -348,7 +347,7 @@ impl<E: Engine + 'static> Siege<E> {
         let counters = self.quoit.counters();
         assert_eq!(counters.in_flight, watches_wakes, "operations are left");
         assert_eq!(counters.connections, 0);
-        drop(ManuallyDrop::into_inner(self.quoit));
+        drop(self.quoit);
         with(|kernel| {
             let left = kernel.left_over();
             assert!(left.is_empty(), "descriptors are left: {left:?}");

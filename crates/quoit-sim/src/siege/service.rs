@@ -8,7 +8,7 @@ use super::Siege;
 use super::plan::Service;
 use crate::kernel::with;
 use crate::pattern;
-use crate::reference::Lent;
+use quoit_event_order::Lent;
 
 /// A send of which the handler is told.
 const TOLD: Token = Token(1);
@@ -202,7 +202,7 @@ impl<E: Engine + 'static> Siege<E> {
                 if queued.is_ok()
                     && let Some(state) = self.reference.find(id)
                 {
-                    state.lent.push_back(Lent::of_nobody(TOLD));
+                    state.lent.push_back(Lent::unwatched(TOLD));
                 }
             }
             if let Some(served) = self.served.get_mut(&id) {

@@ -1,6 +1,5 @@
 //! How a run ends: first nothing goes wrong any more and all must arrive, then all is closed and nothing may be left.
 
-use std::mem::ManuallyDrop;
 use std::time::Duration;
 
 use quoit::engine::Engine;
@@ -22,7 +21,7 @@ const SLEEP: Duration = Duration::from_secs(1000);
 const MOST_LEFT: u32 = 1000;
 
 /// What must happen yet when nothing is in the way.
-enum Unsettled {
+enum Pending {
     /// Jobs of other threads.
     Jobs,
     /// That a wake is told.
@@ -40,8 +39,8 @@ enum Unsettled {
 }
 
 /// Whether all that concerns a connection has arrived, or cannot any more.
-fn has_settled(state: &Connection, peer: usize) -> bool {
-    if !state.established || state.closing || state.may_be_closing {
+fn is_complete(state: &Connection, peer: usize) -> bool {
+    if !state.established || state.closing || state.notes.may_be_closing {
         return true;
     }
     with(|kernel| {
@@ -51,37 +50,37 @@ fn has_settled(state: &Connection, peer: usize) -> bool {
         let all_received = peer.received == peer.expected.len() as u64;
         lost || (all_sent
             && all_received
-            && state.received == peer.sent
+            && state.notes.received == peer.sent
             && state.awaited() == 0
-            && state.files_short.is_empty()
+            && state.notes.files_short.is_empty()
             && !state.writable_owed)
     })
 }
 
 /// A connection, and its peer, of which something must happen yet when nothing is in the way.
-pub(crate) fn first_unsettled(reference: &mut Reference) -> Option<(ConnectionId, usize)> {
+pub(crate) fn first_pending(reference: &mut Reference) -> Option<(ConnectionId, usize)> {
     let mut open = 0..reference.open().len();
-    open.find_map(|index| if_unsettled(reference, reference.open()[index]))
+    open.find_map(|index| if_pending(reference, reference.open()[index]))
 }
 
-/// As [`first_unsettled`], but the one that was found last comes first: mostly it has not settled since.
-pub(crate) fn any_unsettled(reference: &mut Reference) -> Option<(ConnectionId, usize)> {
-    let again = reference.unsettled.and_then(|id| if_unsettled(reference, id));
-    let found = again.or_else(|| first_unsettled(reference));
-    reference.unsettled = found.map(|(id, _)| id);
+/// As [`first_pending`], but the one that was found last comes first: mostly it is pending still.
+pub(crate) fn any_pending(reference: &mut Reference) -> Option<(ConnectionId, usize)> {
+    let again = reference.last_pending.and_then(|id| if_pending(reference, id));
+    let found = again.or_else(|| first_pending(reference));
+    reference.last_pending = found.map(|(id, _)| id);
     found
 }
 
 /// The connection and its peer, if something must happen to it yet.
-fn if_unsettled(reference: &mut Reference, id: ConnectionId) -> Option<(ConnectionId, usize)> {
+fn if_pending(reference: &mut Reference, id: ConnectionId) -> Option<(ConnectionId, usize)> {
     let state = reference.find(id)?;
-    let peer = state.peer.filter(|&peer| !has_settled(state, peer))?;
+    let peer = state.notes.peer.filter(|&peer| !is_complete(state, peer))?;
     Some((id, peer))
 }
 
 impl<E: Engine + 'static> World<E> {
     /// Nothing goes wrong any more: all that can be delivered must be.
-    pub(super) fn settle(&mut self) {
+    pub(super) fn run_to_completion(&mut self) {
         with(|kernel| {
             kernel.become_fair();
             kernel.table.set_room(4096);
@@ -94,41 +93,42 @@ impl<E: Engine + 'static> World<E> {
             self.datagrams.release_all();
             self.resume_all_datagrams();
             self.turn(Some(Duration::from_millis(100)));
-            let unsettled = self.find_unsettled();
-            let Some(unsettled) = unsettled else { break };
+            let pending = self.find_pending();
+            let Some(pending) = pending else { break };
             let time = with(|kernel| kernel.now()) - begin;
             assert!(
                 time < PATIENCE && turn < PATIENT_TURNS,
                 "no progress although nothing is in the way: {}",
-                self.describe(unsettled)
+                self.describe(pending)
             );
         }
     }
 
     /// Something that has not happened and must.
-    fn find_unsettled(&mut self) -> Option<Unsettled> {
+    fn find_pending(&mut self) -> Option<Pending> {
         let now = with(|kernel| kernel.now());
         if with(|kernel| kernel.has_jobs()) {
-            return Some(Unsettled::Jobs);
+            return Some(Pending::Jobs);
         }
         if self.wake_owed.get() {
-            return Some(Unsettled::Wake);
+            return Some(Pending::Wake);
         }
         if let Some((&token, &due)) = self
             .reference
+            .order
             .timers
             .iter()
             .find(|&(_, &due)| due + 100_000_000 < now)
         {
-            return Some(Unsettled::Timer(Token(token), now - due));
+            return Some(Pending::Timer(Token(token), now - due));
         }
-        if let Some((id, peer)) = any_unsettled(&mut self.reference) {
-            return Some(Unsettled::Connection(id, peer));
+        if let Some((id, peer)) = any_pending(&mut self.reference) {
+            return Some(Pending::Connection(id, peer));
         }
         if let Some(partner) = &self.partner
-            && let Some((id, peer)) = partner.borrow_mut().any_unsettled()
+            && let Some((id, peer)) = partner.borrow_mut().any_pending()
         {
-            return Some(Unsettled::Partner(id, peer));
+            return Some(Pending::Partner(id, peer));
         }
         if self.has_room_everywhere() {
             for listener in &self.listeners {
@@ -136,12 +136,12 @@ impl<E: Engine + 'static> World<E> {
                 if let Some(address) = self.quoit.listener_address(*listener) {
                     let queued = with(|kernel| kernel.queued_at(&address));
                     if queued > 0 {
-                        return Some(Unsettled::Accept(address, queued));
+                        return Some(Pending::Accept(address, queued));
                     }
                 }
             }
         }
-        self.find_unsettled_datagrams().map(Unsettled::Datagrams)
+        self.find_pending_datagrams().map(Pending::Datagrams)
     }
 
     /// Whether no loop is at its limit of connections.
@@ -152,18 +152,18 @@ impl<E: Engine + 'static> World<E> {
             && partner.is_none_or(|partner| partner.borrow().connections() < most)
     }
 
-    fn describe(&mut self, unsettled: Unsettled) -> String {
-        match unsettled {
-            Unsettled::Jobs => "other threads have not done".to_owned(),
-            Unsettled::Datagrams(text) => text,
-            Unsettled::Accept(address, queued) => {
+    fn describe(&mut self, pending: Pending) -> String {
+        match pending {
+            Pending::Jobs => "other threads have not done".to_owned(),
+            Pending::Datagrams(text) => text,
+            Pending::Accept(address, queued) => {
                 format!("{queued} connections wait at {address}, and nobody accepts")
             }
-            Unsettled::Partner(id, peer) => {
+            Pending::Partner(id, peer) => {
                 let first = self
                     .partner
                     .as_ref()
-                    .and_then(|partner| partner.borrow_mut().first_unsettled());
+                    .and_then(|partner| partner.borrow_mut().first_pending());
                 let (id, peer) = first.unwrap_or((id, peer));
                 with(|kernel| {
                     let peer = &kernel.peers[peer];
@@ -176,12 +176,12 @@ impl<E: Engine + 'static> World<E> {
                     )
                 })
             }
-            Unsettled::Wake => "a wake was not told".to_owned(),
-            Unsettled::Timer(token, ago) => format!("{token:?} is due since {ago} ns"),
-            Unsettled::Connection(id, peer) => {
-                let (id, peer) = first_unsettled(&mut self.reference).unwrap_or((id, peer));
+            Pending::Wake => "a wake was not told".to_owned(),
+            Pending::Timer(token, ago) => format!("{token:?} is due since {ago} ns"),
+            Pending::Connection(id, peer) => {
+                let (id, peer) = first_pending(&mut self.reference).unwrap_or((id, peer));
                 let state = self.reference.find(id).expect("found just now");
-                let (received, lent, owed) = (state.received, state.awaited(), state.writable_owed);
+                let (received, lent, owed) = (state.notes.received, state.awaited(), state.writable_owed);
                 with(|kernel| {
                     let peer = &kernel.peers[peer];
                     format!(
@@ -209,7 +209,7 @@ impl<E: Engine + 'static> World<E> {
             self.release_all();
             self.datagrams.release_all();
             self.turn(Some(Duration::from_millis(100)));
-            if self.reference.drained && self.drain_partner() {
+            if self.reference.order.drained && self.drain_partner() {
                 break;
             }
             let time = with(|kernel| kernel.now()) - begin;
@@ -247,7 +247,7 @@ impl<E: Engine + 'static> World<E> {
     /// That nothing is left which would wake the loop, such as a timer of a connection that is gone.
     fn check_sleep(&mut self) {
         with(|kernel| kernel.stop_other_loop());
-        for &token in self.reference.timers.keys() {
+        for &token in self.reference.order.timers.keys() {
             self.quoit.cancel_named_timer(Token(token));
         }
         for _ in 0..MOST_LEFT {
@@ -321,7 +321,7 @@ impl<E: Engine + 'static> World<E> {
         self.kept.clear();
         drop(self.datagrams);
         self.partner.take().into_iter().for_each(Partner::end);
-        drop(ManuallyDrop::into_inner(self.quoit));
+        drop(self.quoit);
         drop((self.remote, self.ended_loop));
         with(|kernel| {
             let left = kernel.left_over();

@@ -2,11 +2,10 @@
 
 mod end;
 
-pub(crate) use end::{any_unsettled, first_unsettled};
+pub(crate) use end::{any_pending, first_pending};
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -29,6 +28,7 @@ use crate::pattern;
 use crate::plan::{Accepted, Options, Plan, Style};
 use crate::random::Random;
 use crate::reference::{Connection, Reference};
+use crate::sim_loop::SimLoop;
 
 /// A turn that took longer has slept, in nanoseconds.
 const SLEEP: u64 = 100_000;
@@ -67,8 +67,7 @@ pub struct World<E: Engine> {
     /// For pausing listeners, which not all runs do.
     pub(crate) listening_random: Random,
     pub(crate) plan: Plan,
-    /// Never dropped by unwinding: a loop that has failed must not be asked to end well.
-    pub(crate) quoit: ManuallyDrop<Loop<E, SimSockets>>,
+    pub(crate) quoit: SimLoop<E>,
     pub(crate) remote: Remote,
     /// The second loop, if there is one.
     partner: Option<Rc<RefCell<Partner<E>>>>,
@@ -132,8 +131,8 @@ fn is_of_datagrams(event: &Event) -> bool {
 /// That the end of a stream comes behind all that was sent.
 pub(crate) fn check_end_of_stream(reference: &mut Reference, id: ConnectionId) {
     let state = reference.find(id).expect("checked just now");
-    let Some(peer) = state.peer else { return };
-    let received = state.received;
+    let Some(peer) = state.notes.peer else { return };
+    let received = state.notes.received;
     with(|kernel| {
         let peer = &kernel.peers[peer];
         assert!(
@@ -146,7 +145,8 @@ pub(crate) fn check_end_of_stream(reference: &mut Reference, id: ConnectionId) {
 
 /// Looks whether a peer that reads was cut off: a graceful close lasts as long as it takes something.
 fn check_not_cut(id: ConnectionId, state: &Connection, reason: CloseReason, limit: Duration) {
-    let (true, CloseReason::Timeout, Some(peer)) = (state.closed_patiently, reason, state.peer) else {
+    let (true, CloseReason::Timeout, Some(peer)) = (state.notes.closed_patiently, reason, state.notes.peer)
+    else {
         return;
     };
     with(|kernel| {
@@ -163,10 +163,11 @@ fn check_not_cut(id: ConnectionId, state: &Connection, reason: CloseReason, limi
 fn check_closed(id: ConnectionId, state: &Connection, reason: CloseReason) {
     // A peer that was lost earlier may be found so only now, by an error that is a timeout too: the kernel's.
     let broke_off = state
+        .notes
         .peer
         .is_some_and(|peer| with(|kernel| kernel.peers[peer].broke_off));
     assert!(
-        !state.closed_fairly || reason != CloseReason::Timeout || broke_off,
+        !state.notes.closed_fairly || reason != CloseReason::Timeout || broke_off,
         "{id:?} was closed with nothing in the way, and timed out"
     );
     // What has another way to go, or room later, is no reason.
@@ -177,7 +178,7 @@ fn check_closed(id: ConnectionId, state: &Connection, reason: CloseReason) {
         "{id:?} was closed for want of memory, of which there was enough"
     );
     // An attempt to connect that is given up may have succeeded already, and its peer sees the end of nothing.
-    if let Some(peer) = state.peer.filter(|_| !state.established) {
+    if let Some(peer) = state.notes.peer.filter(|_| !state.established) {
         with(|kernel| kernel.peers[peer].excused = true);
     }
 }
@@ -238,7 +239,7 @@ impl<E: Engine + 'static> World<E> {
             gather_random: Random::new(options.seed, 235),
             file_random: Random::new(options.seed, 243),
             listening_random: Random::new(options.seed, 281),
-            quoit: ManuallyDrop::new(quoit),
+            quoit: SimLoop::new(quoit),
             remote,
             partner,
             ended_loop,
@@ -332,9 +333,9 @@ impl<E: Engine + 'static> World<E> {
             };
             self.turn(timeout);
         }
-        self.settle();
+        self.run_to_completion();
         if self.flood_members() {
-            self.settle();
+            self.run_to_completion();
         }
         self.end()
     }
@@ -471,8 +472,8 @@ impl<E: Engine + 'static> World<E> {
                 if self.quoit.descriptor(*connection).is_none() =>
             {
                 if let Some(state) = self.reference.find(*connection) {
-                    state.came_late = true;
-                    if state.paused && state.pause_may_be_refused {
+                    state.notes.came_late = true;
+                    if state.paused && state.notes.pause_may_be_refused {
                         state.paused = false;
                         self.reference.refusals_owed.push(*connection);
                     }
@@ -556,7 +557,10 @@ impl<E: Engine + 'static> World<E> {
     fn identify(&mut self, id: ConnectionId) {
         let descriptor = self.quoit.descriptor(id).map(|descriptor| descriptor.as_raw_fd());
         if let (Some(descriptor), Some(state)) = (descriptor, self.reference.find(id)) {
-            state.peer = state.peer.or_else(|| with(|kernel| kernel.peer_of(descriptor)));
+            state.notes.peer = state
+                .notes
+                .peer
+                .or_else(|| with(|kernel| kernel.peer_of(descriptor)));
         }
     }
 
@@ -564,11 +568,11 @@ impl<E: Engine + 'static> World<E> {
     fn check_data(&mut self, id: ConnectionId, data: Lease) -> Option<Occasion> {
         let state = self.reference.find(id).expect("checked just now");
         // Without one, it was gone before anybody could ask who it was.
-        let peer = state.peer?;
+        let peer = state.notes.peer?;
         let kept = Kept {
             connection: id,
             peer,
-            offset: state.received,
+            offset: state.notes.received,
             data,
         };
         if let Some(at) = pattern::first_difference(peer as u64, kept.offset, &kept.data) {
@@ -578,7 +582,7 @@ impl<E: Engine + 'static> World<E> {
                 kept.offset
             );
         }
-        state.received += kept.data.len() as u64;
+        state.notes.received += kept.data.len() as u64;
         self.reference.delivered += kept.data.len() as u64;
         Some(Occasion::Data(kept))
     }

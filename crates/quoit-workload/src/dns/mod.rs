@@ -5,11 +5,11 @@
 //! An answer is at most [`MOST_GROWTH`] bytes longer than its query, and anything but an answer never longer: who
 //! spoofs the address of somebody else gains nothing.
 
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod query;
 #[cfg(test)]
 mod tests;
-#[cfg(any(test, fuzzing))]
-pub(crate) mod untrusted;
 mod zone;
 
 use domain::base::iana::{Class, OptRcode, Rcode};

@@ -30,7 +30,7 @@ pub const MIN_PERIOD: u64 = 1_000_000;
 pub const MAX_ERROR_TEXT: usize = 256;
 
 #[cfg(any(test, fuzzing))]
-pub mod untrusted;
+pub mod fuzzing;
 
 #[cfg(test)]
 mod properties;

@@ -13,7 +13,7 @@ mod text;
 
 pub use text::ParseAddressError;
 #[cfg(any(test, fuzzing))]
-pub(crate) use text::address as untrusted;
+pub(crate) use text::address as fuzzing;
 
 /// The longest path of a Unix socket, in bytes: `sun_path` has 108, one of them the final NUL (`unix(7)`).
 pub const UNIX_PATH_LIMIT: usize = 107;

@@ -208,7 +208,7 @@ impl fmt::Display for Address {
 }
 
 /// A text is an address, which is shown so that it can be read again, or what is wrong with it is said in one line.
-/// See [`crate::untrusted`].
+/// See [`crate::fuzzing`].
 #[cfg(any(test, fuzzing))]
 pub(crate) fn address(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {

@@ -531,9 +531,9 @@ pub trait Engine {
     fn counters(&self) -> &Arc<LiveCounters>;
 }
 
-/// The first part of a wait that gathers, where the kernel cannot wait for several events: sleeps, and adds the call to
-/// `calls`. Answers what is left of the wait.
-pub(crate) fn gather(
+/// The first part of a wait that coalesces events, where the kernel cannot wait for several: sleeps, and adds the call to
+/// `calls`. Returns what is left of the wait.
+pub(crate) fn sleep_to_coalesce(
     system: &impl SocketSys,
     time: Duration,
     wait: Option<Duration>,

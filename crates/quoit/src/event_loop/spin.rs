@@ -16,7 +16,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         begun: Time,
     ) -> Result<(Option<Duration>, Time), TurnError> {
         let limit = match (self.config.wait, timeout) {
-            (WaitMode::Block | WaitMode::Gather(_), _) => Some(Duration::ZERO),
+            (WaitMode::Block | WaitMode::Coalesce(_), _) => Some(Duration::ZERO),
             (WaitMode::Spin(budget), None) => Some(budget),
             (WaitMode::Spin(budget), Some(timeout)) => Some(budget.min(timeout)),
             (WaitMode::Poll, timeout) => timeout,
@@ -24,7 +24,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let end = limit.map(|limit| begun + limit);
         let timer = self.timers.next_deadline();
         let mut now = begun;
-        while !self.has_something_to_do()
+        while !self.has_work_or_returns()
             && end.is_none_or(|end| now < end)
             && timer.is_none_or(|timer| now < timer)
         {
@@ -39,15 +39,11 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         Ok((left, now))
     }
 
-    fn has_something_to_do(&mut self) -> bool {
+    /// As a sleep would be ended also by another thread: one that wakes the loop, or returns a lease that is waited for.
+    fn has_work_or_returns(&mut self) -> bool {
         let memory = self.memory.as_ref().expect("present until the loop is dropped");
         let leases = memory.pool.has_returns() && (!self.starved.is_empty() || self.capped > 0);
-        self.notified
-            || !self.events.is_empty()
-            || self.more_completions
-            || !self.dirty.is_empty()
-            || !self.dirty_datagrams.is_empty()
-            || !self.engine.may_sleep()
+        self.has_work()
             || memory.remote.is_notified()
             || leases
             || (self.datagrams.len() > 0 && self.wants_datagram_leases())

@@ -144,6 +144,16 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         }
     }
 
+    /// Whether there is something to do without waiting for anything, so that a turn does not sleep.
+    pub(super) fn has_work(&self) -> bool {
+        self.notified
+            || !self.events.is_empty()
+            || self.more_completions
+            || !self.dirty.is_empty()
+            || !self.dirty_datagrams.is_empty()
+            || !self.engine.may_sleep()
+    }
+
     /// How long this turn may wait: not at all if there is anything to do already.
     /// Announces the sleep otherwise: by the notifier, if it is to be ended by that.
     pub(super) fn sleep_time(
@@ -152,13 +162,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         now: Time,
         by_notifier: bool,
     ) -> Option<Duration> {
-        let busy = self.notified
-            || !self.events.is_empty()
-            || self.more_completions
-            || !self.dirty.is_empty()
-            || !self.dirty_datagrams.is_empty()
-            || !self.engine.may_sleep();
-        if busy || timeout == Some(Duration::ZERO) {
+        if self.has_work() || timeout == Some(Duration::ZERO) {
             return Some(Duration::ZERO);
         }
         let timeout = match (timeout, self.timers.next_deadline()) {

@@ -113,7 +113,7 @@ fn passed(
 }
 
 /// Lines that stand for the three variables, given anything: each descriptor has its name, in order, or a variable
-/// is blamed. See [`crate::untrusted`].
+/// is blamed. See [`crate::fuzzing`].
 #[cfg(any(test, fuzzing))]
 pub(crate) fn listen_environment(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {

@@ -17,7 +17,7 @@ mod inherited;
 pub use error::{AdoptReason, ListenError, Step};
 pub use inherited::inherited;
 #[cfg(any(test, fuzzing))]
-pub(crate) use inherited::listen_environment as untrusted;
+pub(crate) use inherited::listen_environment as fuzzing;
 
 /// How to make a listening socket.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -158,12 +158,12 @@ pub(crate) fn paused_until_resumed(level: &Level) {
     drive(level, |driver| {
         let (listener, address) = driver.listen_as(Accept::Connections);
         let (mut first, id) = driver.pair(&address);
-        driver.settle();
+        driver.until_quiet();
         driver.quoit.pause_listening(listener).unwrap();
         driver.quoit.pause_listening(listener).unwrap();
-        driver.settle();
+        driver.until_quiet();
         let mut clients: Vec<_> = (0..20).map(|_| Client::connect(&address)).collect();
-        driver.settle();
+        driver.until_quiet();
         assert_eq!(driver.accepted.len(), 0);
         assert_eq!(driver.quoit.counters().accepted, 1);
         // Those that it has are served.
@@ -182,7 +182,7 @@ pub(crate) fn paused_until_resumed(level: &Level) {
         let remote = driver.quoit.remote();
         remote.post(Command::PauseListening { listener }).unwrap();
         remote.post(Command::ResumeListening { listener }).unwrap();
-        driver.settle();
+        driver.until_quiet();
         driver.pair(&address);
         assert!(driver.refusals.is_empty());
     });
@@ -192,9 +192,9 @@ pub(crate) fn stopped_while_paused(level: &Level) {
     drive(level, |driver| {
         let (listener, address) = driver.listen_as(Accept::Connections);
         driver.quoit.pause_listening(listener).unwrap();
-        driver.settle();
+        driver.until_quiet();
         let mut client = Client::connect(&address);
-        driver.settle();
+        driver.until_quiet();
         driver.quoit.stop_listening(listener).unwrap();
         // It is gone already, or as good as gone.
         assert!(driver.quoit.resume_listening(listener).is_err());
@@ -215,7 +215,7 @@ pub(crate) fn stopped_while_connections_are_queued(level: &Level) {
         for turns_before in [0, 1] {
             let (listener, address) = driver.listen_as(Accept::Connections);
             if turns_before > 0 {
-                driver.settle();
+                driver.until_quiet();
             }
             let mut clients: Vec<_> = (0..50).map(|_| Client::connect(&address)).collect();
             driver.quoit.stop_listening(listener).unwrap();
@@ -242,7 +242,7 @@ pub(crate) fn stopped_with_all_slots_taken(level: &Level) {
             let (listener, address) = driver.listen_as(Accept::Connections);
             let _clients: Vec<_> = (0..6).map(|_| Client::connect(&address)).collect();
             driver.until("all slots are taken", |driver| driver.accepted.len() == 3);
-            driver.settle();
+            driver.until_quiet();
             driver.quoit.stop_listening(listener).unwrap();
             driver.until("the listener is closed", |driver| {
                 driver.listeners_closed == [(listener, None)]
@@ -260,7 +260,7 @@ pub(crate) fn stopped_with_more_accepted_than_slots(level: &Level) {
         |config| config.connections = 2,
         |driver| {
             let (listener, address) = driver.listen_as(Accept::Connections);
-            driver.settle();
+            driver.until_quiet();
             let attached: Vec<_> = (0..2)
                 .map(|_| {
                     let (client, descriptor) = Client::tcp_pair();
@@ -268,11 +268,11 @@ pub(crate) fn stopped_with_more_accepted_than_slots(level: &Level) {
                 })
                 .collect();
             let mut client = Client::connect(&address);
-            driver.settle();
+            driver.until_quiet();
             driver.quoit.stop_listening(listener).unwrap();
-            driver.settle();
+            driver.until_quiet();
             driver.listen();
-            driver.settle();
+            driver.until_quiet();
             assert_eq!(driver.accepted.len(), 0);
             if !driver.listeners_closed.is_empty() {
                 // Without multishot accepts the one in flight is taken back when the slots are, and brings nothing.
@@ -318,7 +318,7 @@ pub(crate) fn paused_at_the_connection_limit(level: &Level) {
             let address = driver.listen();
             let mut clients: Vec<_> = (0..12).map(|_| Client::connect(&address)).collect();
             driver.until("all slots are taken", |driver| driver.accepted.len() == 4);
-            driver.settle();
+            driver.until_quiet();
             assert_eq!(driver.accepted.len(), 4);
             let waiting = driver.quoit.counters();
             for _ in 0..10 {
@@ -351,13 +351,13 @@ pub(crate) fn a_listener_to_which_nobody_connects_keeps_no_slot(level: &Level) {
         |driver| {
             let idle: Vec<_> = (0..3).map(|_| driver.listen()).collect();
             let busy = driver.listen();
-            driver.settle();
+            driver.until_quiet();
             for _ in 0..3 {
                 let clients: Vec<_> = (0..SLOTS).map(|_| Client::connect(&busy)).collect();
                 driver.until("all slots are taken", |driver| driver.accepted.len() == SLOTS);
                 // One of each listener more than there is room for.
                 let late: Vec<_> = idle.iter().chain([&busy]).map(Client::connect).collect();
-                driver.settle();
+                driver.until_quiet();
                 assert_eq!(driver.accepted.len(), SLOTS);
                 for id in std::mem::take(&mut driver.accepted) {
                     driver.abort(id).unwrap();
@@ -381,7 +381,7 @@ pub(crate) fn accepted_paused(level: &Level) {
         let (mut client, id) = driver.pair(&address);
         client.send(b"wait for it");
         client.shutdown();
-        driver.settle();
+        driver.until_quiet();
         assert!(driver.seen(id).total == 0 && !driver.seen(id).ended);
         driver.resume(id).unwrap();
         driver.wait_ended(id);
@@ -398,7 +398,7 @@ pub(crate) fn handed_out_and_attached_to_another_loop(level: &Level) {
         client.send(b"early");
         let mut other = Driver::numbered(1, level.config());
         let id = other.attach(descriptor, true);
-        other.settle();
+        other.until_quiet();
         assert_eq!(other.seen(id).total, 0);
         other.resume(id).unwrap();
         other.wait_received(id, 5);

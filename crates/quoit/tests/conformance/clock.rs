@@ -1,4 +1,4 @@
-//! Timers, wakes, and commands from other threads. That no timer fires early is seen by the checker.
+//! Timers, wakes, and commands from other threads. That no timer fires early is seen by `quoit-event-order`.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ pub(crate) fn named_timers(level: &Level) {
         assert_eq!(driver.timers, [Token(1), Token(2)]);
         driver.set_timer(1, Duration::ZERO);
         driver.until("it fires again", |driver| driver.timers.len() == 3);
-        driver.settle();
+        driver.until_quiet();
         assert_eq!(driver.timers.len(), 3);
     });
 }
@@ -115,7 +115,7 @@ pub(crate) fn wakes_are_one_until_they_are_told(level: &Level) {
             for _ in 0..1000 {
                 remote.wake();
             }
-            driver.settle();
+            driver.until_quiet();
             assert_eq!(driver.woken, told);
         }
         assert!(driver.quoit.counters().wake_writes <= 3);
@@ -133,7 +133,7 @@ pub(crate) fn a_storm_of_wakes(level: &Level) {
         for thread in threads {
             driver.join(thread);
         }
-        driver.settle();
+        driver.until_quiet();
         assert!((1..=80_004).contains(&driver.woken));
         // None is lost: a wake that comes while the loop sleeps ends its sleep.
         for _ in 0..200 {
@@ -229,7 +229,7 @@ pub(crate) fn posts_and_returned_leases_wake(level: &Level) {
         let (mut clients, ids): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
         for client in &mut clients {
             client.send(&pattern(0, 4096));
-            driver.settle();
+            driver.until_quiet();
         }
         let exact = level.receives_exactly();
         // Without a budget, what came past the cap is kept, and takes slots. The kernel's thread that takes submissions may
@@ -250,7 +250,7 @@ pub(crate) fn posts_and_returned_leases_wake(level: &Level) {
             let returning = std::thread::spawn(move || drop(held));
             driver.until_woken("returned leases", |driver| totals(driver) > before);
             returning.join().unwrap();
-            driver.settle();
+            driver.until_quiet();
         }
         driver.on_data = OnData::Record;
         driver.held.clear();
@@ -276,7 +276,7 @@ pub(crate) fn after_the_loop_is_gone(level: &Level) {
     driver.wait_received(id, 1000);
     let lent = Bytes::from(vec![1; 8 << 20]);
     driver.send(id, lent.clone(), Token(1)).unwrap();
-    driver.settle();
+    driver.until_quiet();
     let remote = driver.quoit.remote();
     let leases = std::mem::take(&mut driver.held);
     let queued = lent.clone();

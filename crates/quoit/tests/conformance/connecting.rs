@@ -79,7 +79,7 @@ pub(crate) fn sends_before_it_is_connected(level: &Level) {
         driver.shutdown(id).unwrap();
         driver.until("it is sent", |driver| driver.seen(id).sent == [Token(1)]);
         let (mut peer, _) = listener.accept().unwrap();
-        driver.settle();
+        driver.until_quiet();
         let mut text = String::new();
         std::io::Read::read_to_string(&mut peer, &mut text).unwrap();
         assert_eq!(text, "early bird");
@@ -147,7 +147,7 @@ pub(crate) fn given_up_by_close_and_abort(level: &Level) {
             for begun in [true, false] {
                 let id = driver.connect(&address, &ConnectOptions::default(), 6);
                 if begun {
-                    driver.settle();
+                    driver.until_quiet();
                 }
                 if abort {
                     driver.abort(id).unwrap();

@@ -235,7 +235,7 @@ impl Bench {
     }
 
     /// Turns until two in a row have reported nothing.
-    pub(crate) fn settle(&mut self) {
+    pub(crate) fn until_quiet(&mut self) {
         self.until("nothing more happens", |bench| {
             bench.turn(Duration::from_millis(5)) == 0 && bench.turn(Duration::from_millis(5)) == 0
         });

@@ -106,7 +106,7 @@ pub(crate) fn receiving_goes_on_with_a_quarter_of_the_slots(level: &Level) {
             client.send(&[number]).unwrap();
         }
         bench.wait_received(16);
-        bench.settle();
+        bench.until_quiet();
         let counters = bench.counters(socket);
         assert_eq!((counters.pauses, counters.slots_leased), (1, 16));
 

@@ -120,10 +120,10 @@ pub(crate) fn one_that_is_gone_keeps_no_loop_awake(level: &Level) {
                 .send(socket, DatagramSend::to_connected(&numbered(number, 10)[..]))
                 .unwrap();
         }
-        bench.settle();
+        bench.until_quiet();
         bench.close(socket);
         bench.until("it closes", |bench| bench.closed.contains_key(&socket));
-        bench.settle();
+        bench.until_quiet();
         bench
             .quoit
             .set_named_timer(Duration::from_millis(50), Token(1))

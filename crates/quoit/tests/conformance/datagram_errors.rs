@@ -135,7 +135,7 @@ pub(crate) fn what_others_meet_costs_nobody_a_datagram(level: &Level) {
         let mut came: Vec<_> = (0..ROUNDS).map(|_| receive(&client)[0]).collect();
         came.sort_unstable();
         assert_eq!(came, (0..ROUNDS as u8).collect::<Vec<_>>());
-        bench.settle();
+        bench.until_quiet();
         assert!(!bench.errors.is_empty());
         for &(_, error) in &bench.errors {
             assert_eq!(unreachable(error).receiver(), gone);
@@ -179,7 +179,7 @@ pub(crate) fn what_others_meet_costs_no_segment_that_leaves_by_itself(level: &Le
             .flat_map(|round| (0..SEGMENTS).map(move |number| vec![round, number]))
             .collect();
         assert_eq!(came, expected);
-        bench.settle();
+        bench.until_quiet();
         let counters = bench.counters(socket);
         assert!(counters.segmentation_refused > 0);
         assert_eq!(counters.send_errors, 0);

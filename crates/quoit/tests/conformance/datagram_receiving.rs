@@ -107,7 +107,7 @@ pub(crate) fn without_slots_it_pauses_and_goes_on(level: &Level) {
         }
         bench.wait_received(4);
         bench.until("the pressure is told", |bench| bench.pressure > 0);
-        bench.settle();
+        bench.until_quiet();
         assert_eq!((bench.got.len(), bench.pressure), (4, 1));
         let counters = bench.counters(socket);
         assert_eq!((counters.pauses, counters.slots_low_water), (1, 0));
@@ -118,7 +118,7 @@ pub(crate) fn without_slots_it_pauses_and_goes_on(level: &Level) {
         assert_eq!(bench.counters(socket).arms, counters.arms);
         bench.held.clear();
         bench.wait_received(8);
-        bench.settle();
+        bench.until_quiet();
         assert_eq!((bench.got.len(), bench.pressure), (8, 2));
         bench.holds = false;
         bench.held.clear();
@@ -162,7 +162,7 @@ pub(crate) fn one_slot_is_enough_to_go_on(level: &Level) {
             client.send(&[number]).unwrap();
         }
         bench.wait_received(16);
-        bench.settle();
+        bench.until_quiet();
         for number in 16..20 {
             let one = bench.held.pop().unwrap();
             std::thread::spawn(move || drop(one));
@@ -309,7 +309,7 @@ pub(crate) fn both_families_on_one_socket(level: &Level) {
             // As it was written by hand, without mapping.
             let local: quoit::Address = client.local_addr().unwrap().into();
             bench.send(socket, DatagramSend::new(local, b"again")).unwrap();
-            bench.settle();
+            bench.until_quiet();
             assert_eq!(
                 [receive(client), receive(client), receive(client)],
                 [&b"ans"[..], b"wer", b"again"]
@@ -393,7 +393,7 @@ pub(crate) fn nothing_comes_while_paused(level: &Level) {
         bench.pause(socket);
         client.send(b"two").unwrap();
         client.send(b"").unwrap();
-        bench.settle();
+        bench.until_quiet();
         assert_eq!(bench.got.len(), 1);
         bench.resume(socket);
         client.send(b"three").unwrap();
@@ -406,7 +406,7 @@ pub(crate) fn nothing_comes_while_paused(level: &Level) {
         };
         let socket = bench.bind("127.0.0.1:0", &options);
         bench.client(socket).send(b"four").unwrap();
-        bench.settle();
+        bench.until_quiet();
         assert_eq!(bench.got.len(), 4);
         bench.resume(socket);
         bench.wait_received(5);
@@ -423,7 +423,7 @@ pub(crate) fn what_waits_to_be_reported_is_taken_back(level: &Level) {
         }
         bench.wait_received(1);
         bench.pause(socket);
-        bench.settle();
+        bench.until_quiet();
         let before = bench.got.len();
         assert!(before < 20);
         bench.resume(socket);
@@ -509,7 +509,7 @@ pub(crate) fn nobody_at_the_peers_port_is_told_and_not_fatal(level: &Level) {
         let peer = std::net::UdpSocket::bind(port).unwrap();
         peer.set_read_timeout(Some(PATIENCE)).unwrap();
         bench.send(socket, DatagramSend::to_connected(b"there?")).unwrap();
-        bench.settle();
+        bench.until_quiet();
         let quoit::Address::Tcp(address) = bench.address(socket) else {
             panic!("no UDP socket")
         };

@@ -196,7 +196,7 @@ pub(crate) fn stuck(bench: &mut Bench, options: &DatagramOptions) -> (quoit::Dat
     };
     let socket = DatagramSocket::adopt(&quoit::Linux, near.into(), &options).unwrap();
     let socket = bench.quoit.open_datagram(socket, Token(8)).unwrap();
-    bench.settle();
+    bench.until_quiet();
     (socket, peer)
 }
 
@@ -223,7 +223,7 @@ pub(crate) fn a_full_queue_refuses_and_then_has_room(level: &Level) {
                         assert_eq!(refusal, Refusal::Full);
                         // What the kernel takes leaves room; once it takes no more, it stays full.
                         let writable = bench.writable;
-                        bench.settle();
+                        bench.until_quiet();
                         if bench.writable == writable {
                             break;
                         }
@@ -247,7 +247,7 @@ pub(crate) fn a_full_queue_refuses_and_then_has_room(level: &Level) {
             }
             bench.until("there is room", |bench| bench.writable == before + 1);
             bench.send(socket, DatagramSend::to_connected(b"more")).unwrap();
-            bench.settle();
+            bench.until_quiet();
             assert_eq!(uninterrupted(|| peer.recv(&mut buffer)), 4);
         }
     });
@@ -272,7 +272,7 @@ pub(crate) fn what_waits_for_a_full_receiver_arrives_whole(level: &Level) {
                 .send(socket, DatagramSend::to_connected(&numbered(number, 100)[..]))
                 .unwrap();
         }
-        bench.settle();
+        bench.until_quiet();
         let mut buffer = [0; 200];
         for number in 0..count {
             bench.until("there is something to read", |_| {
@@ -323,7 +323,7 @@ pub(crate) fn a_close_that_cannot_send_ends_at_its_deadline(level: &Level) {
                 .send(socket, DatagramSend::to_connected(lent.clone()))
                 .unwrap();
         }
-        bench.settle();
+        bench.until_quiet();
         assert!(!lent.is_unique());
         bench.close(socket);
         bench.until("it closes", |bench| bench.closed.contains_key(&socket));
@@ -340,7 +340,7 @@ pub(crate) fn the_source_address_is_chosen(level: &Level) {
             let mut datagram = DatagramSend::new(to.clone(), b"from");
             datagram.source = Some(source.parse().unwrap());
             bench.send(socket, datagram).unwrap();
-            bench.settle();
+            bench.until_quiet();
             let (_, from) = uninterrupted(|| client.recv_from(&mut [0; 10]));
             assert_eq!(from.ip().to_string(), source);
         }
@@ -427,13 +427,13 @@ pub(crate) fn commands_do_what_methods_do(level: &Level) {
             DatagramSend::new(to, b"two"),
         ];
         bench.turn_with([Command::SendDatagrams { socket, datagrams }], Duration::ZERO);
-        bench.settle();
+        bench.until_quiet();
         assert_eq!([receive(&client), receive(&client)], [b"one", b"two"]);
         let refusal = Refusal::Error(Errno::new(libc::EDESTADDRREQ));
         assert_eq!(bench.refused, [(Token(6), Some(socket), refusal)]);
         let remote = bench.quoit.remote();
         remote.post(Command::PauseDatagrams { socket }).unwrap();
-        bench.settle();
+        bench.until_quiet();
         assert!(bench.quoit.is_datagram_paused(socket));
         remote.post(Command::ResumeDatagrams { socket }).unwrap();
         remote.post(Command::CloseDatagram { socket }).unwrap();
@@ -462,7 +462,7 @@ pub(crate) fn an_answer_needs_no_copy(level: &Level) {
             let mut answer = DatagramSend::new(peer, Payload::from(datagrams));
             answer.segment_size = Some(200);
             bench.send(socket, answer).unwrap();
-            bench.settle();
+            bench.until_quiet();
             for expected in numbered(round, 500).chunks(200) {
                 assert!(receive(&client) == expected);
             }

@@ -131,7 +131,7 @@ pub(crate) fn a_group_is_joined_and_left(level: &Level) {
         let again = bench.quoit.leave_multicast(socket, member);
         assert_eq!(again, Err(Refusal::Error(Errno::new(libc::EADDRNOTAVAIL))));
         bench.send(sender, to_group()).unwrap();
-        bench.settle();
+        bench.until_quiet();
         assert_eq!(bench.got.len(), 1);
         bench.quoit.join_multicast(socket, member).unwrap();
         bench.send(sender, to_group()).unwrap();
@@ -340,7 +340,7 @@ pub(crate) fn what_the_kernel_drops_is_counted(level: &Level) {
         bench.wait_received(1000 - dropped as usize);
         client.send(&[1; 100]).unwrap();
         bench.wait_received(1001 - dropped as usize);
-        bench.settle();
+        bench.until_quiet();
         let counters = bench.counters(socket);
         assert_eq!(
             (counters.received + counters.kernel_drops, counters.kernel_drops),
@@ -432,8 +432,8 @@ pub(crate) fn every_way_of_waiting_works(level: &Level) {
         WaitMode::Spin(Duration::from_micros(50)),
         WaitMode::Spin(PATIENCE),
         WaitMode::Poll,
-        WaitMode::Gather(Duration::from_micros(100)),
-        WaitMode::Gather(Duration::from_millis(2)),
+        WaitMode::Coalesce(Duration::from_micros(100)),
+        WaitMode::Coalesce(Duration::from_millis(2)),
     ] {
         let tune = |config: &mut Config| config.wait = wait;
         bench_with(level, tune, |bench| {

@@ -5,12 +5,13 @@ use std::os::fd::OwnedFd;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use quoit::internals::sys::SocketSys;
 use quoit::{
     Accept, Address, AttachOptions, CloseReason, Command, Config, ConnectOptions, ConnectionId, Errno, Event,
-    Events, Lease, ListenerId, ListenerOptions, Loop, LoopIndex, Payload, RawPieces, Refusal, Token,
+    Events, Lease, Linux, ListenerId, ListenerOptions, Loop, LoopIndex, Payload, RawPieces, Refusal, Token,
 };
+use quoit_event_order::{EventOrder, Lent};
 
-use crate::checker::Checker;
 use crate::levels::Level;
 use crate::sockets::{Client, PATIENCE};
 
@@ -60,7 +61,8 @@ pub(crate) struct Driver {
     pub(crate) drained: bool,
     seen: HashMap<ConnectionId, Seen>,
     events: Events,
-    checker: Checker,
+    /// Every event goes through it.
+    order: EventOrder<()>,
     idle_in_flight: u64,
     /// What an echo could not send yet.
     backlog: HashMap<ConnectionId, VecDeque<Lease>>,
@@ -105,7 +107,7 @@ impl Driver {
             drained: false,
             seen: HashMap::new(),
             events: Events::with_capacity(256),
-            checker: Checker::default(),
+            order: EventOrder::default(),
             idle_in_flight: 0,
             backlog: HashMap::new(),
         };
@@ -133,13 +135,36 @@ impl Driver {
         let count = self.quoit.turn(commands, &mut events, Some(timeout)).unwrap();
         assert_eq!(count, events.len());
         for event in events.iter() {
-            self.checker.check(event);
+            self.check(event);
         }
         for event in events.drain() {
             self.record(event);
         }
         self.events = events;
         count
+    }
+
+    /// Holds an event against what may come.
+    fn check(&mut self, event: &Event) {
+        match *event {
+            Event::Accepted { connection, .. } => self.order.begin(connection, Token::NONE, true, false),
+            Event::Connecting { connection, token } => self.order.begin(connection, token, false, false),
+            Event::Opened { connection, token } if !self.is_open(connection) => {
+                self.order.begin(connection, token, false, false);
+            }
+            // From now on this end closes them when it has no time left.
+            Event::Draining => {
+                for id in self.order.open().to_vec() {
+                    self.ordered(id).closes_gracefully = false;
+                }
+            }
+            _ => {}
+        }
+        self.order.check(event, self.quoit.now().as_nanos());
+    }
+
+    fn ordered(&mut self, connection: ConnectionId) -> &mut quoit_event_order::Connection<()> {
+        self.order.find(connection).expect("it is open")
     }
 
     fn record(&mut self, event: Event) {
@@ -252,7 +277,7 @@ impl Driver {
     }
 
     pub(crate) fn is_open(&self, connection: ConnectionId) -> bool {
-        self.checker.is_open(connection)
+        self.order.open().contains(&connection)
     }
 
     /// All bytes of the loop, both ways.
@@ -276,7 +301,7 @@ impl Driver {
                 "still waiting: {what}\n{:?}\n{:?}",
                 self.seen
                     .iter()
-                    .filter(|(id, _)| self.checker.is_open(**id))
+                    .filter(|(id, _)| self.is_open(**id))
                     .map(|(id, seen)| (id, seen.total, seen.ended, seen.writable, seen.pressure))
                     .collect::<Vec<_>>(),
                 self.quoit.counters()
@@ -296,7 +321,7 @@ impl Driver {
     }
 
     /// Turns, not waiting long, until `quiet` turns in a row have reported nothing.
-    pub(crate) fn settle(&mut self) {
+    pub(crate) fn until_quiet(&mut self) {
         self.until("nothing more happens", |driver| {
             driver.turn(Duration::from_millis(5)) == 0 && driver.turn(Duration::from_millis(5)) == 0
         });
@@ -368,7 +393,7 @@ impl Driver {
         token: u64,
     ) -> ConnectionId {
         let id = self.quoit.connect(address, options, Token(token)).unwrap();
-        self.checker.connecting(id, Token(token));
+        self.order.begin(id, Token(token), false, false);
         self.seen.insert(id, Seen::default());
         id
     }
@@ -382,7 +407,7 @@ impl Driver {
         self.until("it is attached", |driver| {
             driver.seen.get(&id).is_some_and(|seen| seen.opened)
         });
-        self.checker.paused(id, paused);
+        self.ordered(id).paused = paused;
         id
     }
 
@@ -402,18 +427,35 @@ impl Driver {
     /// Sends what the loop has no room for, and so lets the connection be aborted.
     pub(crate) fn send_or_abort_refused<'a>(&mut self, id: ConnectionId, payload: impl Into<Payload<'a>>) {
         assert!(!self.quoit.send_or_abort(id, payload, Token(99)));
-        self.checker.aborting(id);
+        self.note_abort(id);
     }
 
-    /// Tells the checker how a send was answered; `lent` is the token of memory that is to be acknowledged.
+    /// Notes what a send promised: `lent` is the token of memory that is to be acknowledged.
     fn note_send(&mut self, id: ConnectionId, lent: Option<Token>, result: Result<(), Refusal>) {
         match (result, lent) {
-            (Ok(()), Some(token)) => self.checker.lent(id, token),
-            (Err(Refusal::Full), _) => self.checker.full(id),
+            (Ok(()), Some(token)) => self.lend(id, token, 0),
+            (Err(Refusal::Full), _) => self.note_full(id),
             _ => {}
         }
         if result.is_ok() && self.quoit.is_full(id) {
-            self.checker.full(id);
+            self.note_full(id);
+        }
+    }
+
+    /// `Writable` is owed, and once, however often the queue was found full.
+    fn note_full(&mut self, id: ConnectionId) {
+        if !self.ordered(id).writable_owed {
+            self.order.full(id);
+        }
+    }
+
+    /// Memory was lent; of the last `in_parts` bytes parts may be told of.
+    fn lend(&mut self, id: ConnectionId, token: Token, in_parts: u64) {
+        if token != Token::NONE {
+            self.ordered(id).lent.push_back(Lent {
+                in_parts,
+                ..Lent::unwatched(token)
+            });
         }
     }
 
@@ -434,13 +476,13 @@ impl Driver {
         self.quoit
             .send_gathered(id, pieces.with_progress(), token)
             .unwrap();
-        self.checker.lent_with_progress(id, token, bytes);
+        self.lend(id, token, bytes);
         self.note_send(id, None, Ok(()));
     }
 
     /// A send of lent memory was asked for from another thread.
     pub(crate) fn lent_elsewhere(&mut self, id: ConnectionId, token: Token) {
-        self.checker.lent(id, token);
+        self.lend(id, token, 0);
     }
 
     pub(crate) fn send_file(
@@ -451,8 +493,8 @@ impl Driver {
     ) -> Result<(), Refusal> {
         let result = self.quoit.send_file(id, range, token);
         match result {
-            Ok(()) => self.checker.lent(id, token),
-            Err(Refusal::Full) => self.checker.full(id),
+            Ok(()) => self.lend(id, token, 0),
+            Err(Refusal::Full) => self.note_full(id),
             Err(_) => {}
         }
         result
@@ -461,7 +503,7 @@ impl Driver {
     pub(crate) fn pause(&mut self, id: ConnectionId) -> Result<(), Refusal> {
         let result = self.quoit.pause(id);
         if result.is_ok() {
-            self.checker.paused(id, true);
+            self.ordered(id).paused = true;
         }
         result
     }
@@ -469,7 +511,7 @@ impl Driver {
     pub(crate) fn resume(&mut self, id: ConnectionId) -> Result<(), Refusal> {
         let result = self.quoit.resume(id);
         if result.is_ok() {
-            self.checker.paused(id, false);
+            self.ordered(id).paused = false;
         }
         result
     }
@@ -481,7 +523,10 @@ impl Driver {
     pub(crate) fn close(&mut self, id: ConnectionId, deadline: Option<Duration>) -> Result<(), Refusal> {
         let result = self.quoit.close(id, deadline);
         if result.is_ok() {
-            self.checker.closing(id);
+            let draining = self.draining;
+            let state = self.ordered(id);
+            state.closing = true;
+            state.closes_gracefully = state.established && !draining;
         }
         result
     }
@@ -489,15 +534,21 @@ impl Driver {
     pub(crate) fn abort(&mut self, id: ConnectionId) -> Result<(), Refusal> {
         let result = self.quoit.abort(id);
         if result.is_ok() {
-            self.checker.aborting(id);
+            self.note_abort(id);
         }
         result
     }
 
+    fn note_abort(&mut self, id: ConnectionId) {
+        let state = self.ordered(id);
+        state.closing = true;
+        state.closes_gracefully = false;
+    }
+
     pub(crate) fn set_deadline(&mut self, id: ConnectionId, after: Option<Duration>) {
-        let at = after.map(|after| Instant::now() + after);
+        let at = after.map(time_in);
         self.quoit.set_deadline(id, after).unwrap();
-        self.checker.deadline(id, at);
+        self.ordered(id).deadlines = at.into_iter().collect();
     }
 
     /// Lets the connection's deadline come, and keeps it from being reported: behind refusals, for which the turns,
@@ -508,7 +559,7 @@ impl Driver {
             payload: Payload::Copy(b"x"),
             token: Token::NONE,
         };
-        self.settle();
+        self.until_quiet();
         self.set_event_room(1);
         self.set_deadline(id, Some(Duration::ZERO));
         let before = self.quoit.counters().timers_fired;
@@ -520,13 +571,13 @@ impl Driver {
     }
 
     pub(crate) fn set_timer(&mut self, token: u64, after: Duration) {
-        let at = Instant::now() + after;
+        let at = time_in(after);
         self.quoit.set_named_timer(after, Token(token)).unwrap();
-        self.checker.timer(Token(token), Some(at));
+        self.order.timers.insert(token, at);
     }
 
     pub(crate) fn cancel_timer(&mut self, token: u64) -> bool {
-        self.checker.timer(Token(token), None);
+        self.order.timers.remove(&token);
         self.quoit.cancel_named_timer(Token(token))
     }
 
@@ -560,13 +611,13 @@ impl Driver {
             let _ = self.quoit.stop_listening(listener);
         }
         self.until("all connections and listeners end", |driver| {
-            for id in driver.checker.open() {
+            for id in driver.order.open().to_vec() {
                 // One that is ending already is as good.
                 let _ = driver.abort(id);
             }
             driver.quoit.connections() == 0
                 && driver.quoit.listeners().count() == 0
-                && driver.checker.open().is_empty()
+                && driver.order.open().is_empty()
         });
         // The closes themselves, and the leases that the last turn's events had.
         self.until("nothing is in flight", |driver| {
@@ -578,6 +629,11 @@ impl Driver {
         assert_eq!(counters.queued_bytes, 0);
         assert_eq!(counters.send_chunks_used, 0);
     }
+}
+
+/// The time after so long, in nanoseconds, as the loop has it.
+fn time_in(after: Duration) -> u64 {
+    (Linux.now() + after).as_nanos()
 }
 
 pub(crate) fn loopback() -> Address {

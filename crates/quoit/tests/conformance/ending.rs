@@ -63,7 +63,7 @@ pub(crate) fn half_close_by_this_end(level: &Level) {
         driver.send(id, b"all", Token::NONE).unwrap();
         driver.shutdown(id).unwrap();
         driver.wait_flushed(id);
-        driver.settle();
+        driver.until_quiet();
         assert_eq!(client.receive(3), b"all");
         client.expect_end();
         client.send(&pattern(0, 5000));
@@ -98,7 +98,7 @@ pub(crate) fn reset_by_the_peer(level: &Level) {
         // With a send under way.
         let (client, id) = driver.new_pair();
         driver.send(id, Bytes::from(vec![1; 8 << 20]), Token(1)).unwrap();
-        driver.settle();
+        driver.until_quiet();
         assert!(driver.quoit.queued(id) > 0, "the peer does not read");
         client.reset();
         assert_eq!(driver.wait_closed(id), CloseReason::Reset);
@@ -109,7 +109,7 @@ pub(crate) fn reset_by_the_peer(level: &Level) {
 pub(crate) fn abort_is_seen_as_a_reset(level: &Level) {
     drive(level, |driver| {
         let (mut client, id) = driver.new_pair();
-        driver.settle();
+        driver.until_quiet();
         driver.abort(id).unwrap();
         assert_eq!(driver.wait_closed(id), CloseReason::Local);
         client.expect_reset();
@@ -122,7 +122,7 @@ pub(crate) fn abort_with_data_queued_and_received(level: &Level) {
         let queued = Bytes::from(vec![1; 8 << 20]);
         driver.send(id, queued.clone(), Token(1)).unwrap();
         client.send(b"unread");
-        driver.settle();
+        driver.until_quiet();
         driver.abort(id).unwrap();
         assert_eq!(driver.wait_closed(id), CloseReason::Local);
         client.expect_reset();
@@ -165,7 +165,7 @@ pub(crate) fn close_sends_what_is_queued(level: &Level) {
     });
 }
 
-/// With room for one event a turn much is waiting to be reported when the end is asked for; the checker sees
+/// With room for one event a turn much is waiting to be reported when the end is asked for; the order of events shows
 /// that none of it is.
 pub(crate) fn close_and_abort_end_deliveries(level: &Level) {
     for abort in [true, false] {
@@ -296,7 +296,7 @@ pub(crate) fn what_the_kernel_has_is_left_to_it(level: &Level) {
         driver.wait_flushed(id);
         driver.close(id, None).unwrap();
         assert_eq!(driver.wait_closed(id), CloseReason::Timeout);
-        driver.settle();
+        driver.until_quiet();
         assert_eq!(client.receive(1000), pattern(1, 1000));
         client.expect_end();
     });
@@ -419,7 +419,7 @@ pub(crate) fn nothing_is_sent_after_the_end(level: &Level) {
         driver.shutdown(id).unwrap();
         assert_eq!(driver.send(id, b"x", Token::NONE), Err(Refusal::Closing));
         assert_eq!(driver.shutdown(id), Err(Refusal::Closing));
-        driver.settle();
+        driver.until_quiet();
         assert_eq!(driver.send(id, b"x", Token::NONE), Err(Refusal::Closing));
         client.expect_end();
 
@@ -431,7 +431,7 @@ pub(crate) fn nothing_is_sent_after_the_end(level: &Level) {
             Err(Refusal::Closing)
         );
         assert_eq!(driver.close(id, None), Err(Refusal::Closing));
-        driver.settle();
+        driver.until_quiet();
         client.expect_end();
     });
 }
@@ -451,7 +451,7 @@ pub(crate) fn send_or_abort_aborts_for_want_of_room(level: &Level) {
         let (mut client, id) = driver.new_pair();
         let queued = Bytes::from(vec![2; 8 << 20]);
         driver.send(id, queued.clone(), Token(1)).unwrap();
-        driver.settle();
+        driver.until_quiet();
         assert!(driver.quoit.is_full(id), "the peer does not read");
         let refused = Bytes::from(vec![3; 5000]);
         driver.send_or_abort_refused(id, refused.clone());
@@ -480,7 +480,7 @@ pub(crate) fn send_or_abort_leaves_what_is_ending(level: &Level) {
         let (mut client, id) = driver.new_pair();
         driver.shutdown(id).unwrap();
         assert!(!driver.quoit.send_or_abort(id, b"more", Token::NONE));
-        driver.settle();
+        driver.until_quiet();
         client.expect_end();
         client.send(b"question");
         driver.wait_received(id, 8);

@@ -124,7 +124,7 @@ pub(crate) fn a_file_cut_short_while_it_is_sent(level: &Level) {
         };
         driver.send(id, b"before", Token::NONE).unwrap();
         driver.send_file(id, range, Token(1)).unwrap();
-        driver.settle();
+        driver.until_quiet();
         file.set_len(4096).unwrap();
         let reader = driver.beside(move || client.receive_rest().1.map_err(|error| error.kind()));
         assert_eq!(driver.join(reader), Err(std::io::ErrorKind::ConnectionReset));
@@ -168,10 +168,10 @@ pub(crate) fn what_is_behind_a_short_file_follows(level: &Level) {
         assert!(!driver.seen(id).sent.contains(&Token(1)));
         // Both directions go on.
         driver.send(id, b"more", Token::NONE).unwrap();
-        driver.settle();
+        driver.until_quiet();
         assert_eq!(client.receive(4), b"more");
         driver.shutdown(id).unwrap();
-        driver.settle();
+        driver.until_quiet();
         client.expect_end();
     });
 }
@@ -184,7 +184,7 @@ pub(crate) fn a_file_cut_short_while_it_is_sent_and_told_of(level: &Level) {
             .send_file(id, told(file.try_clone().unwrap(), 0, 12 << 20), Token(1))
             .unwrap();
         driver.send(id, b"behind", Token::NONE).unwrap();
-        driver.settle();
+        driver.until_quiet();
         file.set_len(4096).unwrap();
         driver.shutdown(id).unwrap();
         let reader = driver.beside(move || client.receive_rest());
@@ -231,7 +231,7 @@ pub(crate) fn files_that_cannot_be_sent(level: &Level) {
         driver.until("both are told of", |driver| {
             driver.seen(id).files_short.len() == 2
         });
-        driver.settle();
+        driver.until_quiet();
         assert_eq!(client.receive(6), b"behind");
         let seen = &driver.seen(id).files_short;
         assert_eq!((seen[0].0, seen[0].1), (Token(1), 100));

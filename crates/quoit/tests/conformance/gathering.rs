@@ -76,7 +76,7 @@ pub(crate) fn pieces_that_are_long(level: &Level) {
         let bytes = pattern(1, 12_000_000);
         let lengths: Vec<usize> = (0..400).map(|at| if at % 2 == 0 { 59_999 } else { 1 }).collect();
         gather(driver, id, &bytes, &lengths, Token(1)).unwrap();
-        driver.settle();
+        driver.until_quiet();
         assert!(driver.seen(id).sent.is_empty(), "the peer has not received yet");
         assert!(driver.quoit.queued(id) > 0);
         let reader = driver.beside(move || client.receive(12_000_000));
@@ -109,7 +109,7 @@ pub(crate) fn pieces_told_of_as_they_leave(level: &Level) {
         };
         let in_parts = level.config().zero_copy_threshold.is_none();
         driver.until("the sockets are full", |driver| {
-            driver.settle();
+            driver.until_quiet();
             gone(driver) > 0 || !in_parts
         });
         let before = gone(driver);
@@ -168,7 +168,7 @@ pub(crate) fn pieces_behind_a_full_queue(level: &Level) {
         // Lent memory may pass the mark once.
         let bytes = pattern(3, 8_000_000);
         gather(driver, id, &bytes, &[4_000_000, 4_000_000], Token(1)).unwrap();
-        driver.settle();
+        driver.until_quiet();
         assert_eq!(gather(driver, id, b"x", &[1], Token(2)), Err(Refusal::Full));
         let reader = driver.beside(move || (client.receive(8_000_000), client));
         let (received, mut client) = driver.join(reader);

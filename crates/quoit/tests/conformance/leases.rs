@@ -43,7 +43,7 @@ pub(crate) fn a_holder_waits_at_its_cap(level: &Level) {
         client.send(&pattern(0, 60_000));
         client.shutdown();
         driver.until("the cap is reached", |driver| driver.seen(id).pressure == 1);
-        driver.settle();
+        driver.until_quiet();
         assert_eq!(holds(driver, id), 4);
         assert_eq!(driver.seen(id).pressure, 1);
         // Another connection goes on.
@@ -90,13 +90,13 @@ pub(crate) fn closed_at_the_cap(level: &Level) {
         // At the cap, and one lease returned and taken again, it stays open.
         client.send(&pattern(0, 4096));
         driver.until("the cap is reached", |driver| driver.seen(id).pressure == 1);
-        driver.settle();
+        driver.until_quiet();
         assert!(driver.is_open(id));
         driver.held.pop_front();
-        driver.settle();
+        driver.until_quiet();
         client.send(&pattern(4096, 1024));
         driver.until("the cap is reached again", |driver| driver.seen(id).pressure == 2);
-        driver.settle();
+        driver.until_quiet();
         assert!(driver.is_open(id));
         // Past the cap it does not.
         client.send(b"more");
@@ -117,7 +117,7 @@ pub(crate) fn a_paused_holder_at_its_cap(level: &Level) {
         driver.until("the cap is reached", |driver| driver.seen(id).pressure == 1);
         driver.pause(id).unwrap();
         driver.held.clear();
-        driver.settle();
+        driver.until_quiet();
         assert_eq!(driver.seen(id).total, 4096);
         driver.on_data = OnData::Record;
         driver.resume(id).unwrap();
@@ -150,7 +150,7 @@ pub(crate) fn holders_of_the_whole_pool(level: &Level) {
         let exact = level.receives_exactly();
         for (number, client) in clients.iter_mut().enumerate() {
             client.send(&pattern(1, SENT));
-            driver.settle();
+            driver.until_quiet();
             // The thread that takes submissions (`IORING_SETUP_SQPOLL`) may have been waiting for a processor.
             if number == 0 || exact && number < SLOTS {
                 driver.until("it holds what it may", |driver| holds(driver, ids[number]) == 1);
@@ -222,9 +222,9 @@ pub(crate) fn no_more_are_accepted_than_can_wait_for_slots(level: &Level) {
         driver.until("they are accepted", |driver| {
             driver.accepted.len() == holding + WAITING
         });
-        driver.settle();
+        driver.until_quiet();
         clients.extend((0..MORE).map(|_| Client::connect(&address)));
-        driver.settle();
+        driver.until_quiet();
         assert_eq!(driver.accepted.len(), holding + WAITING);
         assert_eq!(driver.quoit.counters().accept_paused_resources, 1);
         driver.held.clear();
@@ -298,7 +298,7 @@ pub(crate) fn a_graceful_close_with_the_pool_leased_out(level: &Level) {
         let (mut waiting, waiting_id) = driver.pair(&address);
         client.send(&pattern(0, 30_000));
         waiting.send(b"waits");
-        driver.settle();
+        driver.until_quiet();
         assert_eq!(driver.seen(id).total, 0);
         driver.close(id, None).unwrap();
         client.shutdown();
@@ -317,12 +317,12 @@ pub(crate) fn a_failed_send_at_the_cap(level: &Level) {
         let (mut client, id) = driver.new_pair();
         client.send(&pattern(0, 30_000));
         driver.until("the cap is reached", |driver| driver.seen(id).pressure == 1);
-        driver.settle();
+        driver.until_quiet();
         client.reset();
         driver.until("sending fails", |driver| {
             driver.send(id, b"x", Token::NONE).is_err()
         });
-        driver.settle();
+        driver.until_quiet();
         assert!(driver.is_open(id));
         driver.until("all is received", |driver| {
             driver.held.clear();

@@ -1,8 +1,8 @@
 //! What users may rely on, checked from real client sockets: one set of cases, written once and run in full on
 //! each engine, and for each option or downgrade level the cases that it touches.
 //!
-//! A test is named `level::group::case`. Every event that a case sees goes through [`checker`], which holds the
-//! table of `quoit::event`. Waits have generous limits that only end a test which hangs; nothing sleeps, and no
+//! A test is named `level::group::case`. Every event that a case sees goes through `quoit-event-order`, which
+//! holds the tables of `quoit::event`. Waits have generous limits that only end a test which hangs; nothing sleeps, and no
 //! assertion depends on how fast something was.
 
 #![allow(
@@ -35,7 +35,6 @@ macro_rules! level {
     };
 }
 
-mod checker;
 mod datagram_bench;
 mod driver;
 mod levels;

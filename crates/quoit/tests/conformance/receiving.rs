@@ -30,7 +30,7 @@ pub(crate) fn nothing_comes_while_paused_and_nothing_is_lost(level: &Level) {
         driver.wait_received(id, 10_000);
         driver.pause(id).unwrap();
         client.send(&pattern(10_000, 50_000));
-        driver.settle();
+        driver.until_quiet();
         assert_eq!(driver.seen(id).total, 10_000);
         driver.resume(id).unwrap();
         driver.wait_received(id, 60_000);
@@ -44,7 +44,7 @@ pub(crate) fn the_end_is_held_back_while_paused(level: &Level) {
         driver.pause(id).unwrap();
         client.send(b"last words");
         client.shutdown();
-        driver.settle();
+        driver.until_quiet();
         assert!(!driver.seen(id).ended && driver.seen(id).total == 0);
         driver.resume(id).unwrap();
         driver.wait_ended(id);
@@ -52,10 +52,10 @@ pub(crate) fn the_end_is_held_back_while_paused(level: &Level) {
 
         // The end alone, with the receive in flight when the pause comes.
         let (client, id) = driver.new_pair();
-        driver.settle();
+        driver.until_quiet();
         client.shutdown();
         driver.pause(id).unwrap();
-        driver.settle();
+        driver.until_quiet();
         assert!(!driver.seen(id).ended);
         driver.resume(id).unwrap();
         driver.wait_ended(id);
@@ -71,7 +71,7 @@ pub(crate) fn what_waits_to_be_reported_is_taken_back(level: &Level) {
         driver.wait_received(id, 1);
         driver.pause(id).unwrap();
         let total = driver.seen(id).total;
-        driver.settle();
+        driver.until_quiet();
         assert_eq!(driver.seen(id).total, total);
         driver.resume(id).unwrap();
         driver.wait_ended(id);
@@ -92,7 +92,7 @@ pub(crate) fn paused_in_the_middle_of_a_burst_up_to_the_cap(level: &Level) {
         client.send(&pattern(0, 20_000));
         driver.wait_received(id, 1);
         driver.pause(id).unwrap();
-        driver.settle();
+        driver.until_quiet();
         driver.resume(id).unwrap();
         driver.wait_received(id, 20_000);
         assert!(driver.seen(id).received == pattern(0, 20_000));
@@ -239,12 +239,12 @@ pub(crate) fn a_handler_of_nothing_discards_all(level: &Level) {
 pub(crate) fn a_reset_is_told_while_paused(level: &Level) {
     drive(level, |driver| {
         let (mut client, id) = driver.new_pair();
-        driver.settle();
+        driver.until_quiet();
         driver.pause(id).unwrap();
-        driver.settle();
+        driver.until_quiet();
         client.send(b"unseen");
         client.reset();
-        driver.settle();
+        driver.until_quiet();
         assert_eq!(driver.seen(id).total, 0);
         // Whether it is told now or at the next sign of interest, it is told.
         if driver.is_open(id) {

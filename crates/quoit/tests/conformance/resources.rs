@@ -31,7 +31,7 @@ pub(crate) fn nothing_is_left_of_thousands_of_connections(level: &Level) {
         drive(level, |driver| {
             driver.on_data = OnData::Echo;
             let address = driver.listen();
-            driver.settle();
+            driver.until_quiet();
             let before = open_descriptors();
             for round in 0..250 {
                 let pairs: Vec<_> = (0..12).map(|_| driver.pair(&address)).collect();
@@ -55,7 +55,7 @@ pub(crate) fn nothing_is_left_of_thousands_of_connections(level: &Level) {
             }
             // A kernel that polls closes them when it comes to it.
             driver.until("the descriptors are closed", |driver| {
-                driver.settle();
+                driver.until_quiet();
                 open_descriptors() == before
             });
             let counters = driver.quoit.counters();
@@ -84,7 +84,7 @@ pub(crate) fn nothing_is_left_of_refused_commands(level: &Level) {
             |config| config.connections = 1,
             |driver| {
                 let (_client, id) = driver.new_pair();
-                driver.settle();
+                driver.until_quiet();
                 driver.shutdown(id).unwrap();
                 let listening = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
                 let address = Address::from(listening.local_addr().unwrap());

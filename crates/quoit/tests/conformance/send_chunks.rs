@@ -68,7 +68,7 @@ pub(crate) fn used_up(level: &Level) {
             for reader in readers {
                 driver.join(reader);
             }
-            driver.settle();
+            driver.until_quiet();
             assert_eq!(driver.seen(id).writable, 1);
         }
     });

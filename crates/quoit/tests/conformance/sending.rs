@@ -107,7 +107,7 @@ pub(crate) fn sends_of_no_bytes(level: &Level) {
     drive(level, |driver| {
         let (mut client, id) = driver.new_pair();
         driver.send(id, b"", Token(1)).unwrap();
-        driver.settle();
+        driver.until_quiet();
         assert!(driver.seen(id).sent.is_empty(), "copied sends are silent");
         driver.send(id, Bytes::new(), Token(2)).unwrap();
         driver.until("it is acknowledged", |driver| driver.seen(id).sent == [Token(2)]);
@@ -135,7 +135,7 @@ pub(crate) fn sends_of_no_bytes(level: &Level) {
             driver.seen(id).sent.last() == Some(&Token(8))
         });
         driver.shutdown(id).unwrap();
-        driver.settle();
+        driver.until_quiet();
         client.expect_end();
     });
 }
@@ -205,7 +205,7 @@ pub(crate) fn fill(driver: &mut Driver, id: ConnectionId, taken: &mut Vec<u8>) {
         if taken.len() == refused_at {
             return;
         }
-        driver.settle();
+        driver.until_quiet();
     }
 }
 
@@ -338,7 +338,7 @@ pub(crate) fn at_once_to_a_peer_that_is_gone(level: &Level) {
         let (client, id) = driver.new_pair();
         // Paused, so that it is the send which finds the reset.
         driver.pause(id).unwrap();
-        driver.settle();
+        driver.until_quiet();
         client.reset();
         wait_reset(driver.quoit.descriptor(id).unwrap());
         let lost = pattern(3, 50_000);
@@ -406,7 +406,7 @@ pub(crate) fn a_slow_reader_is_bounded_and_holds_up_nobody(level: &Level) {
         assert!(driver.quoit.queued(id) <= driver.quoit.config().low_water as usize);
         let (same, _client) = driver.join(reader);
         assert!(same, "other bytes arrive");
-        driver.settle();
+        driver.until_quiet();
         assert_eq!(driver.seen(id).writable, before + 1);
     });
 }

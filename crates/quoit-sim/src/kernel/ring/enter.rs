@@ -107,10 +107,10 @@ fn wait(id: RingId, wait_for: u32, end: Option<u64>) -> Result<(), i32> {
     loop {
         let step = with(|kernel| {
             let now = kernel.now();
-            let gathers = least_end.filter(|&least_end| now < least_end);
-            let end = gathers.or(end);
+            let coalesces = least_end.filter(|&least_end| now < least_end);
+            let end = coalesces.or(end);
             let wait_for = match least_end {
-                Some(_) if gathers.is_none() => 1,
+                Some(_) if coalesces.is_none() => 1,
                 _ => wait_for.min(kernel.ring(id).completion_entries),
             };
             if kernel.ring(id).thread.is_some() {
@@ -128,7 +128,7 @@ fn wait(id: RingId, wait_for: u32, end: Option<u64>) -> Result<(), i32> {
                 return Ok(Some(Step::Moved));
             }
             let step = match kernel.step(end) {
-                Step::TimedOut if gathers.is_some() => Step::Moved,
+                Step::TimedOut if coalesces.is_some() => Step::Moved,
                 step => step,
             };
             if matches!(step, Step::Never) {

@@ -31,7 +31,7 @@ use self::sys::{EpollSys, ReadyEvent};
 use super::enters::EnterSizes;
 use super::{
     Completion, Completions, DatagramBatch, DatagramReceived, Engine, EngineKind, Handle, Kind, Message,
-    Operation, PollDescriptor, ProvidedBuffer, Received, SendManner, gather,
+    Operation, PollDescriptor, ProvidedBuffer, Received, SendManner, sleep_to_coalesce,
 };
 use crate::counters::LiveCounters;
 use crate::errno::Errno;
@@ -73,7 +73,7 @@ pub struct EpollSettings {
     /// Datagrams taken from one socket in one turn, at least 1. Default 64.
     pub datagrams_per_turn: u32,
     /// How long a wait lasts at least, so that it ends with more than the first event. Default zero: not at all.
-    pub gather: Duration,
+    pub coalesce: Duration,
 }
 
 impl Default for EpollSettings {
@@ -85,7 +85,7 @@ impl Default for EpollSettings {
             receives_per_turn: 16,
             accepts_per_turn: 64,
             datagrams_per_turn: 64,
-            gather: Duration::ZERO,
+            coalesce: Duration::ZERO,
         }
     }
 }
@@ -358,9 +358,9 @@ impl<P: EpollSys, K: SocketSys> Engine for EpollEngine<P, K> {
             let timeout = if at_hand {
                 Some(Duration::ZERO)
             } else {
-                gather(
+                sleep_to_coalesce(
                     &self.system,
-                    self.settings.gather,
+                    self.settings.coalesce,
                     timeout,
                     &self.counters.system_calls,
                 )

@@ -20,7 +20,7 @@ use self::user_data::{Tag, UserData};
 use super::enters::EnterSizes;
 use super::{
     Completion, Completions, DatagramBatch, Engine, EngineKind, Handle, Message, Operation, PollDescriptor,
-    ProvidedBuffer, Received, SendManner, gather,
+    ProvidedBuffer, Received, SendManner, sleep_to_coalesce,
 };
 use crate::counters::LiveCounters;
 use crate::errno::Errno;
@@ -143,7 +143,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
             poll_idle_ms: settings
                 .kernel_poll
                 .map_or(0, |idle| u32::try_from(idle.as_millis()).unwrap_or(u32::MAX)),
-            least_wait_us: u32::try_from(settings.gather.as_micros()).unwrap_or(u32::MAX),
+            least_wait_us: u32::try_from(settings.coalesce.as_micros()).unwrap_or(u32::MAX),
         })
         .during(Step::Setup)?;
         if let Some(notifier) = settings.notifier {
@@ -155,8 +155,8 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
             // (`io_register_op_must_quiesce` there), for ever as soon as one waits for a peer.
             sys.notify(notifier).during(Step::Notifier)?;
         }
-        let kernel_gathers =
-            !settings.gather.is_zero() && properties.features & abi::IORING_FEAT_MIN_TIMEOUT != 0;
+        let kernel_coalesces =
+            !settings.coalesce.is_zero() && properties.features & abi::IORING_FEAT_MIN_TIMEOUT != 0;
         let mut buffer_entries = 0;
         if features.contains(Feature::BufferRing) {
             sys.register_buffer_ring(STREAM_GROUP, settings.buffer_entries)
@@ -202,16 +202,19 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
             marker: None,
             attempts_left: false,
             wait_flags: no_iowait,
-            wait_for: if kernel_gathers {
+            wait_for: if kernel_coalesces {
                 // Not `clamp`: the queue may have a single entry, for which the kernel waits then.
-                settings.gather_at_most.min(properties.completion_entries).max(2)
+                settings
+                    .coalesce_at_most
+                    .min(properties.completion_entries)
+                    .max(2)
             } else {
                 1
             },
-            sleeps_first: if kernel_gathers {
+            sleeps_first: if kernel_coalesces {
                 Duration::ZERO
             } else {
-                settings.gather
+                settings.coalesce
             },
             flush_flags: if kernel_poll { abi::IORING_ENTER_SQ_WAIT } else { 0 },
             features,
@@ -453,7 +456,7 @@ impl<S: UringSys, K: SocketSys> Engine for UringEngine<S, K> {
         let sleeps = !at_hand && timeout != Some(Duration::ZERO);
         let enters = sleeps || self.sys.unsubmitted() > 0 || self.overflowed || self.sys.has_deferred_work();
         if !enters {
-            // Everything was submitted before, attempts included: taking completions in settles them.
+            // Everything was submitted before, attempts included: taking completions in resolves them.
             self.attempts_left = false;
             return Ok(());
         }
@@ -480,8 +483,8 @@ impl<S: UringSys, K: SocketSys> Engine for UringEngine<S, K> {
 
     fn park(&mut self, pool: &mut Pool) -> bool {
         self.provide_buffers(pool);
-        let settled = |of: &Self| of.may_sleep() && of.sys.unsubmitted() == 0 && !of.sys.has_deferred_work();
-        if !settled(self) {
+        let at_rest = |of: &Self| of.may_sleep() && of.sys.unsubmitted() == 0 && !of.sys.has_deferred_work();
+        if !at_rest(self) {
             return false;
         }
         // Between two looks at the ring: what was signalled before the read shows in the ring after it, and what is
@@ -489,7 +492,7 @@ impl<S: UringSys, K: SocketSys> Engine for UringEngine<S, K> {
         // needs no second one that finds nothing.
         self.sys.drain_notifier();
         self.counters.system_calls.add(1);
-        settled(self)
+        at_rest(self)
     }
 
     #[inline]
@@ -505,7 +508,7 @@ impl<S: UringSys, K: SocketSys> Engine for UringEngine<S, K> {
             self.complete(&entry, pool, completions);
             taken += 1;
         }
-        self.settle_attempts(pool, completions);
+        self.resolve_attempts(pool, completions);
         !self.may_sleep()
     }
 

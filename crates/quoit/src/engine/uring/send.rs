@@ -55,14 +55,14 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
     /// Ends the attempts that have succeeded: those that the kernel has taken and of which no completion tells. To
     /// be called when all completions have been taken, as only then is their silence known.
     #[inline]
-    pub(super) fn settle_attempts(&mut self, pool: &mut Pool, completions: &mut Completions) {
+    pub(super) fn resolve_attempts(&mut self, pool: &mut Pool, completions: &mut Completions) {
         if self.attempts.is_empty() {
             return;
         }
         if self.sys.has_completion() || self.sys.has_overflowed() {
             return self.mark_attempts(pool);
         }
-        self.settle_attempts_before(self.taken(), completions);
+        self.resolve_attempts_before(self.taken(), completions);
     }
 
     /// While completions come faster than they are taken, there is no moment at which all have been: a request that does
@@ -79,11 +79,11 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
     /// All that completed before the marker has been taken.
     pub(super) fn marker_completed(&mut self, completions: &mut Completions) {
         if let Some(number) = self.marker.take() {
-            self.settle_attempts_before(number, completions);
+            self.resolve_attempts_before(number, completions);
         }
     }
 
-    fn settle_attempts_before(&mut self, end: u64, completions: &mut Completions) {
+    fn resolve_attempts_before(&mut self, end: u64, completions: &mut Completions) {
         while let Some(&(number, connection)) = self.attempts.front()
             && number < end
         {

@@ -27,9 +27,9 @@ pub struct UringSettings {
     /// `RLIMIT_MEMLOCK`.
     pub register_pool: bool,
     /// How long a wait goes on for more than the first completion; zero: not at all.
-    pub gather: Duration,
+    pub coalesce: Duration,
     /// Completions that end such a wait before that; at least 1.
-    pub gather_at_most: u32,
+    pub coalesce_at_most: u32,
     /// An eventfd that the kernel shall write with completions, for a poller outside. It must stay open as long as the
     /// engine, and excludes [`Feature::DeferTaskrun`].
     pub notifier: Option<RawFd>,

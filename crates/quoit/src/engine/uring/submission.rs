@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::sys::{SubmissionEntry, UringSys};
 use super::user_data::UserData;
-use super::{Engine, UringEngine, gather};
+use super::{Engine, UringEngine, sleep_to_coalesce};
 use crate::errno::Errno;
 use crate::pool::Pool;
 use crate::sys::SocketSys;
@@ -71,8 +71,8 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         result
     }
 
-    /// The first part of a wait that gathers, where the kernel cannot do it; what was submitted is with the kernel by
-    /// then. Answers what is left of the wait.
+    /// The first part of a wait that coalesces events, where the kernel cannot do it; what was submitted is with the kernel by
+    /// then. Returns what is left of the wait.
     pub(super) fn sleep_first(&mut self, wait: Option<Duration>) -> Option<Duration> {
         if self.sleeps_first.is_zero() {
             return wait;
@@ -84,7 +84,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         if !self.may_sleep() {
             return wait;
         }
-        gather(&self.system, self.sleeps_first, wait, &self.counters.system_calls)
+        sleep_to_coalesce(&self.system, self.sleeps_first, wait, &self.counters.system_calls)
     }
 
     /// Forgets the descriptors whose closes the kernel has taken.

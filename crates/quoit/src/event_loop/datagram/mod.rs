@@ -460,10 +460,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         self.dirty_datagrams = dirty;
         // A turn that will not sleep is soon followed by another: what is starved waits until many slots are back,
         // and does not take each one by itself.
-        let sleeps = self.events.is_empty()
-            && !self.more_completions
-            && self.dirty_datagrams.is_empty()
-            && self.engine.may_sleep();
+        let sleeps = !self.has_work();
         for index in 0..slots {
             self.arm_datagrams(Slot::new(index), sleeps);
         }

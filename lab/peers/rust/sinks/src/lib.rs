@@ -37,7 +37,7 @@ pub struct Arguments {
     largest: usize,
     /// Receives that are outstanding at once, where the kind has such.
     pub depth: usize,
-    /// How long each receive is put off, so that it finds more: what `--wait gather` is of Quoit's.
+    /// How long each receive is put off, so that it finds more: what `--wait coalesce` is of Quoit's.
     pause: Duration,
 }
 

@@ -20,14 +20,14 @@ fn a_turn_with_nothing_to_do_ends_at_its_time() {
 }
 
 #[test]
-fn a_wait_that_gathers_lasts_its_time_and_no_longer_than_the_turn() {
-    const GATHER: Duration = Duration::from_millis(10);
-    let settings = |gather| EpollSettings {
-        gather,
+fn a_wait_that_coalesces_lasts_its_time_and_no_longer_than_the_turn() {
+    const TIME: Duration = Duration::from_millis(10);
+    let settings = |coalesce| EpollSettings {
+        coalesce,
         ..EpollSettings::default()
     };
-    let received = |gather, timeout| {
-        let mut bench = Bench::with(settings(gather), 1, 64);
+    let received = |coalesce, timeout| {
+        let mut bench = Bench::with(settings(coalesce), 1, 64);
         let (ours, mut theirs) = tcp_pair();
         theirs.write_all(b"request").unwrap();
         await_events(&ours, libc::POLLIN);
@@ -36,12 +36,12 @@ fn a_wait_that_gathers_lasts_its_time_and_no_longer_than_the_turn() {
         let completions = bench.turn_for(timeout);
         (completions.len(), begun.elapsed())
     };
-    let (count, waited) = received(GATHER, PATIENCE);
+    let (count, waited) = received(TIME, PATIENCE);
     assert_eq!(count, 1);
-    assert!((GATHER..PATIENCE).contains(&waited), "{waited:?}");
-    let (count, waited) = received(PATIENCE, GATHER);
+    assert!((TIME..PATIENCE).contains(&waited), "{waited:?}");
+    let (count, waited) = received(PATIENCE, TIME);
     assert_eq!(count, 1);
-    assert!((GATHER..PATIENCE).contains(&waited), "{waited:?}");
+    assert!((TIME..PATIENCE).contains(&waited), "{waited:?}");
 }
 
 #[test]

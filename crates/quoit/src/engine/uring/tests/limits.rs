@@ -9,8 +9,8 @@ const TINY: UringSettings = UringSettings {
     buffer_entries: 8,
     kernel_poll: None,
     register_pool: false,
-    gather: Duration::ZERO,
-    gather_at_most: 1,
+    coalesce: Duration::ZERO,
+    coalesce_at_most: 1,
     notifier: None,
 };
 

@@ -19,8 +19,8 @@ use crate::sys::Linux;
 use crate::wake::Wake;
 
 mod accept;
+mod coalesce;
 mod denied;
-mod gather;
 mod limits;
 mod proven;
 mod receive;
@@ -42,8 +42,8 @@ const SETTINGS: UringSettings = UringSettings {
     buffer_entries: 8,
     kernel_poll: None,
     register_pool: false,
-    gather: Duration::ZERO,
-    gather_at_most: 1,
+    coalesce: Duration::ZERO,
+    coalesce_at_most: 1,
     notifier: None,
 };
 

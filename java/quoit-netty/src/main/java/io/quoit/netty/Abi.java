@@ -15,7 +15,7 @@ final class Abi {
     static final int ENGINE_EPOLL = 2;
 
     static final int WAIT_SPIN = 1;
-    static final int WAIT_GATHER = 3;
+    static final int WAIT_COALESCE = 3;
 
     static final int COMMAND_CONNECT = 1;
     static final int COMMAND_ATTACH = 2;

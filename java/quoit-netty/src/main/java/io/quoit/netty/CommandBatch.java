@@ -189,7 +189,7 @@ final class CommandBatch {
     }
 
     /** All turns so far have told everything: what they read from the other half is needed no more. */
-    void settled() {
+    void turnsTold() {
         otherBusy = false;
     }
 

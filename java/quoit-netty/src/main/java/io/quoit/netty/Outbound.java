@@ -53,7 +53,7 @@ final class Outbound {
 
     private int takenLength;
     /** There are sends that the library may still refuse. */
-    private boolean unsettled;
+    private boolean inBatch;
 
     /** Copied bytes that were refused: to go first. */
     private ByteBuf refused;
@@ -65,7 +65,7 @@ final class Outbound {
     private IOException broken;
     /** The library is full, and tells when it is not. */
     private boolean blocked;
-    /** There is more to send once the present batch has settled. */
+    /** There is more to send once the present batch is taken. */
     private boolean more;
 
     /** The part of a file that is in flight. */
@@ -101,7 +101,7 @@ final class Outbound {
         if (blocked || lends() || refused != null || chunk != null) {
             return;
         }
-        if (staged != NONE || unsettled) {
+        if (staged != NONE || inBatch) {
             follow(flushed);
         } else {
             send(flushed);
@@ -305,8 +305,8 @@ final class Outbound {
     }
 
     private void flies() {
-        if (!unsettled) {
-            unsettled = true;
+        if (!inBatch) {
+            inBatch = true;
             channel.handler().flies(this);
         }
     }
@@ -373,7 +373,7 @@ final class Outbound {
     /** The library has room again. */
     void writable() {
         blocked = false;
-        if (unsettled) {
+        if (inBatch) {
             more = true;
         } else {
             goOn();
@@ -439,8 +439,8 @@ final class Outbound {
     }
 
     /** The library has told all that it refused of that batch. */
-    void settled() {
-        unsettled = false;
+    void batchTaken() {
+        inBatch = false;
         if (resent) {
             // Taken at last.
             resent = false;
@@ -494,7 +494,7 @@ final class Outbound {
         if (afterwards == null) {
             return;
         }
-        if (unsettled) {
+        if (inBatch) {
             channel.handler().hurry();
         } else if (refused != null || hasTail() && lends()) {
             // The peer must make room before a closed channel's connection can end: not for ever.

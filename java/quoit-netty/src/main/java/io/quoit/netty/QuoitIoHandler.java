@@ -200,8 +200,8 @@ public final class QuoitIoHandler implements IoHandler {
         long timeout = 0;
         if (!hurry && context.canBlock()) {
             long now = System.nanoTime();
-            // The native loop does not gather past the end of its wait: a scheduled task would end each.
-            timeout = context.deadlineNanos() == -1 ? -1 : Math.max(config.gatherNanos(), context.delayNanos(now));
+            // The native loop does not coalesce past the end of its wait: a scheduled task would end each.
+            timeout = context.deadlineNanos() == -1 ? -1 : Math.max(config.coalesceNanos(), context.delayNanos(now));
         }
         hurry = false;
         int filled = turn(timeout);
@@ -266,7 +266,7 @@ public final class QuoitIoHandler implements IoHandler {
         completions.clear();
         if (filled < EVENTS) {
             // All that the library refused has been told.
-            settle();
+            followUpSends();
         } else {
             hurry = true;
         }
@@ -374,23 +374,23 @@ public final class QuoitIoHandler implements IoHandler {
         }
     }
 
-    private void settle() {
-        commands.settled();
-        int settled = flightsTaken;
+    private void followUpSends() {
+        commands.turnsTold();
+        int taken = flightsTaken;
         flightsTaken = 0;
-        for (int flight = 0; flight < settled; flight++) {
+        for (int flight = 0; flight < taken; flight++) {
             try {
-                flights.get(flight).settled();
+                flights.get(flight).batchTaken();
             } catch (Throwable failure) {
-                LOGGER.warn("Quoit: a channel failed when its sends were settled", failure);
+                LOGGER.warn("Quoit: a channel failed when its sends were followed up", failure);
             }
         }
         // Those that were added meanwhile belong to the next turn.
-        int left = flights.size() - settled;
+        int left = flights.size() - taken;
         for (int flight = 0; flight < left; flight++) {
-            flights.set(flight, flights.get(settled + flight));
+            flights.set(flight, flights.get(taken + flight));
         }
-        for (int flight = 0; flight < settled; flight++) {
+        for (int flight = 0; flight < taken; flight++) {
             flights.remove(flights.size() - 1);
         }
     }
@@ -402,7 +402,7 @@ public final class QuoitIoHandler implements IoHandler {
         completions.add(completion);
     }
 
-    /** Asks for {@link Outbound#settled()} after the turn that takes the present batch. */
+    /** Asks for {@link Outbound#batchTaken()} after the turn that takes the present batch. */
     void flies(Outbound outbound) {
         flights.add(outbound);
     }

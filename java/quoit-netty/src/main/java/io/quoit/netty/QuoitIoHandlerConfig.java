@@ -26,7 +26,7 @@ import java.util.Set;
  * <tr><td>{@link #withBufferRing slots that the kernel holds}</td><td>256</td></tr>
  * <tr><td>{@link #withCompletionsPerTurn completions a turn}</td><td>64</td></tr>
  * <tr><td>{@link #withSpinBudget spinning before a loop sleeps}</td><td>none</td></tr>
- * <tr><td>{@link #withGatherTime gathering while a loop sleeps}</td><td>none</td></tr>
+ * <tr><td>{@link #withCoalesceTime coalescing while a loop sleeps}</td><td>none</td></tr>
  * <tr><td>{@link #withKernelPolling kernel polling thread}</td><td>none</td></tr>
  * <tr><td>{@link #withZeroCopyThreshold zero-copy sends}</td><td>none</td></tr>
  * <tr><td>{@link #withCloseDeadline time of a graceful close}</td><td>10 s</td></tr>
@@ -41,8 +41,8 @@ public final class QuoitIoHandlerConfig {
     private static final int MAX_SLOTS = 1 << 15;
     private static final int MAX_QUEUE = 1 << 15;
     private static final long MAX_SPIN_NANOS = 1_000_000_000L;
-    private static final long MIN_GATHER_NANOS = 1_000L;
-    private static final long MAX_GATHER_NANOS = 100_000_000L;
+    private static final long MIN_COALESCE_NANOS = 1_000L;
+    private static final long MAX_COALESCE_NANOS = 100_000_000L;
 
     private static final class Values implements Cloneable {
         QuoitEngine engine = QuoitEngine.AUTO;
@@ -63,7 +63,7 @@ public final class QuoitIoHandlerConfig {
         int completionsPerTurn = 64;
         int zeroCopyThreshold = -1;
         long spinNanos;
-        long gatherNanos;
+        long coalesceNanos;
         long kernelPollNanos = -1;
         long closeDeadlineNanos = 10_000_000_000L;
         long stallLimitNanos = 30_000_000_000L;
@@ -240,7 +240,7 @@ public final class QuoitIoHandlerConfig {
 
     /**
      * Lets a loop that has nothing to do look for more again and again before it sleeps: a lower latency, for the price of
-     * a processor as long as it looks. More than 0 takes the place of a {@link #withGatherTime gather time}.
+     * a processor as long as it looks. More than 0 takes the place of a {@link #withCoalesceTime coalesce time}.
      *
      * @param nanos for how long, up to a second; 0: it sleeps at once
      * @return a changed copy
@@ -249,7 +249,7 @@ public final class QuoitIoHandlerConfig {
         Values changed = values.copy();
         changed.spinNanos = ObjectUtil.checkInRange(nanos, 0, MAX_SPIN_NANOS, "nanos");
         if (nanos > 0) {
-            changed.gatherNanos = 0;
+            changed.coalesceNanos = 0;
         }
         return new QuoitIoHandlerConfig(changed);
     }
@@ -263,13 +263,13 @@ public final class QuoitIoHandlerConfig {
      * @param nanos for how long, 1 &micro;s to 100 ms; 0: the first event ends a sleep
      * @return a changed copy
      */
-    public QuoitIoHandlerConfig withGatherTime(long nanos) {
+    public QuoitIoHandlerConfig withCoalesceTime(long nanos) {
         Values changed = values.copy();
         if (nanos != 0) {
-            ObjectUtil.checkInRange(nanos, MIN_GATHER_NANOS, MAX_GATHER_NANOS, "nanos");
+            ObjectUtil.checkInRange(nanos, MIN_COALESCE_NANOS, MAX_COALESCE_NANOS, "nanos");
             changed.spinNanos = 0;
         }
-        changed.gatherNanos = nanos;
+        changed.coalesceNanos = nanos;
         return new QuoitIoHandlerConfig(changed);
     }
 
@@ -377,8 +377,8 @@ public final class QuoitIoHandlerConfig {
         return values.closeDeadlineNanos;
     }
 
-    long gatherNanos() {
-        return values.gatherNanos;
+    long coalesceNanos() {
+        return values.coalesceNanos;
     }
 
     int copyThreshold() {
@@ -404,8 +404,8 @@ public final class QuoitIoHandlerConfig {
         }
         if (values.spinNanos > 0) {
             config.putInt(Config.WAIT, Abi.WAIT_SPIN).putLong(Config.SPIN_NS, values.spinNanos);
-        } else if (values.gatherNanos > 0) {
-            config.putInt(Config.WAIT, Abi.WAIT_GATHER).putLong(Config.SPIN_NS, values.gatherNanos);
+        } else if (values.coalesceNanos > 0) {
+            config.putInt(Config.WAIT, Abi.WAIT_COALESCE).putLong(Config.SPIN_NS, values.coalesceNanos);
         }
         config.putInt(Config.CONNECTIONS, values.connections)
                 .putInt(Config.DATAGRAM_SOCKETS, values.datagramSockets)

@@ -53,7 +53,7 @@ import org.junit.jupiter.api.io.TempDir;
 
 /** Loops and channels as they begin and end, and what may be asked of them before, between and after. */
 class LifecycleTest {
-    private static final long GATHER_NANOS = 50_000_000;
+    private static final long COALESCE_NANOS = 50_000_000;
 
     private final EventLoopGroup group = UnderTest.group(2);
 
@@ -385,22 +385,22 @@ class LifecycleTest {
     }
 
     @Test
-    void aLoopGathersOrSpins() {
+    void aLoopCoalescesOrSpins() {
         QuoitIoHandlerConfig defaults = UnderTest.config();
         QuoitIoHandlerConfig spinning = defaults.withSpinBudget(1_000_000);
         for (long nanos : new long[] {1_000, 100_000_000}) {
-            ByteBuffer config = spinning.withGatherTime(nanos).toNative(NativeLoader.library());
-            assertEquals(Abi.WAIT_GATHER, config.getInt(Abi.Config.WAIT));
+            ByteBuffer config = spinning.withCoalesceTime(nanos).toNative(NativeLoader.library());
+            assertEquals(Abi.WAIT_COALESCE, config.getInt(Abi.Config.WAIT));
             assertEquals(nanos, config.getLong(Abi.Config.SPIN_NS));
         }
         for (long nanos : new long[] {-1, 1, 999, 100_000_001}) {
-            assertThrows(IllegalArgumentException.class, () -> defaults.withGatherTime(nanos), "" + nanos);
+            assertThrows(IllegalArgumentException.class, () -> defaults.withCoalesceTime(nanos), "" + nanos);
         }
-        QuoitIoHandlerConfig gathering = defaults.withGatherTime(GATHER_NANOS);
-        assertEquals(Abi.WAIT_GATHER, waits(gathering.withSpinBudget(0)));
-        assertEquals(Abi.WAIT_SPIN, waits(gathering.withSpinBudget(1)));
-        assertEquals(Abi.WAIT_SPIN, waits(spinning.withGatherTime(0)));
-        assertEquals(waits(defaults), waits(gathering.withGatherTime(0)));
+        QuoitIoHandlerConfig coalescing = defaults.withCoalesceTime(COALESCE_NANOS);
+        assertEquals(Abi.WAIT_COALESCE, waits(coalescing.withSpinBudget(0)));
+        assertEquals(Abi.WAIT_SPIN, waits(coalescing.withSpinBudget(1)));
+        assertEquals(Abi.WAIT_SPIN, waits(spinning.withCoalesceTime(0)));
+        assertEquals(waits(defaults), waits(coalescing.withCoalesceTime(0)));
     }
 
     private static int waits(QuoitIoHandlerConfig config) {
@@ -408,13 +408,13 @@ class LifecycleTest {
     }
 
     @Test
-    void aLoopThatGathersAnswersWhenItsTimeIsOver() throws Exception {
+    void aLoopThatCoalescesAnswersWhenItsTimeIsOver() throws Exception {
         final int mostRounds = 1000;
         final int wanted = 3;
-        QuoitIoHandlerConfig config = UnderTest.config().withGatherTime(GATHER_NANOS);
-        EventLoopGroup gathering = new MultiThreadIoEventLoopGroup(1, QuoitIoHandler.newFactory(config));
+        QuoitIoHandlerConfig config = UnderTest.config().withCoalesceTime(COALESCE_NANOS);
+        EventLoopGroup coalescing = new MultiThreadIoEventLoopGroup(1, QuoitIoHandler.newFactory(config));
         try {
-            Channel server = Peers.serve(gathering, Peers.Echo::new);
+            Channel server = Peers.serve(coalescing, Peers.Echo::new);
             try (java.net.Socket peer = Peers.connect(server)) {
                 // Once it has answered the loop sleeps, and the next request does not wake it. On a busy machine some come only
                 // when that time is over, and are answered at once; by far not all.
@@ -424,26 +424,26 @@ class LifecycleTest {
                     long begun = System.nanoTime();
                     peer.getOutputStream().write(round);
                     assertEquals(round & 0xff, peer.getInputStream().read());
-                    slept += System.nanoTime() - begun >= GATHER_NANOS / 2 ? 1 : 0;
+                    slept += System.nanoTime() - begun >= COALESCE_NANOS / 2 ? 1 : 0;
                 }
             }
         } finally {
-            gathering.shutdownGracefully(0, 1, TimeUnit.SECONDS).sync();
+            coalescing.shutdownGracefully(0, 1, TimeUnit.SECONDS).sync();
         }
     }
 
     @Test
-    void aLoopThatGathersIsNotWokenByItsScheduledTasks() throws Exception {
+    void aLoopThatCoalescesIsNotWokenByItsScheduledTasks() throws Exception {
         final int tasks = 50;
-        QuoitIoHandlerConfig config = UnderTest.config().withGatherTime(GATHER_NANOS);
-        EventLoopGroup gathering = new MultiThreadIoEventLoopGroup(1, QuoitIoHandler.newFactory(config));
+        QuoitIoHandlerConfig config = UnderTest.config().withCoalesceTime(COALESCE_NANOS);
+        EventLoopGroup coalescing = new MultiThreadIoEventLoopGroup(1, QuoitIoHandler.newFactory(config));
         try {
             CountDownLatch run = new CountDownLatch(tasks);
-            gathering
+            coalescing
                     .submit(() -> {
                         for (int task = 1; task <= tasks; task++) {
-                            long delay = task * GATHER_NANOS / tasks;
-                            gathering.next().schedule(run::countDown, delay, TimeUnit.NANOSECONDS);
+                            long delay = task * COALESCE_NANOS / tasks;
+                            coalescing.next().schedule(run::countDown, delay, TimeUnit.NANOSECONDS);
                         }
                     })
                     .sync();
@@ -452,7 +452,7 @@ class LifecycleTest {
             long turns = turnsOfTheNewestLoop() - before;
             assertTrue(turns < tasks / 2, turns + " turns");
         } finally {
-            gathering.shutdownGracefully(0, 1, TimeUnit.SECONDS).sync();
+            coalescing.shutdownGracefully(0, 1, TimeUnit.SECONDS).sync();
         }
     }
 

@@ -24,7 +24,7 @@ import java.util.function.Consumer;
 
 /**
  * A server on Netty for the lab: {@code netty echo|http|h2c|websocket|rpc|rsocket [--engine E] [--listen HOST:PORT]
- * [--loops N] [--gather US] [--metrics HOST:PORT]}.
+ * [--loops N] [--coalesce US] [--metrics HOST:PORT]}.
  */
 public final class NettyPeer {
     private static final int BACKLOG = 4096;
@@ -46,12 +46,12 @@ public final class NettyPeer {
             Transport transport,
             InetSocketAddress listen,
             int loops,
-            long gather,
+            long coalesce,
             InetSocketAddress metrics) {
         private static final String USAGE =
                 "usage: netty echo|http|h2c|websocket|rpc|rsocket"
                         + " [--engine nio|epoll|uring|uring-rings|quoit-uring|quoit-epoll] [--listen HOST:PORT] [--loops N]"
-                        + " [--gather US] [--metrics HOST:PORT]";
+                        + " [--coalesce US] [--metrics HOST:PORT]";
 
         private static final List<String> SERVICES = List.of("echo", "http", "h2c", "websocket", "rpc", "rsocket");
 
@@ -62,7 +62,7 @@ public final class NettyPeer {
             Transport transport = Transport.QUOIT_URING;
             InetSocketAddress listen = new InetSocketAddress("127.0.0.1", 0);
             int loops = 1;
-            long gather = 0;
+            long coalesce = 0;
             InetSocketAddress metrics = null;
             for (int at = 1; at < words.length; at += 2) {
                 String value = words[at + 1];
@@ -70,7 +70,7 @@ public final class NettyPeer {
                     case "--engine" -> transport = transport(value);
                     case "--listen" -> listen = address("--listen", value);
                     case "--loops" -> loops = loops(value);
-                    case "--gather" -> gather = gather(value);
+                    case "--coalesce" -> coalesce = coalesce(value);
                     case "--metrics" -> metrics = address("--metrics", value);
                     default -> throw new Usage(USAGE);
                 }
@@ -78,7 +78,7 @@ public final class NettyPeer {
             if (metrics != null && !transport.hasFigures()) {
                 throw new Usage("--metrics: quoit-uring and quoit-epoll have figures, " + transport.word + " has none");
             }
-            return new Arguments(words[0], transport, listen, loops, gather, metrics);
+            return new Arguments(words[0], transport, listen, loops, coalesce, metrics);
         }
 
         private static Transport transport(String word) throws Usage {
@@ -104,15 +104,15 @@ public final class NettyPeer {
             return Integer.parseInt(text);
         }
 
-        private static long gather(String text) throws Usage {
+        private static long coalesce(String text) throws Usage {
             if (!text.matches("[0-9]{1,6}")) {
-                throw new Usage("--gather takes microseconds, and not '" + text + "'");
+                throw new Usage("--coalesce takes microseconds, and not '" + text + "'");
             }
             return Long.parseLong(text);
         }
 
         IoHandlerFactory factory() {
-            return transport.gathering(TimeUnit.MICROSECONDS.toNanos(gather));
+            return transport.coalescing(TimeUnit.MICROSECONDS.toNanos(coalesce));
         }
     }
 
@@ -169,7 +169,7 @@ public final class NettyPeer {
         Runtime.getRuntime().addShutdownHook(new Thread(() -> Runtime.getRuntime().halt(0)));
         String version = Version.identify().get("netty-transport").artifactVersion();
         System.out.println("listening on " + text(address) + " engine=netty-" + arguments.transport.word + " loops="
-                + arguments.loops + (arguments.gather == 0 ? "" : " gather=" + arguments.gather) + " version=" + version);
+                + arguments.loops + (arguments.coalesce == 0 ? "" : " coalesce=" + arguments.coalesce) + " version=" + version);
     }
 
     private static String text(InetSocketAddress address) {

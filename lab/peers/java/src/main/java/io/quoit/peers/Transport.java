@@ -60,22 +60,22 @@ enum Transport {
     QUOIT_URING("quoit-uring", QuoitServerSocketChannel.class, QuoitSocketChannel.class) {
         @Override
         IoHandlerFactory loops() {
-            return gathering(0);
+            return coalescing(0);
         }
 
         @Override
-        IoHandlerFactory gathering(long nanos) {
+        IoHandlerFactory coalescing(long nanos) {
             return quoit(QuoitEngine.URING, nanos);
         }
     },
     QUOIT_EPOLL("quoit-epoll", QuoitServerSocketChannel.class, QuoitSocketChannel.class) {
         @Override
         IoHandlerFactory loops() {
-            return gathering(0);
+            return coalescing(0);
         }
 
         @Override
-        IoHandlerFactory gathering(long nanos) {
+        IoHandlerFactory coalescing(long nanos) {
             return quoit(QuoitEngine.EPOLL, nanos);
         }
     };
@@ -101,16 +101,16 @@ enum Transport {
      * @param nanos for how long; 0: not
      * @throws IllegalArgumentException the transport has nothing like it, or not for so long
      */
-    IoHandlerFactory gathering(long nanos) {
+    IoHandlerFactory coalescing(long nanos) {
         if (nanos != 0) {
-            throw new IllegalArgumentException("quoit-uring and quoit-epoll gather, " + word + " does not");
+            throw new IllegalArgumentException("quoit-uring and quoit-epoll coalesce, " + word + " does not");
         }
         return loops();
     }
 
-    private static IoHandlerFactory quoit(QuoitEngine engine, long gatherNanos) {
+    private static IoHandlerFactory quoit(QuoitEngine engine, long coalesceNanos) {
         return QuoitIoHandler.newFactory(
-                QuoitIoHandlerConfig.defaults().withEngine(engine).withGatherTime(gatherNanos));
+                QuoitIoHandlerConfig.defaults().withEngine(engine).withCoalesceTime(coalesceNanos));
     }
 
     /** Whether its loops tell what they do. */

@@ -135,7 +135,7 @@ class RSocketLoadTest {
         }
         assertEquals(8, complaints.size());
         assertEquals(Transport.URING_RINGS, Transport.of("netty-uring-rings"));
-        assertEquals(Transport.QUOIT_URING, Transport.of("netty-quoit-uring, gather 200 us"));
+        assertEquals(Transport.QUOIT_URING, Transport.of("netty-quoit-uring, coalesce 200 us"));
         for (String name : new String[] {"rpc-backend", "rpc-batch", "rpc-periodic", "rpc-stream", "rpc-response"}) {
             assertEquals(77, RSocketCase.of(name).with("--size", 77).size());
         }

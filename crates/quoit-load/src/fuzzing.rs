@@ -1,7 +1,7 @@
 //! What a load reads of servers, for the fuzz targets. See [`quoit_corpus`].
 
-pub use crate::http::untrusted::http_reply;
-pub use crate::rpc::untrusted::rpc_client;
+pub use crate::http::fuzzing::http_reply;
+pub use crate::rpc::fuzzing::rpc_client;
 
 #[cfg(test)]
 mod tests {

@@ -8,21 +8,21 @@ struct Waited {
     /// The ring's completions.
     count: u64,
     time: Duration,
-    /// Whether the kernel gathers (`IORING_FEAT_MIN_TIMEOUT`), also with something there from the start. Where it cannot,
+    /// Whether the kernel coalesces (`IORING_FEAT_MIN_TIMEOUT`), also with something there from the start. Where it cannot,
     /// the engine sleeps first, but not if something is there: and the receives here complete as they are submitted.
-    gathers: bool,
+    coalesces: bool,
 }
 
-/// Waits once, with an engine that gathers so and a receive for each of so many sockets, all of which have something.
+/// Waits once, with an engine that coalesces so and a receive for each of so many sockets, all of which have something.
 fn wait(
-    (gather, at_most): (Duration, u32),
+    (coalesce, at_most): (Duration, u32),
     sockets: u32,
     without: FeatureSet,
     timeout: Option<Duration>,
 ) -> Waited {
     let settings = UringSettings {
-        gather,
-        gather_at_most: at_most,
+        coalesce,
+        coalesce_at_most: at_most,
         ..SETTINGS
     };
     let mut fixture = Fixture::new(&settings, 8, without);
@@ -39,18 +39,18 @@ fn wait(
     Waited {
         count: fixture.engine.counters().snapshot().completions,
         time,
-        gathers: fixture.engine.sleeps_first.is_zero(),
+        coalesces: fixture.engine.sleeps_first.is_zero(),
     }
 }
 
 #[test]
 fn a_wait_goes_on_for_more_and_ends_with_what_came() {
-    const GATHER: Duration = Duration::from_millis(10);
+    const TIME: Duration = Duration::from_millis(10);
     for without in levels() {
-        let waited = wait((GATHER, 100), 1, without, TURN);
+        let waited = wait((TIME, 100), 1, without, TURN);
         assert!(waited.count >= 1);
         assert!(
-            waited.time >= GATHER || !waited.gathers,
+            waited.time >= TIME || !waited.coalesces,
             "{:?} without {without}",
             waited.time
         );
@@ -68,12 +68,12 @@ fn enough_completions_end_the_wait_at_once() {
 }
 
 #[test]
-fn a_wait_does_not_gather_beyond_its_own_time() {
+fn a_wait_does_not_coalesce_beyond_its_own_time() {
     const LIMIT: Duration = Duration::from_millis(10);
     for without in levels() {
         let waited = wait((PATIENCE, 2), 1, without, Some(LIMIT));
         assert!(waited.time < PATIENCE, "{:?}", waited.time);
-        assert!(waited.time >= LIMIT || !waited.gathers, "{:?}", waited.time);
+        assert!(waited.time >= LIMIT || !waited.coalesces, "{:?}", waited.time);
     }
 }
 
@@ -95,8 +95,8 @@ fn alarm(after: Duration) -> OwnedFd {
 #[test]
 fn a_wait_without_a_limit_ends_with_what_comes_however_long_that_takes() {
     let settings = UringSettings {
-        gather: Duration::from_millis(1),
-        gather_at_most: 100,
+        coalesce: Duration::from_millis(1),
+        coalesce_at_most: 100,
         ..SETTINGS
     };
     for without in levels() {
@@ -113,12 +113,12 @@ fn a_wait_without_a_limit_ends_with_what_comes_however_long_that_takes() {
 
 /// Of which a wait for two would never have enough.
 #[test]
-fn a_queue_of_one_completion_gathers_none() {
+fn a_queue_of_one_completion_coalesces_none() {
     let settings = UringSettings {
         submission_entries: 1,
         completion_entries: 1,
-        gather: Duration::from_millis(1),
-        gather_at_most: 100,
+        coalesce: Duration::from_millis(1),
+        coalesce_at_most: 100,
         ..SETTINGS
     };
     for without in levels() {

@@ -1,6 +1,6 @@
 //! What is read of files of results, for the fuzz targets. See [`quoit_corpus`].
 
-pub use crate::compare::untrusted::results;
+pub use crate::compare::fuzzing::results;
 
 #[cfg(test)]
 mod tests {

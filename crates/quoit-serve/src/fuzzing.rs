@@ -1,7 +1,7 @@
 //! What a server reads of clients, for the fuzz targets. See [`quoit_corpus`].
 
-pub use crate::http::untrusted::{http_chunks, http_head, http_server};
-pub use crate::rpc::untrusted::rpc_server;
+pub use crate::http::fuzzing::{http_chunks, http_head, http_server};
+pub use crate::rpc::fuzzing::rpc_server;
 
 #[cfg(test)]
 mod tests {

@@ -4,13 +4,13 @@
 
 /// [`Address`](crate::Address) from a text.
 pub fn address(bytes: &[u8]) {
-    crate::address::untrusted(bytes);
+    crate::address::fuzzing(bytes);
 }
 
 /// [`inherited`](crate::listen::inherited) with the variables `LISTEN_PID`, `LISTEN_FDS` and `LISTEN_FDNAMES` as
 /// lines, in the process 7.
 pub fn listen_environment(bytes: &[u8]) {
-    crate::listen::untrusted(bytes);
+    crate::listen::fuzzing(bytes);
 }
 
 #[cfg(test)]

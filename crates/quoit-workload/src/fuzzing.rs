@@ -1,7 +1,7 @@
 //! What both ends read of each other, for the fuzz targets. See [`quoit_corpus`].
 
-pub use crate::dns::untrusted::dns_query;
-pub use crate::rpc::untrusted::rpc_frames;
+pub use crate::dns::fuzzing::dns_query;
+pub use crate::rpc::fuzzing::rpc_frames;
 
 #[cfg(test)]
 mod tests {
