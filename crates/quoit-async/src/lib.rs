@@ -40,6 +40,7 @@
 
 mod accept;
 mod ask;
+mod budget;
 mod connect;
 #[cfg(feature = "hyper-util")]
 mod connector;

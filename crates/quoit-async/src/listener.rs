@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use quoit::{Accept, Address, Linux, ListenError, ListenSocket, ListenerId, ListenerOptions};
 
 use crate::accept::Acceptor;
+use crate::budget::within_budget;
 use crate::home::{self, Home};
 use crate::link::Link;
 use crate::waiters::WaiterKey;
@@ -81,7 +82,7 @@ impl Listener {
     }
 
     pub(crate) fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(Arc<Link>, Address)>> {
-        self.acceptor.poll_accept(cx, None)
+        within_budget(cx, |cx| self.acceptor.poll_accept(cx, None))
     }
 }
 
@@ -113,7 +114,7 @@ impl<'a> Accepting<'a> {
     }
 
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<(Arc<Link>, Address)>> {
-        self.acceptor.poll_accept(cx, Some(&mut self.key))
+        within_budget(cx, |cx| self.acceptor.poll_accept(cx, Some(&mut self.key)))
     }
 }
 

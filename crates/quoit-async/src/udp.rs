@@ -8,6 +8,7 @@ use std::task::{Context, Poll, ready};
 
 use quoit::{DatagramOptions, DatagramSend, DatagramSocket, Datagrams, Errno, Linux, Payload, Token};
 
+use crate::budget::within_budget;
 use crate::driver::Driver;
 use crate::home::lock;
 use crate::lookup::{ToSocketAddrs, look_up};
@@ -152,7 +153,12 @@ impl UdpSocket {
             sends: false,
             key: None,
         };
-        poll_fn(|cx| self.port.poll_recv(cx, Some(&mut waiting.key), &mut take)).await
+        poll_fn(|cx| {
+            within_budget(cx, |cx| {
+                self.port.poll_recv(cx, Some(&mut waiting.key), &mut take)
+            })
+        })
+        .await
     }
 
     /// Waits for a datagram and copies it, with its sender. What does not fit is lost. Cancel safe.
@@ -204,7 +210,7 @@ impl UdpSocket {
         cx: &mut Context<'_>,
         buffer: &mut [u8],
     ) -> Poll<io::Result<(usize, SocketAddr)>> {
-        self.port.poll_recv(cx, None, &mut take_into(buffer))
+        within_budget(cx, |cx| self.port.poll_recv(cx, None, &mut take_into(buffer)))
     }
 
     /// As [`recv_datagrams`](Self::recv_datagrams), without waiting.
@@ -220,7 +226,7 @@ impl UdpSocket {
     /// # Errors
     /// As `recv_datagrams`.
     pub fn poll_recv_datagrams(&self, cx: &mut Context<'_>) -> Poll<io::Result<Datagrams>> {
-        self.port.poll_recv(cx, None, &mut State::take_datagrams)
+        within_budget(cx, |cx| self.port.poll_recv(cx, None, &mut State::take_datagrams))
     }
 
     /// Waits until something has come. Cancel safe.

@@ -1,8 +1,10 @@
 //! Datagrams that the kernel joins, read one by one and all at once.
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::io::ErrorKind;
+use std::rc::Rc;
 use std::time::Duration;
 
 use quoit_async::{
@@ -104,5 +106,43 @@ fn who_sends_more_than_there_is_room_for_is_told_and_woken() {
         for _ in 0..=sent {
             assert_eq!(to.recv(&mut buffer).await.unwrap(), 1000);
         }
+    });
+}
+
+#[test]
+fn a_task_whose_socket_is_always_ready_lets_others_run() {
+    on_each_engine(async || {
+        let many = DatagramOptions {
+            slots: 1024,
+            max_datagram: 16,
+            ..DatagramOptions::default()
+        };
+        let to = UdpSocket::bind_with("127.0.0.1:0", many).await.unwrap();
+        let from = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let there = to.local_addr().unwrap();
+        // More than a budget, all of which is here before the first is read.
+        const MANY: usize = 200;
+        for number in 0..MANY {
+            from.send_to(&[number as u8], there).await.unwrap();
+        }
+        // What another task did meanwhile.
+        let turns = Rc::new(Cell::new(0));
+        let counted = Rc::clone(&turns);
+        let other = tokio::task::spawn_local(async move {
+            loop {
+                counted.set(counted.get() + 1);
+                tokio::task::yield_now().await;
+            }
+        });
+        // Loopback delivers at once, and a socket's turn takes all that there is.
+        while to.try_recv_from(&mut [0; 1]).is_err() {
+            tokio::task::yield_now().await;
+        }
+        let before = turns.get();
+        for _ in 1..MANY {
+            to.recv_from(&mut [0; 1]).await.unwrap();
+        }
+        assert!(turns.get() > before, "nothing else ran");
+        other.abort();
     });
 }
