@@ -42,7 +42,7 @@ test: toolchain ## Format check, lints, documentation, all tests
 		echo "make: rustfmt is missing; run: rustup component add rustfmt clippy" >&2; exit 1; }
 	$(CARGO) fmt --all --check
 	@$(STAGE) lints $(CARGO) clippy --workspace --all-targets --profile test -- --deny warnings
-	@RUSTDOCFLAGS="--deny warnings" $(STAGE) documentation $(CARGO) doc --package quoit --no-deps
+	@RUSTDOCFLAGS="--deny warnings" $(STAGE) documentation $(CARGO) doc --package quoit --package quoit-async --no-deps --all-features
 	@$(STAGE) "building the Rust tests" $(CARGO) test --workspace --no-run
 	@as_user=; \
 	if test "$$(id -u)" != 0; then :; \
