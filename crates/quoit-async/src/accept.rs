@@ -19,6 +19,8 @@ const MOST_WAITING: usize = 128;
 pub(crate) struct Acceptor {
     /// The listener, and the loop that has it; known with the first connection.
     source: OnceLock<(ListenerId, Remote)>,
+    /// That of all connections, unless it listens on every address of the host.
+    local: OnceLock<Address>,
     state: Mutex<State>,
 }
 
@@ -36,8 +38,21 @@ impl Acceptor {
     pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self {
             source: OnceLock::new(),
+            local: OnceLock::new(),
             state: Mutex::default(),
         })
+    }
+
+    /// Says where it listens.
+    pub(crate) fn listens_on(&self, address: &Address) {
+        if !matches!(address, Address::Tcp(address) if address.ip().is_unspecified()) {
+            let _ = self.local.set(address.clone());
+        }
+    }
+
+    /// The local address of its connections, where they all have the same.
+    pub(crate) fn local(&self) -> Option<&Address> {
+        self.local.get()
     }
 
     /// A connection has come. Returns false if nobody accepts any more.
@@ -55,12 +70,9 @@ impl Acceptor {
         });
         state.waiting.push_back(Arc::clone(link));
         state.accepters.take_all(wakers);
-        let pause = !state.paused && state.waiting.len() >= MOST_WAITING;
-        state.paused |= pause;
-        drop(state);
-        if pause && remote.post(Command::PauseListening { listener }).is_err() {
-            // Its inbox is full: then it is asked again with the next one.
-            lock(&self.state).paused = false;
+        // With the lock held, so that a resume cannot overtake it. If the inbox is full, it is asked again with the next one.
+        if !state.paused && state.waiting.len() >= MOST_WAITING {
+            state.paused = remote.post(Command::PauseListening { listener }).is_ok();
         }
         true
     }
@@ -123,18 +135,16 @@ impl Acceptor {
         if !state.paused || state.waiting.len() > MOST_WAITING / 2 {
             return true;
         }
-        state.paused = false;
-        drop(state);
         let Some(&(listener, ref remote)) = self.source.get() else {
             return true;
         };
-        match remote.post(Command::ResumeListening { listener }) {
-            Err(PostError::Full(_)) => {
-                lock(&self.state).paused = true;
-                false
-            }
-            Ok(()) | Err(PostError::Closed(_)) => true,
-        }
+        // With the lock held, as the pause is.
+        let full = matches!(
+            remote.post(Command::ResumeListening { listener }),
+            Err(PostError::Full(_))
+        );
+        state.paused = full;
+        !full
     }
 
     pub(crate) fn forget(&self, key: WaiterKey) {

@@ -1,6 +1,8 @@
 //! The loop's side: makes turns, and brings what happened to the sockets that it happened to.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
@@ -10,7 +12,7 @@ use quoit::{
 };
 
 use crate::connect::Alarm;
-use crate::home::Home;
+use crate::home::{Entered, Home};
 use crate::link::Link;
 use crate::port::Port;
 use crate::table::Table;
@@ -44,6 +46,34 @@ pub(crate) struct Driver {
     draining: bool,
 }
 
+/// A loop that is this thread's. Dropped, also by a panic of what runs on it, it tells all that the loop has ended.
+pub(crate) struct Served {
+    driver: Rc<RefCell<Driver>>,
+    entered: Option<Entered>,
+}
+
+impl Served {
+    /// Makes a driver the one of this thread.
+    pub(crate) fn begin(driver: &Rc<RefCell<Driver>>) -> Self {
+        let home = Arc::clone(&driver.borrow().home);
+        Self {
+            driver: Rc::clone(driver),
+            entered: Some(Entered::enter(&home, driver)),
+        }
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        drop(self.entered.take());
+        let mut driver = self.driver.borrow_mut();
+        driver.end();
+        let wakers = driver.take_wakers();
+        drop(driver);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+}
+
 impl Driver {
     /// The driver of a loop.
     pub(crate) fn new(event_loop: Loop, home: Arc<Home>) -> Self {
@@ -61,9 +91,10 @@ impl Driver {
         }
     }
 
-    /// A socket has had something done on this thread, which the next turn has to carry out.
-    pub(crate) fn disturb(&mut self) {
-        self.parked = false;
+    /// A socket has had something done on this thread, which the next turn has to carry out. Returns whether that turn has to
+    /// be asked for: tasks that never let the runtime sleep would put it off for ever otherwise.
+    pub(crate) fn disturb(&mut self) -> bool {
+        std::mem::take(&mut self.parked)
     }
 
     /// Those whom the turns since the last call have found to be woken.
@@ -171,11 +202,6 @@ impl Driver {
     /// Has a datagram socket's events brought to `port`.
     pub(crate) fn add_port(&mut self, socket: DatagramSocketId, port: Arc<Port>) {
         self.ports.add(socket, port);
-    }
-
-    /// Has a datagram socket's events brought to nobody any more.
-    pub(crate) fn remove_port(&mut self, socket: DatagramSocketId) {
-        self.ports.remove(socket);
     }
 
     fn on_event(&mut self, event: Event) -> Turned {
@@ -308,7 +334,8 @@ impl Driver {
             return;
         };
         let peer = self.event_loop.peer_address(connection);
-        let link = Link::accepted(Arc::clone(&self.home), connection, peer);
+        let local = acceptor.local().cloned();
+        let link = Link::accepted(Arc::clone(&self.home), connection, (local, peer));
         if acceptor.push(&link, listener, &mut self.wakers) {
             self.add_link(connection, link);
         } else {

@@ -135,7 +135,9 @@ impl Home {
                     return None;
                 }
                 let mut driver = current.driver.try_borrow_mut().ok()?;
-                driver.disturb();
+                if driver.disturb() {
+                    self.wake();
+                }
                 Some(f(&mut driver))
             })
             .ok()
@@ -193,6 +195,13 @@ impl Home {
             drop(present);
             drop(before);
         }
+    }
+
+    /// No task makes the loop's turns any more: it waits in the kernel.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn clear_task(&self) {
+        let before = lock(&self.task).take();
+        drop(before);
     }
 
     #[cfg(feature = "tokio")]

@@ -20,8 +20,8 @@ macro_rules! poll_traits {
                 self.stream.owner.poll_write(cx, pieces)
             }
 
-            fn end_writing(&self) -> std::io::Result<()> {
-                self.stream.link().shut_down()
+            fn end_writing(&self) {
+                self.stream.link().shut_down();
             }
         }
 
@@ -44,8 +44,8 @@ macro_rules! poll_traits {
                 self.stream.write_with(cx, pieces)
             }
 
-            fn end_writing(&self) -> std::io::Result<()> {
-                self.stream.end_writing()
+            fn end_writing(&self) {
+                self.stream.end_writing();
             }
         }
 
@@ -68,8 +68,8 @@ macro_rules! poll_traits {
                 self.half.owner.poll_write(cx, pieces)
             }
 
-            fn end_writing(&self) -> std::io::Result<()> {
-                self.half.owner.link().shut_down()
+            fn end_writing(&self) {
+                self.half.owner.link().shut_down();
             }
         }
 
@@ -100,9 +100,7 @@ macro_rules! tokio_traits {
                     cx: &mut std::task::Context<'_>,
                     buffer: &mut tokio::io::ReadBuf<'_>,
                 ) -> std::task::Poll<std::io::Result<()>> {
-                    if buffer.remaining() == 0 {
-                        return std::task::Poll::Ready(Ok(()));
-                    }
+                    // Without room it waits for something to read all the same, as tokio's does.
                     let budget = std::task::ready!(tokio::task::coop::poll_proceed(cx));
                     let mut take = |bytes: &[u8]| {
                         let part = bytes.len().min(buffer.remaining());
@@ -152,7 +150,8 @@ macro_rules! tokio_traits {
                     self: std::pin::Pin<&mut Self>,
                     _: &mut std::task::Context<'_>,
                 ) -> std::task::Poll<std::io::Result<()>> {
-                    std::task::Poll::Ready(self.end_writing())
+                    self.end_writing();
+                    std::task::Poll::Ready(Ok(()))
                 }
             }
         )*
@@ -243,7 +242,8 @@ macro_rules! hyper_traits {
                 self: std::pin::Pin<&mut Self>,
                 _: &mut std::task::Context<'_>,
             ) -> std::task::Poll<std::io::Result<()>> {
-                std::task::Poll::Ready(self.end_writing())
+                self.end_writing();
+                std::task::Poll::Ready(Ok(()))
             }
         }
     };
@@ -295,7 +295,8 @@ macro_rules! futures_traits {
                     self: std::pin::Pin<&mut Self>,
                     _: &mut std::task::Context<'_>,
                 ) -> std::task::Poll<std::io::Result<()>> {
-                    std::task::Poll::Ready(self.end_writing())
+                    self.end_writing();
+                    std::task::Poll::Ready(Ok(()))
                 }
             }
         )*

@@ -50,6 +50,7 @@ impl Listener {
         let acceptor = Acceptor::new();
         let acceptors: Arc<[Arc<Acceptor>]> = Arc::new([Arc::clone(&acceptor)]);
         let address = socket.address().clone();
+        acceptor.listens_on(&address);
         let id = crate::ask::ask(&home, move |driver| {
             let id = driver
                 .event_loop

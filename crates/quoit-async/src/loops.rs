@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use quoit::{Address, Config, Counters, EngineKind, Loop, Runtime, RuntimeConfig, StartError, TurnError};
 
-use crate::driver::{Driver, Turned};
+use crate::driver::{Driver, Served, Turned};
 use crate::family::Family;
-use crate::home::{self, Entered, Home, lock};
+use crate::home::{self, Home, lock};
 use crate::listener::listen_error;
 
 /// Loops that run on threads of their own: the easy way. A program that has its runtime already uses their sockets from any of
@@ -216,17 +216,8 @@ fn run(event_loop: Loop, started: &Started) -> Result<(), TurnError> {
     let index = usize::from(event_loop.index().get());
     let home = Arc::clone(&started.wait().0.homes()[index]);
     let driver = Rc::new(RefCell::new(Driver::new(event_loop, Arc::clone(&home))));
-    let entered = Entered::enter(&home, &driver);
-    let result = run_turns(&driver);
-    drop(entered);
-    let mut driver = driver.borrow_mut();
-    driver.end();
-    let wakers = driver.take_wakers();
-    drop(driver);
-    for waker in wakers {
-        waker.wake();
-    }
-    result
+    let _served = Served::begin(&driver);
+    run_turns(&driver)
 }
 
 fn run_turns(driver: &RefCell<Driver>) -> Result<(), TurnError> {

@@ -26,9 +26,9 @@ use tokio::runtime::{Builder, LocalOptions};
 use tokio::time::{Sleep, sleep_until};
 
 use crate::accept::Acceptor;
-use crate::driver::{Driver, Turned};
+use crate::driver::{Driver, Served, Turned};
 use crate::family::Family;
-use crate::home::{Entered, Home, lock};
+use crate::home::{Home, lock};
 use crate::listener::Listener;
 use crate::loops::{Started, start_error, tell_engine};
 use crate::tcp::TcpListener;
@@ -487,6 +487,9 @@ where
         family.add_listener(listener, Arc::clone(acceptors));
     }
     let listeners = addresses.iter().zip(&shared.acceptors);
+    for (address, acceptors) in listeners.clone() {
+        acceptors[index].listens_on(address);
+    }
     let listeners = listeners
         .map(|(address, acceptors)| Some((address.clone(), Arc::clone(&acceptors[index]))))
         .collect();
@@ -497,7 +500,7 @@ where
         state: Arc::clone(&draining),
     };
     let driver = Rc::new(RefCell::new(Driver::new(event_loop, Arc::clone(&home))));
-    let entered = Entered::enter(&home, &driver);
+    let _served = Served::begin(&driver);
     let turner = Rc::new(Turner {
         driver: Rc::clone(&driver),
         home: Arc::clone(&home),
@@ -506,18 +509,19 @@ where
         draining,
     });
     let ended = run_service(&turner, context, shared);
-    TURNER.set(None);
     if let Err(error) = ended {
         shared.fail(error, patience);
     }
-    let result = finish(&turner, patience);
-    drop(entered);
-    let mut driver = driver.borrow_mut();
-    driver.end();
-    let wakers = driver.take_wakers();
-    drop(driver);
-    wakers.into_iter().for_each(Waker::wake);
-    result
+    finish(&turner, patience)
+}
+
+/// Lets the runtime's hook make no turns any more, also after a panic of the service.
+struct NoTurns;
+
+impl Drop for NoTurns {
+    fn drop(&mut self) {
+        TURNER.set(None);
+    }
 }
 
 fn run_service<F, S>(turner: &Rc<Turner>, context: Context, shared: &Shared<F>) -> io::Result<()>
@@ -525,6 +529,8 @@ where
     F: Fn(Context) -> S,
     S: Future<Output = io::Result<()>> + 'static,
 {
+    // Dropped behind the runtime, whose tasks may still have the loop do something.
+    let _no_turns = NoTurns;
     let runtime = Builder::new_current_thread()
         .enable_all()
         .on_thread_park(before_sleep)
@@ -558,6 +564,7 @@ fn finish(turner: &Turner, within: Duration) -> Result<(), TurnError> {
     if let Some(outcome) = turner.outcome.borrow_mut().take() {
         return outcome;
     }
+    turner.home.clear_task();
     turner.driver.borrow_mut().event_loop.drain(within);
     loop {
         let (turned, wakers) = {

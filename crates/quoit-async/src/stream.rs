@@ -8,6 +8,7 @@ use std::task::{Context, Poll, ready};
 
 use quoit::{Address, Errno, FileRange, Lease, OnShort, Token};
 
+use crate::budget::within_budget;
 use crate::home::lock;
 use crate::link::{Link, Piece, Shortfall};
 use crate::waiters::WaiterKey;
@@ -120,32 +121,40 @@ impl Reader {
 
     pub(crate) async fn peek(&self, into: &mut [u8]) -> io::Result<usize> {
         loop {
+            self.readable().await;
             if let Poll::Ready(result) = self.try_peek(into) {
                 return result;
             }
-            self.readable().await;
         }
     }
 
     pub(crate) async fn readable(&self) {
-        if lock(&self.current).is_some() {
-            return;
-        }
         let mut waiting = Waiting::new(&self.link, Direction::Read);
-        poll_fn(|cx| self.link.poll_readable(cx, Some(&mut waiting.key))).await;
+        poll_fn(|cx| {
+            within_budget(cx, |cx| {
+                if lock(&self.current).is_some() {
+                    return Poll::Ready(());
+                }
+                self.link.poll_readable(cx, Some(&mut waiting.key))
+            })
+        })
+        .await;
     }
 
     pub(crate) async fn recv(&mut self) -> io::Result<Option<Lease>> {
         if let Some(lease) = self.current().take() {
             return Ok(Some(lease));
         }
+        let link = &self.link;
         poll_fn(|cx| {
-            loop {
-                if let Poll::Ready(result) = self.link.try_recv() {
-                    return Poll::Ready(result);
+            within_budget(cx, |cx| {
+                loop {
+                    if let Poll::Ready(result) = link.try_recv() {
+                        return Poll::Ready(result);
+                    }
+                    ready!(link.poll_readable(cx, None));
                 }
-                ready!(self.link.poll_readable(cx, None));
-            }
+            })
         })
         .await
     }
@@ -230,7 +239,7 @@ impl Owner {
 
     pub(crate) async fn writable(&self) {
         let mut waiting = Waiting::new(&self.link, Direction::Write);
-        poll_fn(|cx| self.link.poll_writable(cx, Some(&mut waiting.key))).await;
+        poll_fn(|cx| within_budget(cx, |cx| self.link.poll_writable(cx, Some(&mut waiting.key)))).await;
     }
 
     pub(crate) async fn send(&self, piece: Piece) -> io::Result<()> {
@@ -356,8 +365,7 @@ impl OwnedWriter {
 impl Drop for OwnedWriter {
     fn drop(&mut self) {
         if self.shut_down_on_drop {
-            // It may have ended already.
-            let _ = self.owner.link.shut_down();
+            self.owner.link.shut_down();
         }
     }
 }

@@ -14,6 +14,10 @@ use crate::home::lock;
 use crate::lookup::{ToSocketAddrs, look_up};
 use crate::port::{Port, State, Waiting, peer_of, take_into};
 
+/// What a datagram holds at most: an IP packet's 65,535 bytes without the headers (RFC 768, and RFC 791 and 8200).
+const MOST_V4: usize = 65_507;
+const MOST_V6: usize = 65_527;
+
 /// A UDP socket, in place of `tokio::net::UdpSocket`. It may be used from any task and thread, by several at once.
 ///
 /// What the kernel has received for it lies in slots of its own ([`DatagramOptions::slots`]) until it is read; while all are
@@ -21,9 +25,13 @@ use crate::port::{Port, State, Waiting, peer_of, take_into};
 #[derive(Debug)]
 pub struct UdpSocket {
     port: Arc<Port>,
-    options: DatagramOptions,
+    names: Mutex<Names>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Names {
     local: SocketAddr,
-    peer: Mutex<Option<SocketAddr>>,
+    peer: Option<SocketAddr>,
 }
 
 impl UdpSocket {
@@ -47,7 +55,7 @@ impl UdpSocket {
     pub async fn bind_with(target: impl ToSocketAddrs, options: DatagramOptions) -> io::Result<Self> {
         let mut last = None;
         for address in look_up(target.target()).await? {
-            match Self::open(DatagramSocket::bind(&Linux, &address.into(), &options), &options) {
+            match Self::open(DatagramSocket::bind(&Linux, &address.into(), &options)) {
                 Ok(socket) => return Ok(socket),
                 Err(error) => last = Some(error),
             }
@@ -68,25 +76,22 @@ impl UdpSocket {
     /// # Errors
     /// As `from_std`; what is wrong with the options.
     pub fn from_std_with(socket: std::net::UdpSocket, options: DatagramOptions) -> io::Result<Self> {
-        Self::open(DatagramSocket::adopt(&Linux, socket.into(), &options), &options)
+        Self::open(DatagramSocket::adopt(&Linux, socket.into(), &options))
     }
 
-    fn open(
-        socket: Result<DatagramSocket, quoit::DatagramSocketError>,
-        options: &DatagramOptions,
-    ) -> io::Result<Self> {
+    fn open(socket: Result<DatagramSocket, quoit::DatagramSocketError>) -> io::Result<Self> {
         let socket = socket.map_err(socket_error)?;
-        let local = peer_of(socket.address());
-        let peer = socket.peer().map(peer_of);
+        let names = Names {
+            local: peer_of(socket.address()),
+            peer: socket.peer().map(peer_of),
+        };
         let home = crate::loops::home()?;
         let port = Port::new(Arc::clone(&home));
         let opened = Arc::clone(&port);
         crate::ask::ask(&home, move |driver| open_on(driver, socket, &opened))??;
         Ok(Self {
             port,
-            options: options.clone(),
-            local,
-            peer: Mutex::new(peer),
+            names: Mutex::new(names),
         })
     }
 
@@ -99,8 +104,8 @@ impl UdpSocket {
         let mut last = None;
         for address in look_up(target.target()).await? {
             match self.connect_to(address) {
-                Ok(()) => {
-                    *lock(&self.peer) = Some(address);
+                Ok(names) => {
+                    *lock(&self.names) = names;
                     return Ok(());
                 }
                 Err(error) => last = Some(error),
@@ -109,26 +114,18 @@ impl UdpSocket {
         Err(last.expect("a target has an address"))
     }
 
-    /// The loop learns of a peer when it is given a socket, so it is given this one once more.
-    fn connect_to(&self, address: SocketAddr) -> io::Result<()> {
-        let options = DatagramOptions {
-            peer: Some(address.into()),
-            ..self.options.clone()
-        };
-        let port = Arc::clone(&self.port);
-        crate::ask::ask(self.port.home(), move |driver| {
-            let id = port.id()?;
-            let descriptor = driver
-                .event_loop
-                .datagram_descriptor(id)
-                .ok_or_else(|| io::Error::from(Errno::ENOTCONN))?
-                .try_clone_to_owned()?;
-            let socket = DatagramSocket::adopt(&Linux, descriptor, &options).map_err(socket_error)?;
-            driver.remove_port(id);
-            // It is open, and what it has queued is sent.
-            let _ = driver.event_loop.close_datagram(id);
-            open_on(driver, socket, &port)
-        })?
+    /// Connects the socket as it is, so that nothing of what it has received is lost. The loop goes on to send by addresses,
+    /// which comes to the same.
+    fn connect_to(&self, address: SocketAddr) -> io::Result<Names> {
+        self.with_socket(move |socket| {
+            socket.connect(&address.into())?;
+            // Of a socket that was bound to every address, the kernel has chosen one.
+            let local = socket.local_addr()?.as_socket();
+            Ok(Names {
+                local: local.ok_or_else(|| io::Error::from_raw_os_error(libc::EAFNOSUPPORT))?,
+                peer: Some(address),
+            })
+        })
     }
 
     /// The address that it is bound to, with the port that the kernel chose.
@@ -136,7 +133,7 @@ impl UdpSocket {
     /// # Errors
     /// None; a `Result` as tokio's is.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        Ok(self.local)
+        Ok(lock(&self.names).local)
     }
 
     /// The peer that it is connected to.
@@ -144,7 +141,7 @@ impl UdpSocket {
     /// # Errors
     /// `NotConnected` if it is not.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        lock(&self.peer).ok_or_else(|| Errno::ENOTCONN.into())
+        self.peer().ok_or_else(|| Errno::ENOTCONN.into())
     }
 
     async fn recv_with<R>(&self, mut take: impl FnMut(&mut State) -> Option<R>) -> io::Result<R> {
@@ -247,7 +244,7 @@ impl UdpSocket {
             sends: true,
             key: None,
         };
-        poll_fn(|cx| self.port.poll_writable(cx, Some(&mut waiting.key))).await;
+        poll_fn(|cx| within_budget(cx, |cx| self.port.poll_writable(cx, Some(&mut waiting.key)))).await;
         Ok(())
     }
 
@@ -259,9 +256,29 @@ impl UdpSocket {
         self.port.poll_writable(cx, None).map(Ok)
     }
 
+    fn peer(&self) -> Option<SocketAddr> {
+        lock(&self.names).peer
+    }
+
+    /// Copies of `bytes` that are to be sent. What the kernel would refuse in any case is told here, and not by a later call.
+    fn copying<'a>(&self, bytes: &'a [u8], to: Option<SocketAddr>) -> io::Result<DatagramSend<'a>> {
+        let to = to.ok_or_else(|| io::Error::from_raw_os_error(libc::EDESTADDRREQ))?;
+        let ipv6 = lock(&self.names).local.is_ipv6();
+        if to.is_ipv6() && !ipv6 {
+            return Err(io::Error::from_raw_os_error(libc::EAFNOSUPPORT));
+        }
+        if to.port() == 0 {
+            return Err(Errno::EINVAL.into());
+        }
+        if bytes.len() > if ipv6 { MOST_V6 } else { MOST_V4 } {
+            return Err(Errno::EMSGSIZE.into());
+        }
+        Ok(DatagramSend::new(to.into(), Payload::Copy(bytes)))
+    }
+
     async fn send_when_room(&self, bytes: &[u8], to: Option<SocketAddr>) -> io::Result<usize> {
         loop {
-            if let Ok(result) = self.port.try_send(copying(bytes, to)) {
+            if let Ok(result) = self.port.try_send(self.copying(bytes, to)?) {
                 return result.map(|()| bytes.len());
             }
             self.writable().await?;
@@ -282,7 +299,7 @@ impl UdpSocket {
     /// # Errors
     /// As [`send_to`](Self::send_to); `EDESTADDRREQ` if it is not connected.
     pub async fn send(&self, bytes: &[u8]) -> io::Result<usize> {
-        self.send_when_room(bytes, None).await
+        self.send_when_room(bytes, self.peer()).await
     }
 
     /// Sends what [`DatagramSend`] can say: lent memory, segments (GSO), a source address, congestion notification. Waits for
@@ -293,6 +310,7 @@ impl UdpSocket {
     pub async fn send_datagram(&self, datagram: DatagramSend<'static>) -> io::Result<()> {
         let mut datagram = DatagramSend {
             token: Token::NONE,
+            to: datagram.to.or_else(|| self.peer().map(Into::into)),
             ..datagram
         };
         loop {
@@ -311,6 +329,7 @@ impl UdpSocket {
     pub fn try_send_datagram(&self, datagram: DatagramSend<'_>) -> io::Result<()> {
         let datagram = DatagramSend {
             token: Token::NONE,
+            to: datagram.to.or_else(|| self.peer().map(Into::into)),
             ..datagram
         };
         self.port
@@ -323,7 +342,7 @@ impl UdpSocket {
     /// # Errors
     /// `WouldBlock` if there is no room; as `send_to`.
     pub fn try_send_to(&self, bytes: &[u8], to: SocketAddr) -> io::Result<usize> {
-        self.try_send_datagram(copying(bytes, Some(to)))
+        self.try_send_datagram(self.copying(bytes, Some(to))?)
             .map(|()| bytes.len())
     }
 
@@ -332,7 +351,8 @@ impl UdpSocket {
     /// # Errors
     /// As [`try_send_to`](Self::try_send_to).
     pub fn try_send(&self, bytes: &[u8]) -> io::Result<usize> {
-        self.try_send_datagram(copying(bytes, None)).map(|()| bytes.len())
+        self.try_send_datagram(self.copying(bytes, self.peer())?)
+            .map(|()| bytes.len())
     }
 
     /// As [`send_to`](Self::send_to) one address, for who polls.
@@ -346,7 +366,7 @@ impl UdpSocket {
         to: SocketAddr,
     ) -> Poll<io::Result<usize>> {
         loop {
-            if let Ok(result) = self.port.try_send(copying(bytes, Some(to))) {
+            if let Ok(result) = self.port.try_send(self.copying(bytes, Some(to))?) {
                 return Poll::Ready(result.map(|()| bytes.len()));
             }
             ready!(self.port.poll_writable(cx, None));
@@ -371,14 +391,6 @@ impl UdpSocket {
                 .ok_or_else(|| io::Error::from(Errno::ENOTCONN))?;
             f(socket2::SockRef::from(&descriptor))
         })?
-    }
-}
-
-/// Bytes that are copied when they are sent.
-fn copying(bytes: &[u8], to: Option<SocketAddr>) -> DatagramSend<'_> {
-    match to {
-        Some(to) => DatagramSend::new(to.into(), Payload::Copy(bytes)),
-        None => DatagramSend::to_connected(Payload::Copy(bytes)),
     }
 }
 

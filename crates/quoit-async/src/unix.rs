@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::task::{Context, Poll};
 
@@ -14,6 +15,14 @@ use crate::stream_type::stream_type;
 stream_type! {
     /// A Unix stream connection, in place of `tokio::net::UnixStream`. As [`TcpStream`](crate::TcpStream) otherwise.
     UnixStream, "UnixListener", halves UnixReadHalf, UnixWriteHalf, OwnedUnixReadHalf, OwnedUnixWriteHalf, UnixReuniteError
+}
+
+/// The address that a path names: with NUL as its first byte one of the abstract namespace, as in tokio.
+fn named(path: &Path) -> Address {
+    match path.as_os_str().as_bytes() {
+        [0, name @ ..] => Address::UnixAbstract(name.into()),
+        _ => Address::UnixPath(path.to_owned()),
+    }
 }
 
 /// Who is at the other end of a Unix connection (`SO_PEERCRED`, `unix(7)`).
@@ -34,7 +43,7 @@ impl UnixStream {
     /// `NotFound`, `ConnectionRefused` if nobody listens there, `WouldBlock` if the listener's backlog is full; what makes the
     /// path no address.
     pub async fn connect(path: impl AsRef<Path>) -> io::Result<Self> {
-        Self::connect_to(Address::UnixPath(path.as_ref().to_owned())).await
+        Self::connect_to(named(path.as_ref())).await
     }
 
     /// Connects to any Unix address, one of the abstract namespace among them.
@@ -111,7 +120,7 @@ impl UnixListener {
     /// # Errors
     /// `AddrInUse` if the file exists, `PermissionDenied` and the like, with the path and what to do.
     pub fn bind(path: impl AsRef<Path>) -> io::Result<Self> {
-        Self::bind_to(&Address::UnixPath(path.as_ref().to_owned()))
+        Self::bind_to(&named(path.as_ref()))
     }
 
     /// Listens at any Unix address, one of the abstract namespace among them.

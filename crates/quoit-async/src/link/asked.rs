@@ -159,14 +159,12 @@ impl Link {
     }
 
     fn check_writable(state: &mut State) -> io::Result<()> {
-        if state.shut_down {
-            return Err(Errno::EPIPE.into());
+        // Before the own end, as sendmsg(2) tells a socket's error first.
+        if let Some(failure) = state.failure.take() {
+            return Err(failure.into());
         }
-        if state.closed {
-            return Err(match state.failure.take() {
-                Some(failure) => failure.into(),
-                None => Errno::EPIPE.into(),
-            });
+        if state.closed || state.shut_down {
+            return Err(Errno::EPIPE.into());
         }
         Ok(())
     }
@@ -306,19 +304,15 @@ impl Link {
         Poll::Pending
     }
 
-    /// Ends the sending direction behind everything that was written.
-    pub(crate) fn shut_down(self: &Arc<Self>) -> io::Result<()> {
+    /// Ends the sending direction behind everything that was written. Of a connection that is gone it is over anyway: no error,
+    /// as tokio tells none.
+    pub(crate) fn shut_down(self: &Arc<Self>) {
         let mut state = lock(&self.state);
-        if state.closed && !state.end_of_stream && !state.shut_down {
-            // shutdown(2) of a socket that was reset.
-            return Err(Errno::ENOTCONN.into());
-        }
-        if std::mem::replace(&mut state.shut_down, true) {
-            return Ok(());
+        if state.closed || std::mem::replace(&mut state.shut_down, true) {
+            return;
         }
         drop(state);
         self.tell();
-        Ok(())
     }
 
     /// Has the peer see a reset when the stream is dropped.

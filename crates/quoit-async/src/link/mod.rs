@@ -153,7 +153,7 @@ impl Link {
     }
 
     /// Of a connection that a listener has brought.
-    pub(crate) fn accepted(home: Arc<Home>, id: ConnectionId, peer: Option<Address>) -> Arc<Self> {
+    pub(crate) fn accepted(home: Arc<Home>, id: ConnectionId, (local, peer): Names) -> Arc<Self> {
         let link = Self::with(
             home,
             State {
@@ -164,6 +164,10 @@ impl Link {
         );
         let set = link.peer.set(peer);
         debug_assert!(set.is_ok());
+        if local.is_some() {
+            let set = link.local.set(local);
+            debug_assert!(set.is_ok());
+        }
         link
     }
 

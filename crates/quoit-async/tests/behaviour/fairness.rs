@@ -1,0 +1,196 @@
+//! A loop's thread is shared fairly by tasks, timers, I/O and wakes from elsewhere.
+
+use std::cell::Cell;
+use std::io::{Read, Write};
+use std::rc::Rc;
+use std::time::Duration;
+
+use quoit_async::{TcpListener, TcpStream, UdpSocket};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
+
+use crate::support::{blocking, both_ways, is_own_process, on_a_loop, pattern};
+
+/// Tasks that only yield, for ever.
+fn never_rest() {
+    for _ in 0..2 {
+        tokio::spawn(async {
+            loop {
+                tokio::task::yield_now().await;
+            }
+        });
+    }
+}
+
+async fn echo(mut stream: TcpStream) {
+    let mut buffer = [0; 1000];
+    loop {
+        match stream.read(&mut buffer).await {
+            Ok(count) if count > 0 => stream.write_all(&buffer[..count]).await.unwrap(),
+            _ => return,
+        }
+    }
+}
+
+async fn rounds(mut stream: TcpStream, count: usize) {
+    let mut buffer = [0; 4];
+    for _ in 0..count {
+        stream.write_all(b"ping").await.unwrap();
+        stream.read_exact(&mut buffer).await.unwrap();
+    }
+}
+
+#[test]
+fn tasks_that_never_rest_starve_nobody() {
+    if !is_own_process(concat!(module_path!(), "::tasks_that_never_rest_starve_nobody")) {
+        return;
+    }
+    both_ways(|| async {
+        never_rest();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let asking = std::thread::spawn(move || {
+            let mut peer = std::net::TcpStream::connect(address).unwrap();
+            for _ in 0..20 {
+                peer.write_all(b"ping").unwrap();
+                peer.read_exact(&mut [0; 4]).unwrap();
+            }
+        });
+        tokio::spawn(echo(listener.accept().await.unwrap().0));
+        blocking(|| asking.join().unwrap()).await;
+
+        let accepting = tokio::spawn(async move { echo(listener.accept().await.unwrap().0).await });
+        rounds(TcpStream::connect(address).await.unwrap(), 20).await;
+        accepting.await.unwrap();
+
+        let one = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        one.send_to(b"self", one.local_addr().unwrap()).await.unwrap();
+        assert_eq!(one.recv(&mut [0; 8]).await.unwrap(), 4);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    });
+}
+
+#[test]
+fn timers_fire_beside_constant_traffic() {
+    if !is_own_process(concat!(module_path!(), "::timers_fire_beside_constant_traffic")) {
+        return;
+    }
+    both_ways(|| async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        for _ in 0..3 {
+            let (one, other) = tokio::join!(TcpStream::connect(address), listener.accept());
+            tokio::spawn(echo(other.unwrap().0));
+            tokio::spawn(rounds(one.unwrap(), usize::MAX));
+        }
+        for _ in 0..5 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    });
+}
+
+#[test]
+fn wakes_from_other_threads_arrive() {
+    if !is_own_process(concat!(module_path!(), "::wakes_from_other_threads_arrive")) {
+        return;
+    }
+    both_ways(|| async {
+        for _ in 0..20 {
+            let (tell, told) = tokio::sync::oneshot::channel();
+            let thread = std::thread::spawn(move || tell.send(7).unwrap());
+            assert_eq!(told.await.unwrap(), 7);
+            thread.join().unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_stream_is_used_on_another_thread() {
+    if !is_own_process(concat!(module_path!(), "::a_stream_is_used_on_another_thread")) {
+        return;
+    }
+    both_ways(|| async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (one, other) = tokio::join!(TcpStream::connect(address), listener.accept());
+        let (mut one, mut other) = (one.unwrap(), other.unwrap().0);
+        let elsewhere = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            runtime.block_on(async {
+                let mut all = vec![0; 300_000];
+                other.read_exact(&mut all).await.unwrap();
+                other.write_all(&all).await.unwrap();
+                other.shutdown().await.unwrap();
+            });
+            // Dropped here, where no runtime and no loop is.
+            drop(other);
+        });
+        let sent = pattern(300_000);
+        one.write_all(&sent).await.unwrap();
+        let mut back = Vec::new();
+        one.read_to_end(&mut back).await.unwrap();
+        assert!(back == sent);
+        blocking(|| elsewhere.join().unwrap()).await;
+    });
+}
+
+#[test]
+fn a_stream_that_is_always_ready_lets_others_run() {
+    if !is_own_process(concat!(
+        module_path!(),
+        "::a_stream_that_is_always_ready_lets_others_run"
+    )) {
+        return;
+    }
+    on_a_loop(|_| async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (one, other) = tokio::join!(TcpStream::connect(address), listener.accept());
+        let (mut one, mut other) = (one.unwrap(), other.unwrap().0);
+        one.write_all(&[1; 20_000]).await.unwrap();
+        let mut buffer = [0; 20_000];
+        while other.peek(&mut buffer).await.unwrap() < buffer.len() {
+            tokio::task::yield_now().await;
+        }
+        // All of it has come: no read of the task waits for anything.
+        let turns = Rc::new(Cell::new(0));
+        let (of_other, of_reader) = (Rc::clone(&turns), turns);
+        let counting = tokio::task::spawn_local(async move {
+            loop {
+                of_other.set(of_other.get() + 1);
+                tokio::task::yield_now().await;
+            }
+        });
+        let reading = tokio::task::spawn_local(async move {
+            let mut before = of_reader.get();
+            let mut rests = |what: &str| {
+                let turns = of_reader.get() - before;
+                before = of_reader.get();
+                // tokio lets a task do 128 such things at once.
+                assert!(turns >= 20, "{what}: {turns}");
+            };
+            for _ in 0..4000 {
+                other.readable().await.unwrap();
+            }
+            rests("readable");
+            for _ in 0..4000 {
+                other.writable().await.unwrap();
+            }
+            rests("writable");
+            for _ in 0..4000 {
+                other.peek(&mut [0; 1]).await.unwrap();
+            }
+            rests("peek");
+            for _ in 0..4000 {
+                assert_eq!(other.fill_buf().await.unwrap()[0], 1);
+                other.consume(1);
+            }
+            rests("fill");
+            for _ in 0..16_000 {
+                assert_eq!(other.read_u8().await.unwrap(), 1);
+            }
+            rests("read");
+        });
+        reading.await.unwrap();
+        counting.abort();
+    });
+}

@@ -1,0 +1,10 @@
+//! What has to hold whatever a program does with the sockets: futures dropped anywhere, sockets that outlive their loop,
+//! streams that nobody reads, tasks that never rest.
+#![allow(clippy::unwrap_used, reason = "a test fails by it")]
+
+mod cancelling;
+mod fairness;
+mod lifetimes;
+mod pressure;
+#[path = "../support/mod.rs"]
+mod support;

@@ -1,0 +1,142 @@
+//! Streams that nobody reads, and peers that do not read.
+
+use std::io::{Read, Write};
+
+use quoit_async::{Config, TcpListener, TcpStream};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::support::{
+    Held, beside_loops_of, blocking, both_ways, config, held, is_own_process, on_a_loop_of, once, pattern,
+};
+
+/// Few slots, so that it shows who takes them all.
+fn few() -> Config {
+    Config {
+        receive_slots: 64,
+        receive_slot_size: 2048,
+        ..config()
+    }
+}
+
+/// What a peer can send that nobody reads: all that fits into the sockets and the loop.
+fn fill(peer: &mut std::net::TcpStream, counters: &impl Fn() -> Held) -> usize {
+    peer.set_nonblocking(true).unwrap();
+    let chunk = pattern(16_384);
+    let (mut sent, mut quiet) = (0, 0);
+    // Full is full when a while of nothing but other threads' work has made no room.
+    while quiet < 200 {
+        let at = sent % chunk.len();
+        match peer.write(&chunk[at..]) {
+            Ok(count) => (sent, quiet) = (sent + count, 0),
+            Err(_) => quiet += 1,
+        }
+        let held = counters();
+        assert!(held.copied <= 4096, "{held:?}");
+        std::thread::yield_now();
+    }
+    peer.set_nonblocking(false).unwrap();
+    sent
+}
+
+async fn unread_beside_read(counters: impl Fn() -> Held + Clone + Send + 'static) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut unread = Vec::new();
+    for _ in 0..12 {
+        let look = counters.clone();
+        let filling = tokio::task::spawn_blocking(move || {
+            let mut peer = std::net::TcpStream::connect(address).unwrap();
+            let sent = fill(&mut peer, &look);
+            (peer, sent)
+        });
+        let stream = listener.accept().await.unwrap().0;
+        let (peer, sent) = filling.await.unwrap();
+        unread.push((stream, peer, sent));
+    }
+    // Others are served all the same.
+    let asking = tokio::task::spawn_blocking(move || {
+        let mut peer = std::net::TcpStream::connect(address).unwrap();
+        let sent = pattern(200_000);
+        let mut writer = peer.try_clone().unwrap();
+        let expected = sent.clone();
+        let writing = std::thread::spawn(move || {
+            writer.write_all(&sent).unwrap();
+            writer.shutdown(std::net::Shutdown::Write).unwrap();
+        });
+        let mut back = Vec::new();
+        peer.read_to_end(&mut back).unwrap();
+        writing.join().unwrap();
+        assert!(back == expected);
+    });
+    let mut stream = listener.accept().await.unwrap().0;
+    let mut buffer = [0; 4000];
+    loop {
+        match stream.read(&mut buffer).await.unwrap() {
+            0 => break,
+            count => stream.write_all(&buffer[..count]).await.unwrap(),
+        }
+    }
+    drop(stream);
+    asking.await.unwrap();
+    // And nothing of what stood still is lost.
+    for (mut stream, peer, sent) in unread {
+        drop(peer);
+        let mut all = Vec::new();
+        stream.read_to_end(&mut all).await.unwrap();
+        assert_eq!(all.len(), sent);
+        let chunk = pattern(16_384);
+        assert!(all.chunks(chunk.len()).all(|part| part == &chunk[..part.len()]));
+    }
+}
+
+#[test]
+fn a_stream_that_nobody_reads_stops_nobody() {
+    if !is_own_process(concat!(
+        module_path!(),
+        "::a_stream_that_nobody_reads_stops_nobody"
+    )) {
+        return;
+    }
+    on_a_loop_of(few(), |context| {
+        let context = std::sync::Arc::new(context);
+        unread_beside_read(move || held(&[context.counters()]))
+    });
+    beside_loops_of(
+        few(),
+        unread_beside_read(|| held(&quoit_async::default_counters())),
+    );
+}
+
+#[test]
+fn what_a_peer_does_not_read_waits_and_arrives() {
+    if !is_own_process(concat!(
+        module_path!(),
+        "::what_a_peer_does_not_read_waits_and_arrives"
+    )) {
+        return;
+    }
+    both_ways(|| async {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let mut peer = listener.accept().unwrap().0;
+        let chunk = pattern(50_000);
+        let mut written = Vec::new();
+        while let Some(result) = once(stream.write(&chunk)).await {
+            written.extend_from_slice(&chunk[..result.unwrap()]);
+            assert!(written.len() < 64 << 20, "it has a limit");
+        }
+        let writing = tokio::spawn(async move {
+            stream.write_all(b"the rest").await.unwrap();
+            stream.flushed().await.unwrap();
+        });
+        let read = blocking(move || {
+            let mut all = Vec::new();
+            peer.read_to_end(&mut all).unwrap();
+            all
+        })
+        .await;
+        writing.await.unwrap();
+        written.extend_from_slice(b"the rest");
+        assert!(read == written);
+    });
+}

@@ -1,0 +1,170 @@
+//! What differs from `tokio::net` and stays: each line of DIFFERS.md that a program can see at run time.
+
+use std::io::{self, Read, Write};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use quoit::DatagramSend;
+use quoit_async::{Address, TcpListener, TcpSocket, TcpStream, UdpSocket, UnixListener, UnixStream};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::support::{blocking, both_ways, is_own_process, on_a_loop, reset};
+
+/// A test of ours alone, in both ways and on both engines.
+macro_rules! differs {
+    ($name:ident, $body:expr) => {
+        #[test]
+        fn $name() {
+            if is_own_process(concat!(module_path!(), "::", stringify!($name))) {
+                both_ways($body);
+            }
+        }
+    };
+}
+
+async fn to_std() -> (TcpStream, std::net::TcpStream) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    (stream, listener.accept().unwrap().0)
+}
+
+differs!(errors_of_binding_say_what_to_do_and_have_no_number, || async {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let at = listener.local_addr().unwrap();
+    let error = TcpListener::bind(at).await.unwrap_err();
+    assert_eq!(
+        (error.kind(), error.raw_os_error()),
+        (io::ErrorKind::AddrInUse, None)
+    );
+    assert!(error.to_string().contains(&at.to_string()), "{error}");
+});
+
+differs!(small_segments_leave_at_once, || async {
+    let (stream, _peer) = to_std().await;
+    assert!(stream.nodelay().unwrap());
+});
+
+differs!(a_socket_is_bound_when_it_listens, || async {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut socket = TcpSocket::new_v4().unwrap();
+    socket.bind(listener.local_addr().unwrap()).unwrap();
+    assert_eq!(socket.listen(8).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+    let socket = TcpSocket::new_v4().unwrap();
+    assert_eq!(socket.listen(8).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+});
+
+differs!(the_peers_address_is_known_behind_a_reset, || async {
+    let (mut stream, peer) = to_std().await;
+    let at = peer.local_addr().unwrap();
+    reset(peer);
+    stream.read(&mut [0; 1]).await.unwrap_err();
+    assert_eq!(stream.peer_addr().unwrap(), at);
+});
+
+differs!(the_own_address_of_a_wildcard_is_not, || async {
+    let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();
+    let at = ("127.0.0.1", listener.local_addr().unwrap().port());
+    let peer = std::net::TcpStream::connect(at).unwrap();
+    let (mut stream, _) = listener.accept().await.unwrap();
+    reset(peer);
+    stream.read(&mut [0; 1]).await.unwrap_err();
+    assert_eq!(
+        stream.local_addr().unwrap_err().kind(),
+        io::ErrorKind::NotConnected
+    );
+
+    let peer = std::net::TcpStream::connect(at).unwrap();
+    let (mut stream, _) = listener.accept().await.unwrap();
+    let own = stream.local_addr().unwrap();
+    reset(peer);
+    stream.read(&mut [0; 1]).await.unwrap_err();
+    assert_eq!(stream.local_addr().unwrap(), own, "asked for before");
+});
+
+differs!(what_comes_behind_the_drop_is_taken_in, || async {
+    let (mut stream, mut peer) = to_std().await;
+    stream.write_all(b"bye").await.unwrap();
+    drop(stream);
+    blocking(move || {
+        let mut text = String::new();
+        peer.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "bye");
+        for _ in 0..100 {
+            peer.write_all(b"more").unwrap();
+        }
+        // No reset comes.
+        assert_eq!(peer.read(&mut [0; 1]).unwrap(), 0);
+    })
+    .await;
+});
+
+#[test]
+fn what_the_loop_has_not_seen_is_not_unread() {
+    if !is_own_process(concat!(
+        module_path!(),
+        "::what_the_loop_has_not_seen_is_not_unread"
+    )) {
+        return;
+    }
+    on_a_loop(|_| async {
+        let (stream, mut peer) = to_std().await;
+        peer.write_all(b"not received yet").unwrap();
+        // In the turn of the write: no turn of the loop is between.
+        drop(stream);
+        let read = blocking(move || peer.read(&mut [0; 1])).await;
+        assert_eq!(read.unwrap(), 0);
+    });
+}
+
+differs!(unix_sockets_have_no_reset, || async {
+    let (one, mut other) = UnixStream::pair().unwrap();
+    other.write_all(b"never read").await.unwrap();
+    one.readable().await.unwrap();
+    drop(one);
+    assert_eq!(other.read(&mut [0; 1]).await.unwrap(), 0);
+});
+
+differs!(a_listeners_file_goes_with_it, || async {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path().join("socket");
+    let listener = UnixListener::bind(&at).unwrap();
+    assert!(at.exists());
+    drop(listener);
+    while at.exists() {
+        tokio::task::yield_now().await;
+    }
+    drop(UnixListener::bind(&at).unwrap());
+});
+
+differs!(of_several_addresses_the_first_error_is_told, || async {
+    let no_listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let refuses = no_listener.local_addr().unwrap();
+    drop(no_listener);
+    // Not an address that can be connected to.
+    let other: SocketAddr = "255.255.255.255:9".parse().unwrap();
+    let error = TcpStream::connect(&[refuses, other][..]).await.unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+    let stock = tokio::net::TcpStream::connect(&[refuses, other][..])
+        .await
+        .unwrap_err();
+    assert_ne!(stock.kind(), io::ErrorKind::ConnectionRefused);
+});
+
+differs!(names_of_unix_sockets_are_addresses_of_the_core, || async {
+    let name = format!("quoit-differs-{}", std::process::id());
+    let address = Address::UnixAbstract(name.into_bytes().into());
+    let listener = Arc::new(UnixListener::bind_to(&address).unwrap());
+    let (one, other) = tokio::join!(UnixStream::connect_to(address.clone()), listener.accept());
+    assert_eq!(one.unwrap().peer_addr().unwrap(), address);
+    assert_eq!(other.unwrap().1, Address::UnixUnnamed);
+});
+
+differs!(datagrams_go_to_the_peer_that_was_connected_later, || async {
+    let one = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let at = one.local_addr().unwrap();
+    one.connect(at).await.unwrap();
+    one.send_datagram(DatagramSend::to_connected(&b"self"[..]))
+        .await
+        .unwrap();
+    assert_eq!(one.recv(&mut [0; 8]).await.unwrap(), 4);
+});
