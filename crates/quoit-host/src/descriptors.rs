@@ -3,6 +3,8 @@
 use std::fs;
 use std::io;
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
 /// The most that the hard limit can be set to (proc_sys_fs(5)).
 const MOST: &str = "/proc/sys/fs/nr_open";
 
@@ -17,26 +19,20 @@ pub struct DescriptorLimit {
 
 impl DescriptorLimit {
     /// That of this process.
-    pub fn read() -> io::Result<Self> {
-        let mut limit = libc::rlimit {
-            rlim_cur: 0,
-            rlim_max: 0,
-        };
-        // SAFETY: `limit` is a valid rlimit that the call fills.
-        if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) } != 0 {
-            return Err(io::Error::last_os_error());
+    #[must_use]
+    pub fn read() -> Self {
+        let limit = getrlimit(Resource::Nofile);
+        Self {
+            soft: limit.current.unwrap_or(u64::MAX),
+            hard: limit.maximum.unwrap_or(u64::MAX),
         }
-        Ok(Self {
-            soft: limit.rlim_cur,
-            hard: limit.rlim_max,
-        })
     }
 
     /// Raises the soft limit to the hard one if it is below `needed`, and both to `needed` if the hard one is, too, and
     /// this process may (CAP_SYS_RESOURCE, which root usually has). Answers the limit that is then in force, which may
     /// still be too low.
     pub fn raise(needed: u64) -> io::Result<Self> {
-        let limit = Self::read()?;
+        let limit = Self::read();
         if limit.soft >= needed {
             return Ok(limit);
         }
@@ -60,7 +56,7 @@ impl DescriptorLimit {
     /// How far [`DescriptorLimit::raise`] can raise the limit of this process. Whether it may pass the hard limit is
     /// found by trying: a capability in a user namespace looks the same and does not permit it.
     pub fn reachable() -> io::Result<u64> {
-        let limit = Self::read()?;
+        let limit = Self::read();
         let most = most().unwrap_or(limit.hard);
         if most <= limit.hard {
             return Ok(limit.hard);
@@ -96,15 +92,11 @@ impl DescriptorLimit {
     }
 
     fn set(self) -> io::Result<()> {
-        let limit = libc::rlimit {
-            rlim_cur: self.soft,
-            rlim_max: self.hard,
+        let limit = Rlimit {
+            current: Some(self.soft),
+            maximum: Some(self.hard),
         };
-        // SAFETY: `limit` is a valid rlimit that the call only reads.
-        match unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) } {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        }
+        Ok(setrlimit(Resource::Nofile, limit)?)
     }
 }
 
@@ -119,11 +111,11 @@ mod tests {
 
     #[test]
     fn finding_out_how_far_it_can_be_raised_leaves_what_is_in_force() {
-        let before = DescriptorLimit::read().expect("it can be read");
+        let before = DescriptorLimit::read();
         let reachable = DescriptorLimit::reachable().expect("it can be tried");
         assert!(reachable >= before.hard, "{reachable} {before:?}");
         // The hard limit is not looked at: another test may be trying just now.
-        assert_eq!(DescriptorLimit::read().expect("it can be read").soft, before.soft);
+        assert_eq!(DescriptorLimit::read().soft, before.soft);
         // Nothing is to be done for what there is already.
         assert_eq!(
             DescriptorLimit::raise(1).expect("nothing is done").soft,

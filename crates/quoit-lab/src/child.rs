@@ -1,9 +1,13 @@
 //! Waiting for a child process with a deadline.
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
 
 /// A descriptor of a child that has not been waited for, so that its id cannot have been given to another process;
 /// it is readable once the child has ended.
@@ -16,14 +20,8 @@ pub(crate) fn descriptor(child: &Child) -> io::Result<OwnedFd> {
 
 /// As [`descriptor`], of any process.
 pub(super) fn descriptor_of(process: u32) -> io::Result<OwnedFd> {
-    // SAFETY: no memory is passed, and the descriptor that comes back is ours alone.
-    unsafe {
-        let descriptor = libc::syscall(libc::SYS_pidfd_open, process, 0);
-        if descriptor < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(OwnedFd::from_raw_fd(descriptor as i32))
-    }
+    let process = i32::try_from(process).ok().and_then(Pid::from_raw);
+    Ok(pidfd_open(process.ok_or(Errno::SRCH)?, PidfdFlags::empty())?)
 }
 
 /// Waits until the child has ended, at most so long. `None`: it still runs.
@@ -46,24 +44,13 @@ pub(super) fn ends_within(process: &OwnedFd, patience: Duration) -> io::Result<b
     let deadline = Instant::now() + patience;
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
-        let mut poll = libc::pollfd {
-            fd: process.as_raw_fd(),
-            events: libc::POLLIN,
-            revents: 0,
-        };
-        // Rounded up: what is left of a millisecond is not to be spun away.
-        let milliseconds = i32::try_from(left.as_nanos().div_ceil(1_000_000)).unwrap_or(i32::MAX);
-        // SAFETY: one pollfd, valid for the call.
-        match unsafe { libc::poll(&mut poll, 1, milliseconds) } {
-            1.. => return Ok(true),
-            0 if deadline <= Instant::now() => return Ok(false),
-            0 => {}
-            _ => {
-                let error = io::Error::last_os_error();
-                if error.kind() != io::ErrorKind::Interrupted {
-                    return Err(error);
-                }
-            }
+        // What is longer than it holds is for ever.
+        let timeout = Timespec::try_from(left).ok();
+        match poll(&mut [PollFd::new(process, PollFlags::IN)], timeout.as_ref()) {
+            Ok(1..) => return Ok(true),
+            Ok(_) if deadline <= Instant::now() => return Ok(false),
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
         }
     }
 }
@@ -76,10 +63,8 @@ pub(crate) fn stop(child: &mut Child, patience: Duration) -> io::Result<ExitStat
     if let Some(status) = child.try_wait()? {
         return Ok(status);
     }
-    // SAFETY: no memory is passed; the child has not been waited for, so the id is still its own.
-    if unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGTERM) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
+    // It has not been waited for, so the id is still its own.
+    kill_process(Pid::from_child(child), Signal::TERM)?;
     match wait_with_deadline(child, patience)? {
         Some(status) => Ok(status),
         None => {
@@ -92,10 +77,9 @@ pub(crate) fn stop(child: &mut Child, patience: Duration) -> io::Result<ExitStat
 /// Ends what is left of the process group that a child was made the leader of, and that has ended itself: a master
 /// that was killed leaves its workers behind.
 pub(crate) fn end_group(leader: &Child) {
-    // SAFETY: no memory is passed. While the group has members its number is given to no other process; without
-    // any the call fails with ESRCH, which is what is wanted. Numbers are given out in turn, so that one which has
-    // just become free is not taken again meanwhile.
-    unsafe { libc::kill(-(leader.id() as libc::pid_t), libc::SIGKILL) };
+    // While the group has members its number is given to no other process; without any the call fails with ESRCH, which is
+    // what is wanted. Numbers are given out in turn, so that one which has just become free is not taken again meanwhile.
+    let _ = kill_process_group(Pid::from_child(leader), Signal::KILL);
 }
 
 #[cfg(test)]

@@ -49,8 +49,7 @@ impl Machine {
         let denied = try_uring(&Config::default()).err();
         Ok(Self {
             descriptors: reachable.map_err(LabError::io("reading the limit of open descriptors"))?,
-            descriptor_limit: DescriptorLimit::read()
-                .map_err(LabError::io("reading the limit of open descriptors"))?,
+            descriptor_limit: DescriptorLimit::read(),
             io_uring_denied: denied.map(|diagnosis| diagnosis.to_string()),
         })
     }

@@ -8,9 +8,6 @@ use std::fs;
 use std::io::{self, Read};
 use std::os::fd::FromRawFd;
 
-use quoit_report::table;
-use serde::Serialize;
-
 use super::cpu;
 
 /// Where the kernel states a tracepoint's number: tracefs, by itself or inside debugfs.
@@ -43,24 +40,6 @@ struct Attributes {
 }
 
 const _: () = assert!(size_of::<Attributes>() == 64);
-
-/// System calls a unit of work, or why they could not be counted.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum SystemCalls {
-    Counted(f64),
-    NotCounted(String),
-}
-
-impl SystemCalls {
-    /// The number for a table, or a dash where there is none.
-    pub(crate) fn cell(&self) -> String {
-        match self {
-            Self::Counted(calls) => table::per_unit(*calls),
-            Self::NotCounted(_) => "-".to_owned(),
-        }
-    }
-}
 
 /// Counts the system calls of all threads of one process, from its creation on.
 pub(crate) struct SystemCallCounter {

@@ -11,17 +11,23 @@ fn without_io_uring_the_demo_shows_epoll_and_says_why() {
     let output = output(command);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let demo: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let [epoll] = &demo["engines"].as_array().unwrap()[..] else {
+    let case = &demo["cases"][0];
+    let [epoll] = &case["servers"].as_array().unwrap()[..] else {
         panic!("{demo:#}");
     };
-    assert_eq!(epoll["engine"], "epoll");
-    assert!(epoll["requests_per_second"].as_f64() > Some(0.0), "{epoll:#}");
+    assert_eq!(epoll["server"], "quoit-epoll");
+    let rate = epoll["figures"]["units_per_second"].as_f64();
+    assert!(rate > Some(0.0), "{epoll:#}");
     // Its own counters are those that `serve` shows.
     for counter in ["enters", "submissions", "completions", "system_calls", "sends"] {
-        let figure = epoll["counters_per_request"][counter].as_f64();
-        assert!(figure > Some(0.0), "{counter}: {epoll:#}");
+        let rose = case["slices"][0]["counters"][counter].as_f64();
+        assert!(rose > Some(0.0), "{counter}: {case:#}");
     }
-    let reason = demo["unavailable"]["uring"].as_str().unwrap();
+    let [left_out] = &demo["left_out"].as_array().unwrap()[..] else {
+        panic!("{demo:#}");
+    };
+    assert_eq!(left_out["what"], "quoit-uring");
+    let reason = left_out["why"].as_str().unwrap();
     assert!(reason.contains("denied by a seccomp filter"), "{reason}");
 }
 

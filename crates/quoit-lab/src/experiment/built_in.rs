@@ -69,6 +69,13 @@ pub(super) const EXPERIMENTS: &[File] = files![
     "rsocket-stream",
 ];
 
+/// What `quoit lab demo` runs. It is none of the experiments that are listed, kept and shown on pages.
+pub(super) const DEMO: File = File {
+    name: "demo",
+    path: "lab/demo.toml",
+    text: embed!("demo.toml"),
+};
+
 /// The servers that experiments take by name.
 pub(super) fn catalogue() -> Result<Vec<StatedServer>> {
     file::read_catalogue("lab/servers.toml", embed!("servers.toml"))
@@ -109,7 +116,7 @@ mod tests {
 
     #[test]
     fn every_file_is_right() {
-        for file in EXPERIMENTS {
+        for file in EXPERIMENTS.iter().chain([&DEMO]) {
             let experiment = file.read().unwrap_or_else(|error| panic!("{error}"));
             assert_eq!(experiment.name, file.name);
             assert!(experiment.servers.len() >= 2, "{}", file.name);

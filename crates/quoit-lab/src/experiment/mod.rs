@@ -57,6 +57,14 @@ pub(crate) fn find(name_or_path: &str) -> Result<(Experiment, String)> {
     Ok((experiment, text))
 }
 
+/// The experiment of `quoit lab demo`, with the file's text.
+///
+/// # Errors
+/// It has mistakes, against which it is tested.
+pub(crate) fn demo() -> Result<(Experiment, String)> {
+    Ok((built_in::DEMO.read()?, built_in::DEMO.text.to_owned()))
+}
+
 /// All experiments of the program, in the order in which they are worth reading.
 ///
 /// # Errors

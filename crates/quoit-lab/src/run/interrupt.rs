@@ -1,11 +1,13 @@
 //! Ending a run early, and waiting in a way that an end can break into.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use quoit_host::monotonic_now;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::{SigId, low_level};
 
@@ -68,30 +70,21 @@ impl Interrupts {
     /// # Errors
     /// Those of ppoll(2).
     pub(crate) fn wait(&self, process: Option<BorrowedFd<'_>>, until: Duration) -> io::Result<Woken> {
-        let poll = |descriptor: i32| libc::pollfd {
-            fd: descriptor,
-            events: libc::POLLIN,
-            revents: 0,
-        };
-        // A negative descriptor is passed over.
-        let process = process.map_or(-1, |process| process.as_raw_fd());
-        let mut polls = [poll(self.arrived.as_raw_fd()), poll(process)];
+        let arrived = PollFd::new(&self.arrived, PollFlags::IN);
+        // Without a process the first is looked at twice.
+        let process = process.map(|process| PollFd::from_borrowed_fd(process, PollFlags::IN));
+        let mut polls = [arrived.clone(), process.unwrap_or(arrived)];
         loop {
             let left = until.saturating_sub(monotonic_now());
-            let timeout = libc::timespec {
-                tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
-                tv_nsec: left.subsec_nanos().into(),
-            };
-            // SAFETY: two pollfds and a timespec, valid for the call; no signal mask.
-            let ready = unsafe { libc::ppoll(polls.as_mut_ptr(), 2, &timeout, std::ptr::null()) };
-            if ready < 0 {
-                let error = io::Error::last_os_error();
-                if error.kind() != io::ErrorKind::Interrupted {
-                    return Err(error);
-                }
-            } else if polls[0].revents != 0 {
+            let timeout = Timespec::try_from(left).ok();
+            match poll(&mut polls, timeout.as_ref()) {
+                Ok(_) => {}
+                Err(Errno::INTR) => continue,
+                Err(error) => return Err(error.into()),
+            }
+            if !polls[0].revents().is_empty() {
                 return Ok(Woken::Interrupted);
-            } else if polls[1].revents != 0 {
+            } else if !polls[1].revents().is_empty() {
                 return Ok(Woken::Ended);
             } else if left.is_zero() {
                 return Ok(Woken::Time);

@@ -31,22 +31,21 @@ mod watch;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
-pub(crate) use arguments::RunArguments;
-pub(crate) use interrupt::Interrupts;
-pub(crate) use slice::{Job, Rig};
+pub(crate) use arguments::{Chosen, RunArguments};
 pub(crate) use stream::{ReadArguments, run as read};
 
-use arguments::Chosen;
 use budget::Budget;
 use conduct::Conductor;
+use interrupt::Interrupts;
 use journal::{Entry, Journal};
 use output::Found;
-use quoit_report::results::model::LeftOut;
+use quoit_report::results::model::{LeftOut, Results};
 use record::Records;
+use slice::Rig;
 
 use super::console;
 use super::environment;
@@ -71,21 +70,68 @@ impl From<LabError> for Halt {
     }
 }
 
+/// What a run came to.
+pub(crate) struct Ran {
+    pub(crate) results: Results,
+    /// Where its journal is.
+    pub(crate) folder: PathBuf,
+    /// Why it did not go on to its end.
+    pub(crate) halted: Option<Halt>,
+}
+
 /// Runs an experiment, writes its results and prints them.
 ///
 /// # Errors
-/// Wrong usage, or something is missing before anything was measured. What goes wrong later is in the results, and
-/// the exit code says so.
+/// Those of [`measure`]; the results cannot be written. What goes wrong while it is measured is in the results, and the
+/// exit code says so.
 pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
+    let folder = |experiment: &str| arguments.folder(experiment);
+    let Ran {
+        results,
+        folder,
+        halted,
+    } = measure(
+        arguments.choose()?,
+        arguments.program(),
+        arguments.resumes(),
+        folder,
+    )?;
+    output::write(&folder, &results, arguments.prints_json())?;
+    Ok(match halted {
+        None => ExitCode::SUCCESS,
+        Some(Halt::Interrupted) => {
+            console::say(format_args!(
+                "quoit lab: interrupted; what was measured is kept, and the same command with --out {} --resume goes on",
+                folder.display()
+            ));
+            ExitCode::FAILURE
+        }
+        Some(Halt::Failed(error)) => {
+            console::say(format_args!("quoit lab: {error}"));
+            ExitCode::FAILURE
+        }
+    })
+}
+
+/// Measures an experiment, with its journal in the folder that `folder` makes for one of its name.
+///
+/// # Errors
+/// Wrong usage, or something is missing before anything was measured.
+pub(crate) fn measure(
+    chosen: Chosen,
+    program: Option<&Path>,
+    resumes: bool,
+    folder: impl FnOnce(&str) -> Result<PathBuf>,
+) -> Result<Ran> {
     let Chosen {
         experiment,
         file,
         quick,
         within,
-    } = arguments.choose()?;
+    } = chosen;
     let began = Instant::now();
     let interrupts = Interrupts::listen()?;
-    let programs = Programs::find(arguments.program())?;
+    let programs = Programs::find(program)?;
     let Checked {
         experiment,
         left_out,
@@ -114,9 +160,9 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
     if works.is_empty() {
         return Err(LabError::new("nothing is left to be measured").into_not_here());
     }
-    let out = arguments.folder(&experiment.name)?;
+    let out = folder(&experiment.name)?;
     let identity = identity(&experiment, &site, &programs.quoit_file())?;
-    let (mut environment, journal, records) = if arguments.resumes() {
+    let (mut environment, journal, records) = if resumes {
         let (journal, entries) = Journal::resume(&out, &identity)?;
         let began = entries.iter().find_map(|entry| match entry {
             Entry::Begin { environment, .. } => Some((**environment).clone()),
@@ -177,21 +223,10 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
         // Those of the part that was resumed, too.
         seconds: records.seconds.max(began.elapsed().as_secs_f64()),
     };
-    let results = found.results();
-    output::write(&out, &results, arguments.prints_json())?;
-    Ok(match halted {
-        None => ExitCode::SUCCESS,
-        Some(Halt::Interrupted) => {
-            console::say(format_args!(
-                "quoit lab: interrupted; what was measured is kept, and the same command with --out {} --resume goes on",
-                out.display()
-            ));
-            ExitCode::FAILURE
-        }
-        Some(Halt::Failed(error)) => {
-            console::say(format_args!("quoit lab: {error}"));
-            ExitCode::FAILURE
-        }
+    Ok(Ran {
+        results: found.results(),
+        folder: out,
+        halted,
     })
 }
 

@@ -212,14 +212,11 @@ fn parse_stat(text: &str) -> Option<Stat> {
 
 /// The length of a tick, in which /proc counts time.
 pub(crate) fn nanoseconds_a_tick() -> f64 {
-    // SAFETY: no memory is passed.
-    let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
-    1e9 / ticks as f64
+    1e9 / rustix::param::clock_ticks_per_second() as f64
 }
 
 pub(super) fn page_bytes() -> u64 {
-    // SAFETY: no memory is passed.
-    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as u64 }
+    rustix::param::page_size() as u64
 }
 
 #[cfg(test)]
