@@ -222,6 +222,7 @@ impl Eventfd {
     }
 
     /// Waits as a poller does, until the eventfd with this number is written, or was since the last wait.
+    #[cfg(test)]
     pub(crate) fn wait(number: RawFd) {
         let edge = {
             let edges = EDGES.lock().unwrap_or_else(PoisonError::into_inner);
