@@ -304,8 +304,9 @@ deny: toolchain ## Check licences, advisories and doubled versions of all depend
 		echo "make: cargo-deny was not found; run: cargo install cargo-deny --locked" >&2; exit 1; }
 	$(CARGO) deny --locked check
 
-loom: toolchain ## Try every order in which the threads of the core can meet, with loom; a minute, most of it building
+loom: toolchain ## Try every order in which threads can meet in the core and in quoit-async, with loom; minutes of building
 	RUSTFLAGS="--cfg loom" $(CARGO) test --package quoit --lib --target-dir target/loom sync::
+	RUSTFLAGS="--cfg quoit_loom" $(CARGO) test --package quoit-async --lib --target-dir target/loom mailbox::
 
 # The stable compiler has the sanitizer and its runtime; RUSTC_BOOTSTRAP=1 lets it use them.
 ASAN := RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=address -Cforce-frame-pointers=yes" \

@@ -345,7 +345,7 @@ impl Driver {
 
     /// Tells all that the loop has ended.
     pub(crate) fn end(&mut self) {
-        let left = self.home.end();
+        let (left, until_end) = self.home.end();
         for link in self.links.drain() {
             link.on_gone(&mut self.wakers);
         }
@@ -364,7 +364,7 @@ impl Driver {
         for (_, alarm) in self.alarms.drain() {
             alarm.ring(&mut self.wakers);
         }
-        self.wakers.extend(left.until_end);
+        self.wakers.extend(until_end);
         // Dropped, they tell who waits for them.
         drop(left.calls);
     }

@@ -6,7 +6,6 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 
@@ -15,6 +14,7 @@ use quoit::{EngineKind, Remote};
 use crate::driver::Driver;
 use crate::family::Family;
 use crate::link::Link;
+use crate::mailbox::{Mailbox, Wake};
 use crate::port::Port;
 
 /// Something that is done on the loop's thread, and is rare: to listen, to connect, to set an option.
@@ -26,10 +26,13 @@ pub(crate) struct Wanted {
     pub(crate) links: Vec<Arc<Link>>,
     pub(crate) ports: Vec<Arc<Port>>,
     pub(crate) calls: Vec<Call>,
-    /// Who waits for the loop's end.
-    pub(crate) until_end: Vec<Waker>,
-    /// The loop is gone: nothing is taken any more.
-    gone: bool,
+}
+
+/// Whether the loop has ended, and who waits for that.
+#[derive(Default)]
+struct Ended {
+    ended: bool,
+    waiting: Vec<Waker>,
 }
 
 /// One loop, as its streams see it.
@@ -37,9 +40,8 @@ pub(crate) struct Home {
     pub(crate) remote: Remote,
     pub(crate) engine: EngineKind,
     family: OnceLock<Arc<Family>>,
-    wanted: Mutex<Wanted>,
-    /// Whether there may be something in `wanted`, for the loop's look at each turn.
-    has_wanted: AtomicBool,
+    wanted: Mailbox<Wanted>,
+    ended: Mutex<Ended>,
     /// Of a task in a runtime of the loop's thread that makes turns, where one does.
     task: Mutex<Option<Waker>>,
 }
@@ -109,8 +111,8 @@ impl Home {
             remote,
             engine,
             family: OnceLock::new(),
-            wanted: Mutex::default(),
-            has_wanted: AtomicBool::new(false),
+            wanted: Mailbox::new(),
+            ended: Mutex::default(),
             task: Mutex::default(),
         })
     }
@@ -165,13 +167,7 @@ impl Home {
     }
 
     fn leave(&self, leave: impl FnOnce(&mut Wanted)) -> Result<(), Gone> {
-        let mut wanted = lock(&self.wanted);
-        if wanted.gone {
-            return Err(Gone);
-        }
-        leave(&mut wanted);
-        drop(wanted);
-        if !self.has_wanted.swap(true, Ordering::AcqRel) {
+        if self.wanted.leave(leave)? == Wake::Needed {
             self.wake();
         }
         Ok(())
@@ -206,41 +202,32 @@ impl Home {
 
     #[cfg(feature = "tokio")]
     pub(crate) fn has_wanted(&self) -> bool {
-        self.has_wanted.load(Ordering::Acquire)
+        self.wanted.is_filled()
     }
 
     /// What was left since the last call.
     pub(crate) fn take_wanted(&self) -> Option<Wanted> {
-        if !self.has_wanted.swap(false, Ordering::AcqRel) {
-            return None;
-        }
-        let mut wanted = lock(&self.wanted);
-        let kept = Wanted {
-            gone: wanted.gone,
-            until_end: std::mem::take(&mut wanted.until_end),
-            ..Wanted::default()
-        };
-        Some(std::mem::replace(&mut wanted, kept))
+        self.wanted.take()
     }
 
     /// Waits until the loop has ended.
     pub(crate) fn poll_ended(&self, cx: &mut Context<'_>) -> Poll<()> {
-        let mut wanted = lock(&self.wanted);
-        if wanted.gone {
+        let mut state = lock(&self.ended);
+        if state.ended {
             return Poll::Ready(());
         }
-        if !wanted.until_end.iter().any(|waker| waker.will_wake(cx.waker())) {
-            wanted.until_end.push(cx.waker().clone());
+        if !state.waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
+            state.waiting.push(cx.waker().clone());
         }
         Poll::Pending
     }
 
-    /// The loop has ended. What is still wanted is returned, to be told so.
-    pub(crate) fn end(&self) -> Wanted {
-        let mut wanted = lock(&self.wanted);
-        let left = std::mem::take(&mut *wanted);
-        wanted.gone = true;
-        left
+    /// The loop has ended. What is still wanted is returned, to be told so, with who waits for the end.
+    pub(crate) fn end(&self) -> (Wanted, Vec<Waker>) {
+        let left = self.wanted.end();
+        let mut state = lock(&self.ended);
+        state.ended = true;
+        (left, std::mem::take(&mut state.waiting))
     }
 }
 

@@ -53,6 +53,7 @@ mod link;
 mod listener;
 mod lookup;
 mod loops;
+mod mailbox;
 mod memory;
 #[cfg(feature = "quinn")]
 mod path_mtu;

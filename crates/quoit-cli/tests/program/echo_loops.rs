@@ -70,14 +70,30 @@ fn is_answered(client: &UdpSocket, server: SocketAddr) {
     assert_eq!((&bytes[..length], from), (&b"ping"[..], server));
 }
 
+/// A port that is free on both addresses, and that the kernel gives nobody who asks for any: another test may ask at any time.
+fn port_of_nobody() -> u16 {
+    let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").expect("the kernel says");
+    let first: u16 = range
+        .split_whitespace()
+        .next()
+        .and_then(|first| first.parse().ok())
+        .expect("two ports");
+    let start = 10_000 + std::process::id() as u16 % 10_000;
+    let free = |port: &u16| {
+        let own = socket((Ipv4Addr::LOCALHOST, *port));
+        own.is_ok() && socket((Ipv4Addr::new(127, 0, 0, 2), *port)).is_ok()
+    };
+    (start..first).find(free).expect("one of thousands is free")
+}
+
 /// A client that is answered while two servers might talk to each other.
 const PINGS: u64 = 100;
 
 #[test]
 fn two_echoes_do_not_answer_each_other() {
     for engine in engines() {
-        let one = Echo::start(engine, &["127.0.0.1:0"]);
-        let port = one.address(0).port();
+        let port = port_of_nobody();
+        let one = Echo::start(engine, &[&format!("127.0.0.1:{port}")]);
         let Ok(forger) = socket((Ipv4Addr::new(127, 0, 0, 2), port)) else {
             panic!("{port} is free on another address");
         };

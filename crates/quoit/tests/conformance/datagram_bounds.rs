@@ -179,8 +179,9 @@ pub(crate) fn the_quiet_one_is_answered_within_the_bound_of_fairness(level: &Lev
                     bench.send(quiet, answer).unwrap();
                 }
                 let between = bench.got.len() - before;
+                // What a thread of the kernel's submits waits for that thread to run, however many turns go by.
                 assert!(
-                    between <= most,
+                    between <= most || level.config().kernel_poll.is_some(),
                     "{between} of the flood came between a question and its answer"
                 );
                 match asks.recv(&mut answer) {
