@@ -42,7 +42,7 @@ test: toolchain ## Format check, lints, documentation, all tests
 		echo "make: rustfmt is missing; run: rustup component add rustfmt clippy" >&2; exit 1; }
 	$(CARGO) fmt --all --check
 	@$(STAGE) lints $(CARGO) clippy --workspace --all-targets --profile test -- --deny warnings
-	@RUSTDOCFLAGS="--deny warnings" $(STAGE) documentation $(CARGO) doc --package quoit --package quoit-async --no-deps --all-features
+	@RUSTDOCFLAGS="--deny warnings" $(STAGE) documentation $(CARGO) doc --profile test --package quoit --package quoit-async --no-deps --all-features
 	@$(STAGE) "building the Rust tests" $(CARGO) test --workspace --no-run
 	@as_user=; \
 	if test "$$(id -u)" != 0; then :; \
@@ -65,10 +65,11 @@ rust-tests: toolchain
 	@RUST_TEST_THREADS=$$((2 * $$(nproc))) $(STAGE) "the Rust tests" $(CARGO) test --workspace -- --skip lab_
 
 # What `make test` runs as root, once more, without the tests of the simulator and the lab's peers, which need no privileges,
-# and without those of the documentation.
-USER_TESTS := --package quoit $(addprefix --package quoit-,capi cli host lab load report serve workload)
+# and without those of the documentation. Whose dependencies have features that others share is among them, or these would be
+# built once more without.
+USER_TESTS := --package quoit $(addprefix --package quoit-,async capi cli host lab load report serve workload)
 
-test-user: toolchain ## Run the tests of the core, the C ABI and the program as an ordinary user, with a user's limits
+test-user: toolchain ## Run the tests of the core, async Rust, the C ABI and the program as an ordinary user, with a user's limits
 	@for program in setpriv prlimit; do command -v $$program >/dev/null || { \
 		echo "make: $$program was not found; install util-linux (Debian: apt install util-linux)" >&2; exit 1; }; done
 	@# Examples too, as programs, which the tests start: `--examples` below would make test binaries of them.
