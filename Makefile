@@ -7,7 +7,7 @@ RELEASE := $(TARGET)/release
 
 .DEFAULT_GOAL := help
 .PHONY: help demo check test rust-tests test-user bench capi go go-tests java java-tests java-suite java-dist dotnet dotnet-tests \
-	doors doors-go doors-websocket doors-java hunt hunt-proof siege siege-page kernels \
+	doors doors-go doors-rust doors-websocket doors-java hunt hunt-proof siege siege-page kernels \
 	kernels-quick kernels-page soak loom public-api msrv deny asan fuzz lab named result results result-pages lab-peers door-peers lab-peers-check toolchain
 
 help: ## Say what there is
@@ -36,13 +36,16 @@ check: toolchain ## Format check, lints and unit tests, for the loop of work: un
 	@$(STAGE) lints $(CARGO) clippy --quiet --workspace --all-targets --profile test -- --deny warnings
 	@RUST_TEST_THREADS=$$((2 * $$(nproc))) $(STAGE) "the unit tests" $(CARGO) test --quiet --workspace --lib --bins -- --skip lab_
 
+# Those that are quickly built, which the crate's own tests have too.
+ASYNC_FEATURES := quoit-async/axum,quoit-async/futures-io,quoit-async/hyper,quoit-async/hyper-util,quoit-async/tracing
+
 # Twice as many tests at once as there are processors, as most of them wait for a peer; and all doors at once.
 test: toolchain ## Format check, lints, documentation, all tests
 	@$(CARGO) fmt --version >/dev/null 2>&1 || { \
 		echo "make: rustfmt is missing; run: rustup component add rustfmt clippy" >&2; exit 1; }
 	$(CARGO) fmt --all --check
 	@$(STAGE) lints $(CARGO) clippy --workspace --all-targets --profile test -- --deny warnings
-	@RUSTDOCFLAGS="--deny warnings" $(STAGE) documentation $(CARGO) doc --profile test --package quoit --package quoit-async --no-deps --all-features
+	@RUSTDOCFLAGS="--deny warnings" $(STAGE) documentation $(CARGO) doc --profile test --package quoit --package quoit-async --no-deps --features $(ASYNC_FEATURES)
 	@$(STAGE) "building the Rust tests" $(CARGO) test --workspace --no-run
 	@as_user=; \
 	if test "$$(id -u)" != 0; then :; \
@@ -174,10 +177,15 @@ dotnet-tests:
 AUTOBAHN := target/autobahn
 GO_DOORS = QUOIT_LIBRARY=$(CURDIR)/$(CAPI)/lib/libquoit.so QUOIT_PEERS=$(CURDIR)/$(TARGET)/peers
 
-doors: doors-go doors-java ## Run software that people use over the doors: gRPC, QUIC, DNS, Caddy, h2spec, Autobahn, WebFlux, Vert.x, Redis
+doors: doors-go doors-java doors-rust ## Run software that people use over the doors: gRPC, QUIC, DNS, Caddy, h2spec, Autobahn, WebFlux, Vert.x, Redis
 	@if go/doors/autobahn/install --check; then $(MAKE) --no-print-directory doors-websocket; \
 	elif test -n "$${CI:-}"; then exit 1; \
 	else echo "make: doors-websocket is left out, for what is said above" >&2; fi
+
+doors-rust: toolchain ## Lint and run the examples of async Rust that take long to build: TLS, tonic, WebSockets, quinn
+	$(CARGO) clippy --package quoit-async --all-targets --features examples --profile test -- --deny warnings
+	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --profile test --package quoit-async --no-deps --all-features
+	$(CARGO) test --package quoit-async --features examples
 
 doors-go: capi door-peers
 	@command -v $(GO) >/dev/null || { \

@@ -105,6 +105,8 @@ pub use unix::{
 /// The code of the documents, so that it goes on compiling.
 #[cfg(doctest)]
 mod documents {
+    // Its code has tonic and quinn in it.
+    #[cfg(feature = "examples")]
     #[doc = include_str!("../../../docs/async.md")]
     mod asynchronous {}
     #[doc = include_str!("../../../README.md")]

@@ -2,12 +2,17 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
 mod axum_rest;
+#[cfg(feature = "examples")]
 mod axum_tls;
 mod example;
 mod http_client;
 mod line_protocol;
+#[cfg(feature = "examples")]
 mod quinn_echo;
 mod reverse_proxy;
+#[cfg(feature = "examples")]
 mod tls_client;
+#[cfg(feature = "examples")]
 mod tonic_streaming;
+#[cfg(feature = "examples")]
 mod websocket_chat;
