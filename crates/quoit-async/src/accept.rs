@@ -27,7 +27,8 @@ pub(crate) struct Acceptor {
 #[derive(Debug, Default)]
 struct State {
     waiting: VecDeque<Arc<Link>>,
-    failures: VecDeque<Errno>,
+    /// The first failure that nobody was told of.
+    failure: Option<Errno>,
     paused: bool,
     ended: Option<Option<Errno>>,
     dropped: bool,
@@ -80,9 +81,7 @@ impl Acceptor {
     /// Accepting failed for now.
     pub(crate) fn fail(&self, errno: Errno, wakers: &mut Vec<Waker>) {
         let mut state = lock(&self.state);
-        if state.failures.is_empty() {
-            state.failures.push_back(errno);
-        }
+        state.failure.get_or_insert(errno);
         state.accepters.take_all(wakers);
     }
 
@@ -100,7 +99,7 @@ impl Acceptor {
         future: Option<&mut Option<WaiterKey>>,
     ) -> Poll<io::Result<(Arc<Link>, Address)>> {
         let mut state = lock(&self.state);
-        if let Some(errno) = state.failures.pop_front() {
+        if let Some(errno) = state.failure.take() {
             return Poll::Ready(Err(errno.into()));
         }
         if let Some(link) = state.waiting.pop_front() {

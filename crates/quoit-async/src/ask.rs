@@ -33,7 +33,7 @@ pub(crate) fn ask<R: Send + 'static>(
             Err(mpsc::RecvTimeoutError::Disconnected) => return Err(Gone.into()),
             Err(mpsc::RecvTimeoutError::Timeout) => {
                 // At work further up this stack, it cannot be looked after; then neither is it asked by this thread.
-                own.here(Driver::carry_out_calls);
+                own.here(Driver::carry_out_wanted);
             }
         }
     }

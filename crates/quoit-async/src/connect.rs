@@ -4,15 +4,17 @@ use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use quoit::{Address, AttachOptions, ConnectOptions, Errno, StreamOptions, Token};
+use quoit::{Address, AttachOptions, ConnectOptions, Errno, Token};
 
 use crate::driver::Driver;
-use crate::home::{Home, lock};
+use crate::home::Home;
 use crate::link::Link;
+use crate::signal::Signal;
+use crate::waiters::WaiterKey;
 
 /// How long an address is tried before the next one is, too (RFC 8305, 5: the recommended value).
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
@@ -96,31 +98,6 @@ pub(crate) fn attach(descriptor: std::os::fd::OwnedFd) -> io::Result<Arc<Link>> 
     Ok(link)
 }
 
-/// A time that a loop tells of.
-#[derive(Debug, Default)]
-pub(crate) struct Alarm {
-    state: Mutex<(bool, Option<Waker>)>,
-}
-
-impl Alarm {
-    pub(crate) fn ring(&self, wakers: &mut Vec<Waker>) {
-        let mut state = lock(&self.state);
-        state.0 = true;
-        wakers.extend(state.1.take());
-    }
-
-    fn poll(&self, cx: &mut Context<'_>) -> Poll<()> {
-        let mut state = lock(&self.state);
-        if state.0 {
-            return Poll::Ready(());
-        }
-        let before = state.1.replace(cx.waker().clone());
-        drop(state);
-        drop(before);
-        Poll::Pending
-    }
-}
-
 /// Puts addresses in the order in which they are tried: the families take turns, beginning with the resolver's first (RFC 8305,
 /// 4).
 fn interleave(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
@@ -144,18 +121,9 @@ fn interleave(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
 
 /// Connects to the first of several addresses that takes the connection. The next one is tried when one fails, or takes longer
 /// than a quarter of a second.
-pub(crate) async fn connect_first(
-    addresses: Vec<SocketAddr>,
-    socket: StreamOptions,
-) -> io::Result<Arc<Link>> {
-    let home = crate::loops::home()?;
-    let options = ConnectOptions {
-        socket,
-        ..ConnectOptions::default()
-    };
+pub(crate) async fn connect_first(addresses: Vec<SocketAddr>) -> io::Result<Arc<Link>> {
     let mut race = Race {
-        home,
-        options,
+        home: crate::loops::home()?,
         left: interleave(addresses).into_iter(),
         attempts: Vec::new(),
         alarm: None,
@@ -166,10 +134,10 @@ pub(crate) async fn connect_first(
 
 struct Race {
     home: Arc<Home>,
-    options: ConnectOptions,
     left: std::vec::IntoIter<SocketAddr>,
     attempts: Vec<Attempt>,
-    alarm: Option<Arc<Alarm>>,
+    /// When the next address is tried, if there is one, and by what key it is waited for.
+    alarm: Option<(Arc<Signal>, Option<WaiterKey>)>,
     /// The first that failed: what the resolver prefers is what the program is told of.
     error: Option<io::Error>,
 }
@@ -181,11 +149,12 @@ impl Race {
 
     fn begin_next(&mut self) -> bool {
         while let Some(address) = self.left.next() {
-            match Attempt::begin(&self.home, address.into(), self.options.clone()) {
+            match Attempt::begin(&self.home, address.into(), ConnectOptions::default()) {
                 Ok(attempt) => {
                     self.attempts.push(attempt);
-                    self.alarm = (self.left.len() > 0).then(Arc::default);
-                    if let Some(alarm) = self.alarm.clone() {
+                    self.alarm = (self.left.len() > 0).then(Default::default);
+                    if let Some((alarm, _)) = &self.alarm {
+                        let alarm = Arc::clone(alarm);
                         // A loop that is gone has told the attempt so.
                         let _ = self
                             .home
@@ -214,7 +183,10 @@ impl Race {
                     }
                 }
             }
-            let late = self.alarm.as_ref().is_some_and(|alarm| alarm.poll(cx).is_ready());
+            let late = match &mut self.alarm {
+                Some((alarm, key)) => alarm.poll(cx, key).is_ready(),
+                None => false,
+            };
             if (self.attempts.is_empty() || failed || late) && self.begin_next() {
                 continue;
             }
@@ -236,16 +208,17 @@ pub(crate) async fn within<T>(
     connecting: impl Future<Output = io::Result<T>>,
 ) -> io::Result<T> {
     let home = crate::loops::home()?;
-    let alarm = Arc::new(Alarm::default());
-    let rung = Arc::clone(&alarm);
-    home.call(move |driver| driver.set_alarm(limit, rung))?;
+    let alarm = Arc::new(Signal::default());
+    let raised = Arc::clone(&alarm);
+    home.call(move |driver| driver.set_alarm(limit, raised))?;
+    let mut key = None;
     let mut connecting = std::pin::pin!(connecting);
     poll_fn(|cx| {
         if let Poll::Ready(result) = Pin::as_mut(&mut connecting).poll(cx) {
             return Poll::Ready(result);
         }
         alarm
-            .poll(cx)
+            .poll(cx, &mut key)
             .map(|()| Err(io::Error::new(io::ErrorKind::TimedOut, "connection timed out")))
     })
     .await

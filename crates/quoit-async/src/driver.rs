@@ -11,10 +11,10 @@ use quoit::{
     ConnectionId, DatagramSocketId, Delivery, Event, Events, ListenerId, Loop, Refusal, Token, TurnError,
 };
 
-use crate::connect::Alarm;
 use crate::home::{Entered, Home};
 use crate::link::Link;
 use crate::port::Port;
+use crate::signal::Signal;
 use crate::table::Table;
 
 /// Events that one turn takes.
@@ -39,11 +39,12 @@ pub(crate) struct Driver {
     links: Table<ConnectionId, Link>,
     ports: Table<DatagramSocketId, Port>,
     events: Option<Events>,
-    alarms: HashMap<Token, Arc<Alarm>>,
+    alarms: HashMap<Token, Arc<Signal>>,
     last_alarm: u64,
     wakers: Vec<Waker>,
     parked: bool,
-    draining: bool,
+    /// Draining has begun.
+    pub(crate) draining: Arc<Signal>,
 }
 
 /// A loop that is this thread's. Dropped, also by a panic of what runs on it, it tells all that the loop has ended.
@@ -74,6 +75,24 @@ impl Drop for Served {
     }
 }
 
+/// Makes turns that wait, and wakes whom they concern when nothing is borrowed any more, until the loop has drained.
+pub(crate) fn run_turns(driver: &RefCell<Driver>) -> Result<(), TurnError> {
+    loop {
+        let (turned, mut wakers) = {
+            let mut driver = driver.borrow_mut();
+            let turned = driver.turn(None)?;
+            (turned, driver.take_wakers())
+        };
+        for waker in wakers.drain(..) {
+            waker.wake();
+        }
+        driver.borrow_mut().keep_wakers(wakers);
+        if turned == Turned::Drained {
+            return Ok(());
+        }
+    }
+}
+
 impl Driver {
     /// The driver of a loop.
     pub(crate) fn new(event_loop: Loop, home: Arc<Home>) -> Self {
@@ -87,7 +106,7 @@ impl Driver {
             last_alarm: 0,
             wakers: Vec::new(),
             parked: false,
-            draining: false,
+            draining: Arc::default(),
         }
     }
 
@@ -135,12 +154,6 @@ impl Driver {
         self.parked
     }
 
-    /// Whether draining has begun since the last call.
-    #[cfg(feature = "tokio")]
-    pub(crate) fn take_draining(&mut self) -> bool {
-        std::mem::take(&mut self.draining)
-    }
-
     /// Makes a turn: what was wanted from other threads first, then the kernel.
     pub(crate) fn turn(&mut self, timeout: Option<Duration>) -> Result<Turned, TurnError> {
         self.parked = false;
@@ -169,12 +182,8 @@ impl Driver {
         result.map(|_| turned)
     }
 
-    /// Answers those who ask from other threads, between turns.
-    pub(crate) fn carry_out_calls(&mut self) {
-        self.carry_out_wanted();
-    }
-
-    fn carry_out_wanted(&mut self) {
+    /// Does what was left to be done by other threads, also between turns.
+    pub(crate) fn carry_out_wanted(&mut self) {
         let Some(wanted) = self.home.clone().take_wanted() else {
             return;
         };
@@ -241,7 +250,7 @@ impl Driver {
                     link.on_deadline(&mut self.event_loop);
                 }
             }
-            Event::Opened { connection, token } => self.on_opened(connection, token),
+            Event::Opened { connection, .. } => self.on_opened(connection),
             Event::Accepted { listener, connection } => self.on_accepted(listener, connection),
             Event::Closed {
                 connection, reason, ..
@@ -287,10 +296,10 @@ impl Driver {
             }
             Event::Timer { token } => {
                 if let Some(alarm) = self.alarms.remove(&token) {
-                    alarm.ring(&mut self.wakers);
+                    alarm.raise(&mut self.wakers);
                 }
             }
-            Event::Draining => self.draining = true,
+            Event::Draining => self.draining.raise(&mut self.wakers),
             Event::Drained => return Turned::Drained,
             // Nobody asks for the others: commands are given by calls, and what they are refused with is their result.
             _ => {}
@@ -298,16 +307,16 @@ impl Driver {
         Turned::Running
     }
 
-    /// Rings an alarm after some time.
-    pub(crate) fn set_alarm(&mut self, after: Duration, alarm: Arc<Alarm>) {
+    /// Raises an alarm after some time.
+    pub(crate) fn set_alarm(&mut self, after: Duration, alarm: Arc<Signal>) {
         self.last_alarm += 1;
         let token = Token(self.last_alarm);
         match self.event_loop.set_named_timer(after, token) {
             Ok(()) => {
                 self.alarms.insert(token, alarm);
             }
-            // With all timers in use it rings early rather than never.
-            Err(_) => alarm.ring(&mut self.wakers),
+            // With all timers in use it is raised early rather than never.
+            Err(_) => alarm.raise(&mut self.wakers),
         }
     }
 
@@ -316,7 +325,7 @@ impl Driver {
         link.refuse(refusal, &mut self.wakers);
     }
 
-    fn on_opened(&mut self, connection: ConnectionId, _: Token) {
+    fn on_opened(&mut self, connection: ConnectionId) {
         if let Some(link) = self.links.get(connection) {
             let names = (
                 self.event_loop.local_address(connection),
@@ -345,7 +354,7 @@ impl Driver {
 
     /// Tells all that the loop has ended.
     pub(crate) fn end(&mut self) {
-        let (left, until_end) = self.home.end();
+        let left = self.home.end(&mut self.wakers);
         for link in self.links.drain() {
             link.on_gone(&mut self.wakers);
         }
@@ -362,9 +371,8 @@ impl Driver {
             acceptor.end(None, &mut self.wakers);
         }
         for (_, alarm) in self.alarms.drain() {
-            alarm.ring(&mut self.wakers);
+            alarm.raise(&mut self.wakers);
         }
-        self.wakers.extend(until_end);
         // Dropped, they tell who waits for them.
         drop(left.calls);
     }

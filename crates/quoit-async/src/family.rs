@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use quoit::{ListenerId, LoopIndex, Remote};
+use quoit::{ListenerId, LoopIndex, Remote, Runtime};
 
 use crate::accept::Acceptor;
 use crate::home::{Home, lock};
@@ -18,7 +18,13 @@ pub(crate) struct Family {
 }
 
 impl Family {
-    pub(crate) fn new(homes: Vec<Arc<Home>>) -> Arc<Self> {
+    /// That of the loops of a runtime.
+    pub(crate) fn of(runtime: &Runtime) -> Arc<Self> {
+        let engine = runtime.engine();
+        let homes: Vec<_> = runtime
+            .remotes()
+            .map(|remote| Home::new(remote.clone(), engine))
+            .collect();
         assert!(!homes.is_empty(), "a runtime has a loop");
         let family = Arc::new(Self {
             homes,

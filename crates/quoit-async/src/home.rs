@@ -7,7 +7,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::Waker;
 
 use quoit::{EngineKind, Remote};
 
@@ -16,6 +16,7 @@ use crate::family::Family;
 use crate::link::Link;
 use crate::mailbox::{Mailbox, Wake};
 use crate::port::Port;
+use crate::signal::Signal;
 
 /// Something that is done on the loop's thread, and is rare: to listen, to connect, to set an option.
 pub(crate) type Call = Box<dyn FnOnce(&mut Driver) + Send>;
@@ -28,20 +29,13 @@ pub(crate) struct Wanted {
     pub(crate) calls: Vec<Call>,
 }
 
-/// Whether the loop has ended, and who waits for that.
-#[derive(Default)]
-struct Ended {
-    ended: bool,
-    waiting: Vec<Waker>,
-}
-
 /// One loop, as its streams see it.
 pub(crate) struct Home {
     pub(crate) remote: Remote,
     pub(crate) engine: EngineKind,
     family: OnceLock<Arc<Family>>,
     wanted: Mailbox<Wanted>,
-    ended: Mutex<Ended>,
+    pub(crate) ended: Signal,
     /// Of a task in a runtime of the loop's thread that makes turns, where one does.
     task: Mutex<Option<Waker>>,
 }
@@ -112,7 +106,7 @@ impl Home {
             engine,
             family: OnceLock::new(),
             wanted: Mailbox::new(),
-            ended: Mutex::default(),
+            ended: Signal::default(),
             task: Mutex::default(),
         })
     }
@@ -210,24 +204,11 @@ impl Home {
         self.wanted.take()
     }
 
-    /// Waits until the loop has ended.
-    pub(crate) fn poll_ended(&self, cx: &mut Context<'_>) -> Poll<()> {
-        let mut state = lock(&self.ended);
-        if state.ended {
-            return Poll::Ready(());
-        }
-        if !state.waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
-            state.waiting.push(cx.waker().clone());
-        }
-        Poll::Pending
-    }
-
-    /// The loop has ended. What is still wanted is returned, to be told so, with who waits for the end.
-    pub(crate) fn end(&self) -> (Wanted, Vec<Waker>) {
+    /// The loop has ended. What is still wanted is returned, to be told so, as is who waits for the end.
+    pub(crate) fn end(&self, wakers: &mut Vec<Waker>) -> Wanted {
         let left = self.wanted.end();
-        let mut state = lock(&self.ended);
-        state.ended = true;
-        (left, std::mem::take(&mut state.waiting))
+        self.ended.raise(wakers);
+        left
     }
 }
 

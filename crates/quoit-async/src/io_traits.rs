@@ -101,15 +101,12 @@ macro_rules! tokio_traits {
                     buffer: &mut tokio::io::ReadBuf<'_>,
                 ) -> std::task::Poll<std::io::Result<()>> {
                     // Without room it waits for something to read all the same, as tokio's does.
-                    let budget = std::task::ready!(tokio::task::coop::poll_proceed(cx));
                     let mut take = |bytes: &[u8]| {
                         let part = bytes.len().min(buffer.remaining());
                         buffer.put_slice(&bytes[..part]);
                         part
                     };
-                    let read = std::task::ready!(crate::stream::unpinned(self).read_with(cx, &mut take));
-                    budget.made_progress();
-                    std::task::Poll::Ready(read.map(drop))
+                    crate::budget::within_budget(cx, |cx| self.get_mut().read_with(cx, &mut take)).map_ok(drop)
                 }
             }
         )*
@@ -128,10 +125,7 @@ macro_rules! tokio_traits {
                     cx: &mut std::task::Context<'_>,
                     pieces: &[std::io::IoSlice<'_>],
                 ) -> std::task::Poll<std::io::Result<usize>> {
-                    let budget = std::task::ready!(tokio::task::coop::poll_proceed(cx));
-                    let written = std::task::ready!(self.write_with(cx, pieces));
-                    budget.made_progress();
-                    std::task::Poll::Ready(written)
+                    crate::budget::within_budget(cx, |cx| self.write_with(cx, pieces))
                 }
 
                 fn is_write_vectored(&self) -> bool {
@@ -166,14 +160,11 @@ macro_rules! tokio_buffered {
                 self: std::pin::Pin<&mut Self>,
                 cx: &mut std::task::Context<'_>,
             ) -> std::task::Poll<std::io::Result<&[u8]>> {
-                let budget = std::task::ready!(tokio::task::coop::poll_proceed(cx));
-                let filled = std::task::ready!(crate::stream::unpinned(self).$field.reader.poll_fill(cx));
-                budget.made_progress();
-                std::task::Poll::Ready(filled)
+                crate::budget::within_budget(cx, |cx| self.get_mut().$field.reader.poll_fill(cx))
             }
 
             fn consume(self: std::pin::Pin<&mut Self>, count: usize) {
-                crate::stream::unpinned(self).$field.reader.consume(count);
+                self.get_mut().$field.reader.consume(count);
             }
         }
     };
@@ -196,12 +187,7 @@ macro_rules! hyper_traits {
                     buffer.put_slice(&bytes[..part]);
                     part
                 };
-                #[cfg(feature = "tokio")]
-                let budget = std::task::ready!(tokio::task::coop::poll_proceed(cx));
-                let read = std::task::ready!(crate::stream::unpinned(self).read_with(cx, &mut take));
-                #[cfg(feature = "tokio")]
-                budget.made_progress();
-                std::task::Poll::Ready(read.map(drop))
+                crate::budget::within_budget(cx, |cx| self.get_mut().read_with(cx, &mut take)).map_ok(drop)
             }
         }
 
@@ -219,12 +205,7 @@ macro_rules! hyper_traits {
                 cx: &mut std::task::Context<'_>,
                 pieces: &[std::io::IoSlice<'_>],
             ) -> std::task::Poll<std::io::Result<usize>> {
-                #[cfg(feature = "tokio")]
-                let budget = std::task::ready!(tokio::task::coop::poll_proceed(cx));
-                let written = std::task::ready!(self.write_with(cx, pieces));
-                #[cfg(feature = "tokio")]
-                budget.made_progress();
-                std::task::Poll::Ready(written)
+                crate::budget::within_budget(cx, |cx| self.write_with(cx, pieces))
             }
 
             fn is_write_vectored(&self) -> bool {
@@ -262,7 +243,7 @@ macro_rules! futures_traits {
                     if buffer.is_empty() {
                         return std::task::Poll::Ready(Ok(0));
                     }
-                    crate::stream::unpinned(self).read_with(cx, &mut crate::stream::fill_one(buffer))
+                    self.get_mut().read_with(cx, &mut crate::stream::fill_one(buffer))
                 }
             }
         )*

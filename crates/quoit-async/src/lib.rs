@@ -60,6 +60,7 @@ mod path_mtu;
 mod port;
 #[cfg(feature = "tokio")]
 mod serve;
+mod signal;
 mod stream;
 mod stream_type;
 mod table;

@@ -1,5 +1,6 @@
 //! A listener's handle, whatever its address family.
 
+use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -82,6 +83,15 @@ impl Listener {
         &self.address
     }
 
+    /// The next connection, with its peer's address.
+    pub(crate) async fn accept(&self) -> io::Result<(Arc<Link>, Address)> {
+        let mut waiting = Accepting {
+            acceptor: &self.acceptor,
+            key: None,
+        };
+        poll_fn(|cx| waiting.poll(cx)).await
+    }
+
     pub(crate) fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(Arc<Link>, Address)>> {
         within_budget(cx, |cx| self.acceptor.poll_accept(cx, None))
     }
@@ -101,20 +111,13 @@ impl Drop for Listener {
 }
 
 /// A future that waits for a connection, and is forgotten when it is dropped.
-pub(crate) struct Accepting<'a> {
+struct Accepting<'a> {
     acceptor: &'a Acceptor,
     key: Option<WaiterKey>,
 }
 
-impl<'a> Accepting<'a> {
-    pub(crate) fn new(listener: &'a Listener) -> Self {
-        Self {
-            acceptor: &listener.acceptor,
-            key: None,
-        }
-    }
-
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<(Arc<Link>, Address)>> {
+impl Accepting<'_> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<(Arc<Link>, Address)>> {
         within_budget(cx, |cx| self.acceptor.poll_accept(cx, Some(&mut self.key)))
     }
 }

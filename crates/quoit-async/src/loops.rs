@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use quoit::{Address, Config, Counters, EngineKind, Loop, Runtime, RuntimeConfig, StartError, TurnError};
 
-use crate::driver::{Driver, Served, Turned};
+use crate::driver::{Driver, Served, run_turns};
 use crate::family::Family;
 use crate::home::{self, Home, lock};
 use crate::listener::listen_error;
@@ -103,11 +103,7 @@ impl Loops {
         )
         .map_err(start_error)?;
         tell_engine(&runtime);
-        let homes = runtime
-            .remotes()
-            .map(|remote| Home::new(remote.clone(), runtime.engine()))
-            .collect();
-        let family = Family::new(homes);
+        let family = Family::of(&runtime);
         started.set(Arc::clone(&family), Vec::new());
         Ok(Self { runtime, family })
     }
@@ -168,7 +164,8 @@ pub async fn drain_default(within: Duration) {
     let Some(loops) = DEFAULT.get() else { return };
     loops.runtime.drain(within);
     for home in loops.family.homes() {
-        poll_fn(|cx| home.poll_ended(cx)).await;
+        let mut key = None;
+        poll_fn(|cx| home.ended.poll(cx, &mut key)).await;
     }
 }
 
@@ -218,21 +215,4 @@ fn run(event_loop: Loop, started: &Started) -> Result<(), TurnError> {
     let driver = Rc::new(RefCell::new(Driver::new(event_loop, Arc::clone(&home))));
     let _served = Served::begin(&driver);
     run_turns(&driver)
-}
-
-fn run_turns(driver: &RefCell<Driver>) -> Result<(), TurnError> {
-    loop {
-        let (turned, mut wakers) = {
-            let mut driver = driver.borrow_mut();
-            let turned = driver.turn(None)?;
-            (turned, driver.take_wakers())
-        };
-        for waker in wakers.drain(..) {
-            waker.wake();
-        }
-        driver.borrow_mut().keep_wakers(wakers);
-        if turned == Turned::Drained {
-            return Ok(());
-        }
-    }
 }

@@ -62,6 +62,21 @@ impl State {
     fn has_room(&self) -> bool {
         !self.full && self.left.len() < MOST_LEFT && self.left_bytes < BYTES_LEFT
     }
+
+    /// Whether [`State::check`] would find something.
+    fn has_news(&self) -> bool {
+        self.error.is_some() || self.gone || self.closed.is_some()
+    }
+
+    /// Whether a receive would not wait.
+    pub(crate) fn is_readable(&self) -> bool {
+        !self.received.is_empty() || self.has_news()
+    }
+
+    /// Takes what has come in the memory that it came in: of joined ones, those that were not read one by one before.
+    pub(crate) fn take_datagrams(&mut self) -> Option<Datagrams> {
+        self.received.pop_front()
+    }
 }
 
 impl Port {
@@ -295,7 +310,7 @@ impl Port {
         key: Option<&mut Option<WaiterKey>>,
     ) -> Poll<()> {
         let mut state = lock(&self.state);
-        if state.has_room() || state.error.is_some() || state.gone || state.closed.is_some() {
+        if state.has_room() || state.has_news() {
             return Poll::Ready(());
         }
         let before = match key {
@@ -398,17 +413,5 @@ impl Drop for Waiting<'_> {
                 self.port.forget_receiver(key);
             }
         }
-    }
-}
-
-impl State {
-    /// Whether a receive would not wait.
-    pub(crate) fn is_readable(&self) -> bool {
-        !self.received.is_empty() || self.error.is_some() || self.gone || self.closed.is_some()
-    }
-
-    /// Takes what has come in the memory that it came in: of joined ones, those that were not read one by one before.
-    pub(crate) fn take_datagrams(&mut self) -> Option<Datagrams> {
-        self.received.pop_front()
     }
 }

@@ -14,7 +14,7 @@ use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
-use std::task::{Context as TaskContext, Poll, Waker};
+use std::task::{Context as TaskContext, Poll};
 use std::time::{Duration, Instant};
 
 use quoit::{
@@ -26,11 +26,12 @@ use tokio::runtime::{Builder, LocalOptions};
 use tokio::time::{Sleep, sleep_until};
 
 use crate::accept::Acceptor;
-use crate::driver::{Driver, Served, Turned};
+use crate::driver::{Driver, Served, Turned, run_turns};
 use crate::family::Family;
 use crate::home::{Home, lock};
 use crate::listener::Listener;
 use crate::loops::{Started, start_error, tell_engine};
+use crate::signal::Signal;
 use crate::tcp::TcpListener;
 use crate::unix::UnixListener;
 use crate::watch::{Watched, watch};
@@ -98,34 +99,7 @@ impl<F> Shared<F> {
 pub struct Context {
     home: Arc<Home>,
     listeners: Vec<Option<(Address, Arc<Acceptor>)>>,
-    state: Arc<Draining>,
-}
-
-/// Whether the loop is to end, and who waits for that.
-#[derive(Debug, Default)]
-struct Draining {
-    state: Mutex<(bool, Vec<Waker>)>,
-}
-
-impl Draining {
-    fn begin(&self) {
-        let mut state = lock(&self.state);
-        state.0 = true;
-        let wakers = std::mem::take(&mut state.1);
-        drop(state);
-        wakers.into_iter().for_each(Waker::wake);
-    }
-
-    fn poll(&self, cx: &mut TaskContext<'_>) -> Poll<()> {
-        let mut state = lock(&self.state);
-        if state.0 {
-            return Poll::Ready(());
-        }
-        if !state.1.iter().any(|waker| waker.will_wake(cx.waker())) {
-            state.1.push(cx.waker().clone());
-        }
-        Poll::Pending
-    }
+    draining: Arc<Signal>,
 }
 
 impl Context {
@@ -179,8 +153,9 @@ impl Context {
 
     /// Waits until the server is told to drain: what to give to `with_graceful_shutdown`.
     pub fn draining(&self) -> impl Future<Output = ()> + Send + use<> {
-        let state = Arc::clone(&self.state);
-        poll_fn(move |cx| state.poll(cx))
+        let draining = Arc::clone(&self.draining);
+        let mut key = None;
+        poll_fn(move |cx| draining.poll(cx, &mut key))
     }
 }
 
@@ -256,14 +231,10 @@ impl Server {
         )
         .map_err(start_error)?;
         tell_engine(&runtime);
-        let homes = runtime
-            .remotes()
-            .map(|remote| Home::new(remote.clone(), runtime.engine()))
-            .collect();
         *lock(&shared.drainer) = Some(runtime.drainer());
         shared
             .started
-            .set(Family::new(homes), runtime.addresses().to_vec());
+            .set(Family::of(&runtime), runtime.addresses().to_vec());
         Ok(Self {
             runtime,
             failure: shared,
@@ -343,7 +314,6 @@ struct Turner {
     /// Until when tokio's timer lets the loop sleep.
     alarm: Cell<Option<Instant>>,
     outcome: RefCell<Option<Result<(), TurnError>>>,
-    draining: Arc<Draining>,
 }
 
 /// What is left to do after a turn.
@@ -374,9 +344,6 @@ impl Turner {
         }
         let mut driver = self.driver.borrow_mut();
         driver.keep_wakers(wakers);
-        if driver.take_draining() {
-            self.draining.begin();
-        }
         let ended = match result {
             Ok(Turned::Running) => None,
             Ok(Turned::Drained) => Some(Ok(())),
@@ -493,20 +460,19 @@ where
     let listeners = listeners
         .map(|(address, acceptors)| Some((address.clone(), Arc::clone(&acceptors[index]))))
         .collect();
-    let draining = Arc::new(Draining::default());
+    let driver = Driver::new(event_loop, Arc::clone(&home));
     let context = Context {
         home: Arc::clone(&home),
         listeners,
-        state: Arc::clone(&draining),
+        draining: Arc::clone(&driver.draining),
     };
-    let driver = Rc::new(RefCell::new(Driver::new(event_loop, Arc::clone(&home))));
+    let driver = Rc::new(RefCell::new(driver));
     let _served = Served::begin(&driver);
     let turner = Rc::new(Turner {
         driver: Rc::clone(&driver),
         home: Arc::clone(&home),
         alarm: Cell::new(None),
         outcome: RefCell::new(None),
-        draining,
     });
     let ended = run_service(&turner, context, shared);
     if let Err(error) = ended {
@@ -566,15 +532,5 @@ fn finish(turner: &Turner, within: Duration) -> Result<(), TurnError> {
     }
     turner.home.clear_task();
     turner.driver.borrow_mut().event_loop.drain(within);
-    loop {
-        let (turned, wakers) = {
-            let mut driver = turner.driver.borrow_mut();
-            let turned = driver.turn(None)?;
-            (turned, driver.take_wakers())
-        };
-        wakers.into_iter().for_each(Waker::wake);
-        if turned == Turned::Drained {
-            return Ok(());
-        }
-    }
+    run_turns(&turner.driver)
 }

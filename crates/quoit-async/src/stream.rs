@@ -2,7 +2,6 @@
 
 use std::future::poll_fn;
 use std::io::{self, IoSlice, IoSliceMut};
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
@@ -413,9 +412,4 @@ pub(crate) fn fill_one(buffer: &mut [u8]) -> impl FnMut(&[u8]) -> usize {
         at += part;
         part
     }
-}
-
-/// A pinned reference to what is `Unpin`, for the traits that poll.
-pub(crate) fn unpinned<T: Unpin>(pinned: Pin<&mut T>) -> &mut T {
-    pinned.get_mut()
 }

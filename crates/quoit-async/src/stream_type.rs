@@ -4,7 +4,7 @@
 macro_rules! stream_type {
     (
         $(#[$doc:meta])*
-        $stream:ident, $listener:literal, halves $read:ident, $write:ident, $owned_read:ident, $owned_write:ident, $reunite:ident
+        $stream:ident, halves $read:ident, $write:ident, $owned_read:ident, $owned_write:ident, $reunite:ident
     ) => {
         $(#[$doc])*
         #[derive(Debug)]

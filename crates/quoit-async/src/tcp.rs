@@ -1,10 +1,8 @@
 //! TCP.
 
-use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -23,7 +21,7 @@ stream_type! {
     ///
     /// Dropping it closes the connection: what was written is still sent. With something received that nobody has read the peer
     /// sees a reset, as of a kernel's socket.
-    TcpStream, "TcpListener", halves ReadHalf, WriteHalf, OwnedReadHalf, OwnedWriteHalf, ReuniteError
+    TcpStream, halves ReadHalf, WriteHalf, OwnedReadHalf, OwnedWriteHalf, ReuniteError
 }
 
 fn inet(address: &Address) -> io::Result<SocketAddr> {
@@ -43,8 +41,8 @@ impl TcpStream {
     pub async fn connect(target: impl ToSocketAddrs) -> io::Result<Self> {
         let addresses = look_up(target.target()).await?;
         let link = match addresses[..] {
-            [address] => connect::connect_to(address.into(), options(StreamOptions::default())).await?,
-            _ => connect::connect_first(addresses, stream_options()).await?,
+            [address] => connect::connect_to(address.into(), ConnectOptions::default()).await?,
+            _ => connect::connect_first(addresses).await?,
         };
         Ok(Self::of(link))
     }
@@ -129,19 +127,6 @@ impl TcpStream {
     /// As [`nodelay`](Self::nodelay).
     pub fn take_error(&self) -> io::Result<Option<io::Error>> {
         self.with_socket(|socket| socket.take_error())
-    }
-}
-
-/// As tokio and the standard library make them: without `TCP_NODELAY` a protocol that writes in small pieces waits for
-/// acknowledgements, so it is on here.
-fn stream_options() -> StreamOptions {
-    StreamOptions::default()
-}
-
-fn options(socket: StreamOptions) -> ConnectOptions {
-    ConnectOptions {
-        socket,
-        ..ConnectOptions::default()
     }
 }
 
@@ -260,7 +245,7 @@ impl TcpSocket {
             listen,
             stream: self.stream,
             accept: Accept::Connections,
-            tell_failures: true,
+            ..ListenerOptions::default()
         };
         Listener::bind(&local.into(), options).map(|listener| TcpListener { listener })
     }
@@ -301,11 +286,7 @@ impl TcpListener {
     pub async fn bind(target: impl ToSocketAddrs) -> io::Result<Self> {
         let mut last = None;
         for address in look_up(target.target()).await? {
-            let options = ListenerOptions {
-                tell_failures: true,
-                ..ListenerOptions::default()
-            };
-            match Listener::bind(&address.into(), options) {
+            match Listener::bind(&address.into(), ListenerOptions::default()) {
                 Ok(listener) => return Ok(Self { listener }),
                 Err(error) => last = Some(error),
             }
@@ -383,13 +364,5 @@ impl futures_core::Stream for Incoming {
         self.listener
             .poll_accept(cx)
             .map(|result| Some(result.map(|(stream, _)| stream)))
-    }
-}
-
-// Waiting for a connection is a future of its own, which is forgotten when it is dropped.
-impl Listener {
-    async fn accept(&self) -> io::Result<(Arc<crate::link::Link>, Address)> {
-        let mut waiting = crate::listener::Accepting::new(self);
-        poll_fn(|cx| waiting.poll(cx)).await
     }
 }

@@ -9,12 +9,12 @@ use std::task::{Context, Poll};
 use quoit::{Address, ConnectOptions, ListenSocket, ListenerOptions};
 
 use crate::connect;
-use crate::listener::{Accepting, Listener};
+use crate::listener::Listener;
 use crate::stream_type::stream_type;
 
 stream_type! {
     /// A Unix stream connection, in place of `tokio::net::UnixStream`. As [`TcpStream`](crate::TcpStream) otherwise.
-    UnixStream, "UnixListener", halves UnixReadHalf, UnixWriteHalf, OwnedUnixReadHalf, OwnedUnixWriteHalf, UnixReuniteError
+    UnixStream, halves UnixReadHalf, UnixWriteHalf, OwnedUnixReadHalf, OwnedUnixWriteHalf, UnixReuniteError
 }
 
 /// The address that a path names: with NUL as its first byte one of the abstract namespace, as in tokio.
@@ -152,8 +152,7 @@ impl UnixListener {
     /// # Errors
     /// As [`TcpListener::accept`](crate::TcpListener::accept).
     pub async fn accept(&self) -> io::Result<(UnixStream, Address)> {
-        let mut waiting = Accepting::new(&self.listener);
-        let (link, peer) = std::future::poll_fn(|cx| waiting.poll(cx)).await?;
+        let (link, peer) = self.listener.accept().await?;
         Ok((UnixStream::of(link), peer))
     }
 

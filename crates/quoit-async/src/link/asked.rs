@@ -1,13 +1,13 @@
 //! What a stream asks for, on whatever thread it is used.
 
 use std::io::{self, IoSlice};
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 use std::task::{Context, Poll, Waker, ready};
 
 use quoit::{Errno, Lease, Refusal, Token};
 
 use super::give::{leave_copied, send_copied};
-use super::{Ending, Failure, Link, MOST_LEFT, PIECES_LEFT, Piece, Shortfall, State};
+use super::{Ending, Failure, Link, MOST_LEFT, Piece, Shortfall, State};
 use crate::home::lock;
 use crate::waiters::WaiterKey;
 
@@ -153,11 +153,6 @@ impl Link {
         Self::read_end(&mut state)
     }
 
-    /// Whether there is something that nobody has read.
-    fn has_unread(state: &State) -> bool {
-        !state.received.is_empty()
-    }
-
     fn check_writable(state: &mut State) -> io::Result<()> {
         // Before the own end, as sendmsg(2) tells a socket's error first.
         if let Some(failure) = state.failure.take() {
@@ -196,10 +191,10 @@ impl Link {
                 Err(_) => Poll::Ready(Err(Errno::EPIPE.into())),
             };
         }
-        let room = MOST_LEFT.saturating_sub(state.left_bytes);
-        if room == 0 || state.left.len() >= PIECES_LEFT {
+        if !state.has_room() {
             return Poll::Pending;
         }
+        let room = MOST_LEFT - state.left_bytes;
         let taken = leave_copied(&mut state, pieces, room);
         self.list(state);
         Poll::Ready(Ok(taken))
@@ -220,9 +215,9 @@ impl Link {
         }
     }
 
-    /// Puts it into the loop's list, if it is not there.
-    fn list(self: &Arc<Self>, mut state: std::sync::MutexGuard<'_, State>) {
-        if std::mem::replace(&mut state.listed, true) {
+    /// Puts it into the loop's list, if it is not there and not closed.
+    pub(super) fn list(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
+        if state.closed || std::mem::replace(&mut state.listed, true) {
             return;
         }
         drop(state);
@@ -240,8 +235,7 @@ impl Link {
         future: Option<&mut Option<WaiterKey>>,
     ) -> Poll<()> {
         let mut state = lock(&self.state);
-        let room = !state.full && state.left_bytes < MOST_LEFT && state.left.len() < PIECES_LEFT;
-        if room || state.closed || state.shut_down {
+        if state.has_room() || state.closed || state.shut_down {
             return Poll::Ready(());
         }
         let before = match future {
@@ -264,7 +258,7 @@ impl Link {
         if let Err(error) = Self::check_writable(&mut state) {
             return Ok(Err(error));
         }
-        if state.full || state.left_bytes >= MOST_LEFT || state.left.len() >= PIECES_LEFT {
+        if !state.has_room() {
             return Err(piece);
         }
         state.left_bytes += piece.len();
@@ -329,7 +323,7 @@ impl Link {
         }
         state.dropped = Some(if abort || state.abort_on_drop {
             Ending::Abort
-        } else if Self::has_unread(&state) {
+        } else if !state.received.is_empty() {
             Ending::Reset
         } else {
             Ending::Close

@@ -105,6 +105,13 @@ pub(crate) struct Shortfall {
     pub(crate) error: Option<Errno>,
 }
 
+impl State {
+    /// Whether a write would find room.
+    fn has_room(&self) -> bool {
+        !self.full && self.left_bytes < MOST_LEFT && self.left.len() < PIECES_LEFT
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Failure {
     Errno(Errno),

@@ -189,14 +189,7 @@ impl Link {
             .home
             .here(|driver| self.carry_out(&mut driver.event_loop, &mut wakers));
         if here.is_none() {
-            let mut state = lock(&self.state);
-            if !state.listed && !state.closed {
-                state.listed = true;
-                drop(state);
-                if self.home.want(Arc::clone(self)).is_err() {
-                    self.on_gone(&mut wakers);
-                }
-            }
+            self.list(lock(&self.state));
         }
         wakers.into_iter().for_each(Waker::wake);
     }
