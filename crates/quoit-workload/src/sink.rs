@@ -1,6 +1,7 @@
 //! The course of a run at its receiver, and what is found.
 
 use std::io;
+use std::ops::RangeInclusive;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
@@ -324,6 +325,18 @@ impl SinkReport {
         let packet = 2 * self.largest_message_bytes + PACKET_DESCRIPTION;
         self.socket.receive_buffer_bytes + processors * packet
     }
+
+    /// How many of the packets that the sockets dropped can have been data, if the senders sent `shutdowns` shutdown
+    /// datagrams in all.
+    ///
+    /// Those lost before the last one that came are known by their numbers. Those sent behind it are not: the senders go on
+    /// until the sink is gone, and a queue that is still full drops them, too.
+    #[must_use]
+    pub fn data_drops(&self, shutdowns: u64) -> RangeInclusive<u64> {
+        let most = self.socket.drops.saturating_sub(self.shutdowns_missing);
+        let later = shutdowns.saturating_sub(self.totals.shutdowns + self.shutdowns_missing);
+        most.saturating_sub(later)..=most
+    }
 }
 
 /// More than the kernel takes for a packet beside its bytes: `sk_buff`, `skb_shared_info`, and headers.
@@ -399,6 +412,23 @@ mod tests {
         assert_eq!(report.largest_message_bytes, 500);
         assert_eq!(report.most_socket_bytes(2), 2 * 5096);
         assert!(report.elapsed_ns > 0 && report.datagrams_per_second > 0.0);
+    }
+
+    #[test]
+    fn drops_of_later_shutdowns_are_not_those_of_data() {
+        let mut sink = Sink::new(Work::of(Duration::ZERO));
+        let shutdown = Header {
+            kind: Kind::Shutdown,
+            shutdown: 2,
+            ..header(12)
+        };
+        assert_eq!(sink.take(&shutdown.encode(), true), Taken::Last);
+        let mut report = sink.report("test", Duration::ZERO, 0).unwrap();
+        assert_eq!((report.shutdowns_missing, report.totals.shutdowns), (2, 1));
+        report.socket.drops = 10;
+        // Numbers 0 and 1 were lost and 2 came; then none, or four, were sent.
+        assert_eq!(report.data_drops(3), 8..=8);
+        assert_eq!(report.data_drops(7), 4..=8);
     }
 
     #[test]

@@ -83,10 +83,10 @@ fn run_to_sink(bound: &str, options: &str) -> (Value, SinkReport) {
         found.missing.map(|missing| missing + found.received),
         "{found:?}"
     );
-    assert_eq!(
-        Some(found.socket.drops),
-        found.missing.map(|missing| missing + found.shutdowns_missing),
-        "{found:?}"
+    let dropped = found.data_drops(number(&sent["shutdown"]["datagrams"]));
+    assert!(
+        found.missing.is_some_and(|missing| dropped.contains(&missing)),
+        "{dropped:?} {found:?}"
     );
     assert_eq!(
         (found.totals.duplicates, found.totals.foreign),
