@@ -138,7 +138,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         }
         let descriptor = socket.as_raw_fd();
         let mut connection = Connection::new(socket, Phase::Connecting, token, options.paused);
-        connection.connecting = true;
+        connection.operations.connect = true;
         let id = self.insert(connection)?;
         let timeout = options.timeout.unwrap_or(self.config.connect_timeout);
         let limit = self.set_timer(timeout, TimerKey::Limit(id));
@@ -157,7 +157,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             .at(slot)
             .expect("a slot with an operation in flight is in use");
         let id = ConnectionId::new(self.index, slot, generation);
-        connection.connecting = false;
+        connection.operations.connect = false;
         if connection.phase == Phase::Connecting {
             let limit = connection.limit.take();
             match result {

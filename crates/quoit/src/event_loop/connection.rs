@@ -90,6 +90,38 @@ impl SentAtOnce {
     }
 }
 
+/// What the kernel has of a connection: operations in flight.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Operations {
+    pub(super) connect: bool,
+    pub(super) receive: bool,
+    /// A cancel of the receive.
+    pub(super) receive_cancel: bool,
+    pub(super) send: bool,
+    /// Zero-copy notifications that are awaited.
+    pub(super) notifications: u32,
+}
+
+impl Operations {
+    /// Whether the kernel still reads what was queued.
+    pub(super) fn is_sending(&self) -> bool {
+        self.send || self.notifications > 0
+    }
+}
+
+/// The loop's lists that a connection is in, each at most once.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Listed {
+    /// Of those to flush.
+    pub(super) dirty: bool,
+    /// Of those that wait for pool slots.
+    pub(super) starved: bool,
+    /// Of those that have their share of the memory.
+    pub(super) short: bool,
+    /// Of those that wait for send chunks.
+    pub(super) chunks: bool,
+}
+
 /// One connection. About 300 bytes, and nothing on the heap while it is idle.
 #[derive(Debug)]
 pub(super) struct Connection {
@@ -103,17 +135,11 @@ pub(super) struct Connection {
     /// This end was the first to end its direction, or closed.
     pub(super) local: bool,
 
-    /// Operations in flight.
-    pub(super) connecting: bool,
-    pub(super) receiving: bool,
-    pub(super) sending: bool,
+    pub(super) operations: Operations,
     /// The last send was of a part, or ends with one: the socket is full, and the rest waits for room.
     pub(super) sent_short: bool,
     pub(super) sent_at_once: SentAtOnce,
-    /// Zero-copy notifications that are awaited.
-    pub(super) held: u32,
-    /// A cancel of the receive is under way.
-    pub(super) receive_cancelled: bool,
+    pub(super) listed: Listed,
 
     /// The handler asked for nothing to be delivered.
     pub(super) paused: bool,
@@ -122,10 +148,6 @@ pub(super) struct Connection {
     pub(super) fresh: u32,
     /// The cap was reported, and not left since.
     pub(super) capped: bool,
-    /// In the list of those that have their share of the memory.
-    pub(super) short: bool,
-    /// In the queue for pool slots.
-    pub(super) starved: bool,
     /// What a driver had in its hand was held back: all that follows in its hand is, too.
     pub(super) held_in_hand: bool,
     /// Received bytes that are held back: delivered once, but paused before the handler had them, and then those that arrived past
@@ -133,15 +155,11 @@ pub(super) struct Connection {
     pub(super) inbound: VecDeque<Lease>,
 
     pub(super) outbound: Outbound,
-    /// In the list of connections to flush.
-    pub(super) dirty: bool,
     /// A send was refused as full, and `Writable` is owed.
     pub(super) wants_writable: bool,
     /// Send chunks that it waits for, and is owed `Writable` for. Once it is not listed any more, it has been told, and they
     /// are set aside for it.
     pub(super) wants_chunks: Option<NonZeroU32>,
-    /// In the list of those that wait for send chunks.
-    pub(super) listed_for_chunks: bool,
     /// Inspections in a row that found no progress.
     pub(super) stalled: u32,
     /// Something was sent or returned since the last inspection.
@@ -171,26 +189,19 @@ impl Connection {
             receive_side: ReceiveSide::Open,
             reason: None,
             local: false,
-            connecting: false,
-            receiving: false,
-            sending: false,
+            operations: Operations::default(),
             sent_short: false,
             sent_at_once: SentAtOnce::default(),
-            held: 0,
-            receive_cancelled: false,
+            listed: Listed::default(),
             paused,
             holdings: Holdings::default(),
             fresh: 0,
             capped: false,
-            short: false,
-            starved: false,
             held_in_hand: false,
             inbound: VecDeque::new(),
             outbound: Outbound::default(),
-            dirty: false,
             wants_writable: false,
             wants_chunks: None,
-            listed_for_chunks: false,
             stalled: 0,
             moved: false,
             taken: 0,
@@ -207,8 +218,7 @@ impl Connection {
         self.send_side == SendSide::Ended
             && self.reason.is_none()
             && self.outbound.is_empty()
-            && !self.sending
-            && self.held == 0
+            && !self.operations.is_sending()
     }
 
     /// Leases that were delivered and did not come back.
@@ -235,7 +245,7 @@ impl Connection {
     /// Send chunks that are set aside for it.
     pub(super) fn promised_chunks(&self) -> u32 {
         match self.wants_chunks {
-            Some(promised) if !self.listed_for_chunks => promised.get(),
+            Some(promised) if !self.listed.chunks => promised.get(),
             _ => 0,
         }
     }
@@ -257,6 +267,6 @@ impl Connection {
 
     /// Whether the kernel is done with everything of this connection.
     pub(super) fn is_quiet(&self) -> bool {
-        !self.connecting && !self.receiving && !self.sending && self.held == 0
+        !self.operations.connect && !self.operations.receive && !self.operations.is_sending()
     }
 }

@@ -171,8 +171,8 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
 /// Whether nothing would tell of a connection's failure.
 fn is_deaf(connection: &Connection) -> bool {
     connection.phase == Phase::Open
-        && !connection.receiving
-        && !connection.sending
+        && !connection.operations.receive
+        && !connection.operations.send
         && connection.receive_side == ReceiveSide::Open
 }
 

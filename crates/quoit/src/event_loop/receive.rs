@@ -38,11 +38,11 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             Phase::Draining => true,
             Phase::Connecting | Phase::Ending => false,
         };
-        if !wanted || connection.receiving || connection.receive_side != ReceiveSide::Open {
+        if !wanted || connection.operations.receive || connection.receive_side != ReceiveSide::Open {
             return false;
         }
         if !discarding && !waited {
-            if connection.starved {
+            if connection.listed.starved {
                 return false;
             }
             let memory = self.memory.as_mut().expect("present until the loop is dropped");
@@ -57,8 +57,8 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         } else {
             memory.receivable(&connection.holdings)
         };
-        connection.receiving = true;
-        connection.receive_cancelled = false;
+        connection.operations.receive = true;
+        connection.operations.receive_cancel = false;
         let descriptor = connection
             .descriptor
             .as_ref()
@@ -91,8 +91,8 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let Some((connection, _)) = self.connections.at(slot) else {
             return;
         };
-        if connection.receiving && !connection.receive_cancelled {
-            connection.receive_cancelled = true;
+        if connection.operations.receive && !connection.operations.receive_cancel {
+            connection.operations.receive_cancel = true;
             self.cancel(Handle::Connection(slot), Kind::Receive);
         }
     }
@@ -102,10 +102,10 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             .connections
             .at(slot)
             .expect("a slot with an operation in flight is in use");
-        debug_assert!(connection.receiving);
+        debug_assert!(connection.operations.receive);
         if !more {
-            connection.receiving = false;
-            connection.receive_cancelled = false;
+            connection.operations.receive = false;
+            connection.operations.receive_cancel = false;
         }
         match received {
             Received::Data {
@@ -190,7 +190,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// Lists a capped connection that has its share of the memory.
     fn wait_for_share(&mut self, slot: Slot) {
         if let Some((connection, generation)) = self.connections.at(slot)
-            && !std::mem::replace(&mut connection.short, true)
+            && !std::mem::replace(&mut connection.listed.short, true)
         {
             self.short
                 .push_back(ConnectionId::new(self.index, slot, generation));
@@ -202,7 +202,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         for _ in 0..self.short.len().min(SHORT_PER_TURN) {
             let Some(id) = self.short.pop_front() else { return };
             if let Some(connection) = self.connections.get_mut(id.slot(), id.generation()) {
-                connection.short = false;
+                connection.listed.short = false;
                 self.lift_cap(id.slot());
             }
         }
@@ -335,7 +335,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             };
             connection.holdings.returned(lease);
             connection.moved = true;
-            if connection.capped && !connection.short {
+            if connection.capped && !connection.listed.short {
                 capped.push(id.slot());
             }
         });
@@ -347,7 +347,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// Queues a connection whose receive finds no slot.
     fn wait_for_slot(&mut self, id: ConnectionId) {
         if let Some(connection) = self.connections.get_mut(id.slot(), id.generation())
-            && !std::mem::replace(&mut connection.starved, true)
+            && !std::mem::replace(&mut connection.listed.starved, true)
         {
             self.starved.push_back(id);
         }
@@ -375,7 +375,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             let Some(connection) = self.connections.get_mut(id.slot(), id.generation()) else {
                 continue;
             };
-            connection.starved = false;
+            connection.listed.starved = false;
             // One that is being closed, paused or capped meanwhile takes none.
             slots -= usize::from(self.arm_receive_that(id.slot(), true));
         }

@@ -201,7 +201,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         if state.leaves_uncopied(length, threshold) {
             return Ok(0);
         }
-        if length == 0 || state.phase != Phase::Open || state.sending || !state.outbound.is_empty() {
+        if length == 0 || state.phase != Phase::Open || state.operations.send || !state.outbound.is_empty() {
             return Ok(0);
         }
         if state.sent_at_once.in_turn(turn) >= SHARE_OF_TURN {
@@ -292,9 +292,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
 
     pub(super) fn mark_dirty(&mut self, slot: Slot) {
         if let Some((connection, _)) = self.connections.at(slot)
-            && !connection.dirty
+            && !connection.listed.dirty
         {
-            connection.dirty = true;
+            connection.listed.dirty = true;
             self.dirty.push(slot);
         }
     }
@@ -307,7 +307,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let mut dirty = std::mem::take(&mut self.dirty);
         for slot in dirty.drain(..) {
             if let Some((connection, _)) = self.connections.at(slot) {
-                connection.dirty = false;
+                connection.listed.dirty = false;
                 self.flush(slot);
             }
         }
@@ -322,7 +322,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             return;
         };
         let flushing = matches!(connection.phase, Phase::Open | Phase::Draining);
-        if !flushing || connection.sending || connection.send_side == SendSide::Ended {
+        if !flushing || connection.operations.send || connection.send_side == SendSide::Ended {
             return;
         }
         let id = ConnectionId::new(self.index, slot, generation);
@@ -349,7 +349,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                     && !full
                     && let Some(result) = self.engine.send_at_once(slot, descriptor, &mut message, false)
                 {
-                    connection.sending = true;
+                    connection.operations.send = true;
                     connection.sent_short = result.is_ok_and(|taken| taken < bytes);
                     self.on_sent(slot, result, message.into_gather(), false);
                     return;
@@ -392,7 +392,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                 return;
             }
         };
-        connection.sending = true;
+        connection.operations.send = true;
         self.submit(operation);
     }
 
@@ -416,10 +416,10 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             .connections
             .at(slot)
             .expect("a slot with an operation in flight is in use");
-        debug_assert!(connection.sending);
+        debug_assert!(connection.operations.send);
         let id = ConnectionId::new(self.index, slot, generation);
-        connection.sending = false;
-        connection.held += u32::from(held);
+        connection.operations.send = false;
+        connection.operations.notifications += u32::from(held);
         match result {
             Ok(0) if connection.may_tell_short_file() => self.on_short_file(id, None),
             Ok(0) => self.fail_send(slot, CloseReason::Error(Errno::new(libc::ENODATA)), true),
@@ -488,7 +488,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             .at(slot)
             .expect("a slot with an operation in flight is in use");
         let id = ConnectionId::new(self.index, slot, generation);
-        connection.held -= 1;
+        connection.operations.notifications -= 1;
         connection.zero_copy &= !copied;
         let memory = self.memory.as_mut().expect("present until the loop is dropped");
         let before = connection.outbound.queued();
@@ -498,7 +498,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         self.acknowledge(id, acknowledged);
         self.after_room(id);
         if let Some(connection) = self.connections.get(slot, id.generation())
-            && connection.held == 0
+            && connection.operations.notifications == 0
         {
             let failed = connection.send_side == SendSide::Ended && !connection.outbound.is_empty();
             if connection.both_ended() {
@@ -530,7 +530,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             return;
         };
         if connection.send_side != SendSide::Finishing
-            || connection.sending
+            || connection.operations.send
             || !connection.outbound.is_empty()
         {
             return;
@@ -538,7 +538,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         connection.send_side = SendSide::Ended;
         let draining = connection.phase == Phase::Draining;
         let both_ended = connection.both_ended();
-        if both_ended && connection.held == 0 {
+        if both_ended && connection.operations.notifications == 0 {
             // Closing the descriptor sends the FIN.
             self.end_both(slot);
             return;
@@ -567,7 +567,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         connection.reason.get_or_insert(reason);
         let id = ConnectionId::new(self.index, slot, generation);
         let undelivered = match connection.receive_side {
-            ReceiveSide::Open => connection.receiving || !connection.paused || !connection.inbound.is_empty(),
+            ReceiveSide::Open => {
+                connection.operations.receive || !connection.paused || !connection.inbound.is_empty()
+            }
             ReceiveSide::EndHeld(_) => !connection.inbound.is_empty(),
             ReceiveSide::Ending | ReceiveSide::Reported | ReceiveSide::Ended => false,
         };
@@ -593,7 +595,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let Some((connection, _)) = self.connections.at(slot) else {
             return;
         };
-        if connection.sending || connection.held > 0 {
+        if connection.operations.is_sending() {
             return;
         }
         let memory = self.memory.as_mut().expect("present until the loop is dropped");

@@ -72,7 +72,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         if let ReceiveSide::EndHeld(_) | ReceiveSide::Ending | ReceiveSide::Reported = state.receive_side {
             state.receive_side = ReceiveSide::Ended;
         }
-        let both_ended = state.both_ended() && state.held == 0;
+        let both_ended = state.both_ended() && state.operations.notifications == 0;
         self.clear_timer(handlers_deadline);
         self.mark_unwanted(slot);
         self.drop_inbound(slot);
@@ -171,7 +171,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             return;
         }
         debug_assert!(connection.both_ended());
-        if connection.held == 0 {
+        if connection.operations.notifications == 0 {
             let reason = if connection.local {
                 CloseReason::Local
             } else {
@@ -199,7 +199,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             // Whatever it answers, the connection is gone from here on.
             let _ = self.system.reset(socket.as_fd());
         }
-        let (connecting, sending) = (connection.connecting, connection.sending);
+        let operations = connection.operations;
         let timers = (connection.deadline.take(), connection.limit.take());
         let is_paused = connection.paused;
         self.clear_timer(timers.0);
@@ -210,10 +210,10 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         }
         self.drop_inbound(slot);
         self.cancel_receive(slot);
-        if connecting {
+        if operations.connect {
             self.cancel(Handle::Connection(slot), Kind::Connect);
         }
-        if sending {
+        if operations.send {
             self.cancel(Handle::Connection(slot), Kind::Send);
         }
         self.finish_if_quiet(slot);
@@ -245,7 +245,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let id = ConnectionId::new(self.index, slot, generation);
         let mut connection = self.connections.take(slot).expect("looked up just now");
         connection.forget_chunks(&mut self.memory_mut().chunks);
-        if connection.listed_for_chunks {
+        if connection.listed.chunks {
             self.chunk_waiters.retain(|&waiting| waiting != id);
         }
         if self.connections.len() == 0 {

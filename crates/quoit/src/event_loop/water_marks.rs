@@ -116,7 +116,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             return;
         }
         state.wants_chunks = NonZeroU32::new(wanted as u32);
-        if !std::mem::replace(&mut state.listed_for_chunks, true) {
+        if !std::mem::replace(&mut state.listed.chunks, true) {
             self.chunk_waiters.push_back(id);
         }
     }
@@ -161,7 +161,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                         connection.wants_chunks = None;
                     }
                 }
-                connection.listed_for_chunks = false;
+                connection.listed.chunks = false;
             }
             self.chunk_waiters.pop_front();
         }
