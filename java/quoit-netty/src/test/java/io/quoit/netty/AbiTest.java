@@ -57,6 +57,10 @@ class AbiTest {
             }
         }
         assertTrue(checked > 100, "only " + checked + " constants were found");
+        assertEquals(
+                golden.get("QUOIT_ABI_MAJOR") << 16 | golden.get("QUOIT_ABI_MINOR"),
+                Abi.VERSION,
+                "the version that the package asks for is that of its layout");
     }
 
     @Test
