@@ -9,7 +9,7 @@ pub(crate) mod net;
 use std::fmt::Debug;
 use std::future::{Future, poll_fn};
 use std::io::{self, Read};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
@@ -158,13 +158,20 @@ where
     F: Fn(Context) -> S + Send + Sync + 'static,
     S: Future<Output = ()> + 'static,
 {
+    serve_one_loop(config, Box::new(move |context| Box::pin(f(context))));
+}
+
+/// What runs on a loop's thread, boxed, so that a server is compiled once and not for each scenario.
+type Service = Box<dyn Fn(Context) -> Pin<Box<dyn Future<Output = ()>>> + Send + Sync>;
+
+fn serve_one_loop(config: Config, service: Service) {
     let server = ServerConfig {
         loops: 1,
         config,
         ..ServerConfig::default()
     };
     let server = Server::start(server, move |context| {
-        let running = f(context);
+        let running = service(context);
         async {
             running.await;
             Ok(())
@@ -186,6 +193,14 @@ pub(crate) fn beside_loops_of<F>(config: Config, f: F)
 where
     F: Future<Output = ()> + Send + 'static,
 {
+    start_loops(config);
+    spawned(Box::pin(f));
+}
+
+/// What runs on any thread, boxed for the same reason.
+pub(crate) type Running = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+fn start_loops(config: Config) {
     // One set for the process: the first makes them.
     let _ = Loops::start(LoopsConfig {
         loops: 2,
@@ -194,8 +209,10 @@ where
     })
     .unwrap()
     .make_default();
-    let runtime = several_threads();
-    runtime.block_on(async { tokio::spawn(f).await.unwrap() });
+}
+
+fn spawned(running: Running) {
+    several_threads().block_on(async { tokio::spawn(running).await.unwrap() });
 }
 
 /// Runs `f` in both ways, with sockets of ours.
@@ -236,18 +253,12 @@ pub(crate) fn several_threads() -> tokio::runtime::Runtime {
 }
 
 /// Runs a scenario on tokio's own sockets, then on ours in both ways, and compares what they have said.
-pub(crate) fn compare<A, B, FA, FB>(name: &str, stock: A, ours: B)
-where
-    A: Fn(Says) -> FA,
-    FA: Future<Output = ()> + Send + 'static,
-    B: Fn(Says) -> FB + Copy + Send + Sync + 'static,
-    FB: Future<Output = ()> + Send + 'static,
-{
+pub(crate) fn compare(name: &str, stock: fn(Says) -> Running, ours: fn(Says) -> Running) {
     if !is_own_process(name) {
         return;
     }
     let says = Says::default();
-    several_threads().block_on(async { tokio::spawn(stock(says.clone())).await.unwrap() });
+    spawned(stock(says.clone()));
     let expected = says.take();
     // A scenario that tokio itself does not answer alike is none.
     tokio::runtime::Builder::new_current_thread()
@@ -285,7 +296,11 @@ macro_rules! scenario {
 
             #[test]
             fn same() {
-                $crate::support::compare(concat!(module_path!(), "::same"), stock::run, ours::run);
+                $crate::support::compare(
+                    concat!(module_path!(), "::same"),
+                    |says| Box::pin(stock::run(says)),
+                    |says| Box::pin(ours::run(says)),
+                );
             }
         }
     };
