@@ -7,8 +7,8 @@ use std::task::{Context, Poll, Waker};
 
 use quoit::{Address, Command, Errno, ListenerId, PostError, Remote};
 
-use crate::home::lock;
 use crate::link::Link;
+use crate::lock::lock;
 use crate::waiters::{WaiterKey, Waiters};
 
 /// Connections that wait to be accepted here, from which on the others wait in the kernel's backlog.

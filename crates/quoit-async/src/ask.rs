@@ -6,7 +6,8 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use crate::driver::Driver;
-use crate::home::{self, Gone, Home};
+use crate::errors::Gone;
+use crate::home::{self, Home};
 
 /// How long another loop is waited for before this thread looks after its own again.
 const LOOK_AFTER_OWN: Duration = Duration::from_micros(200);

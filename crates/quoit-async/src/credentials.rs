@@ -5,7 +5,16 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-use crate::unix::PeerCredentials;
+/// Who is at the other end of a Unix connection (`SO_PEERCRED`, `unix(7)`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PeerCredentials {
+    /// The process, unless it is of another namespace.
+    pub process: Option<u32>,
+    /// The user.
+    pub user: u32,
+    /// The group.
+    pub group: u32,
+}
 
 /// Asks the kernel (`SO_PEERCRED`, `unix(7)`).
 pub(crate) fn of(socket: &impl AsFd) -> io::Result<PeerCredentials> {

@@ -11,7 +11,7 @@ use quoit::{
     ConnectionId, DatagramSocketId, Delivery, Event, Events, ListenerId, Loop, Refusal, Token, TurnError,
 };
 
-use crate::home::{Entered, Home};
+use crate::home::{Entered, Home, Wanted};
 use crate::link::Link;
 use crate::port::Port;
 use crate::signal::Signal;
@@ -42,6 +42,8 @@ pub(crate) struct Driver {
     alarms: HashMap<Token, Arc<Signal>>,
     last_alarm: u64,
     wakers: Vec<Waker>,
+    /// Empty: the memory of what was left last.
+    wanted: Wanted,
     parked: bool,
     /// Draining has begun.
     pub(crate) draining: Arc<Signal>,
@@ -105,6 +107,7 @@ impl Driver {
             alarms: HashMap::new(),
             last_alarm: 0,
             wakers: Vec::new(),
+            wanted: Wanted::default(),
             parked: false,
             draining: Arc::default(),
         }
@@ -184,18 +187,19 @@ impl Driver {
 
     /// Does what was left to be done by other threads, also between turns.
     pub(crate) fn carry_out_wanted(&mut self) {
-        let Some(wanted) = self.home.clone().take_wanted() else {
-            return;
-        };
-        for call in wanted.calls {
-            call(self);
+        let mut wanted = std::mem::take(&mut self.wanted);
+        if self.home.take_wanted(&mut wanted) {
+            for call in wanted.calls.drain(..) {
+                call(self);
+            }
+            for link in wanted.links.drain(..) {
+                self.carry_out(&link);
+            }
+            for port in wanted.ports.drain(..) {
+                port.carry_out(&mut self.event_loop, &mut self.wakers);
+            }
         }
-        for link in wanted.links {
-            self.carry_out(&link);
-        }
-        for port in wanted.ports {
-            port.carry_out(&mut self.event_loop, &mut self.wakers);
-        }
+        self.wanted = wanted;
     }
 
     /// Does what a stream left to be done.

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 use quoit::{ListenerId, LoopIndex, Remote, Runtime};
 
 use crate::accept::Acceptor;
-use crate::home::{Home, lock};
+use crate::home::Home;
+use crate::lock::lock;
 
 /// The loops of one runtime, and who takes the connections of their listeners.
 #[derive(Debug)]

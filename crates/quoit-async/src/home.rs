@@ -6,14 +6,16 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::task::Waker;
 
 use quoit::{EngineKind, Remote};
 
 use crate::driver::Driver;
+use crate::errors::Gone;
 use crate::family::Family;
 use crate::link::Link;
+use crate::lock::lock;
 use crate::mailbox::{Mailbox, Wake};
 use crate::port::Port;
 use crate::signal::Signal;
@@ -29,6 +31,13 @@ pub(crate) struct Wanted {
     pub(crate) calls: Vec<Call>,
 }
 
+impl std::fmt::Debug for Wanted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (links, ports, calls) = (self.links.len(), self.ports.len(), self.calls.len());
+        write!(f, "Wanted({links} links, {ports} ports, {calls} calls)")
+    }
+}
+
 /// One loop, as its streams see it.
 pub(crate) struct Home {
     pub(crate) remote: Remote,
@@ -40,16 +49,6 @@ pub(crate) struct Home {
     task: Mutex<Option<Waker>>,
 }
 
-/// The loop is gone: it has ended, or its thread has.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Gone;
-
-impl From<Gone> for std::io::Error {
-    fn from(Gone: Gone) -> Self {
-        Self::other("the loop of this socket has ended; keep its runtime for as long as its sockets are used")
-    }
-}
-
 struct Current {
     home: Arc<Home>,
     driver: Rc<RefCell<Driver>>,
@@ -58,11 +57,6 @@ struct Current {
 thread_local! {
     /// The loop of this thread.
     static CURRENT: RefCell<Option<Current>> = const { RefCell::new(None) };
-}
-
-/// Locks, also after a panic of another thread: what is behind the locks here is never left half done.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Makes a driver the one of this thread until this is dropped.
@@ -199,9 +193,9 @@ impl Home {
         self.wanted.is_filled()
     }
 
-    /// What was left since the last call.
-    pub(crate) fn take_wanted(&self) -> Option<Wanted> {
-        self.wanted.take()
+    /// Takes what was left since the last call in exchange for `empty`. Returns whether there may have been something.
+    pub(crate) fn take_wanted(&self, empty: &mut Wanted) -> bool {
+        self.wanted.take(empty)
     }
 
     /// The loop has ended. What is still wanted is returned, to be told so, as is who waits for the end.

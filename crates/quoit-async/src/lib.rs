@@ -46,11 +46,13 @@ mod connect;
 mod connector;
 mod credentials;
 mod driver;
+mod errors;
 mod family;
 mod home;
 mod io_traits;
 mod link;
 mod listener;
+mod lock;
 mod lookup;
 mod loops;
 mod mailbox;
@@ -84,6 +86,7 @@ pub use crate::axum::PeerAddr;
 pub use crate::quinn::{QuinnRuntime, QuinnSocket};
 #[cfg(feature = "hyper-util")]
 pub use connector::Connector;
+pub use credentials::PeerCredentials;
 pub use lookup::ToSocketAddrs;
 pub use loops::{Loops, LoopsConfig, default_counters, drain_default};
 pub use memory::Memory;
@@ -99,8 +102,8 @@ pub use tcp::{
 };
 pub use udp::UdpSocket;
 pub use unix::{
-    OwnedUnixReadHalf, OwnedUnixWriteHalf, PeerCredentials, UnixListener, UnixReadHalf, UnixReuniteError,
-    UnixStream, UnixWriteHalf,
+    OwnedUnixReadHalf, OwnedUnixWriteHalf, UnixListener, UnixReadHalf, UnixReuniteError, UnixStream,
+    UnixWriteHalf,
 };
 
 /// The code of the documents, so that it goes on compiling.

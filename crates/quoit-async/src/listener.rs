@@ -5,10 +5,11 @@ use std::io;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use quoit::{Accept, Address, Linux, ListenError, ListenSocket, ListenerId, ListenerOptions};
+use quoit::{Accept, Address, Linux, ListenSocket, ListenerId, ListenerOptions};
 
 use crate::accept::Acceptor;
 use crate::budget::within_budget;
+use crate::errors::listen_error;
 use crate::home::{self, Home};
 use crate::link::Link;
 use crate::waiters::WaiterKey;
@@ -21,15 +22,6 @@ pub(crate) struct Listener {
     id: Option<ListenerId>,
     acceptor: Arc<Acceptor>,
     address: Address,
-}
-
-/// An error of listening, of the kind that tokio's is, with the address and what to do.
-pub(crate) fn listen_error(error: ListenError) -> io::Error {
-    let kind = match &error {
-        ListenError::System { errno, .. } => io::Error::from(*errno).kind(),
-        _ => io::ErrorKind::InvalidInput,
-    };
-    io::Error::new(kind, error)
 }
 
 impl Listener {

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV
 use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 
-use crate::home::lock;
+use crate::lock::lock;
 
 /// What can be listened on or connected to: addresses, and names with a port, which are looked up on a thread of their own
 /// (`getaddrinfo(3)` waits).

@@ -7,12 +7,13 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use quoit::{Address, Config, Counters, EngineKind, Loop, Runtime, RuntimeConfig, StartError, TurnError};
+use quoit::{Address, Config, Counters, EngineKind, Loop, Runtime, RuntimeConfig, TurnError};
 
 use crate::driver::{Driver, Served, run_turns};
+use crate::errors::start_error;
 use crate::family::Family;
-use crate::home::{self, Home, lock};
-use crate::listener::listen_error;
+use crate::home::{self, Home};
+use crate::lock::lock;
 
 /// Loops that run on threads of their own: the easy way. A program that has its runtime already uses their sockets from any of
 /// its tasks.
@@ -59,17 +60,6 @@ impl Default for LoopsConfig {
 
 static DEFAULT: OnceLock<Loops> = OnceLock::new();
 static STARTING: Mutex<()> = Mutex::new(());
-
-/// A loop that could not be started, as an error of the kind that its cause has.
-pub(crate) fn start_error(error: StartError) -> io::Error {
-    let kind = match error {
-        StartError::Listen(error) => return listen_error(error),
-        StartError::Kernel { errno, .. } => io::Error::from(errno).kind(),
-        StartError::Config(_) => io::ErrorKind::InvalidInput,
-        StartError::Engine { .. } => io::ErrorKind::Unsupported,
-    };
-    io::Error::new(kind, error)
-}
 
 /// Says once, where the program keeps its log, which engine the loops run on and why.
 pub(crate) fn tell_engine(runtime: &Runtime) {

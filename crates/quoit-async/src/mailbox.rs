@@ -14,7 +14,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use crate::home::Gone;
+use crate::errors::Gone;
 
 /// Whether the loop has to be woken by who has left something.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,12 +70,15 @@ impl<T: Default> Mailbox<T> {
         self.filled.load(Ordering::Acquire)
     }
 
-    /// Takes what was left since the last call.
-    pub(crate) fn take(&self) -> Option<T> {
+    /// Takes what was left since the last call in exchange for `empty`, whose memory is used for what is left next. Returns
+    /// whether there may have been something.
+    pub(crate) fn take(&self, empty: &mut T) -> bool {
         // Before it is taken: what is left from here on sets the mark again.
-        self.filled
-            .swap(false, Ordering::AcqRel)
-            .then(|| std::mem::take(&mut self.lock().value))
+        let filled = self.is_filled() && self.filled.swap(false, Ordering::AcqRel);
+        if filled {
+            std::mem::swap(&mut self.lock().value, empty);
+        }
+        filled
     }
 
     /// Nothing is taken any more. What was left is returned.
@@ -94,11 +97,20 @@ mod tests {
     #[cfg(not(quoit_loom))]
     fn one_wake_is_for_all_that_was_left() {
         let mailbox = Mailbox::<Vec<u8>>::new();
-        assert_eq!(mailbox.take(), None);
+        let mut taken = Vec::with_capacity(10);
+        let memory = taken.as_ptr();
+        assert!(!mailbox.take(&mut taken));
         assert_eq!(mailbox.leave(|left| left.push(1)), Ok(Wake::Needed));
         assert_eq!(mailbox.leave(|left| left.push(2)), Ok(Wake::Underway));
         assert!(mailbox.is_filled());
-        assert_eq!(mailbox.take(), Some(vec![1, 2]));
+        assert!(mailbox.take(&mut taken));
+        assert_eq!(taken, [1, 2]);
+        taken.clear();
+        assert_eq!(
+            mailbox.leave(|left| assert_eq!(left.as_ptr(), memory)),
+            Ok(Wake::Needed)
+        );
+        assert!(mailbox.take(&mut taken));
         assert_eq!(mailbox.leave(|left| left.push(3)), Ok(Wake::Needed));
         assert_eq!(mailbox.end(), [3]);
         assert_eq!(mailbox.leave(|left| left.push(4)), Err(Gone));
@@ -123,9 +135,11 @@ mod tests {
             }
             let mut taken = 0;
             while taken < 2 {
-                match mailbox.take() {
-                    Some(more) => taken += more,
-                    None => wake.wait(),
+                let mut more = 0;
+                if mailbox.take(&mut more) {
+                    taken += more;
+                } else {
+                    wake.wait();
                 }
             }
         });
@@ -141,7 +155,8 @@ mod tests {
             let mailbox = Arc::new(Mailbox::<u32>::new());
             let other = Arc::clone(&mailbox);
             let thread = loom::thread::spawn(move || other.leave(|left| *left += 1).is_ok());
-            let taken = mailbox.take().unwrap_or(0);
+            let mut taken = 0;
+            mailbox.take(&mut taken);
             let left = mailbox.end();
             let was_left = thread.join().expect("it does not panic");
             assert_eq!(taken + left, u32::from(was_left));

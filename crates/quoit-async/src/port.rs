@@ -11,7 +11,9 @@ use quoit::{
     Address, DatagramError, DatagramSend, DatagramSocketId, Datagrams, Errno, Loop, Payload, Refusal,
 };
 
-use crate::home::{Gone, Home, lock};
+use crate::errors::Gone;
+use crate::home::Home;
+use crate::lock::lock;
 use crate::waiters::{WaiterKey, Waiters};
 
 /// Datagrams that a socket which is used on another thread than its loop's leaves for the loop at most, and their bytes.

@@ -11,6 +11,7 @@
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
@@ -18,8 +19,8 @@ use std::task::{Context as TaskContext, Poll};
 use std::time::{Duration, Instant};
 
 use quoit::{
-    Address, Config, Counters, Drainer, EngineKind, Listen, ListenerOptions, Loop, Runtime, RuntimeConfig,
-    Spread, TurnError,
+    Address, Config, Counters, Drainer, EngineKind, Listen, ListenSocket, ListenerOptions, Loop, Runtime,
+    RuntimeConfig, Spread, TurnError,
 };
 use tokio::io::unix::AsyncFd;
 use tokio::runtime::{Builder, LocalOptions};
@@ -27,10 +28,12 @@ use tokio::time::{Sleep, sleep_until};
 
 use crate::accept::Acceptor;
 use crate::driver::{Driver, Served, Turned, run_turns};
+use crate::errors::{listen_error, start_error};
 use crate::family::Family;
-use crate::home::{Home, lock};
+use crate::home::Home;
 use crate::listener::Listener;
-use crate::loops::{Started, start_error, tell_engine};
+use crate::lock::lock;
+use crate::loops::{Started, tell_engine};
 use crate::signal::Signal;
 use crate::tcp::TcpListener;
 use crate::unix::UnixListener;
@@ -72,6 +75,18 @@ impl ServerConfig {
             listeners: vec![(Listen::Address(address.into()), ListenerOptions::default())],
             ..Self::default()
         }
+    }
+
+    /// Listens on a socket that listens already, as an inherited one or the standard library's, and the rest as by default.
+    ///
+    /// # Errors
+    /// `InvalidInput` if it is no stream socket that listens.
+    pub fn listen_on(socket: impl Into<OwnedFd>) -> io::Result<Self> {
+        let socket = ListenSocket::adopt(&quoit::Linux, socket.into()).map_err(listen_error)?;
+        Ok(Self {
+            listeners: vec![(Listen::Socket(socket), ListenerOptions::default())],
+            ..Self::default()
+        })
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::task::{Context, Poll, Waker};
 
-use crate::home::lock;
+use crate::lock::lock;
 use crate::waiters::{WaiterKey, Waiters};
 
 /// A time that has come, a drain that has begun, a loop that has ended.

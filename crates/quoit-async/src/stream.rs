@@ -8,8 +8,8 @@ use std::task::{Context, Poll, ready};
 use quoit::{Address, Errno, FileRange, Lease, OnShort, Token};
 
 use crate::budget::within_budget;
-use crate::home::lock;
 use crate::link::{Link, Piece, Shortfall};
+use crate::lock::lock;
 use crate::waiters::WaiterKey;
 
 /// The receiving direction, with the bytes that are being looked at in the memory that they came in.

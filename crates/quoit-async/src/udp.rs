@@ -10,7 +10,7 @@ use quoit::{DatagramOptions, DatagramSend, DatagramSocket, Datagrams, Errno, Lin
 
 use crate::budget::within_budget;
 use crate::driver::Driver;
-use crate::home::lock;
+use crate::lock::lock;
 use crate::lookup::{ToSocketAddrs, look_up};
 use crate::port::{Port, State, Waiting, peer_of, take_into};
 

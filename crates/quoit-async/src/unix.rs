@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 use quoit::{Address, ConnectOptions, ListenSocket, ListenerOptions};
 
 use crate::connect;
+use crate::credentials::{self, PeerCredentials};
 use crate::listener::Listener;
 use crate::stream_type::stream_type;
 
@@ -23,17 +24,6 @@ fn named(path: &Path) -> Address {
         [0, name @ ..] => Address::UnixAbstract(name.into()),
         _ => Address::UnixPath(path.to_owned()),
     }
-}
-
-/// Who is at the other end of a Unix connection (`SO_PEERCRED`, `unix(7)`).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct PeerCredentials {
-    /// The process, unless it is of another namespace.
-    pub process: Option<u32>,
-    /// The user.
-    pub user: u32,
-    /// The group.
-    pub group: u32,
 }
 
 impl UnixStream {
@@ -94,7 +84,7 @@ impl UnixStream {
     /// # Errors
     /// `NotConnected` once the connection is gone.
     pub fn peer_cred(&self) -> io::Result<PeerCredentials> {
-        self.with_socket(|socket| crate::credentials::of(&*socket))
+        self.with_socket(|socket| credentials::of(&*socket))
     }
 
     /// The error of the socket that nobody was told of (`SO_ERROR`).
@@ -143,7 +133,7 @@ impl UnixListener {
     /// `InvalidInput` if it does not listen.
     pub fn from_std(listener: std::os::unix::net::UnixListener) -> io::Result<Self> {
         let socket =
-            ListenSocket::adopt(&quoit::Linux, listener.into()).map_err(crate::listener::listen_error)?;
+            ListenSocket::adopt(&quoit::Linux, listener.into()).map_err(crate::errors::listen_error)?;
         Listener::on(socket, ListenerOptions::default()).map(Self::of)
     }
 

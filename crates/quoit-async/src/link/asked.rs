@@ -8,7 +8,7 @@ use quoit::{Errno, Lease, Refusal, Token};
 
 use super::give::{leave_copied, send_copied};
 use super::{Ending, Failure, Link, MOST_LEFT, Piece, Shortfall, State};
-use crate::home::lock;
+use crate::lock::lock;
 use crate::waiters::WaiterKey;
 
 impl Link {

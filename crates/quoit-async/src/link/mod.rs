@@ -15,7 +15,9 @@ use std::sync::{Arc, Mutex, OnceLock};
 use bytes::Bytes;
 use quoit::{Address, ConnectionId, Errno, FileRange, Lease, Token};
 
-use crate::home::{Gone, Home, lock};
+use crate::errors::Gone;
+use crate::home::Home;
+use crate::lock::lock;
 use crate::waiters::Waiters;
 
 /// Bytes that a stream which is used on another thread than its loop's leaves for the loop at most. The loop's own queue

@@ -8,7 +8,7 @@ use quoit::{CloseReason, ConnectionId, Errno, Lease, Loop, Payload, Token};
 
 use super::give::give;
 use super::{Ending, Failure, Link, MOST_LEFT, Names, Shortfall, State};
-use crate::home::lock;
+use crate::lock::lock;
 
 impl Link {
     pub(crate) fn on_opened(&self, (local, peer): Names, wakers: &mut Vec<Waker>) {

@@ -1,7 +1,9 @@
 //! An allocator that counts what each thread allocates.
+#![allow(dead_code, reason = "no test uses all of it")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What one thread has allocated so far.
 #[derive(Clone, Copy, Default, Debug)]
@@ -17,12 +19,20 @@ thread_local! {
     static ALLOCATED: Cell<Allocated> = const { Cell::new(Allocated { count: 0, live: 0 }) };
 }
 
+static EVERYWHERE: AtomicU64 = AtomicU64::new(0);
+
+/// Allocations of all threads, and changes of size.
+pub(crate) fn everywhere() -> u64 {
+    EVERYWHERE.load(Ordering::Relaxed)
+}
+
 /// That of the calling thread.
 pub(crate) fn allocated() -> Allocated {
     ALLOCATED.get()
 }
 
 fn note(count: u64, bytes: i64) {
+    EVERYWHERE.fetch_add(count, Ordering::Relaxed);
     let before = ALLOCATED.get();
     ALLOCATED.set(Allocated {
         count: before.count + count,
