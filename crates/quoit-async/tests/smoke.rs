@@ -86,6 +86,35 @@ fn a_loop_and_a_runtime_on_each_thread() {
 }
 
 #[test]
+fn a_server_on_a_socket_that_listens_already() {
+    for engine in ENGINES {
+        let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = socket.local_addr().unwrap();
+        let config = ServerConfig {
+            loops: 2,
+            config: config(engine),
+            ..ServerConfig::listen_on(socket).unwrap()
+        };
+        let server = Server::start(config, |mut context| async move {
+            let draining = context.draining();
+            let listener = context.listener()?;
+            tokio::select! {
+                result = echo(listener) => result,
+                () = draining => Ok(()),
+            }
+        })
+        .unwrap();
+        assert_eq!(tcp(&server.addresses()[0]), address);
+        ask(address);
+        server.drainer().drain(std::time::Duration::from_secs(5));
+        server.join().unwrap();
+    }
+    let deaf = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let refused = ServerConfig::listen_on(deaf).unwrap_err();
+    assert_eq!(refused.kind(), io::ErrorKind::InvalidInput, "{refused}");
+}
+
+#[test]
 fn loops_beside_a_runtime_of_many_threads() {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)

@@ -25,6 +25,16 @@ struct Rival {
 const RIVALS: &[Rival] = &[
     rival("tokio-raw", "tokio-raw", &["echo", "http"], true),
     rival("hyper", "hyper", &["http"], false),
+    rival("quoit-async", "quoit-async", &["echo", "http"], false),
+    rival(
+        "quoit-async --engine epoll",
+        "quoit-async-epoll",
+        &["echo", "http"],
+        false,
+    ),
+    rival("axum", "axum", &["http"], false),
+    rival("axum --engine uring", "axum-uring", &["http"], false),
+    rival("axum --engine epoll-loops", "axum-epoll-loops", &["http"], false),
     rival("monoio", "monoio", &["echo", "http"], true),
     rival("monoio --engine epoll", "monoio-epoll", &["echo", "http"], true),
     rival("gnet", "gnet", &["echo", "http"], true),
@@ -99,6 +109,9 @@ const RIVALS: &[Rival] = &[
 
 const NEEDS_URING: &[&str] = &[
     "uring",
+    "quoit-async",
+    "axum-uring",
+    "async-services-uring",
     "monoio",
     "netty-uring",
     "netty-uring-rings",
@@ -243,6 +256,35 @@ fn kestrel_streams_bodies_under_load() {
         server.terminate();
         server.ends_with(0);
     });
+}
+
+#[test]
+fn async_services_under_their_own_load() {
+    for (command, engine) in [
+        ("async-services", "async-services"),
+        ("async-services --engine uring", "async-services-uring"),
+        ("async-services --engine epoll", "async-services-epoll"),
+    ] {
+        let rival = rival(command, engine, &[], false);
+        let Some(program) = rival.program() else {
+            continue;
+        };
+        for (service, what) in [
+            ("https", "https"),
+            ("https", "handshakes"),
+            ("grpc", "grpc"),
+            ("websocket", "websocket"),
+        ] {
+            let server = rival.serve(&program, service, 1);
+            let mut load = Command::new(&program);
+            load.args(["load", what, "--connections", "8", "--seconds", "0.2"])
+                .args(["--connect", server.address()]);
+            let output = output(load);
+            assert!(output.status.success(), "{command} {what}: {output:?}");
+            let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+            assert!(told["requests"].as_u64() > Some(0), "{command} {what}: {told}");
+        }
+    }
 }
 
 #[test]

@@ -38,6 +38,9 @@ macro_rules! files {
 pub(super) const EXPERIMENTS: &[File] = files![
     "plaintext",
     "async",
+    "async-tls",
+    "async-grpc",
+    "async-websocket",
     "echo",
     "http-matrix",
     "open-loop",

@@ -30,7 +30,16 @@ const ECOSYSTEMS: [Ecosystem; 5] = [
         name: "Async Rust",
         file: "pay-async",
         guide: "async.md",
-        experiments: &["async", "echo", "churn", "open-loop", "idle"],
+        experiments: &[
+            "async",
+            "async-tls",
+            "async-grpc",
+            "async-websocket",
+            "echo",
+            "churn",
+            "open-loop",
+            "idle",
+        ],
         has: |server| ["async", "axum", "hyper", "tokio"].contains(&first_word(server)),
         about: "The same programs on tokio's sockets and on ours: hyper on a loop and a runtime per thread, axum with its \
                 listener replaced and nothing else (`axum-uring`), and axum on a loop and a runtime per thread \

@@ -4,7 +4,7 @@
 
 use std::io;
 use std::process::ExitCode;
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 
 use axum::Router;
 use axum::body::Body;
@@ -69,7 +69,7 @@ fn app(service: Service) -> Router {
     match service {
         Service::H2c => Router::new().fallback(any(hello)),
         Service::WebSocket => Router::new().fallback(any(echo)),
-        Service::Echo | Service::Http => Router::new()
+        _ => Router::new()
             .route("/plaintext", get(plaintext))
             .route("/json", get(json)),
     }
@@ -94,35 +94,40 @@ fn serve(share: Loop) -> io::Result<()> {
             axum::serve(listener, app(service)).await
         }),
         "uring" | "epoll" => {
-            let loops = LoopsConfig {
-                loops: 1,
+            start_default_loops(LoopsConfig {
+                loops: u16::try_from(share.arguments.loops).unwrap_or(u16::MAX),
                 config,
                 ..LoopsConfig::default()
-            };
-            Loops::start(loops)?.make_default()?;
+            })?;
             workers()?.block_on(async {
                 share.started();
                 axum::serve(TcpListener::from_std(share.listener)?, app(service)).await
             })
         }
         _ => {
-            let listener = Mutex::new(Some(share.listener.try_clone()?));
             let config = ServerConfig {
                 loops: 1,
                 config,
-                ..ServerConfig::default()
+                ..ServerConfig::listen_on(share.listener.try_clone()?)?
             };
-            let server = Server::start(config, move |_| {
-                let listener = listener.lock().ok().and_then(|mut listener| listener.take());
-                async move {
-                    let listener = listener.ok_or_else(|| io::Error::other("there is one loop"))?;
-                    axum::serve(TcpListener::from_std(listener)?, app(service)).await
-                }
+            let server = Server::start(config, move |mut context| async move {
+                axum::serve(context.listener()?, app(service)).await
             })?;
             share.started();
             server.join()
         }
     }
+}
+
+/// Starts the program's loops, whichever of its listeners is the first to need them.
+fn start_default_loops(config: LoopsConfig) -> io::Result<()> {
+    static STARTED: Mutex<bool> = Mutex::new(false);
+    let mut started = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
+    if !*started {
+        Loops::start(config)?.make_default()?;
+        *started = true;
+    }
+    Ok(())
 }
 
 fn workers() -> io::Result<Runtime> {

@@ -15,6 +15,10 @@ pub enum Service {
     H2c,
     /// WebSocket: the messages that it receives.
     WebSocket,
+    /// `/plaintext` and `/json` over TLS.
+    Https,
+    /// gRPC in clear text: the square of a number.
+    Grpc,
 }
 
 /// What was asked for on the command line.
@@ -39,6 +43,8 @@ impl Arguments {
             Some("http") => Service::Http,
             Some("h2c") => Service::H2c,
             Some("websocket") => Service::WebSocket,
+            Some("https") => Service::Https,
+            Some("grpc") => Service::Grpc,
             _ => return Err(usage()),
         };
         if !rival.services.contains(&service) {
@@ -87,6 +93,8 @@ fn usage(rival: &Rival) -> String {
             Service::Http => "http",
             Service::H2c => "h2c",
             Service::WebSocket => "websocket",
+            Service::Https => "https",
+            Service::Grpc => "grpc",
         })
         .collect();
     let engines = match rival.engines {

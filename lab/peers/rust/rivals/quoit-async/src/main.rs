@@ -2,7 +2,6 @@
 
 use std::io;
 use std::process::ExitCode;
-use std::sync::Mutex;
 
 use hyper::service::service_fn;
 use peer::{ECHO_BYTES, Loop, Rival, Service};
@@ -26,26 +25,18 @@ fn serve(share: Loop) -> io::Result<()> {
         _ => EngineKind::Uring,
     };
     let service = share.arguments.service;
-    let listener = share.listener.try_clone()?;
-    let listener = Mutex::new(Some(listener));
-    let server = Server::start(
-        ServerConfig {
-            loops: 1,
-            config: Config {
-                connections: 32_768,
-                engine: EngineChoice::Require(engine),
-                ..Config::default()
-            },
-            ..ServerConfig::default()
+    let config = ServerConfig {
+        loops: 1,
+        config: Config {
+            connections: 32_768,
+            engine: EngineChoice::Require(engine),
+            ..Config::default()
         },
-        move |_| {
-            let listener = listener.lock().ok().and_then(|mut listener| listener.take());
-            async move {
-                let listener = listener.ok_or_else(|| io::Error::other("there is one loop"))?;
-                accept(TcpListener::from_std(listener)?, service).await
-            }
-        },
-    )?;
+        ..ServerConfig::listen_on(share.listener.try_clone()?)?
+    };
+    let server = Server::start(config, move |mut context| async move {
+        accept(context.listener()?, service).await
+    })?;
     share.started();
     server.join()
 }
