@@ -1,9 +1,10 @@
 //! The loop: all connection logic, above whichever engine moves the bytes.
 //!
 //! [`Loop`] holds what is common; each file beside this adds one concern: `commands` what may be asked,
-//! `accept` listeners, `receive` and `send` the two directions, `memory` each connection's share of it, `water_marks` how
-//! much may be queued, `inspect` those of which nothing is heard, `teardown` how connections end, `datagram` datagram
-//! sockets, `turn` the turn, `spin` waiting awake, `park` waiting elsewhere.
+//! `accept` listeners, `stop_listening` their end, `receive` and `send` the two directions, `memory` each connection's share
+//! of it, `water_marks` how much may be queued, `inspect` those of which nothing is heard, `teardown` how connections end,
+//! `datagram` datagram sockets, `turn` the turn, `spin` waiting awake, `park` waiting elsewhere, `report` handing events
+//! over. `connection`, `table` and `event_queue` are what these work on.
 
 mod accept;
 mod commands;

@@ -17,7 +17,8 @@ use crate::sys::SocketSys;
 const SHORT_PER_TURN: usize = 64;
 
 impl<E: Engine, K: SocketSys> Loop<E, K> {
-    /// Arms receiving if the connection may receive now. Otherwise whatever changes that arms it.
+    /// Arms receiving if the connection may receive now. Otherwise whatever changes that arms it: a resume, or a lease that
+    /// came back to one that was capped ([`Loop::deliver_held_back`]), or a free slot ([`Loop::serve_starved`]).
     pub(super) fn arm_receive(&mut self, slot: Slot) {
         self.arm_receive_that(slot, false);
     }

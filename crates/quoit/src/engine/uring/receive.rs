@@ -3,6 +3,9 @@
 //! - multishot with the buffer ring: one submission, a buffer only when data is there;
 //! - once with the buffer ring;
 //! - a poll, then a receive into a slot that is taken from the pool only when data is there.
+//!
+//! Two are apart, with any kernel. A connection that has waited for a slot receives into one of the pool at once, past the
+//! buffer ring, and is polled if there is nothing yet. One that is being closed receives into memory that nobody reads.
 
 use linux_raw_sys::io_uring as abi;
 
