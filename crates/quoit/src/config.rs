@@ -52,7 +52,7 @@ pub enum WaitMode {
 }
 
 impl WaitMode {
-    /// How long a sleep goes on after its first event. It is zero for every mode but [`WaitMode::Coalesce`].
+    /// How long a sleep lasts even if an event comes earlier. It is zero for every mode but [`WaitMode::Coalesce`].
     #[must_use]
     pub const fn coalesces(self) -> Duration {
         match self {
