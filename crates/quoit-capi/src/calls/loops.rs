@@ -113,7 +113,7 @@ pub(super) unsafe extern "C" fn quoit_turn(
         // SAFETY: promised by the caller.
         let commands = unsafe { array(commands, count, "commands") }?;
         if capacity == 0 {
-            return Err(Failure::invalid("without room for events no turn can report any"));
+            return Err(Failure::invalid("a turn needs room for at least one event"));
         }
         check_store(events, "events")?;
         check_count::<types::Event>(capacity, "events")?;
@@ -276,7 +276,7 @@ unsafe fn listener_options(pointer: *const ListenOptions) -> Result<ListenerOpti
         }
         other => {
             return Err(Failure::invalid(format_args!(
-                "`accept` is {other}, which names no way to accept"
+                "`accept` is {other}, which is not a known way to accept"
             )));
         }
     };
