@@ -174,7 +174,7 @@ func featureBit(features []native.Capability, name string) (uint64, error) {
 		}
 		names[index] = feature.Name
 	}
-	return 0, fmt.Errorf("%q is no feature of io_uring that can be switched off; there are %v", name, names)
+	return 0, fmt.Errorf("%q is not a feature of io_uring that can be switched off; these are: %v", name, names)
 }
 
 func newNativeLoop(group *Loops, index int) *nativeLoop {

@@ -170,7 +170,7 @@ public sealed class QuoitTransportOptions
         {
             faults.Add(
                 $"{Section}:{nameof(CoalesceTime)} is {CoalesceTime} and {Section}:{nameof(SpinBudget)} is {SpinBudget}; one of them must "
-                + "be zero, as a loop that looks for events is not asleep to coalesce them.");
+                + "be zero, as a loop that spins does not sleep, and only a sleep coalesces events.");
         }
         Check(DrainDeadline > TimeSpan.Zero && DrainDeadline.TotalDays <= 1, nameof(DrainDeadline), DrainDeadline, "more than zero, at most a day");
         Check(BlockedLoopLimit > TimeSpan.Zero && BlockedLoopLimit.TotalDays <= 1, nameof(BlockedLoopLimit), BlockedLoopLimit, "more than zero, at most a day");

@@ -161,7 +161,7 @@ final class Addresses {
         if (address instanceof java.net.UnixDomainSocketAddress unix) {
             return unix.getPath().toString();
         }
-        throw new IllegalArgumentException(address + " is no address of an IP or Unix socket");
+        throw new IllegalArgumentException(address + " is not an address of an IP or Unix socket");
     }
 
     /** The file of a Unix socket; null for an abstract name or none, and for other sockets. */
