@@ -103,7 +103,7 @@ func (l *Loops) useLibrary() error {
 	return err
 }
 
-// startNative makes all loops, or none; then it answers how many it could make.
+// startNative makes all loops, or none; then it returns how many it could make.
 func (l *Loops) startNative(config native.Config) (made int, err error) {
 	for index := range l.config.loops {
 		loop := newNativeLoop(l, index)
@@ -422,7 +422,7 @@ func (l *nativeLoop) advance(more bool) (timeout int64, filled int, err error) {
 	return timeout, filled, err
 }
 
-// gather turns requests into commands; it answers whether some found no room.
+// gather turns requests into commands; it returns whether some found no room.
 func (l *nativeLoop) gather() (more bool) {
 	for round := 0; round < 2; round++ {
 		ran := l.runPosted()

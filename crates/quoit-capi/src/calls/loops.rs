@@ -147,7 +147,7 @@ pub(super) unsafe extern "C" fn quoit_turn(
     })
 }
 
-/// A call on a loop that answers a number.
+/// A call on a loop that returns a number.
 ///
 /// # Safety
 /// As for [`LoopHandle::of`].
@@ -173,7 +173,7 @@ pub(super) unsafe extern "C" fn quoit_fd(quoit: *mut LoopHandle) -> c_int {
     unsafe { on_loop(quoit, call) }
 }
 
-/// Prepares for a wait on the descriptor, and answers how long it may last.
+/// Prepares for a wait on the descriptor, and returns how long it may last.
 ///
 /// # Safety
 /// As `quoit.h` says.
@@ -396,7 +396,7 @@ pub(super) unsafe extern "C" fn quoit_taken_by_peer(quoit: *mut LoopHandle, conn
     })
 }
 
-/// Sends at once what the kernel takes, and answers how much that is.
+/// Sends at once what the kernel takes, and returns how much that is.
 ///
 /// # Safety
 /// As `quoit.h` says.

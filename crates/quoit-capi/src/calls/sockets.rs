@@ -194,7 +194,7 @@ fn borrow<'a>(descriptor: RawFd) -> Result<BorrowedFd<'a>, Failure> {
     if descriptor < 0 {
         return Err(Failure::system("looking up a descriptor", Errno::EBADF));
     }
-    // SAFETY: not -1; the kernel answers EBADF for what is not open, and the calls here keep nothing.
+    // SAFETY: not -1; the kernel returns EBADF for what is not open, and the calls here keep nothing.
     Ok(unsafe { BorrowedFd::borrow_raw(descriptor) })
 }
 

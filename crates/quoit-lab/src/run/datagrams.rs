@@ -138,7 +138,7 @@ fn recovery(sent: &Sent, found: &SinkReport) -> Option<Recovery> {
     })
 }
 
-/// Holds the two accounts against each other: answers what is missing, all of which the socket has dropped.
+/// Holds the two accounts against each other: returns what is missing, all of which the socket has dropped.
 fn close(sent: &Sent, found: &SinkReport) -> std::result::Result<u64, String> {
     let (Some(told), Some(missing)) = (found.sent, found.missing) else {
         return Err(format!(
