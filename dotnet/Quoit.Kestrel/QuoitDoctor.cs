@@ -56,7 +56,7 @@ public static unsafe class QuoitDoctor
             {
                 throw new QuoitUnavailableException(
                     $"{QuoitTransportOptions.Section}:{nameof(QuoitTransportOptions.Without)} names \"{name}\", which is not a feature that can be switched off; "
-                    + $"there are {string.Join(", ", features.Select(known => known.Feature.Name))}.");
+                    + $"these are: {string.Join(", ", features.Select(known => known.Feature.Name))}.");
             }
             bits |= bit;
         }
