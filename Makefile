@@ -67,9 +67,9 @@ test: toolchain ## Format check, lints, documentation, all tests
 rust-tests: toolchain
 	@RUST_TEST_THREADS=$$((2 * $$(nproc))) $(STAGE) "the Rust tests" $(CARGO) test --workspace -- --skip lab_
 
-# What `make test` runs as root, once more, without the tests of the simulator and the lab's peers, which need no privileges,
-# and without those of the documentation. Whose dependencies have features that others share is among them, or these would be
-# built once more without.
+# What `make test` runs as root, once more. The tests of the simulator and of the lab's peers are left out, as they need no
+# privileges, and so are those of the documentation. Crates that enable features of shared dependencies are listed here: without
+# them, cargo would build those dependencies once more with fewer features.
 USER_TESTS := --package quoit $(addprefix --package quoit-,async capi cli host lab load report serve workload)
 
 test-user: toolchain ## Run the tests of the core, async Rust, the C ABI and the program as an ordinary user, with a user's limits
@@ -134,7 +134,7 @@ MAVEN ?= mvn
 JAVA_BUILD = JAVA_HOME=$$(java/jdk) QUOIT_LIBRARY=$(CURDIR)/$(CAPI)/lib/libquoit.so \
 	$(MAVEN) --quiet --batch-mode --no-transfer-progress --file java/pom.xml
 
-# With what a release has beside: the documentation is linted, and a few seconds more are all that it costs.
+# Runs what a release runs, too: the documentation is linted. That costs a few seconds.
 java: capi ## Build libquoit, and build and test the Netty transport with it, on both engines; a few minutes
 	@$(STAGE) Java $(MAKE) --no-print-directory java-tests
 

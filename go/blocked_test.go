@@ -52,7 +52,7 @@ func (b *blocking) end() {
 	close(b.release)
 }
 
-// askLoop answers the number of the connection's loop.
+// askLoop returns the number of the connection's loop.
 func askLoop(t *testing.T, c net.Conn) int {
 	t.Helper()
 	number := make([]byte, 1)

@@ -70,7 +70,7 @@ func class(size int) int {
 	return bits.Len(uint(max(size, smallestBlock)-1) / smallestBlock)
 }
 
-// get answers an empty block with room for at least size bytes. It fails where the system has no memory.
+// get returns an empty block with room for at least size bytes. It fails where the system has no memory.
 func (p *blocks) get(size int) (*block, error) {
 	class := class(size)
 	p.mu.Lock()
@@ -138,7 +138,7 @@ func (p *blocks) put(b *block) {
 	p.release()
 }
 
-// grow answers a block with the same bytes and room for at least size in all; b is taken back, unless it fails.
+// grow returns a block with the same bytes and room for at least size in all; b is taken back, unless it fails.
 func (p *blocks) grow(b *block, size int) (*block, error) {
 	larger, err := p.get(size)
 	if err != nil {

@@ -64,7 +64,7 @@ type home interface {
 	serve(c *Conn)
 	// post runs f on the loop; false if that has ended.
 	post(f func()) bool
-	// here answers whether the calling thread is the loop's.
+	// here returns whether the calling thread is the loop's.
 	here() bool
 	// wokeSomebody notes that a goroutine was made ready, on the loop: it lets it run before it waits.
 	wokeSomebody()
@@ -101,7 +101,7 @@ func (c *Conn) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Peek answers a view of the next n received bytes, without consuming them. It is valid until the callback returns
+// Peek returns a view of the next n received bytes, without consuming them. It is valid until the callback returns
 // and must not be changed. Where fewer are there it answers those, and ErrNoData. Loop.
 func (c *Conn) Peek(n int) ([]byte, error) {
 	if n > len(c.in.unread) {
@@ -119,7 +119,7 @@ func (c *Conn) Next(n int) ([]byte, error) {
 	return view, err
 }
 
-// Discard consumes up to n received bytes, and answers how many. Loop.
+// Discard consumes up to n received bytes, and returns how many. Loop.
 func (c *Conn) Discard(n int) int {
 	n = min(n, len(c.in.unread))
 	c.in.take(n)

@@ -11,7 +11,7 @@ type Counter struct {
 // Counters is a snapshot of one loop's counters, in the library's order.
 type Counters []Counter
 
-// Get answers the value of a counter; 0 for a name that there is not.
+// Get returns the value of a counter; 0 for a name that there is not.
 func (c Counters) Get(name string) uint64 {
 	for index := range c {
 		if c[index].Name == name {
@@ -21,7 +21,7 @@ func (c Counters) Get(name string) uint64 {
 	return 0
 }
 
-// Counters answers a snapshot of every loop's counters. While a loop runs two of its figures may be of moments a little
+// Counters returns a snapshot of every loop's counters. While a loop runs two of its figures may be of moments a little
 // apart. On EngineStd there are only those that package net leaves to be counted.
 func (l *Loops) Counters() []Counters {
 	all := make([]Counters, len(l.loops))

@@ -243,7 +243,7 @@ func (s *DatagramSocket) setMember(group netip.Addr, on *net.Interface, member b
 		return fmt.Errorf("quoit: %w", err)
 	}
 	if s.network == "unixgram" || s.network == "udp4" && !group.Is4() || s.network == "udp6" && group.Is4() {
-		return fmt.Errorf("quoit: %v is no group for a socket of %s", group, s.network)
+		return fmt.Errorf("quoit: %v is not a group for a socket of %s", group, s.network)
 	}
 	return s.below.setMember(one, member)
 }

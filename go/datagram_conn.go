@@ -8,7 +8,7 @@ import (
 )
 
 // DatagramConn is a net.Conn of datagrams to and from one peer: what a Dialer answers for the networks of UDP. Each Write
-// sends one datagram, and each Read takes one; what it has beyond the bytes read into is lost. A Read also answers what the
+// sends one datagram, and each Read takes one; what it has beyond the bytes read into is lost. A Read also returns what the
 // network says of datagrams that were written before, such as syscall.ECONNREFUSED, and the connection goes on. For the rest
 // it is as PacketConn.
 type DatagramConn struct{ p *PacketConn }
@@ -69,7 +69,7 @@ func (c *DatagramConn) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// ReadFrom implements net.PacketConn, by which code tells datagrams from a stream: it is Read, and answers the peer.
+// ReadFrom implements net.PacketConn, by which code tells datagrams from a stream: it is Read, and returns the peer.
 func (c *DatagramConn) ReadFrom(b []byte) (int, net.Addr, error) {
 	n, from, err := c.p.read(b)
 	if err != nil {

@@ -98,11 +98,11 @@ func TestMulticastJoinedLater(t *testing.T) {
 		port := server.Addr().(*net.UDPAddr).Port
 		connection := dialUDP(t, &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port})
 		if server.Loops().Engine() == quoit.EngineStd {
-			ask(t, connection, "join", "quoit: without libquoit a socket joins no group once it is open: unsupported operation")
+			ask(t, connection, "join", "quoit: without libquoit a socket cannot join a group once it is open: unsupported operation")
 			return
 		}
-		ask(t, connection, "wrong", "quoit: 127.0.0.1 is no multicast group")
-		ask(t, connection, "other", "quoit: ff02::1 is no group for a socket of udp4")
+		ask(t, connection, "wrong", "quoit: 127.0.0.1 is not a multicast group")
+		ask(t, connection, "other", "quoit: ff02::1 is not a group for a socket of udp4")
 		ask(t, connection, "join", "done")
 		ask(t, connection, "?", "done")
 		sender := groupSender(t)

@@ -124,7 +124,7 @@ func (s *DatagramServer) Wait() error {
 	}
 }
 
-// Shutdown stops receiving and waits until what is queued has left. When the context ends first it answers the context's
+// Shutdown stops receiving and waits until what is queued has left. When the context ends first it returns the context's
 // error, and what is left is dropped with the server's own loops. The second call answers ErrShutdown.
 func (s *DatagramServer) Shutdown(ctx context.Context) error {
 	s.mu.Lock()

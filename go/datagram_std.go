@@ -247,7 +247,7 @@ func (s *stdSocket) write(p []byte, to peer) error {
 		_, err := conn.WriteToUnix(p, &net.UnixAddr{Name: to.name, Net: "unixgram"})
 		return err
 	}
-	return fmt.Errorf("quoit: package net answered a %T", s.net)
+	return fmt.Errorf("quoit: package net returned a %T", s.net)
 }
 
 func (s *stdSocket) queued() int { return 0 }
@@ -266,7 +266,7 @@ func (s *stdSocket) close() error {
 
 // setMember implements datagramBackend. Package net has no call for it.
 func (s *stdSocket) setMember(multicastGroup, bool) error {
-	return fmt.Errorf("quoit: without libquoit a socket joins no group once it is open: %w", errors.ErrUnsupported)
+	return fmt.Errorf("quoit: without libquoit a socket cannot join a group once it is open: %w", errors.ErrUnsupported)
 }
 
 func (s *stdSocket) counters() (DatagramCounters, error) {

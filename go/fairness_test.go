@@ -29,7 +29,7 @@ func (h responder) OnWritable(c *quoit.Conn) {
 	}
 }
 
-// answer answers what is there completely, as far as there is room.
+// answer returns what is there completely, as far as there is room.
 func (responder) answer(c *quoit.Conn) {
 	for {
 		view, _ := c.Peek(c.Buffered())

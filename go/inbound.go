@@ -68,7 +68,7 @@ func (in *inbound) drop() {
 	}
 }
 
-// take answers what is there, and forgets n bytes of it.
+// take returns what is there, and forgets n bytes of it.
 func (in *inbound) take(n int) []byte {
 	taken := in.unread[:n]
 	in.unread = in.unread[n:]

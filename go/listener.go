@@ -161,7 +161,7 @@ func (l *Listener) end() {
 	})
 }
 
-// Accept implements net.Listener. While there are no descriptors for who connects, it answers the temporary error of package
+// Accept implements net.Listener. While there are no descriptors for who connects, it returns the temporary error of package
 // net's; the loops try again by themselves.
 func (l *Listener) Accept() (net.Conn, error) {
 	if l.std != nil {
@@ -260,7 +260,7 @@ func (l *Listener) stopped() {
 
 // Shutdown closes the listener, unless it is closed, and waits until all of its connections have been closed and what was
 // written to them has left: Close of a connection does not wait, and what is queued ends with the process. When the context
-// ends first it aborts what is left, and answers the context's error. Call it after Shutdown of the server that uses the
+// ends first it aborts what is left, and returns the context's error. Call it after Shutdown of the server that uses the
 // listener, which closes the connections. On EngineStd, where the kernel keeps what was written, it does not wait. It
 // must not be called in a callback.
 func (l *Listener) Shutdown(ctx context.Context) error {

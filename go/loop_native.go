@@ -103,7 +103,7 @@ func (l *Loops) useLibrary() error {
 	return err
 }
 
-// startNative makes all loops, or none; then it answers how many it could make.
+// startNative makes all loops, or none; then it returns how many it could make.
 func (l *Loops) startNative(config native.Config) (made int, err error) {
 	for index := range l.config.loops {
 		loop := newNativeLoop(l, index)
@@ -174,7 +174,7 @@ func featureBit(features []native.Capability, name string) (uint64, error) {
 		}
 		names[index] = feature.Name
 	}
-	return 0, fmt.Errorf("%q is no feature of io_uring that can be switched off; there are %v", name, names)
+	return 0, fmt.Errorf("%q is not a feature of io_uring that can be switched off; these are: %v", name, names)
 }
 
 func newNativeLoop(group *Loops, index int) *nativeLoop {
@@ -422,7 +422,7 @@ func (l *nativeLoop) advance(more bool) (timeout int64, filled int, err error) {
 	return timeout, filled, err
 }
 
-// gather turns requests into commands; it answers whether some found no room.
+// gather turns requests into commands; it returns whether some found no room.
 func (l *nativeLoop) gather() (more bool) {
 	for round := 0; round < 2; round++ {
 		ran := l.runPosted()

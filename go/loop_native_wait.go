@@ -32,7 +32,7 @@ const (
 	ownLimit = 5 * time.Millisecond
 )
 
-// shares answers whether the loop of that number shares its processor. Over all loops of the process, whose numbers
+// shares returns whether the loop of that number shares its processor. Over all loops of the process, whose numbers
 // are the smallest that are free, one processor stays for goroutines, timers and other descriptors.
 func shares(number int) bool { return number >= runtime.GOMAXPROCS(0)-1 }
 
@@ -170,7 +170,7 @@ func (p *poller) wait() error {
 	return err
 }
 
-// ready parks the loop when it is first called in a wait, and answers whether the wait is over.
+// ready parks the loop when it is first called in a wait, and returns whether the wait is over.
 func (p *poller) ready(descriptor uintptr) bool {
 	if p.waited {
 		return true

@@ -194,7 +194,7 @@ func (l *Loops) setAcceptor(id uint64, to *listening) {
 	}
 }
 
-// pick answers the loop for the next connection that is dialled.
+// pick returns the loop for the next connection that is dialled.
 func (l *Loops) pick() (backend, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -104,7 +104,7 @@ func routes(t *testing.T) http.Handler {
 	return mux
 }
 
-// serveHTTP serves the routes on a listener of the engine, and answers its URL and a client that dials on its loops.
+// serveHTTP serves the routes on a listener of the engine, and returns its URL and a client that dials on its loops.
 func serveHTTP(t *testing.T, engine quoit.Option, withTLS bool) (string, *http.Client) {
 	t.Helper()
 	listener := listen(t, engine)

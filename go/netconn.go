@@ -222,7 +222,7 @@ func (n *netConn) Read(p []byte) (int, error) {
 	}
 }
 
-// tryRead answers what is there, or that the reader must wait.
+// tryRead returns what is there, or that the reader must wait.
 func (n *netConn) tryRead(p []byte) (count int, wait bool, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

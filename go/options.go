@@ -44,7 +44,7 @@ func ParseEngine(name string) (Engine, error) {
 			return engine, nil
 		}
 	}
-	return 0, fmt.Errorf("quoit: %q is no engine; use auto, uring, epoll or std", name)
+	return 0, fmt.Errorf("quoit: %q is not an engine; use auto, uring, epoll or std", name)
 }
 
 // Option changes one default. Options that make no sense together are reported by the call that takes them.

@@ -31,7 +31,7 @@ func newMulticastGroup(group netip.Addr, on *net.Interface) multicastGroup {
 
 func (g multicastGroup) check() error {
 	if !g.address.IsMulticast() {
-		return fmt.Errorf("%v is no multicast group", g.address)
+		return fmt.Errorf("%v is not a multicast group", g.address)
 	}
 	return nil
 }

@@ -41,7 +41,7 @@ func appendTo[T []byte | string](o *outbound, memory *blocks, p T) error {
 	return nil
 }
 
-// next answers what is to be given to the library now, at most so many bytes; nil if nothing is, or it must wait.
+// next returns what is to be given to the library now, at most so many bytes; nil if nothing is, or it must wait.
 func (o *outbound) next(most int) []byte {
 	if o.blocked || o.flying > 0 {
 		return nil

@@ -233,7 +233,7 @@ func (p *PacketConn) read(b []byte) (int, Datagram, error) {
 	}
 }
 
-// tryRead answers a datagram that is there, or that the reader must wait. Its bytes are in b.
+// tryRead returns a datagram that is there, or that the reader must wait. Its bytes are in b.
 func (p *PacketConn) tryRead(b []byte) (n int, from Datagram, wait bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -360,7 +360,7 @@ func (p *PacketConn) write(b []byte, to peer) error {
 	}
 }
 
-// reachable answers what the kernel would say of a peer to whom such a socket cannot send, where package net's has it from it.
+// reachable returns what the kernel would say of a peer to whom such a socket cannot send, where package net's has it from it.
 func (p *PacketConn) reachable(to peer) error {
 	address := to.address.Addr()
 	local, is := p.socket.local.(*net.UDPAddr)

@@ -100,7 +100,7 @@ func isReadable(fd int) bool {
 	return errno == 0 && flags&syscall.O_ACCMODE != syscall.O_WRONLY
 }
 
-// tryFile answers whether the job has come to its end, or cannot.
+// tryFile returns whether the job has come to its end, or cannot.
 func (n *netConn) tryFile(job *fileJob) (over bool, err error) {
 	n.mu.Lock()
 	closed, expired, failure, lost := n.closed, n.writeLimit.expired(), n.failure, n.lost
@@ -211,7 +211,7 @@ func (l *nativeLoop) fileShort(c *Conn, token uint64, missing int64, errno sysca
 }
 
 // takeBack takes back a part that the library has not taken, as it has too many pieces already: it says when it is writable.
-// It answers whether that can be; not if the writer has gone, and was told that the part is on its way. The lock is held.
+// It returns whether that can be; not if the writer has gone, and was told that the part is on its way. The lock is held.
 func (f *files) takeBack() bool {
 	job := f.of
 	job.offset -= f.part

@@ -90,7 +90,7 @@ func Start(address string, handler Handler, options ...Option) (*Server, error) 
 	return server, nil
 }
 
-// group answers the loops to run on: those that are shared, or new ones.
+// group returns the loops to run on: those that are shared, or new ones.
 func (c *config) group() (loops *Loops, owns bool, err error) {
 	if c.shared != nil {
 		return c.shared, false, nil
@@ -168,7 +168,7 @@ func (s *Server) Wait() error {
 }
 
 // Shutdown stops accepting, has every connection told (Drainer, DetachedDrainer) or closed, and waits until all have gone. When the
-// context ends first it aborts what is left, and answers the context's error. A callback that is under way is waited for,
+// context ends first it aborts what is left, and returns the context's error. A callback that is under way is waited for,
 // also past the context. The second call answers ErrShutdown.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()

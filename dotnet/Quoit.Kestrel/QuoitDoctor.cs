@@ -55,8 +55,8 @@ public static unsafe class QuoitDoctor
             if (feature is null)
             {
                 throw new QuoitUnavailableException(
-                    $"{QuoitTransportOptions.Section}:{nameof(QuoitTransportOptions.Without)} names \"{name}\", which is no feature that can be switched off; "
-                    + $"there are {string.Join(", ", features.Select(known => known.Feature.Name))}.");
+                    $"{QuoitTransportOptions.Section}:{nameof(QuoitTransportOptions.Without)} names \"{name}\", which is not a feature that can be switched off; "
+                    + $"these are: {string.Join(", ", features.Select(known => known.Feature.Name))}.");
             }
             bits |= bit;
         }

@@ -108,7 +108,7 @@ public sealed class QuoitTransportOptions
 
     /// <summary>
     /// How long a loop that sleeps goes on doing so for more than the first event: zero for not at all, or from 1 µs to
-    /// 100 ms, without a <see cref="SpinBudget"/>. Fewer turns, each with more to do, for answers that are later by up to
+    /// 100 ms, without a <see cref="SpinBudget"/>. Fewer turns, each with more to do, for responses that are later by up to
     /// that time. For many peers that send by themselves; a peer that waits for its answer before it sends again fills no
     /// turn, and each of its requests costs more processor time and comes later. What the application writes from the
     /// thread pool wakes no loop before that time either. Defaults to zero.
@@ -170,7 +170,7 @@ public sealed class QuoitTransportOptions
         {
             faults.Add(
                 $"{Section}:{nameof(CoalesceTime)} is {CoalesceTime} and {Section}:{nameof(SpinBudget)} is {SpinBudget}; one of them must "
-                + "be zero, as a loop that looks for events is not asleep to coalesce them.");
+                + "be zero, as a loop that spins does not sleep, and only a sleep coalesces events.");
         }
         Check(DrainDeadline > TimeSpan.Zero && DrainDeadline.TotalDays <= 1, nameof(DrainDeadline), DrainDeadline, "more than zero, at most a day");
         Check(BlockedLoopLimit > TimeSpan.Zero && BlockedLoopLimit.TotalDays <= 1, nameof(BlockedLoopLimit), BlockedLoopLimit, "more than zero, at most a day");

@@ -35,7 +35,7 @@ import (
 // Option changes one default of New.
 type Option func(*Handler)
 
-// Blocking says which requests are not for the loop: the connection of one for which it answers true moves to a
+// Blocking says which requests are not for the loop: the connection of one for which it returns true moves to a
 // goroutine, and stays there. It is called on the loop.
 func Blocking(blocks func(r *fasthttp.Request) bool) Option {
 	return func(h *Handler) { h.blocks = blocks }
@@ -284,7 +284,7 @@ func (h *Handler) serve(w *work, from *peer, left int) (then after, whole int) {
 	if body == -1 || whole > h.limit || !header.IsHTTP11() || header.IsConnect() || frame.AsksForMore(header.RawHeaders()) {
 		return moves, 0
 	}
-	// A target or a host that fasthttp refuses leaves no path. Its server, which is told why, answers that.
+	// A target or a host that fasthttp refuses leaves no path. Its server, which is told why, responds to that.
 	if len(ctx.Request.URI().PathOriginal()) == 0 {
 		return moves, 0
 	}
@@ -387,7 +387,7 @@ func (w *work) reset() {
 	w.ctx.Response.Reset()
 }
 
-// move serves the connection on a goroutine from now on, after what first writes, which answers whether it goes on.
+// move serves the connection on a goroutine from now on, after what first writes, which returns whether it goes on.
 func (h *Handler) move(c *quoit.Conn, first func(n net.Conn) bool) {
 	draining := c.Context().(*peer).draining
 	n, err := c.Detach()

@@ -39,7 +39,7 @@ import (
 // Option changes one default of New.
 type Option func(*Handler)
 
-// Blocking says which requests are not for the loop: the connection of one for which it answers true moves to a
+// Blocking says which requests are not for the loop: the connection of one for which it returns true moves to a
 // goroutine, and stays there. It is called on the loop, with a body that is completely there.
 func Blocking(blocks func(r *http.Request) bool) Option {
 	return func(h *Handler) { h.blocks = blocks }

@@ -63,7 +63,7 @@ func (w *responseWriter) Header() http.Header { return w.header }
 // WriteHeader implements http.ResponseWriter.
 func (w *responseWriter) WriteHeader(status int) {
 	if status < 100 || status > 999 {
-		panic(fmt.Sprintf("loophttp: %d is no status code", status))
+		panic(fmt.Sprintf("loophttp: %d is not a status code", status))
 	}
 	switch {
 	case w.status != 0:

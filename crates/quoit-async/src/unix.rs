@@ -121,7 +121,7 @@ impl UnixListener {
         if !address.is_unix() {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
-                format!("{address} is no Unix address"),
+                format!("{address} is not a Unix address"),
             ));
         }
         Listener::bind(address, ListenerOptions::default()).map(Self::of)

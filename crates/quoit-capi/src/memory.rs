@@ -195,7 +195,7 @@ pub(crate) unsafe fn write_sized<T: Sized32>(pointer: *mut T, value: &T, name: &
     Ok(())
 }
 
-/// Writes a text and its NUL, cut to what there is room for, and answers the length of the whole in bytes without the
+/// Writes a text and its NUL, cut to what there is room for, and returns the length of the whole in bytes without the
 /// NUL. With no room at all it only answers.
 ///
 /// # Safety

@@ -16,7 +16,7 @@ impl Receivers {
         self.0.clear();
     }
 
-    /// Keeps one, and answers its length in bytes as C will be shown it.
+    /// Keeps one, and returns its length in bytes as C will be shown it.
     pub(crate) fn put(&mut self, receiver: SocketAddr) -> u32 {
         let receiver = SocketAddress::from(receiver);
         let length = receiver.as_bytes().len() as u32;

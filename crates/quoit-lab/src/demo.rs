@@ -104,7 +104,7 @@ fn text(results: &Results) -> String {
         text += &format!("{}\n", figures(case));
         for comparison in &case.comparisons {
             text += &format!(
-                "{} uses {:.3} times the CPU of {} for a request.\n",
+                "{} uses {:.3} times the CPU of {} per request.\n",
                 comparison.server, comparison.cost.median, comparison.against
             );
         }

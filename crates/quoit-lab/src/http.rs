@@ -11,7 +11,7 @@ const READ_BYTES: usize = 256 << 10;
 /// The largest response head that is expected.
 const MAX_HEAD_BYTES: usize = 16 << 10;
 
-/// Gets a path and hands over the body piece by piece, until it ends or is not wanted any more: `body` answers whether
+/// Gets a path and hands over the body piece by piece, until it ends or is not wanted any more: `body` returns whether
 /// to go on. Answers the length that the body has as a whole.
 ///
 /// # Errors

@@ -241,7 +241,7 @@ impl Run<'_> {
                  accept this many?",
                 self.plan.target,
                 self.plan.timeout,
-                failure.unwrap_or_else(|| "no attempt was answered".to_owned())
+                failure.unwrap_or_else(|| "no attempt got a reply".to_owned())
             )));
         }
         Ok(true)

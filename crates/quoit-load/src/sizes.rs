@@ -104,7 +104,7 @@ impl FromStr for Sizes {
             return if least < most {
                 Ok(Sizes::Uniform(least, most))
             } else {
-                Err(format!("the range {text} does not rise"))
+                Err(format!("the range {text} must go up"))
             };
         }
         if !text.contains(':') {

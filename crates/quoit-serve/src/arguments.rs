@@ -26,10 +26,10 @@ Examples:
   quoit serve dns --listen [::]:5300 --record www.example.test=192.0.2.7 --record *.example.test=2001:db8::7
   systemd-socket-activate -l 8080 quoit serve http
 
-Prints a line `listening on ADDR engine=E loops=N version=V` for each listener when
-ready, then serves until SIGINT or SIGTERM, which drain: connections are finished, or aborted
-at the deadline. A second signal ends at once. The soft limit on descriptors is raised to the
-hard one if the connections ask for it, and both where this process may (CAP_SYS_RESOURCE).
+When ready, prints a line `listening on ADDR engine=E loops=N version=V` for each listener. Then
+serves until SIGINT or SIGTERM. These drain: connections are finished, or aborted at the deadline.
+A second signal ends at once. If the connections need it, the soft limit on descriptors is raised
+to the hard limit; a process with CAP_SYS_RESOURCE raises both.
 
 Exit status: 0 after draining, 1 if serving failed or was cut short, 2 for wrong usage.";
 
@@ -53,7 +53,7 @@ pub(super) enum Protocol {
     /// HTTP/1.1: /plaintext, /json, /bytes/N, /echo, /metrics, /healthz
     #[command(after_help = EXAMPLES)]
     Http,
-    /// Streams of messages with credit, many a connection; docs/rpc.md has the wire format
+    /// Streams of messages with credit, many per connection; docs/rpc.md has the wire format
     #[command(after_help = EXAMPLES)]
     Rpc {
         /// Streams that a connection may have open
@@ -61,10 +61,10 @@ pub(super) enum Protocol {
               value_parser = RangedU64ValueParser::<u32>::new().range(1..=1 << 20))]
         streams: u32,
     },
-    /// Take everything and answer nothing
+    /// Receive everything and send nothing back
     #[command(after_help = EXAMPLES)]
     Sink,
-    /// Send datagrams back to whoever sent them, but not to ports of other servers: those below 1024, and its own
+    /// Send datagrams back to their sender, but not to ports of servers: those below 1024, and its own
     #[command(after_help = EXAMPLES)]
     UdpEcho(DatagramArguments),
     /// Take the datagrams of one run of `quoit load udp`, work --work for each, and end with a report in JSON: what
@@ -165,14 +165,14 @@ struct Common {
     /// Pin each loop's thread to a processor of its own, in turn
     #[arg(long, global = true)]
     pin: bool,
-    /// Let the loops' threads wait for their turn instead of interrupting others when woken (SCHED_BATCH): fewer,
-    /// larger turns where clients share the processor, at the price of latency under contention
+    /// Do not let the loops' threads interrupt others when they are woken (SCHED_BATCH): fewer, larger turns where
+    /// clients share the processor, for more latency under contention
     #[arg(long, global = true)]
     batch: bool,
     /// How several loops share a listener
     #[arg(long, global = true, value_enum, default_value = "hand-over")]
     spread: SpreadName,
-    /// Features of io_uring to do without, separated by commas; `quoit doctor` lists them
+    /// Features of io_uring not to use, separated by commas; `quoit doctor` lists them
     #[arg(
         long,
         global = true,
@@ -185,17 +185,17 @@ struct Common {
     #[arg(long, global = true, value_name = "BYTES",
           value_parser = RangedU64ValueParser::<u32>::new().range(1..=1 << 30))]
     zero_copy: Option<u32>,
-    /// Register the receive pool with the ring, for zero-copy sends of received bytes; of no effect on datagrams,
-    /// which are received into memory of their sockets' own
+    /// Register the receive pool with the ring, for zero-copy sends of received bytes; no effect on datagrams, as each
+    /// of their sockets has memory of its own
     #[arg(long, global = true)]
     register_pool: bool,
-    /// Let a kernel thread poll the submission queue, asleep after this idle time; costs up to a processor a loop
+    /// Let a kernel thread poll the submission queue, and sleep after this idle time; costs up to a processor per loop
     #[arg(long, global = true, value_name = "MS",
           value_parser = RangedU64ValueParser::<u32>::new().range(1..=60_000))]
     kernel_poll: Option<u32>,
-    /// How a loop waits: block sleeps at once, spin:US looks for so many microseconds first, poll never sleeps and
-    /// takes a processor a loop; coalesce:US sleeps so long for more than the first event; foreign sleeps in an epoll
-    /// instance of this program, as inside another library's loop
+    /// How a loop waits: block sleeps at once; spin:US polls for so many microseconds first; poll never sleeps, and
+    /// takes a processor per loop; coalesce:US sleeps for so many microseconds even if an event comes earlier; foreign
+    /// sleeps in an epoll instance of this program, as inside another library's loop
     #[arg(long, global = true, value_name = "HOW", default_value = "block")]
     wait: Wait,
     /// Connections that each loop may have

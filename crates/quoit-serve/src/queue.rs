@@ -40,7 +40,7 @@ pub(super) fn queue(
     Ok(())
 }
 
-/// Queues copies of as much of `bytes` as there is room for, and answers how much that is.
+/// Queues copies of as much of `bytes` as there is room for, and returns how much that is.
 fn copy(event_loop: &mut Loop, connection: ConnectionId, bytes: &[u8]) -> Result<usize, Refusal> {
     let high_water = event_loop.config().high_water as usize;
     let mut queued = 0;

@@ -170,7 +170,7 @@ impl<E: Engine + 'static> Partner<E> {
         }
     }
 
-    /// Checks an event, and answers what is to be done about it.
+    /// Checks an event, and returns what is to be done about it.
     fn take(&mut self, event: Event) -> Option<Occasion> {
         with(|kernel| kernel.note(|| format!("second loop's event {event:?}")));
         if let Event::Accepted { connection, .. } = event {

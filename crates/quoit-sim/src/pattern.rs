@@ -23,7 +23,7 @@ pub fn bytes(stream: u64, offset: u64, length: usize) -> &'static [u8] {
     &TABLE[start..start + length]
 }
 
-/// Checks that `bytes` are those of a stream from `offset` on; answers the first offset that differs.
+/// Checks that `bytes` are those of a stream from `offset` on; returns the first offset that differs.
 #[must_use]
 pub fn first_difference(stream: u64, offset: u64, bytes_seen: &[u8]) -> Option<u64> {
     let mut at = offset;

@@ -77,7 +77,7 @@ impl Handler for KeyValue {
 
     fn on_draining(&mut self, event_loop: &mut Loop) {
         self.draining = true;
-        // Who has begun a line is answered first.
+        // A client that has begun a line gets its response first.
         let between_lines = |id: &ConnectionId| self.partial.get(id).is_none_or(Vec::is_empty);
         let idle: Vec<_> = event_loop.connection_ids().filter(between_lines).collect();
         for connection in idle {

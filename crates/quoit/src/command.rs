@@ -1,4 +1,4 @@
-//! What a turn is asked to do. Each command is also a method of [`Loop`](crate::Loop), which answers a refusal at
+//! What a turn is asked to do. Each command is also a method of [`Loop`](crate::Loop), which returns a refusal at
 //! once instead of by an event.
 
 use std::fmt;

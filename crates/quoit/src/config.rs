@@ -1,4 +1,4 @@
-//! What a loop may use. Everything has a limit.
+//! The limits and choices of one loop. Everything that can grow has a limit.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,45 +11,48 @@ use crate::pool::MAX_POOL_SLOTS;
 /// Which engine to run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum EngineChoice {
-    /// io_uring where a probe finds it usable, otherwise epoll;
+    /// io_uring where a probe finds it usable, and epoll otherwise.
     /// [`Loop::engine_reason`](crate::Loop::engine_reason) says why.
     #[default]
     Auto,
-    /// This one, or fail with the reason.
+    /// This engine only. If it cannot run, making the loop fails with the reason.
     Require(EngineKind),
 }
 
-/// Entries that a completion queue has at most (`IORING_MAX_CQ_ENTRIES`).
+/// The most entries that a completion queue can have (`IORING_MAX_CQ_ENTRIES`).
 const MOST_COMPLETIONS: u64 = 65_536;
 
-/// How long a loop may wait for more than the first event.
+/// The range of [`WaitMode::Coalesce`]: how long a loop may wait for more than the first event.
 const COALESCING: std::ops::RangeInclusive<Duration> = Duration::from_micros(1)..=Duration::from_millis(100);
 
-/// How a loop waits until something happens. What it does then is the same.
+/// How a loop waits until something happens. The mode does not change how the loop handles it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum WaitMode {
-    /// Sleep in the kernel. A busy loop does not come to sleep; an idle one costs nothing.
+    /// Sleep in the kernel. A busy loop hardly ever sleeps, and an idle loop costs nothing.
     #[default]
     Block,
-    /// Look again and again for so long, then sleep: saves the wake-up, some microseconds, where the next event
-    /// usually comes within that time, for a processor that is busy meanwhile.
+    /// Poll for this long, then sleep. This saves the wake-up, some microseconds, if the next event usually comes within
+    /// this time. The processor is busy meanwhile.
     Spin(Duration),
-    /// Look again and again, and never sleep: a processor for this loop alone. A time limit of a turn still ends it.
+    /// Poll, and never sleep. It takes a whole processor for this loop alone. A turn with a time limit still ends at it.
     Poll,
-    /// Sleep, and let events of this time be handled together. A sleep lasts so long although an event has come, unless
-    /// as many come as a turn handles ([`Config::completions_per_turn`]). There are fewer turns, and each has more to do.
-    /// Responses are later by up to this time. After it, the next event ends the sleep at once, so a loop that was idle
-    /// responds as with [`WaitMode::Block`]. A turn's time limit and timers end it sooner, and wakes do not. From 1 µs to
+    /// Sleep, and handle the events of this time together. A sleep lasts for this time even if an event comes earlier.
+    /// It ends early once as many events have come as one turn handles ([`Config::completions_per_turn`]). So there are
+    /// fewer turns, and each has more to do. Responses are later by up to this time.
+    ///
+    /// After this time the next event ends the sleep at once. So a loop that was idle responds as with
+    /// [`WaitMode::Block`]. A turn's time limit and due timers end the sleep sooner. Wakes do not. The range is 1 µs to
     /// 100 ms.
     ///
-    /// On io_uring since Linux 6.12 the kernel counts the events (`min_wait_usec`, `io_uring_enter(2)`). Elsewhere, and on
-    /// epoll, the loop sleeps for this time whatever comes, and then waits. The kernel adds the thread's slack to that sleep
-    /// (50 µs; `prctl(2)`, `PR_SET_TIMERSLACK`). It has no effect while the loop is parked in another library's poller.
+    /// On io_uring since Linux 6.12 the kernel counts the events (`min_wait_usec`, `io_uring_enter(2)`). On older kernels,
+    /// and on epoll, the loop sleeps for this time whatever comes, and then waits. The kernel adds the thread's timer slack
+    /// to that sleep (50 µs; `prctl(2)`, `PR_SET_TIMERSLACK`). The mode has no effect while the loop is parked in another
+    /// library's poller.
     Coalesce(Duration),
 }
 
 impl WaitMode {
-    /// How long a sleep goes on for more than the first event; zero but for [`WaitMode::Coalesce`].
+    /// How long a sleep lasts even if an event comes earlier. It is zero for every mode but [`WaitMode::Coalesce`].
     #[must_use]
     pub const fn coalesces(self) -> Duration {
         match self {
@@ -59,118 +62,121 @@ impl WaitMode {
     }
 }
 
-/// Bytes of the receive pool, and of the chunks for sends: more than one thread can fill, and little enough to be added up.
+/// The most bytes of the receive pool, and of the chunks for sends. It is more than one thread can fill, and small enough
+/// that sums of such sizes do not overflow.
 const MOST_MEMORY: u64 = 64 << 30;
 
 /// The configuration of one loop. Start from [`Config::default`] and change what must differ.
 ///
-/// Memory for all of it is reserved when the loop is made, and touched as it is used. Where the kernel does not reserve
-/// it, as under a low `RLIMIT_AS`, the loop is not made, and the error says `ENOMEM`:
-/// [`Footprint::address_space`] tells how much it is.
+/// The loop reserves memory for all of it when it is made, and touches that memory as it is used. If the kernel does not
+/// reserve it, as under a low `RLIMIT_AS`, making the loop fails with `ENOMEM`. [`Footprint::address_space`] tells how
+/// much is reserved.
 ///
 /// [`Footprint::address_space`]: crate::Footprint::address_space
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Which engine to run. Default: [`EngineChoice::Auto`].
     pub engine: EngineChoice,
-    /// Features of io_uring not to use although the kernel has them. Default: none.
+    /// Features of io_uring that the loop does not use even if the kernel has them. Default: none.
     pub without: FeatureSet,
-    /// Connections at once, at most 2^20. One counts until its [`Closed`](crate::Event::Closed) is reported. At the limit,
-    /// accepting pauses. Default 16,384: memory is reserved for all of them (about 4 MiB of addresses) and touched as it is
-    /// used.
+    /// Connections at once, at most 2^20. A connection counts until its [`Closed`](crate::Event::Closed) is reported. At
+    /// the limit, accepting pauses. Default 16,384. The loop reserves memory for all of them (about 4 MiB of addresses),
+    /// and touches it as it is used.
     pub connections: u32,
     /// Listeners at once. Default 64.
     pub listeners: u32,
-    /// Datagram sockets at once, at most 1,024. Their receive memory is their own
+    /// Datagram sockets at once, at most 1,024. Each has its own receive memory
     /// ([`DatagramOptions::slots`](crate::DatagramOptions::slots)). Default 64.
     pub datagram_sockets: u32,
-    /// Timers that the handler may have set at once. Deadlines of connections count. The loop's own timers (limits of
-    /// attempts and closes, retries, draining) do not, and can always be set. Default: two per connection, and 1,024 more.
+    /// Timers that the handler may have set at once. Deadlines of connections count. The loop's own timers do not count,
+    /// and can always be set: limits of connection attempts and closes, retries, draining. Default: two per connection,
+    /// and 1,024 more.
     pub timers: Option<u32>,
 
     /// Slots of receive memory, at most 2^15. When all are leased, receiving pauses. Default 1,024.
     pub receive_slots: u32,
-    /// Bytes of one slot: the most that one [`Event::Data`](crate::Event::Data) can carry. Default 16 KiB, as
-    /// larger ones gain little on bulk. With 1,024 of them a loop reserves 16 MiB, of which it touches what it
-    /// has in use at once.
+    /// Bytes of one slot. This is the most that one [`Event::Data`](crate::Event::Data) can carry. Default 16 KiB, as
+    /// larger slots gain little on bulk transfers. With 1,024 of them a loop reserves 16 MiB, and touches what it has in
+    /// use at once.
     pub receive_slot_size: u32,
-    /// Leases that one connection may hold before its receiving pauses. Default 64. It pauses before that once the
-    /// connection holds its share of the loop's memory, which gets less the more is held (`docs/buffers.md`).
+    /// Leases that one connection may hold before its receiving pauses. Default 64. It pauses earlier if the connection
+    /// holds its share of the loop's memory. That share shrinks as more of the memory is held (`docs/buffers.md`).
     pub leases_per_connection: u16,
-    /// Close a connection, with reason `Limit`, when more arrives while it holds all the leases it may, instead of
-    /// pausing it. What arrives then is dropped. [`Event::Pressure`](crate::Event::Pressure) still comes first, when
-    /// the cap is reached. Default off.
+    /// Close a connection, with reason `Limit`, if more arrives while it holds all the leases it may. The default, off, is
+    /// to pause it. What arrives then is dropped. [`Event::Pressure`](crate::Event::Pressure) still comes first, when the
+    /// connection reaches the limit.
     pub close_at_lease_limit: bool,
 
-    /// Bytes queued for sending on one connection past which further sends are refused. Default 256 KiB. For copied sends the
-    /// mark is lower while much is queued on all connections together. Three quarters of the bytes of all chunks are shared
-    /// out, and one connection may have an eighth of what is left of them.
+    /// Bytes that may be queued for sending on one connection. Past this mark, further sends are refused. Default 256 KiB.
+    /// For copied sends the mark is lower while much is queued on all connections together: three quarters of the bytes of
+    /// all chunks are shared out, and one connection may have an eighth of what is left of them.
     pub high_water: u32,
-    /// Bytes queued at or below which [`Event::Writable`](crate::Event::Writable) follows a refusal. Default
-    /// 64 KiB.
+    /// After a refused send, [`Event::Writable`](crate::Event::Writable) follows once at most this many bytes are queued.
+    /// Default 64 KiB.
     pub low_water: u32,
-    /// Sends queued on one connection, counted as pieces of memory, past which further ones are refused.
+    /// Pieces of memory that may be queued for sending on one connection. Past this number, further sends are refused.
     /// Default 16,384: sixteen full gathered sends (`IOV_MAX` is 1,024).
     pub send_pieces: u32,
-    /// Bytes of one chunk of memory for copied sends. Default 4 KiB: small sends gather in one.
+    /// Bytes of one chunk of memory for copied sends. Default 4 KiB. Several small sends share a chunk.
     pub send_chunk_size: u32,
     /// Chunks for copied sends in the whole loop. Received bytes that are held for long are copied too, and count here. The
-    /// last quarter is kept for connections that have no chunk, one for each. Past that, copied sends are refused as full.
-    /// Default 16,384: 64 MiB, touched as it is used.
+    /// last quarter is kept for connections that have no chunk yet, one chunk for each. If no chunk is left for a
+    /// connection, its copied sends are refused as full. Default 16,384: 64 MiB, touched as it is used.
     pub send_chunks: u32,
-    /// Lend sends of at least this many bytes to the kernel without a copy (`IORING_OP_SEND_ZC`), where the
-    /// engine can. Default `None`, never: on loopback the kernel copies anyway, and below some KiB pinning costs
-    /// more than copying. Turns itself off on a connection whose notifications say that the kernel copied.
+    /// Sends of at least this many bytes are lent to the kernel without a copy (`IORING_OP_SEND_ZC`), where the engine can
+    /// do that. Default `None`: never. On loopback the kernel copies anyway, and below some KiB pinning costs more than
+    /// copying. On a connection whose notifications say that the kernel copied, it turns itself off.
     pub zero_copy_threshold: Option<u32>,
 
-    /// Entries of the submission queue. Default 512. A fuller turn is submitted in parts.
+    /// Entries of the submission queue. Default 512. A turn that has more to submit does it in parts.
     pub submission_queue: u32,
-    /// Entries of the completion queue. Default 4,096: connections that complete between two turns, twice. Where it must
-    /// not overflow, it has more: [`Config::completion_entries`].
+    /// Entries of the completion queue. Default 4,096: room for two completions of each of 2,048 connections between two
+    /// turns. Where the queue must not overflow, it has more entries: see [`Config::completion_entries`].
     pub completion_queue: u32,
-    /// Slots that may lie in the kernel's buffer ring, ready to be received into; a power of two, at most 32,768. More
-    /// than the pool has are never used. Default 256. The smaller, the fewer cache lines are in turn.
+    /// Slots that may lie in the kernel's buffer ring, ready to be received into: a power of two, at most 32,768. A loop
+    /// never uses more of them than its pool has. Default 256. With fewer slots, fewer cache lines are in use.
     pub buffer_ring: u32,
     /// Let a kernel thread poll the submission queue (`IORING_SETUP_SQPOLL`), and sleep after this idle time.
-    /// Default `None`. It saves the system calls that submit, and takes up to a whole processor for each loop. Completion work
-    /// cannot be deferred with it, and interrupts the loop's thread instead.
+    /// Default `None`. It saves the system calls that submit. It takes up to a whole processor for each loop. The kernel
+    /// cannot defer completion work then, so that work interrupts the loop's thread.
     pub kernel_poll: Option<Duration>,
-    /// Register the receive pool's memory with the ring, for zero-copy sends of leases. Default off. It is
-    /// charged against `RLIMIT_MEMLOCK`. Datagram sockets have memory of their own, on which this has no effect.
+    /// Register the receive pool's memory with the ring, for zero-copy sends of leases. Default off. That memory is
+    /// charged against `RLIMIT_MEMLOCK`. Datagram sockets have memory of their own, which this does not affect.
     pub register_pool: bool,
 
     /// Make a loop that another library's poller can wait for. Only such a loop has a
     /// [`Loop::poll_descriptor`](crate::Loop::poll_descriptor) and can be parked. Default off. The ring of a pollable loop
-    /// does not defer work ([`Feature::DeferTaskrun`]), as kernels tell a poller of deferred work late, or never: Linux
-    /// 6.12.115 and later releases of 6.12 tell once, 7.x after 14 ms.
+    /// does not defer work ([`Feature::DeferTaskrun`]), as kernels tell a poller of deferred work late or never. Linux
+    /// 6.12.115 and later releases of 6.12 tell it once, and 7.x after 14 ms.
     ///
     /// [`Feature::DeferTaskrun`]: crate::Feature::DeferTaskrun
     pub pollable: bool,
     /// How the loop waits. Default: [`WaitMode::Block`].
     pub wait: WaitMode,
-    /// Completions handled in one turn, about. The others come in the next turn, which does not wait. Default 64: what a turn
-    /// receives is handled at its end, and so much is still in the processor's caches by then. With 1,024, a thousand busy
-    /// connections cost the epoll engine 1.7 times as much (`docs/results-history.md`).
+    /// About how many completions one turn handles. The others come in the next turn, which does not wait. Default 64. What
+    /// a turn receives is handled at its end, and this much is still in the processor's caches by then. With 1,024, a
+    /// thousand busy connections cost the epoll engine 1.7 times as much (`docs/results-history.md`).
     pub completions_per_turn: u32,
     /// Pool slots that one connection may fill in one turn of the epoll engine before others get theirs.
     /// Default 16.
     pub receives_per_turn: u32,
-    /// Commands that wait in the [`Remote`](crate::Remote)'s inbox at most. Default 4,096.
+    /// The most commands that may wait in the [`Remote`](crate::Remote)'s inbox. Default 4,096.
     pub inbox: u32,
 
-    /// Time for a connection attempt where [`ConnectOptions`](crate::ConnectOptions) says nothing. Default 30 s.
+    /// Time limit of a connection attempt whose [`ConnectOptions`](crate::ConnectOptions) set none. Default 30 s.
     pub connect_timeout: Duration,
-    /// How long a graceful close waits for a peer that takes nothing, where its command says nothing. After this time a
-    /// connection is closed if the kernel has all that was sent, and the kernel goes on sending. If something is still queued
-    /// here, the connection is reset once its peer has taken nothing for this time. That is noticed within as much time again.
-    /// Default 10 s.
+    /// How long a graceful close waits for a peer that takes nothing, if its command sets no deadline. After this time the
+    /// connection is closed if the kernel has all that was sent, and the kernel goes on sending. If something is still
+    /// queued in the loop, the connection is reset once its peer has taken nothing for this time. The loop notices that
+    /// within as much time again. Default 10 s.
     pub close_deadline: Duration,
-    /// How long a connection may hold memory without progress while the loop's memory is short. After that it is reset, with
-    /// reason `Limit`: its peer has taken nothing and its handler has returned nothing for this long, to within two seconds.
-    /// Those that have been still for longest go first, and no more of them than need be. Default 30 s.
+    /// How long a connection may hold memory without progress while the loop's memory is short. Without progress means: its
+    /// peer has taken nothing, and its handler has returned no lease. After this time, to within two seconds, the
+    /// connection is reset with reason `Limit`. Those without progress for longest go first, and no more of them than
+    /// needed. Default 30 s.
     pub stall_limit: Duration,
-    /// How long a ring that cannot be made for want of memory (`ENOMEM`) is tried again. The kernel gives the memory of closed
-    /// rings back late. Default 2 s.
+    /// How long the loop goes on trying to make a ring that the kernel has no memory for (`ENOMEM`). The kernel frees the
+    /// memory of closed rings late. Default 2 s.
     pub ring_memory_patience: Duration,
 }
 
@@ -227,31 +233,32 @@ impl fmt::Display for ConfigError {
 impl std::error::Error for ConfigError {}
 
 impl Config {
-    /// The handler's timers at once: as configured, or enough for every connection.
+    /// The most timers of the handler at once: as configured, or enough for every connection.
     pub(crate) fn timer_limit(&self) -> u32 {
         self.timers.unwrap_or(self.connections * 2 + 1024)
     }
 
-    /// The loop's own timers at once, at most: one for the limit of each connection, one for each listener's retry,
-    /// one of each kind for each datagram socket, that of draining and that of the next inspection.
+    /// The most timers of the loop's own at once: one per connection for its limit, one per listener for its retry, two
+    /// per datagram socket (one of each kind), one for draining and one for the next inspection.
     pub(crate) fn own_timers(&self) -> u32 {
         self.connections + self.listeners + 2 * self.datagram_sockets + 2
     }
 
-    /// Entries of the completion queue of a ring that has `features`: as configured, or where the queue must not
-    /// overflow, enough for all that may be in flight, at most the kernel's 65,536.
+    /// Entries of the completion queue of a ring that has `features`. They are as configured. Where the queue must not
+    /// overflow, there are enough for all that may be in flight, but at most the kernel's 65,536.
     ///
-    /// It must not where [`Feature::SubmitAll`] is missing, so that the kernel may be a 5.15. Its maintained releases
-    /// unlock a ring's mutex, which nobody has locked, when they move overflowed completions and are to be rescheduled
-    /// meanwhile, and lock it afterwards for good ("io_uring: check if we need to reschedule during overflow flush", carried
-    /// back from 6.13; the lock is held there since 6.10 only): the loop's next call never returns, and its thread cannot
-    /// be ended. Seen on Ubuntu 22.04's 5.15.0-204.
+    /// The queue must not overflow if [`Feature::SubmitAll`] is missing, as the kernel may then be a 5.15. Maintained
+    /// releases of 5.15 have a fault: if they have to reschedule while they move overflowed completions, they unlock the
+    /// ring's mutex, which nobody has locked, and then lock it for good. The loop's next call then never returns, and its
+    /// thread cannot be ended. The change was carried back from 6.13 ("io_uring: check if we need to reschedule during
+    /// overflow flush"), but only since 6.10 is the lock held at that place. Seen on Ubuntu 22.04's 5.15.0-204.
     #[must_use]
     pub fn completion_entries(&self, features: FeatureSet) -> u32 {
         if features.contains(Feature::SubmitAll) {
             return self.completion_queue;
         }
-        // A receive and a send, and what cancels each; the same of listeners and datagram sockets; a few wakes.
+        // Per connection: a receive, a send, and a cancellation of each. The same per listener and per datagram socket.
+        // And a few wakes.
         let operations =
             4 * (u64::from(self.connections) + u64::from(self.listeners) + u64::from(self.datagram_sockets));
         let entries = (operations + 16).next_power_of_two().min(MOST_COMPLETIONS);
@@ -261,7 +268,7 @@ impl Config {
     /// Checks every field against its range.
     ///
     /// # Errors
-    /// The first field that is out of its range.
+    /// Names the first field that is out of its range.
     pub fn validate(&self) -> Result<(), ConfigError> {
         let product = |count: u32, size: u32| u64::from(count) * u64::from(size);
         let power_of_two = |value: u32, most: u32| value.is_power_of_two() && value <= most;
@@ -295,12 +302,12 @@ impl Config {
             (
                 product(self.receive_slots, self.receive_slot_size) <= MOST_MEMORY,
                 "receive_slots",
-                "so many that all have 64 GiB at most",
+                "few enough that together they have at most 64 GiB",
             ),
             (
                 product(self.send_chunks, self.send_chunk_size) <= MOST_MEMORY,
                 "send_chunks",
-                "so many that all have 64 GiB at most",
+                "few enough that together they have at most 64 GiB",
             ),
             (
                 self.leases_per_connection >= 1,
@@ -347,7 +354,7 @@ impl Config {
             (
                 !matches!(self.wait, WaitMode::Coalesce(time) if !COALESCING.contains(&time)),
                 "wait",
-                "coalescing for 1 µs to 100 ms, or another way",
+                "coalescing for 1 µs to 100 ms, or another mode",
             ),
             (
                 self.completions_per_turn >= 1,

@@ -86,7 +86,7 @@ impl Errno {
         }
     }
 
-    /// The result of a system call that answers -1 and sets `errno`.
+    /// The result of a system call that returns -1 and sets `errno`.
     ///
     /// # Errors
     /// The thread's `errno`, where `result` is negative.

@@ -436,7 +436,7 @@ impl Events {
     /// If `capacity` is 0.
     #[must_use]
     pub fn with_capacity(capacity: usize) -> Self {
-        assert!(capacity > 0, "without room for events no turn can report any");
+        assert!(capacity > 0, "a turn needs room for at least one event");
         Self {
             list: VecDeque::with_capacity(capacity),
             capacity,

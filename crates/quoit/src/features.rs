@@ -59,13 +59,13 @@ features! {
         "the kernel relies on one thread submitting";
     /// `IORING_SETUP_DEFER_TASKRUN` with `TASKRUN_FLAG`.
     DeferTaskrun = "defer-taskrun", "6.1", needs SingleIssuer,
-        "completions are worked off in one batch when the loop enters the kernel";
+        "completions are handled in one batch when the loop enters the kernel";
     /// `IORING_SETUP_NO_SQARRAY`.
     NoSubmissionArray = "no-submission-array", "6.6", needs nothing,
-        "submissions without an array of indices beside them";
+        "submissions need no separate array of indices";
     /// `IORING_REGISTER_RING_FDS`.
     RegisteredRing = "registered-ring", "5.18", needs nothing,
-        "entering without looking the ring's descriptor up";
+        "a call that enters the ring need not look up its descriptor";
     /// `IOSQE_CQE_SKIP_SUCCESS`.
     CompletionSkip = "completion-skip", "5.17", needs nothing,
         "no completions for closes and cancellations that succeed";
@@ -78,7 +78,7 @@ features! {
         "waiting is not accounted as waiting for storage";
     /// `IORING_POLL_ADD_MULTI`.
     MultishotPoll = "multishot-poll", "5.13", needs nothing,
-        "wakes are watched for by one submission for good";
+        "one submission watches for all wakes";
     /// `IORING_ACCEPT_MULTISHOT`.
     MultishotAccept = "multishot-accept", "5.19", needs nothing,
         "one submission accepts many connections";
@@ -94,7 +94,7 @@ features! {
         "a multishot receive that ends by itself after a number of bytes";
     /// `IORING_OP_SEND_ZC` and `SENDMSG_ZC` with `IORING_SEND_ZC_REPORT_USAGE`.
     ZeroCopySend = "zero-copy-send", "6.2", needs nothing,
-        "sending from the user's memory without a copy, and being told where the kernel copied after all";
+        "sending from the user's memory without a copy; the kernel reports if it copied after all";
 }
 
 impl fmt::Display for Feature {
@@ -121,7 +121,7 @@ pub struct UnknownFeature(String);
 
 impl fmt::Display for UnknownFeature {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} is no feature of io_uring known here; known are ", self.0)?;
+        write!(f, "{:?} is not a known feature of io_uring; known are ", self.0)?;
         for (index, feature) in Feature::ALL.iter().enumerate() {
             let separator = if index == 0 { "" } else { ", " };
             write!(f, "{separator}{feature}")?;

@@ -341,7 +341,7 @@ fn make_loops(config: &Config, count: u16) -> Result<Vec<Loop>, StartError> {
     };
     let mut loops = make(&epoll)?;
     for one in &mut loops {
-        one.set_engine_reason(format!("not every loop could have a ring: {reason}"));
+        one.set_engine_reason(format!("a ring could not be made for every loop: {reason}"));
     }
     Ok(loops)
 }

@@ -348,8 +348,8 @@ fn uring(
 fn explain(error: &SetupError) -> Diagnosis {
     if error.step == Step::Proof {
         return Diagnosis {
-            missing: "io_uring has less here than on any kernel that Quoit was tried on".to_owned(),
-            remedy: "run Linux 6.1 or newer, or insist on io_uring".to_owned(),
+            missing: "io_uring has fewer features here than on any kernel that Quoit was tried on".to_owned(),
+            remedy: "run Linux 6.1 or newer, or require io_uring".to_owned(),
         };
     }
     host::explain(&error.step.to_string(), error.errno, &HostFacts::read())

@@ -138,7 +138,7 @@ impl<K: Copy> Wheel<K> {
         })
     }
 
-    /// Removes a timer and answers its key, or `None` if it has expired or was cancelled before.
+    /// Removes a timer and returns its key, or `None` if it has expired or was cancelled before.
     pub(crate) fn cancel(&mut self, timer: TimerId) -> Option<K> {
         let entry = self.entries.get(timer.entry as usize)?;
         if entry.serial != timer.serial {

@@ -14,7 +14,7 @@ const PARKED: u8 = 3;
 /// The sleeping state of one loop and the eventfd that ends its sleep.
 ///
 /// The protocol: a producer publishes its work first, then calls [`Wake::wake`]. The loop calls
-/// [`Wake::prepare_sleep`] and sleeps only if it answers true, then [`Wake::end_sleep`], and only then looks
+/// [`Wake::prepare_sleep`] and sleeps only if it returns true, then [`Wake::end_sleep`], and only then looks
 /// for work. Whichever of the two comes second sees the other: either the loop finds the state NOTIFIED and
 /// does not sleep, or the producer finds it SLEEPING and writes the eventfd. Nothing resets the eventfd:
 /// both engines watch it edge-triggered, and a 64-bit counter does not fill up.

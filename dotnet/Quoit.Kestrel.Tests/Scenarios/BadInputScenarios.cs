@@ -23,7 +23,7 @@ public class BadInputScenarios
     public static TheoryData<string, string> Libraries => new()
     {
         { "/nowhere/libquoit.so", "named by QUOIT_LIBRARY, cannot be loaded" },
-        { "libc.so.6", "is no libquoit that this assembly can use" },
+        { "libc.so.6", "is not a libquoit that this assembly can use" },
     };
 
     [Theory]

@@ -192,7 +192,7 @@ public class FactoryScenarios
     [MemberData(nameof(Quoit))]
     public async Task A_unix_listener_whose_queue_is_full_refuses_the_attempt(Transport transport)
     {
-        // connect(2) answers EAGAIN here, which means neither that the attempt has begun nor that it is to be tried at once.
+        // connect(2) returns EAGAIN here, which means neither that the attempt has begun nor that it is to be tried at once.
         using var folder = new Folder();
         var to = new UnixDomainSocketEndPoint(Path.Combine(folder.Path, "full"));
         using var full = new Socket(AddressFamily.Unix, SocketType.Stream, ProtocolType.Unspecified);

@@ -15,7 +15,7 @@ public class HttpScenarios
 
     public static TheoryData<Transport> Normal => Transports.Normal;
 
-    /// <summary>Reads a body and checks it; answers how long it was.</summary>
+    /// <summary>Reads a body and checks it; returns how long it was.</summary>
     internal static async Task<long> CheckBodyAsync(Stream body)
     {
         var buffer = new byte[64 * 1024];

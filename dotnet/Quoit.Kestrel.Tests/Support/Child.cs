@@ -286,7 +286,7 @@ internal sealed partial class Child : IAsyncDisposable
     [LibraryImport("libc", EntryPoint = "syscall", SetLastError = true)]
     private static unsafe partial long Seccomp(long number, uint operation, uint flags, FilterProgram* program);
 
-    /// <summary>io_uring_setup(2) answers EPERM from now on, in all threads, as container runtimes have it.</summary>
+    /// <summary>io_uring_setup(2) returns EPERM from now on, in all threads, as container runtimes have it.</summary>
     private static unsafe void Deny()
     {
         const uint LoadWord = 0x20, JumpIfEqual = 0x15, Return = 0x06;

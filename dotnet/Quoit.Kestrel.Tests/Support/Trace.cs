@@ -44,7 +44,7 @@ public sealed class Trace
         return failure.InnerException is { } inner ? $"{text} ({Describe(inner)})" : text;
     }
 
-    /// <summary>Does something, and answers what came of it.</summary>
+    /// <summary>Does something, and returns what came of it.</summary>
     public static async Task<string> OutcomeAsync(Func<Task> act)
     {
         try

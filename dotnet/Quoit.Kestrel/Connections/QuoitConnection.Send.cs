@@ -119,7 +119,7 @@ internal sealed partial class QuoitConnection
         return true;
     }
 
-    /// <summary>Sends what the kernel takes at once, in the midst of the application's flush; answers how many bytes that
+    /// <summary>Sends what the kernel takes at once, in the midst of the application's flush; returns how many bytes that
     /// is. None while anything goes before them that the library was not given yet, and none past the connection's share of
     /// the turn: what is left is lent, and leaves with the turn.</summary>
     private unsafe long TrySend(in ReadOnlySequence<byte> buffer)

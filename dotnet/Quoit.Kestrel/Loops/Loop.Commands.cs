@@ -114,7 +114,7 @@ internal sealed unsafe partial class Loop
         _scratchUsed = (int)((byte*)(pieces + count) - _scratch);
     }
 
-    /// <summary>Sends what the kernel takes at once of these pieces, and answers how many bytes that is; 0 if none, also if
+    /// <summary>Sends what the kernel takes at once of these pieces, and returns how many bytes that is; 0 if none, also if
     /// the connection sends no more. Commands that no turn has taken are overtaken.</summary>
     public long TrySend(ulong connection, NativePiece* pieces, int count) =>
         Math.Max(0, NativeMethods.TrySend(_handle, connection, pieces, (nuint)count));

@@ -117,7 +117,7 @@ internal sealed unsafe partial class Loop
         if (_connects.Remove(happened.Token, out var pending))
         {
             pending.Fail((Refusal)happened.Reason == Refusal.Limit
-                ? Errno.ToException(-105, $"The loop has as many connections as it may ({QuoitTransportOptions.Section}:Connections).")
+                ? Errno.ToException(-105, $"The loop has as many connections as it may have; raise {QuoitTransportOptions.Section}:Connections.")
                 : Errno.ToException(happened.Error, $"The connection cannot be made: error {-happened.Error}."));
         }
         else if (happened.Token != TokenOther && _connections.TryGetValue(happened.Connection, out var connection))

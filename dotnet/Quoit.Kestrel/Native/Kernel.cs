@@ -96,7 +96,7 @@ internal static unsafe partial class Kernel
         if (StartListening(descriptor, backlog) < 0)
         {
             throw Errno.ToException(
-                -Marshal.GetLastPInvokeError(), $"Descriptor {descriptor} cannot listen: it is no bound stream socket.");
+                -Marshal.GetLastPInvokeError(), $"Descriptor {descriptor} cannot listen: it is not a bound stream socket.");
         }
     }
 
@@ -174,7 +174,7 @@ internal static unsafe partial class Kernel
                 // Only a name of the abstract space begins with the sign.
                 return Encoding.UTF8.GetBytes(path.StartsWith('@') ? "unix:./" + path : "unix:" + path);
             default:
-                throw new NotSupportedException($"{endPoint.GetType().Name} is no kind of endpoint that Quoit can bind or connect to.");
+                throw new NotSupportedException($"{endPoint.GetType().Name} is not a kind of endpoint that Quoit can bind or connect to.");
         }
     }
 }

@@ -47,7 +47,7 @@ internal static unsafe class QuoitLibrary
         catch (EntryPointNotFoundException missing)
         {
             throw new QuoitUnavailableException(
-                $"{path} is no libquoit that this assembly can use ({missing.Message}); install the libquoit of Quoit.Kestrel {OwnVersion}.",
+                $"{path} is not a libquoit that this assembly can use ({missing.Message}); install the libquoit of Quoit.Kestrel {OwnVersion}.",
                 missing);
         }
         return new LoadedLibrary(path, version);

@@ -23,10 +23,10 @@ internal sealed partial class QuoitLog(ILogger logger)
     [LoggerMessage(4, LogLevel.Critical, "Loop {Loop} of Quoit ends and its connections are lost: {Reason}", EventName = "LoopFailed")]
     public partial void LoopFailed(int loop, string reason);
 
-    [LoggerMessage(5, LogLevel.Warning, "Loop {Loop} of Quoit has been kept by code that runs on it for more than {Limit} ms, so that all of its connections wait (found {Count} time(s) so far). Do not block on the loop, or use QuoitScheduling.ThreadPool.", EventName = "LoopBlocked")]
+    [LoggerMessage(5, LogLevel.Warning, "Loop {Loop} of Quoit has been blocked for more than {Limit} ms by code that runs on it, and all of its connections wait (seen {Count} time(s) so far). Do not block on the loop, or use QuoitScheduling.ThreadPool.", EventName = "LoopBlocked")]
     public partial void LoopBlocked(int loop, long limit, long count);
 
-    [LoggerMessage(6, LogLevel.Warning, "Loop {Loop} of Quoit cannot be bound to a processor and runs on any.", EventName = "PinningFailed")]
+    [LoggerMessage(6, LogLevel.Warning, "Loop {Loop} of Quoit cannot be pinned to a processor, and runs on any.", EventName = "PinningFailed")]
     public partial void PinningFailed(int loop);
 
     [LoggerMessage(7, LogLevel.Error, "Accepting on {EndPoint} has ended: {Reason}", EventName = "AcceptingFailed")]

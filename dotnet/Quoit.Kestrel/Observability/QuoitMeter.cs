@@ -34,7 +34,7 @@ internal sealed unsafe class QuoitMeter : IDisposable
         }
         _meter.CreateObservableCounter(
             "quoit.loop.blocked", () => group.Blocked, "{occurrence}",
-            "Times that a loop was found kept by code that runs on it");
+            "Times that a loop was found blocked by code that runs on it");
     }
 
     private void Add(string name, string about, FigureKind kind, uint offset)

@@ -24,7 +24,7 @@ const (
 const lineEnd = "\r\n"
 
 // Scan looks at the bytes from the start of a request on. limit is the most that a request, head and body, may have
-// to be served on the loop. For Whole it answers the request's length in bytes, as for More where its head is there. It
+// to be served on the loop. For Whole it returns the request's length in bytes, as for More where its head is there. It
 // reads each byte of the head once, and a head that is malformed already may be to Move before its end is there.
 func Scan(view []byte, limit int) (Verdict, int) {
 	seen := view[:min(len(view), limit)]

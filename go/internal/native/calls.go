@@ -187,7 +187,7 @@ func (l *Loop) Listen(socket *Socket, remotes []*Remote, stream StreamOptions) (
 	return ID(listener), nil
 }
 
-// Addresses answers a connection's own and its peer's address as texts; empty where there is none.
+// Addresses returns a connection's own and its peer's address as texts; empty where there is none.
 func (l *Loop) Addresses(connection ID) (local, peer string) {
 	C.shim_addresses(l.handle, C.uint64_t(connection), l.scratch.pointer(), l.other.pointer(), C.SHIM_TEXT)
 	return l.scratch.String(), l.other.String()

@@ -19,5 +19,5 @@ func (e *Error) Error() string {
 	return e.Text
 }
 
-// Unwrap answers the Errno.
+// Unwrap returns the Errno.
 func (e *Error) Unwrap() error { return e.Errno }

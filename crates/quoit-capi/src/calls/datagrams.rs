@@ -85,7 +85,7 @@ pub(super) unsafe extern "C" fn quoit_datagram_socket_bind_group(
             QUOIT_STEERING_CPU => Steering::Cpu,
             other => {
                 return Err(Failure::invalid(format_args!(
-                    "`steering` is {other}, which names no way to steer"
+                    "`steering` is {other}, which is not a known way to steer"
                 )));
             }
         };

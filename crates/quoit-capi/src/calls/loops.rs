@@ -113,7 +113,7 @@ pub(super) unsafe extern "C" fn quoit_turn(
         // SAFETY: promised by the caller.
         let commands = unsafe { array(commands, count, "commands") }?;
         if capacity == 0 {
-            return Err(Failure::invalid("without room for events no turn can report any"));
+            return Err(Failure::invalid("a turn needs room for at least one event"));
         }
         check_store(events, "events")?;
         check_count::<types::Event>(capacity, "events")?;
@@ -147,7 +147,7 @@ pub(super) unsafe extern "C" fn quoit_turn(
     })
 }
 
-/// A call on a loop that answers a number.
+/// A call on a loop that returns a number.
 ///
 /// # Safety
 /// As for [`LoopHandle::of`].
@@ -173,7 +173,7 @@ pub(super) unsafe extern "C" fn quoit_fd(quoit: *mut LoopHandle) -> c_int {
     unsafe { on_loop(quoit, call) }
 }
 
-/// Prepares for a wait on the descriptor, and answers how long it may last.
+/// Prepares for a wait on the descriptor, and returns how long it may last.
 ///
 /// # Safety
 /// As `quoit.h` says.
@@ -276,7 +276,7 @@ unsafe fn listener_options(pointer: *const ListenOptions) -> Result<ListenerOpti
         }
         other => {
             return Err(Failure::invalid(format_args!(
-                "`accept` is {other}, which names no way to accept"
+                "`accept` is {other}, which is not a known way to accept"
             )));
         }
     };
@@ -396,7 +396,7 @@ pub(super) unsafe extern "C" fn quoit_taken_by_peer(quoit: *mut LoopHandle, conn
     })
 }
 
-/// Sends at once what the kernel takes, and answers how much that is.
+/// Sends at once what the kernel takes, and returns how much that is.
 ///
 /// # Safety
 /// As `quoit.h` says.

@@ -143,7 +143,7 @@ pub(super) unsafe extern "C" fn quoit_remote_return_leases(
         Err(Failure::new(
             libc::ENOENT,
             format_args!(
-                "{} of {count} numbers name no lease, or one that was returned before; the others are returned",
+                "{} of {count} numbers are not leases, or were returned before; the others are returned now",
                 count - returned
             ),
         ))

@@ -55,7 +55,7 @@ pub(super) unsafe extern "C" fn quoit_socket_bind(
             let options = unsafe { memory::read_sized(options, base, "options") }?;
             let known = QUOIT_BIND_REUSE_PORT | QUOIT_BIND_IPV6_ONLY | QUOIT_BIND_UNLINK_EXISTING;
             if options.flags & !known != 0 || options.reserved != 0 {
-                return Err(Failure::invalid("`options` sets what is not known"));
+                return Err(Failure::invalid("`options` has bits that are not known"));
             }
             let size = |bytes: u32| (bytes != 0).then_some(bytes);
             listen::ListenOptions {
@@ -194,7 +194,7 @@ fn borrow<'a>(descriptor: RawFd) -> Result<BorrowedFd<'a>, Failure> {
     if descriptor < 0 {
         return Err(Failure::system("looking up a descriptor", Errno::EBADF));
     }
-    // SAFETY: not -1; the kernel answers EBADF for what is not open, and the calls here keep nothing.
+    // SAFETY: not -1; the kernel returns EBADF for what is not open, and the calls here keep nothing.
     Ok(unsafe { BorrowedFd::borrow_raw(descriptor) })
 }
 

@@ -22,7 +22,7 @@ use crate::types::{self, *};
 /// # Safety
 /// If it is open, it must be the caller's to give.
 pub(crate) unsafe fn take_descriptor(descriptor: RawFd) -> Result<OwnedFd, Errno> {
-    // SAFETY: F_GETFD takes no pointer, and answers EBADF for what is no descriptor.
+    // SAFETY: F_GETFD takes no pointer, and returns EBADF for what is no descriptor.
     Errno::check(unsafe { libc::fcntl(descriptor, libc::F_GETFD) })?;
     // SAFETY: it is open, and promised to be the caller's to give.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })

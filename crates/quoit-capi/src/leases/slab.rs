@@ -115,7 +115,7 @@ impl Slab {
         index
     }
 
-    /// Makes the next bucket, and answers its first entry, from which the others are linked.
+    /// Makes the next bucket, and returns its first entry, from which the others are linked.
     #[cold]
     fn grow(&self) -> u32 {
         let bucket = self

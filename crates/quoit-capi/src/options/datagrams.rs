@@ -36,7 +36,7 @@ pub(crate) unsafe fn options(pointer: *const DatagramOptions) -> Result<quoit::D
     let options = unsafe { memory::read_sized(pointer, default_options(), "options") }?;
     let known = QUOIT_DATAGRAM_TELL_UNREACHABLE | (QUOIT_DATAGRAM_TELL_UNREACHABLE - 1);
     if options.flags & !known != 0 {
-        return Err(Failure::invalid("`flags` sets what is not known"));
+        return Err(Failure::invalid("`flags` has bits that are not known"));
     }
     let flag = |bit: u32| options.flags & bit != 0;
     // SAFETY: promised by the caller.
@@ -51,7 +51,7 @@ pub(crate) unsafe fn options(pointer: *const DatagramOptions) -> Result<quoit::D
             QUOIT_GRO_RAW => Gro::Raw,
             other => {
                 return Err(Failure::invalid(format_args!(
-                    "`gro` is {other}, which names no way to join"
+                    "`gro` is {other}, which is not a known way to join datagrams"
                 )));
             }
         },

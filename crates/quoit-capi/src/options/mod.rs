@@ -125,7 +125,7 @@ pub(crate) fn config(config: &Config) -> Result<quoit::Config, Failure> {
         QUOIT_ENGINE_EPOLL => EngineChoice::Require(EngineKind::Epoll),
         other => {
             return Err(Failure::invalid(format_args!(
-                "`engine` is {other}, which names none"
+                "`engine` is {other}, which is not a known engine"
             )));
         }
     };
@@ -184,7 +184,7 @@ pub(crate) fn config(config: &Config) -> Result<quoit::Config, Failure> {
             QUOIT_WAIT_COALESCE => WaitMode::Coalesce(time(config.spin_ns, "spin_ns")?),
             other => {
                 return Err(Failure::invalid(format_args!(
-                    "`wait` is {other}, which names no way to wait"
+                    "`wait` is {other}, which is not a known way to wait"
                 )));
             }
         },

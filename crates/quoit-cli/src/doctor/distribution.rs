@@ -122,9 +122,9 @@ impl Distribution {
             ),
         };
         Some(match &self.next {
-            None => format!("{tried}; no newer one that was tried brings more"),
+            None => format!("{tried}; no newer kernel that was tried brings more"),
             Some(next) => format!(
-                "{tried}; the next to bring more is {} of {}: {}",
+                "{tried}; the next kernel with more is {} of {}: {}",
                 next.kernel,
                 next.distribution,
                 next.brings.join(", ")
@@ -190,7 +190,7 @@ mod tests {
         let old = Distribution::find_in(TWO, "5.4.99", &[]);
         assert_eq!(
             old.line().expect("it was tried"),
-            "this version was tried as the kernel of A 1; the next to bring more is 6.1 of B 2: x, y"
+            "this version was tried as the kernel of A 1; the next kernel with more is 6.1 of B 2: x, y"
         );
         assert_eq!(brings("5.15.0", &["x"]), Some(vec!["y".to_owned()]));
         let newest = Distribution::find_in(TWO, "6.1.7", &["x", "y"]);

@@ -39,7 +39,7 @@ pub(super) fn settings(
             name: "net.ipv4.tcp_congestion_control",
             value: facts.congestion_control.clone().unwrap_or_else(unknown),
             hint: (facts.congestion_control.as_deref() == Some("reno")).then(|| {
-                "slow to use a fast and distant link; cubic or bbr (sysctl) suit most servers better"
+                "reno is slow to fill a fast and distant link; cubic or bbr (sysctl) suit most servers better"
                     .to_owned()
             }),
         },
@@ -68,12 +68,12 @@ fn io_uring_disabled(facts: &HostFacts) -> Setting {
     let hint = match facts.io_uring_disabled {
         Some(2) => Some("nobody may use io_uring; 0 allows it".to_owned()),
         Some(1) if privileged => {
-            Some("this process may use io_uring; without CAP_SYS_ADMIN it may not".to_owned())
+            Some("this process may use io_uring only because it has CAP_SYS_ADMIN".to_owned())
         }
         Some(1) if facts.in_io_uring_group() => {
             Some("this process may use io_uring by its group, kernel.io_uring_group".to_owned())
         }
-        Some(1) => Some("only the privileged may use io_uring; 0 allows it to all".to_owned()),
+        Some(1) => Some("only privileged processes may use io_uring; 0 allows it to all".to_owned()),
         _ => None,
     };
     Setting {
@@ -90,7 +90,7 @@ fn seccomp(facts: &HostFacts) -> Setting {
         name: "seccomp",
         value: facts.seccomp.map_or_else(unknown, |mode| mode.to_string()),
         hint: (facts.seccomp == Some(SeccompMode::Filter))
-            .then(|| "a filter may refuse io_uring: those of container runtimes do by default".to_owned()),
+            .then(|| "a filter may deny io_uring: those of container runtimes do by default".to_owned()),
     }
 }
 
@@ -113,7 +113,9 @@ fn capabilities(facts: &HostFacts) -> Setting {
 
 fn locked_memory(facts: &HostFacts, footprint: &Footprint, loops: Option<u64>) -> Setting {
     let hint = match loops {
-        None if facts.has_ipc_lock() == Some(true) => Some("not binding: CAP_IPC_LOCK lifts it".to_owned()),
+        None if facts.has_ipc_lock() == Some(true) => {
+            Some("does not apply: this process has CAP_IPC_LOCK".to_owned())
+        }
         None => None,
         Some(0) => Some(format!(
             "not enough for one loop, which locks {}: raise it (`ulimit -l`; LimitMEMLOCK= under systemd)",

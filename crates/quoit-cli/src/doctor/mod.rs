@@ -27,7 +27,7 @@ Fields of the JSON object (units in the names; null: unknown, or nothing to say)
   distribution           `tried_on`, the distributions whose kernels of this version were tried
                          (docs/kernels.md), and `next`, the next kernel that brings more
   features               of io_uring, each with
-    name, about            as `serve --without` takes it, and what it buys
+    name, about            the name as `serve --without` takes it, and what the feature brings
     state                  on, off (not there), or unknown (io_uring is not usable)
     reason                 why it is off
     minimum_kernel         the first mainline kernel that has it

@@ -73,7 +73,7 @@ fn state(feature: &FeatureFinding) -> String {
 
 fn memory(found: &Examination) -> String {
     let memory = &found.memory_a_loop;
-    let mut table = table(["memory a loop", "bytes", ""]);
+    let mut table = table(["memory per loop", "bytes", ""]);
     let mut row = |name: &str, value: u64, about: &str| {
         table.add_row([name.to_owned(), bytes(value), about.to_owned()]);
     };
@@ -87,7 +87,7 @@ fn memory(found: &Examination) -> String {
     row(
         "locked",
         memory.locked_bytes,
-        "what is pinned, together: to allow for under RLIMIT_MEMLOCK",
+        "all that is pinned: RLIMIT_MEMLOCK must have room for it",
     );
     row(
         "receive pool",

@@ -290,8 +290,8 @@ fn dnsperf_finds_nothing_lost_and_nothing_wrong() {
 fn wrong_options_are_refused() {
     for (options, expected) in [
         ("--record www.test", "NAME=ADDRESS"),
-        ("--record www.test=somewhere", "`somewhere` is no address"),
-        ("--record www..test=192.0.2.1", "`www..test` is no name"),
+        ("--record www.test=somewhere", "`somewhere` is not an address"),
+        ("--record www..test=192.0.2.1", "`www..test` is not a name"),
         ("--ttl 2147483648", "2147483647"),
     ] {
         let output = run(&format!("serve dns {options}"));

@@ -61,7 +61,7 @@ fn a_mistake_in_a_command_from_the_environment_is_told() {
     let text = String::from_utf8(output.stderr).unwrap();
     assert!(text.starts_with("quoit lab: lab/servers.toml:"), "{text}");
     assert!(
-        text.contains("`{lisen}` is no placeholder; did you mean `listen`?"),
+        text.contains("`{lisen}` is not a placeholder; did you mean `listen`?"),
         "{text}"
     );
 }

@@ -120,7 +120,7 @@ fn a_run_fails_whose_sums_do_not_close() {
     assert_eq!(code, Some(1), "{printed}");
     let why = results["incomplete"].as_str().expect("it says why");
     assert!(
-        why.contains("other") && why.contains("the sums do not close"),
+        why.contains("other") && why.contains("the sums do not add up"),
         "{why}"
     );
 }

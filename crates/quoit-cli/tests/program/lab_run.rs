@@ -610,7 +610,7 @@ fn wrong_usage_exits_2_and_names_what_is_wrong() {
             "lab run nothing.toml",
             "`quoit lab list` names those that are built in",
         ),
-        ("lab run plaintext --only nobody", "no server is called so"),
+        ("lab run plaintext --only nobody", "no server has this name"),
         ("lab run plaintext --resume", "--out"),
         ("lab run plaintext --pairs none", "--pairs"),
         ("lab bench", "bench"),

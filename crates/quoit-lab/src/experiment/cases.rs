@@ -294,7 +294,7 @@ fn read_pace(values: &Stated<'_>, most: f64) -> Option<Pace> {
         (Some(rate), None) => rate.number(0.001..=1e9).map(Pace::Rate),
         (None, Some(share)) => share.number(0.001..=most).map(Pace::ShareOfPeak),
         (Some(rate), Some(_)) => {
-            rate.add("stands beside `share_of_peak`; give one of them");
+            rate.add("is given together with `share_of_peak`; give one of them");
             None
         }
     }
@@ -353,7 +353,7 @@ fn read_datagrams(section: &Section<'_>, values: &Stated<'_>) -> Option<Datagram
 /// How many times the rate an overload is: there has to be a rate, and no count.
 fn read_overload(item: &Item<'_>, values: &Stated<'_>) -> Option<f64> {
     if values.contains_key("count") {
-        item.add("stands beside `count`; an overload and what follows it last for a time");
+        item.add("cannot be given together with `count`: an overload and what follows it take a time");
         return None;
     }
     if !values.contains_key("rate") && !values.contains_key("share_of_peak") {

@@ -129,7 +129,7 @@ pub(super) fn read(
         match catalogue.iter().position(|server| server.spec.name == wanted) {
             Some(index) => servers.push(catalogue.remove(index)),
             None => item.add(format!(
-                "`{wanted}` is no server of the catalogue, or stands here twice{}; others are described with [[server]]",
+                "`{wanted}` is not a server of the catalogue, or is listed twice{}; describe other servers with [[server]]",
                 nearest(&wanted, catalogue.iter().map(|server| server.spec.name.as_str()))
             )),
         }
@@ -239,7 +239,7 @@ impl StatedServer {
 fn check_server(names: &[String], wanted: &str, add: impl Fn(String)) {
     if !names.iter().any(|name| name == wanted) {
         add(format!(
-            "`{wanted}` is no server of this experiment{}; it has {}",
+            "`{wanted}` is not a server of this experiment{}; it has {}",
             nearest(wanted, names.iter().map(String::as_str)),
             if names.is_empty() {
                 "none".to_owned()
@@ -260,7 +260,7 @@ fn check_cases(section: &Section<'_>, server: &ServerSpec, cases: &[Case]) {
         section.add(
             "not_in",
             format!(
-                "`{unknown}` is no case of this experiment{}; it has {}",
+                "`{unknown}` is not a case of this experiment{}; it has {}",
                 nearest(unknown, names.iter().copied()),
                 names.join(", ")
             ),
@@ -383,7 +383,7 @@ fn read_remote(section: &Section<'_>, placement: PlacementKind) -> (Vec<Vec<Stri
         parsed
             .map_err(|_| {
                 field.add(format!(
-                    "`{text}` is no IP address: it is where the generators reach this machine"
+                    "`{text}` is not an IP address: it is where the generators reach this machine"
                 ))
             })
             .ok()
@@ -440,7 +440,10 @@ fn read_server(section: &Section<'_>) -> Option<StatedServer> {
         None => section.need("command")?.command(template::SERVER_NAMES)?,
         Some(variable) => {
             if section.field("command").is_some() {
-                section.add("command", "stands beside `command_from`; give one of them");
+                section.add(
+                    "command",
+                    "is given together with `command_from`; give one of them",
+                );
             }
             match std::env::var(variable) {
                 Ok(command) => template::split(&command)

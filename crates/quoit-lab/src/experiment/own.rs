@@ -50,7 +50,7 @@ pub(crate) fn with_servers(
             .collect();
         if !names.contains(&baseline) {
             return Err(LabError::new(format!(
-                "--baseline {baseline}: no server is called so{}; there are {}",
+                "--baseline {baseline}: no server has this name{}; there are {}",
                 nearest(baseline, names.iter().copied()),
                 names.join(", ")
             )));

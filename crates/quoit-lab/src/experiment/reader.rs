@@ -109,7 +109,7 @@ impl<'a> Section<'a> {
                 self.problems.add(
                     key.span().start,
                     &self.path_of(name),
-                    format!("is no known field{hint}; known here: {}", known.join(", ")),
+                    format!("is not a known field{hint}; known here: {}", known.join(", ")),
                 );
             }
         }

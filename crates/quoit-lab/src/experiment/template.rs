@@ -78,7 +78,7 @@ pub(crate) fn check<'a>(word: &'a str, known: &[&str]) -> Result<Vec<&'a str>, S
                 Ok(name)
             } else {
                 Err(format!(
-                    "`{{{name}}}` is no placeholder{}; known here: {}",
+                    "`{{{name}}}` is not a placeholder{}; known here: {}",
                     super::nearest::nearest(name, known.iter().copied()),
                     known.join(", ")
                 ))
@@ -98,7 +98,7 @@ pub(crate) fn expand_word(word: &str, values: &Values) -> Result<String, String>
             Piece::Text(text) => expanded.push_str(text),
             Piece::Name(name) => {
                 let value = values.0.get(name);
-                expanded.push_str(value.ok_or_else(|| format!("nothing is known for `{{{name}}}` here"))?);
+                expanded.push_str(value.ok_or_else(|| format!("`{{{name}}}` has no value here"))?);
             }
         }
     }
@@ -203,7 +203,7 @@ mod tests {
         assert_eq!(split("  "), Err("is empty".to_owned()));
         let unknown = check("{lisen}", SERVER_NAMES).expect_err("there is no such name");
         assert!(
-            unknown.contains("`{lisen}` is no placeholder; did you mean `listen`?"),
+            unknown.contains("`{lisen}` is not a placeholder; did you mean `listen`?"),
             "{unknown}"
         );
         for stray in ["{", "a}", "{}", "{ port }", "{a b}", "{{port}"] {
@@ -212,7 +212,7 @@ mod tests {
         }
         assert_eq!(
             expand_word("{port}", &Values::default()),
-            Err("nothing is known for `{port}` here".to_owned())
+            Err("`{port}` has no value here".to_owned())
         );
         assert_eq!(check("{host}:{port}", SERVER_NAMES), Ok(vec!["host", "port"]));
     }

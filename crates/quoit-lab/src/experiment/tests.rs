@@ -130,12 +130,12 @@ fn mistakes_are_told_with_line_and_field() {
         (
             "connections = 10",
             "conections = 10",
-            "x.toml:6: workload.conections: is no known field; did you mean `connections`?",
+            "x.toml:6: workload.conections: is not a known field; did you mean `connections`?",
         ),
         (
             "title",
             "titel",
-            "x.toml:1: titel: is no known field; did you mean `title`?",
+            "x.toml:1: titel: is not a known field; did you mean `title`?",
         ),
         ("title = \"A title\"\n", "\n", "x.toml:1: title: is missing"),
         (
@@ -156,7 +156,7 @@ fn mistakes_are_told_with_line_and_field() {
         (
             "threads = 2",
             "name2 = 1",
-            "x.toml:9: case[1].name2: is no known field; did you mean `name`?",
+            "x.toml:9: case[1].name2: is not a known field; did you mean `name`?",
         ),
         (
             "threads = 2",
@@ -187,7 +187,7 @@ fn mistakes_are_told_with_line_and_field() {
         (
             "threads = 2",
             "rate = 5\nshare_of_peak = 0.5",
-            "x.toml:9: case[1].rate: stands beside `share_of_peak`",
+            "x.toml:9: case[1].rate: is given together with `share_of_peak`",
         ),
         (
             "[20, 30]",
@@ -217,7 +217,7 @@ fn mistakes_are_told_with_line_and_field() {
         (
             "{share_of_peak}",
             "{peak}",
-            "x.toml:11: case[2].name: `{peak}` is no placeholder",
+            "x.toml:11: case[2].name: `{peak}` is not a placeholder",
         ),
         (
             "{connections} and {share_of_peak}\"\nconnections = [20, 30]\nshare_of_peak = [0.2, 0.95]",
@@ -227,7 +227,7 @@ fn mistakes_are_told_with_line_and_field() {
         (
             "\"one\"\n[w",
             "\"ones\"\n[w",
-            "x.toml:3: baseline: `ones` is no server of this experiment; did you mean `one`?",
+            "x.toml:3: baseline: `ones` is not a server of this experiment; did you mean `one`?",
         ),
         (
             "name = \"two\"",
@@ -237,7 +237,7 @@ fn mistakes_are_told_with_line_and_field() {
         (
             "{protocol}",
             "{protokol}",
-            "x.toml:18: server[1].command: `{protokol}` is no placeholder; did you mean `protocol`?",
+            "x.toml:18: server[1].command: `{protokol}` is not a placeholder; did you mean `protocol`?",
         ),
         (
             "{quoit} serve",
@@ -272,7 +272,7 @@ fn mistakes_are_told_with_line_and_field() {
         (
             "not_in = [\"a case\"]",
             "not_in = [\"a cas\"]",
-            "x.toml:24: server[2].not_in: `a cas` is no case of this experiment; did you mean `a case`?",
+            "x.toml:24: server[2].not_in: `a cas` is not a case of this experiment; did you mean `a case`?",
         ),
         (
             "[\"http\", \"echo\"]",
@@ -282,7 +282,7 @@ fn mistakes_are_told_with_line_and_field() {
         (
             "{cores}",
             "{core}",
-            "x.toml:26: server[2].environment.THREADS: `{core}` is no placeholder; did you mean `cores`?",
+            "x.toml:26: server[2].environment.THREADS: `{core}` is not a placeholder; did you mean `cores`?",
         ),
         (
             "client {connect}",
@@ -323,7 +323,7 @@ fn mistakes_are_told_with_line_and_field() {
         (
             "baseline",
             "servers = [\"gnett\"]\nbaseline",
-            "x.toml:3: servers: `gnett` is no server of the catalogue, or stands here twice; did you mean `gnet`?",
+            "x.toml:3: servers: `gnett` is not a server of the catalogue, or is listed twice; did you mean `gnet`?",
         ),
         (
             "[workload]",
@@ -344,7 +344,7 @@ fn mistakes_are_told_with_line_and_field() {
         (
             "expects",
             "against = \"too\"\nexpects",
-            "x.toml:19: server[1].against: `too` is no server of this experiment; did you mean `two`?",
+            "x.toml:19: server[1].against: `too` is not a server of this experiment; did you mean `two`?",
         ),
     ] {
         let message = mistake(from, to);

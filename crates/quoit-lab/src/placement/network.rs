@@ -127,7 +127,7 @@ fn what_is_missing() -> &'static str {
     if is_allowed() {
         "it needs root and iproute2"
     } else {
-        "the machine would have to let namespaces have it: add cubic to net.ipv4.tcp_allowed_congestion_control"
+        "namespaces are not allowed to use it: add cubic to net.ipv4.tcp_allowed_congestion_control"
     }
 }
 

@@ -66,7 +66,7 @@ pub(crate) fn merge(reports: &[Value]) -> Result<Value> {
         let first = *objects.first()?;
         Some((objects, first))
     }) else {
-        return Err(LabError::new("a generator's report is no JSON object"));
+        return Err(LabError::new("a generator's report is not a JSON object"));
     };
     if objects.len() == 1 {
         return Ok(reports[0].clone());

@@ -160,7 +160,7 @@ impl RunArguments {
             while let Some(list) = rest {
                 let known = experiment.servers.iter().map(|server| server.name.as_str());
                 let (name, behind) = first_name(list, known).ok_or_else(|| {
-                    LabError::new(format!("--only {list}: no server is called so; there are {all}"))
+                    LabError::new(format!("--only {list}: no server has this name; there are {all}"))
                 })?;
                 asked_for.push(name.to_owned());
                 rest = behind;
@@ -319,7 +319,7 @@ mod tests {
     fn wrong_usage_is_told_as_such() {
         for (arguments, expected) in [
             ("nothing-of-that-name", "there is no experiment"),
-            ("plaintext --only nobody", "no server is called so"),
+            ("plaintext --only nobody", "no server has this name"),
             ("plaintext --case nothing", "no case has that"),
             (
                 "plaintext --pairs 9 --most-pairs 8",

@@ -138,7 +138,7 @@ fn recovery(sent: &Sent, found: &SinkReport) -> Option<Recovery> {
     })
 }
 
-/// Holds the two accounts against each other: answers what is missing, all of which the socket has dropped.
+/// Holds the two accounts against each other: returns what is missing, all of which the socket has dropped.
 fn close(sent: &Sent, found: &SinkReport) -> std::result::Result<u64, String> {
     let (Some(told), Some(missing)) = (found.sent, found.missing) else {
         return Err(format!(
@@ -155,7 +155,7 @@ fn close(sent: &Sent, found: &SinkReport) -> std::result::Result<u64, String> {
     );
     if told != sent.sent || found.received + missing != sent.sent {
         return Err(format!(
-            "the sums do not close: {account}, and the senders told the sink {told}"
+            "the sums do not add up: {account}, and the senders told the sink {told}"
         ));
     }
     if sent.intervals.sum() != sent.sent || found.intervals.sum() != found.received {
@@ -177,7 +177,7 @@ fn close(sent: &Sent, found: &SinkReport) -> std::result::Result<u64, String> {
     if totals.taken != totals.distinct + totals.duplicates + totals.forgotten
         || totals.distinct != found.received
     {
-        return Err(format!("the sink's own sums do not close: {totals:?}"));
+        return Err(format!("the sink's own sums do not add up: {totals:?}"));
     }
     let dropped = found.data_drops(sent.shutdown.datagrams);
     // A message that GRO joined is dropped as one packet, so that the socket may count fewer.
@@ -190,7 +190,7 @@ fn close(sent: &Sent, found: &SinkReport) -> std::result::Result<u64, String> {
     if closes {
         Ok(missing)
     } else {
-        Err(format!("the sums do not close: {account}"))
+        Err(format!("the sums do not add up: {account}"))
     }
 }
 

@@ -262,7 +262,7 @@ impl<'a> Seen<'a> {
         (self.last.observer_ns - self.first.observer_ns) / elapsed.max(1.0)
     }
 
-    /// One sample for each look after the first. `units` answers how many units were done from the opening of the
+    /// One sample for each look after the first. `units` returns how many units were done from the opening of the
     /// window until so many seconds later.
     pub(crate) fn samples(&self, opens: Duration, units: impl Fn(f64) -> Option<f64>) -> Vec<Sample> {
         let seconds = |look: &Look| look.at.saturating_sub(opens).as_secs_f64();

@@ -41,10 +41,10 @@ Fields of the JSON object (units in the names; null: nothing to say; docs/load.m
                                  requests: mean_ns, standard_deviation_ns,
                                  within_standard_deviation, p50_ns, p90_ns,
                                  p99_ns, p99_9_ns, max_ns
-  latency_at_least               the same, each less the time in which the
+  latency_at_least               the same, each without the time in which the
                                  generator did not run meanwhile
-  slipped_share                  of the latencies, those with such time
-  slipping                       whether it may be more than a tenth of them
+  slipped_share                  share of the latencies that have such time
+  slipping                       whether that may be more than a tenth of them
   slips                          gaps in which the generator did not run:
                                  limit_ns, count, total_ns, longest_ns
   lag                            how late the generator wrote requests that
@@ -52,14 +52,14 @@ Fields of the JSON object (units in the names; null: nothing to say; docs/load.m
                                  max_ns
   lagging                        whether that is more than half of the latency
   unsent_requests                due in the window and not sent by its end
-  unanswered_requests            sent and not answered by its end
+  unanswered_requests            sent, and no reply by its end
   connects                       time to connect; fields as in lag
   slow_replies                   right replies on slow connections
   errors                         counts over the whole run, warm-up included
     connect_refused, connect_other           connection attempts
     reset, closed_early, timeouts            open connections
     wrong_content, wrong_status              replies
-    lost_requests                            requests never answered
+    lost_requests                            requests without a reply
   first_error                    the first error in words
   reconnects                     connections opened again
   generator_cpu_ns_per_request   user and system time of the load's threads
@@ -71,7 +71,7 @@ Fields of the JSON object (units in the names; null: nothing to say; docs/load.m
   histogram, histogram_at_least   HdrHistogram V2, compressed, base64";
 
 pub(super) const RPC_JSON_FIELDS: &str = "\
-With rpc, `requests` are messages, `pipeline` is streams a connection, and `latency` is that of
+With rpc, `requests` are messages, `pipeline` is streams per connection, and `latency` is that of
 messages, one way: from the server's send time (of a push: when it was due) to this end's read of
 the whole message. It means something on one machine only; use --untimed otherwise. --rate offers
 streams, not messages. Besides:
@@ -90,8 +90,8 @@ Examples:
   quoit load udp --connect [::1]:9000 --echo --rate 20000 --sizes 64:80,1024:15,8192:5
   quoit load udp --connect 127.0.0.1:9000 --echo --outstanding 32 --senders 4 --size 64
 
-Every datagram carries a run, a sender and a number, so that who receives it counts loss, duplicates
-and what is out of order exactly: `quoit serve udp-sink`, and with --echo this program. A sink
+Every datagram carries a run, a sender and a number. So its receiver counts exactly what is lost,
+duplicated or out of order: `quoit serve udp-sink`, and with --echo this program. A sink
 ends when shutdown datagrams of all senders have come; they say how much each sender has sent.
 
 Exit status: 0 after a run, whatever was lost; 1 if it failed, if a reply was wrong or if none came;
@@ -112,9 +112,9 @@ Fields of the JSON object (units in the names; null: nothing to say; docs/load.m
                                  p50_ns, p99_ns, max_ns
   lagging                        whether less than 99 % of the rate was sent
   replies                        with --echo
-    received                     datagrams that were answered rightly
+    received                     datagrams that got a right reply
     received_per_second          by elapsed_seconds
-    lost                         sent and not answered in time
+    lost                         sent, and no reply in time
     duplicates, reordered        replies that came again, or after a later one
     wrong, foreign               replies of wrong content, or to nothing sent
     first_error                  the first wrong reply in words

@@ -82,7 +82,7 @@ enum StreamArguments {
         /// The value of the Host field [default: the address]
         #[arg(long, value_parser = parse_host)]
         host: Option<String>,
-        /// Send POST requests with a body of so many bytes, at most 16 MiB, in place of GET
+        /// Send POST requests with a body of this many bytes, at most 16 MiB, in place of GET
         #[arg(long, value_name = "BYTES",
               value_parser = RangedU64ValueParser::<u32>::new().range(0..=u64::from(LARGEST)))]
         body: Option<u32>,
@@ -90,7 +90,7 @@ enum StreamArguments {
         #[arg(long, value_name = "TEXT", value_parser = parse_expected)]
         expect: Option<Expected>,
     },
-    /// Open streams of messages with credit, many a connection; every message is checked
+    /// Open streams of messages with credit, many per connection; every message is checked
     #[command(after_help = format!("{EXAMPLES}\n\n{JSON_FIELDS}\n\n{RPC_JSON_FIELDS}"))]
     Rpc {
         /// The server: IP:PORT, [IPv6]:PORT, unix:/path or unix:@abstract-name
@@ -113,11 +113,11 @@ struct CommonArguments {
     #[arg(long, value_name = "D", default_value_t = 1,
           value_parser = RangedU64ValueParser::<u32>::new().range(1..=65_536))]
     pipeline: u32,
-    /// Threads that generate the load; at most one a connection
+    /// Threads that generate the load; at most one per connection
     #[arg(long, value_name = "T", default_value_t = 1,
           value_parser = RangedU64ValueParser::<u32>::new().range(1..=1_024))]
     threads: u32,
-    /// Requests a second to offer over all connections, whatever the server does (an open loop); latency then
+    /// Requests per second to offer over all connections, whatever the server does (an open loop); latency then
     /// counts from when a request was due
     #[arg(long, value_name = "R", value_parser = parse_rate)]
     rate: Option<f64>,
@@ -128,7 +128,7 @@ struct CommonArguments {
     #[arg(long, value_name = "B", default_value_t = 1, requires = "rate",
           value_parser = RangedU64ValueParser::<u32>::new().range(1..=65_536))]
     batch: u32,
-    /// Microseconds before a request of --rate is due to stop sleeping and wait awake: less lag, for a whole core
+    /// Stop sleeping this many microseconds before a request of --rate is due: less lag, for a whole core
     #[arg(long, value_name = "US", default_value_t = 0, requires = "rate",
           value_parser = RangedU64ValueParser::<u32>::new().range(0..=1_000_000))]
     spin: u32,
@@ -160,7 +160,7 @@ struct CommonArguments {
     /// Open a new connection for every request; latency includes connecting
     #[arg(long, conflicts_with_all = ["pipeline", "slow", "ramp_up"])]
     churn: bool,
-    /// Let N of the connections read slowly, BYTES a second each [default: 1000]; no figure includes them
+    /// Let N of the connections read slowly, BYTES per second each [default: 1000]; no figure includes them
     #[arg(long, value_name = "N[:BYTES]", value_parser = parse_slow)]
     slow: Option<Slow>,
     /// Shortest gap in which the generator did not run that is a slip, in milliseconds
@@ -175,8 +175,8 @@ struct CommonArguments {
     /// Print one JSON object instead of a table
     #[arg(long)]
     json: bool,
-    /// Say on standard error, once the connections are open, when the measured window will be, for those who
-    /// watch the server meanwhile: `window opens_ns=T lasts_ns=D in_ns=N`, T by CLOCK_MONOTONIC, N from now on
+    /// Once the connections are open, say on standard error when the measured window will be, for programs that
+    /// watch the server: `window opens_ns=T lasts_ns=D in_ns=N`, T by CLOCK_MONOTONIC, N from now on
     #[arg(long, conflicts_with = "requests")]
     announce: bool,
     /// Show no progress bar (there is none unless standard error is a terminal)

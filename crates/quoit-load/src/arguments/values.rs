@@ -108,7 +108,7 @@ pub(crate) fn parse_rate(text: &str) -> Result<f64, String> {
     text.parse()
         .ok()
         .filter(|rate: &f64| (0.001..=1e9).contains(rate))
-        .ok_or_else(|| "not a number a second from 0.001 to 10^9".to_owned())
+        .ok_or_else(|| "not a rate from 0.001 to 10^9 per second".to_owned())
 }
 
 /// `--slip`, in milliseconds.
@@ -141,7 +141,7 @@ pub(super) fn parse_slow(text: &str) -> Result<Slow, String> {
     Ok(Slow {
         connections: positive(connections, "connections")? as usize,
         bytes_per_second: bytes.map_or(Ok(SLOW_BYTES_PER_SECOND), |bytes| {
-            positive(bytes, "bytes a second")
+            positive(bytes, "bytes per second")
         })?,
     })
 }
@@ -160,12 +160,12 @@ pub(crate) fn parse_source(text: &str) -> Result<SourceRange, String> {
     let address = |text: &str| {
         text.parse::<Ipv4Addr>()
             .map(u32::from)
-            .map_err(|_| format!("`{text}` is not an IPv4 address, of which a range consists"))
+            .map_err(|_| format!("`{text}` is not an IPv4 address; a range goes from one to another"))
     };
     let (first, last) = (address(first)?, address(last)?);
     if first > last || last - first >= MOST_SOURCES {
         return Err(format!(
-            "the range {text} does not rise, or has more than {MOST_SOURCES} addresses"
+            "the range {text} must go up, and have at most {MOST_SOURCES} addresses"
         ));
     }
     Ok(SourceRange(

@@ -165,7 +165,7 @@ impl ReplyParts for Comparison<'_> {
             .headers
             .iter()
             .find(|field| field.name.eq_ignore_ascii_case("date") && !is_date(field.value, self.date))
-            .map(|field| format!("the field Date is no date: {}", shown(field.value)));
+            .map(|field| format!("the field Date is not a date: {}", shown(field.value)));
         let what = bad_date.or_else(|| self.find_wrong_field(response));
         self.judgement.wrong = what.map(|what| (WrongKind::Content, what));
     }
@@ -288,7 +288,7 @@ impl Recorder {
         if is_date(date, &mut Vec::new()) {
             Ok(self.recorded)
         } else {
-            Err(format!("the field Date is no date: {}", shown(date)))
+            Err(format!("the field Date is not a date: {}", shown(date)))
         }
     }
 }

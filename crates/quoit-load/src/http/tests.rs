@@ -164,7 +164,7 @@ fn differences_in_the_head_are_found() {
         ),
         (
             first.replace(FIRST_DATE, "Sun, 06 Nox 1994 08:49:37 GMT"),
-            "the field Date is no date",
+            "the field Date is not a date",
         ),
         (
             first.replace("Server", "X-Cache: miss\r\nServer"),

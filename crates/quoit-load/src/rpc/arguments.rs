@@ -49,7 +49,7 @@ pub(crate) struct RpcArguments {
     /// Time between two pushes
     #[arg(long, value_name = "SECONDS", requires = "push", value_parser = parse_positive_seconds)]
     every: Option<Duration>,
-    /// Let messages carry no send time: for a server on another machine, whose clock is another
+    /// Let messages carry no send time: for a server on another machine, whose clock differs
     #[arg(long)]
     untimed: bool,
 }
@@ -60,7 +60,7 @@ impl RpcArguments {
         if self.direction == Direction::Request {
             if self.messages == 0 {
                 return Err(
-                    "--direction request needs --messages of at least 1: the server answers when it has all"
+                    "--direction request needs --messages of at least 1: the server replies once it has all"
                         .to_owned(),
                 );
             }
@@ -86,7 +86,7 @@ impl RpcArguments {
             _ => None,
         };
         if pace.is_some_and(|pace| u128::from(pace.period) >= timeout.as_nanos()) {
-            return Err("--timeout must be longer than --every, or every pause is one".to_owned());
+            return Err("--timeout must be longer than --every, or each pause is a time-out".to_owned());
         }
         Ok(RpcStreams {
             direction: self.direction,

@@ -52,7 +52,7 @@ pub(crate) struct UdpArguments {
     /// A local IP address to send from, or a range such as 127.0.0.2-127.0.0.9; senders take turns on all
     #[arg(long, value_name = "ADDR", value_parser = parse_source)]
     source: Vec<SourceRange>,
-    /// Datagrams a second over all senders, evenly spaced [default: as fast as it goes]
+    /// Datagrams per second over all senders, evenly spaced [default: as fast as possible]
     #[arg(long, value_name = "R", value_parser = parse_rate)]
     rate: Option<f64>,
     /// Send this many datagrams, over all senders
@@ -62,8 +62,8 @@ pub(crate) struct UdpArguments {
     /// Send for this long [default: 5]
     #[arg(long, value_name = "SECONDS", value_parser = parse_positive_seconds)]
     seconds: Option<Duration>,
-    /// A part of the run: RATE:SECONDS, the rate in datagrams a second over all senders, or `flat` for as fast as it
-    /// goes. Several follow one another, such as --phase 400000:2 --phase 50000:5: overload, and then what can be
+    /// A part of the run: RATE:SECONDS, the rate in datagrams per second over all senders, or `flat` for as fast as
+    /// possible. Several follow one another, such as --phase 400000:2 --phase 50000:5: overload, and then what can be
     /// sustained
     #[arg(long = "phase", value_name = "RATE:SECONDS", value_parser = parse_phase,
           conflicts_with_all = ["rate", "count", "seconds", "echo"])]
@@ -71,7 +71,7 @@ pub(crate) struct UdpArguments {
     /// Expect every datagram back, and measure how long that takes: with --rate from when it was due
     #[arg(long)]
     echo: bool,
-    /// Datagrams of each sender that may be unanswered, if there is no --rate
+    /// Datagrams of each sender that may wait for their reply, if there is no --rate
     #[arg(long, value_name = "N", default_value_t = 1, requires = "echo", conflicts_with = "rate",
           value_parser = RangedU64ValueParser::<u32>::new().range(1..=65_536))]
     outstanding: u32,
@@ -103,7 +103,7 @@ pub(crate) struct UdpArguments {
 
 fn parse_phase(text: &str) -> Result<Phase, String> {
     let (rate, seconds) = text.split_once(':').ok_or_else(|| {
-        format!("`{text}` is no phase; expected RATE:SECONDS such as 50000:5, or flat:SECONDS")
+        format!("`{text}` is not a phase; expected RATE:SECONDS such as 50000:5, or flat:SECONDS")
     })?;
     Ok(Phase {
         rate: match rate {

@@ -151,7 +151,7 @@ impl UdpReport {
         let invalid = match &replies {
             _ if sent == 0 => Some("nothing was sent".to_owned()),
             Some(replies) if replies.wrong > 0 => Some("replies were wrong".to_owned()),
-            Some(replies) if replies.received == 0 => Some("no datagram was answered".to_owned()),
+            Some(replies) if replies.received == 0 => Some("no datagram got a reply".to_owned()),
             _ => None,
         };
         Self {

@@ -43,7 +43,7 @@ impl Pacing {
     }
 
     /// Tells each stream of which batches are due by `now` how many, and since when the last of them is. Streams for
-    /// which `each` answers false are left out from then on.
+    /// which `each` returns false are left out from then on.
     pub(super) fn tick(&mut self, now: u64, mut each: impl FnMut(u32, u64, u64) -> bool) {
         for group in &mut self.groups {
             if group.next <= now {

@@ -9,7 +9,7 @@ use crate::kernel::with;
 use crate::world::{Occasion, World};
 
 impl<E: Engine + 'static> World<E> {
-    /// Checks an event of a datagram socket, and answers what the handler is to react to.
+    /// Checks an event of a datagram socket, and returns what the handler is to react to.
     pub(crate) fn take_datagram_event(&mut self, event: Event) -> Option<Occasion> {
         match event {
             Event::DatagramOpened { socket, token } => self.note_opened(socket, token),

@@ -27,7 +27,7 @@ pub(super) struct Insistence {
 }
 
 impl Insistence {
-    /// Counts one more, now that so many descriptors have been closed; answers whether it is one too many.
+    /// Counts one more, now that so many descriptors have been closed; returns whether it is one too many.
     fn fails(&mut self, now: u64, closed: u64) -> bool {
         if now - self.since > INSISTENCE_TIME {
             *self = Self {
@@ -318,7 +318,7 @@ impl Kernel {
         Err(libc::EINPROGRESS)
     }
 
-    /// Makes `id` one end of a new connection, and answers the other.
+    /// Makes `id` one end of a new connection, and returns the other.
     fn make_end(&mut self, id: ObjectId, to: &Address, local: Address, peer: Option<usize>) -> ObjectId {
         let [near, far] = self.connect_pair(to.is_unix(), local, to.clone(), peer);
         // The new socket's state moves into the object that the program knows.

@@ -265,7 +265,7 @@ impl<E: Engine + 'static> World<E> {
         panic!("with nothing left to do, the loop does not sleep");
     }
 
-    /// Drains the second loop, which is handed nothing more; answers whether it has drained.
+    /// Drains the second loop, which is handed nothing more; returns whether it has drained.
     fn drain_partner(&mut self) -> bool {
         let Some(partner) = &self.partner else { return true };
         let mut partner = partner.borrow_mut();

@@ -307,9 +307,9 @@ fn the_longest_name_is_answered() {
 fn what_is_no_record_is_refused_with_the_reason() {
     for (text, expected) in [
         ("www.example.test", "NAME=ADDRESS"),
-        ("www..test=192.0.2.1", "`www..test` is no name"),
-        ("www.test=192.0.2.256", "`192.0.2.256` is no address"),
-        ("www.test=", "`` is no address"),
+        ("www..test=192.0.2.1", "`www..test` is not a name"),
+        ("www.test=192.0.2.256", "`192.0.2.256` is not an address"),
+        ("www.test=", "`` is not an address"),
     ] {
         let error = text.parse::<Record>().expect_err(text).to_string();
         assert!(error.contains(expected), "{text}: {error}");

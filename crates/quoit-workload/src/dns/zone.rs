@@ -45,10 +45,10 @@ impl FromStr for Record {
         };
         let parsed: Name<Vec<u8>> = name
             .parse()
-            .map_err(|error| RecordError(format!("`{name}` is no name: {error}")))?;
+            .map_err(|error| RecordError(format!("`{name}` is not a name: {error}")))?;
         let address = address
             .parse()
-            .map_err(|_| RecordError(format!("`{address}` is no address of IPv4 or IPv6")))?;
+            .map_err(|_| RecordError(format!("`{address}` is not an address of IPv4 or IPv6")))?;
         let mut name = parsed.into_octets().into_boxed_slice();
         // No length of a label is a letter: those end at 63, before the first.
         name.make_ascii_lowercase();

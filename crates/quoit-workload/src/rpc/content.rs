@@ -54,7 +54,7 @@ impl Content {
         (sum % period) as usize
     }
 
-    /// Calls `each` with the pattern's pieces for the positions from `from` to `to`, until it answers false.
+    /// Calls `each` with the pattern's pieces for the positions from `from` to `to`, until it returns false.
     fn pattern(&self, mut from: usize, to: usize, mut each: impl FnMut(usize, &'static [u8]) -> bool) {
         while from < to {
             let begin = (self.offset() + from) % PERIOD;

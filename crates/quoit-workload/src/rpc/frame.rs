@@ -274,10 +274,10 @@ impl<'a> Control<'a> {
             }),
             Kind::Error => {
                 let code = fields.u32();
-                let text = std::str::from_utf8(fields.0).map_err(|_| "an error's text is no UTF-8")?;
+                let text = std::str::from_utf8(fields.0).map_err(|_| "an error's text is not UTF-8")?;
                 Control::Error(code, text)
             }
-            Kind::Message => return Err("a message is no control frame"),
+            Kind::Message => return Err("a message is not a control frame"),
         })
     }
 }

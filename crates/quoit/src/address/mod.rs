@@ -238,10 +238,10 @@ impl SocketAddress {
     /// An address that a system call writes: `getsockname(2)`, `getpeername(2)` and their like.
     ///
     /// `call` is given where to write the address and its length in bytes, which says how much room there is
-    /// when the call begins. It answers as the system call does: negative means that `errno` says why.
+    /// when the call begins. It returns as the system call does: negative means that `errno` says why.
     ///
     /// # Errors
-    /// The thread's `errno`, where `call` answers a negative number.
+    /// The thread's `errno`, where `call` returns a negative number.
     pub fn read(call: impl FnOnce(*mut libc::sockaddr, *mut libc::socklen_t) -> i32) -> Result<Self, Errno> {
         let mut address = Self::empty();
         let mut length = STORAGE_SIZE as libc::socklen_t;
@@ -249,7 +249,7 @@ impl SocketAddress {
             (&raw mut address.storage).cast::<libc::sockaddr>(),
             &raw mut length,
         ))?;
-        // The kernel answers the length that the address has, even where there was less room.
+        // The kernel returns the length that the address has, even where there was less room.
         address.length = (length as usize).min(STORAGE_SIZE);
         Ok(address)
     }

@@ -49,7 +49,7 @@ impl fmt::Display for ParseAddressError {
                  0.0.0.0:{port} or [::]:{port} for all its addresses"
             ),
             Reason::Unbracketed { example } => {
-                write!(f, "an IPv6 address stands in brackets; write, for example, {example}")
+                write!(f, "an IPv6 address must be in brackets; write, for example, {example}")
             }
             Reason::BadHost => f.write_str(
                 "the part before the port is not an IP address, and names are not looked up; write, for \
@@ -293,7 +293,7 @@ mod tests {
             ("127.0.0.1", "write, for example, 127.0.0.1:8080"),
             ("::1", "write, for example, [::1]:8080"),
             ("[::1]", "write, for example, [::1]:8080"),
-            ("::1:9000", "stands in brackets; write, for example, [::1]:9000"),
+            ("::1:9000", "must be in brackets; write, for example, [::1]:9000"),
             ("127.0.0.1:http", "\"http\" is not a port"),
             ("127.0.0.1:65536", "\"65536\" is not a port"),
             (":8080", "0.0.0.0:8080"),

@@ -379,24 +379,26 @@ impl DatagramSocketError {
             (DatagramStep::Bind, libc::EADDRINUSE) => {
                 "another socket has it: choose another port, or share it with `reuse_port`"
             }
-            (DatagramStep::Bind, libc::EADDRNOTAVAIL) => "it is no address of this host",
+            (DatagramStep::Bind, libc::EADDRNOTAVAIL) => {
+                "it is not an address of this host: choose one that `ip address` lists"
+            }
             (DatagramStep::Bind, libc::EACCES) => {
-                "ports below 1024 need CAP_NET_BIND_SERVICE, and files a directory that can be written to"
+                "a port below 1024 needs CAP_NET_BIND_SERVICE, and a path needs a writable directory"
             }
             (DatagramStep::Set(DatagramOption::Gro), _) => {
-                "this kernel does not join datagrams (5.0 does): leave `gro` off"
+                "this kernel cannot join datagrams, as Linux 5.0 and newer can: leave `gro` off"
             }
             (DatagramStep::Set(DatagramOption::Membership { .. }), libc::ENODEV) => {
                 "no interface leads to the group: name one that does multicast"
             }
             (DatagramStep::Set(DatagramOption::Membership { .. }), libc::EINVAL) => {
-                "it is no multicast group, or of another family than the socket"
+                "it is not a multicast group, or it is not of the socket's family"
             }
             (DatagramStep::Set(DatagramOption::ForceReceiveBuffer(_)), libc::EPERM) => {
                 "it needs CAP_NET_ADMIN: raise net.core.rmem_max instead"
             }
-            (DatagramStep::Adopt, libc::EPROTOTYPE) => "only datagram sockets can be taken",
-            (DatagramStep::Adopt, libc::ENOTSOCK) => "only sockets can be taken",
+            (DatagramStep::Adopt, libc::EPROTOTYPE) => "it is not a datagram socket: hand over one that is",
+            (DatagramStep::Adopt, libc::ENOTSOCK) => "it is not a socket: hand over a datagram socket",
             (_, libc::EMFILE) => "raise the limit on descriptors (RLIMIT_NOFILE)",
             _ => "",
         }

@@ -519,7 +519,7 @@ pub trait Engine {
     fn accept_margin(&self) -> u32;
 
     /// Whether sockets must be in non-blocking mode for this engine. io_uring wants them blocking: with
-    /// `O_NONBLOCK` it answers `EAGAIN` instead of waiting, but for accepting: listening sockets are non-blocking with
+    /// `O_NONBLOCK` it returns `EAGAIN` instead of waiting, but for accepting: listening sockets are non-blocking with
     /// either.
     fn wants_nonblocking(&self) -> bool;
 

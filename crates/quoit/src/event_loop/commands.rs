@@ -321,7 +321,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     }
 }
 
-/// Sets what differs from the kernel's defaults; answers how many calls it took. TCP's options do not exist on
+/// Sets what differs from the kernel's defaults; returns how many calls it took. TCP's options do not exist on
 /// Unix sockets, which is no fault.
 pub(crate) fn apply_stream_options(
     system: &impl SocketSys,

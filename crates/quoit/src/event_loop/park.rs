@@ -43,9 +43,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         Ok(unsafe { BorrowedFd::borrow_raw(descriptor) })
     }
 
-    /// Prepares for a wait on [`Loop::poll_descriptor`] and answers how long that may last: until the next timer,
+    /// Prepares for a wait on [`Loop::poll_descriptor`] and returns how long that may last: until the next timer,
     /// or without end (`None`). Zero: there is something to do; make a turn first. To park a loop, make turns that
-    /// do not wait until this answers more than zero:
+    /// do not wait until this returns more than zero:
     ///
     /// ```no_run
     /// # use std::time::Duration;

@@ -139,7 +139,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         }
     }
 
-    /// Gives the kernel as much of `bytes` as it takes at once, and answers how much that is. Nothing is kept: queue
+    /// Gives the kernel as much of `bytes` as it takes at once, and returns how much that is. Nothing is kept: queue
     /// the rest with [`Loop::send`].
     ///
     /// Answers 0 where a call that ends by itself cannot send now, or is not worth its price: behind something that is
@@ -185,7 +185,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         result
     }
 
-    /// Sends a message at once, where that can be, and answers how much of it. `in_pieces`: its sender would keep each
+    /// Sends a message at once, where that can be, and returns how much of it. `in_pieces`: its sender would keep each
     /// piece.
     fn attempt(
         &mut self,

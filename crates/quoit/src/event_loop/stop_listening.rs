@@ -85,7 +85,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         self.close_listener(slot);
     }
 
-    /// Tries again after a while to take what is queued for a stopped listener; answers false once that was done
+    /// Tries again after a while to take what is queued for a stopped listener; returns false once that was done
     /// often enough, or draining has taken too long.
     fn put_off_finish(&mut self, slot: Slot) -> bool {
         self.counters.accept_paused_resources.add(1);

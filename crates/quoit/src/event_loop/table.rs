@@ -69,7 +69,7 @@ impl<T> Table<T> {
         self.limit - self.used - self.kept
     }
 
-    /// Takes a slot for `value`; answers it and its generation, or the value back if the table is full.
+    /// Takes a slot for `value`; returns it and its generation, or the value back if the table is full.
     pub(super) fn insert(&mut self, value: T) -> Result<(Slot, u32), T> {
         let slot = match self.free.pop() {
             Some(slot) => slot,

@@ -41,18 +41,18 @@ pub fn explain(step: &str, errno: Errno, facts: &HostFacts) -> Diagnosis {
         ),
         libc::EINVAL => diagnosis(
             format!(
-                "{step} failed: {} does not know what was asked of it",
+                "{step} failed: {} does not support what was requested",
                 kernel(facts)
             ),
             format!("run {RECOMMENDED_KERNEL}"),
         ),
         libc::EOPNOTSUPP => diagnosis(
-            format!("{step}: {} has it not", kernel(facts)),
+            format!("{step}: {} does not have it", kernel(facts)),
             format!("run {RECOMMENDED_KERNEL}"),
         ),
         libc::ETIME => diagnosis(
             format!("{step} came late or never with {}", kernel(facts)),
-            "run another kernel, or leave it to epoll; a machine that is busy beyond measure looks the same, so try again",
+            "run another kernel, or leave it to epoll; a very busy machine looks the same, so try again",
         ),
         _ => diagnosis(
             format!("{step} failed: {errno}"),
@@ -141,7 +141,7 @@ fn absent(step: &str, facts: &HostFacts) -> Diagnosis {
     match facts.seccomp {
         Some(SeccompMode::Filter | SeccompMode::Strict) => diagnosis(
             format!(
-                "{step} is hidden by a seccomp filter that answers ENOSYS, or {} was built without io_uring",
+                "{step} is hidden by a seccomp filter that returns ENOSYS, or {} was built without io_uring",
                 kernel(facts)
             ),
             ALLOW_IN_SECCOMP,
@@ -317,7 +317,7 @@ mod tests {
         let mut facts = open();
         check(libc::ENOSYS, &facts, "CONFIG_IO_URING", "outside such a sandbox");
         facts.seccomp = Some(SeccompMode::Filter);
-        check(libc::ENOSYS, &facts, "answers ENOSYS", "seccomp profile");
+        check(libc::ENOSYS, &facts, "returns ENOSYS", "seccomp profile");
         facts.kernel_release = Some("4.18.0-553.el8.x86_64".into());
         check(
             libc::ENOSYS,
@@ -333,7 +333,7 @@ mod tests {
         check(
             libc::EINVAL,
             &facts,
-            "the kernel (5.10.0) does not know",
+            "the kernel (5.10.0) does not support",
             "Linux 6.1",
         );
     }
@@ -364,7 +364,7 @@ mod tests {
         check(
             libc::EOPNOTSUPP,
             &open(),
-            "the kernel (6.12.9) has it not",
+            "the kernel (6.12.9) does not have it",
             "Linux 6.1 or newer",
         );
     }

@@ -80,7 +80,7 @@ impl HostFacts {
         Self::from_files(|path| fs::read_to_string(path).ok())
     }
 
-    /// The facts in files, of which `file` answers the content.
+    /// The facts in files, of which `file` returns the content.
     fn from_files(file: impl Fn(&str) -> Option<String>) -> Self {
         let line = |path| file(path).map(|text| text.trim().to_owned());
         let status = file("/proc/thread-self/status").unwrap_or_default();

@@ -142,8 +142,8 @@ impl fmt::Display for ListenError {
             ),
             Self::NotASocket { path } => write!(
                 f,
-                "cannot listen on unix:{}: a file that is no socket is there, and it is not removed; choose \
-                 another path, or move the file away",
+                "cannot listen on unix:{}: a file that is not a socket is there, and it is not removed; \
+                 choose another path, or move the file away",
                 path.display()
             ),
             Self::Adopt { descriptor, reason } => {
@@ -154,7 +154,7 @@ impl fmt::Display for ListenError {
                          Accept=no and ListenStream=)",
                     ),
                     AdoptReason::System(errno) if errno.code() == libc::EPROTOTYPE => f.write_str(
-                        "it is no stream socket; hand over a TCP or Unix stream socket (under systemd, \
+                        "it is not a stream socket; hand over a TCP or Unix stream socket (under systemd, \
                          ListenStream=)",
                     ),
                     AdoptReason::System(errno) => {
@@ -203,7 +203,7 @@ fn explain(address: &Address, step: Step, errno: Errno, f: &mut fmt::Formatter<'
         ),
         (Address::Tcp(tcp), Step::Bind, libc::EADDRNOTAVAIL) => write!(
             f,
-            "{ip} is no address of this host; `ip address` lists them, and {any} stands for all",
+            "{ip} is not an address of this host; `ip address` lists them, and {any} stands for all",
             ip = tcp.ip(),
             any = if tcp.is_ipv4() { "0.0.0.0" } else { "[::]" }
         ),

@@ -15,7 +15,7 @@ const FIRST: RawFd = 3;
 /// lines. None if it passed none, or to another process (`LISTEN_PID`).
 ///
 /// Each is a CLOEXEC duplicate. The descriptors themselves, from 3 on, become CLOEXEC and stay open, as the
-/// manager keeps the sockets open beyond this process anyway; so this may be called again, and answers the same.
+/// manager keeps the sockets open beyond this process anyway; so this may be called again, and returns the same.
 ///
 /// # Errors
 /// [`ListenError::Environment`] where the variables contradict the protocol, and [`ListenError::Adopt`] where a

@@ -101,7 +101,7 @@ impl Holder {
         }
     }
 
-    /// Puts a lease on the stack that has this top; answers the top that it has, if it is another one.
+    /// Puts a lease on the stack that has this top; returns the top that it has, if it is another one.
     #[inline]
     fn push(&self, number: u32, top: u32) -> Result<u32, u32> {
         self.below[number as usize].store(top & !WANTED, Ordering::Relaxed);

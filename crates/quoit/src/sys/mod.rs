@@ -141,7 +141,7 @@ pub enum DatagramOption {
         /// Join, or leave.
         member: bool,
     },
-    /// `SO_ATTACH_REUSEPORT_CBPF` with a program that answers the processor's number modulo the count.
+    /// `SO_ATTACH_REUSEPORT_CBPF` with a program that returns the processor's number modulo the count.
     SteerByCpu {
         /// Sockets of the group.
         sockets: u16,

@@ -157,7 +157,8 @@ pub(crate) fn a_group_is_joined_and_left(level: &Level) {
             .unwrap_err();
         let message = error.to_string();
         assert!(
-            message.contains("joining the group 127.0.0.1") && message.contains("it is no multicast group")
+            message.contains("joining the group 127.0.0.1")
+                && message.contains("it is not a multicast group")
         );
     });
 }

@@ -46,7 +46,7 @@ pub(super) fn case(results: &Results, case: &CaseResults, names: &[&str], id: &s
                 h3 { "Latency" }
                 (figure(
                     &chart,
-                    "Latency at every percentile, a line a server; both axes are logarithmic.",
+                    "Latency at every percentile, one line per server; both axes are logarithmic.",
                     html! {
                         p { "Every step to the right leaves out nine tenths of the requests that are left." }
                         (legend())

@@ -133,7 +133,7 @@ fn run(results: &Results, index: usize) -> Result<Markup> {
                     h2 { "CPU against offered load" }
                     (figure(
                         &chart,
-                        "Server CPU for one unit of work at every offered rate, a line a server.",
+                        "Server CPU for one unit of work at every offered rate, one line per server.",
                         html! { p { "Server CPU for one unit of work, at every rate that was offered." } (legend(&names, |name| offered(results, name))) },
                         case::load_table(results),
                     ))

@@ -80,7 +80,7 @@ impl Kernel {
         groups.retain(|group| !group.members.is_empty());
     }
 
-    /// `SO_ATTACH_REUSEPORT_CBPF` with a program that answers the processor's number modulo `count`.
+    /// `SO_ATTACH_REUSEPORT_CBPF` with a program that returns the processor's number modulo `count`.
     pub(super) fn steer_by_processor(&mut self, id: ObjectId, count: u16) -> Result<(), i32> {
         let mut groups = self.network.port_groups.iter_mut();
         let group = groups.find(|group| group.members.contains(&id));

@@ -595,7 +595,7 @@ impl Kernel {
         }
     }
 
-    /// Submits; answers how many were taken, and whether the call goes on to its other parts.
+    /// Submits; returns how many were taken, and whether the call goes on to its other parts.
     fn submit(&mut self, id: RingId) -> Result<(u32, bool), i32> {
         let waiting = self.ring(id).unsubmitted();
         if waiting == 0 {

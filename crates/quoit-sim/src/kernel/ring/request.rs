@@ -476,7 +476,7 @@ impl Kernel {
         Outcome::Yields
     }
 
-    /// Takes the first provided buffer; answers the flags that name it.
+    /// Takes the first provided buffer; returns the flags that name it.
     fn use_buffer(&mut self, id: RingId, group: u16) -> u32 {
         let group = self.ring(id).group(group).expect("looked at just now");
         let buffer = group.buffers.pop_front().expect("looked at just now");

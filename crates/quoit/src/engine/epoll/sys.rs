@@ -34,7 +34,7 @@ pub trait EpollSys: Sized {
     fn remove(&mut self, descriptor: RawFd) -> Result<(), Errno>;
 
     /// Waits for events (`epoll_pwait2(2)`, or `epoll_wait(2)` rounding up to milliseconds where the kernel has
-    /// no other). Fills `events` from its start and answers how many; 0 when `timeout` has passed.
+    /// no other). Fills `events` from its start and returns how many; 0 when `timeout` has passed.
     ///
     /// # Errors
     /// `EINTR` and the others of `epoll_wait(2)`.

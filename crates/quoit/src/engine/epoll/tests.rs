@@ -69,7 +69,7 @@ impl<P: EpollSys> Bench<P> {
         self.engine.submit(operation, &mut self.pool);
     }
 
-    /// One turn that may sleep; answers what completed.
+    /// One turn that may sleep; returns what completed.
     fn turn(&mut self) -> Vec<Completion> {
         self.turn_for(PATIENCE)
     }
@@ -188,7 +188,7 @@ impl<P: EpollSys> Bench<P> {
         });
     }
 
-    /// Receives from one connection until its receive ends; answers the bytes and how it ended. Slots are
+    /// Receives from one connection until its receive ends; returns the bytes and how it ended. Slots are
     /// given back at once.
     fn receive_all(&mut self, connection: u32) -> (Vec<u8>, Option<Received>) {
         let mut bytes = Vec::new();

@@ -109,7 +109,7 @@ impl Reserve {
 mod tests {
     use super::*;
 
-    /// Registers twice with a kernel; answers what it took, and how often it was asked.
+    /// Registers twice with a kernel; returns what it took, and how often it was asked.
     fn twice(kernel: impl Fn(&abi::io_uring_buf_reg) -> Result<(), Errno>) -> (Result<Reserve, Errno>, u32) {
         let mut calls = 0;
         let mut register = |reserve: Reserve| {

@@ -122,7 +122,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         pool: &mut Pool,
     ) {
         if address.family() == libc::AF_UNIX {
-            // Such an attempt ends at once, and a full backlog answers EAGAIN, on every engine alike; io_uring
+            // Such an attempt ends at once, and a full backlog returns EAGAIN, on every engine alike; io_uring
             // would wait for a place in the backlog.
             self.counters.system_calls.add(1);
             // SAFETY: the descriptor stays open until the operation's completion.

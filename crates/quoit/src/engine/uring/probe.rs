@@ -62,18 +62,18 @@ impl fmt::Display for Missing {
             Self::Needs(feature) => write!(f, "needs {feature}"),
             Self::NotListed => f.write_str("not listed by this kernel"),
             Self::Refused(errno) => write!(f, "refused by this kernel: {errno}"),
-            Self::Misbehaved => f.write_str("accepted by this kernel, but without the effect it should have"),
+            Self::Misbehaved => f.write_str("accepted by this kernel, but without effect"),
             Self::Pollable => f.write_str(
-                "not for a loop that another library's poller waits for: kernels tell it late or never of work that is put off",
+                "not used by a pollable loop: kernels report deferred work to a poller late or never",
             ),
             Self::Untold(Telling::Wakes) => {
-                f.write_str("with it, this kernel tells a loop that sleeps late or never of another thread's wake")
+                f.write_str("with it, this kernel reports another thread's wake to a loop late or never")
             }
             Self::Untold(Telling::Completions) => {
-                f.write_str("with it, this kernel tells a poller late or never of completions")
+                f.write_str("with it, this kernel reports completions to a poller late or never")
             }
             Self::Unproven => f.write_str(
-                "there, but no kernel that was tried has it and lacks what this one lacks; used where io_uring is insisted on",
+                "not used, as no kernel that was tried has it without the features that are missing here; used if io_uring is required",
             ),
         }
     }

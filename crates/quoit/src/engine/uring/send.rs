@@ -198,7 +198,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         }
     }
 
-    /// Sends from the file what the socket takes now. If that is nothing, waits for room and answers `None`.
+    /// Sends from the file what the socket takes now. If that is nothing, waits for room and returns `None`.
     fn try_send_file(&mut self, connection: Slot, pool: &mut Pool) -> Option<Completion> {
         let state = self.connections.get(connection);
         let Payload::File(file, offset, length) = state.send.payload else {

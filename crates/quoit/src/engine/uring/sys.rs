@@ -140,7 +140,7 @@ pub trait UringSys: Sized {
     /// Those of `IORING_REGISTER_BUFFERS`; `ENOMEM` past `RLIMIT_MEMLOCK`.
     fn register_memory(&mut self, address: *mut u8, length: usize) -> Result<(), Errno>;
 
-    /// Takes an entry into the submission queue, or answers false if it is full.
+    /// Takes an entry into the submission queue, or returns false if it is full.
     fn try_push(&mut self, entry: &SubmissionEntry) -> bool;
 
     /// Entries taken and not yet consumed by the kernel.

@@ -191,7 +191,7 @@ impl Queue {
         self.headings.next(self.entries.len())
     }
 
-    /// Takes a send, whose heading was written, or answers false: there is no room.
+    /// Takes a send, whose heading was written, or returns false: there is no room.
     // Inlined into its only caller, so that an entry is made where it stays.
     #[inline]
     pub(super) fn push(&mut self, send: Send<'_>) -> bool {
@@ -231,7 +231,7 @@ impl Queue {
         true
     }
 
-    /// Fills a batch with what is to leave next, and answers whether that names its receivers. None may be in flight.
+    /// Fills a batch with what is to leave next, and returns whether that names its receivers. None may be in flight.
     ///
     /// On Unix sockets all of a batch do, or none does.
     pub(super) fn fill(&mut self, now: Time, batch: &mut DatagramBatch) -> bool {

@@ -12,7 +12,7 @@ use crate::datagram::{UDP_GRO, Unreachable, parse_error};
 use crate::errno::Errno;
 use crate::sys::{DatagramFamily, DatagramOption};
 
-/// `SO_MEMINFO` answers so many numbers (`SK_MEMINFO_VARS` of `linux/sock_diag.h`), and the drops are the last.
+/// `SO_MEMINFO` returns so many numbers (`SK_MEMINFO_VARS` of `linux/sock_diag.h`), and the drops are the last.
 const MEMORY_NUMBERS: usize = 9;
 const DROPS: usize = 8;
 

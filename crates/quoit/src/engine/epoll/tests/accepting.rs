@@ -1,6 +1,6 @@
 use super::*;
 
-/// Takes completions apart into accepted sockets; answers whether the accept goes on.
+/// Takes completions apart into accepted sockets; returns whether the accept goes on.
 pub(super) fn accepted(completions: Vec<Completion>, into: &mut Vec<OwnedFd>) -> bool {
     let mut goes_on = true;
     for completion in completions {

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use super::accepting::clients;
 use super::*;
 
-/// The real calls, each of which first answers the errors that were set for it.
+/// The real calls, each of which first returns the errors that were set for it.
 struct Failing {
     real: Epoll,
     accept: VecDeque<i32>,

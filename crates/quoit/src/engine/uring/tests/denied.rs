@@ -6,7 +6,7 @@ use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter};
 
 use super::*;
 
-/// Probes on a thread where `call` answers `errno`.
+/// Probes on a thread where `call` returns `errno`.
 fn probe_where(call: i64, errno: Errno) -> SetupError {
     let filter = SeccompFilter::new(
         BTreeMap::from([(call, vec![])]),

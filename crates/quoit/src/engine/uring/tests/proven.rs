@@ -27,7 +27,12 @@ fn what_was_never_tried_together_is_left_out_and_said() {
     let offered = with(found).proven(FeatureSet::EMPTY).unwrap();
     assert_eq!(offered.features, FeatureSet::OLDEST);
     assert_eq!(offered.missing, [(Feature::BufferRing, Missing::Unproven)]);
-    assert!(offered.missing[0].1.to_string().contains("insisted on"));
+    assert!(
+        offered.missing[0]
+            .1
+            .to_string()
+            .contains("if io_uring is required")
+    );
 }
 
 /// Linux 5.11, before multishot polls.

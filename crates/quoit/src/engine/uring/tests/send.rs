@@ -186,7 +186,7 @@ fn sending_to_a_closed_peer_is_an_error_and_no_signal() {
     });
 }
 
-/// Sends without a copy where the engine can; answers how many sends said that they hold their memory.
+/// Sends without a copy where the engine can; returns how many sends said that they hold their memory.
 fn zero_copy_sends(fixture: &mut Fixture, message: impl Fn() -> Message, length: usize) -> u32 {
     let (near, mut far) = tcp_pair();
     let mut held = 0;

@@ -37,7 +37,7 @@ final class Addresses {
     }
 
     /**
-     * Writes an address as the kernel reads it, and answers its length.
+     * Writes an address as the kernel reads it, and returns its length.
      *
      * @throws IllegalArgumentException if it is of no kind that this transport has, or too long
      */
@@ -55,7 +55,7 @@ final class Addresses {
         return 2 + name.length + (name[0] == 0 ? 0 : 1);
     }
 
-    /** Writes an IP address at a place of a buffer in native order, and answers its length, at most {@link #INET6_BYTES}. */
+    /** Writes an IP address at a place of a buffer in native order, and returns its length, at most {@link #INET6_BYTES}. */
     static int write(InetSocketAddress inet, ByteBuffer to, int at) {
         InetAddress ip = inet.getAddress();
         int port = inet.getPort();
@@ -161,7 +161,7 @@ final class Addresses {
         if (address instanceof java.net.UnixDomainSocketAddress unix) {
             return unix.getPath().toString();
         }
-        throw new IllegalArgumentException(address + " is no address of an IP or Unix socket");
+        throw new IllegalArgumentException(address + " is not an address of an IP or Unix socket");
     }
 
     /** The file of a Unix socket; null for an abstract name or none, and for other sockets. */

@@ -74,7 +74,7 @@ final class CommandBatch {
         }
     }
 
-    // ---- commands; each answers its place ----
+    // ---- commands; each returns its place ----
 
     private int add(int kind, int flags, long target, long token) {
         if (count * Command.SIZE == memory.capacity()) {
@@ -172,7 +172,7 @@ final class CommandBatch {
 
     // ---- staging ----
 
-    /** Reserves room for bytes that the next turn copies, and answers its offset; -1 if there is none. */
+    /** Reserves room for bytes that the next turn copies, and returns its offset; -1 if there is none. */
     int stage(int bytes) {
         int offset = staged;
         if (bytes > (half + 1) * halfBytes - offset) {

@@ -24,7 +24,7 @@ final class DatagramTable {
         this.returns = returns;
     }
 
-    /** Gives a channel's descriptor to the loop, which owns it from now on, even on failure; answers the socket's id. */
+    /** Gives a channel's descriptor to the loop, which owns it from now on, even on failure; returns the socket's id. */
     long open(QuoitDatagramChannel channel, int descriptor) {
         QuoitDatagramChannelConfig options = channel.config();
         ByteBuffer room = ByteBuffer.allocateDirect(8 + DatagramOptions.STRUCT_SIZE).order(ByteOrder.nativeOrder());
@@ -55,7 +55,7 @@ final class DatagramTable {
         return new LeasePool(library, returns, slots, options.slotSize(), Math.max(1, slots / 2), slots);
     }
 
-    /** Reports an event of a datagram socket, and answers how many I/O events that is. */
+    /** Reports an event of a datagram socket, and returns how many I/O events that is. */
     int dispatch(int kind, ByteBuffer events, int at) {
         long id = events.getLong(at + Event.CONNECTION);
         long token = events.getLong(at + Event.TOKEN);

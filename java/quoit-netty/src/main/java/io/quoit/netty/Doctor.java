@@ -66,7 +66,7 @@ final class Doctor {
                     .filter(feature -> feature.name().equals(name))
                     .findFirst()
                     .orElseThrow(() -> new IllegalArgumentException("\"" + name
-                            + "\" is no feature of io_uring that can be switched off; there are "
+                            + "\" is not a feature of io_uring that can be switched off; these are: "
                             + features.stream().map(QuoitReport.Feature::name).toList()))
                     .bit();
         }

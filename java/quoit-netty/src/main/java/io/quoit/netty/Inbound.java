@@ -188,7 +188,7 @@ final class Inbound implements LeaseHolder, EndOfRun, Runnable {
         }
     }
 
-    /** The connection is gone; answers false if that has to wait until what is held was read. */
+    /** The connection is gone; returns false if that has to wait until what is held was read. */
     boolean closed(int reason, int error) {
         if (held != null && !held.isEmpty() || delivering) {
             closeHeld = true;

@@ -100,7 +100,7 @@ final class Leftovers implements ChannelOutboundBuffer.MessageProcessor {
         return add(bytes, before + lends);
     }
 
-    /** Adds a buffer's bytes but for the first ones to the tail; answers whether all of them had room. */
+    /** Adds a buffer's bytes but for the first ones to the tail; returns whether all of them had room. */
     private boolean add(ByteBuf bytes, int from) {
         int length = bytes.readableBytes() - from;
         if (length == 0) {

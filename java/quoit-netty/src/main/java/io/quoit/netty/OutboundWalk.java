@@ -60,7 +60,7 @@ final class OutboundWalk implements ChannelOutboundBuffer.MessageProcessor {
         return pieces;
     }
 
-    /** Measures all that is flushed; answers whether it is to be copied, being little, or not much and in small messages. */
+    /** Measures all that is flushed; returns whether it is to be copied, being little, or not much and in small messages. */
     boolean isToBeCopied(ChannelOutboundBuffer flushed) throws IOException {
         // Mostly, the first message alone tells.
         if (!(flushed.current() instanceof ByteBuf first) || first.readableBytes() > copyThreshold) {
@@ -71,7 +71,7 @@ final class OutboundWalk implements ChannelOutboundBuffer.MessageProcessor {
     }
 
     /**
-     * Copies all that is flushed to an offset in the staging memory; answers false if it is more than {@code most} bytes, or
+     * Copies all that is flushed to an offset in the staging memory; returns false if it is more than {@code most} bytes, or
      * not all of it is bytes.
      */
     boolean stage(ChannelOutboundBuffer flushed, int offset, int most) throws IOException {

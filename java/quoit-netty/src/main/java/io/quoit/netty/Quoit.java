@@ -33,7 +33,7 @@ public final class Quoit {
      * Whether the transport can be used here: the library is there, and is the right one. It then runs on io_uring, or
      * where that is denied on epoll.
      *
-     * @return whether {@link QuoitIoHandler#newFactory()} answers a factory
+     * @return whether {@link QuoitIoHandler#newFactory()} returns a factory
      */
     public static boolean isAvailable() {
         return unavailabilityCause() == null;

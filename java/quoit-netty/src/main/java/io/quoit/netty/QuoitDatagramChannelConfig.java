@@ -299,7 +299,7 @@ public final class QuoitDatagramChannelConfig extends AbstractQuoitConfig implem
             setTimeToLive((Integer) value);
         } else if (option == ChannelOption.DATAGRAM_CHANNEL_ACTIVE_ON_REGISTRATION) {
             if (channel.isRegistered()) {
-                throw new IllegalStateException("DATAGRAM_CHANNEL_ACTIVE_ON_REGISTRATION comes after the registration");
+                throw new IllegalStateException("DATAGRAM_CHANNEL_ACTIVE_ON_REGISTRATION must be set before the registration");
             }
             activeOnRegistration = (Boolean) value;
         } else if (option == QuoitChannelOption.IP_MULTICAST_ALL) {
@@ -325,7 +325,7 @@ public final class QuoitDatagramChannelConfig extends AbstractQuoitConfig implem
     /** A value that is needed when the socket is given to its loop. */
     private int early(ChannelOption<?> option, int value, int least, int most) {
         if (channel.isActive()) {
-            throw new IllegalStateException(option.name() + " comes after the channel was bound or connected");
+            throw new IllegalStateException(option.name() + " must be set before the channel is bound or connected");
         }
         if (value < least || value > most) {
             throw new IllegalArgumentException(option.name() + ": " + value + " (expected: " + least + " to " + most + ")");

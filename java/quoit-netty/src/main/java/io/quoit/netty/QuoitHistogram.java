@@ -40,7 +40,7 @@ public record QuoitHistogram(String name, String about, List<Long> counts, long 
      */
     public long percentile(double share) {
         if (!(share >= 0 && share <= 1)) {
-            throw new IllegalArgumentException("a share is 0 to 1, and not " + share);
+            throw new IllegalArgumentException("a share must be from 0 to 1, not " + share);
         }
         double left = share * count();
         for (int bucket = 0; bucket < counts.size(); bucket++) {

@@ -412,7 +412,7 @@ public final class QuoitIoHandler implements IoHandler {
         hurry = true;
     }
 
-    /** Attaches a connected socket, paused; answers the command's place in the batch. */
+    /** Attaches a connected socket, paused; returns the command's place in the batch. */
     int attach(AbstractQuoitStreamChannel channel, int descriptor) {
         long token = nextToken++;
         pending.put(token, channel);
@@ -433,7 +433,7 @@ public final class QuoitIoHandler implements IoHandler {
     }
 
     /**
-     * Gives the kernel as much of the list of pieces as it takes at once, and answers how many bytes that is; none where
+     * Gives the kernel as much of the list of pieces as it takes at once, and returns how many bytes that is; none where
      * they have to be lent, which then also tells what is wrong with the connection, if anything is.
      */
     long trySend(long connection) {

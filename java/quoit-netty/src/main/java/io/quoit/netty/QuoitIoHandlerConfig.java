@@ -9,7 +9,7 @@ import java.util.Set;
 
 /**
  * The limits and settings of the loops of one event loop group; every loop has them to itself. Immutable: each
- * {@code with} method answers a changed copy, and throws {@link IllegalArgumentException} for a value out of range.
+ * {@code with} method returns a changed copy, and throws {@link IllegalArgumentException} for a value out of range.
  *
  * <table>
  * <caption>Settings and their defaults</caption>

@@ -147,7 +147,7 @@ class ApplicationFaultsTest {
         return QuoitIoHandlerConfig.defaults().withEngine(UnderTest.ENGINE).withOutboundWaterMarks(0, MARK);
     }
 
-    /** Writes a piece a run of the loop until one has to wait, because one before it was refused; answers the bytes. */
+    /** Writes a piece a run of the loop until one has to wait, because one before it was refused; returns the bytes. */
     private byte[] fill(QuoitSocketChannel channel) throws Exception {
         EventLoop loop = channel.eventLoop();
         Promise<Integer> full = loop.newPromise();
@@ -265,7 +265,7 @@ class ApplicationFaultsTest {
         }
     }
 
-    /** Writes until the library's queue is at its mark, and nothing was refused yet; answers the bytes, and more. */
+    /** Writes until the library's queue is at its mark, and nothing was refused yet; returns the bytes, and more. */
     private byte[] fillToTheMark(QuoitSocketChannel channel, int more) throws Exception {
         EventLoop loop = channel.eventLoop();
         Promise<Integer> full = loop.newPromise();

@@ -14,7 +14,7 @@ import org.junit.jupiter.api.Assumptions;
 final class Child {
     private Child() {}
 
-    /** Runs a class under the commands that come before it; answers what it printed. */
+    /** Runs a class under the commands that come before it; returns what it printed. */
     static String run(List<String> before, Class<?> main, String... arguments) throws Exception {
         List<String> command = new ArrayList<>(before);
         command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());

@@ -140,7 +140,7 @@ final class Denied {
         }
     }
 
-    /** {@code io_uring_setup(2)} answers EPERM from now on, in all threads, as container runtimes have it. */
+    /** {@code io_uring_setup(2)} returns EPERM from now on, in all threads, as container runtimes have it. */
     private static void denySetup() throws Throwable {
         Linker linker = Linker.nativeLinker();
         var syscall = linker.downcallHandle(

@@ -15,7 +15,7 @@ class DeniedTest {
         return UnderTest.ENGINE == QuoitEngine.URING && !UnderTest.SMALL && Quoit.doctor().uringUsable();
     }
 
-    /** Runs {@link Denied} under the commands that come before it; answers what it printed. */
+    /** Runs {@link Denied} under the commands that come before it; returns what it printed. */
     private static String run(String mode, String... before) throws Exception {
         return Child.run(List.of(before), Denied.class, mode);
     }

@@ -123,7 +123,7 @@ class FairnessTest {
         }
     }
 
-    /** Each sends until no more is taken of it, but no more than so many bytes; answers how many bytes all have sent. */
+    /** Each sends until no more is taken of it, but no more than so many bytes; returns how many bytes all have sent. */
     private long flood(byte[] piece, int most) {
         long all = 0;
         for (SocketChannel peer : rude) {
