@@ -237,7 +237,7 @@ fn only_what_listens_is_adopted() {
     assert!(error.to_string().contains("does not listen"), "{error}");
     let (datagrams, _peer) = UnixDatagram::pair().unwrap();
     let error = ListenSocket::adopt(&Linux, datagrams.into()).unwrap_err();
-    assert!(error.to_string().contains("no stream socket"), "{error}");
+    assert!(error.to_string().contains("not a stream socket"), "{error}");
     let file = tempfile::tempfile().unwrap();
     let error = ListenSocket::adopt(&Linux, file.into()).unwrap_err();
     assert_eq!(error.errno(), Some(Errno::new(libc::ENOTSOCK)));

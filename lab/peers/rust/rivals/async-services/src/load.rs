@@ -127,7 +127,8 @@ fn now() -> u64 {
 }
 
 enum Asking {
-    Https(tls::Asking),
+    /// With the state of its encryption, which is large.
+    Https(Box<tls::Asking>),
     Grpc(grpc::Asking),
     Websocket(websocket::Asking),
 }
@@ -177,7 +178,7 @@ async fn connect(what: What, to: SocketAddr, client: &tls::Client) -> io::Result
     if what == What::Websocket {
         return websocket::Asking::connect(stream).await.map(Asking::Websocket);
     }
-    client.connect(stream).await.map(Asking::Https)
+    client.connect(stream).await.map(Box::new).map(Asking::Https)
 }
 
 /// Asks until the window has closed: on a connection, or each time on a new one.

@@ -34,7 +34,8 @@ fn serve(share: Loop) -> io::Result<()> {
             // A connection that breaks ends alone; its peer knows.
             match service {
                 Service::Echo => drop(tokio::spawn(echo(stream))),
-                Service::Http => drop(tokio::spawn(http(stream))),
+                // HTTP: what else there is, the command line refuses.
+                _ => drop(tokio::spawn(http(stream))),
             }
         }
     })
