@@ -182,10 +182,10 @@ doors: doors-go doors-java doors-rust ## Run software that people use over the d
 	elif test -n "$${CI:-}"; then exit 1; \
 	else echo "make: doors-websocket is left out, for what is said above" >&2; fi
 
-doors-rust: toolchain ## Lint and run the examples of async Rust that take long to build: TLS, tonic, WebSockets, quinn
+doors-rust: toolchain ## Run what takes long in async Rust: examples with TLS, tonic, WebSockets and QUIC, 1 GiB through each, 20,000 connections
 	$(CARGO) clippy --package quoit-async --all-targets --features examples --profile test -- --deny warnings
 	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --profile test --package quoit-async --no-deps --all-features
-	$(CARGO) test --package quoit-async --features examples
+	QUOIT_TEST_BYTES=1073741824 QUOIT_TEST_CONNECTIONS=20000 $(CARGO) test --package quoit-async --features examples
 
 doors-go: capi door-peers
 	@command -v $(GO) >/dev/null || { \
@@ -251,7 +251,7 @@ lab-peers: capi ## Build the rivals of the lab into target/peers; what cannot be
 
 # Those that serve on Quoit, which the siege and the doors need.
 door-peers: capi ## Build the lab's servers on the doors of Go, Java and .NET into target/peers
-	@lab/peers/build $(TARGET)/peers quoit-go netty kestrel axum
+	@lab/peers/build $(TARGET)/peers quoit-go netty kestrel axum async-services
 
 lab-peers-check: toolchain lab-peers ## Lint the rivals' sources and check that each answers as Quoit does
 	cd lab/peers/rust/rivals && $(CARGO) fmt --all --check

@@ -27,21 +27,7 @@ func TestGRPCInteroperates(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, client := inPatience(t), testgrpc.NewTestServiceClient(conn)
-		interop.DoEmptyUnaryCall(ctx, client)
-		interop.DoLargeUnaryCall(ctx, client)
-		interop.DoClientStreaming(ctx, client)
-		interop.DoServerStreaming(ctx, client)
-		interop.DoPingPong(ctx, client)
-		interop.DoEmptyStream(ctx, client)
-		interop.DoTimeoutOnSleepingServer(ctx, client)
-		interop.DoCancelAfterBegin(ctx, client)
-		interop.DoCancelAfterFirstResponse(ctx, client)
-		interop.DoCustomMetadata(ctx, client)
-		interop.DoStatusCodeAndMessage(ctx, client)
-		interop.DoSpecialStatusMessage(ctx, client)
-		interop.DoUnimplementedMethod(ctx, conn)
-		interop.DoUnimplementedService(ctx, testgrpc.NewUnimplementedServiceClient(conn))
+		runInterop(t, conn)
 		if err := conn.Close(); err != nil {
 			t.Error(err)
 		}
@@ -50,4 +36,40 @@ func TestGRPCInteroperates(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// And tonic's, on tokio's sockets and on ours.
+func TestTonicInteroperates(t *testing.T) {
+	p := peer{"async-services", "--engine", nil, "tokio", []string{"uring", "epoll"}}
+	for _, transport := range append([]string{p.stock}, p.ours...) {
+		t.Run(transport, func(t *testing.T) {
+			conn, err := grpc.NewClient(
+				p.start(t, "grpc-interop", transport).String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			runInterop(t, conn)
+		})
+	}
+}
+
+// runInterop calls the test service at the other end in each of the ways. What fails ends the process.
+func runInterop(t *testing.T, conn *grpc.ClientConn) {
+	t.Helper()
+	ctx, client := inPatience(t), testgrpc.NewTestServiceClient(conn)
+	interop.DoEmptyUnaryCall(ctx, client)
+	interop.DoLargeUnaryCall(ctx, client)
+	interop.DoClientStreaming(ctx, client)
+	interop.DoServerStreaming(ctx, client)
+	interop.DoPingPong(ctx, client)
+	interop.DoEmptyStream(ctx, client)
+	interop.DoTimeoutOnSleepingServer(ctx, client)
+	interop.DoCancelAfterBegin(ctx, client)
+	interop.DoCancelAfterFirstResponse(ctx, client)
+	interop.DoCustomMetadata(ctx, client)
+	interop.DoStatusCodeAndMessage(ctx, client)
+	interop.DoSpecialStatusMessage(ctx, client)
+	interop.DoUnimplementedMethod(ctx, conn)
+	interop.DoUnimplementedService(ctx, testgrpc.NewUnimplementedServiceClient(conn))
 }

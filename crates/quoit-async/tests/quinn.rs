@@ -1,103 +1,29 @@
 //! QUIC by quinn, over its own runtime's sockets first and then over ours, on each engine: what passes there must pass here.
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
+#[path = "support/bulk.rs"]
+mod bulk;
+#[path = "support/quic.rs"]
+mod quic;
+
 use std::future::poll_fn;
 use std::io::{ErrorKind, IoSliceMut};
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use quinn::crypto::rustls::QuicClientConfig;
-use quinn::rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use quinn::rustls::{ClientConfig as TlsConfig, RootCertStore};
+use quinn::AsyncUdpSocket;
 use quinn::udp::{EcnCodepoint, RecvMeta, Transmit};
-use quinn::{
-    AsyncUdpSocket, ClientConfig, Connection, Endpoint, EndpointConfig, Runtime, ServerConfig, TokioRuntime,
-};
-use quoit_async::{Config, EngineChoice, EngineKind, QuinnRuntime};
 
-/// Only what hangs takes so long.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Runs a scenario over quinn's own sockets, and over ours on both engines.
-fn everywhere(scenario: impl AsyncFn(Arc<dyn Runtime>) + Clone + Send + Sync + 'static) {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap()
-        .block_on(async {
-            tokio::time::timeout(PATIENCE, scenario(Arc::new(TokioRuntime)))
-                .await
-                .expect("quinn's own sockets hang");
-        });
-    for engine in [EngineKind::Uring, EngineKind::Epoll] {
-        let config = quoit_async::ServerConfig {
-            loops: 1,
-            config: Config {
-                engine: EngineChoice::Require(engine),
-                ..Config::default()
-            },
-            ..quoit_async::ServerConfig::default()
-        };
-        let scenario = scenario.clone();
-        quoit_async::serve(config, move |_| {
-            let scenario = scenario.clone();
-            async move {
-                tokio::time::timeout(PATIENCE, scenario(Arc::new(QuinnRuntime)))
-                    .await
-                    .unwrap_or_else(|_| panic!("{engine} hangs"));
-                Ok(())
-            }
-        })
-        .unwrap();
-    }
-}
-
-/// The two sides' configurations, of which one trusts the other.
-fn configs() -> (ServerConfig, ClientConfig) {
-    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-    let certificate: CertificateDer<'static> = made.cert.into();
-    let key = PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into());
-    let mut roots = RootCertStore::empty();
-    roots.add(certificate.clone()).unwrap();
-    let tls = TlsConfig::builder()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    let client = ClientConfig::new(Arc::new(QuicClientConfig::try_from(tls).unwrap()));
-    let server = ServerConfig::with_single_cert(vec![certificate], key).unwrap();
-    (server, client)
-}
-
-fn bind(address: &str) -> UdpSocket {
-    UdpSocket::bind(address).unwrap()
-}
-
-fn endpoint(runtime: &Arc<dyn Runtime>, server: Option<ServerConfig>, socket: UdpSocket) -> Endpoint {
-    Endpoint::new(EndpointConfig::default(), server, socket, Arc::clone(runtime)).unwrap()
-}
-
-/// Two connected sides, with their endpoints.
-async fn pair(
-    runtime: &Arc<dyn Runtime>,
-    server: &str,
-    asked: &str,
-) -> (Endpoint, Endpoint, Connection, Connection) {
-    let (server_config, client_config) = configs();
-    let server = endpoint(runtime, Some(server_config), bind(server));
-    let client = endpoint(runtime, None, bind("127.0.0.1:0"));
-    let to = SocketAddr::new(asked.parse().unwrap(), server.local_addr().unwrap().port());
-    let connecting = client.connect_with(client_config, to, "localhost").unwrap();
-    let accepting = async { server.accept().await.unwrap().await.unwrap() };
-    let (there, here) = tokio::join!(connecting, accepting);
-    (server, client, there.unwrap(), here)
-}
+use bulk::Pattern;
+use quic::{bind, configs, endpoint, everywhere, pair};
 
 #[test]
 fn much_goes_through_both_ways_in_segments() {
     everywhere(async |runtime| {
         let (server, client, there, here) = pair(&runtime, "127.0.0.1:0", "127.0.0.1").await;
-        let bytes: Vec<u8> = (0..8_000_000).map(|at: u32| (at % 251) as u8).collect();
+        let total = bulk::bytes();
         let echo = async {
             let (mut to, mut from) = here.accept_bi().await.unwrap();
             while let Some(chunk) = from.read_chunk(1 << 20, true).await.unwrap() {
@@ -108,11 +34,20 @@ fn much_goes_through_both_ways_in_segments() {
         let talk = async {
             let (mut to, mut from) = there.open_bi().await.unwrap();
             let send = async {
-                to.write_all(&bytes).await.unwrap();
+                let mut pattern = Pattern::default();
+                while pattern.count() < total {
+                    to.write_all(pattern.next(30_001, total)).await.unwrap();
+                }
                 to.finish().unwrap();
             };
-            let ((), back) = tokio::join!(send, from.read_to_end(bytes.len() + 1));
-            assert!(back.unwrap() == bytes);
+            let receive = async {
+                let mut pattern = Pattern::default();
+                while let Some(chunk) = from.read_chunk(1 << 20, true).await.unwrap() {
+                    pattern.check(&chunk.bytes);
+                }
+                assert_eq!(pattern.count(), total);
+            };
+            tokio::join!(send, receive);
         };
         tokio::join!(echo, talk);
         let stats = there.stats();

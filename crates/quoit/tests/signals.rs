@@ -47,6 +47,9 @@ fn no_signal_keeps_a_loop_from_its_life() {
                     assert_eq!(unsafe { libc::pthread_kill(target, libc::SIGUSR1) }, 0);
                 }
             });
+            while HANDLED.load(Ordering::Relaxed) == before {
+                thread::yield_now();
+            }
             let lives: Result<(), String> = (0..LOOPS).try_for_each(|_| {
                 let mut quoit =
                     Loop::new(LoopIndex::default(), config(engine)).map_err(|error| error.to_string())?;
@@ -56,6 +59,5 @@ fn no_signal_keeps_a_loop_from_its_life() {
             ended.store(true, Ordering::Release);
             assert_eq!(lives, Ok(()), "{engine:?}");
         });
-        assert!(HANDLED.load(Ordering::Relaxed) > before, "signals came");
     }
 }

@@ -13,7 +13,7 @@ use quoit_async::{
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::support::{
-    Held, beside_loops, both_ways, config, held, is_own_process, on_a_loop, once, several_threads,
+    Held, beside_loops, both_ways, bulk, config, held, is_own_process, on_a_loop, once, several_threads,
 };
 
 /// All that a loop can leave behind.
@@ -374,7 +374,7 @@ async fn come_and_go(counters: impl Fn() -> Vec<Counters> + Send) {
     let address = listener.local_addr().unwrap();
     let serving = tokio::spawn(async move {
         let mut ends = tokio::task::JoinSet::new();
-        for at in 0..2000 {
+        for at in 0..bulk::connections() {
             let (mut stream, _) = listener.accept().await.unwrap();
             let task = ends.spawn(async move {
                 let mut buffer = [0; 8];
@@ -393,7 +393,7 @@ async fn come_and_go(counters: impl Fn() -> Vec<Counters> + Send) {
         }
     });
     let before = descriptors();
-    for at in 0..2000 {
+    for at in 0..bulk::connections() {
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream.write_all(b"12345678").await.unwrap();
         match at % 4 {
@@ -419,10 +419,10 @@ async fn come_and_go(counters: impl Fn() -> Vec<Counters> + Send) {
 }
 
 #[test]
-fn two_thousand_come_and_go_and_nothing_is_left() {
+fn connections_come_and_go_and_nothing_is_left() {
     if !is_own_process(concat!(
         module_path!(),
-        "::two_thousand_come_and_go_and_nothing_is_left"
+        "::connections_come_and_go_and_nothing_is_left"
     )) {
         return;
     }

@@ -4,6 +4,7 @@
 //! leases) is nobody else's there either, and one that hangs is ended and told.
 #![allow(dead_code, unused_imports, reason = "no file of tests uses all of it")]
 
+pub(crate) mod bulk;
 pub(crate) mod net;
 
 use std::fmt::Debug;
@@ -20,8 +21,6 @@ use quoit_async::{
     Config, Context, Counters, EngineChoice, EngineKind, Loops, LoopsConfig, Server, ServerConfig,
 };
 
-/// A process that takes longer hangs.
-const HANG: Duration = Duration::from_secs(60);
 /// In the processes of the tests: the engine.
 const ENGINE: &str = "QUOIT_TEST_ENGINE";
 
@@ -133,7 +132,7 @@ fn run_again(name: &str, engine: &str) {
         let _ = done.send(());
         String::from_utf8_lossy(&text).into_owned()
     });
-    let hangs = ended.recv_timeout(HANG).is_err();
+    let hangs = ended.recv_timeout(bulk::patience()).is_err();
     if hangs {
         child.kill().unwrap();
     }

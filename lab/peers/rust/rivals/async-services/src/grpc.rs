@@ -31,8 +31,9 @@ struct Number {
     value: u64,
 }
 
+/// The service.
 #[derive(Clone)]
-struct Numbers;
+pub(crate) struct Numbers;
 
 impl NamedService for Numbers {
     const NAME: &'static str = "numbers.Numbers";
@@ -65,17 +66,24 @@ impl Service<http::Request<Body>> for Numbers {
     }
 }
 
-pub(crate) async fn serve<L>(listener: L) -> io::Result<()>
+pub(crate) async fn serve<L, S>(listener: L, service: S) -> io::Result<()>
 where
     L: Listener,
     L::Io: Connected,
+    S: Service<http::Request<Body>, Response = http::Response<Body>, Error = Infallible>
+        + NamedService
+        + Clone
+        + Send
+        + Sync
+        + 'static,
+    S::Future: Send + 'static,
 {
     let incoming = stream::unfold(listener, |mut listener| async move {
         let (stream, _) = listener.accept().await;
         Some((Ok::<_, io::Error>(stream), listener))
     });
     Server::builder()
-        .add_service(Numbers)
+        .add_service(service)
         .serve_with_incoming(incoming)
         .await
         .map_err(io::Error::other)

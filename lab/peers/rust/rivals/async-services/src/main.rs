@@ -4,6 +4,7 @@
 //! `async-services load` is the load for them.
 
 mod grpc;
+mod interop;
 mod load;
 mod tls;
 mod websocket;
@@ -24,7 +25,12 @@ fn main() -> ExitCode {
     let rival = Rival {
         name: "async-services",
         framework: "tokio",
-        services: &[Service::Https, Service::Grpc, Service::WebSocket],
+        services: &[
+            Service::Https,
+            Service::Grpc,
+            Service::GrpcInterop,
+            Service::WebSocket,
+        ],
         engines: &["tokio", "uring", "epoll"],
     };
     peer::run(&rival, serve)
@@ -68,7 +74,8 @@ where
 {
     match service {
         Service::Https => tls::serve(listener).await,
-        Service::Grpc => grpc::serve(listener).await,
+        Service::Grpc => grpc::serve(listener, grpc::Numbers).await,
+        Service::GrpcInterop => grpc::serve(listener, interop::TestService).await,
         _ => websocket::serve(listener).await,
     }
 }

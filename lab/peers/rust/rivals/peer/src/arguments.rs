@@ -19,6 +19,8 @@ pub enum Service {
     Https,
     /// gRPC in clear text: the square of a number.
     Grpc,
+    /// gRPC's own service for tests of interoperability.
+    GrpcInterop,
 }
 
 /// What was asked for on the command line.
@@ -45,6 +47,7 @@ impl Arguments {
             Some("websocket") => Service::WebSocket,
             Some("https") => Service::Https,
             Some("grpc") => Service::Grpc,
+            Some("grpc-interop") => Service::GrpcInterop,
             _ => return Err(usage()),
         };
         if !rival.services.contains(&service) {
@@ -95,6 +98,7 @@ fn usage(rival: &Rival) -> String {
             Service::WebSocket => "websocket",
             Service::Https => "https",
             Service::Grpc => "grpc",
+            Service::GrpcInterop => "grpc-interop",
         })
         .collect();
     let engines = match rival.engines {
