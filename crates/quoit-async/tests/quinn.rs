@@ -8,16 +8,15 @@ mod quic;
 
 use std::future::poll_fn;
 use std::io::{ErrorKind, IoSliceMut};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
 
 use quinn::AsyncUdpSocket;
 use quinn::udp::{EcnCodepoint, RecvMeta, Transmit};
 
 use bulk::Pattern;
-use quic::{bind, configs, endpoint, everywhere, pair};
+use quic::{bind, everywhere, pair};
 
 #[test]
 fn much_goes_through_both_ways_in_segments() {

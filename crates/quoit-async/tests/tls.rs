@@ -76,7 +76,7 @@ fn connector(shows: bool, protocols: &[&str]) -> TlsConnector {
     TlsConnector::from(Arc::new(config))
 }
 
-fn name() -> ServerName<'static> {
+fn localhost() -> ServerName<'static> {
     "localhost".try_into().unwrap()
 }
 
@@ -85,7 +85,7 @@ macro_rules! secured {
     ($connector:expr, $acceptor:expr) => {{
         let (client, server) = pair().await;
         let (connector, acceptor) = ($connector, $acceptor);
-        let (client, server) = tokio::join!(connector.connect(name(), client), acceptor.accept(server));
+        let (client, server) = tokio::join!(connector.connect(localhost(), client), acceptor.accept(server));
         (client.unwrap(), server.unwrap())
     }};
 }
@@ -114,7 +114,7 @@ scenario! {
         let (client, server) = pair().await;
         let (connector, acceptor) = (connector(false, &[]), acceptor(true, &[]));
         let refused = async {
-            let mut stream = connector.connect(name(), client).await?;
+            let mut stream = connector.connect(localhost(), client).await?;
             stream.read(&mut [0; 10]).await
         };
         let (client, server) = tokio::join!(refused, async {
@@ -132,7 +132,7 @@ scenario! {
         let connector = TlsConnector::from(Arc::new(config));
         let acceptor = acceptor(false, &[]);
         let (client, server) = tokio::join!(
-            async { connector.connect(name(), client).await.map(|_| ()) },
+            async { connector.connect(localhost(), client).await.map(|_| ()) },
             async { acceptor.accept(server).await.map(|_| ()) }
         );
         says.told_kind("client", client);
