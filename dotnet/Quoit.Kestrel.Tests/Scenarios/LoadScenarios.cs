@@ -132,7 +132,7 @@ public class LoadScenarios
         Assert.Contains("at last", await client.ReceiveTextToEndAsync(), StringComparison.Ordinal);
         Assert.Equal(HealthStatus.Healthy, (await checks.CheckHealthAsync()).Status);
         var line = Assert.Single(server.Log.Lines, line => line.Id.Name == "LoopBlocked");
-        Assert.Contains("found 1 time(s)", line.Text, StringComparison.Ordinal);
+        Assert.Contains("seen 1 time(s)", line.Text, StringComparison.Ordinal);
         Assert.Equal(1, server.Loops!.Blocked);
     }
 
