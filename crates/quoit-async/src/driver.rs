@@ -45,6 +45,8 @@ pub(crate) struct Driver {
     /// Empty: the memory of what was left last.
     wanted: Wanted,
     parked: bool,
+    /// How many turns have begun; from 1 on.
+    pub(crate) turns: u64,
     /// Draining has begun.
     pub(crate) draining: Arc<Signal>,
 }
@@ -109,6 +111,7 @@ impl Driver {
             wakers: Vec::new(),
             wanted: Wanted::default(),
             parked: false,
+            turns: 1,
             draining: Arc::default(),
         }
     }
@@ -160,6 +163,7 @@ impl Driver {
     /// Makes a turn: what was wanted from other threads first, then the kernel.
     pub(crate) fn turn(&mut self, timeout: Option<Duration>) -> Result<Turned, TurnError> {
         self.parked = false;
+        self.turns += 1;
         self.carry_out_wanted();
         // Who is to be woken is woken after the turn.
         let timeout = if self.wakes_anybody() {

@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker, ready};
 
 use quoit::{Errno, Lease, Refusal, Token};
 
-use super::give::{leave_copied, send_copied};
+use super::give::{WORTH_A_CALL, leave_copied, queue_copied, send_copied};
 use super::{Ending, Failure, Link, MOST_LEFT, Piece, Shortfall, State};
 use crate::lock::lock;
 use crate::waiters::WaiterKey;
@@ -177,9 +177,15 @@ impl Link {
         }
         if state.left.is_empty()
             && let Some(id) = state.id.filter(|_| state.opened)
-            && let Some(result) = self
-                .home
-                .here(|driver| send_copied(&mut driver.event_loop, id, pieces))
+            && let Some(result) = self.home.here(|driver| {
+                let again = std::mem::replace(&mut state.written_in, driver.turns) == driver.turns;
+                let give = if again && length < WORTH_A_CALL {
+                    queue_copied
+                } else {
+                    send_copied
+                };
+                give(&mut driver.event_loop, id, pieces)
+            })
         {
             return match result {
                 Ok(0) => {

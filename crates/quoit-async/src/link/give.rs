@@ -7,6 +7,10 @@ use quoit::{ConnectionId, Loop, Payload, Refusal, Token};
 
 use super::{KEPT, Piece, State};
 
+/// Bytes from which on each write is given to the kernel by itself. To copy fewer, and to send them with what else a task writes in
+/// the same turn, costs less than a call does.
+pub(super) const WORTH_A_CALL: usize = 8 * 1024;
+
 /// Gives the loop one piece; what there is no room for comes back.
 pub(super) fn give(
     event_loop: &mut Loop,
@@ -68,7 +72,7 @@ pub(super) fn give(
     }
 }
 
-/// Queues copies of as much as there is room for: at once with the kernel if that is better. 0: there is none.
+/// Gives copies to the kernel at once where that is better, and queues them otherwise. 0: there is no room.
 pub(super) fn send_copied(
     event_loop: &mut Loop,
     id: ConnectionId,
@@ -81,6 +85,15 @@ pub(super) fn send_copied(
     if at_once > 0 {
         return Ok(at_once);
     }
+    queue_copied(event_loop, id, pieces)
+}
+
+/// Queues copies of as much as there is room for, which leave in one call at the end of the turn. 0: there is no room.
+pub(super) fn queue_copied(
+    event_loop: &mut Loop,
+    id: ConnectionId,
+    pieces: &[IoSlice<'_>],
+) -> Result<usize, Refusal> {
     let mut taken = 0;
     for piece in pieces {
         let mut rest: &[u8] = piece;

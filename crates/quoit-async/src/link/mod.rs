@@ -81,6 +81,8 @@ struct State {
     spare: Vec<u8>,
     /// The loop takes nothing more until it says so.
     full: bool,
+    /// The turn of the loop in which its thread wrote last.
+    written_in: u64,
     shut_down: bool,
     /// The loop knows of it.
     shut_down_told: bool,

@@ -140,3 +140,33 @@ fn what_a_peer_does_not_read_waits_and_arrives() {
         assert!(read == written);
     });
 }
+
+/// What a task writes in pieces without a wait leaves the loop's thread in two sends at most: the first piece at once, and the
+/// others together.
+#[test]
+fn small_writes_of_one_turn_leave_together() {
+    if !is_own_process(concat!(
+        module_path!(),
+        "::small_writes_of_one_turn_leave_together"
+    )) {
+        return;
+    }
+    on_a_loop_of(config(), |context| async move {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let mut peer = listener.accept().unwrap().0;
+        let before = context.counters().sends;
+        let bytes = pattern(16 * 100);
+        for piece in bytes.chunks(100) {
+            assert_eq!(stream.try_write(piece).unwrap(), piece.len());
+        }
+        let received = blocking(move || {
+            let mut received = vec![0; 16 * 100];
+            peer.read_exact(&mut received).unwrap();
+            received
+        });
+        assert!(received.await == bytes);
+        let sends = context.counters().sends - before;
+        assert!((1..=2).contains(&sends), "{sends} sends");
+    });
+}
