@@ -39,8 +39,9 @@ check: toolchain ## Format check, lints and unit tests, for the loop of work: un
 # Those that are quickly built, which the crate's own tests have too.
 ASYNC_FEATURES := quoit-async/axum,quoit-async/futures-io,quoit-async/hyper,quoit-async/hyper-util,quoit-async/tracing
 
-# Twice as many Rust tests at once as there are processors, as most of them wait for a peer. For the same reason three suites run
-# side by side, the longest first.
+# Twice as many Rust tests at once as there are processors, as most of them wait for a peer; and all doors at once. The doors are
+# tested behind the Rust tests: some of these take all memory that the kernel has for TCP, and Netty's own tests have a time in which
+# they have to be over.
 test: toolchain ## Format check, lints, documentation, all tests
 	@$(CARGO) fmt --version >/dev/null 2>&1 || { \
 		echo "make: rustfmt is missing; run: rustup component add rustfmt clippy" >&2; exit 1; }
@@ -48,20 +49,21 @@ test: toolchain ## Format check, lints, documentation, all tests
 	@$(STAGE) lints $(CARGO) clippy --workspace --all-targets --profile test -- --deny warnings
 	@RUSTDOCFLAGS="--deny warnings" $(STAGE) documentation $(CARGO) doc --profile test --package quoit --package quoit-async --no-deps --features $(ASYNC_FEATURES)
 	@$(STAGE) "building the Rust tests" $(CARGO) test --workspace --no-run
-	@suites=; \
-	if command -v $(MAVEN) >/dev/null && java/jdk >/dev/null; then suites="$$suites java"; \
-	else echo "make: Maven or a JDK 25 was not found; the Netty transport is not tested" >&2; fi; \
-	suites="$$suites rust-tests"; \
+	@as_user=; \
 	if test "$$(id -u)" != 0; then :; \
-	elif command -v setpriv >/dev/null && command -v prlimit >/dev/null; then suites="$$suites test-user"; \
+	elif command -v setpriv >/dev/null && command -v prlimit >/dev/null; then as_user=test-user; \
 	else echo "make: setpriv or prlimit was not found; nothing is tested as an ordinary user (util-linux)" >&2; fi; \
-	if command -v $(DOTNET) >/dev/null; then suites="$$suites dotnet"; \
+	$(MAKE) --no-print-directory --jobs=2 --output-sync=target rust-tests $$as_user
+	@$(STAGE) "the Rust tests that measure" $(CARGO) test --workspace --lib --bins --tests -- lab_
+	@doors=; \
+	if command -v $(MAVEN) >/dev/null && java/jdk >/dev/null; then doors="$$doors java"; \
+	else echo "make: Maven or a JDK 25 was not found; the Netty transport is not tested" >&2; fi; \
+	if command -v $(DOTNET) >/dev/null; then doors="$$doors dotnet"; \
 	elif test -n "$${CI:-}"; then echo "make: dotnet was not found; $(DOTNET_REMEDY)" >&2; exit 1; \
 	else echo "make: dotnet was not found; the Kestrel transport is not tested ($(DOTNET_REMEDY))" >&2; fi; \
-	if command -v $(GO) >/dev/null; then suites="$$suites go"; \
+	if command -v $(GO) >/dev/null; then doors="$$doors go"; \
 	else echo "make: go was not found; the Go module is not tested (https://go.dev/dl, 1.25 or newer)" >&2; fi; \
-	$(MAKE) --no-print-directory --jobs=3 --output-sync=target $$suites
-	@$(STAGE) "the Rust tests that measure" $(CARGO) test --workspace --lib --bins --tests -- lab_
+	test -z "$$doors" || $(MAKE) --no-print-directory --jobs=3 --output-sync=target $$doors
 
 # What the lab measures is tested when nothing else runs.
 rust-tests: toolchain

@@ -262,7 +262,7 @@ public sealed partial class HttpTraceScenarios : IDisposable
                 client.EndSending();
                 await Trace.ReceiveAsync(client);
             });
-    });
+    }, tries: Tries);
 
     /// <summary>A request in a state when the server is told to stop; what its client does then, and when that is.</summary>
     private sealed record Stop(
