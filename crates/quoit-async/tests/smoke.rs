@@ -59,29 +59,35 @@ fn ask(address: SocketAddr) {
     }
 }
 
+/// Serves echoes with two loops, asks them at its first address, and drains it. Returns that address.
+fn serve_and_ask(engine: EngineKind, listening: ServerConfig) -> SocketAddr {
+    let config = ServerConfig {
+        loops: 2,
+        config: config(engine),
+        ..listening
+    };
+    let server = Server::start(config, |mut context| async move {
+        let draining = context.draining();
+        let listener = context.listener()?;
+        tokio::select! {
+            result = echo(listener) => result,
+            () = draining => Ok(()),
+        }
+    })
+    .unwrap();
+    assert_eq!(server.engine(), engine);
+    let address = tcp(&server.addresses()[0]);
+    ask(address);
+    server.drainer().drain(std::time::Duration::from_secs(5));
+    server.join().unwrap();
+    address
+}
+
 #[test]
 fn a_loop_and_a_runtime_on_each_thread() {
     for engine in ENGINES {
-        let server = Server::start(
-            ServerConfig {
-                loops: 2,
-                config: config(engine),
-                ..ServerConfig::listen("127.0.0.1:0".parse::<SocketAddr>().unwrap())
-            },
-            |mut context| async move {
-                let draining = context.draining();
-                let listener = context.listener()?;
-                tokio::select! {
-                    result = echo(listener) => result,
-                    () = draining => Ok(()),
-                }
-            },
-        )
-        .unwrap();
-        assert_eq!(server.engine(), engine);
-        ask(tcp(&server.addresses()[0]));
-        server.drainer().drain(std::time::Duration::from_secs(5));
-        server.join().unwrap();
+        let any_port = "127.0.0.1:0".parse::<SocketAddr>().unwrap();
+        serve_and_ask(engine, ServerConfig::listen(any_port));
     }
 }
 
@@ -90,24 +96,8 @@ fn a_server_on_a_socket_that_listens_already() {
     for engine in ENGINES {
         let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = socket.local_addr().unwrap();
-        let config = ServerConfig {
-            loops: 2,
-            config: config(engine),
-            ..ServerConfig::listen_on(socket).unwrap()
-        };
-        let server = Server::start(config, |mut context| async move {
-            let draining = context.draining();
-            let listener = context.listener()?;
-            tokio::select! {
-                result = echo(listener) => result,
-                () = draining => Ok(()),
-            }
-        })
-        .unwrap();
-        assert_eq!(tcp(&server.addresses()[0]), address);
-        ask(address);
-        server.drainer().drain(std::time::Duration::from_secs(5));
-        server.join().unwrap();
+        let listening = ServerConfig::listen_on(socket).unwrap();
+        assert_eq!(serve_and_ask(engine, listening), address);
     }
     let deaf = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let refused = ServerConfig::listen_on(deaf).unwrap_err();
