@@ -78,13 +78,13 @@ public static class Transports
     {
         try
         {
-            await scenario(transport);
+            await scenario(transport).Soon();
         }
         catch (Exception failure)
         {
             throw new InvalidOperationException($"Over {transport}: {failure.Message}", failure);
         }
-    })).Soon();
+    }));
 
     private static IEnumerable<Transport> Quoits()
     {
