@@ -285,11 +285,12 @@ func TestDialsTheOtherKindsOfUnixSockets(t *testing.T) {
 		r.see("no file", err)
 
 		packets := filepath.Join(r.t.TempDir(), "packets")
-		listener, err := net.Listen("unixpacket", packets)
+		listener, err := d.listen("unixpacket", packets)
 		if err != nil {
 			r.t.Fatal(err)
 		}
 		defer listener.Close()
+		r.see("listens", listener.Addr().Network(), listener.Addr().String() == packets)
 		conn, err = d.dial(r.t.Context(), "unixpacket", packets)
 		if err != nil {
 			r.t.Fatal(err)
@@ -308,6 +309,11 @@ func TestDialsTheOtherKindsOfUnixSockets(t *testing.T) {
 		n, err := conn.Read(memory)
 		r.see("end", n, err)
 		r.see("close", conn.Close())
+		r.see("listener", listener.Close(), listener.Close() != nil)
+		_, err = os.Stat(packets)
+		r.see("its file is gone", errors.Is(err, os.ErrNotExist))
+		_, err = d.listen("unixpacket", filepath.Join(r.t.TempDir(), "no", "folder"))
+		r.see("no folder", errors.Is(err, os.ErrNotExist))
 		_, err = d.dial(r.t.Context(), "unixpacket", path)
 		r.see("a socket of another kind", err)
 		_, err = d.dial(r.t.Context(), "nothing", "here")

@@ -21,7 +21,7 @@ type Listener struct {
 	loops     *Loops
 	ownsLoops bool
 	listening *listening
-	std       net.Listener // instead, on EngineStd
+	std       net.Listener // instead, on EngineStd and for unixpacket
 
 	mu     sync.Mutex
 	queue  []*netConn // accepted by the loops
@@ -35,9 +35,9 @@ type Listener struct {
 	gone   chan struct{} // closed when all connections have gone after Close, and its own loops have ended
 }
 
-// Listen listens on an address of network tcp, tcp4, tcp6 or unix, as net.Listen does. Its connections are *NetConn;
-// on EngineStd those of package net. Options make its loops (one by default: connections are served by goroutines),
-// which last until the listener and all its connections are closed.
+// Listen listens on an address of network tcp, tcp4, tcp6, unix or unixpacket, as net.Listen does. Its connections are *NetConn;
+// on EngineStd, and for unixpacket, which the library does not have, those of package net. Options make its loops (one by
+// default: connections are served by goroutines), which last until the listener and all its connections are closed.
 func Listen(network, address string, options ...Option) (*Listener, error) {
 	config, err := newConfig(append([]Option{WithLoops(1)}, options...))
 	if err != nil {
@@ -61,7 +61,7 @@ func Listen(network, address string, options ...Option) (*Listener, error) {
 }
 
 func (l *Listener) listen(network, address string, config *config) (err error) {
-	if l.loops.engine == EngineStd {
+	if l.loops.engine == EngineStd || network == "unixpacket" {
 		l.std, err = net.Listen(network, address)
 		return err
 	}
@@ -223,7 +223,11 @@ func (l *Listener) Loops() *Loops { return l.loops }
 // stay open. It returns when the address is free (on the thread of one of its loops, before).
 func (l *Listener) Close() error {
 	if l.std != nil {
-		return l.std.Close()
+		err := l.std.Close()
+		if l.ownsLoops {
+			_ = l.loops.Close() // fails only if it was called before
+		}
+		return err
 	}
 	l.mu.Lock()
 	if l.closed {
@@ -261,8 +265,8 @@ func (l *Listener) stopped() {
 // Shutdown closes the listener, unless it is closed, and waits until all of its connections have been closed and what was
 // written to them has left: Close of a connection does not wait, and what is queued ends with the process. When the context
 // ends first it aborts what is left, and returns the context's error. Call it after Shutdown of the server that uses the
-// listener, which closes the connections. On EngineStd, where the kernel keeps what was written, it does not wait. It
-// must not be called in a callback.
+// listener, which closes the connections. It does not wait for package net's connections: the kernel keeps what
+// was written to them. It must not be called in a callback.
 func (l *Listener) Shutdown(ctx context.Context) error {
 	if err := l.Close(); err != nil && !errors.Is(err, errClosed) {
 		return err
