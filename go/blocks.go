@@ -93,7 +93,7 @@ func (p *blocks) get(size int) (*block, error) {
 	return b, nil
 }
 
-// make cuts a region into blocks of the class and answers one, or takes a large block from the system.
+// make cuts a region into blocks of the class and returns one, or takes a large block from the system.
 func (p *blocks) make(class int) (*block, error) {
 	size := smallestBlock << class
 	memory, err := p.source.take(max(size, regionSize))

@@ -87,7 +87,7 @@ func (c *Conn) ask(requests requests) {
 	}
 }
 
-// Read copies received bytes to p and consumes them. It never waits: with no bytes there it answers ErrNoData, or
+// Read copies received bytes to p and consumes them. It never waits: with no bytes there it returns ErrNoData, or
 // io.EOF after the peer's end. Loop.
 func (c *Conn) Read(p []byte) (int, error) {
 	if len(c.in.unread) == 0 && len(p) > 0 {
@@ -102,7 +102,7 @@ func (c *Conn) Read(p []byte) (int, error) {
 }
 
 // Peek returns a view of the next n received bytes, without consuming them. It is valid until the callback returns
-// and must not be changed. Where fewer are there it answers those, and ErrNoData. Loop.
+// and must not be changed. Where fewer are there it returns those, and ErrNoData. Loop.
 func (c *Conn) Peek(n int) ([]byte, error) {
 	if n > len(c.in.unread) {
 		return c.in.unread, ErrNoData
@@ -171,7 +171,7 @@ func queue[T []byte | string](c *Conn, p T) (int, error) {
 	return len(p), nil
 }
 
-// writable answers why n bytes cannot be queued now. The lock is held.
+// writable returns why n bytes cannot be queued now. The lock is held.
 func (c *Conn) writable(n int) error {
 	high := c.home.settings().highWater
 	switch queued := c.out.queued(); {

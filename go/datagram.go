@@ -111,7 +111,7 @@ func (e *DatagramError) Error() string {
 	return fmt.Sprintf("quoit: datagrams: %v", e.Err)
 }
 
-// Unwrap answers Err.
+// Unwrap returns Err.
 func (e *DatagramError) Unwrap() error { return e.Err }
 
 // DatagramCounters are what a datagram socket has done since it was opened. On EngineStd only Received, ReceivedBytes,
@@ -313,7 +313,7 @@ func (k *datagramHandlerSink) panicked(s *DatagramSocket, recovered any) {
 		"panic", fmt.Sprint(recovered), "socket", fmt.Sprint(s.LocalAddr()), "stack", string(debug.Stack()))
 }
 
-// checkMessage answers why a message cannot be queued on any engine.
+// checkMessage returns why a message cannot be queued on any engine.
 func checkMessage(message *Message, to peer, s *DatagramSocket) error {
 	largest := len(message.Bytes)
 	if message.SegmentSize > 0 {

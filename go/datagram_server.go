@@ -23,7 +23,7 @@ type DatagramServer struct {
 
 // ServeDatagrams runs the handler for the datagrams of an address until the context ends, and then shuts down, waiting
 // for what is queued for at most the time of WithCloseLimit. network is udp, udp4, udp6 or unixgram, and the address as
-// for net.ListenPacket. It answers nil after such an end, and otherwise why it failed. StartDatagrams and Shutdown give
+// for net.ListenPacket. It returns nil after such an end, and otherwise why it failed. StartDatagrams and Shutdown give
 // more control.
 func ServeDatagrams(ctx context.Context, network, address string, handler DatagramHandler, options ...Option) error {
 	server, err := StartDatagrams(network, address, handler, options...)
@@ -112,7 +112,7 @@ func (s *DatagramServer) Sockets() []*DatagramSocket { return s.sockets }
 // Loops are the loops that it runs on.
 func (s *DatagramServer) Loops() *Loops { return s.loops }
 
-// Wait waits until the server was shut down, or has failed, and answers why it failed.
+// Wait waits until the server was shut down, or has failed, and returns why it failed.
 func (s *DatagramServer) Wait() error {
 	select {
 	case <-s.done:
@@ -125,7 +125,7 @@ func (s *DatagramServer) Wait() error {
 }
 
 // Shutdown stops receiving and waits until what is queued has left. When the context ends first it returns the context's
-// error, and what is left is dropped with the server's own loops. The second call answers ErrShutdown.
+// error, and what is left is dropped with the server's own loops. The second call returns ErrShutdown.
 func (s *DatagramServer) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	if s.draining {

@@ -53,7 +53,7 @@ func (d *Dialer) Dial(network, address string) (net.Conn, error) {
 // DialContext connects to an address of network tcp, tcp4, tcp6, udp, udp4, udp6 or unix, as net.Dialer's does. Of a host with
 // several addresses it tries one after the other, in the resolver's order, each in its part of the time that the context leaves.
 // Those of the other family than the first one's are tried beside them when nobody has answered in 300 ms ("Happy Eyeballs",
-// RFC 6555), and the first connection is the one. The context limits connecting only. For the networks of UDP it answers a
+// RFC 6555), and the first connection is the one. The context limits connecting only. for the networks of UDP it returns a
 // *DatagramConn, or on EngineStd what package net has, and the first address will do: nobody is asked. Connections of all other
 // networks are package net's own on every engine: unixgram, whose Write waits until the receiver has room, for which a loop would
 // have to stop; unixpacket, which the library does not have; and those of IP.

@@ -564,7 +564,7 @@ func (s *stdConn) bury(err error) {
 	s.report(func(to sink) { to.closed(c, failure(err)) })
 }
 
-// receive reports what arrives until there is no more, and answers why.
+// receive reports what arrives until there is no more, and returns why.
 func (s *stdConn) receive() error {
 	c := s.conn
 	buffer := make([]byte, min(s.loop.group.config.receiveSlotSize, 16<<10))

@@ -27,7 +27,7 @@ type Server struct {
 
 // Serve runs the handler for the connections of an address until the context ends, and then shuts down gracefully,
 // waiting for connections for at most the time of WithCloseLimit. The address is host:port, where an empty host is
-// every one, or unix:PATH. It answers nil after such an end, and otherwise why it failed, when it has shut down what was left.
+// every one, or unix:PATH. It returns nil after such an end, and otherwise why it failed, when it has shut down what was left.
 // Start and Shutdown give more control.
 func Serve(ctx context.Context, address string, handler Handler, options ...Option) error {
 	server, err := Start(address, handler, options...)
@@ -146,7 +146,7 @@ func (s *Server) Connections() int {
 	return len(s.open)
 }
 
-// Wait waits until the server was shut down, or has failed, and answers why it failed.
+// Wait waits until the server was shut down, or has failed, and returns why it failed.
 func (s *Server) Wait() error {
 	select {
 	case <-s.done:
@@ -169,7 +169,7 @@ func (s *Server) Wait() error {
 
 // Shutdown stops accepting, has every connection told (Drainer, DetachedDrainer) or closed, and waits until all have gone. When the
 // context ends first it aborts what is left, and returns the context's error. A callback that is under way is waited for,
-// also past the context. The second call answers ErrShutdown.
+// also past the context. The second call returns ErrShutdown.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	if s.draining {

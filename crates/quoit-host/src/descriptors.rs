@@ -29,7 +29,7 @@ impl DescriptorLimit {
     }
 
     /// Raises the soft limit to the hard one if it is below `needed`, and both to `needed` if the hard one is, too, and
-    /// this process may (CAP_SYS_RESOURCE, which root usually has). Answers the limit that is then in force, which may
+    /// this process may (CAP_SYS_RESOURCE, which root usually has). Returns the limit that is then in force, which may
     /// still be too low.
     pub fn raise(needed: u64) -> io::Result<Self> {
         let limit = Self::read();

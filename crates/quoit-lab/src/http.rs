@@ -12,7 +12,7 @@ const READ_BYTES: usize = 256 << 10;
 const MAX_HEAD_BYTES: usize = 16 << 10;
 
 /// Gets a path and hands over the body piece by piece, until it ends or is not wanted any more: `body` returns whether
-/// to go on. Answers the length that the body has as a whole.
+/// to go on. Returns the length that the body has as a whole.
 ///
 /// # Errors
 /// Those of the socket; `TimedOut` or `WouldBlock` after 10 seconds of silence; an answer that is not 200,

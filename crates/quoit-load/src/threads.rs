@@ -10,7 +10,7 @@ use super::error::LoadError;
 pub(super) const TICK: Duration = Duration::from_millis(100);
 
 /// Lets each of `workers` do its `work` on a thread of its own, and `conduct` watch over them on this one. A thread that
-/// ends tells `messages`, whose senders are all gone once all threads have ended. Answers what `conduct` does, and what
+/// ends tells `messages`, whose senders are all gone once all threads have ended. Returns what `conduct` does, and what
 /// the threads found, in the order of `workers`.
 ///
 /// # Errors

@@ -59,7 +59,7 @@ impl Namespace {
         unsafe { command.pre_exec(move || enter(descriptor)) };
     }
 
-    /// Runs a command in the namespace to its end, and answers what it has written to its standard output.
+    /// Runs a command in the namespace to its end, and returns what it has written to its standard output.
     ///
     /// The command is words between white space, without quotes: `ip link set lo up`.
     ///

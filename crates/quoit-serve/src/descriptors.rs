@@ -13,7 +13,7 @@ const A_LOOP: u64 = 8;
 const FEW: u64 = 1024;
 
 /// Raises the limit on descriptors as far as the connections ask for. If it stays too low, there are fewer connections, so
-/// that something is left for the metrics and whatever else the program opens; answers one line that says so, for a number of
+/// that something is left for the metrics and whatever else the program opens; returns one line that says so, for a number of
 /// connections that was not `given` only if the limit is low indeed, as then nobody counts on it.
 pub(super) fn prepare(config: &mut RuntimeConfig, given: bool) -> Option<String> {
     let connections = u64::from(config.config.connections) * u64::from(config.loops);

@@ -241,7 +241,7 @@ impl HttpServer {
 }
 
 impl Client {
-    /// Queues what was produced earlier. Answers whether that is all of it.
+    /// Queues what was produced earlier. Returns whether that is all of it.
     fn queue_unsent(&mut self, event_loop: &mut Loop, connection: ConnectionId) -> Result<bool, Refusal> {
         queue(event_loop, connection, &mut self.unsent)?;
         if self.unsent.is_empty() {

@@ -4,7 +4,7 @@ use quoit_sim::faults::{FaultCounts, Incidents};
 use quoit_sim::plan::{Options, Plan};
 use quoit_sim::run::run;
 
-/// Runs once more, and prints all that happened, what was wrong, and the command that does the same. Answers whether
+/// Runs once more, and prints all that happened, what was wrong, and the command that does the same. Returns whether
 /// anything was wrong.
 pub(crate) fn print_trace(options: &Options) -> bool {
     let traced = Options {

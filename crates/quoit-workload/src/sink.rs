@@ -95,7 +95,7 @@ impl Sink {
         self
     }
 
-    /// Notes a receive that brought so many messages (with GRO, a message may hold many datagrams). Answers whether it
+    /// Notes a receive that brought so many messages (with GRO, a message may hold many datagrams). Returns whether it
     /// is time to [look](Sink::look) at the socket.
     pub fn received(&mut self, messages: u32) -> bool {
         self.receives += 1;

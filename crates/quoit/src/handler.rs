@@ -176,7 +176,7 @@ impl Loop {
         Ok(())
     }
 
-    /// One turn of [`Loop::run`], for programs with a loop of their own. Answers false once the loop has
+    /// One turn of [`Loop::run`], for programs with a loop of their own. Returns false once the loop has
     /// drained.
     ///
     /// # Errors

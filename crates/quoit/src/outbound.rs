@@ -156,7 +156,7 @@ impl Outbound {
         });
     }
 
-    /// Answers how many bytes the pieces have, of which none is empty.
+    /// Returns how many bytes the pieces have, of which none is empty.
     pub(crate) fn push_gathered(
         &mut self,
         pieces: impl Iterator<Item = RawBytes>,
@@ -199,7 +199,7 @@ impl Outbound {
         )
     }
 
-    /// Takes the file at the front, of which there is no more. Answers its token and the bytes that are missing.
+    /// Takes the file at the front, of which there is no more. Returns its token and the bytes that are missing.
     pub(crate) fn take_short_file(&mut self) -> Option<(Token, u64)> {
         let Some(Segment::File { remaining, token, .. }) = self.segments.front() else {
             return None;
@@ -295,7 +295,7 @@ impl Outbound {
         }
     }
 
-    /// Takes `bytes` that were sent from the front, with empty segments behind them. Answers the token of the
+    /// Takes `bytes` that were sent from the front, with empty segments behind them. Returns the token of the
     /// last lent segment that is acknowledged by this; for one that is told of as it leaves, its token less the bytes that
     /// it has still to send. With `held`, segments are kept until [`Outbound::released`], and acknowledged then.
     pub(crate) fn sent(&mut self, mut bytes: u64, held: bool, chunks: &mut Chunks) -> Token {
@@ -366,7 +366,7 @@ impl Outbound {
         acknowledged
     }
 
-    /// The kernel is done with the memory of the zero-copy send of this number. Answers the token of the last
+    /// The kernel is done with the memory of the zero-copy send of this number. Returns the token of the last
     /// lent segment that is acknowledged by this.
     pub(crate) fn released(&mut self, sequence: u32, chunks: &mut Chunks) -> Token {
         let mut acknowledged = Token::NONE;

@@ -278,7 +278,7 @@ fn choose(config: &Config, memory: &mut LoopMemory) -> Result<(AnyEngine, String
 }
 
 /// Finds out whether a loop with `config` could run on io_uring here, by making its ring and dropping it, whatever
-/// [`Config::engine`] says. Answers what the ring has.
+/// [`Config::engine`] says. Returns what the ring has.
 ///
 /// # Errors
 /// What is missing and the remedy. The configuration must be [valid](Config::validate).

@@ -149,7 +149,7 @@ impl<K: Copy> Wheel<K> {
 
     /// Calls `expired` with the key of each timer whose deadline is not after `now`, in the order of their
     /// ticks. Does at most `limit` steps, each of which expires a timer or moves one to a lower level; at least
-    /// one. Answers whether there is more to do right away.
+    /// one. Returns whether there is more to do right away.
     pub(crate) fn expire(&mut self, now: Time, limit: usize, mut expired: impl FnMut(K)) -> bool {
         let target = now.as_nanos() / TICK;
         let mut steps = limit.max(1);

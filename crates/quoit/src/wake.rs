@@ -78,7 +78,7 @@ impl Wake {
             .is_ok()
     }
 
-    /// Ends sleep, or the decision not to. Answers whether there was a wake. Look for work after this.
+    /// Ends sleep, or the decision not to. Returns whether there was a wake. Look for work after this.
     pub(crate) fn end_sleep(&self) -> bool {
         self.state.swap(RUNNING, Ordering::SeqCst) == NOTIFIED
     }

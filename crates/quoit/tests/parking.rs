@@ -53,7 +53,7 @@ fn wait(event_loop: &mut Loop, limit: Option<Duration>) -> bool {
     unsafe { libc::poll(&raw mut poll, 1, limit) == 1 }
 }
 
-/// Turns that do not wait until the loop may be parked. Answers how long.
+/// Turns that do not wait until the loop may be parked. Returns how long.
 fn park(
     event_loop: &mut Loop,
     events: &mut Events,

@@ -32,7 +32,7 @@ public class EndScenarios
         }
     });
 
-    /// <summary>Sends until the peer takes no more. Answers the task that goes on sending until the connection ends.</summary>
+    /// <summary>Sends until the peer takes no more. Returns the task that goes on sending until the connection ends.</summary>
     internal static async Task<Task> SendUntilFullAsync(Client client)
     {
         var sent = 0L;

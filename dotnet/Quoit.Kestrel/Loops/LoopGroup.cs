@@ -101,7 +101,7 @@ internal sealed partial class LoopGroup : IAsyncDisposable
 
     public MemoryPool<byte> CreatePool() => _createPool();
 
-    /// <summary>Makes the loops, all of one engine. Answers why they are epoll's if rings could be made for some of them
+    /// <summary>Makes the loops, all of one engine. Returns why they are epoll's if rings could be made for some of them
     /// and not for all; null otherwise.</summary>
     private string? CreateLoops()
     {

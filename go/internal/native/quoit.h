@@ -12,8 +12,8 @@
  *   events are 64 bytes for good. Reserved fields are zero.
  * - Ids are 64 bits, never 0. One that names nothing any more is refused, never taken for another.
  * - Texts that are passed have a length and no NUL; texts that come back end in NUL, are cut to the buffer, and
- *   the call answers their whole length without the NUL, as snprintf does.
- * - No call calls back, and nothing is thrown through one. A fault inside the library answers -ENOTRECOVERABLE,
+ *   the call returns their whole length without the NUL, as snprintf does.
+ * - No call calls back, and nothing is thrown through one. A fault inside the library returns -ENOTRECOVERABLE,
  *   and its loop can only be destroyed.
  */
 #ifndef QUOIT_H
@@ -675,7 +675,7 @@ void quoit_datagram_socket_close(quoit_datagram_socket *socket);
 
 /* ---- Addresses as the kernel has them (struct sockaddr). Any thread. ---- */
 
-/* Fills in the address that a text names, if there is room for it, and answers its length in bytes, at most 128. */
+/* Fills in the address that a text names, if there is room for it, and returns its length in bytes, at most 128. */
 int quoit_sockaddr_parse(const char *address, size_t length, void *buffer, size_t capacity);
 /* The text of one of `length` bytes. */
 int quoit_sockaddr_text(const void *sockaddr, size_t length, char *buffer, size_t capacity);
@@ -695,15 +695,15 @@ int quoit_loop_create(const quoit_config *config, uint32_t index, quoit_loop **o
  * five seconds. Connections end without events. */
 int quoit_loop_destroy(quoit_loop *loop);
 /* One turn: takes all commands, submits everything at once, waits until something happens or the time is over
- * (negative: for ever, 0: not at all), and fills at most `capacity` events, 4,096 at a time. Answers how many. What
- * found no room is kept, and the next turn does not wait. May answer 0 early. The first one makes the calling thread
+ * (negative: for ever, 0: not at all), and fills at most `capacity` events, 4,096 at a time. Returns how many. What
+ * found no room is kept, and the next turn does not wait. May return 0 early. The first one makes the calling thread
  * the loop's. */
 int quoit_turn(quoit_loop *loop, const quoit_command *commands, size_t count, quoit_event *events, size_t capacity,
                int64_t timeout_ns);
 /* A descriptor that is readable when a parked loop has something to do, for a foreign poller, level-triggered. Do not
  * read, write or close it. -EOPNOTSUPP for a loop that was made without quoit_config.pollable. */
 int quoit_fd(quoit_loop *loop);
-/* Parks the loop for a wait on quoit_fd, and answers how long that may last in nanoseconds: 0: do not wait, make a
+/* Parks the loop for a wait on quoit_fd, and returns how long that may last in nanoseconds: 0: do not wait, make a
  * turn of no time first; INT64_MAX: without end. */
 int64_t quoit_next_deadline(quoit_loop *loop);
 /* QUOIT_ENGINE_URING or QUOIT_ENGINE_EPOLL. */
@@ -721,7 +721,7 @@ int quoit_connection_fd(quoit_loop *loop, uint64_t connection);
  * a slow reader from one that does not read, also once all is in the kernel's hands. A system call. -ENOENT. Since ABI 1.8. */
 int64_t quoit_taken_by_peer(quoit_loop *loop, uint64_t connection);
 /* Gives the kernel as much of these pieces as it takes at once, behind nothing that is queued; of more than 1,024 the
- * first. Keeps nothing, and answers the bytes taken: 0 where SEND has to be used, on io_uring for all below 8 KiB, and
+ * first. Keeps nothing, and returns the bytes taken: 0 where SEND has to be used, on io_uring for all below 8 KiB, and
  * where the connection has had its share of the turn (4 MiB, a call counting as 4 KiB at least).
  * What is not yet given to a turn is not queued. -ENOENT; -EPIPE if the connection sends no more. */
 struct iovec;
@@ -743,12 +743,12 @@ int quoit_loop_counters(quoit_loop *loop, quoit_counters *counters);
 int quoit_loop_remote(quoit_loop *loop, const quoit_remote **out);
 int quoit_remote_retain(const quoit_remote *remote);
 void quoit_remote_release(const quoit_remote *remote);
-/* Posts commands, in order, and answers how many; fewer if the inbox is full, and what the others name stays the
+/* Posts commands, in order, and returns how many; fewer if the inbox is full, and what the others name stays the
  * caller's. -ESHUTDOWN if the loop is gone. Bytes to be copied are copied now; with a token, SENT follows. */
 int64_t quoit_remote_post(const quoit_remote *remote, const quoit_command *commands, size_t count);
 /* Makes the loop report WOKEN. */
 int quoit_remote_wake(const quoit_remote *remote);
-/* Returns leases, and answers how many; -ENOENT if some were none, and the others are returned. */
+/* Returns leases, and returns how many; -ENOENT if some were none, and the others are returned. */
 int64_t quoit_remote_return_leases(const quoit_remote *remote, const uint64_t *leases, size_t count);
 /* The loop's counters, at any moment. While it runs two of them may be of moments a little apart; connections,
  * pool_leased, pool_low_water and send_chunks_used are as they were when it last looked for completions. Set `size`

@@ -10,7 +10,7 @@ use crate::support::{output, quoit};
 const SINK: &str =
     "{quoit} serve {protocol} --listen {listen} --engine epoll --work {work} --max-datagram 2048";
 
-/// Runs an experiment with the sink and another server, given by its command. Answers how it ended, the results, and
+/// Runs an experiment with the sink and another server, given by its command. Returns how it ended, the results, and
 /// what was printed.
 fn run(case: &str, other: &str) -> (Option<i32>, Value, String) {
     run_for("0.1", case, other)

@@ -50,7 +50,7 @@ impl Network {
         Ok(())
     }
 
-    /// Takes all rules away, and answers how many packets they have met.
+    /// Takes all rules away, and returns how many packets they have met.
     fn clear_rules(&self) -> u64 {
         let text = self
             .0

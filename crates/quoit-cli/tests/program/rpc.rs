@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::support::{Client, Server, connect, engines, error_line, run};
 
-/// Runs `quoit load rpc` against an address, and answers the exit code and the report.
+/// Runs `quoit load rpc` against an address, and returns the exit code and the report.
 fn load(address: &str, options: &str) -> (Option<i32>, Value) {
     let output = run(&format!(
         "load rpc --connect {address} --warmup 0 --json {options}"

@@ -235,7 +235,7 @@ impl Server {
         assert_eq!(result, 0);
     }
 
-    /// Waits for its end, and answers how it ended and what is left of standard error.
+    /// Waits for its end, and returns how it ended and what is left of standard error.
     #[track_caller]
     pub(crate) fn wait(&mut self) -> (ExitStatus, String) {
         assert!(self.is_over_within(PATIENCE), "it does not end");

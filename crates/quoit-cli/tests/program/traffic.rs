@@ -26,7 +26,7 @@ pub(crate) enum Harm {
     One,
 }
 
-/// Has all clients complete their exchanges, each with what it sent. Answers how many connections broke.
+/// Has all clients complete their exchanges, each with what it sent. Returns how many connections broke.
 ///
 /// # Panics
 /// If a byte is wrong, a connection is stuck, one ends that may not, or the service does not go on.

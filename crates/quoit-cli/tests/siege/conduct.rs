@@ -63,7 +63,7 @@ pub(crate) fn siege(name: &str, engine: &'static str) {
     results::write(name, engine, Found::new(turns, resident_kib));
 }
 
-/// All kinds of peers that are active, round after round. Answers the most memory that was
+/// All kinds of peers that are active, round after round. Returns the most memory that was
 /// resident after a siege of each, and how many descriptors are open at rest.
 fn among_peers(
     row: &'static Row,

@@ -102,7 +102,7 @@ impl Peers {
         }
     }
 
-    /// What each of them does now and then. Answers whether there may be more to do at once.
+    /// What each of them does now and then. Returns whether there may be more to do at once.
     fn step(&mut self) -> bool {
         let mut more = false;
         for peer in &mut self.peers {
@@ -163,7 +163,7 @@ impl Peer {
         while self.taken < self.bytes.len() && self.write(usize::MAX) {}
     }
 
-    /// Sends the rest of the request that was begun, or some more. Answers whether any was taken.
+    /// Sends the rest of the request that was begun, or some more. Returns whether any was taken.
     fn pipeline(&mut self, request: impl Fn(u32) -> Vec<u8>) -> bool {
         if self.taken == self.bytes.len() {
             self.bytes.clear();
@@ -176,7 +176,7 @@ impl Peer {
         self.write(usize::MAX)
     }
 
-    /// Sends so many bytes more. Answers whether any was taken: the server may have closed the connection.
+    /// Sends so many bytes more. Returns whether any was taken: the server may have closed the connection.
     fn write(&mut self, most: usize) -> bool {
         let rest = &self.bytes[self.taken..];
         match self.stream.write(&rest[..most.min(rest.len())]) {

@@ -100,7 +100,7 @@ fn run_tests(context: &Context<'_>) -> Result<(), Trouble> {
     Err(Trouble::Failed(failed.join("; ")))
 }
 
-/// Writes settings of the kernel; answers what they were.
+/// Writes settings of the kernel; returns what they were.
 fn set(settings: &BTreeMap<String, String>) -> Result<BTreeMap<String, String>, Trouble> {
     let mut before = BTreeMap::new();
     for (name, value) in settings {

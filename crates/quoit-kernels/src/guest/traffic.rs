@@ -82,7 +82,7 @@ fn serve(context: &Context<'_>, row: &Traffic, engine: &str) -> Result<(), Troub
     Err(Trouble::Failed(format!("the server: {}", served.status)))
 }
 
-/// Waits for the ready line, `listening on ADDRESS engine=...`; the engine has to be this one. Answers the address.
+/// Waits for the ready line, `listening on ADDRESS engine=...`; the engine has to be this one. Returns the address.
 fn ready(context: &Context<'_>, server: &Running, engine: &str) -> Result<String, Trouble> {
     while let Some(line) = server.line(context.until)? {
         context.reporter.say(line.clone());

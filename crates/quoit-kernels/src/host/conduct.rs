@@ -24,7 +24,7 @@ struct Candidate {
     image: PathBuf,
 }
 
-/// Does what the command line asks for; answers the exit status.
+/// Does what the command line asks for; returns the exit status.
 pub(crate) fn run(arguments: &Arguments) -> Result<u8, String> {
     let root = root()?;
     let text = read(&root.join("lab/kernels/list.toml"))?;
@@ -90,7 +90,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8, String> {
     })
 }
 
-/// Boots the kernels, some side by side; answers what could not be run, and why.
+/// Boots the kernels, some side by side; returns what could not be run, and why.
 fn boot_all(
     arguments: &Arguments,
     list: &List,

@@ -40,7 +40,7 @@ pub(crate) fn require() -> Result<(), String> {
     ))
 }
 
-/// Runs a command to its end, and answers its standard output; its standard error is the caller's.
+/// Runs a command to its end, and returns its standard output; its standard error is the caller's.
 pub(crate) fn output(command: &mut Command) -> Result<String, String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command

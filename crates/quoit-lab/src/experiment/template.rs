@@ -62,7 +62,7 @@ pub(crate) fn split(command: &str) -> Result<Vec<String>, String> {
     Ok(words)
 }
 
-/// Checks that every placeholder of a word is one of `known`, and answers those that it has.
+/// Checks that every placeholder of a word is one of `known`, and returns those that it has.
 ///
 /// # Errors
 /// An unknown placeholder, or a brace that belongs to none.

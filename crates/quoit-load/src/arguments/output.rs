@@ -30,7 +30,7 @@ pub(super) struct Output<'a> {
     pub(super) hdr: Option<&'a Path>,
 }
 
-/// Makes a run and prints its report. Answers why its figures must not be used, if so.
+/// Makes a run and prints its report. Returns why its figures must not be used, if so.
 ///
 /// # Errors
 /// The run could not be made, or its findings not be written.

@@ -58,7 +58,7 @@ impl Outbox {
     }
 
     /// Sends `count` datagrams, no more than a batch, with the numbers from `first` on; `due` says when each was to be
-    /// sent. Answers how many were sent, and the error that stopped it, if one did.
+    /// sent. Returns how many were sent, and the error that stopped it, if one did.
     pub(super) fn send(
         &mut self,
         socket: &Socket,

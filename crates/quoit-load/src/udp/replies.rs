@@ -34,7 +34,7 @@ impl Replies {
         })
     }
 
-    /// Judges a reply that came at `now`; `size` says how long each datagram was. Answers the number of the datagram
+    /// Judges a reply that came at `now`; `size` says how long each datagram was. Returns the number of the datagram
     /// that it answers for the first time.
     pub(super) fn take(&mut self, reply: &[u8], now: u64, size: impl Fn(u64) -> usize) -> Option<u64> {
         // Judged before it is counted, so that what is wrong answers nothing.

@@ -192,7 +192,7 @@ impl<'a> Sender<'a> {
         })
     }
 
-    /// The phase is over. Answers whether there is another, which begins where this one was to end.
+    /// The phase is over. Returns whether there is another, which begins where this one was to end.
     fn begin_next_phase(&mut self, now: u64) -> bool {
         let (_, until) = self.pace.span();
         self.end_phase(now.min(until));

@@ -199,7 +199,7 @@ impl HttpConnection {
     }
 
     /// Serves the requests that begin `input` as long as their heads have arrived whole and are good, and as long as
-    /// there is room. Answers how many bytes it has used: none if that is not so of the first.
+    /// there is room. Returns how many bytes it has used: none if that is not so of the first.
     ///
     /// Apart from all else, so that what a pipelined request costs is what stands here.
     #[inline(never)]

@@ -206,7 +206,7 @@ fn interpret(request: &httparse::Request<'_, '_>, host: &mut JudgedHost) -> Resu
     })
 }
 
-/// Answers what httparse refused.
+/// Returns what httparse refused.
 fn refusal_of(error: httparse::Error, bytes: &[u8]) -> Refusal {
     match error {
         httparse::Error::TooManyHeaders => Refusal::new(

@@ -78,7 +78,7 @@ impl RpcConnection {
         }
     }
 
-    /// Takes bytes in. Answers how many; the rest waits until more was produced.
+    /// Takes bytes in. Returns how many; the rest waits until more was produced.
     pub fn receive(&mut self, bytes: &[u8], now: u64, environment: &mut Environment) -> usize {
         let mut input = bytes;
         // The decoder's answers may lie in its memory.

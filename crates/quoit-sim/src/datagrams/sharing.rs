@@ -21,7 +21,7 @@ const MOST_TURNS: u32 = 1000;
 pub(crate) type Made = BTreeMap<usize, Vec<usize>>;
 
 impl<E: Engine + 'static> World<E> {
-    /// Makes a socket of the plan; where several are to share its port, all of them the first time. Answers each with its
+    /// Makes a socket of the plan; where several are to share its port, all of them the first time. Returns each with its
     /// number.
     pub(super) fn bind_datagrams(
         &mut self,
@@ -59,7 +59,7 @@ impl<E: Engine + 'static> World<E> {
         Ok(members.into_iter().zip(sockets).collect())
     }
 
-    /// Floods a member of each group, and expects that what comes to another is told within a bound of turns. Answers
+    /// Floods a member of each group, and expects that what comes to another is told within a bound of turns. Returns
     /// whether there was any.
     pub(crate) fn flood_members(&mut self) -> bool {
         let mut any = false;

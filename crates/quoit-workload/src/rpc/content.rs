@@ -81,7 +81,7 @@ impl Content {
     }
 
     /// Compares bytes of a message, from position `from` on, with what they should be. The send time is whatever it
-    /// is. Answers the first position that differs.
+    /// is. Returns the first position that differs.
     fn differs_at(&self, from: usize, bytes: &[u8]) -> Option<usize> {
         let to = from + bytes.len();
         if from < HEADER {

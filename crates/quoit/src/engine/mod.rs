@@ -490,7 +490,7 @@ pub trait Engine {
     /// nothing that [`Engine::park`] would have named. `None` if the engine was not made for such a poller.
     fn poll_descriptor(&self) -> Option<PollDescriptor>;
 
-    /// Gets ready for a wait on [`Engine::poll_descriptor`]. Answers whether all is with the kernel: nothing waits to
+    /// Gets ready for a wait on [`Engine::poll_descriptor`]. Returns whether all is with the kernel: nothing waits to
     /// be submitted or taken in, and whatever comes from now on makes the descriptor readable. If not, a wait of no
     /// time must come first.
     fn park(&mut self, pool: &mut Pool) -> bool;
@@ -500,7 +500,7 @@ pub trait Engine {
         u32::MAX
     }
 
-    /// Moves completions, at most about `limit` of them, to the end of `completions`. Answers whether more are
+    /// Moves completions, at most about `limit` of them, to the end of `completions`. Returns whether more are
     /// at hand.
     fn reap(&mut self, pool: &mut Pool, limit: usize, completions: &mut Completions) -> bool;
 
@@ -524,7 +524,7 @@ pub trait Engine {
     fn wants_nonblocking(&self) -> bool;
 
     /// Ends everything outstanding and waits until the kernel is done with the memory of all operations, at
-    /// most for `patience`. Answers whether it is: if not, that memory must never be freed.
+    /// most for `patience`. Returns whether it is: if not, that memory must never be freed.
     fn quiesce(&mut self, pool: &mut Pool, patience: Duration, now: &dyn Fn() -> Time) -> bool;
 
     /// The counts so far.

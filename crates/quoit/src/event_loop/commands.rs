@@ -312,7 +312,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         Ok(())
     }
 
-    /// Clears the timer that `token` names. Answers whether it was set; if it has fired already, its event may
+    /// Clears the timer that `token` names. Returns whether it was set; if it has fired already, its event may
     /// still be on the way.
     pub fn cancel_named_timer(&mut self, token: Token) -> bool {
         let timer = self.named_timers.remove(&token);

@@ -57,7 +57,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         !self.chunk_waiters.is_empty() || memory.is_short() || memory.chunks.budget() / 2 < self.queue_load
     }
 
-    /// Ends connections that have been reset while nothing was received for them. Answers whether there are any of which that
+    /// Ends connections that have been reset while nothing was received for them. Returns whether there are any of which that
     /// would have to be found.
     fn find_resets(&mut self) -> bool {
         let (mut slots, mut polled) = (Vec::new(), Vec::new());

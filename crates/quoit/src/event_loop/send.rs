@@ -142,7 +142,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// Gives the kernel as much of `bytes` as it takes at once, and returns how much that is. Nothing is kept: queue
     /// the rest with [`Loop::send`].
     ///
-    /// Answers 0 where a call that ends by itself cannot send now, or is not worth its price: behind something that is
+    /// Returns 0 where a call that ends by itself cannot send now, or is not worth its price: behind something that is
     /// queued; while the attempt to connect is under way; if the socket is full; if the connection has had its share of this
     /// turn, 4 MiB with a call as 4 KiB at least, as a peer that reads as fast as it is sent to would keep the loop from all
     /// others; on the io_uring engine for less than 32 KiB, which leave with the turn, for what is to be sent without a copy

@@ -8,7 +8,7 @@ use crate::engine::Engine;
 use crate::sys::{SocketSys, Time};
 
 impl<E: Engine, K: SocketSys> Loop<E, K> {
-    /// Looks for something to do until there is something, the mode's time is over, or the turn's. Answers what is left
+    /// Looks for something to do until there is something, the mode's time is over, or the turn's. Returns what is left
     /// of that, and the time. No sleep is announced meanwhile, so a wake costs whoever makes it no system call.
     pub(super) fn spin(
         &mut self,

@@ -222,14 +222,14 @@ pub trait SocketSys {
     fn accept_now(&self, socket: BorrowedFd<'_>) -> Result<OwnedFd, Errno>;
 
     /// `sendmsg(2)` that never waits, whatever the socket's mode, and raises no signal; the header and all that it points
-    /// to must be valid. Answers how much was taken.
+    /// to must be valid. Returns how much was taken.
     ///
     /// # Errors
     /// Those of `sendmsg(2)`; `EAGAIN` where the socket is full.
     fn send_now(&self, socket: RawFd, header: &libc::msghdr) -> Result<usize, Errno>;
 
     /// `sendmmsg(2)` that never waits, whatever the socket's mode, and raises no signal; the headers, at least one, and all
-    /// that they point to must be valid. Answers how many were sent, at least 1; the others were not tried, or the first of
+    /// that they point to must be valid. Returns how many were sent, at least 1; the others were not tried, or the first of
     /// them failed, which is told only when it comes first.
     ///
     /// # Errors
@@ -284,7 +284,7 @@ pub trait SocketSys {
     /// Those of `connect(2)` and `shutdown(2)`; the connection is gone anyway.
     fn reset(&self, socket: BorrowedFd<'_>) -> Result<(), Errno>;
 
-    /// `poll(2)` that never waits. Answers how many descriptors have something to tell.
+    /// `poll(2)` that never waits. Returns how many descriptors have something to tell.
     ///
     /// # Errors
     /// Those of `poll(2)`.
@@ -311,7 +311,7 @@ pub trait SocketSys {
     fn duplicate(&self, socket: BorrowedFd<'_>) -> Result<OwnedFd, Errno>;
 
     /// `sendfile(2)` that never waits for the socket, whatever its mode; the file may make it wait for storage.
-    /// Answers the bytes sent, 0 at the file's end.
+    /// Returns the bytes sent, 0 at the file's end.
     ///
     /// # Errors
     /// Those of `sendfile(2)`; `EAGAIN` where the socket is full.

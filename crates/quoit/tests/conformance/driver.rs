@@ -121,7 +121,7 @@ impl Driver {
         self.events = Events::with_capacity(capacity);
     }
 
-    /// One turn, its events checked and recorded. Answers how many there were.
+    /// One turn, its events checked and recorded. Returns how many there were.
     pub(crate) fn turn(&mut self, timeout: Duration) -> usize {
         self.turn_with([], timeout)
     }

@@ -66,7 +66,7 @@ fn start(level: &Level, address: Address, spread: Spread) -> Result<(Runtime, Co
     Ok((runtime, counts))
 }
 
-/// All clients are served, all at once; answers how many connections each loop has accepted.
+/// All clients are served, all at once; returns how many connections each loop has accepted.
 fn serve(level: &Level, spread: Spread) -> Vec<u32> {
     let (runtime, counts) = start(level, loopback(), spread).unwrap();
     let address = runtime.addresses()[0].clone();

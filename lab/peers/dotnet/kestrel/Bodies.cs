@@ -86,7 +86,7 @@ internal static class Bodies
         await context.Response.WriteAsync("hello", context.RequestAborted);
     }
 
-    /// <summary>Reads the request's body and answers its length.</summary>
+    /// <summary>Reads the request's body and returns its length.</summary>
     public static async Task UploadAsync(HttpContext context)
     {
         var reader = context.Request.BodyReader;

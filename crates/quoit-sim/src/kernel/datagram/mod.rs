@@ -195,7 +195,7 @@ impl Kernel {
     }
 
     /// From now on what passes through the socket is kept, and as if so many datagrams had been dropped before.
-    /// Answers the number under which it is kept.
+    /// Returns the number under which it is kept.
     pub fn watch_datagrams(&mut self, descriptor: i32, drops: u32) -> usize {
         self.passed.push(Passed::default());
         let number = self.passed.len() - 1;
@@ -409,7 +409,7 @@ impl Kernel {
         Ok(received)
     }
 
-    /// `recvmsg(2)` without waiting, into what a header at `address` names. Answers the bytes received.
+    /// `recvmsg(2)` without waiting, into what a header at `address` names. Returns the bytes received.
     pub(crate) fn receive_message(&mut self, id: ObjectId, address: usize) -> Result<usize, i32> {
         let header = memory::header(address);
         let pieces = memory::pieces(address);

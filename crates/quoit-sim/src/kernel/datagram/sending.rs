@@ -28,7 +28,7 @@ fn is_narrow(to: &Address) -> bool {
 }
 
 impl Kernel {
-    /// `sendmsg(2)` without waiting, of what a header at `address` names. Answers the bytes that were taken: all.
+    /// `sendmsg(2)` without waiting, of what a header at `address` names. Returns the bytes that were taken: all.
     ///
     /// Of a message that is `spent` nothing is left but an empty one. It is spent when it finds a Unix receiver full:
     /// `unix_dgram_sendmsg` has taken the bytes in by then. A call that is over does not mind; io_uring tries the same
@@ -73,7 +73,7 @@ impl Kernel {
         result
     }
 
-    /// Takes one datagram. Answers the bytes that were taken: all.
+    /// Takes one datagram. Returns the bytes that were taken: all.
     pub(crate) fn send_datagram<'a>(
         &mut self,
         id: ObjectId,

@@ -295,7 +295,7 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
         Some(result)
     }
 
-    /// Tries the outstanding send, if the socket is not known to be full. Answers how it ended; `None` if it
+    /// Tries the outstanding send, if the socket is not known to be full. Returns how it ended; `None` if it
     /// goes on or there is none.
     fn send(&mut self, slot: Slot) -> Option<Completion> {
         let connection = self.connections.get(slot);
@@ -330,7 +330,7 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
     }
 }
 
-/// What an attempt to send `wanted` bytes says of the socket. Answers how the send ended; `None` if nothing was sent.
+/// What an attempt to send `wanted` bytes says of the socket. Returns how the send ended; `None` if nothing was sent.
 #[inline]
 fn judge(
     counters: &LiveCounters,

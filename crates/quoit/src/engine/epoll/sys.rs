@@ -58,7 +58,7 @@ pub trait EpollSys: Sized {
     /// Those of `getsockopt(2)`.
     fn protocol(&mut self, socket: RawFd) -> Result<i32, Errno>;
 
-    /// `recv(2)` with `MSG_DONTWAIT` into `length` bytes at `address`, which must be valid for writing. Answers
+    /// `recv(2)` with `MSG_DONTWAIT` into `length` bytes at `address`, which must be valid for writing. Returns
     /// 0 at the end of the stream.
     ///
     /// # Errors
@@ -77,7 +77,7 @@ pub trait EpollSys: Sized {
     /// Those of `sendmsg(2)`.
     fn send_message(&mut self, socket: RawFd, header: *const libc::msghdr) -> Result<usize, Errno>;
 
-    /// `recvmmsg(2)` with `MSG_DONTWAIT`; the headers and all that they point to must be valid. Answers how many were
+    /// `recvmmsg(2)` with `MSG_DONTWAIT`; the headers and all that they point to must be valid. Returns how many were
     /// filled, at least 1.
     ///
     /// # Errors

@@ -86,7 +86,7 @@ pub(super) enum Reserve {
 }
 
 impl Reserve {
-    /// Registers, as the kernel took it before; if it refuses zeroes as invalid, with something else. Answers what it
+    /// Registers, as the kernel took it before; if it refuses zeroes as invalid, with something else. Returns what it
     /// took.
     pub(super) fn register(
         self,

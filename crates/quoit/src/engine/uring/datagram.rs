@@ -455,7 +455,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
 }
 
 impl DatagramSocket {
-    /// Lays a buffer out as a multishot does, after a single receive. Answers the room for control messages.
+    /// Lays a buffer out as a multishot does, after a single receive. Returns the room for control messages.
     fn write_head(&mut self, buffer: ProvidedBuffer, payload: u32) -> u32 {
         let message = &self
             .header

@@ -207,7 +207,7 @@ fn needed(is_there: bool, step: Step) -> Result<(), ProbeError> {
 }
 
 /// Adds one flag after the other: a ring with one that the kernel does not know is refused with `EINVAL`, which
-/// does not say which one it was. Answers the last ring that could be made.
+/// does not say which one it was. Returns the last ring that could be made.
 fn find_setup_flags<S: UringSys>(found: &mut Findings) -> Result<(S, RingProperties), ProbeError> {
     let make = |features| {
         S::setup(&RingParameters {
@@ -444,7 +444,7 @@ impl<S: UringSys> Trial<S> {
     }
 
     /// Submits `entries`, cancels the first one at once if `cancel` or else as soon as it has shown to go on,
-    /// and waits until all have ended. Answers the first completion of the first one.
+    /// and waits until all have ended. Returns the first completion of the first one.
     fn attempt<const N: usize>(
         &mut self,
         feature: Feature,

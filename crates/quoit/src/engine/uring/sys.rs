@@ -148,7 +148,7 @@ pub trait UringSys: Sized {
 
     /// Shows the kernel the entries taken, submits them, runs the kernel's deferred work and, with `wait_for`
     /// above 0, waits until that many completions are there or `timeout` and the thread's slack have passed
-    /// (`io_uring_enter(2)` with `GETEVENTS` and `EXT_ARG`; `flags` are added, such as `IORING_ENTER_NO_IOWAIT`). Answers
+    /// (`io_uring_enter(2)` with `GETEVENTS` and `EXT_ARG`; `flags` are added, such as `IORING_ENTER_NO_IOWAIT`). Returns
     /// how many entries were consumed. Makes no system call if the kernel's polling thread needs none.
     ///
     /// # Errors

@@ -63,7 +63,7 @@ fn goes_on(rounds: usize, quickest: Duration) -> bool {
     rounds < ROUNDS || (quickest >= PROMPT && rounds < ROUNDS + MORE_ROUNDS)
 }
 
-/// Another thread writes an eventfd for which the ring waits. Answers how long it took at best until the wait had ended.
+/// Another thread writes an eventfd for which the ring waits. Returns how long it took at best until the wait had ended.
 fn wakes<S: UringSys>(ring: &mut S, eventfd: &Eventfd) -> Result<Duration, Errno> {
     thread::scope(|scope| {
         let (begin, begun) = mpsc::channel();
@@ -97,7 +97,7 @@ fn wakes<S: UringSys>(ring: &mut S, eventfd: &Eventfd) -> Result<Duration, Errno
 }
 
 /// Another thread sends to sockets that the ring watches, and polls the registered eventfd, while the ring's owner sleeps
-/// outside of it, as the threads of a runtime with a poller of its own do. Answers how long it took at best.
+/// outside of it, as the threads of a runtime with a poller of its own do. Returns how long it took at best.
 fn completions<S: UringSys>(ring: &mut S, eventfd: RawFd) -> Result<Duration, Errno> {
     let failed = |error: std::io::Error| Errno::from_io(&error);
     let (mut near, mut far) = UnixStream::pair().map_err(failed)?;

@@ -131,7 +131,7 @@ fn set_option(
 
 /// Receives once, for as long as a [`TICK`], and gives each message to the sink; none is no error.
 pub trait Receive {
-    /// Answers whether the last datagram that was waited for has come.
+    /// Returns whether the last datagram that was waited for has come.
     ///
     /// # Errors
     /// Those of the system call, but for those that mean that nothing came.

@@ -247,7 +247,7 @@ impl<S: UringSys> Fixture<S> {
     }
 
     /// Receives on `slot` until `count` bytes are there or something else than bytes comes, arming as often as it
-    /// takes. Answers the bytes, and whether the receive still goes on.
+    /// takes. Returns the bytes, and whether the receive still goes on.
     fn receive_bytes(&mut self, slot: u32, socket: &impl AsRawFd, count: usize) -> (Vec<u8>, bool) {
         let mut bytes = Vec::new();
         if count == 0 {

@@ -42,7 +42,7 @@ abstract class AbstractQuoitChannel extends AbstractChannel {
         return !closed;
     }
 
-    /** Answers whether it was open. */
+    /** Returns whether it was open. */
     final boolean markClosed() {
         boolean wasOpen = !closed;
         closed = true;

@@ -85,7 +85,7 @@ final class OutboundWalk implements ChannelOutboundBuffer.MessageProcessor {
         walk(flushed, Purpose.LIST, highWater);
     }
 
-    /** Answers whether all messages were walked over that were to be. */
+    /** Returns whether all messages were walked over that were to be. */
     private boolean walk(ChannelOutboundBuffer flushed, Purpose purpose, int limit) throws IOException {
         this.purpose = purpose;
         this.limit = limit;

@@ -59,7 +59,7 @@ class HelloTest {
         socket.getOutputStream().write(requests.toString().getBytes(StandardCharsets.US_ASCII));
     }
 
-    /** Reads the head of a response, and answers the length of its body. */
+    /** Reads the head of a response, and returns the length of its body. */
     private static long head(InputStream input) throws IOException {
         StringBuilder head = new StringBuilder();
         while (head.indexOf("\r\n\r\n") < 0) {
