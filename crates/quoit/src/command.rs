@@ -4,18 +4,18 @@
 use std::fmt;
 use std::fs::File;
 use std::io::IoSlice;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use bytes::Bytes;
 
 use crate::address::Address;
 use crate::datagram::{DatagramSend, DatagramSocket, MulticastGroup};
-use crate::errno::Errno;
 use crate::event::Refusal;
 use crate::id::{ConnectionId, DatagramSocketId, ListenerId, Token};
 use crate::pool::Lease;
-use crate::sys::{SocketOption, SocketSys};
+
+pub use crate::stream_options::{Keepalive, StreamOptions};
 
 /// One request to a loop. [`crate::event`] says what answers each.
 #[derive(Debug)]
@@ -482,64 +482,4 @@ pub struct AttachOptions {
     pub paused: bool,
     /// Report it as `Accepted` by this listener, perhaps of another loop, instead of as `Opened`.
     pub accepted_by: Option<ListenerId>,
-}
-
-/// Options of a stream socket. Those for TCP are ignored for Unix sockets.
-#[derive(Clone, Debug)]
-pub struct StreamOptions {
-    /// `TCP_NODELAY`. Default on: whatever gathers in a turn leaves together, so waiting for more only delays.
-    pub no_delay: bool,
-    /// TCP keepalive. Default off, as in the kernel: probes cost idle servers, and most protocols have their own.
-    pub keepalive: Option<Keepalive>,
-    /// `SO_RCVBUF` in bytes. Default `None`: the kernel tunes it (`net.ipv4.tcp_rmem`); a fixed size ends that.
-    pub receive_buffer: Option<u32>,
-    /// `SO_SNDBUF` in bytes. Default `None`: the kernel tunes it (`net.ipv4.tcp_wmem`); a fixed size ends that.
-    pub send_buffer: Option<u32>,
-}
-
-impl Default for StreamOptions {
-    fn default() -> Self {
-        Self {
-            no_delay: true,
-            keepalive: None,
-            receive_buffer: None,
-            send_buffer: None,
-        }
-    }
-}
-
-impl StreamOptions {
-    /// Sets what differs from the kernel's defaults on a socket of no loop, or of a loop's connection.
-    ///
-    /// # Errors
-    /// The option that was refused, and the kernel's answer. TCP's options do not exist on Unix sockets, which is no
-    /// fault.
-    pub fn apply(
-        &self,
-        system: &impl SocketSys,
-        socket: BorrowedFd<'_>,
-    ) -> Result<(), (SocketOption, Errno)> {
-        crate::event_loop::apply_stream_options(system, socket, self).map(drop)
-    }
-}
-
-/// TCP keepalive (`tcp(7)`), in whole seconds.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Keepalive {
-    /// Idle time before the first probe. Default 60 s.
-    pub idle: Duration,
-    /// Time between probes. Default 10 s.
-    pub interval: Duration,
-    /// Unanswered probes after which the connection is reset. Default 6.
-    pub probes: u32,
-}
-
-impl Default for Keepalive {
-    fn default() -> Self {
-        Self {
-            idle: Duration::from_secs(60),
-            interval: Duration::from_secs(10),
-            probes: 6,
-        }
-    }
 }

@@ -90,6 +90,7 @@ mod remote;
 mod reserved;
 mod runtime;
 mod selected;
+mod stream_options;
 mod sync;
 #[doc(hidden)]
 pub mod sys;

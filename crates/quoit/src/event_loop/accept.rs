@@ -4,7 +4,6 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::apply_stream_options;
 use super::connection::{Connection, Phase};
 use super::{Loop, TimerKey};
 use crate::address::Address;
@@ -140,7 +139,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             step,
             errno,
         };
-        apply_stream_options(&self.system, descriptor, &options.stream)
+        options
+            .stream
+            .apply_counted(&self.system, descriptor)
             .map_err(|(option, errno)| failed(Step::Option(option), errno))?;
         // Whatever the engine: other loops and processes may hold the same description, and would wait in accept4(2) for
         // ever where somebody was faster. io_uring waits for connections on such a socket, too.

@@ -11,7 +11,7 @@ use crate::engine::{Engine, Operation};
 use crate::errno::Errno;
 use crate::event::{CloseReason, Event, Refusal};
 use crate::id::{ConnectionId, Slot, Token};
-use crate::sys::{SocketOption, SocketSys};
+use crate::sys::SocketSys;
 
 impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// Carries out one command; a refusal becomes an event.
@@ -237,7 +237,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             self.system.set_nonblocking(socket, true)?;
             self.counters.system_calls.add(1);
         }
-        let calls = apply_stream_options(&self.system, socket, options).map_err(|(_, errno)| errno)?;
+        let calls = options
+            .apply_counted(&self.system, socket)
+            .map_err(|(_, errno)| errno)?;
         self.counters.system_calls.add(calls);
         Ok(())
     }
@@ -319,34 +321,4 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         self.clear_timer(timer);
         timer.is_some()
     }
-}
-
-/// Sets what differs from the kernel's defaults; returns how many calls it took. TCP's options do not exist on
-/// Unix sockets, which is no fault.
-pub(crate) fn apply_stream_options(
-    system: &impl SocketSys,
-    socket: std::os::fd::BorrowedFd<'_>,
-    options: &StreamOptions,
-) -> Result<u64, (SocketOption, Errno)> {
-    let keepalive = options.keepalive.map(|keepalive| SocketOption::Keepalive {
-        idle: keepalive.idle,
-        interval: keepalive.interval,
-        probes: keepalive.probes,
-    });
-    let wanted = [
-        options.no_delay.then_some(SocketOption::NoDelay(true)),
-        keepalive,
-        options.receive_buffer.map(SocketOption::ReceiveBuffer),
-        options.send_buffer.map(SocketOption::SendBuffer),
-    ];
-    let mut calls = 0;
-    for option in wanted.into_iter().flatten() {
-        calls += 1;
-        match system.set_option(socket, option) {
-            Ok(()) | Err(Errno::EOPNOTSUPP) => {}
-            Err(errno) if errno.code() == libc::ENOPROTOOPT => {}
-            Err(errno) => return Err((option, errno)),
-        }
-    }
-    Ok(calls)
 }

@@ -48,7 +48,6 @@ use table::Table;
 use water_marks::Promised;
 
 pub use accept::{Accept, ListenerOptions};
-pub(crate) use commands::apply_stream_options;
 pub use memory::LoopMemory;
 pub use park::NotPollable;
 pub use turn::TurnError;
