@@ -40,7 +40,10 @@ const ECOSYSTEMS: [Ecosystem; 5] = [
             "open-loop",
             "idle",
         ],
-        has: |server| ["async", "axum", "hyper", "tokio"].contains(&first_word(server)),
+        has: |server| {
+            ["async", "axum", "hyper", "tokio", "compio", "ntex", "actix"].contains(&first_word(server))
+                || server.starts_with("monoio-hyper")
+        },
         about: "The same programs on tokio's sockets and on ours: hyper on a loop and a runtime per thread, axum with its \
                 listener replaced and nothing else (`axum-uring`), and axum on a loop and a runtime per thread \
                 (`axum-uring-loops`).",
