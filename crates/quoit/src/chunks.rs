@@ -210,6 +210,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "system calls")]
     fn what_is_not_in_use_is_given_back() {
         const COUNT: u32 = 1024;
         let mut chunks = Chunks::new(COUNT, 4096).unwrap();

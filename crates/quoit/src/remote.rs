@@ -372,6 +372,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "system calls")]
     fn closing_drops_what_waits_and_refuses_what_comes() {
         let (inbox, remote) = pair(2);
         let (near, far) = std::os::unix::net::UnixStream::pair().unwrap();

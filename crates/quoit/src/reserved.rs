@@ -36,6 +36,9 @@ unsafe impl Send for Reserved {}
 // SAFETY: as above; the value itself is never changed.
 unsafe impl Sync for Reserved {}
 
+/// No memory is set aside for what is not touched. Miri does not know the flag.
+const LAZILY: libc::c_int = if cfg!(miri) { 0 } else { libc::MAP_NORESERVE };
+
 impl Reserved {
     /// Reserves `length` bytes, at least 1, aligned to a page.
     ///
@@ -50,7 +53,7 @@ impl Reserved {
                 std::ptr::null_mut(),
                 length,
                 libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | LAZILY,
                 -1,
                 0,
             )
@@ -69,7 +72,10 @@ impl Reserved {
         // SAFETY: sysconf takes no pointer.
         let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
         let (start, end) = (range.start.next_multiple_of(page), range.end / page * page);
-        if start < end {
+        if start < end && cfg!(miri) {
+            // SAFETY: as below; Miri knows no madvise(2), so they are made zero.
+            unsafe { self.address.as_ptr().add(start).write_bytes(0, end - start) };
+        } else if start < end {
             // SAFETY: whole pages of this value's own mapping, of which nobody has any use. What it answers changes nothing.
             let _ = unsafe {
                 libc::madvise(
@@ -142,6 +148,7 @@ pub(crate) mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "system calls")]
     fn memory_is_zero_and_not_touched_before_use() {
         let reserved = Reserved::new(64 << 20).unwrap();
         assert_eq!(resident(&reserved), 0);

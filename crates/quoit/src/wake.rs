@@ -117,6 +117,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "system calls")]
     fn a_running_loop_is_woken_without_a_system_call() {
         let wake = Wake::new().unwrap();
         wake.wake();
@@ -128,6 +129,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "system calls")]
     fn a_parked_loop_is_woken_by_its_notifier() {
         let wake = Wake::new().unwrap();
         let notifier = wake.notifier().unwrap();
@@ -144,6 +146,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "system calls")]
     fn a_sleeping_loop_is_woken_once() {
         let wake = Wake::new().unwrap();
         assert!(wake.prepare_sleep());
@@ -158,6 +161,7 @@ mod tests {
     /// Work is published by other threads, each piece with one wake, while the loop sleeps whenever it may: if a
     /// wake were lost, it would sleep for ever with work at hand.
     #[test]
+    #[cfg_attr(miri, ignore = "system calls")]
     fn no_wake_is_lost() {
         const THREADS: u64 = 3;
         const PIECES: u64 = 20_000;

@@ -321,7 +321,8 @@ impl Link {
     }
 
     /// Nobody has the stream any more. What was written still leaves. If the peer has sent what nobody has read, it sees a reset
-    /// behind that, as of a kernel's socket (RFC 1122, 4.2.2.13).
+    /// behind that, as of a kernel's socket (RFC 1122, 4.2.2.13). Not behind the own end, which the peer of a kernel's socket
+    /// sees instead, as it comes first: what hyper writes, ends and drops in one go is an answer and no reset.
     pub(crate) fn drop_stream(self: &Arc<Self>, abort: bool) {
         let mut state = lock(&self.state);
         if state.closed || state.dropped.is_some() {
@@ -329,7 +330,7 @@ impl Link {
         }
         state.dropped = Some(if abort || state.abort_on_drop {
             Ending::Abort
-        } else if !state.received.is_empty() {
+        } else if !state.received.is_empty() && !state.shut_down {
             Ending::Reset
         } else {
             Ending::Close

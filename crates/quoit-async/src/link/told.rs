@@ -168,7 +168,7 @@ impl Link {
         let within = event_loop.config().close_deadline;
         let bounded = event_loop.set_deadline(id, Some(within));
         if bounded.is_err() || event_loop.send(id, Payload::Bytes(Bytes::new()), behind).is_err() {
-            // Its direction is to end already, so that nothing can stand behind it: the peer sees that end.
+            // It is ending already, so that nothing can stand behind that: the peer sees that end.
             let _ = event_loop.close(id, None);
             return;
         }

@@ -82,20 +82,27 @@ differs!(the_own_address_of_a_wildcard_is_not, || async {
 });
 
 differs!(what_comes_behind_the_drop_is_taken_in, || async {
-    let (mut stream, mut peer) = to_std().await;
-    stream.write_all(b"bye").await.unwrap();
-    drop(stream);
-    blocking(move || {
-        let mut text = String::new();
-        peer.read_to_string(&mut text).unwrap();
-        assert_eq!(text, "bye");
-        for _ in 0..100 {
-            peer.write_all(b"more").unwrap();
+    for unread in [false, true] {
+        let (mut stream, mut peer) = to_std().await;
+        stream.write_all(b"bye").await.unwrap();
+        if unread {
+            peer.write_all(b"never read").unwrap();
+            stream.readable().await.unwrap();
+            stream.shutdown().await.unwrap();
         }
-        // No reset comes.
-        assert_eq!(peer.read(&mut [0; 1]).unwrap(), 0);
-    })
-    .await;
+        drop(stream);
+        blocking(move || {
+            let mut text = String::new();
+            peer.read_to_string(&mut text).unwrap();
+            assert_eq!(text, "bye");
+            for _ in 0..100 {
+                peer.write_all(b"more").unwrap();
+            }
+            // No reset comes.
+            assert_eq!(peer.read(&mut [0; 1]).unwrap(), 0);
+        })
+        .await;
+    }
 });
 
 #[test]

@@ -312,3 +312,29 @@ scenario! {
         says.note(rest(peer).await);
     }
 }
+
+scenario! {
+    fn dropping_behind_the_own_end_with_something_unread(says) {
+        for writes in [&b""[..], b"the last words"] {
+            let (mut stream, mut peer) = to_std().await;
+            peer.write_all(b"never read").unwrap();
+            stream.readable().await.unwrap();
+            stream.write_all(writes).await.unwrap();
+            // The peer sees this end and nothing else: what follows is told to who writes.
+            stream.shutdown().await.unwrap();
+            drop(stream);
+            says.note(rest(peer).await);
+        }
+    }
+}
+
+scenario! {
+    fn dropping_with_something_unread_and_something_written(says) {
+        let (mut stream, mut peer) = to_std().await;
+        peer.write_all(b"never read").unwrap();
+        stream.readable().await.unwrap();
+        stream.write_all(b"the last words").await.unwrap();
+        drop(stream);
+        says.note(rest(peer).await);
+    }
+}

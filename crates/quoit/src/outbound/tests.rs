@@ -325,6 +325,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
+    #[cfg_attr(miri, ignore = "takes too long")]
     fn bytes_leave_in_order_once_whatever_the_kernel_takes(steps in prop::collection::vec(step(), 1..120)) {
         let mut run = Run::new();
         steps.into_iter().for_each(|step| run.step(step));
@@ -332,6 +333,7 @@ proptest! {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "takes too long")]
     fn clearing_gives_all_chunks_back(steps in prop::collection::vec(step(), 1..60)) {
         let mut run = Run::new();
         steps.into_iter().for_each(|step| run.step(step));
