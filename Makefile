@@ -322,7 +322,7 @@ loom: toolchain ## Try every order in which threads can meet in the core and in 
 	RUSTFLAGS="--cfg quoit_loom" $(CARGO) test --package quoit-async --lib --target-dir target/loom mailbox::
 
 # What meets no system call: the rest of their tests say so, or stand in modules that are not listed. Miri is slow, so that a few
-# random cases have to do.
+# random cases have to do, and those that take many steps each are left out.
 MIRI_CORE := chunks:: pool:: outbound:: timers:: remote:: reserved:: event_loop::table engine::completions engine::enters \
 	engine::uring::buffer_ring engine::uring::user_data id::
 
