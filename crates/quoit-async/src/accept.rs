@@ -63,10 +63,10 @@ impl Acceptor {
             return false;
         }
         let (_, remote) = self.source.get_or_init(|| {
-            let homes = link.home.family().homes();
+            let family = link.home.family();
             (
                 listener,
-                homes[usize::from(listener.loop_index().get())].remote.clone(),
+                family.homes()[usize::from(listener.loop_index().get())].remote.clone(),
             )
         });
         state.waiting.push_back(Arc::clone(link));

@@ -11,6 +11,7 @@ use quoit::{
     ConnectionId, DatagramSocketId, Delivery, Event, Events, ListenerId, Loop, Refusal, Token, TurnError,
 };
 
+use crate::family::Family;
 use crate::home::{Entered, Home, Wanted};
 use crate::link::Link;
 use crate::port::Port;
@@ -36,6 +37,7 @@ pub(crate) enum Turned {
 pub(crate) struct Driver {
     pub(crate) event_loop: Loop,
     pub(crate) home: Arc<Home>,
+    pub(crate) family: Arc<Family>,
     links: Table<ConnectionId, Link>,
     ports: Table<DatagramSocketId, Port>,
     events: Option<Events>,
@@ -102,6 +104,7 @@ impl Driver {
     pub(crate) fn new(event_loop: Loop, home: Arc<Home>) -> Self {
         Self {
             event_loop,
+            family: home.family(),
             home,
             links: Table::default(),
             ports: Table::default(),
@@ -272,13 +275,13 @@ impl Driver {
                 listener,
                 error: Some(errno),
             } => {
-                let acceptors = self.home.family().remove_listener(listener);
+                let acceptors = self.family.remove_listener(listener);
                 for acceptor in acceptors.iter().flat_map(|of| of.iter()) {
                     acceptor.end(Some(errno), &mut self.wakers);
                 }
             }
             Event::AcceptFailed { listener, error } => {
-                if let Some(acceptor) = self.home.family().acceptor(listener, self.event_loop.index()) {
+                if let Some(acceptor) = self.family.acceptor(listener, self.event_loop.index()) {
                     acceptor.fail(error, &mut self.wakers);
                 }
             }
@@ -344,7 +347,7 @@ impl Driver {
     }
 
     fn on_accepted(&mut self, listener: ListenerId, connection: ConnectionId) {
-        let acceptor = self.home.family().acceptor(listener, self.event_loop.index());
+        let acceptor = self.family.acceptor(listener, self.event_loop.index());
         let Some(acceptor) = acceptor else {
             // Its listener was dropped: what came for it ends as the kernel ends what is in a closed backlog.
             let _ = self.event_loop.abort(connection);
@@ -375,7 +378,7 @@ impl Driver {
         for port in left.ports {
             port.on_gone(&mut self.wakers);
         }
-        for acceptor in self.home.family().acceptors_of(self.event_loop.index()) {
+        for acceptor in self.family.acceptors_of(self.event_loop.index()) {
             acceptor.end(None, &mut self.wakers);
         }
         for (_, alarm) in self.alarms.drain() {
