@@ -8,9 +8,10 @@ use std::task::Waker;
 use std::time::Duration;
 
 use quoit::{
-    ConnectionId, DatagramSocketId, Delivery, Event, Events, ListenerId, Loop, Refusal, Token, TurnError,
+    ConnectionId, DatagramSocketId, Delivery, Event, Events, ListenerId, Refusal, Token, TurnError,
 };
 
+use crate::any_loop::{AnyLoop, admit, end_delivery};
 use crate::family::Family;
 use crate::home::{Entered, Home, Wanted};
 use crate::link::Link;
@@ -35,7 +36,7 @@ pub(crate) enum Turned {
 /// Its turns only gather whom to wake. The caller wakes them when it has let go of the driver, as a waker may run anything.
 #[derive(Debug)]
 pub(crate) struct Driver {
-    pub(crate) event_loop: Loop,
+    pub(crate) event_loop: AnyLoop,
     pub(crate) home: Arc<Home>,
     pub(crate) family: Arc<Family>,
     links: Table<ConnectionId, Link>,
@@ -83,27 +84,29 @@ impl Drop for Served {
 
 /// Makes turns that wait, and wakes whom they concern when nothing is borrowed any more, until the loop has drained.
 pub(crate) fn run_turns(driver: &RefCell<Driver>) -> Result<(), TurnError> {
-    loop {
-        let (turned, mut wakers) = {
-            let mut driver = driver.borrow_mut();
-            let turned = driver.turn(None)?;
-            (turned, driver.take_wakers())
-        };
-        for waker in wakers.drain(..) {
-            waker.wake();
-        }
-        driver.borrow_mut().keep_wakers(wakers);
-        if turned == Turned::Drained {
-            return Ok(());
-        }
+    while run_turn(driver, None)? == Turned::Running {}
+    Ok(())
+}
+
+/// Makes one of them, which waits for no longer than this.
+pub(crate) fn run_turn(driver: &RefCell<Driver>, timeout: Option<Duration>) -> Result<Turned, TurnError> {
+    let (turned, mut wakers) = {
+        let mut driver = driver.borrow_mut();
+        let turned = driver.turn(timeout)?;
+        (turned, driver.take_wakers())
+    };
+    for waker in wakers.drain(..) {
+        waker.wake();
     }
+    driver.borrow_mut().keep_wakers(wakers);
+    Ok(turned)
 }
 
 impl Driver {
     /// The driver of a loop.
-    pub(crate) fn new(event_loop: Loop, home: Arc<Home>) -> Self {
+    pub(crate) fn new(event_loop: impl Into<AnyLoop>, home: Arc<Home>) -> Self {
         Self {
-            event_loop,
+            event_loop: event_loop.into(),
             family: home.family(),
             home,
             links: Table::default(),
@@ -180,13 +183,13 @@ impl Driver {
         if result.is_ok() {
             let mut delivery = Delivery::default();
             for event in events.drain() {
-                if let Some(event) = delivery.admit(&mut self.event_loop, event)
+                if let Some(event) = admit(&mut self.event_loop, &mut delivery, event)
                     && self.on_event(event) == Turned::Drained
                 {
                     turned = Turned::Drained;
                 }
             }
-            delivery.end(&mut self.event_loop);
+            end_delivery(&mut self.event_loop, delivery);
         }
         self.events = Some(events);
         result.map(|_| turned)

@@ -94,6 +94,15 @@ pub(crate) fn current() -> Option<Arc<Home>> {
         .flatten()
 }
 
+/// Calls `f` as on a thread that has no loop.
+#[cfg(quoit_simulated)]
+pub(crate) fn without<R>(f: impl FnOnce() -> R) -> R {
+    let current = CURRENT.with_borrow_mut(Option::take);
+    let result = f();
+    CURRENT.with_borrow_mut(|place| *place = current);
+    result
+}
+
 impl Home {
     pub(crate) fn new(remote: Remote, engine: EngineKind) -> Arc<Self> {
         Arc::new(Self {
