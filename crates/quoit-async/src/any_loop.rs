@@ -121,7 +121,7 @@ mod simulated {
         fn try_send_gathered(self: &mut Self, connection: ConnectionId, pieces: &[IoSlice<'_>]) -> Result<usize, Refusal>;
         fn send_file(self: &mut Self, connection: ConnectionId, range: FileRange, token: Token) -> Result<(), Refusal>;
         fn queued(self: &Self, connection: ConnectionId) -> usize;
-        fn is_full(self: &Self, connection: ConnectionId) -> bool;
+        fn may_lend(self: &mut Self, connection: ConnectionId) -> Result<(), Refusal>;
         fn shutdown(self: &mut Self, connection: ConnectionId) -> Result<(), Refusal>;
         fn close(self: &mut Self, connection: ConnectionId, deadline: Option<Duration>) -> Result<(), Refusal>;
         fn abort(self: &mut Self, connection: ConnectionId) -> Result<(), Refusal>;

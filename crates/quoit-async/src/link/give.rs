@@ -53,11 +53,13 @@ pub(super) fn give(
             state.left_bytes -= length;
             Ok(())
         }
+        // These would be gone with a refusal, and whoever waits for a mark would wait for ever. A queue that is full to the mark
+        // refuses them, though nothing of it was refused yet.
+        piece if event_loop.may_lend(id) == Err(Refusal::Full) => {
+            state.full = true;
+            Err(piece)
+        }
         Piece::Lease(lease) => {
-            if event_loop.is_full(id) {
-                state.full = true;
-                return Err(Piece::Lease(lease));
-            }
             let _ = event_loop.send(id, Payload::Lease(lease), Token::NONE);
             state.left_bytes -= length;
             Ok(())

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use bytes::Bytes;
-use quoit::{CloseReason, ConnectionId, Errno, Lease, Payload, Token};
+use quoit::{CloseReason, ConnectionId, Errno, Lease, Payload, Refusal, Token};
 
 use super::give::give;
 use super::{Ending, Failure, Link, MOST_LEFT, Names, Shortfall, State};
@@ -168,12 +168,16 @@ impl Link {
         // A peer that takes nothing is waited for as long as by a graceful close.
         let within = event_loop.config().close_deadline;
         let bounded = event_loop.set_deadline(id, Some(within));
-        if bounded.is_err() || event_loop.send(id, Payload::Bytes(Bytes::new()), behind).is_err() {
+        let placed = event_loop.send(id, Payload::Bytes(Bytes::new()), behind);
+        match placed {
+            Ok(()) if bounded.is_ok() => state.reset_behind = Some(behind),
+            // Its place is behind a full queue, of whose room `Writable` tells.
+            Err(Refusal::Full) if bounded.is_ok() => {}
             // Its direction is to end already, so that nothing can stand behind it: the peer sees that end.
-            let _ = event_loop.close(id, None);
-            return;
+            _ => {
+                let _ = event_loop.close(id, None);
+            }
         }
-        state.reset_behind = Some(behind);
     }
 
     /// The time for what is still to be sent of a dropped stream is over.

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use quoit_async::{
-    Address, Config, Counters, Lease, Loops, LoopsConfig, Server, ServerConfig, TcpListener, TcpStream, UdpSocket,
-    UnixStream,
+    Address, Config, Counters, Lease, Loops, LoopsConfig, Server, ServerConfig, TcpListener, TcpStream,
+    UdpSocket, UnixStream,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -439,22 +439,20 @@ fn loops_that_have_drained_leave_no_descriptor() {
     )) {
         return;
     }
-    let loops = || {
-        Loops::start(LoopsConfig {
+    let come_and_go = || {
+        let loops = LoopsConfig {
             loops: 2,
             config: config(),
             ..LoopsConfig::default()
-        })
-        .unwrap()
-    };
-    // What the process makes once is there from the first on.
-    loops().drain(Duration::ZERO).unwrap();
-    let before = descriptors();
-    for _ in 0..5 {
-        loops().drain(Duration::ZERO).unwrap();
+        };
+        Loops::start(loops).unwrap().drain(Duration::ZERO).unwrap();
         on_a_loop(|_| async {
             drop(TcpListener::bind("127.0.0.1:0").await.unwrap());
         });
-    }
+    };
+    // What the process makes once is there from the first on.
+    come_and_go();
+    let before = descriptors();
+    (0..5).for_each(|_| come_and_go());
     assert_eq!(descriptors(), before);
 }
