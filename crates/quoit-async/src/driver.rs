@@ -7,9 +7,7 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
-use quoit::{
-    ConnectionId, DatagramSocketId, Delivery, Event, Events, ListenerId, Refusal, Token, TurnError,
-};
+use quoit::{ConnectionId, DatagramSocketId, Delivery, Event, Events, ListenerId, Refusal, Token, TurnError};
 
 use crate::any_loop::{AnyLoop, admit, end_delivery};
 use crate::family::Family;
@@ -356,9 +354,13 @@ impl Driver {
             let _ = self.event_loop.abort(connection);
             return;
         };
-        let peer = self.event_loop.peer_address(connection);
+        // One without has ended before anybody could have it, and nothing can be told of it but an address that nobody knows.
+        let Some(peer) = self.event_loop.peer_address(connection) else {
+            let _ = self.event_loop.abort(connection);
+            return;
+        };
         let local = acceptor.local().cloned();
-        let link = Link::accepted(Arc::clone(&self.home), connection, (local, peer));
+        let link = Link::accepted(Arc::clone(&self.home), connection, (local, Some(peer)));
         if acceptor.push(&link, listener, &mut self.wakers) {
             self.add_link(connection, link);
         } else {
