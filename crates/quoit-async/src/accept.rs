@@ -66,7 +66,9 @@ impl Acceptor {
             let family = link.home.family();
             (
                 listener,
-                family.homes()[usize::from(listener.loop_index().get())].remote.clone(),
+                family.homes()[usize::from(listener.loop_index().get())]
+                    .remote
+                    .clone(),
             )
         });
         state.waiting.push_back(Arc::clone(link));

@@ -132,10 +132,7 @@ pub(crate) async fn connect_first(addresses: Vec<SocketAddr>) -> io::Result<Arc<
     connect_first_from(crate::loops::home()?, addresses).await
 }
 
-pub(crate) async fn connect_first_from(
-    home: Arc<Home>,
-    addresses: Vec<SocketAddr>,
-) -> io::Result<Arc<Link>> {
+pub(crate) async fn connect_first_from(home: Arc<Home>, addresses: Vec<SocketAddr>) -> io::Result<Arc<Link>> {
     let mut race = Race {
         home,
         left: interleave(addresses).into_iter(),

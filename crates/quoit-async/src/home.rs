@@ -94,12 +94,20 @@ pub(crate) fn current() -> Option<Arc<Home>> {
         .flatten()
 }
 
-/// Calls `f` as on a thread that has no loop.
+/// The thread has no loop any more, and nothing of the one that it had ends.
+#[cfg(quoit_simulated)]
+pub(crate) fn forget() {
+    std::mem::forget(CURRENT.with_borrow_mut(Option::take));
+}
+
+/// Calls `f` as on a thread that has no loop. With the loop at work further up this stack, that is so anyway.
 #[cfg(quoit_simulated)]
 pub(crate) fn without<R>(f: impl FnOnce() -> R) -> R {
-    let current = CURRENT.with_borrow_mut(Option::take);
+    let current = CURRENT.with(|current| current.try_borrow_mut().ok()?.take());
     let result = f();
-    CURRENT.with_borrow_mut(|place| *place = current);
+    if current.is_some() {
+        CURRENT.with_borrow_mut(|place| *place = current);
+    }
     result
 }
 

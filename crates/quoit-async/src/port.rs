@@ -7,9 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use quoit::{
-    Address, DatagramError, DatagramSend, DatagramSocketId, Datagrams, Errno, Payload, Refusal,
-};
+use quoit::{Address, DatagramError, DatagramSend, DatagramSocketId, Datagrams, Errno, Payload, Refusal};
 
 use crate::any_loop::AnyLoop;
 use crate::errors::Gone;

@@ -41,7 +41,7 @@ pub struct Simulation {
     home: Arc<Home>,
     turner: Rc<Turner>,
     family: Arc<Family>,
-    served: Option<Served>,
+    served: RefCell<Option<Served>>,
 }
 
 impl std::fmt::Debug for Simulation {
@@ -57,7 +57,7 @@ impl Simulation {
         let family = Family::joining(vec![Arc::clone(&home)]);
         let driver = Rc::new(RefCell::new(Driver::new(event_loop, Arc::clone(&home))));
         Self {
-            served: Some(Served::begin(&driver)),
+            served: RefCell::new(Some(Served::begin(&driver))),
             turner: Turner::new(&driver),
             family,
             driver,
@@ -114,6 +114,12 @@ impl Simulation {
         self.turner.before_sleep(now);
     }
 
+    /// Whether the loop is parked, and nothing was done with it since.
+    #[must_use]
+    pub fn is_parked(&self) -> bool {
+        self.driver.borrow().is_parked()
+    }
+
     /// What a poller waits on while the loop is parked.
     ///
     /// # Errors
@@ -140,7 +146,9 @@ impl Simulation {
         let home = Arc::clone(&self.home);
         async move {
             let link = match addresses[..] {
-                [address] => connect::connect_from(&home, address.into(), quoit::ConnectOptions::default()).await?,
+                [address] => {
+                    connect::connect_from(&home, address.into(), quoit::ConnectOptions::default()).await?
+                }
                 _ => connect::connect_first_from(home, addresses).await?,
             };
             Ok(TcpStream::of(link))
@@ -156,6 +164,12 @@ impl Simulation {
         let home = Arc::clone(&self.home);
         let connecting = self.connect(addresses);
         async move { connect::within_of(&home, limit, connecting).await }
+    }
+
+    /// Whether other threads have left something that no turn has taken.
+    #[must_use]
+    pub fn has_wanted(&self) -> bool {
+        self.home.has_wanted()
     }
 
     /// Ends the loop, as [`Loop::drain`].
@@ -176,8 +190,14 @@ impl Simulation {
     }
 
     /// The loop has ended: tells all who have sockets of it.
-    pub fn end(&mut self) {
-        drop(self.served.take());
+    pub fn end(&self) {
+        let served = self.served.take();
+        drop(served);
+    }
+
+    /// The thread has no loop any more, and nothing of the one that it had ends: for runs that have failed.
+    pub fn abandon(&self) {
+        home::forget();
     }
 
     /// Sockets, and all else that has not let go of the loop.
