@@ -12,7 +12,7 @@ use crate::lock::lock;
 use crate::waiters::{WaiterKey, Waiters};
 
 /// Connections that wait to be accepted here, from which on the others wait in the kernel's backlog.
-const MOST_WAITING: usize = 128;
+const MOST_WAITING: usize = if cfg!(quoit_simulated) { 4 } else { 128 };
 
 /// Connections of one listener, as they come, for those who accept them.
 #[derive(Debug)]
@@ -63,10 +63,12 @@ impl Acceptor {
             return false;
         }
         let (_, remote) = self.source.get_or_init(|| {
-            let homes = link.home.family().homes();
+            let family = link.home.family();
             (
                 listener,
-                homes[usize::from(listener.loop_index().get())].remote.clone(),
+                family.homes()[usize::from(listener.loop_index().get())]
+                    .remote
+                    .clone(),
             )
         });
         state.waiting.push_back(Arc::clone(link));

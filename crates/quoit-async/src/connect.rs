@@ -66,8 +66,15 @@ fn begun(driver: &mut Driver, id: quoit::ConnectionId, link: &Arc<Link>) {
 
 /// Connects to one address.
 pub(crate) async fn connect_to(address: Address, options: ConnectOptions) -> io::Result<Arc<Link>> {
-    let home = crate::loops::home()?;
-    let mut attempt = Attempt::begin(&home, address, options)?;
+    connect_from(&crate::loops::home()?, address, options).await
+}
+
+pub(crate) async fn connect_from(
+    home: &Arc<Home>,
+    address: Address,
+    options: ConnectOptions,
+) -> io::Result<Arc<Link>> {
+    let mut attempt = Attempt::begin(home, address, options)?;
     poll_fn(|cx| attempt.poll(cx)).await
 }
 
@@ -122,8 +129,12 @@ fn interleave(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
 /// Connects to the first of several addresses that takes the connection. The next one is tried when one fails, or takes longer
 /// than a quarter of a second.
 pub(crate) async fn connect_first(addresses: Vec<SocketAddr>) -> io::Result<Arc<Link>> {
+    connect_first_from(crate::loops::home()?, addresses).await
+}
+
+pub(crate) async fn connect_first_from(home: Arc<Home>, addresses: Vec<SocketAddr>) -> io::Result<Arc<Link>> {
     let mut race = Race {
-        home: crate::loops::home()?,
+        home,
         left: interleave(addresses).into_iter(),
         attempts: Vec::new(),
         alarm: None,
@@ -207,7 +218,14 @@ pub(crate) async fn within<T>(
     limit: Duration,
     connecting: impl Future<Output = io::Result<T>>,
 ) -> io::Result<T> {
-    let home = crate::loops::home()?;
+    within_of(&crate::loops::home()?, limit, connecting).await
+}
+
+pub(crate) async fn within_of<T>(
+    home: &Arc<Home>,
+    limit: Duration,
+    connecting: impl Future<Output = io::Result<T>>,
+) -> io::Result<T> {
     let alarm = Arc::new(Signal::default());
     let raised = Arc::clone(&alarm);
     home.call(move |driver| driver.set_alarm(limit, raised))?;

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
-use quoit::{
-    ConnectionId, DatagramSocketId, Delivery, Event, Events, ListenerId, Loop, Refusal, Token, TurnError,
-};
+use quoit::{ConnectionId, DatagramSocketId, Delivery, Event, Events, ListenerId, Refusal, Token, TurnError};
 
+use crate::any_loop::{AnyLoop, admit, end_delivery};
+use crate::family::Family;
 use crate::home::{Entered, Home, Wanted};
 use crate::link::Link;
 use crate::port::Port;
@@ -34,8 +34,9 @@ pub(crate) enum Turned {
 /// Its turns only gather whom to wake. The caller wakes them when it has let go of the driver, as a waker may run anything.
 #[derive(Debug)]
 pub(crate) struct Driver {
-    pub(crate) event_loop: Loop,
+    pub(crate) event_loop: AnyLoop,
     pub(crate) home: Arc<Home>,
+    pub(crate) family: Arc<Family>,
     links: Table<ConnectionId, Link>,
     ports: Table<DatagramSocketId, Port>,
     events: Option<Events>,
@@ -81,27 +82,30 @@ impl Drop for Served {
 
 /// Makes turns that wait, and wakes whom they concern when nothing is borrowed any more, until the loop has drained.
 pub(crate) fn run_turns(driver: &RefCell<Driver>) -> Result<(), TurnError> {
-    loop {
-        let (turned, mut wakers) = {
-            let mut driver = driver.borrow_mut();
-            let turned = driver.turn(None)?;
-            (turned, driver.take_wakers())
-        };
-        for waker in wakers.drain(..) {
-            waker.wake();
-        }
-        driver.borrow_mut().keep_wakers(wakers);
-        if turned == Turned::Drained {
-            return Ok(());
-        }
+    while run_turn(driver, None)? == Turned::Running {}
+    Ok(())
+}
+
+/// Makes one of them, which waits for no longer than this.
+pub(crate) fn run_turn(driver: &RefCell<Driver>, timeout: Option<Duration>) -> Result<Turned, TurnError> {
+    let (turned, mut wakers) = {
+        let mut driver = driver.borrow_mut();
+        let turned = driver.turn(timeout)?;
+        (turned, driver.take_wakers())
+    };
+    for waker in wakers.drain(..) {
+        waker.wake();
     }
+    driver.borrow_mut().keep_wakers(wakers);
+    Ok(turned)
 }
 
 impl Driver {
     /// The driver of a loop.
-    pub(crate) fn new(event_loop: Loop, home: Arc<Home>) -> Self {
+    pub(crate) fn new(event_loop: impl Into<AnyLoop>, home: Arc<Home>) -> Self {
         Self {
-            event_loop,
+            event_loop: event_loop.into(),
+            family: home.family(),
             home,
             links: Table::default(),
             ports: Table::default(),
@@ -177,13 +181,13 @@ impl Driver {
         if result.is_ok() {
             let mut delivery = Delivery::default();
             for event in events.drain() {
-                if let Some(event) = delivery.admit(&mut self.event_loop, event)
+                if let Some(event) = admit(&mut self.event_loop, &mut delivery, event)
                     && self.on_event(event) == Turned::Drained
                 {
                     turned = Turned::Drained;
                 }
             }
-            delivery.end(&mut self.event_loop);
+            end_delivery(&mut self.event_loop, delivery);
         }
         self.events = Some(events);
         result.map(|_| turned)
@@ -272,13 +276,13 @@ impl Driver {
                 listener,
                 error: Some(errno),
             } => {
-                let acceptors = self.home.family().remove_listener(listener);
+                let acceptors = self.family.remove_listener(listener);
                 for acceptor in acceptors.iter().flat_map(|of| of.iter()) {
                     acceptor.end(Some(errno), &mut self.wakers);
                 }
             }
             Event::AcceptFailed { listener, error } => {
-                if let Some(acceptor) = self.home.family().acceptor(listener, self.event_loop.index()) {
+                if let Some(acceptor) = self.family.acceptor(listener, self.event_loop.index()) {
                     acceptor.fail(error, &mut self.wakers);
                 }
             }
@@ -344,15 +348,19 @@ impl Driver {
     }
 
     fn on_accepted(&mut self, listener: ListenerId, connection: ConnectionId) {
-        let acceptor = self.home.family().acceptor(listener, self.event_loop.index());
+        let acceptor = self.family.acceptor(listener, self.event_loop.index());
         let Some(acceptor) = acceptor else {
             // Its listener was dropped: what came for it ends as the kernel ends what is in a closed backlog.
             let _ = self.event_loop.abort(connection);
             return;
         };
-        let peer = self.event_loop.peer_address(connection);
+        // One without has ended before anybody could have it, and nothing can be told of it but an address that nobody knows.
+        let Some(peer) = self.event_loop.peer_address(connection) else {
+            let _ = self.event_loop.abort(connection);
+            return;
+        };
         let local = acceptor.local().cloned();
-        let link = Link::accepted(Arc::clone(&self.home), connection, (local, peer));
+        let link = Link::accepted(Arc::clone(&self.home), connection, (local, Some(peer)));
         if acceptor.push(&link, listener, &mut self.wakers) {
             self.add_link(connection, link);
         } else {
@@ -375,7 +383,7 @@ impl Driver {
         for port in left.ports {
             port.on_gone(&mut self.wakers);
         }
-        for acceptor in self.home.family().acceptors_of(self.event_loop.index()) {
+        for acceptor in self.family.acceptors_of(self.event_loop.index()) {
             acceptor.end(None, &mut self.wakers);
         }
         for (_, alarm) in self.alarms.drain() {

@@ -22,10 +22,12 @@ impl Family {
     /// That of the loops of a runtime.
     pub(crate) fn of(runtime: &Runtime) -> Arc<Self> {
         let engine = runtime.engine();
-        let homes: Vec<_> = runtime
-            .remotes()
-            .map(|remote| Home::new(remote.clone(), engine))
-            .collect();
+        let homes = runtime.remotes().map(|remote| Home::new(remote.clone(), engine));
+        Self::joining(homes.collect())
+    }
+
+    /// That of these loops.
+    pub(crate) fn joining(homes: Vec<Arc<Home>>) -> Arc<Self> {
         assert!(!homes.is_empty(), "a runtime has a loop");
         let family = Arc::new(Self {
             homes,

@@ -6,7 +6,7 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::task::Waker;
 
 use quoit::{EngineKind, Remote};
@@ -42,7 +42,8 @@ impl std::fmt::Debug for Wanted {
 pub(crate) struct Home {
     pub(crate) remote: Remote,
     pub(crate) engine: EngineKind,
-    family: OnceLock<Arc<Family>>,
+    /// Not held: it holds its homes, and neither would ever go.
+    family: OnceLock<Weak<Family>>,
     wanted: Mailbox<Wanted>,
     pub(crate) ended: Signal,
     /// Of a task in a runtime of the loop's thread that makes turns, where one does.
@@ -93,6 +94,23 @@ pub(crate) fn current() -> Option<Arc<Home>> {
         .flatten()
 }
 
+/// The thread has no loop any more, and nothing of the one that it had ends.
+#[cfg(quoit_simulated)]
+pub(crate) fn forget() {
+    std::mem::forget(CURRENT.with_borrow_mut(Option::take));
+}
+
+/// Calls `f` as on a thread that has no loop. With the loop at work further up this stack, that is so anyway.
+#[cfg(quoit_simulated)]
+pub(crate) fn without<R>(f: impl FnOnce() -> R) -> R {
+    let current = CURRENT.with(|current| current.try_borrow_mut().ok()?.take());
+    let result = f();
+    if current.is_some() {
+        CURRENT.with_borrow_mut(|place| *place = current);
+    }
+    result
+}
+
 impl Home {
     pub(crate) fn new(remote: Remote, engine: EngineKind) -> Arc<Self> {
         Arc::new(Self {
@@ -107,12 +125,14 @@ impl Home {
 
     /// Says which loops belong together, once they are all made.
     pub(crate) fn join(&self, family: &Arc<Family>) {
-        let joined = self.family.set(Arc::clone(family));
+        let joined = self.family.set(Arc::downgrade(family));
         assert!(joined.is_ok(), "a loop is of one family");
     }
 
-    pub(crate) fn family(&self) -> &Arc<Family> {
-        self.family.get().expect("joined before the loop's first turn")
+    /// The loops that this one is of: to be asked for where one of them runs, as each holds the family that long.
+    pub(crate) fn family(&self) -> Arc<Family> {
+        let family = self.family.get().expect("joined before the loop's first turn");
+        family.upgrade().expect("one of its loops runs")
     }
 
     /// Calls `f` with the driver, if this is the loop's thread and the driver is not at work further up the stack.

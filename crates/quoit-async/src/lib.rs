@@ -39,6 +39,7 @@
 )]
 
 mod accept;
+mod any_loop;
 mod ask;
 mod budget;
 mod connect;
@@ -63,10 +64,15 @@ mod port;
 #[cfg(feature = "tokio")]
 mod serve;
 mod signal;
+#[cfg(quoit_simulated)]
+#[doc(hidden)]
+pub mod simulation;
 mod stream;
 mod stream_type;
 mod table;
 mod tcp;
+#[cfg(feature = "tokio")]
+mod turner;
 mod udp;
 mod unix;
 mod waiters;

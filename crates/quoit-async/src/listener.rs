@@ -50,7 +50,7 @@ impl Listener {
                 .listen_on(socket, &options)
                 .map_err(listen_error)?;
             // Before the loop's next turn, which is the first to accept.
-            driver.home.family().add_listener(id, acceptors);
+            driver.family.add_listener(id, acceptors);
             Ok::<_, io::Error>(id)
         })??;
         Ok(Self {
@@ -96,7 +96,7 @@ impl Drop for Listener {
             // A loop that is gone listens no more.
             let _ = self.home.call(move |driver| {
                 let _ = driver.event_loop.stop_listening(id);
-                driver.home.family().remove_listener(id);
+                driver.family.remove_listener(id);
             });
         }
     }

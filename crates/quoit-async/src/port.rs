@@ -7,10 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use quoit::{
-    Address, DatagramError, DatagramSend, DatagramSocketId, Datagrams, Errno, Loop, Payload, Refusal,
-};
+use quoit::{Address, DatagramError, DatagramSend, DatagramSocketId, Datagrams, Errno, Payload, Refusal};
 
+use crate::any_loop::AnyLoop;
 use crate::errors::Gone;
 use crate::home::Home;
 use crate::lock::lock;
@@ -143,7 +142,7 @@ impl Port {
         state.senders.take_all(wakers);
     }
 
-    pub(crate) fn on_writable(&self, event_loop: &mut Loop, wakers: &mut Vec<Waker>) {
+    pub(crate) fn on_writable(&self, event_loop: &mut AnyLoop, wakers: &mut Vec<Waker>) {
         lock(&self.state).full = false;
         self.carry_out(event_loop, wakers);
         let mut state = lock(&self.state);
@@ -172,7 +171,7 @@ impl Port {
     }
 
     /// Gives the loop what was left for it.
-    pub(crate) fn carry_out(&self, event_loop: &mut Loop, wakers: &mut Vec<Waker>) {
+    pub(crate) fn carry_out(&self, event_loop: &mut AnyLoop, wakers: &mut Vec<Waker>) {
         let mut state = lock(&self.state);
         state.listed = false;
         let Some(id) = state.id else { return };
@@ -327,7 +326,7 @@ impl Port {
 
 /// Gives the loop a datagram, whose place is left empty. With `Full` it is still there.
 fn send_at_once(
-    event_loop: &mut Loop,
+    event_loop: &mut AnyLoop,
     id: DatagramSocketId,
     place: &mut Option<DatagramSend<'_>>,
 ) -> Result<(), Refusal> {

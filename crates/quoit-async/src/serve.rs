@@ -8,7 +8,7 @@
 //!   left to do, tokio sleeps for both.
 //! - What is written after that, by tasks that somebody else woke, leaves before tokio sleeps (`on_thread_park`).
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -27,7 +27,7 @@ use tokio::runtime::{Builder, LocalOptions};
 use tokio::time::{Sleep, sleep_until};
 
 use crate::accept::Acceptor;
-use crate::driver::{Driver, Served, Turned, run_turns};
+use crate::driver::{Driver, Served, run_turns};
 use crate::errors::{listen_error, start_error};
 use crate::family::Family;
 use crate::home::Home;
@@ -36,6 +36,7 @@ use crate::lock::lock;
 use crate::loops::{Started, tell_engine};
 use crate::signal::Signal;
 use crate::tcp::TcpListener;
+use crate::turner::{Rest, Turner};
 use crate::unix::UnixListener;
 use crate::watch::{Watched, watch};
 
@@ -322,94 +323,11 @@ thread_local! {
     static TURNER: RefCell<Option<Rc<Turner>>> = const { RefCell::new(None) };
 }
 
-/// Makes the turns of a loop whose thread a runtime has.
-struct Turner {
-    driver: Rc<RefCell<Driver>>,
-    home: Arc<Home>,
-    /// Until when tokio's timer lets the loop sleep.
-    alarm: Cell<Option<Instant>>,
-    outcome: RefCell<Option<Result<(), TurnError>>>,
-}
-
-/// What is left to do after a turn.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Rest {
-    /// Another turn, behind the tasks that were woken.
-    None,
-    /// Nothing until the loop's descriptor says so, or this time has passed.
-    Parked(Option<Duration>),
-    /// The loop has ended, or failed.
-    Over,
-}
-
-impl Turner {
-    /// Makes a turn that does not wait, wakes whom it concerns, and parks the loop if that was nobody.
-    fn turn(&self) -> Rest {
-        if self.outcome.borrow().is_some() {
-            return Rest::Over;
-        }
-        let (result, mut wakers) = {
-            let mut driver = self.driver.borrow_mut();
-            let result = driver.turn(Some(Duration::ZERO));
-            (result, driver.take_wakers())
-        };
-        let woken = !wakers.is_empty();
-        for waker in wakers.drain(..) {
-            waker.wake();
-        }
-        let mut driver = self.driver.borrow_mut();
-        driver.keep_wakers(wakers);
-        let ended = match result {
-            Ok(Turned::Running) => None,
-            Ok(Turned::Drained) => Some(Ok(())),
-            Err(error) => Some(Err(error)),
-        };
-        if ended.is_some() {
-            *self.outcome.borrow_mut() = ended;
-            self.home.wake();
-            return Rest::Over;
-        }
-        if woken || driver.wakes_anybody() || self.home.has_wanted() {
-            return Rest::None;
-        }
-        match driver.park() {
-            Ok(Some(Duration::ZERO)) => Rest::None,
-            Ok(limit) => Rest::Parked(limit),
-            Err(error) => {
-                *self.outcome.borrow_mut() = Some(Err(error));
-                self.home.wake();
-                Rest::Over
-            }
-        }
-    }
-
-    /// The runtime has nothing to do: what its tasks have left to be done since the last turn is done now.
-    fn before_sleep(&self) {
-        if self.driver.borrow().is_parked() && !self.home.has_wanted() {
-            return;
-        }
-        match self.turn() {
-            Rest::Parked(limit) => {
-                let until = limit.map(|limit| Instant::now() + limit);
-                let early_enough = match (until, self.alarm.get()) {
-                    (None, _) => true,
-                    (Some(until), Some(alarm)) => alarm <= until,
-                    (Some(_), None) => false,
-                };
-                if !early_enough {
-                    self.home.wake();
-                }
-            }
-            Rest::None | Rest::Over => self.home.wake(),
-        }
-    }
-}
-
 /// The hook of the runtimes.
 fn before_sleep() {
     let turner = TURNER.with_borrow(Clone::clone);
     if let Some(turner) = turner {
-        turner.before_sleep();
+        turner.before_sleep(Instant::now);
     }
 }
 
@@ -483,12 +401,7 @@ where
     };
     let driver = Rc::new(RefCell::new(driver));
     let _served = Served::begin(&driver);
-    let turner = Rc::new(Turner {
-        driver: Rc::clone(&driver),
-        home: Arc::clone(&home),
-        alarm: Cell::new(None),
-        outcome: RefCell::new(None),
-    });
+    let turner = Turner::new(&driver);
     let ended = run_service(&turner, context, shared);
     if let Err(error) = ended {
         shared.fail(error, patience);

@@ -10,7 +10,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use quoit::EngineKind;
 use quoit_sim::faults::{FaultCounts, FaultSet};
-use quoit_sim::plan::Options;
+use quoit_sim::plan::{Options, Workload};
 use quoit_sim::run::{catch_panics, run};
 use quoit_sim::shrink::shrink;
 
@@ -47,6 +47,23 @@ impl Engine {
     }
 }
 
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum What {
+    /// A handler of events
+    Events,
+    /// Tasks with the sockets of quoit-async, whose futures are dropped at random
+    Async,
+}
+
+impl From<What> for Workload {
+    fn from(what: What) -> Self {
+        match what {
+            What::Events => Self::Events,
+            What::Async => Self::Async,
+        }
+    }
+}
+
 #[derive(clap::Args)]
 struct Run {
     /// How many seeds; 0 runs until it is stopped
@@ -58,6 +75,9 @@ struct Run {
     /// The engine to run on
     #[arg(long, value_enum, default_value = "both")]
     engine: Engine,
+    /// What runs on the loop
+    #[arg(long, value_enum, default_value = "events")]
+    workload: What,
 }
 
 #[derive(clap::Args)]
@@ -68,6 +88,9 @@ struct Replay {
     /// The engine to run on
     #[arg(long, value_enum)]
     engine: Engine,
+    /// What runs on the loop
+    #[arg(long, value_enum, default_value = "events")]
+    workload: What,
     /// Live these lives only, by number, separated by commas
     #[arg(long, value_delimiter = ',')]
     only: Option<Vec<usize>>,
@@ -138,7 +161,10 @@ fn hunt(arguments: &Run) -> ExitCode {
     };
     for seed in arguments.from..end {
         for &engine in arguments.engine.kinds() {
-            let options = Options::new(seed, engine);
+            let options = Options {
+                workload: arguments.workload.into(),
+                ..Options::new(seed, engine)
+            };
             let outcome = run(&options);
             runs += 1;
             counts.add(&outcome.counts);
@@ -178,6 +204,7 @@ fn replay(arguments: Replay) -> ExitCode {
     let mut code = ExitCode::SUCCESS;
     for &engine in arguments.engine.kinds() {
         let options = Options {
+            workload: arguments.workload.into(),
             only: arguments.only.clone(),
             without: arguments.without,
             turns: arguments.turns,

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use quoit::{Address, Config, EngineKind, Feature, FeatureSet, WaitMode};
 
+use crate::asynchronous::plan::{self as asynchronous, AsyncPlan};
 use crate::datagrams::plan::DatagramPlan;
 use crate::faults::{Fault, FaultSet, Profile};
 use crate::kernel::{Answer, Ending, Manner, PeerPlan};
@@ -13,6 +14,16 @@ use crate::siege::plan::{self as siege, SiegePlan};
 /// The most lives of one run.
 pub const MOST_LIVES: u64 = 50;
 
+/// What runs on the loop.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Workload {
+    /// A handler of events.
+    #[default]
+    Events,
+    /// The sockets of `quoit-async`, in tasks.
+    Async,
+}
+
 /// Which run, and what is left out of it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
@@ -20,6 +31,8 @@ pub struct Options {
     pub seed: u64,
     /// The engine under test.
     pub engine: EngineKind,
+    /// What runs on the loop.
+    pub workload: Workload,
     /// The lives to be lived, by number; `None` is all that the seed has.
     pub only: Option<Vec<usize>>,
     /// Faults that do not strike.
@@ -37,6 +50,7 @@ impl Options {
         Self {
             seed,
             engine,
+            workload: Workload::default(),
             only: None,
             without: FaultSet::default(),
             turns: None,
@@ -142,6 +156,8 @@ pub struct Plan {
     pub one_by_one: bool,
     /// In place of all those lives, peers that besiege the loop, and some that behave.
     pub siege: Option<SiegePlan>,
+    /// In place of the handler, tasks with sockets.
+    pub asynchronous: Option<AsyncPlan>,
 }
 
 impl Plan {
@@ -152,7 +168,12 @@ impl Plan {
         let mut profile = Profile::draw(&mut random, options.without);
         let mut config = draw_config(&mut random);
         config.wait = draw_wait(&mut Random::new(options.seed, PURPOSE_OF_WAITING));
-        config.pollable = Random::new(options.seed, PURPOSE_OF_PARKING).chance(SHARE_THAT_PARKS);
+        let is_async = options.workload == Workload::Async;
+        config.pollable = if is_async {
+            asynchronous::is_in_a_runtime(options.seed)
+        } else {
+            Random::new(options.seed, PURPOSE_OF_PARKING).chance(SHARE_THAT_PARKS)
+        };
         let mut features = draw_features(&mut random);
         if config.pollable {
             features.remove(Feature::DeferTaskrun);
@@ -177,12 +198,18 @@ impl Plan {
             .collect();
         let datagrams = DatagramPlan::draw(options, turns, &mut profile);
         profile.draw_lasting(&mut Random::new(options.seed, 9), options.without);
-        let besieged = Random::new(options.seed, PURPOSE_OF_SIEGES).chance(SHARE_THAT_IS_BESIEGED);
+        if is_async {
+            asynchronous::draw_memory(options.seed, &mut config);
+        }
+        let asynchronous = is_async.then(|| AsyncPlan::draw(options, turns, &profile));
+        let besieged =
+            !is_async && Random::new(options.seed, PURPOSE_OF_SIEGES).chance(SHARE_THAT_IS_BESIEGED);
         let siege = besieged.then(|| {
             profile.leave_out(&siege::LEFT_OUT);
             SiegePlan::draw(options, &mut config)
         });
         Self {
+            asynchronous,
             siege,
             datagrams,
             gathers: Random::new(options.seed, PURPOSE_OF_GATHERING).chance(SHARE_THAT_GATHERS),
@@ -208,6 +235,9 @@ impl Plan {
     pub fn all_lives(&self) -> usize {
         if let Some(siege) = &self.siege {
             return siege.peers.len();
+        }
+        if let Some(plan) = &self.asynchronous {
+            return plan.lives.len();
         }
         self.lives.len() + self.datagrams.sockets.len()
     }

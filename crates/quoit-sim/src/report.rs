@@ -1,7 +1,7 @@
 //! What the program prints of runs.
 
 use quoit_sim::faults::{FaultCounts, Incidents};
-use quoit_sim::plan::{Options, Plan};
+use quoit_sim::plan::{Options, Plan, Workload};
 use quoit_sim::run::run;
 
 /// Runs once more, and prints all that happened, what was wrong, and the command that does the same. Returns whether
@@ -33,6 +33,9 @@ fn command(options: &Options) -> String {
         "quoit-sim replay --seed {} --engine {}",
         options.seed, options.engine
     );
+    if options.workload == Workload::Async {
+        command += " --workload async";
+    }
     if let Some(only) = &options.only {
         let only: Vec<_> = only.iter().map(ToString::to_string).collect();
         command += &format!(" --only {}", only.join(","));

@@ -8,6 +8,7 @@ use quoit::engine::epoll::{EpollEngine, EpollSettings};
 use quoit::engine::uring::{Capabilities, UringEngine, UringSettings, probe};
 use quoit::{EngineKind, FeatureSet, LoopMemory};
 
+use crate::asynchronous::AsyncWorld;
 use crate::faces::{SimEpoll, SimRing, SimSockets};
 use crate::faults::FaultCounts;
 use crate::handler::bury;
@@ -99,6 +100,9 @@ fn live<E: Engine + 'static>(
     plan: Plan,
     make: impl Fn(&Plan, &mut LoopMemory) -> E,
 ) -> Summary {
+    if let Some(tasks) = plan.asynchronous.clone() {
+        return AsyncWorld::new(options, &plan, tasks, make).run();
+    }
     match plan.siege.clone() {
         Some(siege) => Siege::new(options, &plan, siege, make).run(),
         None => World::new(options, plan, make).run(),

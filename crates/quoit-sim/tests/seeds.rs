@@ -1,7 +1,7 @@
 //! A fixed count of seeds on both engines, and the seeds that have found faults before.
 
 use quoit::EngineKind::{self, Epoll, Uring};
-use quoit_sim::plan::Options;
+use quoit_sim::plan::{Options, Workload};
 use quoit_sim::run::{catch_panics, run};
 
 /// Seeds of each engine: some seconds' worth. `make hunt` goes on from there.
@@ -23,6 +23,30 @@ fn all_is_well_on_io_uring() {
 fn all_is_well_on_epoll() {
     catch_panics();
     (0..SEEDS).for_each(|seed| check(seed, Epoll));
+}
+
+/// Seeds of each engine with tasks.
+const ASYNC_SEEDS: u64 = 400;
+
+fn with_tasks(seed: u64, engine: EngineKind) -> Options {
+    Options {
+        workload: Workload::Async,
+        ..Options::new(seed, engine)
+    }
+}
+
+#[test]
+fn all_is_well_with_tasks() {
+    catch_panics();
+    for seed in 0..ASYNC_SEEDS {
+        for engine in [Uring, Epoll] {
+            if let Err(message) = run(&with_tasks(seed, engine)).result {
+                panic!(
+                    "{message}\nto see it: quoit-sim run --workload async --from {seed} --seeds 1 --engine {engine}"
+                );
+            }
+        }
+    }
 }
 
 /// Runs that fail without the mending of what they found (`bugs/found-*.patch`). What a seed does changes with the
@@ -150,24 +174,59 @@ fn what_failed_once_does_not_fail_again() {
     }
 }
 
+/// The same, with tasks.
+const ASYNC_REGRESSIONS: &[(u64, EngineKind, &str)] = &[
+    (
+        10,
+        Uring,
+        "a lease, and a mark that is waited for, that were lent to a queue which takes no more pieces",
+    ),
+    (
+        10_861,
+        Epoll,
+        "a connection that had failed before it was told of, accepted as one without an address",
+    ),
+];
+
+#[test]
+fn what_failed_once_with_tasks_does_not_fail_again() {
+    catch_panics();
+    for &(seed, engine, what) in ASYNC_REGRESSIONS {
+        let outcome = run(&with_tasks(seed, engine));
+        assert!(outcome.result.is_ok(), "{what}: {:?}", outcome.result);
+    }
+}
+
 #[test]
 fn a_seed_always_does_the_same() {
     catch_panics();
     for engine in [Uring, Epoll] {
         for seed in 0..20 {
-            let options = Options {
-                trace: true,
-                ..Options::new(seed, engine)
-            };
-            let [one, other] = [(); 2].map(|()| run(&options).trace);
-            // Addresses of memory differ from run to run, and stand in submissions only.
-            let told = |trace: Vec<String>| -> Vec<String> {
-                trace
-                    .into_iter()
-                    .filter(|line| !line.contains("submission"))
-                    .collect()
-            };
-            assert_eq!(told(one), told(other), "seed {seed} on {engine}");
+            for options in [Options::new(seed, engine), with_tasks(seed, engine)] {
+                let options = Options {
+                    trace: true,
+                    ..options
+                };
+                check_same(&options);
+            }
         }
     }
+}
+
+fn check_same(options: &Options) {
+    let [one, other] = [(); 2].map(|()| run(options).trace);
+    // Addresses of memory differ from run to run, and stand in submissions only.
+    let told = |trace: Vec<String>| -> Vec<String> {
+        trace
+            .into_iter()
+            .filter(|line| !line.contains("submission"))
+            .collect()
+    };
+    assert_eq!(
+        told(one),
+        told(other),
+        "seed {} on {}",
+        options.seed,
+        options.engine
+    );
 }

@@ -3,9 +3,10 @@
 use std::io::IoSlice;
 
 use bytes::{Buf, Bytes};
-use quoit::{ConnectionId, Loop, Payload, Refusal, Token};
+use quoit::{ConnectionId, Payload, Refusal, Token};
 
 use super::{KEPT, Piece, State};
+use crate::any_loop::AnyLoop;
 
 /// Bytes from which on each write is given to the kernel by itself. To copy fewer, and to send them with what else a task writes in
 /// the same turn, costs less than a call does.
@@ -13,7 +14,7 @@ pub(super) const WORTH_A_CALL: usize = 8 * 1024;
 
 /// Gives the loop one piece; what there is no room for comes back.
 pub(super) fn give(
-    event_loop: &mut Loop,
+    event_loop: &mut AnyLoop,
     id: ConnectionId,
     piece: Piece,
     state: &mut State,
@@ -52,11 +53,13 @@ pub(super) fn give(
             state.left_bytes -= length;
             Ok(())
         }
+        // These would be gone with a refusal, and whoever waits for a mark would wait for ever. A queue that is full to the mark
+        // refuses them, though nothing of it was refused yet.
+        piece if event_loop.may_lend(id) == Err(Refusal::Full) => {
+            state.full = true;
+            Err(piece)
+        }
         Piece::Lease(lease) => {
-            if event_loop.is_full(id) {
-                state.full = true;
-                return Err(Piece::Lease(lease));
-            }
             let _ = event_loop.send(id, Payload::Lease(lease), Token::NONE);
             state.left_bytes -= length;
             Ok(())
@@ -74,7 +77,7 @@ pub(super) fn give(
 
 /// Gives copies to the kernel at once where that is better, and queues them otherwise. 0: there is no room.
 pub(super) fn send_copied(
-    event_loop: &mut Loop,
+    event_loop: &mut AnyLoop,
     id: ConnectionId,
     pieces: &[IoSlice<'_>],
 ) -> Result<usize, Refusal> {
@@ -90,7 +93,7 @@ pub(super) fn send_copied(
 
 /// Queues copies of as much as there is room for, which leave in one call at the end of the turn. 0: there is no room.
 pub(super) fn queue_copied(
-    event_loop: &mut Loop,
+    event_loop: &mut AnyLoop,
     id: ConnectionId,
     pieces: &[IoSlice<'_>],
 ) -> Result<usize, Refusal> {
@@ -116,15 +119,15 @@ pub(super) fn queue_copied(
 }
 
 /// Queues a copy of `bytes`, or of a chunk of them where the loop's memory is short. 0: there is no room for that either.
-fn send_part(event_loop: &mut Loop, id: ConnectionId, bytes: &[u8]) -> Result<usize, Refusal> {
-    match event_loop.send(id, bytes, Token::NONE) {
+fn send_part(event_loop: &mut AnyLoop, id: ConnectionId, bytes: &[u8]) -> Result<usize, Refusal> {
+    match event_loop.send(id, Payload::Copy(bytes), Token::NONE) {
         Ok(()) => return Ok(bytes.len()),
         Err(Refusal::Full | Refusal::TooLarge) => {}
         Err(refusal) => return Err(refusal),
     }
     let chunk = event_loop.config().send_chunk_size as usize;
     if bytes.len() > chunk {
-        match event_loop.send(id, &bytes[..chunk], Token::NONE) {
+        match event_loop.send(id, Payload::Copy(&bytes[..chunk]), Token::NONE) {
             Ok(()) => return Ok(chunk),
             Err(Refusal::Full | Refusal::TooLarge) => {}
             Err(refusal) => return Err(refusal),

@@ -22,11 +22,11 @@ use crate::waiters::Waiters;
 
 /// Bytes that a stream which is used on another thread than its loop's leaves for the loop at most. The loop's own queue
 /// behind it has its own mark ([`quoit::Config::high_water`]).
-const MOST_LEFT: usize = 64 * 1024;
+const MOST_LEFT: usize = if cfg!(quoit_simulated) { 2000 } else { 64 * 1024 };
 /// Pieces of memory likewise.
-const PIECES_LEFT: usize = 256;
+const PIECES_LEFT: usize = if cfg!(quoit_simulated) { 4 } else { 256 };
 /// Memory for what is left to the loop that a stream keeps when all of it has gone.
-const KEPT: usize = 2048;
+const KEPT: usize = if cfg!(quoit_simulated) { 200 } else { 2048 };
 
 /// Something that is to be sent, left for the loop.
 #[derive(Debug)]

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use bytes::Bytes;
-use quoit::{CloseReason, ConnectionId, Errno, Lease, Loop, Payload, Token};
+use quoit::{CloseReason, ConnectionId, Errno, Lease, Payload, Refusal, Token};
 
 use super::give::give;
 use super::{Ending, Failure, Link, MOST_LEFT, Names, Shortfall, State};
+use crate::any_loop::AnyLoop;
 use crate::lock::lock;
 
 impl Link {
@@ -34,7 +35,7 @@ impl Link {
         state.readers.take_all(wakers);
     }
 
-    pub(crate) fn on_sent(&self, token: Token, event_loop: &mut Loop, wakers: &mut Vec<Waker>) {
+    pub(crate) fn on_sent(&self, token: Token, event_loop: &mut AnyLoop, wakers: &mut Vec<Waker>) {
         let mut state = lock(&self.state);
         state.sent = state.sent.max(token.0);
         if let (Some(behind), Some(id)) = (state.reset_behind, state.id)
@@ -60,7 +61,7 @@ impl Link {
         state.writers.take_all(wakers);
     }
 
-    pub(crate) fn on_writable(self: &Arc<Self>, event_loop: &mut Loop, wakers: &mut Vec<Waker>) {
+    pub(crate) fn on_writable(self: &Arc<Self>, event_loop: &mut AnyLoop, wakers: &mut Vec<Waker>) {
         lock(&self.state).full = false;
         self.carry_out(event_loop, wakers);
         let mut state = lock(&self.state);
@@ -108,7 +109,7 @@ impl Link {
     }
 
     /// Gives the loop what was left for it.
-    pub(crate) fn carry_out(self: &Arc<Self>, event_loop: &mut Loop, wakers: &mut Vec<Waker>) {
+    pub(crate) fn carry_out(self: &Arc<Self>, event_loop: &mut AnyLoop, wakers: &mut Vec<Waker>) {
         let mut state = lock(&self.state);
         state.listed = false;
         let Some(id) = state.id else { return };
@@ -131,7 +132,7 @@ impl Link {
     }
 
     /// Ends the connection, or its sending direction, if that is wanted and all before it is with the loop.
-    fn carry_out_end(&self, state: &mut State, event_loop: &mut Loop, id: ConnectionId) {
+    fn carry_out_end(&self, state: &mut State, event_loop: &mut AnyLoop, id: ConnectionId) {
         if state.dropped == Some(Ending::Abort) {
             // It may have ended by itself.
             let _ = event_loop.abort(id);
@@ -154,7 +155,7 @@ impl Link {
     }
 
     /// Resets the connection once the kernel has all that was written: a kernel's socket has had it from the write on.
-    fn reset_behind_all(state: &mut State, event_loop: &mut Loop, id: ConnectionId) {
+    fn reset_behind_all(state: &mut State, event_loop: &mut AnyLoop, id: ConnectionId) {
         if state.reset_behind.is_some() {
             return;
         }
@@ -167,16 +168,20 @@ impl Link {
         // A peer that takes nothing is waited for as long as by a graceful close.
         let within = event_loop.config().close_deadline;
         let bounded = event_loop.set_deadline(id, Some(within));
-        if bounded.is_err() || event_loop.send(id, Payload::Bytes(Bytes::new()), behind).is_err() {
+        let placed = event_loop.send(id, Payload::Bytes(Bytes::new()), behind);
+        match placed {
+            Ok(()) if bounded.is_ok() => state.reset_behind = Some(behind),
+            // Its place is behind a full queue, of whose room `Writable` tells.
+            Err(Refusal::Full) if bounded.is_ok() => {}
             // It is ending already, so that nothing can stand behind that: the peer sees that end.
-            let _ = event_loop.close(id, None);
-            return;
+            _ => {
+                let _ = event_loop.close(id, None);
+            }
         }
-        state.reset_behind = Some(behind);
     }
 
     /// The time for what is still to be sent of a dropped stream is over.
-    pub(crate) fn on_deadline(&self, event_loop: &mut Loop) {
+    pub(crate) fn on_deadline(&self, event_loop: &mut AnyLoop) {
         if let Some(id) = lock(&self.state).id {
             let _ = event_loop.abort(id);
         }

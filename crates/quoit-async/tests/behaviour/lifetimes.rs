@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use quoit_async::{
-    Address, Config, Counters, Lease, Server, ServerConfig, TcpListener, TcpStream, UdpSocket, UnixStream,
+    Address, Config, Counters, Lease, Loops, LoopsConfig, Server, ServerConfig, TcpListener, TcpStream,
+    UdpSocket, UnixStream,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -428,4 +429,30 @@ fn connections_come_and_go_and_nothing_is_left() {
     }
     on_a_loop(|context| come_and_go(move || vec![context.counters()]));
     beside_loops(come_and_go(quoit_async::default_counters));
+}
+
+#[test]
+fn loops_that_have_drained_leave_no_descriptor() {
+    if !is_own_process(concat!(
+        module_path!(),
+        "::loops_that_have_drained_leave_no_descriptor"
+    )) {
+        return;
+    }
+    let come_and_go = || {
+        let loops = LoopsConfig {
+            loops: 2,
+            config: config(),
+            ..LoopsConfig::default()
+        };
+        Loops::start(loops).unwrap().drain(Duration::ZERO).unwrap();
+        on_a_loop(|_| async {
+            drop(TcpListener::bind("127.0.0.1:0").await.unwrap());
+        });
+    };
+    // What the process makes once is there from the first on.
+    come_and_go();
+    let before = descriptors();
+    (0..5).for_each(|_| come_and_go());
+    assert_eq!(descriptors(), before);
 }

@@ -170,3 +170,35 @@ fn small_writes_of_one_turn_leave_together() {
         assert!((1..=2).contains(&sends), "{sends} sends");
     });
 }
+
+#[test]
+fn who_waits_behind_a_queue_that_is_full_to_the_mark_is_told() {
+    if !is_own_process(concat!(
+        module_path!(),
+        "::who_waits_behind_a_queue_that_is_full_to_the_mark_is_told"
+    )) {
+        return;
+    }
+    on_a_loop_of(config(), |_| async {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (mut peer, _) = listener.accept().unwrap();
+        let (chunk, mark) = (pattern(1 << 20), config().high_water as usize);
+        // What the kernel does not take fills the queue as far as it goes, and nothing has been refused.
+        let mut written = 0;
+        loop {
+            let taken = stream.try_write(&chunk).unwrap();
+            written += taken;
+            if taken == mark {
+                break;
+            }
+        }
+        let mut flushing = std::pin::pin!(stream.flushed());
+        assert!(once(flushing.as_mut()).await.is_none());
+        let reading =
+            blocking(move || std::io::copy(&mut (&mut peer).take(written as u64), &mut std::io::sink()));
+        let (read, flushed) = tokio::join!(reading, flushing);
+        assert_eq!(read.unwrap(), written as u64);
+        flushed.unwrap();
+    });
+}

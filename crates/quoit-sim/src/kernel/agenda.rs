@@ -145,6 +145,13 @@ impl Kernel {
         self.due_jobs.pop_front()
     }
 
+    /// Nothing more is done by other threads.
+    pub(crate) fn take_jobs(&mut self) -> Vec<Job> {
+        let planned = std::mem::take(&mut self.jobs);
+        let due = std::mem::take(&mut self.due_jobs);
+        planned.into_values().chain(due).collect()
+    }
+
     /// Jobs that are planned and not done.
     #[must_use]
     pub fn has_jobs(&self) -> bool {

@@ -83,8 +83,9 @@ impl Kernel {
     }
 }
 
-/// `poll(2)` for one descriptor, for so many nanoseconds (`None`: for ever). It may end early.
-pub(crate) fn wait_outside(outside: Outside, timeout: Option<u64>) {
+/// `poll(2)` for one descriptor, for so many nanoseconds (`None`: for ever). It may end early, and does when another thread has
+/// done what makes `interrupted` true. Returns whether it is readable.
+pub(crate) fn wait_outside(outside: Outside, timeout: Option<u64>, interrupted: impl Fn() -> bool) -> bool {
     do_jobs();
     let end = with(|kernel| {
         kernel.pass();
@@ -97,8 +98,9 @@ pub(crate) fn wait_outside(outside: Outside, timeout: Option<u64>) {
             // own threads go on.
             kernel.cross();
             kernel.run_threads();
-            if kernel.is_readable(outside) || kernel.strikes(Fault::Interrupted) {
-                return None;
+            let readable = kernel.is_readable(outside);
+            if readable || kernel.strikes(Fault::Interrupted) {
+                return Err(readable);
             }
             let step = kernel.step(end);
             match step {
@@ -109,12 +111,18 @@ pub(crate) fn wait_outside(outside: Outside, timeout: Option<u64>) {
                 }
                 Step::Moved | Step::Job(_) => {}
             }
-            Some(step)
+            Ok(step)
         });
         match step {
-            Some(Step::Moved) => {}
-            Some(Step::Job(job)) => job(),
-            None | Some(Step::TimedOut | Step::Never) => return,
+            Ok(Step::Moved) => {}
+            Ok(Step::Job(job)) => {
+                job();
+                if interrupted() {
+                    return false;
+                }
+            }
+            Ok(Step::TimedOut | Step::Never) => return false,
+            Err(readable) => return readable,
         }
     }
 }

@@ -99,6 +99,8 @@ pub struct Peer {
     pub plan: PeerPlan,
     /// Its end of the connection.
     pub socket: Option<ObjectId>,
+    /// The address that it has connected from.
+    pub from: Option<Address>,
     /// Bytes that it has sent.
     pub sent: u64,
     /// Bytes that it has received.
@@ -146,6 +148,7 @@ impl Kernel {
         self.peers.push(Peer {
             plan,
             socket: None,
+            from: None,
             sent: 0,
             received: 0,
             received_at: 0,
@@ -297,9 +300,12 @@ impl Kernel {
         match self.knock(&to, number) {
             Ok(socket) => {
                 self.note(|| format!("peer {number} connects to {to}"));
+                let mut from = None;
                 if let Some(stream) = self.stream(socket) {
                     stream.takes_all = takes_all;
+                    from = Some(stream.local.clone());
                 }
+                self.peers[number].from = from;
                 self.peers[number].socket = Some(socket);
                 self.note_pace(number);
                 self.peers[number].idle_acts = 0;
@@ -411,6 +417,16 @@ impl Kernel {
         let responded = peer.received + arrived;
         let waits = !peer.sent.is_multiple_of(size) || responded < peer.sent;
         (peer.sent + responded, waits && !peer.gone)
+    }
+
+    /// The peer that has connected from an address, or is found there. Those of TCP all have their own.
+    #[must_use]
+    pub fn peer_at(&self, address: &Address) -> Option<usize> {
+        let is_at = |peer: &Peer| match peer.plan.start {
+            Some(_) => peer.from.as_ref() == Some(address),
+            None => peer.plan.address == *address,
+        };
+        self.peers.iter().position(is_at)
     }
 
     /// Whether a peer takes all that comes, of which nothing is kept to be compared.

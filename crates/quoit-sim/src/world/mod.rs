@@ -370,7 +370,7 @@ impl<E: Engine + 'static> World<E> {
             EngineKind::Epoll => Outside::Instance(descriptor as usize),
         };
         let nanoseconds = |timeout: Duration| u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
-        wait_outside(outside, timeout.map(nanoseconds));
+        wait_outside(outside, timeout.map(nanoseconds), || false);
     }
 
     /// One turn, and what the handler makes of its events.

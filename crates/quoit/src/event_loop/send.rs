@@ -259,6 +259,17 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         Ok(())
     }
 
+    /// What a lent send would be answered now: for who must not lose what it would lend. Refused as full, it is told by
+    /// [`Event::Writable`] as after such a send.
+    ///
+    /// # Errors
+    /// As [`Loop::send`] of lent memory.
+    #[doc(hidden)]
+    pub fn may_lend(&mut self, connection: ConnectionId) -> Result<(), Refusal> {
+        let high_water = self.config.high_water as usize;
+        self.admit(connection, |queued| queued >= high_water)
+    }
+
     /// Queues a file's range, in order with other sends. It counts as one piece and no bytes towards the limits.
     ///
     /// # Errors
