@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use quoit::{Address, AttachOptions, ConnectOptions, Errno, Token};
@@ -30,12 +30,14 @@ impl Attempt {
         let attempt = Self {
             link: Some(Arc::clone(&link)),
         };
-        home.call(
-            move |driver| match driver.event_loop.connect(&address, &options, Token::NONE) {
+        let mut beginning = Beginning(Some(link));
+        home.call(move |driver| {
+            let link = beginning.0.take().expect("it is begun once");
+            match driver.event_loop.connect(&address, &options, Token::NONE) {
                 Ok(id) => begun(driver, id, &link),
                 Err(refusal) => driver.refuse(&link, refusal),
-            },
-        )?;
+            }
+        })?;
         Ok(attempt)
     }
 
@@ -53,6 +55,19 @@ impl Drop for Attempt {
     fn drop(&mut self) {
         if let Some(link) = self.link.take() {
             link.drop_stream(true);
+        }
+    }
+}
+
+/// An attempt that the loop is to begin. If that ends before, it never does, and who waits is told.
+struct Beginning(Option<Arc<Link>>);
+
+impl Drop for Beginning {
+    fn drop(&mut self) {
+        if let Some(link) = self.0.take() {
+            let mut wakers = Vec::new();
+            link.on_gone(&mut wakers);
+            wakers.into_iter().for_each(Waker::wake);
         }
     }
 }

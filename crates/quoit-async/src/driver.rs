@@ -11,7 +11,7 @@ use quoit::{ConnectionId, DatagramSocketId, Delivery, Event, Events, ListenerId,
 
 use crate::any_loop::{AnyLoop, admit, end_delivery};
 use crate::family::Family;
-use crate::home::{Entered, Home, Wanted};
+use crate::home::{Call, Entered, Home, Wanted};
 use crate::link::Link;
 use crate::port::Port;
 use crate::signal::Signal;
@@ -73,9 +73,11 @@ impl Drop for Served {
     fn drop(&mut self) {
         drop(self.entered.take());
         let mut driver = self.driver.borrow_mut();
-        driver.end();
+        let calls = driver.end();
         let wakers = driver.take_wakers();
         drop(driver);
+        // Dropped, they tell who waits for them.
+        drop(calls);
         wakers.into_iter().for_each(Waker::wake);
     }
 }
@@ -368,8 +370,10 @@ impl Driver {
         }
     }
 
-    /// Tells all that the loop has ended.
-    pub(crate) fn end(&mut self) {
+    /// Tells all that the loop has ended. What was still to be done on its thread is returned, to be dropped by who has let go of
+    /// the driver.
+    #[must_use = "dropping a call may run code of the program's: drop it without the driver"]
+    pub(crate) fn end(&mut self) -> Vec<Call> {
         let left = self.home.end(&mut self.wakers);
         for link in self.links.drain() {
             link.on_gone(&mut self.wakers);
@@ -389,7 +393,6 @@ impl Driver {
         for (_, alarm) in self.alarms.drain() {
             alarm.raise(&mut self.wakers);
         }
-        // Dropped, they tell who waits for them.
-        drop(left.calls);
+        left.calls
     }
 }

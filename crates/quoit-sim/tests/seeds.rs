@@ -186,6 +186,12 @@ const ASYNC_REGRESSIONS: &[(u64, EngineKind, &str)] = &[
         Epoll,
         "a connection that had failed before it was told of, accepted as one without an address",
     ),
+    (
+        21_867,
+        Uring,
+        "an attempt to connect that a loop was to begin, and had ended before",
+    ),
+    (25_005, Epoll, "the same, on epoll"),
 ];
 
 #[test]
