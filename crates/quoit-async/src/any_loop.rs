@@ -7,7 +7,7 @@
 #[cfg(not(quoit_simulated))]
 pub(crate) use real::{AnyLoop, admit, end_delivery};
 #[cfg(quoit_simulated)]
-pub(crate) use simulated::{AnyLoop, admit, end_delivery};
+pub(crate) use simulated::{AnyLoop, admit, end_delivery, is_in_turn};
 
 #[cfg(not(quoit_simulated))]
 mod real {
@@ -30,6 +30,7 @@ mod real {
 
 #[cfg(quoit_simulated)]
 mod simulated {
+    use std::cell::Cell;
     use std::fmt;
     use std::io::IoSlice;
     use std::os::fd::{BorrowedFd, OwnedFd};
@@ -45,6 +46,15 @@ mod simulated {
     };
 
     pub(crate) type AnyLoop = Box<dyn Calls>;
+
+    thread_local! {
+        static IN_TURN: Cell<bool> = const { Cell::new(false) };
+    }
+
+    /// Whether this thread's loop is in its turn, in which no lock of a socket's is held.
+    pub(crate) fn is_in_turn() -> bool {
+        IN_TURN.get()
+    }
 
     impl fmt::Debug for dyn Calls {
         fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -73,6 +83,13 @@ mod simulated {
             pub(crate) trait Calls {
                 $(fn $name($this: $own $(, $argument: $type)*) $(-> $result)?;)*
 
+                fn turn(
+                    &mut self,
+                    commands: [Command<'static>; 0],
+                    events: &mut Events,
+                    timeout: Option<Duration>,
+                ) -> Result<usize, TurnError>;
+
                 fn admit(&mut self, delivery: &mut Delivery, event: Event) -> Option<Event>;
 
                 fn end_delivery(&mut self, delivery: Delivery);
@@ -84,6 +101,18 @@ mod simulated {
                         Loop::$name($this $(, $argument)*)
                     }
                 )*
+
+                fn turn(
+                    &mut self,
+                    commands: [Command<'static>; 0],
+                    events: &mut Events,
+                    timeout: Option<Duration>,
+                ) -> Result<usize, TurnError> {
+                    IN_TURN.set(true);
+                    let result = Loop::turn(self, commands, events, timeout);
+                    IN_TURN.set(false);
+                    result
+                }
 
                 fn admit(&mut self, delivery: &mut Delivery, event: Event) -> Option<Event> {
                     delivery.admit(self, event)
@@ -100,8 +129,6 @@ mod simulated {
         fn index(self: &Self) -> LoopIndex;
         fn config(self: &Self) -> &Config;
         fn counters(self: &Self) -> Counters;
-        fn turn(self: &mut Self, commands: [Command<'static>; 0], events: &mut Events, timeout: Option<Duration>)
-            -> Result<usize, TurnError>;
         fn park(self: &mut Self) -> Result<Option<Duration>, TurnError>;
         fn poll_descriptor(self: &Self) -> Result<BorrowedFd<'_>, NotPollable>;
         fn drain(self: &mut Self, within: Duration);

@@ -16,6 +16,7 @@ use quoit::internals::engine::Engine;
 use quoit::internals::sys::SocketSys;
 use quoit::{Counters, ListenSocket, ListenerOptions, Loop, TurnError};
 
+use crate::any_loop::is_in_turn;
 use crate::connect;
 use crate::driver::{Driver, Served, Turned, run_turn};
 use crate::family::Family;
@@ -126,6 +127,12 @@ impl Simulation {
     /// A loop that is not pollable.
     pub fn poll_descriptor(&self) -> io::Result<RawFd> {
         self.driver.borrow().poll_descriptor()
+    }
+
+    /// Whether the driver may hold the lock of a socket at this moment, for which another thread would have to wait.
+    #[must_use]
+    pub fn is_at_work(&self) -> bool {
+        self.driver.try_borrow_mut().is_err() && !is_in_turn()
     }
 
     /// Runs `f` as on a thread that has no loop.

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::mem::ManuallyDrop;
 use std::pin::Pin;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Wake, Waker};
 
@@ -74,6 +74,8 @@ pub(super) struct Executor {
     /// The tasks are on another thread than the loop.
     outside: bool,
     planned: Cell<bool>,
+    /// The loop, once there is one.
+    simulation: RefCell<Weak<Simulation>>,
     /// What has come to something, counted by tasks.
     pub(super) progress: Cell<u64>,
     /// When the last was.
@@ -92,10 +94,16 @@ impl Executor {
             random: RefCell::new(random),
             outside,
             planned: Cell::new(false),
+            simulation: RefCell::default(),
             progress: Cell::new(0),
             polls: Cell::new(0),
             polled_at: Cell::new(0),
         })
+    }
+
+    /// Says whose tasks they are.
+    pub(super) fn belong_to(&self, simulation: &Rc<Simulation>) {
+        *self.simulation.borrow_mut() = Rc::downgrade(simulation);
     }
 
     fn waker(&self, task: TaskId, number: u64) -> Waker {
@@ -248,6 +256,15 @@ impl Executor {
 
     fn go_on(self: &Rc<Self>) {
         self.planned.set(false);
+        let at_work = self
+            .simulation
+            .borrow()
+            .upgrade()
+            .is_some_and(|simulation| simulation.is_at_work());
+        if at_work {
+            // The locks that the loop holds cannot be waited for here.
+            return self.plan();
+        }
         let count = self.random.borrow_mut().magnitude(AT_ONCE);
         for _ in 0..count {
             self.poll_one(true);

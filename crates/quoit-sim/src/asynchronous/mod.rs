@@ -112,6 +112,7 @@ impl AsyncWorld {
             is_tight: plan::is_tight(&config),
             config,
         };
+        world.executor.belong_to(world.simulation());
         if world.config.pollable {
             world.begin_driver();
         }
