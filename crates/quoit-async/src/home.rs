@@ -129,7 +129,7 @@ impl Home {
         assert!(joined.is_ok(), "a loop is of one family");
     }
 
-    /// The loops that this one is of: to be asked for where one of them runs, as each holds the family that long.
+    /// The loops that this one is of. Asked for on the thread of one of them, as each holds the family for as long as it runs.
     pub(crate) fn family(&self) -> Arc<Family> {
         let family = self.family.get().expect("joined before the loop's first turn");
         family.upgrade().expect("one of its loops runs")

@@ -32,14 +32,17 @@ impl Listener {
 
     /// Accepts on this thread's loop, or for all loops of the program.
     pub(crate) fn on(socket: ListenSocket, mut options: ListenerOptions) -> io::Result<Self> {
-        let (home, spread) = match home::current() {
-            Some(home) => (home, false),
-            None => (Arc::clone(&crate::loops::family()?.homes()[0]), true),
-        };
         options.tell_failures = true;
-        if spread && home.family().homes().len() > 1 {
-            options.accept = Accept::Spread(home.family().remotes());
-        }
+        let home = match home::current() {
+            Some(home) => home,
+            None => {
+                let family = crate::loops::family()?;
+                if family.homes().len() > 1 {
+                    options.accept = Accept::Spread(family.remotes());
+                }
+                Arc::clone(&family.homes()[0])
+            }
+        };
         let acceptor = Acceptor::new();
         let acceptors: Arc<[Arc<Acceptor>]> = Arc::new([Arc::clone(&acceptor)]);
         let address = socket.address().clone();
