@@ -7,7 +7,7 @@ use quoit::{Address, Config, EngineKind, Feature, FeatureSet, WaitMode};
 use crate::asynchronous::plan::{self as asynchronous, AsyncPlan};
 use crate::datagrams::plan::DatagramPlan;
 use crate::faults::{Fault, FaultSet, Profile};
-use crate::kernel::{Answer, Ending, Manner, PeerPlan};
+use crate::kernel::{Answer, Ending, PeerPlan};
 use crate::random::Random;
 use crate::siege::plan::{self as siege, SiegePlan};
 
@@ -378,22 +378,13 @@ fn draw_life(
     };
     let connect_at = random.below(u64::from(turns)) as u32;
     Life {
-        peer: PeerPlan {
-            address: if incoming { listener } else { own },
-            start: incoming.then_some(start),
+        peer: PeerPlan::draw_ordinary(
+            random,
+            if incoming { listener } else { own },
+            incoming.then_some(start),
             answer,
-            total: random.magnitude(20_000) - 1,
-            piece: random.magnitude(8000),
-            gulp: if slow {
-                random.magnitude(50)
-            } else {
-                random.magnitude(16_384)
-            },
-            pause: random.magnitude(if slow { 5_000_000 } else { 200_000 }),
-            slow,
-            ending,
-            manner: Manner::Ordinary,
-        },
+            (slow, ending),
+        ),
         style,
         connect_at: (!incoming).then_some(connect_at),
     }

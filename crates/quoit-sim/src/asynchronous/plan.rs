@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use quoit::{Address, Config};
 
 use crate::faults::{Fault, Profile};
-use crate::kernel::{Answer, Ending, Manner, PeerPlan};
+use crate::kernel::{Answer, Ending, PeerPlan};
 use crate::plan::Options;
 use crate::random::Random;
 
@@ -161,22 +161,13 @@ fn draw_life(options: &Options, number: u64, turns: u32, profile: &Profile, list
     let own = Address::Tcp(([10, 0, 0, number as u8], 80).into());
     let patience = random.chance(300).then(|| random.magnitude(4_000_000_000));
     Life {
-        peer: PeerPlan {
-            address: if incoming { listener.into() } else { own },
-            start: incoming.then_some(start),
+        peer: PeerPlan::draw_ordinary(
+            random,
+            if incoming { listener.into() } else { own },
+            incoming.then_some(start),
             answer,
-            total: random.magnitude(20_000) - 1,
-            piece: random.magnitude(8000),
-            gulp: if slow {
-                random.magnitude(50)
-            } else {
-                random.magnitude(16_384)
-            },
-            pause: random.magnitude(if slow { 5_000_000 } else { 200_000 }),
-            slow,
-            ending,
-            manner: Manner::Ordinary,
-        },
+            (slow, ending),
+        ),
         style,
         connect_after: (!incoming).then_some(start),
         patience,

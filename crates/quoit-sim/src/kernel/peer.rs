@@ -92,6 +92,30 @@ pub struct PeerPlan {
     pub manner: Manner,
 }
 
+impl PeerPlan {
+    /// A peer that sends and receives pieces of all sizes, and takes its time, more of it if it is slow.
+    pub fn draw_ordinary(
+        random: &mut Random,
+        address: Address,
+        start: Option<u64>,
+        answer: Answer,
+        (slow, ending): (bool, Ending),
+    ) -> Self {
+        Self {
+            address,
+            start,
+            answer,
+            total: random.magnitude(20_000) - 1,
+            piece: random.magnitude(8000),
+            gulp: random.magnitude(if slow { 50 } else { 16_384 }),
+            pause: random.magnitude(if slow { 5_000_000 } else { 200_000 }),
+            slow,
+            ending,
+            manner: Manner::Ordinary,
+        }
+    }
+}
+
 /// One peer.
 #[derive(Debug)]
 pub struct Peer {
