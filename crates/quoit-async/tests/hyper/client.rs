@@ -3,10 +3,8 @@
 use hyper::{Method, Request, Version};
 
 use crate::behaviour;
-use crate::parts::{Body, Client, Service, all, builder, client, get, heard, next, serve_on, with};
+use crate::parts::{Body, Client, HELLO, Service, all, builder, client, get, heard, next, serve_on, with};
 use crate::support::pattern;
-
-const HELLO: &str = "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello";
 
 behaviour! {
     fn requests_follow_each_other(says, net) {

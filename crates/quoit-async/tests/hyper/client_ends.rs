@@ -1,9 +1,7 @@
 //! HTTP/1 clients: servers that go, and clients that give up.
 
 use crate::behaviour;
-use crate::parts::{Body, client, failure, get, heard, next, with};
-
-const HELLO: &str = "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello";
+use crate::parts::{Body, HELLO, client, failure, get, heard, next, with};
 
 behaviour! {
     fn the_server_goes_between_requests(says, net) {
@@ -13,11 +11,7 @@ behaviour! {
             peer.until("\r\n\r\n").await;
             peer.send(HELLO).await;
             says.note(heard(asked).await);
-            if resets {
-                peer.reset();
-            } else {
-                drop(peer);
-            }
+            peer.leave(resets);
             // It waits until the connection is known to be closed.
             while client.sender.ready().await.is_ok() {
                 tokio::task::yield_now().await;
@@ -39,11 +33,7 @@ behaviour! {
             let (mut peer, mut client) = client(net, |_| {}).await;
             let asked = client.ask(get());
             peer.until("\r\n\r\n").await;
-            if resets {
-                peer.reset();
-            } else {
-                drop(peer);
-            }
+            peer.leave(resets);
             says.note(heard(asked).await);
             says.note(client.ended().await);
         }
@@ -64,11 +54,7 @@ behaviour! {
                 peer.until("\r\n\r\n").await;
                 peer.send(answer).await;
                 client.used.read(answer.len()).await;
-                if resets {
-                    peer.reset();
-                } else {
-                    drop(peer);
-                }
+                peer.leave(resets);
                 says.note(heard(asked).await);
                 says.note(client.ended().await);
             }

@@ -1,6 +1,5 @@
 //! HTTP/2: servers and clients.
 
-use std::pin::pin;
 use std::time::Duration;
 
 use hyper::upgrade::on;
@@ -32,17 +31,7 @@ fn serve_on(io: Io, options: impl FnOnce(&mut ServerBuilder), service: Service) 
     options(&mut http);
     let used = io.used();
     let connection = http.serve_connection(io, service);
-    Server::spawn(used, |mut stop| async move {
-        let mut connection = pin!(connection);
-        ended(tokio::select! {
-            result = connection.as_mut() => result,
-            Some(told) = stop.recv() => {
-                connection.as_mut().graceful_shutdown();
-                told.send(()).unwrap();
-                connection.await
-            }
-        })
-    })
+    Server::spawn(used, connection, |connection| connection.graceful_shutdown())
 }
 
 async fn serve(net: Net, options: impl FnOnce(&mut ServerBuilder), service: Service) -> (Peer, Server) {
@@ -456,11 +445,7 @@ behaviour! {
             peer.greet_server(&[]).await;
             peer.send(frame(HEADERS, WHOLE | LAST, 1, GET)).await;
             let mut answer = asked.recv().await.unwrap();
-            if resets {
-                peer.reset();
-            } else {
-                drop(peer);
-            }
+            peer.leave(resets);
             answer.closed().await;
             says.note(server.ended().await);
         }
@@ -479,11 +464,7 @@ behaviour! {
             peer.send(frame(DATA, 0, 3, b"begun")).await;
             let mut body = reading.await.unwrap().unwrap().into_body();
             says.note(next(&mut body).await);
-            if resets {
-                peer.reset();
-            } else {
-                drop(peer);
-            }
+            peer.leave(resets);
             says.note(heard(waiting).await);
             says.note(next(&mut body).await);
             while client.sender.ready().await.is_ok() {

@@ -235,6 +235,13 @@ impl Peer {
     pub(crate) fn reset(self) {
         self.stream.set_zero_linger().unwrap();
     }
+
+    /// Resets the connection, or closes it.
+    pub(crate) fn leave(self, resets: bool) {
+        if resets {
+            self.reset();
+        }
+    }
 }
 
 fn text(bytes: &[u8]) -> String {

@@ -16,6 +16,9 @@ use tokio::task::JoinHandle;
 
 use crate::net::{Io, Net, Peer, Used};
 
+/// A whole response.
+pub(crate) const HELLO: &str = "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello";
+
 /// A body whose length is known, or whose pieces come one by one.
 pub(crate) enum Body {
     Whole(Option<Bytes>),
@@ -198,16 +201,31 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Spawns what serves; a sender that it gets wants a graceful shutdown, and to know of it.
-    pub(crate) fn spawn<F>(used: Used, serve: impl FnOnce(mpsc::Receiver<oneshot::Sender<()>>) -> F) -> Self
+    /// Serves a connection, of which `shut_down` begins a graceful shutdown.
+    pub(crate) fn spawn<C>(
+        used: Used,
+        connection: C,
+        shut_down: impl FnOnce(Pin<&mut C>) + Send + 'static,
+    ) -> Self
     where
-        F: Future<Output = String> + Send + 'static,
+        C: Future<Output = hyper::Result<()>> + Send + 'static,
     {
-        let (stop, stopped) = mpsc::channel(1);
+        let (stop, mut stopped) = mpsc::channel::<oneshot::Sender<()>>(1);
+        let serving = async move {
+            let mut connection = pin!(connection);
+            ended(tokio::select! {
+                result = connection.as_mut() => result,
+                Some(told) = stopped.recv() => {
+                    shut_down(connection.as_mut());
+                    told.send(()).unwrap();
+                    connection.await
+                }
+            })
+        };
         Self {
             used,
             stop,
-            serving: tokio::spawn(serve(stopped)),
+            serving: tokio::spawn(serving),
         }
     }
 
@@ -228,17 +246,7 @@ impl Server {
 pub(crate) fn serve_on(io: Io, http: &server::conn::http1::Builder, service: Service) -> Server {
     let used = io.used();
     let connection = http.serve_connection(io, service).with_upgrades();
-    Server::spawn(used, |mut stop| async move {
-        let mut connection = pin!(connection);
-        ended(tokio::select! {
-            result = connection.as_mut() => result,
-            Some(told) = stop.recv() => {
-                connection.as_mut().graceful_shutdown();
-                told.send(()).unwrap();
-                connection.await
-            }
-        })
-    })
+    Server::spawn(used, connection, |connection| connection.graceful_shutdown())
 }
 
 /// A builder whose answers are the same at any time.

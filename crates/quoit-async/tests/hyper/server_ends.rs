@@ -166,11 +166,7 @@ behaviour! {
                     peer.send(GET).await;
                     says.note(peer.until("hello").await);
                 }
-                if resets {
-                    peer.reset();
-                } else {
-                    drop(peer);
-                }
+                peer.leave(resets);
                 says.note(server.ended().await);
             }
         }
