@@ -89,6 +89,15 @@ func (n *NetConn) Read(p []byte) (int, error) {
 	return n.netConn.Read(p)
 }
 
+// WaitRead waits until there are bytes to be read, or no more can come: it returns nil in the first case, and otherwise what Read
+// would return. A program that has taken its buffer only then has none for connections that are idle. The read deadline limits
+// the wait. It may be called on any goroutine, beside Read.
+func (n *NetConn) WaitRead() error {
+	defer runtime.KeepAlive(n)
+	_, err := n.read(nil, true)
+	return err
+}
+
 // Write implements net.Conn.
 func (n *NetConn) Write(p []byte) (int, error) {
 	defer runtime.KeepAlive(n)
@@ -199,13 +208,16 @@ func (n *netConn) tellAll(c *Conn) {
 }
 
 // Read is NetConn.Read.
-func (n *netConn) Read(p []byte) (int, error) {
+func (n *netConn) Read(p []byte) (int, error) { return n.read(p, false) }
+
+// read reads, or waits until there is something and leaves it.
+func (n *netConn) read(p []byte, leaves bool) (int, error) {
 	if !lock(&n.reading, n.conn.home.here) {
 		return 0, n.opError("read", ErrOnLoop)
 	}
 	defer n.reading.Unlock()
 	for {
-		count, wait, err := n.tryRead(p)
+		count, wait, err := n.tryRead(p, leaves)
 		if !wait {
 			if err != nil && err != io.EOF {
 				err = n.opError("read", err)
@@ -223,7 +235,7 @@ func (n *netConn) Read(p []byte) (int, error) {
 }
 
 // tryRead returns what is there, or that the reader must wait.
-func (n *netConn) tryRead(p []byte) (count int, wait bool, err error) {
+func (n *netConn) tryRead(p []byte, leaves bool) (count int, wait bool, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if count = n.filled; count > 0 {
@@ -235,10 +247,12 @@ func (n *netConn) tryRead(p []byte) (count int, wait bool, err error) {
 	switch {
 	case n.closed:
 		return 0, false, errClosed
-	case len(p) == 0:
+	case len(p) == 0 && !leaves:
 		return 0, false, nil
 	case n.readLimit.expired():
 		return 0, false, errTimeout
+	case len(n.in.unread) > 0 && leaves:
+		return 0, false, nil
 	case len(n.in.unread) > 0:
 		count = copy(p, n.in.unread)
 		n.in.take(count)

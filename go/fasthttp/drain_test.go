@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"net"
+	"strings"
 	"testing"
 
 	quoit "github.com/quoit-io/quoit/go"
@@ -16,16 +17,19 @@ import (
 // answersAfter answers as draintest wants it.
 func answersAfter(release <-chan struct{}) fasthttp.RequestHandler {
 	return func(ctx *fasthttp.RequestCtx) {
-		if string(ctx.Path()) != draintest.HeldPath {
+		switch string(ctx.Path()) {
+		case draintest.StreamedPath:
+			ctx.SetBodyStream(strings.NewReader(draintest.Text), -1)
+		case draintest.HeldPath:
+			ctx.SetBodyStreamWriter(func(w *bufio.Writer) {
+				_, _ = w.WriteString(draintest.Text)
+				_ = w.Flush()
+				<-release
+				_, _ = w.WriteString(draintest.Text)
+			})
+		default:
 			ctx.SetBodyString(draintest.Text)
-			return
 		}
-		ctx.SetBodyStreamWriter(func(w *bufio.Writer) {
-			_, _ = w.WriteString(draintest.Text)
-			_ = w.Flush()
-			<-release
-			_, _ = w.WriteString(draintest.Text)
-		})
 	}
 }
 
@@ -44,15 +48,23 @@ func TestShutdownAnswersWhatIsUnderWay(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	onEngines(t, func(t *testing.T, engine quoit.Engine) {
-		release := make(chan struct{})
-		server, err := quoit.Start("127.0.0.1:0", loop.New(answersAfter(release)), quoit.WithEngine(engine),
-			quoit.WithLoops(1), quoit.WithLogger(slog.New(slog.DiscardHandler)))
-		if err != nil {
-			t.Skip(err)
-		}
-		draintest.Requests(t, draintest.Server{Address: server.Addr(), Release: release, Shutdown: func() error {
-			return server.Shutdown(context.Background())
-		}})
-	})
+	onEngines(t, func(t *testing.T, engine quoit.Engine) { shutDown(t, engine, &fasthttp.Server{}) })
+}
+
+// fasthttp wraps the connections that it counts. Its own server is not run here: its Shutdown closes those in a data race.
+func TestShutdownAnswersWhatIsUnderWayWithALimitPerAddress(t *testing.T) {
+	onEngines(t, func(t *testing.T, engine quoit.Engine) { shutDown(t, engine, &fasthttp.Server{MaxConnsPerIP: 100}) })
+}
+
+func shutDown(t *testing.T, engine quoit.Engine, limited *fasthttp.Server) {
+	t.Helper()
+	release := make(chan struct{})
+	server, err := quoit.Start("127.0.0.1:0", loop.New(answersAfter(release), loop.WithServer(limited)),
+		quoit.WithEngine(engine), quoit.WithLoops(1), quoit.WithLogger(slog.New(slog.DiscardHandler)))
+	if err != nil {
+		t.Skip(err)
+	}
+	draintest.Requests(t, draintest.Server{Address: server.Addr(), Release: release, Shutdown: func() error {
+		return server.Shutdown(context.Background())
+	}})
 }

@@ -21,9 +21,11 @@ package fasthttp
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"net"
 	"sync"
+	"time"
 
 	quoit "github.com/quoit-io/quoit/go"
 	"github.com/quoit-io/quoit/go/internal/frame"
@@ -58,6 +60,7 @@ type Handler struct {
 	limit   int
 	name    string
 	moved   moved.Connections
+	limited sync.Map // of those that have moved, by their remote address as one object, where fasthttp counts them per address
 }
 
 // New makes a quoit.Handler of a fasthttp one.
@@ -83,11 +86,9 @@ func (h *Handler) watch(next func(net.Conn, fasthttp.ConnState)) func(net.Conn, 
 	return func(n net.Conn, state fasthttp.ConnState) {
 		switch state {
 		case fasthttp.StateActive:
-			h.moved.Active(n)
+			h.moved.Active(h.known(n))
 		case fasthttp.StateIdle:
-			h.moved.Idle(n)
-		case fasthttp.StateHijacked, fasthttp.StateClosed:
-			h.moved.Remove(n)
+			h.moved.Idle(h.known(n))
 		}
 		if next != nil {
 			next(n, state)
@@ -399,18 +400,47 @@ func (h *Handler) move(c *quoit.Conn, first func(n net.Conn) bool) {
 		h.moved.Drain(n)
 	}
 	go func() {
-		if first != nil {
-			if !first(n) {
-				h.moved.Remove(n)
-				_ = n.Close() // the peer may have gone
-				return
-			}
-			h.moved.Idle(n)
+		// It is closed, was hijacked, or fasthttp has refused it without a word to its hook.
+		defer h.moved.Remove(n)
+		if first != nil && !h.resume(n, first) {
+			_ = n.Close() // the peer may have gone
+			return
+		}
+		if h.server.MaxConnsPerIP > 0 {
+			h.limited.Store(n.RemoteAddr(), n)
+			defer h.limited.Delete(n.RemoteAddr())
 		}
 		if err := h.server.ServeConn(n); err != nil && h.server.LogAllErrors {
 			h.logger().Printf("quoit: serving %v: %v", n.RemoteAddr(), err)
 		}
 	}()
+}
+
+// resume has first write what is left of a response, and waits for the next request as fasthttp does between two: when it
+// serves a connection, it takes a request to be under way from the start, so that a drain would wait for that. It returns
+// whether there is one.
+func (h *Handler) resume(n *quoit.NetConn, first func(n net.Conn) bool) bool {
+	if !first(n) {
+		return false
+	}
+	if limit := cmp.Or(h.server.IdleTimeout, h.server.ReadTimeout); limit > 0 {
+		_ = n.SetReadDeadline(time.Now().Add(limit)) // fails where waiting fails, too
+	}
+	h.moved.Idle(n)
+	if n.WaitRead() != nil {
+		return false
+	}
+	return n.SetReadDeadline(time.Time{}) == nil
+}
+
+// known is the connection as it was noted when it moved: fasthttp wraps those of which it counts how many an address has.
+func (h *Handler) known(n net.Conn) net.Conn {
+	if h.server.MaxConnsPerIP > 0 {
+		if inner, found := h.limited.Load(n.RemoteAddr()); found {
+			return inner.(net.Conn)
+		}
+	}
+	return n
 }
 
 func (h *Handler) logger() fasthttp.Logger {

@@ -18,8 +18,10 @@ import (
 func answersAfter(release <-chan struct{}) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, draintest.Text)
-		if r.URL.Path == draintest.HeldPath {
+		if r.URL.Path != "/" {
 			w.(http.Flusher).Flush()
+		}
+		if r.URL.Path == draintest.HeldPath {
 			<-release
 			_, _ = io.WriteString(w, draintest.Text)
 		}
@@ -47,7 +49,7 @@ func TestShutdownAnswersWhatIsUnderWay(t *testing.T) {
 	onEngines(t, func(t *testing.T, engine quoit.Engine) {
 		release := make(chan struct{})
 		handler := loophttp.New(answersAfter(release), loophttp.Blocking(func(r *http.Request) bool {
-			return r.URL.Path == draintest.HeldPath
+			return r.URL.Path != "/"
 		}))
 		server, err := quoit.Start("127.0.0.1:0", handler, quoit.WithEngine(engine), quoit.WithLoops(1),
 			quoit.WithLogger(slog.New(slog.DiscardHandler)))

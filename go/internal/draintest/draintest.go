@@ -14,10 +14,12 @@ import (
 // patience ends a test that hangs; nothing depends on it otherwise.
 const patience = 30 * time.Second
 
-// What the server answers: Text at once, and at HeldPath Text twice, the second time when Release was closed.
+// What the server answers: Text at once, at StreamedPath as a stream, and at HeldPath twice, the second time when Release was
+// closed.
 const (
-	Text     = "hello"
-	HeldPath = "/held"
+	Text         = "hello"
+	StreamedPath = "/streamed"
+	HeldPath     = "/held"
 )
 
 // Server is what is shut down.
@@ -32,6 +34,7 @@ type Server struct {
 // client is a connection and what has been read from it.
 type client struct {
 	net.Conn
+	name   string
 	reader *bufio.Reader
 }
 
@@ -39,12 +42,15 @@ type client struct {
 // responses have left in part: those are answered, and all connections end in order.
 func Requests(t *testing.T, server Server) {
 	t.Helper()
-	idle, moved, partial, held := server.dial(t), server.dial(t), server.dial(t), server.dial(t)
+	idle, moved, streamed := server.dial(t, "idle"), server.dial(t, "moved"), server.dial(t, "streamed")
+	partial, held := server.dial(t, "partial"), server.dial(t, "held")
 	idle.ask(t, "/", "")
 	idle.answered(t, Text)
 	// Where requests are served on loops, this one is not.
 	moved.ask(t, "/", "Expect: 100-continue\r\nContent-Length: 0\r\n")
 	moved.answered(t, Text)
+	streamed.ask(t, StreamedPath, "")
+	streamed.answered(t, Text)
 	const request = "GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 	// Together, so that the part is there with the first response.
 	partial.write(t, request+request[:len(request)-1])
@@ -61,6 +67,7 @@ func Requests(t *testing.T, server Server) {
 	// So it has begun.
 	idle.ended(t)
 	moved.ended(t)
+	streamed.ended(t)
 	select {
 	case err := <-done:
 		t.Fatalf("it is over while requests are under way: %v", err)
@@ -86,7 +93,7 @@ func Requests(t *testing.T, server Server) {
 	}
 }
 
-func (server Server) dial(t *testing.T) client {
+func (server Server) dial(t *testing.T, name string) client {
 	t.Helper()
 	connection, err := net.Dial("tcp", server.Address.String())
 	if err != nil {
@@ -94,7 +101,7 @@ func (server Server) dial(t *testing.T) client {
 	}
 	t.Cleanup(func() { _ = connection.Close() })
 	_ = connection.SetDeadline(time.Now().Add(patience))
-	return client{connection, bufio.NewReader(connection)}
+	return client{connection, name, bufio.NewReader(connection)}
 }
 
 func (c client) write(t *testing.T, text string) {
@@ -132,7 +139,7 @@ func (c client) answered(t *testing.T, want string) {
 func (c client) ended(t *testing.T) {
 	t.Helper()
 	if _, err := c.reader.ReadByte(); err != io.EOF {
-		t.Fatalf("it has not ended in order: %v", err)
+		t.Fatalf("the %s connection has not ended in order: %v", c.name, err)
 	}
 	_ = c.Close()
 }
