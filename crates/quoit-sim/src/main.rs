@@ -10,7 +10,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use quoit::EngineKind;
 use quoit_sim::faults::{FaultCounts, FaultSet};
-use quoit_sim::plan::{Options, Workload};
+use quoit_sim::options::{Options, Workload};
 use quoit_sim::run::{catch_panics, run};
 use quoit_sim::shrink::shrink;
 

@@ -2,81 +2,19 @@
 
 use std::time::Duration;
 
-use quoit::{Address, Config, EngineKind, Feature, FeatureSet, WaitMode};
+use quoit::{Address, Config, Feature, FeatureSet, WaitMode};
 
 use crate::asynchronous::plan::{self as asynchronous, AsyncPlan};
 use crate::datagrams::plan::DatagramPlan;
-use crate::faults::{Fault, FaultSet, Profile};
+use crate::faults::{Fault, Profile};
 use crate::kernel::{Answer, Ending, PeerPlan};
+use crate::options::{Options, Workload};
 use crate::random::Random;
 use crate::siege::plan::{self as siege, SiegePlan};
+use crate::style::Style;
 
 /// The most lives of one run.
 pub const MOST_LIVES: u64 = 50;
-
-/// What runs on the loop.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Workload {
-    /// A handler of events.
-    #[default]
-    Events,
-    /// The sockets of `quoit-async`, in tasks.
-    Async,
-}
-
-/// Which run, and what is left out of it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Options {
-    /// Decides everything else.
-    pub seed: u64,
-    /// The engine under test.
-    pub engine: EngineKind,
-    /// What runs on the loop.
-    pub workload: Workload,
-    /// The lives to be lived, by number; `None` is all that the seed has.
-    pub only: Option<Vec<usize>>,
-    /// Faults that do not strike.
-    pub without: FaultSet,
-    /// Turns before everything becomes fair, at most.
-    pub turns: Option<u32>,
-    /// Note what happens.
-    pub trace: bool,
-}
-
-impl Options {
-    /// All of a seed.
-    #[must_use]
-    pub fn new(seed: u64, engine: EngineKind) -> Self {
-        Self {
-            seed,
-            engine,
-            workload: Workload::default(),
-            only: None,
-            without: FaultSet::default(),
-            turns: None,
-            trace: false,
-        }
-    }
-}
-
-/// How a handler treats one connection.
-#[derive(Clone, Copy, Debug)]
-pub struct Style {
-    /// Chances, out of 1,024, with each piece of data: that it is sent back, kept, or given to another thread.
-    pub echo: u32,
-    /// See `echo`.
-    pub keep: u32,
-    /// See `echo`.
-    pub elsewhere: u32,
-    /// Chance of something being sent on an occasion.
-    pub talk: u32,
-    /// Bytes of one send, at most.
-    pub longest: u64,
-    /// Chance of a command that changes the connection's state on an occasion.
-    pub meddle: u32,
-    /// Chance that such a command ends it.
-    pub end: u32,
-}
 
 /// One connection's life.
 #[derive(Clone, Debug)]

@@ -13,7 +13,8 @@ use crate::faces::{SimEpoll, SimRing, SimSockets};
 use crate::faults::FaultCounts;
 use crate::handler::bury;
 use crate::kernel::{self, Kernel};
-use crate::plan::{Options, Plan};
+use crate::options::Options;
+use crate::plan::Plan;
 use crate::siege::Siege;
 use crate::world::{Summary, World};
 

@@ -1,7 +1,8 @@
 //! Making a failing run small: fewer lives, fewer faults, fewer turns, as long as it still fails.
 
 use crate::faults::Fault;
-use crate::plan::{Options, Plan};
+use crate::options::Options;
+use crate::plan::Plan;
 use crate::run::run;
 
 /// Runs that shrinking makes at most.

@@ -1,7 +1,7 @@
 //! A fixed count of seeds on both engines, and the seeds that have found faults before.
 
 use quoit::EngineKind::{self, Epoll, Uring};
-use quoit_sim::plan::{Options, Workload};
+use quoit_sim::options::{Options, Workload};
 use quoit_sim::run::{catch_panics, run};
 
 /// Seeds of each engine: some seconds' worth. `make hunt` goes on from there.

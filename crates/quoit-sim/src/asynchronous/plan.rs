@@ -6,7 +6,7 @@ use quoit::{Address, Config};
 
 use crate::faults::{Fault, Profile};
 use crate::kernel::{Answer, Ending, PeerPlan};
-use crate::plan::Options;
+use crate::options::Options;
 use crate::random::Random;
 
 /// Bytes for sends that are more than copies take, which count as 2 KiB at least.

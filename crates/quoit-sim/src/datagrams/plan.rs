@@ -6,8 +6,9 @@ use quoit::{Address, DatagramOptions, Gro, MulticastGroup, Steering};
 
 use crate::faults::Profile;
 use crate::kernel::{DatagramPeerPlan, MOST_GROUPS};
-use crate::plan::{Options, Style};
+use crate::options::Options;
 use crate::random::Random;
+use crate::style::Style;
 
 /// The most sockets of one run.
 const MOST_SOCKETS: u64 = 4;

@@ -18,7 +18,8 @@ use quoit::{
 
 use crate::faces::SimSockets;
 use crate::kernel::with;
-use crate::plan::{Options, Plan};
+use crate::options::Options;
+use crate::plan::Plan;
 use crate::random::Random;
 use crate::reference::Reference;
 use crate::sim_loop::SimLoop;

@@ -4,7 +4,7 @@ use quoit::{Address, Config, WaitMode};
 
 use crate::faults::Fault;
 use crate::kernel::{Answer, Ending, Manner, PeerPlan};
-use crate::plan::Options;
+use crate::options::Options;
 use crate::random::Random;
 
 /// How the handler serves.

@@ -23,12 +23,14 @@ use crate::datagrams::{DatagramLives, KeptDatagrams};
 use crate::faces::{SimEpoll, SimSockets};
 use crate::faults::Fault;
 use crate::kernel::{Outside, do_jobs, wait_outside, with};
+use crate::options::Options;
 use crate::partner::Partner;
 use crate::pattern;
-use crate::plan::{Accepted, Options, Plan, Style};
+use crate::plan::{Accepted, Plan};
 use crate::random::Random;
 use crate::reference::{Connection, Reference};
 use crate::sim_loop::SimLoop;
+use crate::style::Style;
 
 /// A turn that took longer has slept, in nanoseconds.
 const SLEEP: u64 = 100_000;
