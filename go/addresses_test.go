@@ -344,7 +344,7 @@ func TestAnAttemptEndsWithItsContext(t *testing.T) {
 		address := net.JoinHostPort("127.0.0.1", fmt.Sprint(bound.(*syscall.SockaddrInet4).Port))
 		// The kernel answers until the backlog is full.
 		for {
-			within, cancel := context.WithTimeout(r.t.Context(), 100*time.Millisecond)
+			within, cancel := context.WithTimeout(r.t.Context(), 500*time.Millisecond)
 			conn, err := d.dial(within, "tcp", address)
 			cancel()
 			if err != nil {

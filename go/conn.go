@@ -66,6 +66,8 @@ type home interface {
 	post(f func()) bool
 	// here returns whether the calling thread is the loop's.
 	here() bool
+	// queuedBelow is the number of a connection's bytes that the library has queued. On the loop.
+	queuedBelow(c *Conn) int
 	// wokeSomebody notes that a goroutine was made ready, on the loop: it lets it run before it waits.
 	wokeSomebody()
 	// onSocket runs f with the options of a connection's socket, and waits for it: on the loop, where that is a thread. It
@@ -193,11 +195,17 @@ func (c *Conn) waitsForRoom() bool {
 	return c.out.refused && c.state == stateOpen
 }
 
-// Queued is the number of bytes that were written and not yet taken by the library below.
+// Queued is the number of bytes that were written and not yet taken by the library below. Any goroutine.
 func (c *Conn) Queued() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.out.queued()
+}
+
+// Unsent is the number of bytes that were written and that the kernel has not taken: those of Queued, and what the library below
+// has queued. Loop.
+func (c *Conn) Unsent() int {
+	return c.Queued() + c.home.queuedBelow(c)
 }
 
 // CloseWrite ends the sending direction after what was written; bytes are still received.

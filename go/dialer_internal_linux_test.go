@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/quoit-io/quoit/go/internal/required"
 )
 
 // addresses are one that answers, one that refuses, and one that is silent, as its queue is full.
@@ -46,7 +48,7 @@ func TestOfTwoFamiliesTheOneThatAnswersIsTaken(t *testing.T) {
 		t.Run(engine.String(), func(t *testing.T) {
 			dialer, err := NewDialer(WithEngine(engine), WithLogger(slog.New(slog.DiscardHandler)))
 			if err != nil {
-				t.Skip(err)
+				required.Skip(t, engine, err)
 			}
 			t.Cleanup(func() { _ = dialer.Close() })
 			// Longer than the whole test may take: whoever waits for the silent one does not pass.

@@ -42,9 +42,9 @@ func (e *ends) peerReads() {
 
 // fillUp writes until nothing more is taken.
 func (e *ends) fillUp() {
-	e.conn.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
 	for {
-		if _, err := e.conn.Write(make([]byte, 1<<20)); err != nil {
+		e.conn.SetWriteDeadline(time.Now().Add(300 * time.Millisecond))
+		if n, err := e.conn.Write(make([]byte, 1<<20)); n == 0 && err != nil {
 			e.see("a write that waits", err)
 			break
 		}

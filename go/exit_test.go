@@ -97,9 +97,7 @@ func endInEachCallback(t *testing.T, end func()) {
 				}
 				other := dial(t, server.Addr())
 				roundTrip(t, other, "before")
-				dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: freePort(t)}}
-				victim <- dialer.LocalAddr
-				first, err := dialer.Dial("tcp", server.Addr().String())
+				first, err := dialFrom(t, server.Addr(), victim)
 				if callback == "open" && errors.Is(err, syscall.ECONNRESET) {
 					// It was reset before it could be looked at.
 					first = dial(t, server.Addr())
@@ -151,6 +149,19 @@ func endInEachCallback(t *testing.T, end func()) {
 			})
 		}
 	})
+}
+
+// dialFrom dials from an address that it tells before.
+func dialFrom(t *testing.T, to net.Addr, victim chan net.Addr) (net.Conn, error) {
+	for {
+		from := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: freePort(t)}
+		victim <- from
+		connection, err := (&net.Dialer{LocalAddr: from}).Dial("tcp", to.String())
+		if !errors.Is(err, syscall.EADDRINUSE) {
+			return connection, err
+		}
+		<-victim // somebody else was faster
+	}
 }
 
 // freePort is a port that nobody has at the moment.

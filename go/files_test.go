@@ -264,7 +264,7 @@ var livesWithFiles = []life{
 		sum, came := crc32.NewIEEE(), int64(0)
 		copied := int64(0)
 		for range 3 {
-			e.conn.SetWriteDeadline(time.Now().Add(20 * time.Millisecond))
+			e.conn.SetWriteDeadline(time.Now().Add(300 * time.Millisecond))
 			n, err := io.Copy(e.conn, file)
 			e.see("copied", err)
 			copied += n
@@ -291,7 +291,7 @@ var livesWithFiles = []life{
 		e.small()
 		file := newFile(e.t, 4<<20)
 		limited := &io.LimitedReader{R: file, N: 3 << 20}
-		e.conn.SetWriteDeadline(time.Now().Add(20 * time.Millisecond))
+		e.conn.SetWriteDeadline(time.Now().Add(300 * time.Millisecond))
 		n, err := io.Copy(e.conn, limited)
 		e.see("copied", n < 3<<20, err)
 		if strings.HasPrefix(e.conn.LocalAddr().Network(), "tcp") { // of a Unix socket a part is read that is not sent
@@ -390,7 +390,7 @@ func TestAFileIsNotCopied(t *testing.T) {
 			counters := listener.Loops().Counters()[0]
 			return counters.Get("queued_bytes"), counters.Get("send_chunks_used")
 		}
-		conn.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
+		conn.SetWriteDeadline(time.Now().Add(500 * time.Millisecond))
 		sent, err := io.Copy(conn, file)
 		if !errors.Is(err, os.ErrDeadlineExceeded) || sent == 0 {
 			t.Fatalf("%d bytes, %v", sent, err)
@@ -399,7 +399,7 @@ func TestAFileIsNotCopied(t *testing.T) {
 			t.Errorf("%d bytes are queued, and %d chunks used, although the file is sent from where it is", queued, chunks)
 		}
 		// What is copied is there, so that the counters can tell.
-		conn.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
+		conn.SetWriteDeadline(time.Now().Add(500 * time.Millisecond))
 		if _, err := io.Copy(conn, struct{ io.Reader }{file}); !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Fatal(err)
 		}

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"os"
 	"os/exec"
@@ -175,16 +176,20 @@ func TestNoAllocationARequest(t *testing.T) {
 			exchange()
 		}
 		// Not testing.AllocsPerRun, which runs everything on one processor.
-		const requests = 5000
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		for range requests {
-			exchange()
+		const requests, rounds = 2000, 5
+		fewest := uint64(math.MaxUint64)
+		for range rounds {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			for range requests {
+				exchange()
+			}
+			runtime.ReadMemStats(&after)
+			fewest = min(fewest, after.Mallocs-before.Mallocs)
 		}
-		runtime.ReadMemStats(&after)
-		// The runtime and the test's own machinery make a few.
-		if count := after.Mallocs - before.Mallocs; count > requests/100 {
-			t.Errorf("%v: %d allocations in %d requests", engine, count, requests)
+		// The runtime and the test's own machinery make a few, and now and then more.
+		if fewest > requests/100 {
+			t.Errorf("%v: %d allocations in %d requests", engine, fewest, requests)
 		}
 	}
 }

@@ -45,6 +45,8 @@ func (l *stdLoop) memory() *blocks   { return l.pool }
 func (l *stdLoop) here() bool        { return false } // a goroutine a connection may wait
 func (l *stdLoop) wokeSomebody()     {}
 
+func (l *stdLoop) queuedBelow(*Conn) int { return 0 }
+
 func (l *stdLoop) find(c *Conn) *stdConn {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -1,20 +1,16 @@
-//go:build linux && cgo && !quoit_std && (amd64 || arm64)
-
 package quoit_test
 
 import (
-	"os"
 	"slices"
-	"strings"
 	"testing"
 
 	quoit "github.com/quoit-io/quoit/go"
+	"github.com/quoit-io/quoit/go/internal/required"
 )
 
-// Tests leave out an engine that does not run, and would pass without it: QUOIT_TEST_ENGINES names those that must, with
-// spaces between them, as in CI.
+// Tests leave out an engine that does not run, and would pass without it.
 func TestTheEnginesThatAreRequiredRunHere(t *testing.T) {
-	for _, name := range strings.Fields(os.Getenv("QUOIT_TEST_ENGINES")) {
+	for _, name := range required.Names() {
 		engine, err := quoit.ParseEngine(name)
 		if err != nil {
 			t.Error(err)

@@ -7,6 +7,8 @@ import (
 	"net"
 	"testing"
 	"time"
+
+	"github.com/quoit-io/quoit/go/internal/required"
 )
 
 // failing is a handler whose loop fails when it has a connection.
@@ -15,14 +17,29 @@ type failing struct {
 	failure error
 }
 
-func (h failing) OnOpen(c *Conn) { c.home.(*stdLoop).group.fail(h.failure) }
+func (h failing) OnOpen(c *Conn) { c.sink.(*handlerSink).server.loops.fail(h.failure) }
 
 func TestServeLeavesNothingBehindWhenALoopFails(t *testing.T) {
+	for _, engine := range []Engine{EngineURing, EngineEpoll, EngineStd} {
+		t.Run(engine.String(), func(t *testing.T) {
+			loops, err := NewLoops(WithEngine(engine), WithLoops(1), WithLogger(slog.New(slog.DiscardHandler)))
+			if err != nil {
+				required.Skip(t, engine, err)
+			}
+			if err := loops.Close(); err != nil {
+				t.Error(err)
+			}
+			leavesNothingBehind(t, engine)
+		})
+	}
+}
+
+func leavesNothingBehind(t *testing.T, engine Engine) {
 	failure := errors.New("as asked")
 	path := t.TempDir() + "/socket"
 	ended := make(chan error, 1)
 	go func() {
-		ended <- Serve(context.Background(), "unix:"+path, failing{failure: failure}, WithEngine(EngineStd), WithLoops(2),
+		ended <- Serve(context.Background(), "unix:"+path, failing{failure: failure}, WithEngine(engine), WithLoops(2),
 			WithCloseLimit(time.Minute), WithLogger(slog.New(slog.DiscardHandler)))
 	}()
 	client, err := net.Dial("unix", path)

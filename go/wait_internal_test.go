@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/quoit-io/quoit/go/internal/required"
 )
 
 // forPatience ends a test that hangs; nothing depends on it otherwise.
@@ -148,7 +150,7 @@ func TestASlowAcceptLeavesConnectionsToTheKernel(t *testing.T) {
 			t.Run(test.name+" on "+engine.String(), func(t *testing.T) {
 				l, err := Listen("tcp", "127.0.0.1:0", append(test.options, WithEngine(engine))...)
 				if err != nil {
-					t.Skip(err)
+					required.Skip(t, engine, err)
 				}
 				defer l.Close()
 				turn := func() { // all loops, so that each has carried out what it was told

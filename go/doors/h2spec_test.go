@@ -85,7 +85,7 @@ func runH2Spec(t *testing.T, address *net.TCPAddr) (cases int, failed []string) 
 	}
 	os.Stdout = null // it tells its own report there
 	_, err = h2spec.Run(&config.Config{
-		Host: address.IP.String(), Port: address.Port, Path: "/", Timeout: 2 * time.Second, MaxHeaderLen: 4000,
+		Host: address.IP.String(), Port: address.Port, Path: "/", Timeout: 10 * time.Second, MaxHeaderLen: 4000,
 		JUnitReport: file,
 	})
 	os.Stdout = out

@@ -11,6 +11,7 @@ import (
 	quoit "github.com/quoit-io/quoit/go"
 	loop "github.com/quoit-io/quoit/go/fasthttp"
 	"github.com/quoit-io/quoit/go/internal/draintest"
+	"github.com/quoit-io/quoit/go/internal/required"
 	"github.com/valyala/fasthttp"
 )
 
@@ -18,6 +19,11 @@ import (
 func answersAfter(release <-chan struct{}) fasthttp.RequestHandler {
 	return func(ctx *fasthttp.RequestCtx) {
 		switch string(ctx.Path()) {
+		case draintest.UpgradePath:
+			ctx.SetStatusCode(fasthttp.StatusSwitchingProtocols)
+			ctx.Response.Header.Set("Connection", "upgrade")
+			ctx.Response.Header.Set("Upgrade", "echo")
+			ctx.Hijack(func(connection net.Conn) { draintest.Upgraded(connection, connection) })
 		case draintest.StreamedPath:
 			ctx.SetBodyStream(strings.NewReader(draintest.Text), -1)
 		case draintest.HeldPath:
@@ -62,9 +68,40 @@ func shutDown(t *testing.T, engine quoit.Engine, limited *fasthttp.Server) {
 	server, err := quoit.Start("127.0.0.1:0", loop.New(answersAfter(release), loop.WithServer(limited)),
 		quoit.WithEngine(engine), quoit.WithLoops(1), quoit.WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
-		t.Skip(err)
+		required.Skip(t, engine, err)
 	}
 	draintest.Requests(t, draintest.Server{Address: server.Addr(), Release: release, Shutdown: func() error {
 		return server.Shutdown(context.Background())
 	}})
+}
+
+// A connection that was taken over runs on the server's loops, which end with it: it is closed, where fasthttp leaves it alone.
+func TestShutdownClosesWhatWasTakenOver(t *testing.T) {
+	t.Run("stock", func(t *testing.T) {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		server := &fasthttp.Server{Handler: answersAfter(nil)}
+		ended := make(chan error, 1)
+		go func() { ended <- server.Serve(listener) }()
+		if !draintest.Upgrade(t, draintest.Server{Address: listener.Addr(), Shutdown: server.Shutdown}) {
+			t.Error("no difference any more, though listed in docs/go.md")
+		}
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	onEngines(t, func(t *testing.T, engine quoit.Engine) {
+		server, err := quoit.Start("127.0.0.1:0", loop.New(answersAfter(nil)), quoit.WithEngine(engine), quoit.WithLoops(1),
+			quoit.WithLogger(slog.New(slog.DiscardHandler)))
+		if err != nil {
+			required.Skip(t, engine, err)
+		}
+		if draintest.Upgrade(t, draintest.Server{Address: server.Addr(), Shutdown: func() error {
+			return server.Shutdown(context.Background())
+		}}) {
+			t.Error("it goes on")
+		}
+	})
 }

@@ -9,6 +9,7 @@ import (
 
 	quoit "github.com/quoit-io/quoit/go"
 	loop "github.com/quoit-io/quoit/go/fasthttp"
+	"github.com/quoit-io/quoit/go/internal/required"
 	"github.com/quoit-io/quoit/go/internal/siege"
 	"github.com/valyala/fasthttp"
 )
@@ -46,7 +47,7 @@ func TestNoPeerKeepsOthersFromBeingServed(t *testing.T) {
 			server, err := quoit.Start("127.0.0.1:0", loop.New(serveSiege), quoit.WithEngine(engine), quoit.WithLoops(1),
 				siege.Marks(), quoit.WithLogger(slog.New(slog.DiscardHandler)))
 			if err != nil {
-				t.Skip(err)
+				required.Skip(t, engine, err)
 			}
 			siege.HTTP(t, siege.Target{Address: server.Addr(), Loops: server.Loops()})
 			if err := server.Shutdown(context.WithoutCancel(t.Context())); err != nil {

@@ -15,6 +15,7 @@ import (
 
 	quoit "github.com/quoit-io/quoit/go"
 	loop "github.com/quoit-io/quoit/go/fasthttp"
+	"github.com/quoit-io/quoit/go/internal/required"
 	"github.com/valyala/fasthttp"
 )
 
@@ -59,7 +60,7 @@ func serve(t *testing.T, engine quoit.Engine, handler *loop.Handler) net.Addr {
 	server, err := quoit.Start("127.0.0.1:0", handler, quoit.WithEngine(engine), quoit.WithLoops(1),
 		quoit.WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
-		t.Skip(err)
+		required.Skip(t, engine, err)
 	}
 	t.Cleanup(func() {
 		over, cancel := context.WithCancel(context.Background())

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	quoit "github.com/quoit-io/quoit/go"
+	"github.com/quoit-io/quoit/go/internal/required"
 	"github.com/quoit-io/quoit/go/internal/siege"
 	"github.com/quoit-io/quoit/go/loophttp"
 )
@@ -18,7 +19,7 @@ func TestNoPeerKeepsOthersFromBeingServed(t *testing.T) {
 		server, err := quoit.Start("127.0.0.1:0", handler, quoit.WithEngine(engine), quoit.WithLoops(1),
 			siege.Marks(), quoit.WithLogger(slog.New(slog.DiscardHandler)))
 		if err != nil {
-			t.Skip(err)
+			required.Skip(t, engine, err)
 		}
 		siege.HTTP(t, siege.Target{Address: server.Addr(), Loops: server.Loops()})
 		if err := server.Shutdown(context.WithoutCancel(t.Context())); err != nil {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	quoit "github.com/quoit-io/quoit/go"
+	"github.com/quoit-io/quoit/go/internal/required"
 	"github.com/quoit-io/quoit/go/loophttp"
 )
 
@@ -70,7 +71,7 @@ func serve(t *testing.T, engine quoit.Engine, handler *loophttp.Handler) net.Add
 	server, err := quoit.Start("127.0.0.1:0", handler, quoit.WithEngine(engine), quoit.WithLoops(1),
 		quoit.WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
-		t.Skip(err)
+		required.Skip(t, engine, err)
 	}
 	t.Cleanup(func() {
 		over, cancel := context.WithCancel(context.Background())

@@ -52,7 +52,7 @@ func TestAsNetHTTP(t *testing.T) {
 
 // The limits of time end the same connections, and nothing is answered.
 func TestLimitsOfTimeAsNetHTTP(t *testing.T) {
-	const limit = 50 * time.Millisecond
+	const limit = 100 * time.Millisecond
 	partOfHead := oracle.Exchange{Name: "part of a head", Waits: true, Pieces: []string{"GET / HTTP/1.1\r\nHo"}}
 	nothing := oracle.Exchange{Name: "nothing", Waits: true}
 	idle := oracle.Exchange{Name: "idle", Waits: true, Pieces: []string{"GET / HTTP/1.1\r\nHost: x\r\n\r\n"}}
@@ -78,7 +78,8 @@ func TestLimitsOfTimeAsNetHTTP(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			stockAndOurs(t, of.configure, func(t *testing.T, stock, ours net.Addr) {
-				oracle.HTTP(t, stock, ours, of.exchanges)
+				// On a machine that is late, a request may come when its time is up.
+				oracle.HTTPWithRaces(t, stock, ours, of.exchanges, 20)
 			})
 		})
 	}

@@ -44,7 +44,7 @@ func (h *Handler) watchTime(c *quoit.Conn, known *state) {
 	if limit > 0 {
 		t.readBy = from.Add(limit)
 	}
-	if c.Queued() == 0 {
+	if !t.writeBy.IsZero() && c.Unsent() == 0 {
 		t.writeBy = time.Time{}
 	}
 	next := t.readBy
@@ -96,7 +96,7 @@ func (h *Handler) OnDeadline(c *quoit.Conn) {
 	t, now := &known.times, time.Now()
 	t.set = time.Time{}
 	switch {
-	case !t.writeBy.IsZero() && !now.Before(t.writeBy) && c.Queued() > 0:
+	case !t.writeBy.IsZero() && !now.Before(t.writeBy) && c.Unsent() > 0:
 		_ = c.Abort() // or it has ended
 	case t.readBy.IsZero() || now.Before(t.readBy):
 		h.watchTime(c, known)

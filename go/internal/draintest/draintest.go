@@ -22,6 +22,15 @@ const (
 	HeldPath     = "/held"
 )
 
+// UpgradePath is served by Upgraded, on a connection that was taken over, behind a 101.
+const UpgradePath = "/upgrade"
+
+// Upgraded sends back what comes.
+func Upgraded(connection net.Conn, reader io.Reader) {
+	_, _ = io.Copy(connection, reader) // until either end goes
+	_ = connection.Close()
+}
+
 // Server is what is shut down.
 type Server struct {
 	Address  net.Addr
@@ -90,6 +99,47 @@ func Requests(t *testing.T, server Server) {
 		}
 	case <-time.After(patience):
 		t.Error("it does not end")
+	}
+}
+
+// Upgrade shuts the server down beside a connection that was taken over. It returns whether that goes on, or has ended in order.
+func Upgrade(t *testing.T, server Server) (goesOn bool) {
+	t.Helper()
+	upgraded := server.dial(t, "upgraded")
+	upgraded.ask(t, UpgradePath, "Connection: upgrade\r\nUpgrade: echo\r\n")
+	if response := upgraded.response(t); response.StatusCode != http.StatusSwitchingProtocols {
+		t.Fatal(response.Status)
+	}
+	upgraded.write(t, "a")
+	if answer, err := upgraded.reader.ReadByte(); err != nil || answer != 'a' {
+		t.Fatalf("%q, %v", answer, err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- server.Shutdown() }()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := upgraded.reader.ReadByte()
+		ended <- err
+	}()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Error(err)
+		}
+		upgraded.write(t, "b")
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		return true
+	case err := <-ended:
+		if err != io.EOF {
+			t.Errorf("it has not ended in order: %v", err)
+		}
+		_ = upgraded.Close()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		return false
 	}
 }
 

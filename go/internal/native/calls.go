@@ -203,6 +203,11 @@ func (l *Loop) DatagramFD(socket ID) int {
 	return max(-1, int(C.shim_datagram_fd(l.handle, C.uint64_t(socket))))
 }
 
+// Queued is quoit_queued: 0 for a connection that has gone.
+func (l *Loop) Queued(connection ID) int {
+	return int(max(0, C.shim_queued(l.handle, C.uint64_t(connection))))
+}
+
 // TakenByPeer is quoit_taken_by_peer: negative for a connection that has gone.
 func (l *Loop) TakenByPeer(connection ID) int64 {
 	return int64(C.shim_taken_by_peer(l.handle, C.uint64_t(connection)))

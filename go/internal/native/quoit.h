@@ -32,7 +32,7 @@ extern "C" {
 
 /* The version of this ABI. A library of the same major and of this or a later minor version can be used. */
 #define QUOIT_ABI_MAJOR 1
-#define QUOIT_ABI_MINOR 9
+#define QUOIT_ABI_MINOR 10
 #define QUOIT_ABI_VERSION ((uint32_t)QUOIT_ABI_MAJOR << 16 | (uint32_t)QUOIT_ABI_MINOR)
 
 /* For fields of 32 bits that may be left unset. */
@@ -720,6 +720,8 @@ int quoit_connection_fd(quoit_loop *loop, uint64_t connection);
 /* A number that changes whenever the peer takes some of what was sent, as long as more was sent than it has taken: it tells
  * a slow reader from one that does not read, also once all is in the kernel's hands. A system call. -ENOENT. Since ABI 1.8. */
 int64_t quoit_taken_by_peer(quoit_loop *loop, uint64_t connection);
+/* Bytes that are queued for sending: turns have taken them, and the kernel has not. -ENOENT. Since ABI 1.10. */
+int64_t quoit_queued(quoit_loop *loop, uint64_t connection);
 /* Gives the kernel as much of these pieces as it takes at once, behind nothing that is queued; of more than 1,024 the
  * first. Keeps nothing, and returns the bytes taken: 0 where SEND has to be used, on io_uring for all below 8 KiB, and
  * where the connection has had its share of the turn (4 MiB, a call counting as 4 KiB at least).

@@ -14,7 +14,7 @@
     X(local_address) X(peer_address) X(connection_fd) X(loop_remote) X(remote_release) X(remote_wake)                 \
     X(remote_counters)                                                                                                \
     X(datagram_options_default) X(datagram_socket_bind) X(datagram_socket_address) X(datagram_socket_close)           \
-    X(open_datagram) X(datagram_counters_read) X(taken_by_peer) X(datagram_fd)
+    X(open_datagram) X(datagram_counters_read) X(taken_by_peer) X(queued) X(datagram_fd)
 
 #ifdef QUOIT_STATIC
 
@@ -218,6 +218,11 @@ void shim_addresses(quoit_loop *loop, uint64_t connection, char *local, char *pe
         *local = '\0';
     if (CALL(peer_address)(loop, connection, peer, capacity) < 0)
         *peer = '\0';
+}
+
+int64_t shim_queued(quoit_loop *loop, uint64_t connection)
+{
+    return CALL(queued)(loop, connection);
 }
 
 int64_t shim_taken_by_peer(quoit_loop *loop, uint64_t connection)

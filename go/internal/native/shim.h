@@ -41,6 +41,7 @@ int shim_engine(quoit_loop *loop);
 int shim_engine_reason(quoit_loop *loop, char *buffer, size_t capacity);
 int shim_listen(quoit_loop *loop, quoit_socket *socket, const quoit_remote *const *remotes, uint32_t remote_count,
                 const quoit_stream_options *stream, uint64_t *listener, char *text);
+int64_t shim_queued(quoit_loop *loop, uint64_t connection);
 int64_t shim_taken_by_peer(quoit_loop *loop, uint64_t connection);
 int shim_datagram_fd(quoit_loop *loop, uint64_t socket);
 int shim_connection_fd(quoit_loop *loop, uint64_t connection);

@@ -396,6 +396,23 @@ pub(super) unsafe extern "C" fn quoit_taken_by_peer(quoit: *mut LoopHandle, conn
     })
 }
 
+/// What is queued for sending.
+///
+/// # Safety
+/// As `quoit.h` says.
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn quoit_queued(quoit: *mut LoopHandle, connection: u64) -> i64 {
+    answer(|| {
+        // SAFETY: promised by the caller.
+        let handle = unsafe { LoopHandle::of(quoit) }?;
+        let id = ConnectionId::from_bits(connection);
+        handle.with(|state| {
+            state.quoit.descriptor(id).ok_or_else(|| stale("connection"))?;
+            Ok(state.quoit.queued(id) as i64)
+        })
+    })
+}
+
 /// Sends at once what the kernel takes, and returns how much that is.
 ///
 /// # Safety

@@ -321,6 +321,8 @@ static void pausing_and_progress(void)
     command.token = LONG + 5;
     expect_next(loop, &command, 1, QUOIT_EVENT_SENT, &event);
     expect(event.token > 5 && event.token < LONG + 5, "a part is told of");
+    must("queued by nobody", quoit_queued(loop, 12345), -ENOENT);
+    must("the rest is queued", quoit_queued(loop, command.target), (int64_t)(LONG + 5 - event.token));
     for (token = event.token; read_bytes < LONG || token < LONG + 5;) {
         ssize_t count = recv(client, received, sizeof received, MSG_DONTWAIT);
         if (count > 0)
@@ -335,6 +337,7 @@ static void pausing_and_progress(void)
         expect(read_bytes + 5 <= LONG + 5, "no more than that");
     }
     expect(token == LONG + 5, "all of it is told of");
+    must("nothing is queued", quoit_queued(loop, command.target), 0);
     expect(quoit_taken_by_peer(loop, command.target) != before, "the peer has taken it");
     close(client);
     check("quoit_loop_destroy", quoit_loop_destroy(loop));

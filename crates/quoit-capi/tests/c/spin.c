@@ -391,7 +391,7 @@ static void random_question(struct shared *shared, struct random_state *state)
     size_t room = below(&state->random, sizeof text + 1);
     quoit_counters counters;
     memset(&counters, 0, sizeof counters);
-    switch (below(&state->random, 19)) {
+    switch (below(&state->random, 20)) {
     case 12: sound("quoit_datagram_address", quoit_datagram_address(shared->loop, id, text, room)); break;
     case 13: sound("quoit_datagram_fd", quoit_datagram_fd(shared->loop, id)); break;
     case 14: {
@@ -430,6 +430,7 @@ static void random_question(struct shared *shared, struct random_state *state)
     case 0: sound("quoit_local_address", quoit_local_address(shared->loop, id, text, room)); break;
     case 1: sound("quoit_peer_address", quoit_peer_address(shared->loop, id, text, room)); break;
     case 18: sound("quoit_taken_by_peer", quoit_taken_by_peer(shared->loop, id) < 0 ? -1 : 0); break;
+    case 19: sound("quoit_queued", quoit_queued(shared->loop, id) < 0 ? -1 : 0); break;
     case 2: sound("quoit_connection_fd", quoit_connection_fd(shared->loop, id)); break;
     case 3: sound("quoit_listener_address", quoit_listener_address(shared->loop, id, text, room)); break;
     case 4: sound("quoit_engine_reason", quoit_engine_reason(shared->loop, text, room)); break;

@@ -1,0 +1,5 @@
+//go:build !(linux && cgo && !quoit_std && (amd64 || arm64))
+
+package required
+
+const hasLibrary = false

@@ -1,0 +1,108 @@
+package loophttp_test
+
+import (
+	"errors"
+	"io"
+	"log"
+	"log/slog"
+	"net"
+	"net/http"
+	"syscall"
+	"testing"
+	"time"
+
+	quoit "github.com/quoit-io/quoit/go"
+	"github.com/quoit-io/quoit/go/internal/required"
+	"github.com/quoit-io/quoit/go/loophttp"
+)
+
+// size is that of a response: the queue of a connection has room for some.
+const size = 64 << 10
+
+// greedy is a client that asks, and reads nothing until its connection is over.
+type greedy struct {
+	net.Conn
+	served chan struct{} // a request was answered
+}
+
+func newGreedy(t *testing.T, address net.Addr) *greedy {
+	return &greedy{dial(t, address).Conn, make(chan struct{}, 1)}
+}
+
+func (g *greedy) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	if _, err := w.Write(make([]byte, size)); err == nil {
+		g.served <- struct{}{}
+	}
+}
+
+func (g *greedy) ask(t *testing.T) {
+	t.Helper()
+	if _, err := io.WriteString(g, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A peer that takes nothing of its responses is let go: by net/http with an end, by ours with a reset.
+func TestWriteTimeoutLetsGoOfWhoTakesNothing(t *testing.T) {
+	const limit = 200 * time.Millisecond
+	quietly := log.New(io.Discard, "", 0)
+	t.Run("stock", func(t *testing.T) {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		client := newGreedy(t, listener.Addr())
+		closed := make(chan struct{})
+		server := &http.Server{Handler: client, WriteTimeout: limit, ErrorLog: quietly, ConnState: func(_ net.Conn, state http.ConnState) {
+			if state == http.StateClosed {
+				close(closed)
+			}
+		}}
+		go server.Serve(listener)
+		defer server.Close()
+		for over := false; !over; {
+			client.ask(t)
+			select {
+			case <-client.served:
+			case <-closed:
+				over = true
+			}
+		}
+		if _, err := io.Copy(io.Discard, client); err != nil {
+			t.Errorf("no difference any more, though listed in docs/go.md: %v", err)
+		}
+	})
+	for _, engine := range []quoit.Engine{quoit.EngineURing, quoit.EngineEpoll} {
+		t.Run(engine.String(), func(t *testing.T) {
+			client := &greedy{served: make(chan struct{}, 1)}
+			handler := loophttp.New(client, loophttp.WithServer(&http.Server{WriteTimeout: limit, ErrorLog: quietly}))
+			server, err := quoit.Start("127.0.0.1:0", handler, quoit.WithEngine(engine), quoit.WithLoops(1),
+				quoit.WithLogger(slog.New(slog.DiscardHandler)))
+			if err != nil {
+				required.Skip(t, engine, err)
+			}
+			client.Conn = dial(t, server.Addr()).Conn
+			defer client.Close()
+			figure := func(name string) uint64 { return server.Loops().Counters()[0].Get(name) }
+			// What is queued for a while only leaves again.
+			client.ask(t)
+			<-client.served
+			for asked := uint64(1); server.Connections() > 0; {
+				for server.Connections() > 0 && (figure("sent_bytes") < asked*size || figure("queued_bytes") > 0) {
+					time.Sleep(time.Millisecond)
+				}
+				if server.Connections() > 0 {
+					client.ask(t)
+					<-client.served
+					asked++
+				}
+			}
+			if _, err := io.Copy(io.Discard, client); !errors.Is(err, syscall.ECONNRESET) {
+				t.Errorf("the client reads %v", err)
+			}
+			if err := server.Shutdown(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
