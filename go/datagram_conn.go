@@ -57,7 +57,7 @@ func (c *DatagramConn) Read(b []byte) (int, error) {
 }
 
 // Write implements net.Conn. It waits while the queue is full. What the network has said of an earlier datagram and no Read was
-// told, it answers, and sends nothing then.
+// told, it returns, and sends nothing then.
 func (c *DatagramConn) Write(b []byte) (int, error) {
 	err := c.p.takeRefusal()
 	if err == nil {

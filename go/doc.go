@@ -1,7 +1,7 @@
 // Package quoit serves TCP and Unix stream connections, and datagrams, on event loops: on io_uring or epoll through
 // libquoit where that can be used, otherwise on package net. The API and its behaviour are the same.
 //
-// There are two ways in. A Handler is called on the loops, without a goroutine a connection:
+// There are two ways in. A Handler is called on the loops, without a goroutine per connection:
 //
 //	type echo struct{ quoit.BaseHandler }
 //

@@ -18,7 +18,7 @@ const (
 	EngineURing
 	// EngineEpoll is libquoit on epoll, or an error with the reason.
 	EngineEpoll
-	// EngineStd is package net, with a goroutine a connection. It is always there.
+	// EngineStd is package net, with a goroutine per connection. It is always there.
 	EngineStd
 )
 
@@ -138,7 +138,7 @@ func WithSpareProcessor() Option { return func(c *config) { c.spareProcessor = t
 // WithEngine chooses the engine. Default: EngineAuto.
 func WithEngine(engine Engine) Option { return func(c *config) { c.engine = engine } }
 
-// WithKernelPoll lets a kernel thread a loop poll for submissions (IORING_SETUP_SQPOLL), which sleeps after this idle
+// WithKernelPoll lets a kernel thread per loop poll for submissions (IORING_SETUP_SQPOLL), which sleeps after this idle
 // time. It saves system calls at the price of up to a whole processor a loop. Default: off.
 func WithKernelPoll(idle time.Duration) Option { return func(c *config) { c.kernelPoll = idle } }
 

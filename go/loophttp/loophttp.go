@@ -1,4 +1,4 @@
-// Package loophttp runs a net/http Handler on quoit's event loops, without a goroutine a connection.
+// Package loophttp runs a net/http Handler on quoit's event loops, without a goroutine per connection.
 //
 //	server, err := quoit.Start(":8080", loophttp.New(mux))
 //

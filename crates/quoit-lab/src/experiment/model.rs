@@ -194,11 +194,11 @@ pub(crate) struct Case {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub(crate) enum Workload {
-    /// Requests and replies, by `quoit load`; the cost is CPU a request.
+    /// Requests and replies, by `quoit load`; the cost is CPU per request.
     Load(LoadSpec),
     /// One stream of bytes, read as fast as it comes; the cost is CPU a mebibyte.
     Bulk { path: String, mebibytes: u64 },
-    /// Connections that are opened and left alone; the cost is memory a connection.
+    /// Connections that are opened and left alone; the cost is memory per connection.
     Idle { connections: u32, seconds: f64 },
     /// Numbered datagrams to a sink, by `quoit load udp`.
     Datagrams(DatagramSpec),
@@ -329,7 +329,7 @@ impl Experiment {
 pub(crate) enum Pace {
     /// The server: a reply makes the next request due. Datagrams are sent as fast as it goes.
     Closed,
-    /// A schedule of so many requests a second over all connections.
+    /// A schedule of so many requests per second over all connections.
     Rate(f64),
     /// A schedule at this share (0 to 1; of datagrams, up to 100) of what the baseline reaches in a closed loop,
     /// measured first. All servers of the case are offered the same rate.

@@ -368,7 +368,7 @@ pub(crate) fn counters_per_unit(case: &CaseResults, server: &str) -> Option<BTre
     if let Some(enters) = counters.get("enters").copied().filter(|enters| *enters > 0.0) {
         for carried in ["submissions", "completions"] {
             if let Some(value) = counters.get(carried).copied() {
-                counters.insert(format!("{carried} an enter"), value / enters);
+                counters.insert(format!("{carried} per enter"), value / enters);
             }
         }
     }

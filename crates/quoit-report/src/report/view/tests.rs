@@ -146,7 +146,7 @@ fn counters_are_those_of_a_unit_without_spoiled_slices() {
     spoiled.counters.insert("enters".to_owned(), 1e15);
     let counters = counters_per_unit(case, "quoit/uring").expect("it has counters");
     assert!((counters["enters"] - 0.136).abs() < 1e-9);
-    assert!((counters["completions an enter"] - 2.0 / 0.136).abs() < 1e-6);
+    assert!((counters["completions per enter"] - 2.0 / 0.136).abs() < 1e-6);
     assert_eq!(counters_per_unit(case, "tokio"), None);
 }
 
