@@ -19,7 +19,7 @@ import (
 // what comes while all of them wait to be read stays in the kernel's memory, or is dropped there. WriteTo copies, and
 // returns when the datagram is queued, at most as many bytes as WithWaterMarks says: as on any network, nobody tells
 // whether it arrives, and Counters counts those that the kernel refused later. On the thread of its own loop a call that
-// would have to wait answers ErrOnLoop.
+// would have to wait returns ErrOnLoop.
 type PacketConn struct {
 	loops     *Loops
 	ownsLoops bool

@@ -78,6 +78,11 @@ pub fn run(arguments: LabArguments) -> ExitCode {
                 .map(|experiment| pages::Known {
                     name: experiment.name,
                     title: experiment.title,
+                    servers: experiment
+                        .servers
+                        .into_iter()
+                        .filter_map(|server| Some((server.name, server.ecosystems?)))
+                        .collect(),
                 })
                 .collect();
             pages::run(&arguments, &known)

@@ -31,7 +31,7 @@ use crate::types::{
 const MOST_EVENTS: usize = 4096;
 
 // SAFETY: a pointer is plain.
-unsafe impl Plain for *const super::Remote {}
+unsafe impl Plain for *const Remote {}
 // SAFETY: an integer is plain.
 unsafe impl Plain for u64 {}
 

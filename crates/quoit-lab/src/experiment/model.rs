@@ -10,6 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
+use quoit_report::pages::Ecosystem;
 use quoit_report::results::model::{Judge, Published};
 
 /// A checked experiment.
@@ -104,6 +105,9 @@ impl PlacementKind {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct ServerSpec {
     pub(crate) name: String,
+    /// The ecosystems on whose pictures it is shown; `None` if it does not say. Nothing that is measured depends on it.
+    #[serde(skip)]
+    pub(crate) ecosystems: Option<Vec<Ecosystem>>,
     /// The command, split into words (as a shell would, without its expansions). In each word `{quoit}` is this
     /// program, `{bin}` the folder that it lies in, `{peers}` the folder of the built rivals, `{host}` and
     /// `{port}` where to listen, `{listen}` both with a colon, `{protocol}` what the case speaks (`echo`, `http`, `rpc`,

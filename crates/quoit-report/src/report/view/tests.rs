@@ -78,6 +78,8 @@ fn our_servers_are_known_by_their_name() {
             "netty-quoit-uring",
             "kestrel-quoit-epoll-inline",
             "go-nethttp-uring",
+            "tls-quoit-epoll-inline",
+            "client-quoit-uring",
             "go-event-each-uring"
         ]
         .into_iter()
@@ -89,6 +91,7 @@ fn our_servers_are_known_by_their_name() {
             "floor/uring",
             "tokio quoit",
             "netty-uring",
+            "tls-sockets",
             "kestrel-sockets-inline",
             "go-net"
         ]
