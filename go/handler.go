@@ -26,7 +26,7 @@ type Handler interface {
 	// what happened: syscall.ECONNRESET, os.ErrDeadlineExceeded, ErrPanicked, ErrLimit or the kernel's error.
 	OnClose(c *Conn, err error)
 
-	// OnTick is called on each loop when it starts, and again after the time that it answers; 0 or less ends that.
+	// OnTick is called on each loop when it starts, and again after the time that it returns; 0 or less ends that.
 	OnTick(loop int) (next time.Duration)
 }
 

@@ -197,7 +197,7 @@ func (l *stdLoop) listen(to *listening) error {
 	to.stop = func() {
 		stopping.Do(func() {
 			close(quit)
-			_ = listener.Close() // what it answers changes nothing
+			_ = listener.Close() // what it returns changes nothing
 		})
 	}
 	go l.accept(listener, to, quit)

@@ -12,7 +12,7 @@ type Engine int
 
 const (
 	// EngineAuto is io_uring where it is usable, otherwise epoll; and package net where libquoit cannot be used. The
-	// reason is logged, and Loops.EngineReason answers it.
+	// reason is logged, and Loops.EngineReason returns it.
 	EngineAuto Engine = iota
 	// EngineURing is io_uring, or an error with the reason.
 	EngineURing
@@ -160,7 +160,7 @@ func WithReceivePool(slots, slotSize int) Option {
 	return func(c *config) { c.receiveSlots, c.receiveSlotSize = slots, slotSize }
 }
 
-// WithWaterMarks bounds what is queued for sending on a connection, in bytes: past the high mark Write answers
+// WithWaterMarks bounds what is queued for sending on a connection, in bytes: past the high mark Write returns
 // ErrFull, and at the low mark OnWritable follows. The library below queues as much again. Default: 256 KiB, 64 KiB.
 func WithWaterMarks(high, low int) Option {
 	return func(c *config) { c.highWater, c.lowWater = high, low }

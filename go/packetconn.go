@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// PacketConn is a net.PacketConn on a loop: what ListenPacket answers. Its methods may be called from any goroutine, at
+// PacketConn is a net.PacketConn on a loop: what ListenPacket returns. Its methods may be called from any goroutine, at
 // the same time.
 //
 // ReadFrom copies out of the library's receive memory, of which the socket has as many slots as WithDatagramSlots says;
