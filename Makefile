@@ -62,7 +62,7 @@ test: toolchain ## Format check, lints, documentation, all tests
 	elif test -n "$${CI:-}"; then echo "make: dotnet was not found; $(DOTNET_REMEDY)" >&2; exit 1; \
 	else echo "make: dotnet was not found; the Kestrel transport is not tested ($(DOTNET_REMEDY))" >&2; fi; \
 	if command -v $(GO) >/dev/null; then doors="$$doors go"; \
-	else echo "make: go was not found; the Go module is not tested (https://go.dev/dl, 1.25 or newer)" >&2; fi; \
+	else echo "make: go was not found; the Go module is not tested (https://go.dev/dl, 1.26 or newer)" >&2; fi; \
 	test -z "$$doors" || $(MAKE) --no-print-directory --jobs=3 --output-sync=target $$doors
 
 # What the lab measures is tested when nothing else runs.
@@ -121,7 +121,7 @@ go: capi ## Build libquoit, and lint and test the Go module: with it under the r
 
 go-tests:
 	@command -v $(GO) >/dev/null || { \
-		echo "make: go was not found; install Go 1.25 or newer (https://go.dev/dl) and try again" >&2; exit 1; }
+		echo "make: go was not found; install Go 1.26 or newer (https://go.dev/dl) and try again" >&2; exit 1; }
 	@unformatted=$$(gofmt -l go); test -z "$$unformatted" || { echo "make: run gofmt -w on: $$unformatted" >&2; exit 1; }
 	@GOBIN=$(GO_TOOLS) $(GO) install $(STATICCHECK) || \
 		echo "make: staticcheck could not be fetched; the Go sources are linted by go vet alone" >&2

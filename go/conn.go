@@ -11,7 +11,7 @@ import (
 //
 // Methods marked "loop" may be called only on the connection's loop: in callbacks for any of its connections, and in
 // functions given to Run. All others may be called from any goroutine, at any time; after the connection is closed
-// they do nothing, and those that answer an error answer net.ErrClosed.
+// they do nothing, and those that return an error return net.ErrClosed.
 type Conn struct {
 	home home
 	sink sink   // loop

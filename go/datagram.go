@@ -65,7 +65,7 @@ type DatagramHandler interface {
 	// rest of the batch and is logged; the socket goes on.
 	OnDatagram(s *DatagramSocket, batch []Datagram)
 
-	// OnWritable is called when the queue has been full (a send answered ErrFull) and is at its low-water mark.
+	// OnWritable is called when the queue has been full (a send returned ErrFull) and is at its low-water mark.
 	OnWritable(s *DatagramSocket)
 
 	// OnError is called when a datagram that was queued could not be sent, or an earlier one did not arrive. The socket
@@ -131,7 +131,7 @@ type DatagramCounters struct {
 }
 
 // DatagramSocket is a datagram socket of a loop. Its methods may be called from any goroutine, at any time, but those
-// marked "loop" only in callbacks of its loop. After it is closed they answer net.ErrClosed.
+// marked "loop" only in callbacks of its loop. After it is closed they return net.ErrClosed.
 type DatagramSocket struct {
 	below   datagramBackend
 	network string

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// DatagramConn is a net.Conn of datagrams to and from one peer: what a Dialer answers for the networks of UDP. Each Write
+// DatagramConn is a net.Conn of datagrams to and from one peer: what a Dialer returns for the networks of UDP. Each Write
 // sends one datagram, and each Read takes one; what it has beyond the bytes read into is lost. A Read also returns what the
 // network says of datagrams that were written before, such as syscall.ECONNREFUSED, and the connection goes on. For the rest
 // it is as PacketConn.
@@ -57,7 +57,7 @@ func (c *DatagramConn) Read(b []byte) (int, error) {
 }
 
 // Write implements net.Conn. It waits while the queue is full. What the network has said of an earlier datagram and no Read was
-// told, it answers, and sends nothing then.
+// told, it returns, and sends nothing then.
 func (c *DatagramConn) Write(b []byte) (int, error) {
 	err := c.p.takeRefusal()
 	if err == nil {

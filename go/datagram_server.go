@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// DatagramServer runs a DatagramHandler on one socket a loop. Its methods may be called from any goroutine, but those
+// DatagramServer runs a DatagramHandler on one socket per loop. Its methods may be called from any goroutine, but those
 // that wait not in callbacks.
 type DatagramServer struct {
 	config    *config

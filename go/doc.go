@@ -1,7 +1,7 @@
 // Package quoit serves TCP and Unix stream connections, and datagrams, on event loops: on io_uring or epoll through
 // libquoit where that can be used, otherwise on package net. The API and its behaviour are the same.
 //
-// There are two ways in. A Handler is called on the loops, without a goroutine a connection:
+// There are two ways in. A Handler is called on the loops, without a goroutine per connection:
 //
 //	type echo struct{ quoit.BaseHandler }
 //
@@ -21,12 +21,12 @@
 //
 // EngineAuto takes io_uring where the kernel lets it, otherwise epoll, both in libquoit.so.0: the file that the
 // environment's QUOIT_LIBRARY names, or else that on the system's path. Where it is missing or of another version,
-// without cgo, off Linux, or with the tag quoit_std, EngineStd runs on package net. The reason is logged and answered by
+// without cgo, off Linux, or with the tag quoit_std, EngineStd runs on package net. The reason is logged and returned by
 // Loops.EngineReason. The tag quoit_static links target/capi/lib/libquoit.a of a clone instead.
 //
 // # Threads
 //
-// Each loop of libquoit has a locked thread. It makes one call into the library a turn, in which everything that was
+// Each loop of libquoit has a locked thread. It makes one call into the library per turn, in which everything that was
 // written since leaves, and what has arrived comes back; no memory of Go's is kept by the library. Callbacks run on
 // that thread and must not block. A loop that made goroutines ready lets them run before it waits.
 //

@@ -19,14 +19,14 @@ type Handler interface {
 	// before; what is not consumed is kept for the next call. Views end with this call.
 	OnData(c *Conn)
 
-	// OnWritable is called when the queue has been full (a Write answered ErrFull) and is at its low-water mark.
+	// OnWritable is called when the queue has been full (a Write returned ErrFull) and is at its low-water mark.
 	OnWritable(c *Conn)
 
 	// OnClose is called when the connection is gone. err is nil if the two ends closed it in order; otherwise it says
 	// what happened: syscall.ECONNRESET, os.ErrDeadlineExceeded, ErrPanicked, ErrLimit or the kernel's error.
 	OnClose(c *Conn, err error)
 
-	// OnTick is called on each loop when it starts, and again after the time that it answers; 0 or less ends that.
+	// OnTick is called on each loop when it starts, and again after the time that it returns; 0 or less ends that.
 	OnTick(loop int) (next time.Duration)
 }
 

@@ -385,7 +385,7 @@ func (l *nativeLoop) listenOn(socket *native.Socket, config *config) (native.ID,
 	return l.library.Listen(socket, remotes, l.streamOptions(config))
 }
 
-// listeningParts are the listeners of an address: one, or one a loop.
+// listeningParts are the listeners of an address: one, or one per loop.
 type listeningParts struct {
 	whole *listening
 	mu    sync.Mutex

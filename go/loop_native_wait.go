@@ -80,7 +80,7 @@ func (w *waiter) begin(woken bool) {
 	}
 }
 
-// wait answers for how long the turn may wait, in nanoseconds; negative for no end. If it is not to wait, then because
+// wait returns for how long the turn may wait, in nanoseconds; negative for no end. If it is not to wait, then because
 // wait has, or because there are commands that are to be given to the library first.
 func (w *waiter) wait(commands bool) (int64, error) {
 	switch {

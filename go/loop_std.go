@@ -42,7 +42,7 @@ func newStdLoop(group *Loops, index int) *stdLoop {
 func (l *stdLoop) number() int       { return l.index }
 func (l *stdLoop) settings() *config { return l.group.config }
 func (l *stdLoop) memory() *blocks   { return l.pool }
-func (l *stdLoop) here() bool        { return false } // a goroutine a connection may wait
+func (l *stdLoop) here() bool        { return false } // a goroutine per connection may wait
 func (l *stdLoop) wokeSomebody()     {}
 
 func (l *stdLoop) queuedBelow(*Conn) int { return 0 }
@@ -197,7 +197,7 @@ func (l *stdLoop) listen(to *listening) error {
 	to.stop = func() {
 		stopping.Do(func() {
 			close(quit)
-			_ = listener.Close() // what it answers changes nothing
+			_ = listener.Close() // what it returns changes nothing
 		})
 	}
 	go l.accept(listener, to, quit)

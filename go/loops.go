@@ -35,7 +35,7 @@ type backend interface {
 	listen(to *listening) error
 	// openDatagram opens a datagram socket, and sets what of it only the loop knows.
 	openDatagram(socket *DatagramSocket, address string, config *config, reusePort bool, to datagramSink) error
-	// every calls f on the loop now and after each time that it answers, until that is 0 or less.
+	// every calls f on the loop now and after each time that it returns, until that is 0 or less.
 	every(f func() time.Duration)
 	// each calls f on the loop with every connection.
 	each(f func(c *Conn))
@@ -267,7 +267,7 @@ var hasIPv6 = sync.OnceValue(func() bool {
 	return true
 })
 
-// lookUp answers the addresses of a host that the network, of TCP or UDP, can use, in the resolver's order.
+// lookUp returns the addresses of a host that the network, of TCP or UDP, can use, in the resolver's order.
 func lookUp(ctx context.Context, network, host string) ([]string, error) {
 	kind := "ip" + network[len("tcp"):]
 	found, err := net.DefaultResolver.LookupNetIP(ctx, kind, host)

@@ -310,7 +310,7 @@ func TestACloseUnblocksAccept(t *testing.T) {
 func TestAWaitOnTheLoopIsAnError(t *testing.T) {
 	for _, engine := range engines() {
 		if engine == quoit.EngineStd {
-			continue // a goroutine a connection may wait
+			continue // a goroutine per connection may wait
 		}
 		results := make(chan error, 3)
 		server := start(t, &handler{data: func(c *quoit.Conn) {

@@ -11,14 +11,14 @@ import (
 	"weak"
 )
 
-// NetConn is a net.Conn on a loop: what Listener.Accept and Dialer.Dial answer where libquoit runs, and what
+// NetConn is a net.Conn on a loop: what Listener.Accept and Dialer.Dial return where libquoit runs, and what
 // Conn.Detach makes. Its methods may be called from any goroutine, at the same time.
 //
 // Read and Write copy: no memory of the caller's is used after they return. Write returns when its bytes are queued,
 // at most as many as WithWaterMarks says, and Close lets them leave first, at most for the time of WithCloseLimit; both
 // as with a kernel's socket buffer, but the queue ends with the loops.
 //
-// Only the loop can end a call's wait, so that in a callback on its own loop a call that would have to wait answers
+// Only the loop can end a call's wait, so that in a callback on its own loop a call that would have to wait returns
 // ErrOnLoop. The loops of EngineStd have no thread to know that by: there such a call waits, and the loop, with all of
 // its connections, hangs. Make calls that may wait on a goroutine, whatever the engine.
 //

@@ -12,13 +12,13 @@ type Engine int
 
 const (
 	// EngineAuto is io_uring where it is usable, otherwise epoll; and package net where libquoit cannot be used. The
-	// reason is logged, and Loops.EngineReason answers it.
+	// reason is logged, and Loops.EngineReason returns it.
 	EngineAuto Engine = iota
 	// EngineURing is io_uring, or an error with the reason.
 	EngineURing
 	// EngineEpoll is libquoit on epoll, or an error with the reason.
 	EngineEpoll
-	// EngineStd is package net, with a goroutine a connection. It is always there.
+	// EngineStd is package net, with a goroutine per connection. It is always there.
 	EngineStd
 )
 
@@ -138,7 +138,7 @@ func WithSpareProcessor() Option { return func(c *config) { c.spareProcessor = t
 // WithEngine chooses the engine. Default: EngineAuto.
 func WithEngine(engine Engine) Option { return func(c *config) { c.engine = engine } }
 
-// WithKernelPoll lets a kernel thread a loop poll for submissions (IORING_SETUP_SQPOLL), which sleeps after this idle
+// WithKernelPoll lets a kernel thread per loop poll for submissions (IORING_SETUP_SQPOLL), which sleeps after this idle
 // time. It saves system calls at the price of up to a whole processor a loop. Default: off.
 func WithKernelPoll(idle time.Duration) Option { return func(c *config) { c.kernelPoll = idle } }
 
@@ -160,7 +160,7 @@ func WithReceivePool(slots, slotSize int) Option {
 	return func(c *config) { c.receiveSlots, c.receiveSlotSize = slots, slotSize }
 }
 
-// WithWaterMarks bounds what is queued for sending on a connection, in bytes: past the high mark Write answers
+// WithWaterMarks bounds what is queued for sending on a connection, in bytes: past the high mark Write returns
 // ErrFull, and at the low mark OnWritable follows. The library below queues as much again. Default: 256 KiB, 64 KiB.
 func WithWaterMarks(high, low int) Option {
 	return func(c *config) { c.highWater, c.lowWater = high, low }

@@ -58,7 +58,7 @@ func (o *outbound) next(most int) []byte {
 	return rest
 }
 
-// taken notes that the library has copied what next answered.
+// taken notes that the library has copied what next returned.
 func (o *outbound) taken(memory *blocks) {
 	o.sent += o.flying
 	o.flying = 0
@@ -68,7 +68,7 @@ func (o *outbound) taken(memory *blocks) {
 	}
 }
 
-// turnedAway notes that the library has refused what next answered, and tells when it has room.
+// turnedAway notes that the library has refused what next returned, and tells when it has room.
 func (o *outbound) turnedAway() {
 	o.flying = 0
 	o.blocked = true

@@ -40,7 +40,7 @@ func (p *PacketConn) SetWriteBuffer(bytes int) error {
 	return p.onSocket("set", func(socket packetSocket) error { return socket.SetWriteBuffer(bytes) })
 }
 
-// SyscallConn gives the descriptor to those who set options that have no method here, by Control. Its Read and Write answer
+// SyscallConn gives the descriptor to those who set options that have no method here, by Control. Its Read and Write return
 // errors.ErrUnsupported: it is the loop that waits for the socket. On EngineStd it is that of package net.
 func (p *PacketConn) SyscallConn() (syscall.RawConn, error) {
 	if p.std != nil {

@@ -12,14 +12,14 @@ import (
 	"time"
 )
 
-// PacketConn is a net.PacketConn on a loop: what ListenPacket answers. Its methods may be called from any goroutine, at
+// PacketConn is a net.PacketConn on a loop: what ListenPacket returns. Its methods may be called from any goroutine, at
 // the same time.
 //
 // ReadFrom copies out of the library's receive memory, of which the socket has as many slots as WithDatagramSlots says;
 // what comes while all of them wait to be read stays in the kernel's memory, or is dropped there. WriteTo copies, and
 // returns when the datagram is queued, at most as many bytes as WithWaterMarks says: as on any network, nobody tells
 // whether it arrives, and Counters counts those that the kernel refused later. On the thread of its own loop a call that
-// would have to wait answers ErrOnLoop.
+// would have to wait returns ErrOnLoop.
 type PacketConn struct {
 	loops     *Loops
 	ownsLoops bool

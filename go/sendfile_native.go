@@ -11,7 +11,7 @@ import (
 )
 
 // sendFile sends what r reads, if that is a regular file, or the beginning of one, from where it is, without a copy in the
-// process; it moves the file behind what it has sent. It answers 0 and no error where that is not to be: the caller copies.
+// process; it moves the file behind what it has sent. It returns 0 and no error where that is not to be: the caller copies.
 func (n *netConn) sendFile(r io.Reader) (sent int64, err error) {
 	loop, can := n.conn.home.(*nativeLoop)
 	if !can || loop.here() {

@@ -85,7 +85,7 @@ func (n *netConn) SetLinger(seconds int) error {
 	return nil
 }
 
-// SyscallConn gives the descriptor to those who set options that have no method here, by Control. Its Read and Write answer
+// SyscallConn gives the descriptor to those who set options that have no method here, by Control. Its Read and Write return
 // errors.ErrUnsupported: it is the loop that waits for the socket. The descriptor's mode, O_NONBLOCK, must stay as it is.
 func (n *NetConn) SyscallConn() (syscall.RawConn, error) { return rawConn{n}, nil }
 

@@ -144,7 +144,7 @@ func TestASlowAcceptLeavesConnectionsToTheKernel(t *testing.T) {
 	}{
 		{"one loop", nil},
 		{"spread", []Option{WithLoops(2)}},
-		{"a socket a loop", []Option{WithLoops(2), WithReusePort()}},
+		{"a socket per loop", []Option{WithLoops(2), WithReusePort()}},
 	} {
 		for _, engine := range []Engine{EngineURing, EngineEpoll} {
 			t.Run(test.name+" on "+engine.String(), func(t *testing.T) {

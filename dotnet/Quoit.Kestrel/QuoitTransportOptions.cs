@@ -22,7 +22,7 @@ public enum QuoitScheduling
     ThreadPool = 0,
 
     /// <summary>
-    /// On the loop's own thread, which spares two hand-overs a request. A handler that blocks, or computes for long,
+    /// On the loop's own thread, which spares two hand-overs per request. A handler that blocks, or computes for long,
     /// holds up every connection of its loop, and one that waits synchronously for another connection of its loop
     /// waits for ever. For applications that are asynchronous throughout.
     /// </summary>

@@ -1,4 +1,4 @@
-// Package fasthttp runs a fasthttp.RequestHandler on quoit's event loops, without a goroutine a connection.
+// Package fasthttp runs a fasthttp.RequestHandler on quoit's event loops, without a goroutine per connection.
 //
 //	server, err := quoit.Start(":8080", fasthttp.New(handler))
 //

@@ -1,4 +1,4 @@
-// Package loophttp runs a net/http Handler on quoit's event loops, without a goroutine a connection.
+// Package loophttp runs a net/http Handler on quoit's event loops, without a goroutine per connection.
 //
 //	server, err := quoit.Start(":8080", loophttp.New(mux))
 //
@@ -13,8 +13,8 @@
 //
 // Responses, and the limits of WithServer, are those of net/http; docs/go.md lists what differs.
 //
-// On the loop a response is buffered until the handler returns: Flush answers http.ErrNotSupported by way of
-// http.ResponseController, and Hijack gives a connection whose calls answer quoit.ErrOnLoop rather than wait until the
+// On the loop a response is buffered until the handler returns: Flush returns http.ErrNotSupported by way of
+// http.ResponseController, and Hijack gives a connection whose calls return quoit.ErrOnLoop rather than wait until the
 // handler has returned; on quoit.EngineStd they wait, and hang the loop.
 package loophttp
 

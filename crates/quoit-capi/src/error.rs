@@ -1,4 +1,4 @@
-//! Errors towards C: a negative errno, and a text for the calling thread. Nothing unwinds past [`answer`].
+//! Errors towards C: a negative errno, and a text for the calling thread. Nothing unwinds past [`return_code`].
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -107,7 +107,7 @@ pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> &str {
 
 /// Makes a call: its value, or a negative errno. A panic, which is a fault of the library's, becomes
 /// `-ENOTRECOVERABLE`.
-pub(crate) fn answer(call: impl FnOnce() -> Result<i64, Failure>) -> i64 {
+pub(crate) fn return_code(call: impl FnOnce() -> Result<i64, Failure>) -> i64 {
     let failure = match catch_unwind(AssertUnwindSafe(call)) {
         Ok(Ok(value)) => return value,
         Ok(Err(failure)) => failure,
@@ -121,9 +121,9 @@ pub(crate) fn answer(call: impl FnOnce() -> Result<i64, Failure>) -> i64 {
     -code
 }
 
-/// As [`answer`], for calls whose values fit into an `int`.
-pub(crate) fn answer_int(call: impl FnOnce() -> Result<c_int, Failure>) -> c_int {
-    answer(|| call().map(i64::from)) as c_int
+/// As [`return_code`], for calls whose values fit into an `int`.
+pub(crate) fn return_code_int(call: impl FnOnce() -> Result<c_int, Failure>) -> c_int {
+    return_code(|| call().map(i64::from)) as c_int
 }
 
 #[cfg(test)]
@@ -132,10 +132,13 @@ mod tests {
 
     #[test]
     fn a_panic_stays_inside() {
-        assert_eq!(answer(|| panic!("on purpose")), -i64::from(libc::ENOTRECOVERABLE));
+        assert_eq!(
+            return_code(|| panic!("on purpose")),
+            -i64::from(libc::ENOTRECOVERABLE)
+        );
         assert_eq!(last_text(), "a fault in libquoit: on purpose");
-        assert_eq!(answer(|| Ok(7)), 7);
-        assert_eq!(answer_int(|| Err(Failure::invalid("no"))), -libc::EINVAL);
+        assert_eq!(return_code(|| Ok(7)), 7);
+        assert_eq!(return_code_int(|| Err(Failure::invalid("no"))), -libc::EINVAL);
         assert_eq!(last_text(), "no");
     }
 }

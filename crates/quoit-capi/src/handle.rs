@@ -176,7 +176,7 @@ mod tests {
     use quoit::{Config, EngineChoice, EngineKind, LoopIndex};
 
     use super::*;
-    use crate::error::answer;
+    use crate::error::return_code;
 
     fn handle() -> LoopHandle {
         let config = Config {
@@ -195,14 +195,14 @@ mod tests {
     #[test]
     fn a_panic_poisons_the_loop() {
         let handle = handle();
-        assert_eq!(answer(|| handle.with(|_| Ok(1))), 1);
+        assert_eq!(return_code(|| handle.with(|_| Ok(1))), 1);
         assert_eq!(
-            answer(|| handle.with(|_| Err(Failure::invalid("no")))),
+            return_code(|| handle.with(|_| Err(Failure::invalid("no")))),
             -i64::from(libc::EINVAL)
         );
         let poisoned = -i64::from(libc::ENOTRECOVERABLE);
-        assert_eq!(answer(|| handle.with(|_| panic!("on purpose"))), poisoned);
-        assert_eq!(answer(|| handle.with(|_| Ok(1))), poisoned);
+        assert_eq!(return_code(|| handle.with(|_| panic!("on purpose"))), poisoned);
+        assert_eq!(return_code(|| handle.with(|_| Ok(1))), poisoned);
     }
 
     #[test]

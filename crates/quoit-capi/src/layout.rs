@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use crate::types::{self, Constant, Structure};
 
-/// All structures, fields and constants, one a line: `struct NAME SIZE ALIGNMENT`, `field STRUCT NAME OFFSET SIZE`,
+/// All structures, fields and constants, one per line: `struct NAME SIZE ALIGNMENT`, `field STRUCT NAME OFFSET SIZE`,
 /// `constant NAME VALUE`. Numbers are decimal; sizes and offsets are in bytes.
 #[must_use]
 pub fn layout() -> String {

@@ -18,6 +18,7 @@
 //! | `options` | options and configuration to and from the core's | yes |
 //! | `numbers` | the numbers for the core's values | |
 //! | `receivers` | the addresses that a turn's errors name | in tests |
+//! | `remote` | what C holds of a loop, to reach it from any thread | |
 //! | `calls` | the exported functions | yes |
 
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
@@ -34,6 +35,7 @@ mod memory;
 mod numbers;
 mod options;
 mod receivers;
+mod remote;
 mod thread;
 mod types;
 

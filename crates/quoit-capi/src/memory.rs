@@ -117,7 +117,7 @@ pub(crate) unsafe fn address(pointer: *const c_char, length: usize, name: &str) 
     text.parse().map_err(Failure::invalid)
 }
 
-/// Stores an answer where the caller wants it.
+/// Stores a value where the caller wants it.
 ///
 /// # Safety
 /// If the pointer is not null, it must lead to room for a `T`.
@@ -196,7 +196,7 @@ pub(crate) unsafe fn write_sized<T: Sized32>(pointer: *mut T, value: &T, name: &
 }
 
 /// Writes a text and its NUL, cut to what there is room for, and returns the length of the whole in bytes without the
-/// NUL. With no room at all it only answers.
+/// NUL. With no room at all it writes nothing.
 ///
 /// # Safety
 /// If the pointer is not null, it must lead to `capacity` bytes of room.

@@ -324,7 +324,8 @@ structures! {
     ListenOptions is "quoit_listen_options" {
         size: u32,
         accept: u32,
-        remotes: *const *const crate::calls::Remote,
+        // Of `quoit_remote`, which is opaque: what it holds needs these structures, so they do not know it.
+        remotes: *const *const c_void,
         remote_count: u32,
         reserved: u32,
         stream: StreamOptions,

@@ -1,4 +1,4 @@
-//! The limit on open descriptors (RLIMIT_NOFILE, getrlimit(2)): one a connection is needed.
+//! The limit on open descriptors (RLIMIT_NOFILE, getrlimit(2)): one per connection is needed.
 
 use std::fs;
 use std::io;

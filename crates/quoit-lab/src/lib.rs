@@ -2,7 +2,7 @@
 //!
 //! A server under test is a child process, the load generator is another, both on named cores. What is
 //! compared is compared in pairs, in ABBA order, beside a control of one side against itself; the primary
-//! figure is the server's CPU time a request, because on a small shared machine the throughput of loopback
+//! figure is the server's CPU time per request, because on a small shared machine the throughput of loopback
 //! says more about the scheduler than about the server.
 //!
 //! An [`experiment`] is a file that names servers and cases; [`placement`] says where they run, and [`preflight`]
@@ -78,6 +78,11 @@ pub fn run(arguments: LabArguments) -> ExitCode {
                 .map(|experiment| pages::Known {
                     name: experiment.name,
                     title: experiment.title,
+                    servers: experiment
+                        .servers
+                        .into_iter()
+                        .filter_map(|server| Some((server.name, server.ecosystems?)))
+                        .collect(),
                 })
                 .collect();
             pages::run(&arguments, &known)

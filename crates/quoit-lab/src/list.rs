@@ -74,8 +74,8 @@ fn describe(experiments: &[Experiment], machine: &Machine, values: &Values) -> S
     text
 }
 
-/// How long a run with so many pairs takes, about: two slices a pair, for every comparison and every control, and
-/// one slice a server for its system calls.
+/// How long a run with so many pairs takes, about: two slices per pair, for every comparison and every control, and
+/// one slice per server for its system calls.
 pub(crate) fn seconds(experiment: &Experiment, pairs: u32) -> f64 {
     let cases = experiment.cases.iter().map(|case| {
         let servers = || {

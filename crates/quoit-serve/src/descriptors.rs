@@ -7,7 +7,7 @@ use quoit_host::DescriptorLimit;
 /// Descriptors besides the connections: standard streams, listeners, a loop's ring and eventfd, the connections of the
 /// metrics.
 const SPARE: u64 = 32 + super::metrics::CONNECTIONS as u64;
-/// Descriptors a loop: its ring or epoll instance, its eventfd, its share of each listener.
+/// Descriptors per loop: its ring or epoll instance, its eventfd, its share of each listener.
 const A_LOOP: u64 = 8;
 /// Below this, fewer connections than the default promises are worth a word even to who did not ask for any.
 const FEW: u64 = 1024;

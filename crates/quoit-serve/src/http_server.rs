@@ -123,7 +123,7 @@ impl HttpServer {
             head_begun: None,
             due: now + self.timeouts.idle,
         });
-        // With all timers in use the connection goes without: the limit is set for two a connection.
+        // With all timers in use the connection goes without: the limit is set for two per connection.
         let _ = event_loop.set_deadline(connection, Some(first_look));
     }
 

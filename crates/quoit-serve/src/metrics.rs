@@ -25,7 +25,7 @@ use super::rpc_figures::RpcFigures;
 #[derive(Debug, Default)]
 pub(super) struct Published {
     running: OnceLock<Running>,
-    /// The counts of `serve rpc`, one a loop; none otherwise.
+    /// The counts of `serve rpc`, one per loop; none otherwise.
     rpc: Vec<Arc<RpcFigures>>,
     /// Those of the servers of datagrams, likewise.
     datagrams: Vec<Arc<DatagramFigures>>,

@@ -77,7 +77,7 @@ impl RpcServer {
         if tick != client.tick {
             client.tick = tick;
             let after = tick.map(|tick| Duration::from_nanos(tick.saturating_sub(now)));
-            // The limit on timers is set for two a connection, so this is never refused to a live one.
+            // The limit on timers is set for two per connection, so this is never refused to a live one.
             let _ = event_loop.set_deadline(connection, after);
         }
     }

@@ -1,4 +1,4 @@
-//! An echo server over UDP: one socket a loop on one port, datagrams joined by the kernel where it can.
+//! An echo server over UDP: one socket per loop on one port, datagrams joined by the kernel where it can.
 //!
 //!     cargo run --example udp_echo -- 127.0.0.1:7000
 

@@ -115,10 +115,10 @@ fn idle_connections_cost_little_memory_and_no_turns() {
             // Everything that the loop has on the heap, its tables included; the pool and the memory for copied
             // sends are mappings.
             let each = (live - before) / CONNECTIONS as i64;
-            println!("{engine}: {each} bytes a connection");
+            println!("{engine}: {each} bytes per connection");
             assert!(
                 each <= BYTES_PER_CONNECTION,
-                "{engine}: {each} bytes a connection"
+                "{engine}: {each} bytes per connection"
             );
 
             drop(clients);

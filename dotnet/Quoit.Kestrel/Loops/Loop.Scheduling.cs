@@ -131,7 +131,7 @@ internal sealed unsafe partial class Loop
         Interlocked.Decrement(ref _remoteUsers);
     }
 
-    /// <summary>Runs what was scheduled, in as many rounds as let answers to it leave in the same turn; answers
+    /// <summary>Runs what was scheduled, in as many rounds as let answers to it leave in the same turn; returns
     /// whether something is left.</summary>
     private bool RunScheduled()
     {

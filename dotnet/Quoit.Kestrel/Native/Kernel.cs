@@ -87,7 +87,7 @@ internal static unsafe partial class Kernel
         return copy >= 0 ? copy : throw Errno.ToException(-Marshal.GetLastPInvokeError(), "The socket's descriptor cannot be duplicated.");
     }
 
-    /// <summary>Closes a descriptor that was given to be owned. Whatever the kernel answers, it is gone.</summary>
+    /// <summary>Closes a descriptor that was given to be owned. Whatever the kernel returns, it is gone.</summary>
     public static void CloseDescriptor(int descriptor) => _ = Close(descriptor);
 
     /// <summary>Makes a bound socket listen; one that does already gets the backlog.</summary>

@@ -8,7 +8,7 @@ import (
 // Error is a failed call.
 type Error struct {
 	Call  string        // such as quoit_socket_bind
-	Errno syscall.Errno // what it answered
+	Errno syscall.Errno // what it returned
 	Text  string        // the library's text: what failed, on what, what to do
 }
 

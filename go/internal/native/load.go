@@ -24,7 +24,7 @@ const (
 const LibraryVariable = "QUOIT_LIBRARY"
 
 // Load makes the library usable: opens it where it was not linked in, and checks its version and its layout. It is
-// done once; later calls answer as the first did. Call it before anything else of this package.
+// done once; later calls return what the first did. Call it before anything else of this package.
 func Load() error { return loaded() }
 
 var loaded = sync.OnceValue(load)

@@ -348,7 +348,7 @@ typedef struct quoit_config {
     uint64_t without;               /* bits of quoit_capability: features of io_uring not to use. Default none */
     uint32_t connections;           /* at once, at most 2^20. Default 16,384 */
     uint32_t listeners;             /* at once. Default 64 */
-    uint32_t timers;                /* at once. Default UNSET: two a connection and 1,024 more */
+    uint32_t timers;                /* at once. Default UNSET: two per connection and 1,024 more */
     uint32_t receive_slots;         /* of the receive pool, at most 2^15. Default 1,024 */
     uint32_t receive_slot_size;     /* bytes. Default 16 KiB */
     uint32_t leases_per_connection; /* past which its receiving pauses. Default 64 */
@@ -643,7 +643,7 @@ void quoit_capabilities_free(quoit_capabilities *capabilities);
 int quoit_socket_bind(const char *address, size_t length, const quoit_bind_options *options, quoit_socket **out);
 /* Takes over a descriptor that listens; it is the library's from now on, even on failure. */
 int quoit_socket_adopt(int descriptor, quoit_socket **out);
-/* Those that a service manager passed (sd_listen_fds(3)): answers how many, and fills `out` if there is room for all
+/* Those that a service manager passed (sd_listen_fds(3)): returns how many, and fills `out` if there is room for all
  * of them. */
 int quoit_socket_inherited(quoit_socket **out, size_t capacity);
 /* The same socket once more, for another loop to accept from. */

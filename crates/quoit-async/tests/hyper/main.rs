@@ -1,4 +1,4 @@
-//! How hyper's servers and clients behave: over `tokio::net` first, then over ours, both engines, a loop a thread and loops
+//! How hyper's servers and clients behave: over `tokio::net` first, then over ours, both engines, one loop per thread and loops
 //! beside a runtime. The other side is a plain socket wherever single bytes matter.
 //!
 //! hyper is compiled for one type of stream, which has a socket of either kind in it.

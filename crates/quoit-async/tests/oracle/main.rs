@@ -1,4 +1,4 @@
-//! What a program sees of a socket, on `tokio::net` first, then on ours: both engines, a loop a thread and loops beside a
+//! What a program sees of a socket, on `tokio::net` first, then on ours: both engines, one loop per thread and loops beside a
 //! runtime. What differs and stays is in DIFFERS.md, and pinned in `differs`.
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 

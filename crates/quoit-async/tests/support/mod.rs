@@ -269,7 +269,7 @@ pub(crate) fn compare(name: &str, stock: fn(Says) -> Running, ours: fn(Says) -> 
 
     let on_loop = says.clone();
     on_a_loop(move |_| ours(on_loop.clone()));
-    assert_eq!(says.take(), expected, "a loop a thread, and tokio");
+    assert_eq!(says.take(), expected, "one loop per thread, and tokio");
     beside_loops(ours(says.clone()));
     assert_eq!(says.take(), expected, "loops beside a runtime, and tokio");
 }

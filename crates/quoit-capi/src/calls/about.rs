@@ -3,7 +3,7 @@
 use std::ffi::{CString, c_char, c_int};
 use std::sync::OnceLock;
 
-use crate::error::{Failure, answer_int, last_text};
+use crate::error::{Failure, last_text, return_code_int};
 use crate::memory::{write_sized, write_text};
 use crate::types::{ABI_VERSION, CounterInfo, FIGURES};
 
@@ -16,7 +16,7 @@ pub(super) extern "C" fn quoit_abi_version() -> u32 {
 /// Whether a program made for the ABI `version` can use this library.
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn quoit_abi_check(version: u32) -> c_int {
-    answer_int(|| {
+    return_code_int(|| {
         let (major, minor) = (version >> 16, version & 0xffff);
         let (own_major, own_minor) = (ABI_VERSION >> 16, ABI_VERSION & 0xffff);
         if major == own_major && minor <= own_minor {
@@ -56,7 +56,7 @@ pub(super) extern "C" fn quoit_layout() -> *const c_char {
 pub(super) unsafe extern "C" fn quoit_error_text(buffer: *mut c_char, capacity: usize) -> c_int {
     let text = last_text();
     // SAFETY: promised by the caller.
-    answer_int(|| unsafe { write_text(&text, buffer, capacity) })
+    return_code_int(|| unsafe { write_text(&text, buffer, capacity) })
 }
 
 /// What a counter is.
@@ -65,7 +65,7 @@ pub(super) unsafe extern "C" fn quoit_error_text(buffer: *mut c_char, capacity: 
 /// As `quoit.h` says.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn quoit_counter_describe(index: u32, info: *mut CounterInfo) -> c_int {
-    answer_int(|| {
+    return_code_int(|| {
         let figure = FIGURES
             .get(index as usize)
             .ok_or_else(|| Failure::new(libc::ENOENT, "there are no more counters"))?;

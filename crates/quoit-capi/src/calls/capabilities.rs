@@ -5,7 +5,7 @@ use std::ffi::{CString, c_char, c_int};
 use quoit::Missing;
 use quoit::{Feature, try_uring};
 
-use crate::error::{Failure, answer_int};
+use crate::error::{Failure, return_code_int};
 use crate::memory::{check_store, read_sized, reference, store, write_sized, write_text};
 use crate::numbers::feature_bit;
 use crate::options::{config, config_for_c};
@@ -79,7 +79,7 @@ pub(super) unsafe extern "C" fn quoit_capabilities_probe(
     configuration: *const types::Config,
     out: *mut *mut Capabilities,
 ) -> c_int {
-    answer_int(|| {
+    return_code_int(|| {
         check_store(out, "out")?;
         let configuration = if configuration.is_null() {
             quoit::Config::default()
@@ -103,7 +103,7 @@ pub(super) unsafe extern "C" fn quoit_capabilities_probe(
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn quoit_capabilities_usable(capabilities: *const Capabilities) -> c_int {
     // SAFETY: promised by the caller.
-    answer_int(|| Ok(unsafe { reference(capabilities, "capabilities") }?.usable.into()))
+    return_code_int(|| Ok(unsafe { reference(capabilities, "capabilities") }?.usable.into()))
 }
 
 /// Why, or why not.
@@ -116,7 +116,7 @@ pub(super) unsafe extern "C" fn quoit_capabilities_reason(
     buffer: *mut c_char,
     capacity: usize,
 ) -> c_int {
-    answer_int(|| {
+    return_code_int(|| {
         // SAFETY: promised by the caller.
         let capabilities = unsafe { reference(capabilities, "capabilities") }?;
         // SAFETY: promised by the caller.
@@ -134,7 +134,7 @@ pub(super) unsafe extern "C" fn quoit_capabilities_get(
     index: u32,
     capability: *mut Capability,
 ) -> c_int {
-    answer_int(|| {
+    return_code_int(|| {
         // SAFETY: promised by the caller.
         let capabilities = unsafe { reference(capabilities, "capabilities") }?;
         let entry = capabilities
@@ -162,7 +162,7 @@ pub(super) unsafe extern "C" fn quoit_capabilities_get(
 /// As `quoit.h` says.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn quoit_capabilities_free(capabilities: *mut Capabilities) {
-    answer_int(|| {
+    return_code_int(|| {
         if !capabilities.is_null() {
             // SAFETY: it was made by `Box::into_raw`, and the caller promises to use it no more.
             drop(unsafe { Box::from_raw(capabilities) });

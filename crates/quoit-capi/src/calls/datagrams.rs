@@ -9,7 +9,7 @@ use quoit::{Address, DatagramSocket, DatagramSocketId, Steering, Token};
 
 use super::loops::{on_loop, stale, write_address};
 use crate::commands::take_descriptor;
-use crate::error::{Failure, answer_int};
+use crate::error::{Failure, return_code_int};
 use crate::handle::{LoopHandle, State};
 use crate::memory::{self, check_count, check_store, reference, store, write_sized, write_text};
 use crate::options::datagrams::{bind_address, default_options, options};
@@ -21,7 +21,7 @@ use crate::types::{self, DatagramOptions, QUOIT_STEERING_CPU, QUOIT_STEERING_HAS
 /// As `quoit.h` says.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn quoit_datagram_options_default(given: *mut DatagramOptions) -> c_int {
-    answer_int(|| {
+    return_code_int(|| {
         // SAFETY: promised by the caller.
         unsafe { write_sized(given, &default_options(), "options") }?;
         Ok(0)
@@ -48,7 +48,7 @@ pub(super) unsafe extern "C" fn quoit_datagram_socket_bind(
     given: *const DatagramOptions,
     out: *mut *mut DatagramSocket,
 ) -> c_int {
-    answer_int(|| {
+    return_code_int(|| {
         check_store(out, "out")?;
         // SAFETY: promised by the caller.
         let address = unsafe { bind_address(address, length) }?;
@@ -73,7 +73,7 @@ pub(super) unsafe extern "C" fn quoit_datagram_socket_bind_group(
     out: *mut *mut DatagramSocket,
     count: usize,
 ) -> c_int {
-    answer_int(|| {
+    return_code_int(|| {
         check_store(out, "out")?;
         check_count::<*mut DatagramSocket>(count, "out")?;
         let count = u16::try_from(count)
@@ -112,7 +112,7 @@ pub(super) unsafe extern "C" fn quoit_datagram_socket_adopt(
     given: *const DatagramOptions,
     out: *mut *mut DatagramSocket,
 ) -> c_int {
-    answer_int(|| {
+    return_code_int(|| {
         check_store(out, "out")?;
         // SAFETY: promised by the caller.
         let descriptor = unsafe { take_descriptor(descriptor) }
@@ -131,7 +131,7 @@ pub(super) unsafe extern "C" fn quoit_datagram_socket_adopt(
 /// As `quoit.h` says.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn quoit_datagram_socket_fd(socket: *const DatagramSocket) -> c_int {
-    answer_int(|| {
+    return_code_int(|| {
         // SAFETY: promised by the caller.
         Ok(unsafe { reference(socket, "socket") }?.as_fd().as_raw_fd())
     })
@@ -147,7 +147,7 @@ pub(super) unsafe extern "C" fn quoit_datagram_socket_address(
     buffer: *mut c_char,
     capacity: usize,
 ) -> c_int {
-    answer_int(|| {
+    return_code_int(|| {
         // SAFETY: promised by the caller.
         let text = unsafe { reference(socket, "socket") }?.address().to_string();
         // SAFETY: promised by the caller.
@@ -161,7 +161,7 @@ pub(super) unsafe extern "C" fn quoit_datagram_socket_address(
 /// As `quoit.h` says.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn quoit_datagram_socket_close(socket: *mut DatagramSocket) {
-    answer_int(|| {
+    return_code_int(|| {
         if !socket.is_null() {
             // SAFETY: it is a socket that was handed out, and is used no more.
             drop(unsafe { Box::from_raw(socket) });
@@ -181,7 +181,7 @@ pub(super) unsafe extern "C" fn quoit_sockaddr_parse(
     buffer: *mut c_void,
     capacity: usize,
 ) -> c_int {
-    answer_int(|| {
+    return_code_int(|| {
         // SAFETY: promised by the caller.
         let address = unsafe { memory::address(address, length, "address") }?;
         let raw = SocketAddress::try_from(&address).map_err(Failure::invalid)?;
@@ -210,7 +210,7 @@ pub(super) unsafe extern "C" fn quoit_sockaddr_text(
     buffer: *mut c_char,
     capacity: usize,
 ) -> c_int {
-    answer_int(|| {
+    return_code_int(|| {
         // SAFETY: promised by the caller.
         let bytes = unsafe { memory::bytes(sockaddr.cast(), length, "sockaddr") }?;
         let address = match bytes {
@@ -234,7 +234,7 @@ pub(super) unsafe extern "C" fn quoit_open_datagram(
     token: u64,
     id: *mut u64,
 ) -> c_int {
-    answer_int(|| {
+    return_code_int(|| {
         // SAFETY: promised by the caller.
         unsafe { reference(socket.cast_const(), "socket") }?;
         // SAFETY: it is a socket that was handed out, and the header says that it is the library's from now on.

@@ -11,7 +11,7 @@ use quoit::{
 
 use super::sockets::Socket;
 use crate::commands;
-use crate::error::{Failure, answer, answer_int};
+use crate::error::{Failure, return_code, return_code_int};
 use crate::events::for_c;
 use crate::handle::{LoopHandle, State};
 use crate::leases::Leases;
@@ -21,6 +21,7 @@ use crate::memory::{
 use crate::numbers::{duration, engine_number, nanoseconds};
 use crate::options::{self, stream_options};
 use crate::receivers::Receivers;
+use crate::remote::Remote;
 use crate::types::{
     self, Config, Counters, ListenOptions, QUOIT_ACCEPT_CONNECTIONS, QUOIT_ACCEPT_DESCRIPTORS,
     QUOIT_ACCEPT_PAUSED, QUOIT_ACCEPT_SPREAD,
@@ -30,7 +31,7 @@ use crate::types::{
 const MOST_EVENTS: usize = 4096;
 
 // SAFETY: a pointer is plain.
-unsafe impl Plain for *const super::Remote {}
+unsafe impl Plain for *const Remote {}
 // SAFETY: an integer is plain.
 unsafe impl Plain for u64 {}
 
@@ -44,7 +45,7 @@ pub(super) unsafe extern "C" fn quoit_loop_create(
     index: u32,
     out: *mut *mut LoopHandle,
 ) -> c_int {
-    answer_int(|| {
+    return_code_int(|| {
         check_store(out, "out")?;
         let config = if config.is_null() {
             quoit::Config::default()
@@ -85,7 +86,7 @@ pub(super) unsafe extern "C" fn quoit_loop_create(
 /// As `quoit.h` says.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn quoit_loop_destroy(quoit: *mut LoopHandle) -> c_int {
-    answer_int(|| {
+    return_code_int(|| {
         if !quoit.is_null() {
             // SAFETY: promised by the caller.
             drop(unsafe { LoopHandle::reclaim(quoit) }?);
@@ -107,7 +108,7 @@ pub(super) unsafe extern "C" fn quoit_turn(
     capacity: usize,
     timeout_ns: i64,
 ) -> c_int {
-    answer_int(|| {
+    return_code_int(|| {
         // SAFETY: promised by the caller.
         let handle = unsafe { LoopHandle::of(quoit) }?;
         // SAFETY: promised by the caller.
@@ -156,7 +157,7 @@ pub(super) unsafe fn on_loop(
     call: impl FnOnce(&mut State) -> Result<c_int, Failure>,
 ) -> c_int {
     // SAFETY: promised by the caller.
-    answer_int(|| unsafe { LoopHandle::of(quoit) }?.with(call))
+    return_code_int(|| unsafe { LoopHandle::of(quoit) }?.with(call))
 }
 
 /// The descriptor for a foreign poller.
@@ -179,7 +180,7 @@ pub(super) unsafe extern "C" fn quoit_fd(quoit: *mut LoopHandle) -> c_int {
 /// As `quoit.h` says.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn quoit_next_deadline(quoit: *mut LoopHandle) -> i64 {
-    answer(|| {
+    return_code(|| {
         // SAFETY: promised by the caller.
         let handle = unsafe { LoopHandle::of(quoit) }?;
         let limit = handle.with(|state| Ok(state.quoit.park()?))?;
@@ -226,7 +227,7 @@ pub(super) unsafe extern "C" fn quoit_listen(
     options: *const ListenOptions,
     listener: *mut u64,
 ) -> c_int {
-    answer_int(|| {
+    return_code_int(|| {
         // SAFETY: promised by the caller.
         unsafe { reference(socket.cast_const(), "socket") }?;
         // SAFETY: it is a socket that was handed out, and the header says that it is the library's from now on.
@@ -263,12 +264,13 @@ unsafe fn listener_options(pointer: *const ListenOptions) -> Result<ListenerOpti
         QUOIT_ACCEPT_PAUSED => Accept::Paused,
         QUOIT_ACCEPT_DESCRIPTORS => Accept::Descriptors,
         QUOIT_ACCEPT_SPREAD => {
+            let remotes = options.remotes.cast::<*const Remote>();
             // SAFETY: promised by the caller.
-            let remotes = unsafe { array(options.remotes, options.remote_count as usize, "remotes") }?;
+            let remotes = unsafe { array(remotes, options.remote_count as usize, "remotes") }?;
             if remotes.is_empty() {
                 return Err(Failure::invalid("spreading needs at least one remote"));
             }
-            let remote = |&remote: &*const super::Remote| {
+            let remote = |&remote: &*const Remote| {
                 // SAFETY: promised by the caller.
                 Ok(unsafe { reference(remote, "remotes[]") }?.remote.clone())
             };
@@ -386,7 +388,7 @@ pub(super) unsafe extern "C" fn quoit_connection_fd(quoit: *mut LoopHandle, conn
 /// As `quoit.h` says.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn quoit_taken_by_peer(quoit: *mut LoopHandle, connection: u64) -> i64 {
-    answer(|| {
+    return_code(|| {
         // SAFETY: promised by the caller.
         let handle = unsafe { LoopHandle::of(quoit) }?;
         let id = ConnectionId::from_bits(connection);
@@ -402,7 +404,7 @@ pub(super) unsafe extern "C" fn quoit_taken_by_peer(quoit: *mut LoopHandle, conn
 /// As `quoit.h` says.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn quoit_queued(quoit: *mut LoopHandle, connection: u64) -> i64 {
-    answer(|| {
+    return_code(|| {
         // SAFETY: promised by the caller.
         let handle = unsafe { LoopHandle::of(quoit) }?;
         let id = ConnectionId::from_bits(connection);
@@ -424,7 +426,7 @@ pub(super) unsafe extern "C" fn quoit_try_send(
     pieces: *const libc::iovec,
     count: usize,
 ) -> i64 {
-    answer(|| {
+    return_code(|| {
         // SAFETY: promised by the caller.
         let handle = unsafe { LoopHandle::of(quoit) }?;
         // SAFETY: promised by the caller.

@@ -4,7 +4,7 @@ use std::ffi::c_int;
 
 use quoit::ListenOptions as CoreListenOptions;
 
-use crate::error::{Failure, answer_int};
+use crate::error::{Failure, return_code_int};
 use crate::memory::{Sized32, write_sized, zeroes};
 use crate::options::{config_for_c, default_connect_options, default_stream_options};
 use crate::types::{BindOptions, Config, ConnectOptions, ListenOptions};
@@ -25,7 +25,7 @@ unsafe fn fill<T: Sized32>(pointer: *mut T, value: &T, name: &str) -> Result<c_i
 pub(super) unsafe extern "C" fn quoit_config_default(config: *mut Config) -> c_int {
     let value = config_for_c(&quoit::Config::default());
     // SAFETY: promised by the caller.
-    answer_int(|| unsafe { fill(config, &value, "config") })
+    return_code_int(|| unsafe { fill(config, &value, "config") })
 }
 
 /// The defaults of connecting.
@@ -35,7 +35,7 @@ pub(super) unsafe extern "C" fn quoit_config_default(config: *mut Config) -> c_i
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn quoit_connect_options_default(options: *mut ConnectOptions) -> c_int {
     // SAFETY: promised by the caller.
-    answer_int(|| unsafe { fill(options, &default_connect_options(), "options") })
+    return_code_int(|| unsafe { fill(options, &default_connect_options(), "options") })
 }
 
 /// The defaults of accepting.
@@ -49,7 +49,7 @@ pub(super) unsafe extern "C" fn quoit_listen_options_default(options: *mut Liste
         ..zeroes()
     };
     // SAFETY: promised by the caller.
-    answer_int(|| unsafe { fill(options, &value, "options") })
+    return_code_int(|| unsafe { fill(options, &value, "options") })
 }
 
 /// The defaults of making a listening socket.
@@ -63,5 +63,5 @@ pub(super) unsafe extern "C" fn quoit_bind_options_default(options: *mut BindOpt
         ..zeroes()
     };
     // SAFETY: promised by the caller.
-    answer_int(|| unsafe { fill(options, &value, "options") })
+    return_code_int(|| unsafe { fill(options, &value, "options") })
 }

@@ -6,18 +6,11 @@ use std::sync::Arc;
 use quoit::ReserveError;
 
 use crate::commands;
-use crate::error::{Failure, answer, answer_int};
+use crate::error::{Failure, return_code, return_code_int};
 use crate::handle::LoopHandle;
-use crate::leases::Leases;
 use crate::memory::{Keep, array, check_store, reference, store, write_sized};
+use crate::remote::Remote;
 use crate::types::{self, Counters};
-
-/// `quoit_remote`: opaque to C, counted.
-#[derive(Debug)]
-pub(crate) struct Remote {
-    pub(super) remote: quoit::Remote,
-    leases: Arc<Leases>,
-}
 
 /// The remote of a loop, for the caller to release.
 ///
@@ -25,7 +18,7 @@ pub(crate) struct Remote {
 /// As `quoit.h` says.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn quoit_loop_remote(quoit: *mut LoopHandle, out: *mut *const Remote) -> c_int {
-    answer_int(|| {
+    return_code_int(|| {
         check_store(out, "out")?;
         // SAFETY: promised by the caller.
         let handle = unsafe { LoopHandle::of(quoit) }?;
@@ -47,7 +40,7 @@ pub(super) unsafe extern "C" fn quoit_loop_remote(quoit: *mut LoopHandle, out: *
 /// As `quoit.h` says.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn quoit_remote_retain(remote: *const Remote) -> c_int {
-    answer_int(|| {
+    return_code_int(|| {
         // SAFETY: promised by the caller.
         unsafe { reference(remote, "remote") }?;
         // SAFETY: it came from `Arc::into_raw`, and the caller holds it.
@@ -62,7 +55,7 @@ pub(super) unsafe extern "C" fn quoit_remote_retain(remote: *const Remote) -> c_
 /// As `quoit.h` says.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn quoit_remote_release(remote: *const Remote) {
-    answer_int(|| {
+    return_code_int(|| {
         if !remote.is_null() {
             // SAFETY: it came from `Arc::into_raw`, and the caller gives its hold up.
             drop(unsafe { Arc::from_raw(remote) });
@@ -81,7 +74,7 @@ pub(super) unsafe extern "C" fn quoit_remote_post(
     commands: *const types::Command,
     count: usize,
 ) -> i64 {
-    answer(|| {
+    return_code(|| {
         // SAFETY: promised by the caller.
         let remote = unsafe { reference(remote, "remote") }?;
         // SAFETY: promised by the caller.
@@ -111,7 +104,7 @@ pub(super) unsafe extern "C" fn quoit_remote_post(
 /// As `quoit.h` says.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn quoit_remote_wake(remote: *const Remote) -> c_int {
-    answer_int(|| {
+    return_code_int(|| {
         // SAFETY: promised by the caller.
         unsafe { reference(remote, "remote") }?.remote.wake();
         Ok(0)
@@ -128,7 +121,7 @@ pub(super) unsafe extern "C" fn quoit_remote_return_leases(
     leases: *const u64,
     count: usize,
 ) -> i64 {
-    answer(|| {
+    return_code(|| {
         // SAFETY: promised by the caller.
         let remote = unsafe { reference(remote, "remote") }?;
         // SAFETY: promised by the caller.
@@ -159,7 +152,7 @@ pub(super) unsafe extern "C" fn quoit_remote_counters(
     remote: *const Remote,
     counters: *mut Counters,
 ) -> c_int {
-    answer_int(|| {
+    return_code_int(|| {
         // SAFETY: promised by the caller.
         let remote = unsafe { reference(remote, "remote") }?;
         let value = Counters::from(&remote.remote.counters());
@@ -175,7 +168,7 @@ pub(super) unsafe extern "C" fn quoit_remote_counters(
 /// As `quoit.h` says.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn quoit_remote_connections(remote: *const Remote) -> c_int {
-    answer_int(|| {
+    return_code_int(|| {
         // SAFETY: promised by the caller.
         let remote = unsafe { reference(remote, "remote") }?;
         Ok(c_int::try_from(remote.remote.connections()).unwrap_or(c_int::MAX))

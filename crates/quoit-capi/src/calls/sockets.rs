@@ -8,7 +8,7 @@ use quoit::internals::sys::{Linux, SocketSys};
 use quoit::{Address, Errno, ListenSocket, listen};
 
 use crate::commands::take_descriptor;
-use crate::error::{Failure, answer_int};
+use crate::error::{Failure, return_code_int};
 use crate::memory::{self, check_store, reference, store, write_text};
 use crate::options::stream_options;
 use crate::types::{
@@ -39,7 +39,7 @@ pub(super) unsafe extern "C" fn quoit_socket_bind(
     options: *const BindOptions,
     out: *mut *mut Socket,
 ) -> c_int {
-    answer_int(|| {
+    return_code_int(|| {
         check_store(out, "out")?;
         // SAFETY: promised by the caller.
         let address = unsafe { memory::address(address, length, "address") }?;
@@ -79,7 +79,7 @@ pub(super) unsafe extern "C" fn quoit_socket_bind(
 /// As `quoit.h` says.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn quoit_socket_adopt(descriptor: c_int, out: *mut *mut Socket) -> c_int {
-    answer_int(|| {
+    return_code_int(|| {
         check_store(out, "out")?;
         // SAFETY: promised by the caller.
         let descriptor = unsafe { take_descriptor(descriptor) }
@@ -96,7 +96,7 @@ pub(super) unsafe extern "C" fn quoit_socket_adopt(descriptor: c_int, out: *mut 
 /// As `quoit.h` says.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn quoit_socket_inherited(out: *mut *mut Socket, capacity: usize) -> c_int {
-    answer_int(|| {
+    return_code_int(|| {
         if capacity > 0 {
             check_store(out, "out")?;
         }
@@ -119,7 +119,7 @@ pub(super) unsafe extern "C" fn quoit_socket_inherited(out: *mut *mut Socket, ca
 /// As `quoit.h` says.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn quoit_socket_clone(socket: *const Socket, out: *mut *mut Socket) -> c_int {
-    answer_int(|| {
+    return_code_int(|| {
         check_store(out, "out")?;
         // SAFETY: promised by the caller.
         let socket = unsafe { reference(socket, "socket") }?;
@@ -135,7 +135,7 @@ pub(super) unsafe extern "C" fn quoit_socket_clone(socket: *const Socket, out: *
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn quoit_socket_fd(socket: *const Socket) -> c_int {
     // SAFETY: promised by the caller.
-    answer_int(|| Ok(unsafe { reference(socket, "socket") }?.0.as_fd().as_raw_fd()))
+    return_code_int(|| Ok(unsafe { reference(socket, "socket") }?.0.as_fd().as_raw_fd()))
 }
 
 /// Where it listens.
@@ -148,7 +148,7 @@ pub(super) unsafe extern "C" fn quoit_socket_address(
     buffer: *mut c_char,
     capacity: usize,
 ) -> c_int {
-    answer_int(|| {
+    return_code_int(|| {
         // SAFETY: promised by the caller.
         let socket = unsafe { reference(socket, "socket") }?;
         // SAFETY: promised by the caller.
@@ -166,7 +166,7 @@ pub(super) unsafe extern "C" fn quoit_socket_name(
     buffer: *mut c_char,
     capacity: usize,
 ) -> c_int {
-    answer_int(|| {
+    return_code_int(|| {
         // SAFETY: promised by the caller.
         let socket = unsafe { reference(socket, "socket") }?;
         // SAFETY: promised by the caller.
@@ -180,7 +180,7 @@ pub(super) unsafe extern "C" fn quoit_socket_name(
 /// As `quoit.h` says.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn quoit_socket_close(socket: *mut Socket) {
-    answer_int(|| {
+    return_code_int(|| {
         if !socket.is_null() {
             // SAFETY: it was made by `hand_out`, and the caller promises to use it no more.
             drop(unsafe { Box::from_raw(socket) });
@@ -198,7 +198,7 @@ fn borrow<'a>(descriptor: RawFd) -> Result<BorrowedFd<'a>, Failure> {
     Ok(unsafe { BorrowedFd::borrow_raw(descriptor) })
 }
 
-/// Writes the address that the kernel answered when asked for it by `what`.
+/// Writes the address that the kernel returned when asked for it by `what`.
 ///
 /// # Safety
 /// As for [`write_text`].
@@ -224,7 +224,7 @@ pub(super) unsafe extern "C" fn quoit_fd_local_address(
     buffer: *mut c_char,
     capacity: usize,
 ) -> c_int {
-    answer_int(|| {
+    return_code_int(|| {
         let found = Linux.local_address(borrow(descriptor)?);
         // SAFETY: promised by the caller.
         unsafe { write_found(found, "reading the socket's address", buffer, capacity) }
@@ -241,7 +241,7 @@ pub(super) unsafe extern "C" fn quoit_fd_peer_address(
     buffer: *mut c_char,
     capacity: usize,
 ) -> c_int {
-    answer_int(|| {
+    return_code_int(|| {
         let found = Linux.peer_address(borrow(descriptor)?);
         // SAFETY: promised by the caller.
         unsafe {
@@ -264,7 +264,7 @@ pub(super) unsafe extern "C" fn quoit_fd_set_stream_options(
     descriptor: c_int,
     options: *const StreamOptions,
 ) -> c_int {
-    answer_int(|| {
+    return_code_int(|| {
         // SAFETY: promised by the caller.
         let options = stream_options(unsafe { reference(options, "options") }?)?;
         options

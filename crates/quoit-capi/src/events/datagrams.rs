@@ -11,62 +11,62 @@ use crate::types::{self, *};
 ///
 /// # Panics
 /// For an event that this ABI has no number for: a fault of the library's.
-pub(super) fn fill(event: Event, leases: &Leases, receivers: &mut Receivers, answer: &mut types::Event) {
+pub(super) fn fill(event: Event, leases: &Leases, receivers: &mut Receivers, c_event: &mut types::Event) {
     match event {
         Event::Datagrams { socket, datagrams } => {
-            answer.kind = QUOIT_EVENT_DATAGRAMS;
-            answer.connection = socket.to_bits();
-            answer.length = datagrams.whole().bytes().len() as u32;
+            c_event.kind = QUOIT_EVENT_DATAGRAMS;
+            c_event.connection = socket.to_bits();
+            c_event.length = datagrams.whole().bytes().len() as u32;
             let (number, view) = leases.put_datagrams(datagrams);
-            answer.lease = number;
-            answer.data = view.cast();
+            c_event.lease = number;
+            c_event.data = view.cast();
         }
         Event::DatagramSent {
             socket,
             token,
             result,
         } => {
-            answer.kind = QUOIT_EVENT_DATAGRAM_SENT;
-            answer.connection = socket.to_bits();
-            answer.token = token.0;
+            c_event.kind = QUOIT_EVENT_DATAGRAM_SENT;
+            c_event.connection = socket.to_bits();
+            c_event.token = token.0;
             match result {
-                Ok(length) => answer.length = length,
-                Err(errno) => answer.error = negative(errno),
+                Ok(length) => c_event.length = length,
+                Err(errno) => c_event.error = negative(errno),
             }
         }
         Event::DatagramError { socket, error } => {
-            answer.kind = QUOIT_EVENT_DATAGRAM_ERROR;
-            answer.connection = socket.to_bits();
-            (answer.reason, answer.error, answer.length) = error_reason(error, receivers);
+            c_event.kind = QUOIT_EVENT_DATAGRAM_ERROR;
+            c_event.connection = socket.to_bits();
+            (c_event.reason, c_event.error, c_event.length) = error_reason(error, receivers);
         }
         Event::DatagramWritable { socket } => {
-            answer.kind = QUOIT_EVENT_DATAGRAM_WRITABLE;
-            answer.connection = socket.to_bits();
+            c_event.kind = QUOIT_EVENT_DATAGRAM_WRITABLE;
+            c_event.connection = socket.to_bits();
         }
         Event::DatagramPressure { socket } => {
-            answer.kind = QUOIT_EVENT_DATAGRAM_PRESSURE;
-            answer.connection = socket.to_bits();
+            c_event.kind = QUOIT_EVENT_DATAGRAM_PRESSURE;
+            c_event.connection = socket.to_bits();
         }
         Event::DatagramOpened { socket, token } => {
-            answer.kind = QUOIT_EVENT_DATAGRAM_OPENED;
-            answer.connection = socket.to_bits();
-            answer.token = token.0;
+            c_event.kind = QUOIT_EVENT_DATAGRAM_OPENED;
+            c_event.connection = socket.to_bits();
+            c_event.token = token.0;
         }
         Event::DatagramClosed { socket, token, error } => {
-            answer.kind = QUOIT_EVENT_DATAGRAM_CLOSED;
-            answer.connection = socket.to_bits();
-            answer.token = token.0;
-            answer.error = error.map_or(0, negative);
+            c_event.kind = QUOIT_EVENT_DATAGRAM_CLOSED;
+            c_event.connection = socket.to_bits();
+            c_event.token = token.0;
+            c_event.error = error.map_or(0, negative);
         }
         Event::DatagramRefused {
             token,
             socket,
             refusal,
         } => {
-            answer.kind = QUOIT_EVENT_DATAGRAM_REFUSED;
-            answer.connection = socket.map_or(0, DatagramSocketId::to_bits);
-            answer.token = token.0;
-            (answer.reason, answer.error) = refusal_reason(refusal);
+            c_event.kind = QUOIT_EVENT_DATAGRAM_REFUSED;
+            c_event.connection = socket.map_or(0, DatagramSocketId::to_bits);
+            c_event.token = token.0;
+            (c_event.reason, c_event.error) = refusal_reason(refusal);
         }
         other => unreachable!("{other:?} has no number in this ABI"),
     }

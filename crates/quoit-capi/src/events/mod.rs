@@ -19,22 +19,22 @@ mod datagrams;
 /// As [`datagrams::fill`].
 #[inline]
 pub(crate) fn for_c(event: Event, leases: &Leases, receivers: &mut Receivers) -> types::Event {
-    let mut answer = types::Event {
+    let mut c_event = types::Event {
         descriptor: -1,
         ..memory::zeroes()
     };
     match event {
         Event::Data { connection, data } => {
-            answer.kind = QUOIT_EVENT_DATA;
-            answer.connection = connection.to_bits();
-            answer.data = data.as_ptr().cast();
-            answer.length = data.len() as u32;
-            answer.lease = leases.put(data);
+            c_event.kind = QUOIT_EVENT_DATA;
+            c_event.connection = connection.to_bits();
+            c_event.data = data.as_ptr().cast();
+            c_event.length = data.len() as u32;
+            c_event.lease = leases.put(data);
         }
         Event::Sent { connection, token } => {
-            answer.kind = QUOIT_EVENT_SENT;
-            answer.connection = connection.to_bits();
-            answer.token = token.0;
+            c_event.kind = QUOIT_EVENT_SENT;
+            c_event.connection = connection.to_bits();
+            c_event.token = token.0;
         }
         Event::FileShort {
             connection,
@@ -42,87 +42,87 @@ pub(crate) fn for_c(event: Event, leases: &Leases, receivers: &mut Receivers) ->
             missing,
             error,
         } => {
-            answer.kind = QUOIT_EVENT_FILE_SHORT;
-            answer.connection = connection.to_bits();
-            answer.token = token.0;
+            c_event.kind = QUOIT_EVENT_FILE_SHORT;
+            c_event.connection = connection.to_bits();
+            c_event.token = token.0;
             // No more than the command's length, which has 32 bits.
-            answer.length = missing as u32;
-            answer.error = error.map_or(0, negative);
+            c_event.length = missing as u32;
+            c_event.error = error.map_or(0, negative);
         }
         Event::AcceptFailed { listener, error } => {
-            answer.kind = QUOIT_EVENT_ACCEPT_FAILED;
-            answer.listener = listener.to_bits();
-            answer.error = negative(error);
+            c_event.kind = QUOIT_EVENT_ACCEPT_FAILED;
+            c_event.listener = listener.to_bits();
+            c_event.error = negative(error);
         }
         Event::Accepted { listener, connection } => {
-            answer.kind = QUOIT_EVENT_ACCEPTED;
-            answer.listener = listener.to_bits();
-            answer.connection = connection.to_bits();
+            c_event.kind = QUOIT_EVENT_ACCEPTED;
+            c_event.listener = listener.to_bits();
+            c_event.connection = connection.to_bits();
         }
         Event::AcceptedDescriptor { listener, descriptor } => {
-            answer.kind = QUOIT_EVENT_ACCEPTED_DESCRIPTOR;
-            answer.listener = listener.to_bits();
-            answer.descriptor = descriptor.into_raw_fd();
+            c_event.kind = QUOIT_EVENT_ACCEPTED_DESCRIPTOR;
+            c_event.listener = listener.to_bits();
+            c_event.descriptor = descriptor.into_raw_fd();
         }
         Event::Connecting { connection, token } => {
-            answer.kind = QUOIT_EVENT_CONNECTING;
-            answer.connection = connection.to_bits();
-            answer.token = token.0;
+            c_event.kind = QUOIT_EVENT_CONNECTING;
+            c_event.connection = connection.to_bits();
+            c_event.token = token.0;
         }
         Event::Opened { connection, token } => {
-            answer.kind = QUOIT_EVENT_OPENED;
-            answer.connection = connection.to_bits();
-            answer.token = token.0;
+            c_event.kind = QUOIT_EVENT_OPENED;
+            c_event.connection = connection.to_bits();
+            c_event.token = token.0;
         }
         Event::EndOfStream { connection } => {
-            answer.kind = QUOIT_EVENT_END_OF_STREAM;
-            answer.connection = connection.to_bits();
+            c_event.kind = QUOIT_EVENT_END_OF_STREAM;
+            c_event.connection = connection.to_bits();
         }
         Event::Writable { connection } => {
-            answer.kind = QUOIT_EVENT_WRITABLE;
-            answer.connection = connection.to_bits();
+            c_event.kind = QUOIT_EVENT_WRITABLE;
+            c_event.connection = connection.to_bits();
         }
         Event::Pressure { connection } => {
-            answer.kind = QUOIT_EVENT_PRESSURE;
-            answer.connection = connection.map_or(0, ConnectionId::to_bits);
+            c_event.kind = QUOIT_EVENT_PRESSURE;
+            c_event.connection = connection.map_or(0, ConnectionId::to_bits);
         }
         Event::Deadline { connection } => {
-            answer.kind = QUOIT_EVENT_DEADLINE;
-            answer.connection = connection.to_bits();
+            c_event.kind = QUOIT_EVENT_DEADLINE;
+            c_event.connection = connection.to_bits();
         }
         Event::Closed {
             connection,
             token,
             reason,
         } => {
-            answer.kind = QUOIT_EVENT_CLOSED;
-            answer.connection = connection.to_bits();
-            answer.token = token.0;
-            (answer.reason, answer.error) = close_reason(reason);
+            c_event.kind = QUOIT_EVENT_CLOSED;
+            c_event.connection = connection.to_bits();
+            c_event.token = token.0;
+            (c_event.reason, c_event.error) = close_reason(reason);
         }
         Event::ListenerClosed { listener, error } => {
-            answer.kind = QUOIT_EVENT_LISTENER_CLOSED;
-            answer.listener = listener.to_bits();
-            answer.error = error.map_or(0, negative);
+            c_event.kind = QUOIT_EVENT_LISTENER_CLOSED;
+            c_event.listener = listener.to_bits();
+            c_event.error = error.map_or(0, negative);
         }
         Event::Refused {
             token,
             connection,
             refusal,
         } => {
-            answer.kind = QUOIT_EVENT_REFUSED;
-            answer.connection = connection.map_or(0, ConnectionId::to_bits);
-            answer.token = token.0;
-            (answer.reason, answer.error) = refusal_reason(refusal);
+            c_event.kind = QUOIT_EVENT_REFUSED;
+            c_event.connection = connection.map_or(0, ConnectionId::to_bits);
+            c_event.token = token.0;
+            (c_event.reason, c_event.error) = refusal_reason(refusal);
         }
         Event::Timer { token } => {
-            answer.kind = QUOIT_EVENT_TIMER;
-            answer.token = token.0;
+            c_event.kind = QUOIT_EVENT_TIMER;
+            c_event.token = token.0;
         }
-        Event::Woken => answer.kind = QUOIT_EVENT_WOKEN,
-        Event::Draining => answer.kind = QUOIT_EVENT_DRAINING,
-        Event::Drained => answer.kind = QUOIT_EVENT_DRAINED,
-        other => datagrams::fill(other, leases, receivers, &mut answer),
+        Event::Woken => c_event.kind = QUOIT_EVENT_WOKEN,
+        Event::Draining => c_event.kind = QUOIT_EVENT_DRAINING,
+        Event::Drained => c_event.kind = QUOIT_EVENT_DRAINED,
+        other => datagrams::fill(other, leases, receivers, &mut c_event),
     }
-    answer
+    c_event
 }

@@ -16,7 +16,7 @@ static inline void fail(const char *what, long code)
     exit(1);
 }
 
-/* The answer of a call that must succeed. */
+/* What a call returns that must succeed. */
 static inline long check(const char *what, long code)
 {
     if (code < 0)
@@ -24,7 +24,7 @@ static inline long check(const char *what, long code)
     return code;
 }
 
-/* A call that must answer this. */
+/* A call that must return this. */
 static inline void must(const char *what, long code, long expected)
 {
     if (code != expected)

@@ -94,7 +94,7 @@ static void flood(int peer, int calls, const char *bytes, size_t length)
     }
 }
 
-/* Reads all that is there, and answers how much; it is all made of `byte`. */
+/* Reads all that is there, and returns how much; it is all made of `byte`. */
 static size_t drained(int peer, char byte)
 {
     static char bytes[PIECE];
@@ -394,7 +394,7 @@ static void who_takes_nothing_is_closed(const char *engine)
         quoit_event event;
         long filled;
         peers[index] = connected(index == GOOD ? 0 : SMALL, 0);
-        /* It may answer 0 early. */
+        /* It may return 0 early. */
         do
             filled = check("quoit_turn", quoit_turn(loop, NULL, 0, &event, 1, 60000ll * MILLISECONDS));
         while (filled == 0);

@@ -58,7 +58,7 @@ static void stop(const char *what, long code)
 {
     char text[256];
     quoit_error_text(text, sizeof text);
-    fprintf(stderr, "%s answered %ld: %s\n", what, code, text);
+    fprintf(stderr, "%s returned %ld: %s\n", what, code, text);
     abort();
 }
 

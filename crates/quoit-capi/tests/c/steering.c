@@ -56,7 +56,7 @@ static void close_group(void)
     }
 }
 
-/* Sends datagrams from one socket, and answers how many of them the first of the group got. */
+/* Sends datagrams from one socket, and returns how many of them the first of the group got. */
 static int send_and_count(void)
 {
     int peer = socket(AF_INET, SOCK_DGRAM, 0), sent, got = 0, first = 0;

@@ -1,8 +1,10 @@
 //! The experiments that the program carries, so that they run wherever it is: the files of `lab/experiments`.
 
+use quoit_report::pages;
+
 use super::file::{self, StatedServer};
 use super::model::Experiment;
-use crate::error::Result;
+use crate::error::{LabError, Result};
 
 /// A file that was built in.
 pub(super) struct File {
@@ -14,7 +16,19 @@ pub(super) struct File {
 
 impl File {
     pub(super) fn read(&self) -> Result<Experiment> {
-        file::read(self.path, self.name, self.text, catalogue()?)
+        let experiment = file::read(self.path, self.name, self.text, catalogue()?)?;
+        let lacking = experiment
+            .servers
+            .iter()
+            .find(|server| server.ecosystems.is_none());
+        match lacking {
+            Some(server) if pages::shows(self.name) => Err(LabError::new(format!(
+                "{}: server.ecosystem: {}",
+                self.path,
+                file::is_needed(&server.name)
+            ))),
+            _ => Ok(experiment),
+        }
     }
 }
 
@@ -91,6 +105,8 @@ mod tests {
 
     use clap::Parser;
 
+    use quoit_report::pages::Ecosystem;
+
     use super::super::template::{Values, expand};
     use super::*;
 
@@ -125,6 +141,46 @@ mod tests {
             assert!(experiment.servers.len() >= 2, "{}", file.name);
             let quick = experiment.quickened();
             assert!(!quick.cases.is_empty(), "{}", file.name);
+        }
+    }
+
+    #[test]
+    fn a_shown_server_has_to_say_whose_it_is() {
+        let file = EXPERIMENTS
+            .iter()
+            .find(|file| file.name == "dns")
+            .expect("it is there");
+        let text = file.text.replacen("ecosystem = \"rust\"", "", 1).leak();
+        let error = File { text, ..*file }.read().expect_err("one does not");
+        let message = error.to_string();
+        assert!(
+            message.contains("lab/experiments/dns.toml")
+                && message.contains("`recvfrom`")
+                && message.contains("async-rust"),
+            "{message}"
+        );
+    }
+
+    /// Pages take our servers from rivals by their names, as these are all that results have.
+    #[test]
+    fn our_own_servers_are_known_by_their_names() {
+        for experiment in EXPERIMENTS.iter().filter(|file| pages::shows(file.name)) {
+            for server in experiment.read().expect("it is right").servers {
+                let mut words = server.command.iter();
+                // A program in async Rust has tokio's sockets and ours, and its engine says which.
+                let runs_ours = if server.ecosystems.as_deref() == Some(&[Ecosystem::AsyncRust]) {
+                    words.any(|word| word.starts_with("uring") || word.starts_with("epoll"))
+                } else {
+                    words.any(|word| word.contains("quoit"))
+                };
+                assert_eq!(
+                    pages::is_ours(&server.name),
+                    runs_ours,
+                    "{}: {}",
+                    experiment.name,
+                    server.name
+                );
+            }
         }
     }
 

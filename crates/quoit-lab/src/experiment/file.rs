@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use quoit_report::pages::Ecosystem;
 use quoit_report::results::model::Published;
 
 use super::cases;
@@ -36,6 +37,7 @@ const FIELDS: &[&str] = &[
 const EFFORT_FIELDS: &[&str] = &["pairs", "most_pairs", "band", "seconds", "warm_up"];
 const SERVER_FIELDS: &[&str] = &[
     "name",
+    "ecosystem",
     "command",
     "command_from",
     "environment",
@@ -96,11 +98,14 @@ pub(super) fn read_catalogue(file: &str, text: &str) -> Result<Vec<StatedServer>
     let table = problems.parse()?;
     let section = Section::of_file(&table, &problems);
     section.allow_only(&["server"]);
-    let servers = section
-        .sections("server")
-        .iter()
-        .filter_map(read_server)
-        .collect();
+    let read = |section: &Section<'_>| {
+        let server = read_server(section)?;
+        if server.spec.ecosystems.is_none() {
+            section.add("ecosystem", is_needed(&server.spec.name));
+        }
+        Some(server)
+    };
+    let servers = section.sections("server").iter().filter_map(read).collect();
     problems.finish(Some(servers))
 }
 
@@ -432,6 +437,25 @@ fn read_needs(section: &Section<'_>) -> (Vec<String>, String) {
     (needs.collect(), remedy.unwrap_or_default())
 }
 
+/// What is wrong with a server that does not say whose it is.
+pub(super) fn is_needed(server: &str) -> String {
+    let names: Vec<&str> = Ecosystem::NAMES.iter().map(|(name, _)| *name).collect();
+    format!(
+        "is missing: on whose pictures of `does-it-pay.md` is `{server}`? One or several of {}, or {NOBODYS}",
+        names.join(", ")
+    )
+}
+
+/// In place of an ecosystem: on no picture.
+const NOBODYS: &str = "none";
+
+fn read_ecosystems(item: Item<'_>) -> Vec<Ecosystem> {
+    let known = Ecosystem::NAMES.map(|(name, ecosystem)| (name, Some(ecosystem)));
+    let known: Vec<_> = known.into_iter().chain([(NOBODYS, None)]).collect();
+    let items = item.alternatives().into_iter();
+    items.filter_map(|item| item.one_of(&known)).flatten().collect()
+}
+
 fn read_server(section: &Section<'_>) -> Option<StatedServer> {
     section.allow_only(SERVER_FIELDS);
     let name = section.need("name").and_then(|field| field.name());
@@ -522,10 +546,12 @@ fn read_server(section: &Section<'_>) -> Option<StatedServer> {
             .and_then(|field| field.flag())
             .unwrap_or(default)
     };
+    let ecosystems = section.field("ecosystem").map(read_ecosystems);
     Some(StatedServer {
         speaks,
         spec: ServerSpec {
             name: name?,
+            ecosystems,
             against: section.field("against").and_then(|field| field.name()),
             io_uring: flag("io_uring", false),
             in_quick: flag("quick", true),

@@ -10,6 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
+use quoit_report::pages::Ecosystem;
 use quoit_report::results::model::{Judge, Published};
 
 /// A checked experiment.
@@ -104,6 +105,9 @@ impl PlacementKind {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct ServerSpec {
     pub(crate) name: String,
+    /// The ecosystems on whose pictures it is shown; `None` if it does not say. Nothing that is measured depends on it.
+    #[serde(skip)]
+    pub(crate) ecosystems: Option<Vec<Ecosystem>>,
     /// The command, split into words (as a shell would, without its expansions). In each word `{quoit}` is this
     /// program, `{bin}` the folder that it lies in, `{peers}` the folder of the built rivals, `{host}` and
     /// `{port}` where to listen, `{listen}` both with a colon, `{protocol}` what the case speaks (`echo`, `http`, `rpc`,
@@ -194,11 +198,11 @@ pub(crate) struct Case {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub(crate) enum Workload {
-    /// Requests and replies, by `quoit load`; the cost is CPU a request.
+    /// Requests and replies, by `quoit load`; the cost is CPU per request.
     Load(LoadSpec),
     /// One stream of bytes, read as fast as it comes; the cost is CPU a mebibyte.
     Bulk { path: String, mebibytes: u64 },
-    /// Connections that are opened and left alone; the cost is memory a connection.
+    /// Connections that are opened and left alone; the cost is memory per connection.
     Idle { connections: u32, seconds: f64 },
     /// Numbered datagrams to a sink, by `quoit load udp`.
     Datagrams(DatagramSpec),
@@ -329,7 +333,7 @@ impl Experiment {
 pub(crate) enum Pace {
     /// The server: a reply makes the next request due. Datagrams are sent as fast as it goes.
     Closed,
-    /// A schedule of so many requests a second over all connections.
+    /// A schedule of so many requests per second over all connections.
     Rate(f64),
     /// A schedule at this share (0 to 1; of datagrams, up to 100) of what the baseline reaches in a closed loop,
     /// measured first. All servers of the case are offered the same rate.

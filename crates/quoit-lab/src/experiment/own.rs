@@ -89,6 +89,7 @@ fn own(name: &str, command: &str) -> std::result::Result<ServerSpec, String> {
     }
     Ok(ServerSpec {
         name: name.to_owned(),
+        ecosystems: None,
         command,
         command_from: None,
         environment: BTreeMap::new(),

@@ -55,7 +55,7 @@ pub(crate) fn share(load: &LoadSpec, index: usize, generators: usize) -> LoadSpe
 }
 
 /// Puts the reports of several generators together: counts and rates are added, latencies merged from their
-/// histograms, and the CPU a request is that of all machines. What cannot be put together (further latencies without
+/// histograms, and the CPU per request is that of all machines. What cannot be put together (further latencies without
 /// a histogram of their own) is null; what says how the load was made is taken from the first.
 ///
 /// # Errors

@@ -47,7 +47,7 @@ pub(crate) enum Entry {
         server: String,
         cost: Option<ReadingCost>,
     },
-    /// System calls a unit, or why they were not counted.
+    /// System calls per unit, or why they were not counted.
     SystemCalls {
         case: String,
         server: String,

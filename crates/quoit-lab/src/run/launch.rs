@@ -116,7 +116,7 @@ fn work(workload: &Workload) -> u64 {
     }
 }
 
-/// The command line of `quoit load` for a workload. `rate` is in requests a second over all connections; without
+/// The command line of `quoit load` for a workload. `rate` is in requests per second over all connections; without
 /// one the loop is closed.
 pub(crate) fn load_arguments(
     load: &LoadSpec,

@@ -165,7 +165,7 @@ impl Work<'_> {
         }
     }
 
-    /// Offered requests a second, if there is a schedule; `peak` is what the baseline reaches in a closed loop.
+    /// Offered requests per second, if there is a schedule; `peak` is what the baseline reaches in a closed loop.
     pub(crate) fn rate(&self, peak: Option<f64>) -> Option<f64> {
         match self.pace()? {
             Pace::Closed => None,
@@ -199,7 +199,7 @@ impl Work<'_> {
         }
         text += match datagrams.judge {
             Judge::Handled => "; judged by what is handled",
-            Judge::Cpu | Judge::Memory => "; judged by CPU a datagram",
+            Judge::Cpu | Judge::Memory => "; judged by CPU per datagram",
         };
         text
     }

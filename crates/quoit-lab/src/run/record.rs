@@ -11,13 +11,13 @@ use super::plan::Work;
 /// What was measured of one case.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Record {
-    /// What the baseline reaches in a closed loop, in requests a second.
+    /// What the baseline reaches in a closed loop, in requests per second.
     pub(crate) peak: Option<f64>,
     /// All slices as they ran, spoiled ones included.
     pub(crate) slices: Vec<Slice>,
     /// Finished pairs of each series.
     pub(crate) pairs: BTreeMap<String, u32>,
-    /// System calls a unit of each server, or why they were not counted.
+    /// System calls per unit of each server, or why they were not counted.
     pub(crate) system_calls: BTreeMap<String, Result<f64, String>>,
 }
 

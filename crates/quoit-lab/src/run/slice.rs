@@ -23,7 +23,7 @@ use crate::programs::Programs;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How long a sink may take to end once the senders have.
 const REPORT_PATIENCE: Duration = Duration::from_secs(5);
-/// The longest window in which system calls are counted. Their number a unit does not depend on neighbours, so that
+/// The longest window in which system calls are counted. Their number per unit does not depend on neighbours, so that
 /// one short run is enough.
 pub(crate) const COUNT_SECONDS: f64 = 1.0;
 
@@ -52,7 +52,7 @@ pub(crate) struct Job<'a> {
     pub(crate) case: &'a Case,
     /// In place of `quoit load`.
     pub(crate) client: Option<&'a ClientSpec>,
-    /// Offered requests a second; without, the loop is closed.
+    /// Offered requests per second; without, the loop is closed.
     pub(crate) rate: Option<f64>,
     /// What reading its counters costs; without, they are read at the bounds of the window only.
     pub(crate) reading: Option<ReadingCost>,
@@ -117,7 +117,7 @@ impl Rig<'_> {
         })
     }
 
-    /// System calls a unit, counted in a run of its own; the reason if this machine does not let us count.
+    /// System calls per unit, counted in a run of its own; the reason if this machine does not let us count.
     ///
     /// # Errors
     /// As [`Rig::measure`].

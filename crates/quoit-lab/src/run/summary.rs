@@ -164,7 +164,7 @@ fn summary(record: &Record, server: &str, reading: Option<ReadingCost>) -> Optio
     })
 }
 
-/// Units a second of each sample that covers a second well enough.
+/// Units per second of each sample that covers a second well enough.
 fn rates(samples: &[Sample]) -> Vec<f64> {
     let mut begun = 0.0;
     let mut rates = Vec::new();

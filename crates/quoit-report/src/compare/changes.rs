@@ -56,7 +56,7 @@ pub(super) struct Changes {
     pub(super) experiment: String,
     pub(super) old: String,
     pub(super) new: String,
-    /// How many servers got worse, counted once a case.
+    /// How many servers got worse, counted once per case.
     pub(super) worse: usize,
     pub(super) better: usize,
     /// What was not compared, and what to keep in mind.

@@ -17,9 +17,12 @@ use clap::Args;
 
 use crate::console;
 use crate::error::{ReportError, Result};
+pub use crate::report::view::is_ours;
 use crate::report::{charts, markdown};
 use crate::results;
 use crate::results::model::Results;
+
+pub use pay::shows;
 
 /// The folder of what is generated, below the folder of the documents. All files in it are generated.
 const FOLDER: &str = "results";
@@ -47,6 +50,34 @@ pub struct Known {
     pub name: String,
     /// What it asks.
     pub title: String,
+    /// The ecosystems of its servers, by name; none for a server that does not say.
+    pub servers: BTreeMap<String, Vec<Ecosystem>>,
+}
+
+/// The users whom a server concerns: what they have today, or what it would be with Quoit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ecosystem {
+    /// A server in Rust, or one that anybody may run.
+    Rust,
+    /// One on tokio or another runtime.
+    AsyncRust,
+    /// One in Go.
+    Go,
+    /// One on Netty.
+    Netty,
+    /// One on Kestrel.
+    Kestrel,
+}
+
+impl Ecosystem {
+    /// All, with the names that experiments have for them.
+    pub const NAMES: [(&str, Self); 5] = [
+        ("rust", Self::Rust),
+        ("async-rust", Self::AsyncRust),
+        ("go", Self::Go),
+        ("netty", Self::Netty),
+        ("kestrel", Self::Kestrel),
+    ];
 }
 
 /// Keeps result files and writes the pages, or compares them with those that are there.
@@ -103,6 +134,9 @@ fn keep(file: &Path, folder: &Path, known: &[Known]) -> Result<()> {
             name.escape_debug()
         ));
     }
+    if let Some(server) = pay::undeclared(&run, known) {
+        return refuse(undeclared(&name, server));
+    }
     if let Some(why) = &run.incomplete {
         return refuse(format!(
             "its run did not end ({why}); go on with `quoit lab run {name} --resume`"
@@ -121,6 +155,14 @@ fn keep(file: &Path, folder: &Path, known: &[Known]) -> Result<()> {
     Ok(())
 }
 
+/// Why results cannot be shown that have such a server.
+fn undeclared(experiment: &str, server: &str) -> String {
+    format!(
+        "its server `{server}` has no ecosystem in the experiment `{experiment}`; give it `ecosystem` in lab/servers.toml \
+         or, if it is described there, in lab/experiments/{experiment}.toml"
+    )
+}
+
 /// All results that are kept, in the order of the experiments. Without the folder there are none.
 fn read_all(folder: &Path, known: &[Known]) -> Result<Vec<Results>> {
     let mut files = files_of(folder)?;
@@ -137,6 +179,13 @@ fn read_all(folder: &Path, known: &[Known]) -> Result<Vec<Results>> {
                 "{} holds results of the experiment `{}`; give the file that name, or run `quoit lab pages` with it",
                 path.display(),
                 results.experiment.name.escape_debug()
+            )));
+        }
+        if let Some(server) = pay::undeclared(&results, known) {
+            return Err(ReportError::new(format!(
+                "{}: {}",
+                path.display(),
+                undeclared(&experiment.name, server)
             )));
         }
         all.push(results);
@@ -206,7 +255,7 @@ fn pages(all: &[Results], known: &[Known]) -> Result<BTreeMap<PathBuf, String>> 
     let mut pages = BTreeMap::new();
     pages.insert(PathBuf::from("results.md"), index::page(all, known));
     pages.insert(PathBuf::from("does-it-pay.md"), pay::page(all, known));
-    for (name, picture) in pay::pictures(all)? {
+    for (name, picture) in pay::pictures(all, known)? {
         pages.insert(folder.join(format!("{name}.svg")), picture);
     }
     for results in all {

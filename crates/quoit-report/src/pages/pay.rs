@@ -3,30 +3,28 @@
 
 use std::fmt::Write as _;
 
-use super::{Known, origin};
+use super::{Ecosystem, Known, origin};
 use crate::error::Result;
 use crate::report::view::{self, Judged};
 use crate::report::{charts, plain};
 use crate::results::model::{CaseResults, Comparison, Control, Ratio, Results, Verdict};
 
-/// The users of one language: what they have today, and which experiments are about that.
-struct Ecosystem {
+/// The users of one ecosystem: what they have today, and which experiments are about that.
+struct Users {
     name: &'static str,
     /// Of its picture.
     file: &'static str,
     guide: &'static str,
     /// The first case of the first one is what the summary shows.
     experiments: &'static [&'static str],
-    /// Whether a server is of this ecosystem, one of ours or a rival.
-    has: fn(&str) -> bool,
+    /// Servers of it are shown, ours and rivals.
+    ecosystem: Ecosystem,
     about: &'static str,
 }
 
-/// Rivals in Go, which stand beside ours of other languages in the experiments, too.
-const GO_RIVALS: [&str; 5] = ["gnet", "gnet-each", "go-net", "fasthttp", "net-http"];
-
-const ECOSYSTEMS: [Ecosystem; 5] = [
-    Ecosystem {
+/// In the order of the page.
+const USERS: [Users; 5] = [
+    Users {
         name: "Async Rust",
         file: "pay-async",
         guide: "async.md",
@@ -40,36 +38,30 @@ const ECOSYSTEMS: [Ecosystem; 5] = [
             "open-loop",
             "idle",
         ],
-        has: |server| {
-            ["async", "axum", "hyper", "tokio", "compio", "ntex", "actix"].contains(&first_word(server))
-                || server.starts_with("monoio-hyper")
-        },
+        ecosystem: Ecosystem::AsyncRust,
         about: "The same programs on tokio's sockets and on ours: hyper on a loop and a runtime per thread, axum with its \
                 listener replaced and nothing else (`axum-uring`), and axum on a loop and a runtime per thread \
                 (`axum-uring-loops`).",
     },
-    Ecosystem {
+    Users {
         name: "Rust",
         file: "pay-rust",
         guide: "rust.md",
         experiments: &["plaintext", "echo", "churn", "open-loop", "bulk", "idle", "dns"],
-        has: |server| {
-            !GO_RIVALS.contains(&server)
-                && !["go", "netty", "kestrel", "rhtx", "async", "axum"].contains(&first_word(server))
-        },
+        ecosystem: Ecosystem::Rust,
         about: "Our servers, on io_uring and on our own epoll engine, against servers on tokio, hyper and monoio, and \
                 nginx. `quoit-uring : quoit-epoll` is what the kernel interface alone brings, with all else the same.",
     },
-    Ecosystem {
+    Users {
         name: "Go",
         file: "pay-go",
         guide: "go.md",
         experiments: &["plaintext", "echo"],
-        has: |server| GO_RIVALS.contains(&server) || first_word(server) == "go",
+        ecosystem: Ecosystem::Go,
         about: "The same handlers, each on the loops and on what a Go program would use otherwise: gnet, fasthttp and \
                 net/http. `listener` is net/http over our `net.Listener`.",
     },
-    Ecosystem {
+    Users {
         name: "Netty",
         file: "pay-netty",
         guide: "netty.md",
@@ -80,20 +72,43 @@ const ECOSYSTEMS: [Ecosystem; 5] = [
             "rsocket-periodic",
             "rsocket-stream",
         ],
-        has: |server| first_word(server) == "netty",
+        ecosystem: Ecosystem::Netty,
         about: "One Netty server with its transport changed, against Netty's own epoll transport.",
     },
-    Ecosystem {
+    Users {
         name: "Kestrel",
         file: "pay-kestrel",
         guide: "kestrel.md",
         experiments: &["kestrel", "kestrel-bodies", "kestrel-tls", "kestrel-client"],
-        // The bare applications are for whoever works on the transport, and are on the experiment's own page.
-        has: |server| first_word(server) == "kestrel" && !server.ends_with("-bare"),
+        ecosystem: Ecosystem::Kestrel,
         about: "One application of ASP.NET Core with its transport changed, against Kestrel's sockets. `inline` runs the \
                 handlers on the loop.",
     },
 ];
+
+/// Whether the page shows an experiment: then each of its servers has to say whom it concerns.
+#[must_use]
+pub fn shows(experiment: &str) -> bool {
+    USERS.iter().any(|users| users.experiments.contains(&experiment))
+}
+
+/// The ecosystems of a server in an experiment; `None` if it does not say.
+fn ecosystems<'a>(known: &'a [Known], experiment: &str, server: &str) -> Option<&'a [Ecosystem]> {
+    let of = |known: &&Known| known.name == experiment;
+    let servers = &known.iter().find(of)?.servers;
+    servers.get(server).map(Vec::as_slice)
+}
+
+/// The first server of shown results that does not say whom it concerns.
+pub(super) fn undeclared<'a>(results: &'a Results, known: &[Known]) -> Option<&'a str> {
+    let experiment = &results.experiment.name;
+    let mut servers = results
+        .cases
+        .iter()
+        .flat_map(|case| &case.servers)
+        .map(|server| server.server.as_str());
+    servers.find(|server| shows(experiment) && ecosystems(known, experiment, server).is_none())
+}
 
 fn first_word(server: &str) -> &str {
     server.split(['-', ' ', '/']).next().unwrap_or_default()
@@ -132,14 +147,14 @@ struct Shown {
     case: CaseResults,
 }
 
-impl Ecosystem {
+impl Users {
     fn kept<'a>(&self, all: &'a [Results]) -> Vec<&'a Results> {
         let of = |name: &&str| all.iter().find(|results| results.experiment.name == **name);
         self.experiments.iter().filter_map(of).collect()
     }
 
     /// All comparisons of this ecosystem, case by case, as ours over theirs.
-    fn comparisons(&self, all: &[Results]) -> Vec<Shown> {
+    fn comparisons(&self, all: &[Results], known: &[Known]) -> Vec<Shown> {
         let kept = self.kept(all);
         let cases = kept
             .iter()
@@ -154,8 +169,16 @@ impl Ecosystem {
                     slices: Vec::new(),
                     ..case.clone()
                 };
-                for comparison in &case.comparisons {
-                    if let Some((comparison, control)) = self.ours_over_theirs(case, comparison) {
+                let concerns_us = |server: &str| {
+                    ecosystems(known, experiment, server)
+                        .is_some_and(|ecosystems| ecosystems.contains(&self.ecosystem))
+                };
+                let pairs = case
+                    .comparisons
+                    .iter()
+                    .filter(|comparison| concerns_us(&comparison.server) && concerns_us(&comparison.against));
+                for comparison in pairs {
+                    if let Some((comparison, control)) = ours_over_theirs(case, comparison) {
                         shown.comparisons.push(comparison);
                         shown.controls.extend(control);
                     }
@@ -167,39 +190,32 @@ impl Ecosystem {
             })
             .collect()
     }
+}
 
-    /// A comparison as ours over theirs, with the control that it is judged by; `None` if it is not about us.
-    fn ours_over_theirs(
-        &self,
-        case: &CaseResults,
-        comparison: &Comparison,
-    ) -> Option<(Comparison, Option<Control>)> {
-        let (server, against) = (&comparison.server, &comparison.against);
-        if !(self.has)(server) || !(self.has)(against) {
-            return None;
-        }
-        let control = case.controls.iter().find(|control| control.server == *against);
-        let turned = match (view::is_ours(server), view::is_ours(against)) {
-            (true, false) => comparison.clone(),
-            (false, true) => Comparison {
-                server: against.clone(),
-                against: server.clone(),
-                cost: inverse(comparison.cost),
-                total_cost: comparison.total_cost.map(inverse),
-                throughput: comparison.throughput.map(inverse),
-                latency_p99: comparison.latency_p99.map(inverse),
-                ..comparison.clone()
-            },
-            // What io_uring itself brings.
-            (true, true) if on_io_uring(server) && !on_io_uring(against) => comparison.clone(),
-            _ => return None,
-        };
-        let control = control.map(|control| Control {
-            server: turned.against.clone(),
-            ..control.clone()
-        });
-        Some((turned, control))
-    }
+/// A comparison as ours over theirs, with the control that it is judged by; `None` if it is not about us.
+fn ours_over_theirs(case: &CaseResults, comparison: &Comparison) -> Option<(Comparison, Option<Control>)> {
+    let (server, against) = (&comparison.server, &comparison.against);
+    let control = case.controls.iter().find(|control| control.server == *against);
+    let turned = match (view::is_ours(server), view::is_ours(against)) {
+        (true, false) => comparison.clone(),
+        (false, true) => Comparison {
+            server: against.clone(),
+            against: server.clone(),
+            cost: inverse(comparison.cost),
+            total_cost: comparison.total_cost.map(inverse),
+            throughput: comparison.throughput.map(inverse),
+            latency_p99: comparison.latency_p99.map(inverse),
+            ..comparison.clone()
+        },
+        // What io_uring itself brings.
+        (true, true) if on_io_uring(server) && !on_io_uring(against) => comparison.clone(),
+        _ => return None,
+    };
+    let control = control.map(|control| Control {
+        server: turned.against.clone(),
+        ..control.clone()
+    });
+    Some((turned, control))
 }
 
 fn inverse(ratio: Ratio) -> Ratio {
@@ -245,15 +261,15 @@ fn verdict(case: &CaseResults, comparison: &Comparison) -> Verdict {
 }
 
 /// What the summary has of an ecosystem: its first case, and the worst comparison of all.
-fn summary(ecosystem: &Ecosystem, all: &[Results]) -> Vec<CaseResults> {
-    let cases = in_picture(ecosystem.comparisons(all));
+fn summary(users: &Users, all: &[Results], known: &[Known]) -> Vec<CaseResults> {
+    let cases = in_picture(users.comparisons(all, known));
     let worst = cases
         .iter()
         .flat_map(view::judged)
         .filter(|judged| judged.verdict == Verdict::Loss)
         .max_by(|a, b| a.comparison.cost.median.total_cmp(&b.comparison.cost.median));
     let named = |case: &CaseResults| CaseResults {
-        name: format!("{}: {}", ecosystem.name, case.name),
+        name: format!("{}: {}", users.name, case.name),
         ..case.clone()
     };
     let mut summary: Vec<CaseResults> = cases.first().map(named).into_iter().collect();
@@ -269,22 +285,22 @@ fn summary(ecosystem: &Ecosystem, all: &[Results]) -> Vec<CaseResults> {
 }
 
 /// All pictures, by name. One that has nothing to show says so, so that no link to it is broken.
-pub(super) fn pictures(all: &[Results]) -> Result<Vec<(&'static str, String)>> {
+pub(super) fn pictures(all: &[Results], known: &[Known]) -> Result<Vec<(&'static str, String)>> {
     let mut pictures = Vec::new();
     let mut summaries = Vec::new();
-    for ecosystem in &ECOSYSTEMS {
-        let chart = charts::forest::forest(&in_picture(ecosystem.comparisons(all)))?;
+    for users in &USERS {
+        let chart = charts::forest::forest(&in_picture(users.comparisons(all, known)))?;
         let picture = chart.map_or_else(
             || {
                 charts::nothing(&format!(
                     "{}: not measured yet. `make result NAME={}` does it.",
-                    ecosystem.name, ecosystem.experiments[0]
+                    users.name, users.experiments[0]
                 ))
             },
             |chart| chart.file(),
         );
-        pictures.push((ecosystem.file, picture));
-        summaries.extend(summary(ecosystem, all));
+        pictures.push((users.file, picture));
+        summaries.extend(summary(users, all, known));
     }
     let summary = charts::forest::forest(&summaries)?;
     let nothing = || charts::nothing("Not measured yet: `make results` does it, in some hours.");
@@ -297,25 +313,25 @@ pub(super) fn page(all: &[Results], known: &[Known]) -> String {
         "# Does it pay?\n\n{}{ABOUT}\n",
         origin::mark("lab/results/*.json")
     );
-    for ecosystem in &ECOSYSTEMS {
-        section(&mut text, ecosystem, all, known);
+    for users in &USERS {
+        section(&mut text, users, all, known);
     }
     text + AFTER
 }
 
-fn section(text: &mut String, ecosystem: &Ecosystem, all: &[Results], known: &[Known]) {
-    let Ecosystem {
+fn section(text: &mut String, users: &Users, all: &[Results], known: &[Known]) {
+    let Users {
         name,
         file,
         guide,
         about,
         ..
-    } = ecosystem;
+    } = users;
     let _ = write!(
         text,
         "## {name}\n\n{about} [The guide]({guide}).\n\n![{name}: our cost over theirs](results/{file}.svg)\n\n"
     );
-    let shown = ecosystem.comparisons(all);
+    let shown = users.comparisons(all, known);
     let judged: Vec<Judged<'_>> = shown.iter().flat_map(|one| view::judged(&one.case)).collect();
     if !judged.is_empty() {
         let _ = writeln!(text, "{}\n", view::tally(&judged));
@@ -348,7 +364,7 @@ fn section(text: &mut String, ecosystem: &Ecosystem, all: &[Results], known: &[K
         }
         text.push('\n');
     }
-    for results in ecosystem.kept(all) {
+    for results in users.kept(all) {
         let name = &results.experiment.name;
         let _ = writeln!(
             text,
@@ -356,8 +372,8 @@ fn section(text: &mut String, ecosystem: &Ecosystem, all: &[Results], known: &[K
             origin::measured(results)
         );
     }
-    let kept = ecosystem.kept(all);
-    let missing: Vec<String> = ecosystem
+    let kept = users.kept(all);
+    let missing: Vec<String> = users
         .experiments
         .iter()
         .filter(|name| known.iter().any(|experiment| experiment.name == ***name))

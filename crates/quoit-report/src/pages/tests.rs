@@ -9,8 +9,22 @@ fn known() -> Vec<Known> {
         .map(|name| Known {
             name: name.to_owned(),
             title: format!("What does {name} ask?"),
+            servers: servers(),
         })
         .into()
+}
+
+/// Those of the example.
+fn servers() -> BTreeMap<String, Vec<Ecosystem>> {
+    let of = |server: &str| match server {
+        "gnet" => Ecosystem::Go,
+        _ => Ecosystem::Rust,
+    };
+    let results = results();
+    let servers = results.cases.iter().flat_map(|case| &case.servers);
+    servers
+        .map(|server| (server.server.clone(), vec![of(&server.server)]))
+        .collect()
 }
 
 /// The example with names that the experiments of the program have.
@@ -134,7 +148,7 @@ fn one_picture_has_what_is_won_and_what_is_lost() {
 #[test]
 fn a_comparison_that_is_turned_round_says_the_same() {
     let results = results();
-    let pictures = pay::pictures(std::slice::from_ref(&results)).expect("they can be drawn");
+    let pictures = pay::pictures(std::slice::from_ref(&results), &known()).expect("they can be drawn");
     let rust = &pictures
         .iter()
         .find(|(name, _)| *name == "pay-rust")
@@ -194,6 +208,49 @@ fn what_was_changed_by_hand_or_left_behind_is_found() {
         .expect("the pages are written again");
     assert!(!docs.join("results/plaintext.md").exists());
     assert!(folders.text("results/pay.svg").contains("Not measured yet"));
+}
+
+#[test]
+fn a_server_is_on_the_pictures_of_its_ecosystem_and_of_no_other() {
+    let (results, mut known) = (results(), known());
+    let all = std::slice::from_ref(&results);
+    let shown = |known: &[Known], file: &str| {
+        let pictures = pay::pictures(all, known).expect("they can be drawn");
+        let picture = pictures.into_iter().find(|(name, _)| *name == file);
+        picture.expect("it is there").1.contains("quoit-epoll : tokio")
+    };
+    assert!(shown(&known, "pay-rust") && !shown(&known, "pay-async"));
+    for experiment in &mut known {
+        for name in ["tokio", "quoit-epoll"] {
+            experiment
+                .servers
+                .insert(name.to_owned(), vec![Ecosystem::AsyncRust]);
+        }
+    }
+    assert!(!shown(&known, "pay-rust"), "the names alone say nothing");
+}
+
+#[test]
+fn a_server_that_says_nothing_of_its_ecosystem_is_named() {
+    let mut folders = Folders::new();
+    let file = folders.run_file(&results());
+    folders
+        .pages(vec![file.clone()], false)
+        .expect("the pages are written");
+    let mut lacking = known();
+    for experiment in &mut lacking {
+        experiment.servers.remove("tokio");
+    }
+    for files in [vec![file], Vec::new()] {
+        folders.arguments.files = files;
+        let message = run(&folders.arguments, &lacking)
+            .expect_err("it is refused")
+            .to_string();
+        assert!(
+            message.contains("`tokio`") && message.contains("lab/servers.toml"),
+            "{message}"
+        );
+    }
 }
 
 #[test]

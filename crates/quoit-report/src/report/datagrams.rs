@@ -9,7 +9,7 @@ pub(super) const ABOUT: &str = "Every datagram that was sent is handled or missi
     not close. Packets dropped are those of the socket, the last datagrams of a run included; one that GRO joined \
     holds many. The socket's memory is that of SO_MEMINFO, with the kernel's overhead; a run fails whose socket held more than \
     its bound and what the processors may have been adding. UDP memory is what all such sockets of the machine had \
-    together (/proc/net/sockstat), at the worst of ten glances a second, give or take the megabyte that the kernel keeps to \
+    together (/proc/net/sockstat), at the worst of ten glances per second, give or take the megabyte that the kernel keeps to \
     hand for each processor. Pinned is what the process has pinned for the \
     kernel (VmPin): receive buffers need not be. Where an overload came first, recovered says how long after its end the last loss was: from then on \
     everything was handled. A stall of milliseconds much later is enough for a loss, so beside it stands how soon the first \
@@ -20,8 +20,8 @@ pub(super) const TITLES: [&str; 14] = [
     "sent",
     "handled",
     "share",
-    "sent a second",
-    "handled a second",
+    "sent per second",
+    "handled per second",
     "user CPU",
     "kernel CPU",
     "packets dropped",
@@ -29,7 +29,7 @@ pub(super) const TITLES: [&str; 14] = [
     "UDP memory of the machine",
     "pool, of it pinned",
     "recovered after",
-    "a second without loss after",
+    "time until one second without loss",
     "share after the overload",
 ];
 

@@ -60,7 +60,7 @@ fn table_of(name: &str, rungs: &[&CaseResults]) -> Table {
     let offered = rungs.iter().map(|case| {
         case.offered_per_second.map_or_else(
             || "flat out".to_owned(),
-            |rate| format!("{} a second", table::count(rate)),
+            |rate| format!("{} per second", table::count(rate)),
         )
     });
     let titles = head.map(str::to_owned).into_iter().chain(offered).collect();
@@ -107,14 +107,14 @@ struct Highest {
 }
 
 impl Highest {
-    /// Sent a second.
+    /// Sent per second.
     fn rate(&self) -> f64 {
         self.figures.sent_per_second
     }
 
     fn shown(&self) -> String {
         let at_least = if self.open { "at least " } else { "" };
-        format!("{at_least}{} a second", table::count(self.rate()))
+        format!("{at_least}{} per second", table::count(self.rate()))
     }
 
     fn over(&self, other: &Self) -> String {
@@ -207,12 +207,12 @@ mod tests {
         assert_eq!(
             cells,
             [
-                ["quoit/uring", "4,000,000 a second", "quoit/epoll", "2.00"],
-                ["quoit/epoll", "2,000,000 a second", NONE, NONE],
+                ["quoit/uring", "4,000,000 per second", "quoit/epoll", "2.00"],
+                ["quoit/epoll", "2,000,000 per second", NONE, NONE],
             ]
         );
         let table = &tables(&results)[0];
-        assert_eq!(table.titles[5], "1,000,000 a second");
+        assert_eq!(table.titles[5], "1,000,000 per second");
         assert_eq!(table.rows[0][5..], ["100.0 %", "98.0 %", "99.5 %", "90.0 %"]);
     }
 
@@ -222,7 +222,7 @@ mod tests {
         let cells = cells(&results);
         assert_eq!(
             cells[0][1..],
-            ["at least 2,000,000 a second", "quoit/epoll", "at least 2.00"]
+            ["at least 2,000,000 per second", "quoit/epoll", "at least 2.00"]
         );
         let results = ladder(&[(1e6, 1.0, 1.0)]);
         assert_eq!(self::cells(&results)[0][3], "1.00, neither at its limit");

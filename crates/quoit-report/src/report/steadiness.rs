@@ -18,7 +18,7 @@ const MOST_NAMED: usize = 3;
 pub(crate) struct Steadiness {
     /// How many seconds there were.
     pub(crate) seconds: usize,
-    /// Units a second, in the median second and in the slowest.
+    /// Units per second, in the median second and in the slowest.
     pub(crate) median: f64,
     pub(crate) slowest: f64,
     /// Server CPU of a unit, in user space and in the kernel, in the slowest second.

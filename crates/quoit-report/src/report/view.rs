@@ -44,11 +44,12 @@ fn control_of<'a>(case: &'a CaseResults, comparison: &Comparison) -> Option<&'a 
 }
 
 /// Whether a server is one of this project's. The experiments call these `quoit-ENGINE`, on Netty and Kestrel
-/// `netty-quoit-ENGINE`, under tokio `async-WHAT-ENGINE` and `axum-ENGINE`, and in Go by the way in which its handlers are driven.
-pub(crate) fn is_ours(server: &str) -> bool {
+/// `netty-quoit-ENGINE` (with TLS and as a client `tls-` and `client-quoit-ENGINE`), under tokio `async-WHAT-ENGINE` and `axum-ENGINE`, and in Go by the way in which its handlers are driven.
+#[must_use]
+pub fn is_ours(server: &str) -> bool {
     let mut words = server.split(['/', ' ', '-']);
     match (words.next(), words.next()) {
-        (Some("quoit" | "async"), _) | (Some("netty" | "kestrel"), Some("quoit")) => true,
+        (Some("quoit" | "async"), _) | (Some("netty" | "kestrel" | "tls" | "client"), Some("quoit")) => true,
         (Some("axum"), Some(engine)) => ["uring", "epoll"].contains(&engine),
         (Some("go"), Some(way)) => ["event", "fasthttp", "listener", "nethttp"].contains(&way),
         _ => false,
@@ -368,7 +369,7 @@ pub(crate) fn counters_per_unit(case: &CaseResults, server: &str) -> Option<BTre
     if let Some(enters) = counters.get("enters").copied().filter(|enters| *enters > 0.0) {
         for carried in ["submissions", "completions"] {
             if let Some(value) = counters.get(carried).copied() {
-                counters.insert(format!("{carried} an enter"), value / enters);
+                counters.insert(format!("{carried} per enter"), value / enters);
             }
         }
     }

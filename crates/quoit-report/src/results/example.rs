@@ -64,7 +64,7 @@ pub(crate) fn results() -> Results {
             about: "What does a small reply cost, with nothing around it?".to_owned(),
             claims: vec![(
                 "An article, 2024".to_owned(),
-                "io_uring doubles the requests a second.".to_owned(),
+                "io_uring doubles the requests per second.".to_owned(),
             )],
             published: Vec::new(),
             quick: false,

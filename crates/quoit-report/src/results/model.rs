@@ -147,7 +147,7 @@ pub struct CaseResults {
     /// The ladder of rates that it is a rung of: datagrams only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ladder: Option<String>,
-    /// Offered requests a second, if there was a schedule.
+    /// Offered requests per second, if there was a schedule.
     pub offered_per_second: Option<f64>,
     /// The server that the others are compared with.
     pub baseline: String,
@@ -221,7 +221,7 @@ pub struct Comparison {
     pub verdict: Verdict,
     /// Server and generator CPU together: on loopback one side can push cost onto the other.
     pub total_cost: Option<Ratio>,
-    /// Units a second of the server over those of the other: above 1 the server does more.
+    /// Units per second of the server over those of the other: above 1 the server does more.
     pub throughput: Option<Ratio>,
     /// 99th percentiles of the latency, over all requests.
     pub latency_p99: Option<Ratio>,
@@ -250,13 +250,13 @@ pub struct ServerSummary {
     pub slices: u32,
     /// The medians.
     pub figures: Figures,
-    /// System calls a unit, counted in a run of their own; `null` if the machine does not let us count.
+    /// System calls per unit, counted in a run of their own; `null` if the machine does not let us count.
     pub system_calls_per_unit: Option<f64>,
     /// Latencies of all slices merged: `(percentile from 0 to 100, nanoseconds)`, for the curve.
     pub latency_curve: Vec<(f64, f64)>,
     /// The slowest second of all slices over the median second, and the spread: how unstable it was.
     pub slowest_second_share: Option<f64>,
-    /// Standard deviation of the units a second over their mean.
+    /// Standard deviation of the units per second over their mean.
     pub rate_deviation: Option<f64>,
     /// What reading its counters costs, measured without load; `null` for a server that shows none.
     pub counter_reading: Option<ReadingCost>,
@@ -327,7 +327,7 @@ pub struct Figures {
     pub client_peak_resident_bytes: Option<u64>,
     /// Memory beyond that of the server without connections, by connection: `idle` only.
     pub bytes_per_connection: Option<f64>,
-    /// CPU nanoseconds a second: `idle` only.
+    /// CPU nanoseconds per second: `idle` only.
     pub idle_cpu_ns_per_second: Option<f64>,
     /// Page faults of the server in the window that read nothing from a disk.
     pub minor_faults: Option<u64>,
@@ -383,7 +383,7 @@ pub struct DatagramFigures {
     /// where that was not granted.
     #[serde(default)]
     pub wanted_buffer_bytes: Option<f64>,
-    /// The most memory that all UDP sockets of the machine had together (`/proc/net/sockstat`), at any of ten glances a
+    /// The most memory that all UDP sockets of the machine had together (`/proc/net/sockstat`), at any of ten glances per
     /// second; `None` in older results.
     #[serde(default)]
     pub peak_udp_memory_bytes: Option<f64>,

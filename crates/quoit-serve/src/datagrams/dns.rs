@@ -27,7 +27,7 @@ pub(crate) struct DnsArguments {
 }
 
 impl DnsArguments {
-    /// What answers so, one a loop.
+    /// The responders, one per loop.
     pub(crate) fn responder(&self) -> Responder {
         let zone = match &self.records[..] {
             [] => Zone::documentation(),

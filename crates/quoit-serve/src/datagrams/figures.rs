@@ -198,7 +198,7 @@ impl DatagramFigures {
     }
 
     /// Lets the handler's timer fire when it is time to publish. Not where nobody reads what is published: as long as a
-    /// loop has a timer, the kernel starts one of its own for each of the loop's sleeps, which costs 20 to 70 ns a
+    /// loop has a timer, the kernel starts one of its own for each of the loop's sleeps, which costs 20 to 70 ns per
     /// datagram where many sleeps bring few each.
     pub(super) fn tick(&self, event_loop: &mut Loop) {
         if self.shown {

@@ -21,7 +21,7 @@ pub(super) use echo::UdpEcho;
 pub(super) use figures::DatagramFigures;
 pub(super) use sink::{SinkRun, UdpSink};
 
-/// Sockets that are bound and not yet open: a group a port, a socket a loop.
+/// Sockets that are bound and not yet open: one group per port, and in it one socket per loop.
 #[derive(Debug)]
 pub(super) struct Sockets {
     /// By loop; empty once the loop has taken them.

@@ -1,7 +1,7 @@
 // The command fasthttp serves HTTP with fasthttp.
 //
-// Without deadlines, which would be a timer a request; header names are taken as they come, as in fasthttp's
-// TechEmpower set-up. fasthttp keeps its buffers a connection (ReduceMemoryUsage is off), writes the date once a
+// Without deadlines, which would be a timer per request; header names are taken as they come, as in fasthttp's
+// TechEmpower set-up. fasthttp keeps its buffers per connection (ReduceMemoryUsage is off), writes the date once a
 // second, and gathers the responses to a pipelined batch.
 package main
 

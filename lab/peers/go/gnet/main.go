@@ -91,7 +91,7 @@ func (*echo) OnTraffic(connection gnet.Conn) gnet.Action {
 
 type http struct {
 	server
-	// outputs are buffers of responses, one a loop at most.
+	// outputs are buffers of responses, one per loop at most.
 	outputs sync.Pool
 }
 

@@ -1,6 +1,6 @@
 // The command nethttp serves HTTP with the standard library's net/http.
 //
-// Without deadlines, which would be a timer a request. It writes the date itself.
+// Without deadlines, which would be a timer per request. It writes the date itself.
 package main
 
 import (

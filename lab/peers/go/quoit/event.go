@@ -20,7 +20,7 @@ func (echo) OnWritable(c *quoit.Conn) { c.WriteTo(c) }
 type events struct {
 	quoit.BaseHandler
 	answer func(input, output []byte, own func(request []byte) bool) (int, []byte)
-	// outputs are buffers of responses, one a loop at most.
+	// outputs are buffers of responses, one per loop at most.
 	outputs sync.Pool
 }
 

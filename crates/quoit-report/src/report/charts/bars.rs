@@ -55,7 +55,7 @@ pub(crate) fn cpu(case: &CaseResults) -> Result<Option<Chart>> {
     bars_of("cpu", &bars).map(Some)
 }
 
-/// Resident memory and, behind it, its peak; or memory a connection. `None` where none was measured.
+/// Resident memory and, behind it, its peak; or memory per connection. `None` where none was measured.
 pub(crate) fn memory(case: &CaseResults) -> Result<Option<Chart>> {
     let bars: Vec<Bar<'_>> = view::servers(case)
         .into_iter()

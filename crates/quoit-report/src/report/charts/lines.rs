@@ -82,7 +82,7 @@ fn nines(percentile: f64) -> f64 {
     -(1.0 - percentile / 100.0).log10()
 }
 
-/// CPU a unit against the offered load, over the cases with a schedule; `None` with fewer than two of them.
+/// CPU per unit against the offered load, over the cases with a schedule; `None` with fewer than two of them.
 pub(crate) fn cost_of_load(cases: &[CaseResults], names: &[&str]) -> Result<Option<Chart>> {
     let mut lines: Vec<Line> = names
         .iter()
@@ -110,7 +110,7 @@ pub(crate) fn cost_of_load(cases: &[CaseResults], names: &[&str]) -> Result<Opti
     let axes = Axes {
         x: 0.0..x.end * 1.04,
         y: 0.0..above(y.end),
-        x_title: "offered a second",
+        x_title: "offered per second",
         x_label: table::count,
         y_label: round_time,
         logarithmic: false,
@@ -120,7 +120,7 @@ pub(crate) fn cost_of_load(cases: &[CaseResults], names: &[&str]) -> Result<Opti
     lines_of("load", &lines, &axes).map(Some)
 }
 
-/// Units a second in every second of every slice that counts, in the order in which they ran: how steady it was.
+/// Units per second in every second of every slice that counts, in the order in which they ran: how steady it was.
 /// `None` where no slice has samples.
 pub(crate) fn throughput(case: &CaseResults, names: &[&str]) -> Result<Option<Chart>> {
     let mut before = 0.0;
@@ -152,7 +152,7 @@ pub(crate) fn throughput(case: &CaseResults, names: &[&str]) -> Result<Option<Ch
     lines_of("throughput", &lines, &axes).map(Some)
 }
 
-/// `(second, units a second)` of a slice, each in the middle of its sample.
+/// `(second, units per second)` of a slice, each in the middle of its sample.
 pub(crate) fn rates(slice: &Slice) -> Vec<(f64, f64)> {
     let mut start = 0.0;
     let mut rates = Vec::new();

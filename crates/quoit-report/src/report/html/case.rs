@@ -241,7 +241,7 @@ fn stack_legend(parts: &[&str]) -> Markup {
 
 /// The figures of the chart of CPU against load, of all cases with a schedule.
 pub(super) fn load_table(results: &Results) -> Markup {
-    let titles = ["case", "offered a second", "server", "CPU"].map(str::to_owned);
+    let titles = ["case", "offered per second", "server", "CPU"].map(str::to_owned);
     let mut rows = Vec::new();
     for case in &results.cases {
         let Some(offered) = case.offered_per_second else {
@@ -380,7 +380,7 @@ fn memory_table(case: &CaseResults) -> Markup {
     let titles = [
         "resident",
         "peak",
-        "a connection",
+        "per connection",
         "client, resident",
         "client, peak",
     ];

@@ -78,6 +78,8 @@ fn our_servers_are_known_by_their_name() {
             "netty-quoit-uring",
             "kestrel-quoit-epoll-inline",
             "go-nethttp-uring",
+            "tls-quoit-epoll-inline",
+            "client-quoit-uring",
             "go-event-each-uring"
         ]
         .into_iter()
@@ -89,6 +91,7 @@ fn our_servers_are_known_by_their_name() {
             "floor/uring",
             "tokio quoit",
             "netty-uring",
+            "tls-sockets",
             "kestrel-sockets-inline",
             "go-net"
         ]
@@ -146,7 +149,7 @@ fn counters_are_those_of_a_unit_without_spoiled_slices() {
     spoiled.counters.insert("enters".to_owned(), 1e15);
     let counters = counters_per_unit(case, "quoit/uring").expect("it has counters");
     assert!((counters["enters"] - 0.136).abs() < 1e-9);
-    assert!((counters["completions an enter"] - 2.0 / 0.136).abs() < 1e-6);
+    assert!((counters["completions per enter"] - 2.0 / 0.136).abs() < 1e-6);
     assert_eq!(counters_per_unit(case, "tokio"), None);
 }
 

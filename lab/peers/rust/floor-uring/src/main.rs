@@ -1,8 +1,8 @@
 //! The io_uring floor: the cheapest completion loop that still answers correctly.
 //!
 //! It exists to be measured against. One thread, one ring (SINGLE_ISSUER, DEFER_TASKRUN, its descriptor
-//! registered), multishot accept and receive with a provided-buffer ring, and one `io_uring_enter` a turn
-//! that submits at most one send a connection, carrying all that the turn produced for it. There are no
+//! registered), multishot accept and receive with a provided-buffer ring, and one `io_uring_enter` per turn
+//! that submits at most one send per connection, carrying all that the turn produced for it. There are no
 //! limits, timeouts, counters or abstractions, so the distance between this server and the product is
 //! what the product's features cost.
 //!

@@ -2,7 +2,7 @@
 
 use std::mem::MaybeUninit;
 
-/// Words of control memory a message: room for UDP_GRO's segment size.
+/// Words of control memory per message: room for UDP_GRO's segment size.
 const CONTROL_WORDS: usize = 4;
 
 /// Headers, each with a buffer of its own. They may be sent to the kernel as often as wanted; the memory stays where it

@@ -23,7 +23,7 @@ struct Arguments {
     clients: u32,
     /// Queries under way at once, all clients together.
     outstanding: u32,
-    /// Queries a second; none: as fast as answers come.
+    /// Queries per second; none: as fast as answers come.
     rate: Option<u32>,
 }
 

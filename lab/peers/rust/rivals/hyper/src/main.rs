@@ -1,6 +1,6 @@
 //! hyper on tokio.
 //!
-//! One current-thread runtime a loop, each with a listener of its own. hyper writes the date, once a second, and the length.
+//! One current-thread runtime per loop, each with a listener of its own. hyper writes the date, once a second, and the length.
 
 use std::io;
 use std::process::ExitCode;

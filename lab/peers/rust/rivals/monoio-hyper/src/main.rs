@@ -1,6 +1,6 @@
 //! hyper on monoio, on io_uring or, for comparison, on epoll.
 //!
-//! One runtime a loop, each with a listener of its own, timers off. hyper wants to be told of readiness, so monoio's poll-io
+//! One runtime per loop, each with a listener of its own, timers off. hyper wants to be told of readiness, so monoio's poll-io
 //! reads and writes by system calls once epoll says so, and on io_uring the ring waits for epoll: that is the way to hyper that
 //! monoio documents. Only connections are accepted by the ring itself.
 

@@ -1,6 +1,6 @@
 //! monoio, on io_uring or, for comparison, on epoll.
 //!
-//! One runtime a loop, each with a listener of its own, timers off. A task a connection receives what there is
+//! One runtime per loop, each with a listener of its own, timers off. A task per connection receives what there is
 //! and answers it with one send. monoio has neither multishot operations nor provided buffers: every
 //! connection keeps a buffer while it waits.
 

@@ -119,7 +119,7 @@ fn serve_until_signal(
     Ok(())
 }
 
-/// One listener a loop on the same address; more than one share the port with SO_REUSEPORT, as each of these
+/// One listener per loop on the same address; more than one share the port with SO_REUSEPORT, as each of these
 /// frameworks advises for a thread a core.
 fn listeners(address: SocketAddr, loops: usize) -> io::Result<Vec<TcpListener>> {
     let mut address = address;

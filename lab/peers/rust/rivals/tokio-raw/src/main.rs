@@ -1,7 +1,7 @@
 //! tokio without a framework on top: what a careful user writes straight on its TCP streams.
 //!
-//! One current-thread runtime a loop, each with a listener of its own: no work stealing, and no wake-ups
-//! between threads. The runtime's timers stay off, so that a wait needs no clock. A task a connection reads
+//! One current-thread runtime per loop, each with a listener of its own: no work stealing, and no wake-ups
+//! between threads. The runtime's timers stay off, so that a wait needs no clock. A task per connection reads
 //! what there is and answers it with one write.
 
 use std::io;

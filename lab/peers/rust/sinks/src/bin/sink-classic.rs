@@ -1,4 +1,4 @@
-//! The classic sinks: `recvfrom`, a call a datagram; `recvmmsg`, many a call; `epoll`, readiness first, as a server has
+//! The classic sinks: `recvfrom`, a call per datagram; `recvmmsg`, many per call; `epoll`, readiness first, as a server has
 //! it that does other things besides.
 
 use std::io;

@@ -7,7 +7,7 @@ import java.net.SocketAddress;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 
-/** Sockets as plain descriptors: made, named and given options by any thread. Nothing here is done a message. */
+/** Sockets as plain descriptors: made, named and given options by any thread. Nothing here is done per message. */
 final class Descriptors {
     static final int SOL_SOCKET = 1;
     static final int SO_REUSEADDR = 2;

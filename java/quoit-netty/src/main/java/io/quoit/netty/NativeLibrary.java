@@ -4,7 +4,7 @@ import java.nio.ByteBuffer;
 
 /**
  * The calls of libquoit and of the C library that this package makes. Pointers are numbers; memory that Java passes is
- * that of direct byte buffers in native order. Unless a call says otherwise it answers as the C function does, with a
+ * that of direct byte buffers in native order. Unless a call says otherwise it returns what the C function does, with a
  * negative errno on failure. The only implementation needs Java 22 and is in the jar's folder for that.
  */
 abstract class NativeLibrary {

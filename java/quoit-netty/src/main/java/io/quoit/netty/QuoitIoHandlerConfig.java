@@ -24,7 +24,7 @@ import java.util.Set;
  * <tr><td>{@link #withCopyThreshold bytes of a flush that are copied}</td><td>2 KiB</td></tr>
  * <tr><td>{@link #withQueues submission and completion queue}</td><td>512, 4,096 entries</td></tr>
  * <tr><td>{@link #withBufferRing slots that the kernel holds}</td><td>256</td></tr>
- * <tr><td>{@link #withCompletionsPerTurn completions a turn}</td><td>64</td></tr>
+ * <tr><td>{@link #withCompletionsPerTurn completions per turn}</td><td>64</td></tr>
  * <tr><td>{@link #withSpinBudget spinning before a loop sleeps}</td><td>none</td></tr>
  * <tr><td>{@link #withCoalesceTime coalescing while a loop sleeps}</td><td>none</td></tr>
  * <tr><td>{@link #withKernelPolling kernel polling thread}</td><td>none</td></tr>

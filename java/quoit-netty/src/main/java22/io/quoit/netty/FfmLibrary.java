@@ -139,7 +139,7 @@ final class FfmLibrary extends NativeLibrary {
         }
     };
 
-    /** A call of the C library, which answers -errno. */
+    /** A call of the C library, which returns -errno. */
     private static int system(Call call) {
         try {
             MemorySegment state = STATE.get();

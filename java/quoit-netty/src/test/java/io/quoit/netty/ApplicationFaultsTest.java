@@ -147,7 +147,7 @@ class ApplicationFaultsTest {
         return QuoitIoHandlerConfig.defaults().withEngine(UnderTest.ENGINE).withOutboundWaterMarks(0, MARK);
     }
 
-    /** Writes a piece a run of the loop until one has to wait, because one before it was refused; returns the bytes. */
+    /** Writes one piece in each run of the loop until one has to wait, because one before it was refused; returns the bytes. */
     private byte[] fill(QuoitSocketChannel channel) throws Exception {
         EventLoop loop = channel.eventLoop();
         Promise<Integer> full = loop.newPromise();

@@ -534,7 +534,7 @@ class LifecycleTest {
         assertTrue(unknown.getCause().getMessage().contains("no-such"), unknown.getCause().getMessage());
     }
 
-    /** As many bytes to receive into, a loop and a connection, in slots that are as long as Netty's reads. */
+    /** As many bytes to receive into, per loop and per connection, in slots that are as long as Netty's reads. */
     @Test
     void theDefaultsAreTheLibrarysButForLongerAndFewerSlots() {
         NativeLibrary library = NativeLoader.library();

@@ -93,7 +93,7 @@ class RSocketLoadTest {
         }
     }
 
-    /** The harness and our transport allocate nothing a message; what is left is the virtual machine's and the test's. */
+    /** The harness and our transport allocate nothing per message; what is left is the virtual machine's and the test's. */
     @ParameterizedTest
     @EnumSource(value = Transport.class, names = {"QUOIT_URING", "QUOIT_EPOLL"})
     void aMessageAllocatesNothing(Transport transport) throws Exception {
@@ -107,7 +107,7 @@ class RSocketLoadTest {
             long first = client.messages();
             await(client, first + 300_000);
             double each = (double) (threads.getTotalThreadAllocatedBytes() - before) / (client.messages() - first);
-            assertTrue(each < 8, each + " bytes a message");
+            assertTrue(each < 8, each + " bytes per message");
         }
     }
 
