@@ -15,7 +15,7 @@ use super::http::{self, Http};
 use super::intervals::Intervals;
 use super::plan::{Length, Plan, Workload};
 use super::preflight::{
-    DESCRIPTORS_A_THREAD, check_echo, check_rpc, ensure_descriptors, ensure_ports, record_http,
+    DESCRIPTORS_PER_THREAD, check_echo, check_rpc, ensure_descriptors, ensure_ports, record_http,
 };
 use super::progress::Progress;
 use super::protocol::Protocol;
@@ -36,7 +36,7 @@ pub(crate) struct Findings<R> {
 /// Makes one run: checks the server, opens the connections, warms up and measures.
 ///
 /// `stop` ends the run early when it becomes true; what was measured until then is reported. `observe` is
-/// told of the progress about ten times a second.
+/// told of the progress about ten times per second.
 ///
 /// # Errors
 /// The server cannot be reached or does not answer the check as it should, no connection can be opened,
@@ -46,7 +46,7 @@ pub(crate) fn run(
     stop: &AtomicBool,
     observe: &mut dyn FnMut(Progress),
 ) -> Result<Findings<Report>, LoadError> {
-    let of_threads = plan.threads as u64 * DESCRIPTORS_A_THREAD;
+    let of_threads = plan.threads as u64 * DESCRIPTORS_PER_THREAD;
     ensure_descriptors(plan.connections, "connections", of_threads)?;
     ensure_ports(plan)?;
     match &plan.workload {
@@ -234,7 +234,7 @@ impl Run<'_> {
                 connections,
             });
         }
-        // With a connection a request none is opened before the first one is due.
+        // With a connection per request none is opened before the first one is due.
         if total == 0 && !self.plan.churn {
             return Err(LoadError::new(format!(
                 "no connection to {} could be opened within {:?} ({}); is the server running, and does it \

@@ -35,7 +35,7 @@ struct Timetable {
     interval: f64,
     /// Connections that share the timetable.
     connections: u64,
-    /// Requests an arrival.
+    /// Requests per arrival.
     batch: u32,
     /// When it began, and when it ends.
     begun: u64,
@@ -133,7 +133,7 @@ impl Place {
 }
 
 impl Pacing {
-    /// Keeps at most `depth` requests outstanding a connection. Nothing is due before an allowance is given.
+    /// Keeps at most `depth` requests outstanding per connection. Nothing is due before an allowance is given.
     ///
     /// `offered` makes it an open loop, shared by `connections` connections over all threads.
     pub(super) fn new(depth: u32, offered: Option<&Offered>, connections: u64, seed: u64) -> Self {
@@ -431,7 +431,7 @@ mod tests {
         let mut pacing = Pacing::new(1, Some(&offered), 8, 3);
         let mut places: Vec<Place> = (0..8).map(Place::new).collect();
         pacing.begin(0, u64::MAX, places.iter_mut());
-        // 100 ms at a million a second: the count has the mean 100,000 and the deviation 316.
+        // 100 ms at a million per second: the count has the mean 100,000 and the deviation 316.
         let count: u64 = places
             .iter_mut()
             .map(|place| pacing.count_untaken(place, 100_000_000))

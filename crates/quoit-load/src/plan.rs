@@ -15,7 +15,7 @@ pub(crate) struct Plan {
     pub(crate) target: Target,
     /// What is sent and expected.
     pub(crate) workload: Workload,
-    /// Connections kept open, over all threads. At least one, and at least one a thread.
+    /// Connections kept open, over all threads. At least one, and at least one per thread.
     pub(crate) connections: usize,
     /// Requests kept outstanding on each connection; in an open loop, at most. At least one.
     pub(crate) pipeline: u32,
@@ -52,7 +52,7 @@ pub(crate) struct Plan {
 /// The timetable of an open loop.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Offered {
-    /// Requests a second, over all connections. More than zero.
+    /// Requests per second, over all connections. More than zero.
     pub(crate) rate: f64,
     pub(crate) arrivals: Arrivals,
     /// Requests that fall due at once, on one connection. At least one.
@@ -71,7 +71,7 @@ pub(crate) enum Arrivals {
 /// Connections that read slowly. They are in a closed loop of their own, and in no figure of the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SlowReaders {
-    /// Fewer than all of the connections, by at least one a thread.
+    /// Fewer than all of the connections, by at least one per thread.
     pub(crate) connections: usize,
     /// What each of them reads. At least one.
     pub(crate) bytes_per_second: u32,

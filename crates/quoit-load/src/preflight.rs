@@ -18,8 +18,8 @@ use super::target::{BlockingStream, ConnectOptions, Target};
 /// Descriptors besides those of the run: standard streams, terminal, the caller's own.
 const SPARE_DESCRIPTORS: u64 = 64;
 
-/// Descriptors a thread: its epoll instance, its timer, and the eventfd that wakes it, with one to spare.
-pub(super) const DESCRIPTORS_A_THREAD: u64 = 4;
+/// Descriptors per thread: its epoll instance, its timer, and the eventfd that wakes it, with one to spare.
+pub(super) const DESCRIPTORS_PER_THREAD: u64 = 4;
 
 /// Makes sure that `count` sockets, which are the run's `what`, can each have a descriptor, and `others` beside, raising
 /// the limit if it is too low.

@@ -6,12 +6,12 @@
 //!
 //! What pacing decides on and what is counted need not be the same. Pacing lets a protocol *begin* something: a
 //! request, or a stream. What comes of it is *completed* in units that are counted, each with a latency of its own
-//! or none: one reply a request, or any number of messages a stream. A protocol with one reply a request, in
+//! or none: one reply per request, or any number of messages per stream. A protocol with one reply per request, in
 //! order, implements [`super::request_reply::RequestReply`] and leaves the rest to
 //! [`super::request_reply::InOrder`].
 
-/// Requests are gathered for one write up to about this many bytes.
-pub(crate) const GATHER: usize = 128 * 1024;
+/// Requests are batched for one write up to about this many bytes.
+pub(crate) const BATCH_BYTES: usize = 128 * 1024;
 
 /// How connections are used and what they receive is judged. Each thread has a clone of its own.
 ///

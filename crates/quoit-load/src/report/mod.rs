@@ -42,7 +42,7 @@ pub(crate) struct Report {
     pub(crate) pipeline: u32,
     /// Threads that generated the load.
     pub(crate) threads: u64,
-    /// Requests a second that fell due by the timetable; `None`: a closed loop.
+    /// Requests per second that fell due by the timetable; `None`: a closed loop.
     pub(crate) offered_per_second: Option<f64>,
     /// `fixed` or `poisson`, in an open loop.
     pub(crate) schedule: Option<String>,
@@ -70,7 +70,7 @@ pub(crate) struct Report {
     pub(crate) rate: Option<Rate>,
     /// Bytes received in the measured window.
     pub(crate) received_bytes: u64,
-    /// `received_bytes` by `elapsed_seconds`, in millions a second.
+    /// `received_bytes` by `elapsed_seconds`, in millions per second.
     pub(crate) received_megabytes_per_second: f64,
     /// From when a request was written (in an open loop, due) to the read of its whole reply, of all requests; absent
     /// if there was none.
@@ -96,7 +96,7 @@ pub(crate) struct Report {
     pub(crate) connects: Option<Percentiles>,
     /// Replies of the window on connections that read slowly; they are in no other figure.
     pub(crate) slow_replies: Option<u64>,
-    /// What is of rpc alone. Then `requests` are messages, `pipeline` is streams a connection, and `latency` is
+    /// What is of rpc alone. Then `requests` are messages, `pipeline` is streams per connection, and `latency` is
     /// that of messages from the server's send time to the read of the whole message: one way, which means
     /// something only where both use the clock of one machine; absent if messages carry no send time.
     #[serde(skip_serializing_if = "Option::is_none")]

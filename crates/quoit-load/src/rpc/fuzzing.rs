@@ -6,7 +6,7 @@ use super::{Direction, Rpc, RpcStreams, Sizes};
 use crate::protocol::{Outcomes, Protocol, Then, WrongKind};
 
 /// Bytes written at once.
-const GATHER: usize = 4096;
+const BATCH_BYTES: usize = 4096;
 
 /// What was reported.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -52,12 +52,12 @@ pub fn rpc_client(bytes: &[u8]) {
             let mut found = Found::default();
             rpc.begin(&mut state, 1, &mut output);
             rpc.begin(&mut state, 2, &mut output);
-            rpc.respond(&mut state, 3, GATHER, &mut output);
+            rpc.respond(&mut state, 3, BATCH_BYTES, &mut output);
             for piece in pieces {
                 if rpc.take(&mut state, piece, 4, &mut found) == Then::GiveUp {
                     break;
                 }
-                rpc.respond(&mut state, 5, GATHER, &mut output);
+                rpc.respond(&mut state, 5, BATCH_BYTES, &mut output);
             }
             let outstanding = rpc.outstanding(&state);
             let mut withdrawn = 0;

@@ -16,7 +16,7 @@ mod tests;
 
 use quoit_workload::rpc::frame::Pace;
 
-use super::protocol::{GATHER, Outcomes, Protocol, Then};
+use super::protocol::{BATCH_BYTES, Outcomes, Protocol, Then};
 use super::sizes::Sizes;
 pub(crate) use arguments::RpcArguments;
 use connection::RpcState;
@@ -44,7 +44,7 @@ impl Direction {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RpcStreams {
     pub(crate) direction: Direction,
-    /// Messages a stream; 0: it is endless. At least one in the direction of requests.
+    /// Messages per stream; 0: it is endless. At least one in the direction of requests.
     pub(crate) messages: u64,
     /// Bytes of a stream's messages, which all have one size: from [`quoit_workload::rpc::MIN_MESSAGE`] to
     /// [`quoit_workload::rpc::MAX_MESSAGE`].
@@ -116,7 +116,7 @@ impl Protocol for Rpc {
     }
 
     fn begin(&mut self, state: &mut RpcState, start: u64, output: &mut Vec<u8>) {
-        state.open(self, start, GATHER, output);
+        state.open(self, start, BATCH_BYTES, output);
     }
 
     fn respond(&mut self, state: &mut RpcState, _now: u64, limit: usize, output: &mut Vec<u8>) {

@@ -11,7 +11,7 @@ use crate::report::{Latency, latency};
 pub(crate) struct RpcReport {
     /// Who sent the messages: `response` (the server) or `request`.
     pub(crate) direction: String,
-    /// Messages a stream; 0: endless.
+    /// Messages per stream; 0: endless.
     pub(crate) messages_per_stream: u64,
     /// Messages that the server might send ahead on a stream; absent in the direction of requests.
     pub(crate) credit: Option<u32>,

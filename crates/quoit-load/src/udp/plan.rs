@@ -41,11 +41,11 @@ pub(crate) struct UdpPlan {
 /// How datagrams are handed to the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Mode {
-    /// A call each: sendto(2)
+    /// One datagram per call: sendto(2)
     Sendto,
-    /// Many a call: sendmmsg(2)
+    /// Many datagrams per call: sendmmsg(2)
     Sendmmsg,
-    /// One buffer a call, which the kernel or the device cuts up: UDP_SEGMENT (udp(7))
+    /// One buffer per call, which the kernel or the device cuts up: UDP_SEGMENT (udp(7))
     Gso,
 }
 
@@ -62,7 +62,7 @@ impl Mode {
 /// A part of a run: how fast is sent, and how much.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Phase {
-    /// Datagrams a second, evenly spaced; `None`: as fast as it goes.
+    /// Datagrams per second, evenly spaced; `None`: as fast as it goes.
     pub(super) rate: Option<f64>,
     /// When it ends. All but a run's only phase end by time.
     pub(super) length: Length,

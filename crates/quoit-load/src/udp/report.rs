@@ -34,7 +34,7 @@ pub(crate) struct UdpReport {
     pub(crate) senders: u16,
     /// What the datagrams of this run carry.
     pub(crate) run: u64,
-    /// Datagrams a second that fell due; `None`: as fast as it went, or in several phases.
+    /// Datagrams per second that fell due; `None`: as fast as it went, or in several phases.
     pub(crate) offered_per_second: Option<f64>,
     /// The run's parts, one after the other: at least one.
     pub(crate) phases: Vec<PhaseReport>,
@@ -48,7 +48,7 @@ pub(crate) struct UdpReport {
     pub(crate) sent: u64,
     /// `sent` by `elapsed_seconds`.
     pub(crate) sent_per_second: f64,
-    /// Their bytes, in millions a second.
+    /// Their bytes, in millions per second.
     pub(crate) sent_megabytes_per_second: f64,
     /// System calls that sent them.
     pub(crate) send_calls: u64,
@@ -75,7 +75,7 @@ pub(crate) struct UdpReport {
 /// A part of a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct PhaseReport {
-    /// Datagrams a second that fell due; `None`: as fast as it went.
+    /// Datagrams per second that fell due; `None`: as fast as it went.
     pub(crate) offered_per_second: Option<f64>,
     /// Since the run began.
     pub(crate) begins_seconds: f64,

@@ -25,7 +25,7 @@ use crate::{Findings, LoadError, Progress};
 const PROBES: u32 = 4;
 
 /// Makes one run. `stop` ends it early when it becomes true; what was sent until then is reported. `observe` is told
-/// of the progress about ten times a second.
+/// of the progress about ten times per second.
 ///
 /// # Errors
 /// The sockets cannot be made, nothing receives at the address, or sending fails for good.

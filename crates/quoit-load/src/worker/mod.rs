@@ -1,8 +1,8 @@
 //! One thread of the load: an edge-triggered loop over its connections.
 //!
-//! What keeps it cheap: one read a readiness into a buffer shared by all connections (a read that does not
+//! What keeps it cheap: one read per readiness into a buffer shared by all connections (a read that does not
 //! fill it has emptied the socket, epoll(7)), one write for all requests that it makes due, one clock
-//! reading for both, and no allocation a request. The clock is read after the read: it ends the latency of
+//! reading for both, and no allocation per request. The clock is read after the read: it ends the latency of
 //! the replies just read and starts that of the requests written next, so that a latency includes the
 //! checking of the replies before it on the same connection, and nothing of other connections' work.
 //!
@@ -26,7 +26,7 @@ use super::control::{Control, Message, Schedule, Sums, nanoseconds};
 use super::error::LoadError;
 use super::pacing::{Pacing, Place};
 use super::plan::{Length, Plan, share};
-use super::protocol::{GATHER, Protocol};
+use super::protocol::{BATCH_BYTES, Protocol};
 use super::recorder::Recorder;
 use super::system::thread_cpu_time;
 use super::tally::Tally;
@@ -132,7 +132,7 @@ pub(super) struct Worker<P: Protocol> {
     protocol: P,
     pacing: Pacing,
     connections: Vec<Connection<P::State>>,
-    /// Connections that are to be opened, or, with one a request, that may be when a request is due.
+    /// Connections that are to be opened, or, with one per request, that may be when a request is due.
     to_open: VecDeque<usize>,
     /// Connections whose first attempt has begun.
     ramped: usize,
@@ -154,7 +154,7 @@ pub(super) struct Worker<P: Protocol> {
     /// Bytes that a slow connection may read beyond whole ones.
     slow_credit: f64,
     read_buffer: Box<[u8]>,
-    gathered: Vec<u8>,
+    batch: Vec<u8>,
 }
 
 impl<P: Protocol> Worker<P> {
@@ -222,7 +222,7 @@ impl<P: Protocol> Worker<P> {
             next_slow: 0,
             slow_credit: 0.0,
             read_buffer: vec![0; READ_BUFFER].into_boxed_slice(),
-            gathered: Vec::with_capacity(GATHER),
+            batch: Vec::with_capacity(BATCH_BYTES),
             assignment,
         };
         Ok((worker, waker))
