@@ -8,6 +8,8 @@
 //! users do. Each connection has its own share of the timetable. A request that falls due while the connection has
 //! as many outstanding as it may, or is not open, is sent as soon as it can be, and its latency counts from when
 //! it was due.
+//!
+//! Here all that is sent is a request, and a connection whatever sends it: a sender of datagrams is one as well.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -68,16 +70,6 @@ impl Even {
         self.begun
             .saturating_add((self.first + count as f64 * self.apart) as u64)
     }
-
-    /// How many times there were until `now`.
-    pub(super) fn count_until(&self, now: u64) -> u64 {
-        let since = now.saturating_sub(self.begun) as f64 - self.first;
-        if now < self.begun || since < 0.0 {
-            0
-        } else {
-            (since / self.apart) as u64 + 1
-        }
-    }
 }
 
 /// One connection's place in the timetable.
@@ -90,7 +82,7 @@ pub(super) struct Place {
     /// When the next arrival is due, and how many of its requests are left.
     due: u64,
     left: u32,
-    /// Requests that a server declined, to be sent once more: when they were due.
+    /// Requests that were given back, to be sent once more: when they were due, the next one last.
     again: Vec<u64>,
     /// Whether the requests due have waited for something other than this program.
     blocked: bool,
@@ -227,7 +219,8 @@ impl Pacing {
         })
     }
 
-    /// Takes back a request that was due at `start`, which the server declined by announcing the connection's end.
+    /// Takes back a request that was due at `start`, which the server declined by announcing the connection's end, or
+    /// which the kernel did not take. Of several, the one taken last is given back first.
     pub(super) fn give_back(&mut self, place: &mut Place, start: u64) {
         if !place.apart {
             self.allowance = self.allowance.saturating_add(1);

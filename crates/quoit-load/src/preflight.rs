@@ -45,7 +45,7 @@ pub(super) fn ensure_descriptors(count: usize, what: &str, others: u64) -> Resul
 /// # Errors
 /// There are not.
 pub(super) fn ensure_ports(plan: &Plan) -> Result<(), LoadError> {
-    let (Target::Tcp(_), Some(range)) = (&plan.target, ports::ephemeral()) else {
+    let (Target::Ip(_), Some(range)) = (&plan.target, ports::ephemeral()) else {
         return Ok(());
     };
     let (first, last) = range.into_inner();

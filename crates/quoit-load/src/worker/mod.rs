@@ -86,7 +86,7 @@ impl Assignment {
             connections: share(plan.connections, plan.threads, thread),
             slow: share(slow, plan.threads, thread),
             slow_bytes_per_second: plan.slow.map_or(0, |slow| slow.bytes_per_second),
-            requests: plan.length.share(plan.threads, thread),
+            requests: plan.length().share(plan.threads, thread),
             timeout: nanoseconds(plan.timeout),
             ramp_up: nanoseconds(plan.ramp_up),
             sources: plan.sources.clone(),
@@ -194,7 +194,7 @@ impl<P: Protocol> Worker<P> {
             control,
             poll,
             timer,
-            pacing: Pacing::new(plan.pipeline, plan.offered.as_ref(), paced, plan.seed),
+            pacing: Pacing::new(plan.pipeline, plan.offered().as_ref(), paced, plan.seed),
             connections: connections.collect(),
             protocol,
             to_open: if plan.churn {
@@ -429,7 +429,7 @@ impl<P: Protocol> Worker<P> {
 /// What latencies are kept up to: ten timeouts, as a reply can wait longer than one behind others of its pipeline;
 /// in an open loop a request can wait for as long as the run.
 fn longest_latency(plan: &Plan) -> u64 {
-    let run = match (plan.offered, plan.length) {
+    let run = match (plan.offered(), plan.length()) {
         (None, _) => 0,
         (Some(_), Length::Time(time)) => nanoseconds(time).saturating_add(nanoseconds(plan.warmup)),
         (Some(offered), Length::Count(requests)) => (requests as f64 / offered.rate * 1e9) as u64,
