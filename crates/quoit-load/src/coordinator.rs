@@ -51,15 +51,16 @@ pub(crate) fn run(
     stop: &AtomicBool,
     observe: &mut dyn FnMut(Progress),
 ) -> Result<Findings, LoadError> {
-    let (what, others) = match plan.workload {
-        Workload::Datagrams(_) => ("senders", 0),
-        _ => ("connections", plan.threads as u64 * DESCRIPTORS_PER_THREAD),
-    };
-    ensure_descriptors(plan.connections, what, others)?;
+    if matches!(plan.workload, Workload::Datagrams(_)) {
+        ensure_descriptors(plan.connections, "senders", 0)?;
+    } else {
+        let of_threads = plan.threads as u64 * DESCRIPTORS_PER_THREAD;
+        ensure_descriptors(plan.connections, "connections", of_threads)?;
+        ensure_ports(plan)?;
+    }
     match &plan.workload {
         Workload::Datagrams(datagrams) => udp::run(plan, datagrams, stop, observe),
         Workload::Echo { sizes } => {
-            ensure_ports(plan)?;
             let mut echo = Echo::new(sizes.clone(), plan.seed);
             check_echo(plan, &mut echo)?;
             run_protocol(plan, &InOrder(echo), stop, observe)
@@ -70,13 +71,11 @@ pub(crate) fn run(
             body,
             expect,
         } => {
-            ensure_ports(plan)?;
             let request = http::request(path, host, *body);
             let recorded = record_http(plan, path, &request, expect.as_deref())?;
             run_protocol(plan, &InOrder(Http::new(request, recorded)), stop, observe)
         }
         Workload::Rpc(streams) => {
-            ensure_ports(plan)?;
             check_rpc(plan, streams)?;
             run_protocol(
                 plan,

@@ -1,9 +1,8 @@
 //! The course of one sender through one phase: when its datagrams are due, and when the phase is over.
 
-use crate::Phase;
-use crate::Plan;
 use crate::control::nanoseconds;
 use crate::pacing::{Pacing, Place};
+use crate::{Phase, Plan};
 
 /// A sender is to [`Pacing`] what a connection is to it, the only one of its thread. Times are nanoseconds of the run's
 /// clock.
@@ -11,12 +10,13 @@ use crate::pacing::{Pacing, Place};
 pub(super) struct Course {
     pacing: Pacing,
     place: Place,
-    has_timetable: bool,
+    /// Whether datagrams are due at times of a timetable.
+    pub(super) has_timetable: bool,
     /// When the phase begins and, unless it ends by count, when it ends.
-    begins: u64,
-    until: u64,
+    pub(super) begins: u64,
+    pub(super) until: u64,
     /// Datagrams of this phase that were sent.
-    sent: u64,
+    pub(super) sent: u64,
 }
 
 impl Course {
@@ -43,26 +43,6 @@ impl Course {
             until,
             sent: 0,
         }
-    }
-
-    /// When the phase begins.
-    pub(super) fn begins(&self) -> u64 {
-        self.begins
-    }
-
-    /// When it ends, unless it ends by count.
-    pub(super) fn until(&self) -> u64 {
-        self.until
-    }
-
-    /// Datagrams of it that were sent.
-    pub(super) fn sent(&self) -> u64 {
-        self.sent
-    }
-
-    /// Whether datagrams are due at times of a timetable.
-    pub(super) fn has_timetable(&self) -> bool {
-        self.has_timetable
     }
 
     /// Whether nothing more of it is to be sent at `now`.
@@ -167,13 +147,13 @@ mod tests {
     fn a_later_phase_has_a_timetable_of_its_own() {
         let time = Length::Time(Duration::from_nanos(2500));
         let mut course = course("--rate 1000000 --senders 2", time, 10_000, 1);
-        assert_eq!((course.begins(), course.until()), (10_000, 12_500));
+        assert_eq!((course.begins, course.until), (10_000, 12_500));
         // Its first is the second of the phase, and nothing of an earlier one is owed.
         assert_eq!(take(&mut course, 10_500), [0_u64; 0]);
         assert_eq!(course.next_due(), 11_000);
         assert_eq!(take(&mut course, 11_200), [11_000]);
         assert_eq!(take(&mut course, 11_300), [0_u64; 0]);
-        assert_eq!((course.next_due(), course.sent()), (12_500, 1));
+        assert_eq!((course.next_due(), course.sent), (12_500, 1));
         assert!(course.is_over(12_500));
     }
 
@@ -189,7 +169,7 @@ mod tests {
             course.note_sent(1, &starts);
             assert_eq!(take(&mut course, 4001), again);
             assert!(course.is_over(4001));
-            assert_eq!(course.sent(), 5);
+            assert_eq!(course.sent, 5);
         }
     }
 

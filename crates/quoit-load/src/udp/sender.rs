@@ -201,7 +201,7 @@ impl<'a> Sender<'a> {
 
     /// The phase is over. Returns whether there is another, which begins where this one was to end.
     fn begin_next_phase(&mut self, now: u64) -> bool {
-        let until = self.course.until();
+        let until = self.course.until;
         self.end_phase(now.min(until));
         let next = self.later.next();
         if let Some(&phase) = next {
@@ -212,9 +212,9 @@ impl<'a> Sender<'a> {
 
     fn end_phase(&mut self, ended: u64) {
         self.tally.phases.push(PhaseTally {
-            begun: self.course.begins(),
+            begun: self.course.begins,
             ended,
-            sent: self.course.sent(),
+            sent: self.course.sent,
         });
     }
 
@@ -228,7 +228,7 @@ impl<'a> Sender<'a> {
 
     /// Sends what was taken at `now`.
     fn send(&mut self, now: u64) -> Result<(), LoadError> {
-        if self.course.has_timetable() {
+        if self.course.has_timetable {
             let lag = now.saturating_sub(self.starts[0]);
             self.tally.lag.saturating_record(lag.max(1));
         }
@@ -280,7 +280,7 @@ impl<'a> Sender<'a> {
                         }
                     }
                     // Sending must not wait for replies that come as fast as they are taken.
-                    if count < Inbox::MOST || self.course.has_timetable() {
+                    if count < Inbox::MOST || self.course.has_timetable {
                         return Ok(());
                     }
                 }
