@@ -77,12 +77,7 @@ pub(crate) fn run(
         }
         Workload::Rpc(streams) => {
             check_rpc(plan, streams)?;
-            run_protocol(
-                plan,
-                &Rpc::new(streams.clone(), plan.pipeline, plan.seed),
-                stop,
-                observe,
-            )
+            run_protocol(plan, &Rpc::new(*streams, plan.pipeline), stop, observe)
         }
     }
 }

@@ -112,7 +112,7 @@ pub(super) fn record_http(
 /// # Errors
 /// The server cannot be reached, or does not speak the protocol.
 pub(super) fn check_rpc(plan: &Plan, streams: &RpcStreams) -> Result<(), LoadError> {
-    let mut rpc = Rpc::new(streams.single(), 1, plan.seed);
+    let mut rpc = Rpc::new(streams.single(), 1);
     // No connection of the run has this id.
     let mut state = rpc.connection(u32::MAX, 0);
     let mut request = Vec::new();

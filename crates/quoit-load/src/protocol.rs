@@ -34,13 +34,11 @@ pub(crate) trait Protocol: Clone + Send {
     /// before the present if it was due earlier.
     fn begin(&mut self, state: &mut Self::State, start: u64, output: &mut Vec<u8>);
 
-    /// Appends what the connection has to write without a decision of pacing: credit for the server, a stream to
-    /// open again, messages that the server gave credit for. Called before [`Protocol::begin`] whenever something
-    /// was received and the kernel has room: what a fresh stream has to say at once, `begin` appends itself.
-    ///
-    /// No more than about `limit` bytes; if it had more to write, it is called again after they have left.
-    fn respond(&mut self, state: &mut Self::State, now: u64, limit: usize, output: &mut Vec<u8>) {
-        let _ = (state, now, limit, output);
+    /// Appends what the connection has to write without a decision of pacing: credit for the server. Called before
+    /// [`Protocol::begin`] whenever something was received and the kernel has room: what a fresh stream has to say at
+    /// once, `begin` appends itself.
+    fn respond(&mut self, state: &mut Self::State, output: &mut Vec<u8>) {
+        let _ = (state, output);
     }
 
     /// Appends what ends early whatever would not end by itself, such as an endless stream. Called once, after

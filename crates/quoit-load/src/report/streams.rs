@@ -129,9 +129,9 @@ impl Report {
         let elapsed_ns = tally.window.map_or(0, |(start, end)| end - start) as f64;
         let requests = tally.requests;
         let (sizes, path, body) = match &plan.workload {
-            Workload::Echo { sizes } => (Some(sizes), None, None),
+            Workload::Echo { sizes } => (Some(sizes.clone()), None, None),
             Workload::Http { path, body, .. } => (None, Some(path.clone()), *body),
-            Workload::Rpc(streams) => (Some(&streams.sizes), None, None),
+            Workload::Rpc(streams) => (Some(Sizes::Fixed(streams.size)), None, None),
             Workload::Datagrams(_) => (None, None, None),
         };
         let rpc = match &plan.workload {
@@ -156,8 +156,8 @@ impl Report {
                 .transpose()
         };
         let streams = StreamReport {
-            message_bytes: sizes.map(Sizes::mean),
-            message_sizes: sizes.map(ToString::to_string),
+            message_bytes: sizes.as_ref().map(Sizes::mean),
+            message_sizes: sizes.as_ref().map(ToString::to_string),
             path,
             request_body_bytes: body,
             connections: plan.connections as u64,

@@ -216,8 +216,7 @@ impl<P: Protocol> Worker<P> {
     fn fill_batch(&mut self, index: usize, now: u64) {
         let connection = &mut self.connections[index];
         let before = self.protocol.outstanding(&connection.state);
-        self.protocol
-            .respond(&mut connection.state, now, BATCH_BYTES, &mut self.batch);
+        self.protocol.respond(&mut connection.state, &mut self.batch);
         if self.assignment.churn {
             if let Some(start) = connection.opened_for.take() {
                 self.protocol.begin(&mut connection.state, start, &mut self.batch);
