@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread;
 use std::time::Duration;
 
 use mio::Waker;
@@ -13,9 +14,9 @@ use super::error::LoadError;
 use super::histograms::Latencies;
 use super::http::{self, Http};
 use super::intervals::Intervals;
-use super::plan::{Length, Plan, Workload};
+use super::plan::{Plan, Workload};
 use super::preflight::{
-    DESCRIPTORS_A_THREAD, check_echo, check_rpc, ensure_descriptors, ensure_ports, record_http,
+    DESCRIPTORS_PER_THREAD, check_echo, check_rpc, ensure_descriptors, ensure_ports, record_http,
 };
 use super::progress::Progress;
 use super::protocol::Protocol;
@@ -23,33 +24,42 @@ use super::report::{Ending, Report};
 use super::request_reply::InOrder;
 use super::rpc::Rpc;
 use super::tally::{Merge, Tally};
-use super::threads::{TICK, run_together};
+use super::udp;
 use super::worker::Worker;
+
+/// Between two looks at the order to stop, and two reports of progress.
+const TICK: Duration = Duration::from_millis(100);
 
 /// What a run gives: the report, and the latencies that it is made from, for a log.
 #[derive(Debug)]
-pub(crate) struct Findings<R> {
-    pub(crate) report: R,
+pub(crate) struct Findings {
+    pub(crate) report: Report,
     pub(crate) latencies: Option<Latencies>,
 }
 
-/// Makes one run: checks the server, opens the connections, warms up and measures.
+/// Makes one run: checks the server, opens the connections, warms up and measures; or sends datagrams.
 ///
 /// `stop` ends the run early when it becomes true; what was measured until then is reported. `observe` is
-/// told of the progress about ten times a second.
+/// told of the progress about ten times per second.
 ///
 /// # Errors
 /// The server cannot be reached or does not answer the check as it should, no connection can be opened,
-/// descriptors do not suffice, or epoll fails. Errors during the load are in the report.
+/// descriptors do not suffice, or epoll fails. Errors during the load are in the report, but for those that end the
+/// sending of datagrams for good.
 pub(crate) fn run(
     plan: &Plan,
     stop: &AtomicBool,
     observe: &mut dyn FnMut(Progress),
-) -> Result<Findings<Report>, LoadError> {
-    let of_threads = plan.threads as u64 * DESCRIPTORS_A_THREAD;
-    ensure_descriptors(plan.connections, "connections", of_threads)?;
-    ensure_ports(plan)?;
+) -> Result<Findings, LoadError> {
+    if matches!(plan.workload, Workload::Datagrams(_)) {
+        ensure_descriptors(plan.connections, "senders", 0)?;
+    } else {
+        let of_threads = plan.threads as u64 * DESCRIPTORS_PER_THREAD;
+        ensure_descriptors(plan.connections, "connections", of_threads)?;
+        ensure_ports(plan)?;
+    }
     match &plan.workload {
+        Workload::Datagrams(datagrams) => udp::run(plan, datagrams, stop, observe),
         Workload::Echo { sizes } => {
             let mut echo = Echo::new(sizes.clone(), plan.seed);
             check_echo(plan, &mut echo)?;
@@ -67,12 +77,7 @@ pub(crate) fn run(
         }
         Workload::Rpc(streams) => {
             check_rpc(plan, streams)?;
-            run_protocol(
-                plan,
-                &Rpc::new(streams.clone(), plan.pipeline, plan.seed),
-                stop,
-                observe,
-            )
+            run_protocol(plan, &Rpc::new(*streams, plan.pipeline), stop, observe)
         }
     }
 }
@@ -82,7 +87,7 @@ fn run_protocol<P: Protocol>(
     protocol: &P,
     stop: &AtomicBool,
     observe: &mut dyn FnMut(Progress),
-) -> Result<Findings<Report>, LoadError> {
+) -> Result<Findings, LoadError> {
     let control = Arc::new(Control::new(plan.threads));
     let (sender, messages) = mpsc::channel();
     let mut workers = Vec::new();
@@ -92,45 +97,96 @@ fn run_protocol<P: Protocol>(
         workers.push(worker);
         wakers.push(waker);
     }
-    let mut intervals = Intervals::new(plan.threads, plan.interval);
-    let run = Run {
-        plan,
-        control: &control,
-        wakers: &wakers,
-        messages: &messages,
-        stop,
-    };
-    let (ending, tallies) = run_together(workers, sender, Worker::run, || {
-        let ending = run
-            .conduct(&mut intervals, observe)
-            .and_then(|ending| run.wake().map(|()| ending));
-        if ending.is_err() {
-            control.stop();
-            // Without the wake-up the workers see the order at their next scan.
-            drop(run.wake());
-        }
-        ending
-    })?;
+    let mut run = Run::new(plan, &control, &wakers, stop, observe);
+    let (ending, tallies) = run.together((sender, messages), workers, Worker::run)?;
+    let intervals = run.intervals.finish();
     let tally = Tally::of_all(tallies)?;
     let started_at = tally.window.map(|(start, _)| control.wall(start));
     let latencies = Latencies::new(&tally, started_at)?;
-    let report = Report::new(plan, &tally, &latencies, intervals.finish(), ending)?;
+    let report = Report::of_streams(plan, &tally, &latencies, intervals, ending)?;
     Ok(Findings {
         report,
         latencies: Some(latencies),
     })
 }
 
-/// The coordinator's view of a run.
-struct Run<'a> {
+/// The coordinator's view of a run, whatever it sends.
+pub(super) struct Run<'a> {
     plan: &'a Plan,
     control: &'a Control,
+    /// What wakes the threads that wait for events.
     wakers: &'a [Waker],
-    messages: &'a Receiver<Message>,
     stop: &'a AtomicBool,
+    observe: &'a mut dyn FnMut(Progress),
+    intervals: Intervals,
 }
 
-impl Run<'_> {
+impl<'a> Run<'a> {
+    pub(super) fn new(
+        plan: &'a Plan,
+        control: &'a Control,
+        wakers: &'a [Waker],
+        stop: &'a AtomicBool,
+        observe: &'a mut dyn FnMut(Progress),
+    ) -> Self {
+        Run {
+            plan,
+            control,
+            wakers,
+            stop,
+            observe,
+            intervals: Intervals::new(plan.threads, plan.interval),
+        }
+    }
+
+    /// Lets each of `workers` do its `work` on a thread of its own, and watches over them on this one: until all have
+    /// ended, of which each tells the `messages`. Returns how the run ended, and what the threads found, in the order
+    /// of `workers`. A thread that fails stops the others.
+    ///
+    /// # Errors
+    /// That of the first thread that failed, or why the run could not go on.
+    pub(super) fn together<W: Send, T: Send>(
+        &mut self,
+        (sender, messages): (Sender<Message>, Receiver<Message>),
+        workers: Vec<W>,
+        work: impl Fn(W) -> Result<T, LoadError> + Sync,
+    ) -> Result<(Ending, Vec<T>), LoadError> {
+        let (ending, results) = thread::scope(|scope| {
+            let (work, control) = (&work, self.control);
+            let threads: Vec<_> = workers
+                .into_iter()
+                .map(|worker| {
+                    let sender = sender.clone();
+                    scope.spawn(move || {
+                        let result = work(worker);
+                        if result.is_err() {
+                            control.stop();
+                        }
+                        // The receiver ends first only when the run was given up, and then nobody asks.
+                        drop(sender.send(Message::Ended));
+                        result
+                    })
+                })
+                .collect();
+            // Only those of the threads remain.
+            drop(sender);
+            let ending = self.conduct(&messages);
+            if !matches!(ending, Ok(Ending::Complete)) {
+                self.control.stop();
+            }
+            // Without the wake-up the workers see the order at their next scan.
+            let woken = self.wake();
+            let ending = ending.and_then(|ending| woken.map(|()| ending));
+            let results: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
+            (ending, results)
+        });
+        let found = results
+            .into_iter()
+            .map(|result| result.map_err(|_| LoadError::new("a load thread panicked".to_owned()))?)
+            .collect::<Result<Vec<_>, _>>()?;
+        Ok((ending?, found))
+    }
+
     fn wake(&self) -> Result<(), LoadError> {
         self.wakers
             .iter()
@@ -142,44 +198,38 @@ impl Run<'_> {
         self.stop.load(Ordering::Relaxed)
     }
 
-    fn conduct(
-        &self,
-        intervals: &mut Intervals,
-        observe: &mut dyn FnMut(Progress),
-    ) -> Result<Ending, LoadError> {
+    fn conduct(&mut self, messages: &Receiver<Message>) -> Result<Ending, LoadError> {
         let mut ended = 0;
-        if !self.await_opening(&mut ended, observe)? {
-            self.control.stop();
-            return Ok(Ending::Interrupted);
-        }
-        let from = match self.plan.start_at {
-            None => self.control.now().saturating_add(nanoseconds(self.plan.warmup)),
-            Some(wall) => {
-                let Some(from) = self.await_start(wall)? else {
-                    self.control.stop();
+        // Datagrams have theirs from the beginning.
+        let schedule = match self.control.schedule() {
+            Some(&schedule) => schedule,
+            None if !self.await_opening(messages, &mut ended)? => return Ok(Ending::Interrupted),
+            None => {
+                let Some(from) = self.await_start()? else {
                     return Ok(Ending::Interrupted);
                 };
-                from
+                let length = self.plan.length().time();
+                let until = length.map(|time| from.saturating_add(nanoseconds(time)));
+                self.control.begin(Schedule { from, until })
             }
         };
-        let until = match self.plan.length {
-            Length::Time(time) => Some(from.saturating_add(nanoseconds(time))),
-            Length::Count(_) => None,
-        };
-        let schedule = self.control.begin(Schedule { from, until });
         self.wake()?;
-        observe(Progress::Scheduled {
+        (self.observe)(Progress::Scheduled {
             opens_in: Duration::from_nanos(schedule.from.saturating_sub(self.control.now())),
             lasts: schedule
                 .until
                 .map(|until| Duration::from_nanos(until - schedule.from)),
         });
-        self.await_end(schedule, ended, intervals, observe)
+        self.await_end(messages, schedule, ended)
     }
 
-    /// Waits for the time to warm up before a window that begins at `wall`: when that is by the run's clock, or
-    /// `None` if the run was stopped before.
-    fn await_start(&self, wall: Duration) -> Result<Option<u64>, LoadError> {
+    /// When the window begins by the run's clock, after the time to warm up; or `None` if the run was stopped before it
+    /// came to that.
+    fn await_start(&self) -> Result<Option<u64>, LoadError> {
+        let Some(wall) = self.plan.start_at else {
+            let warmup = nanoseconds(self.plan.warmup);
+            return Ok(Some(self.control.now().saturating_add(warmup)));
+        };
         let from = self
             .control
             .at_wall(wall)
@@ -201,17 +251,17 @@ impl Run<'_> {
             if left.is_zero() {
                 return Ok(Some(from));
             }
-            std::thread::park_timeout(left.min(TICK));
+            thread::park_timeout(left.min(TICK));
         }
     }
 
     /// Waits until all threads have opened their connections: `false` if the run was stopped before.
-    fn await_opening(&self, ended: &mut usize, observe: &mut dyn FnMut(Progress)) -> Result<bool, LoadError> {
+    fn await_opening(&mut self, messages: &Receiver<Message>, ended: &mut usize) -> Result<bool, LoadError> {
         let mut total = 0;
         let mut failure = None;
         let mut reported = 0;
         while reported < self.plan.threads {
-            match self.messages.recv_timeout(TICK) {
+            match messages.recv_timeout(TICK) {
                 Ok(Message::Opened { open, first_error }) => {
                     total += open;
                     failure = failure.or(first_error);
@@ -229,12 +279,12 @@ impl Run<'_> {
                 return Ok(false);
             }
             let connections = self.plan.connections as u64;
-            observe(Progress::Opening {
+            (self.observe)(Progress::Opening {
                 open: self.control.sums().open,
                 connections,
             });
         }
-        // With a connection a request none is opened before the first one is due.
+        // With a connection per request none is opened before the first one is due.
         if total == 0 && !self.plan.churn {
             return Err(LoadError::new(format!(
                 "no connection to {} could be opened within {:?} ({}); is the server running, and does it \
@@ -249,29 +299,21 @@ impl Run<'_> {
 
     /// Waits until all threads have ended, stopping them if asked to or if nothing moves any more.
     fn await_end(
-        &self,
+        &mut self,
+        messages: &Receiver<Message>,
         schedule: Schedule,
         mut ended: usize,
-        intervals: &mut Intervals,
-        observe: &mut dyn FnMut(Progress),
     ) -> Result<Ending, LoadError> {
         let mut ending = Ending::Complete;
         let mut last = self.control.sums();
         let mut last_change = self.control.now();
-        // In an open loop replies are as far apart as requests: a gap of 30 mean intervals is a chance of e^-30.
-        let apart = self
-            .plan
-            .offered
-            .map_or(0.0, |offered| 30e9 * f64::from(offered.batch) / offered.rate);
-        let patience = nanoseconds(self.plan.timeout)
-            .saturating_add(1_000_000_000)
-            .saturating_add(apart as u64);
+        let patience = self.patience();
         while ended < self.plan.threads {
-            match self.messages.recv_timeout(TICK) {
+            match messages.recv_timeout(TICK) {
                 Ok(Message::Ended) => ended += 1,
                 Ok(Message::Interval(part)) => {
-                    if let Some(interval) = intervals.add(&part)? {
-                        observe(Progress::Interval(interval));
+                    if let Some(interval) = self.intervals.add(&part)? {
+                        (self.observe)(Progress::Interval(interval));
                     }
                 }
                 Ok(Message::Opened { .. }) | Err(RecvTimeoutError::Timeout) => {}
@@ -297,9 +339,26 @@ impl Run<'_> {
                 self.control.stop();
                 self.wake()?;
             }
-            observe(self.progress(schedule, now));
+            let progress = self.progress(schedule, now);
+            (self.observe)(progress);
         }
         Ok(ending)
+    }
+
+    /// How long no reply may come before the run has stalled.
+    fn patience(&self) -> u64 {
+        // Datagrams may be lost, or need no reply: their threads end by themselves.
+        if matches!(self.plan.workload, Workload::Datagrams(_)) {
+            return u64::MAX;
+        }
+        // In an open loop replies are as far apart as requests: a gap of 30 mean intervals is a chance of e^-30.
+        let apart = self
+            .plan
+            .offered()
+            .map_or(0.0, |offered| 30e9 * f64::from(offered.batch) / offered.rate);
+        nanoseconds(self.plan.timeout)
+            .saturating_add(1_000_000_000)
+            .saturating_add(apart as u64)
     }
 
     fn progress(&self, schedule: Schedule, now: u64) -> Progress {
@@ -311,9 +370,17 @@ impl Run<'_> {
                 replies: sums.replies,
             };
         }
-        Progress::Measuring {
-            fraction: self.plan.length.fraction(now - schedule.from, sums.done),
-            replies: sums.replies,
+        let fraction = self.plan.length().fraction(now - schedule.from, sums.done);
+        match &self.plan.workload {
+            Workload::Datagrams(datagrams) => Progress::Sending {
+                fraction,
+                sent: sums.done,
+                replies: datagrams.echo.then_some(sums.replies),
+            },
+            _ => Progress::Measuring {
+                fraction,
+                replies: sums.replies,
+            },
         }
     }
 }

@@ -3,12 +3,12 @@
 //! It shares no engine with what it measures: it is a client of its own on readiness (epoll, through mio).
 //! [`run`] makes a run from a [`Plan`] and gives a [`Report`]; the command line is a layer over it.
 //!
-//! `udp` is apart from all that: see [`udp`].
+//! Whatever is sent, the [`coordinator`] lets the threads of a run begin and end together, [`pacing`] says when a request
+//! is due, and the [`report`] is printed alike.
 //!
-//! The parts: a [`protocol`] says what is sent and judges what comes back; [`pacing`] says when a request
-//! is due; a [`connection`] moves bytes; a [`worker`] turns the loop of one thread; a [`recorder`] counts, for the
-//! [`window`] and its [`intervals`]; a [`clock`] notices when the generator itself stood still; the
-//! [`coordinator`] lets the threads begin and end together.
+//! Of connections: a [`protocol`] says what is sent and judges what comes back; a [`connection`] moves bytes; a [`worker`]
+//! turns the loop of one thread; a [`recorder`] counts, for the [`window`] and its [`intervals`]; a [`clock`] notices when
+//! the generator itself stood still. Of datagrams: [`udp`].
 
 mod arguments;
 mod clock;
@@ -39,7 +39,6 @@ mod tally;
 mod target;
 #[cfg(test)]
 mod testing;
-mod threads;
 mod timer;
 mod udp;
 mod window;
@@ -49,7 +48,7 @@ pub use arguments::{LoadArguments, check, command};
 pub(crate) use coordinator::{Findings, run};
 pub(crate) use error::LoadError;
 pub(crate) use histograms::LogFile;
-pub(crate) use plan::{Arrivals, Length, Offered, Plan, SlowReaders, Workload};
+pub(crate) use plan::{Arrivals, Length, Offered, Phase, Plan, SlowReaders, Workload};
 pub(crate) use progress::Progress;
 pub(crate) use sizes::Sizes;
 pub(crate) use target::Target;

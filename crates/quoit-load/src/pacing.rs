@@ -8,6 +8,8 @@
 //! users do. Each connection has its own share of the timetable. A request that falls due while the connection has
 //! as many outstanding as it may, or is not open, is sent as soon as it can be, and its latency counts from when
 //! it was due.
+//!
+//! Here all that is sent is a request, and a connection whatever sends it: a sender of datagrams is one as well.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -35,7 +37,7 @@ struct Timetable {
     interval: f64,
     /// Connections that share the timetable.
     connections: u64,
-    /// Requests an arrival.
+    /// Requests per arrival.
     batch: u32,
     /// When it began, and when it ends.
     begun: u64,
@@ -68,16 +70,6 @@ impl Even {
         self.begun
             .saturating_add((self.first + count as f64 * self.apart) as u64)
     }
-
-    /// How many times there were until `now`.
-    pub(super) fn count_until(&self, now: u64) -> u64 {
-        let since = now.saturating_sub(self.begun) as f64 - self.first;
-        if now < self.begun || since < 0.0 {
-            0
-        } else {
-            (since / self.apart) as u64 + 1
-        }
-    }
 }
 
 /// One connection's place in the timetable.
@@ -90,7 +82,7 @@ pub(super) struct Place {
     /// When the next arrival is due, and how many of its requests are left.
     due: u64,
     left: u32,
-    /// Requests that a server declined, to be sent once more: when they were due.
+    /// Requests that were given back, to be sent once more: when they were due, the next one last.
     again: Vec<u64>,
     /// Whether the requests due have waited for something other than this program.
     blocked: bool,
@@ -133,7 +125,7 @@ impl Place {
 }
 
 impl Pacing {
-    /// Keeps at most `depth` requests outstanding a connection. Nothing is due before an allowance is given.
+    /// Keeps at most `depth` requests outstanding per connection. Nothing is due before an allowance is given.
     ///
     /// `offered` makes it an open loop, shared by `connections` connections over all threads.
     pub(super) fn new(depth: u32, offered: Option<&Offered>, connections: u64, seed: u64) -> Self {
@@ -227,7 +219,8 @@ impl Pacing {
         })
     }
 
-    /// Takes back a request that was due at `start`, which the server declined by announcing the connection's end.
+    /// Takes back a request that was due at `start`, which the server declined by announcing the connection's end, or
+    /// which the kernel did not take. Of several, the one taken last is given back first.
     pub(super) fn give_back(&mut self, place: &mut Place, start: u64) {
         if !place.apart {
             self.allowance = self.allowance.saturating_add(1);
@@ -431,7 +424,7 @@ mod tests {
         let mut pacing = Pacing::new(1, Some(&offered), 8, 3);
         let mut places: Vec<Place> = (0..8).map(Place::new).collect();
         pacing.begin(0, u64::MAX, places.iter_mut());
-        // 100 ms at a million a second: the count has the mean 100,000 and the deviation 316.
+        // 100 ms at a million per second: the count has the mean 100,000 and the deviation 316.
         let count: u64 = places
             .iter_mut()
             .map(|place| pacing.count_untaken(place, 100_000_000))

@@ -1,4 +1,4 @@
-//! What a run is to do.
+//! What a run is to do, whatever it sends.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -7,6 +7,7 @@ use super::control::nanoseconds;
 use super::rpc::RpcStreams;
 use super::sizes::Sizes;
 use super::target::Target;
+use super::udp::Datagrams;
 
 /// One run: where, what, how much and for how long.
 #[derive(Debug, Clone)]
@@ -15,18 +16,16 @@ pub(crate) struct Plan {
     pub(crate) target: Target,
     /// What is sent and expected.
     pub(crate) workload: Workload,
-    /// Connections kept open, over all threads. At least one, and at least one a thread.
+    /// Connections kept open, or senders of datagrams, over all threads. At least one, and at least one per thread.
     pub(crate) connections: usize,
-    /// Requests kept outstanding on each connection; in an open loop, at most. At least one.
+    /// Requests kept outstanding on each connection; in an open loop, at most. At least one. `u32::MAX`: no limit.
     pub(crate) pipeline: u32,
     /// Threads that generate the load, each with its share of the connections. At least one.
     pub(crate) threads: usize,
-    /// Requests offered on a timetable (open loop); `None`: as many as the server answers (closed loop).
-    pub(crate) offered: Option<Offered>,
+    /// The parts of the run, one after the other. At least one; streams have one, which is the measured window.
+    pub(crate) phases: Vec<Phase>,
     /// What random draws (times and sizes) depend on.
     pub(crate) seed: u64,
-    /// The length of the measured window.
-    pub(crate) length: Length,
     /// Load before the measured window, which is discarded (errors in it are counted all the same).
     pub(crate) warmup: Duration,
     /// The time over which the connections are opened, evenly; zero: as fast as the server takes them.
@@ -49,10 +48,31 @@ pub(crate) struct Plan {
     pub(crate) slow: Option<SlowReaders>,
 }
 
+impl Workload {
+    /// Its protocol.
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Workload::Echo { .. } => "echo",
+            Workload::Http { .. } => "http",
+            Workload::Rpc(_) => "rpc",
+            Workload::Datagrams(_) => "udp",
+        }
+    }
+}
+
+/// A part of a run: how fast is sent, and how much.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Phase {
+    /// Requests offered on a timetable (open loop); `None`: as many as the server answers (closed loop), or as it goes.
+    pub(crate) offered: Option<Offered>,
+    /// When it ends. All but a run's only phase end by time.
+    pub(crate) length: Length,
+}
+
 /// The timetable of an open loop.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Offered {
-    /// Requests a second, over all connections. More than zero.
+    /// Requests per second, over all connections. More than zero.
     pub(crate) rate: f64,
     pub(crate) arrivals: Arrivals,
     /// Requests that fall due at once, on one connection. At least one.
@@ -71,7 +91,7 @@ pub(crate) enum Arrivals {
 /// Connections that read slowly. They are in a closed loop of their own, and in no figure of the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SlowReaders {
-    /// Fewer than all of the connections, by at least one a thread.
+    /// Fewer than all of the connections, by at least one per thread.
     pub(crate) connections: usize,
     /// What each of them reads. At least one.
     pub(crate) bytes_per_second: u32,
@@ -92,6 +112,31 @@ pub(crate) enum Workload {
     },
     /// Streams of messages; `pipeline` is their number on each connection.
     Rpc(RpcStreams),
+    /// Datagrams with numbers. They have no connections to open, and no window that is not all of the run.
+    Datagrams(Datagrams),
+}
+
+impl Plan {
+    /// The timetable, if there is one for all of the run.
+    pub(super) fn offered(&self) -> Option<Offered> {
+        match self.phases[..] {
+            [only] => only.offered,
+            _ => None,
+        }
+    }
+
+    /// The length of all phases together.
+    pub(super) fn length(&self) -> Length {
+        let times = self.phases.iter().map(|phase| match phase.length {
+            Length::Time(time) => Ok(time),
+            Length::Count(count) => Err(count),
+        });
+        // Only a single one has a count.
+        match times.sum::<Result<Duration, u64>>() {
+            Ok(time) => Length::Time(time),
+            Err(count) => Length::Count(count),
+        }
+    }
 }
 
 /// How much is measured, or sent.
@@ -104,6 +149,14 @@ pub(crate) enum Length {
 }
 
 impl Length {
+    /// It, if it is a time.
+    pub(super) fn time(self) -> Option<Duration> {
+        match self {
+            Length::Time(time) => Some(time),
+            Length::Count(_) => None,
+        }
+    }
+
     /// The share of thread number `index` of `threads`, if it is a count.
     pub(super) fn share(self, threads: usize, index: usize) -> Option<u64> {
         let (threads, index) = (threads as u64, index as u64);

@@ -18,8 +18,8 @@ use super::target::{BlockingStream, ConnectOptions, Target};
 /// Descriptors besides those of the run: standard streams, terminal, the caller's own.
 const SPARE_DESCRIPTORS: u64 = 64;
 
-/// Descriptors a thread: its epoll instance, its timer, and the eventfd that wakes it, with one to spare.
-pub(super) const DESCRIPTORS_A_THREAD: u64 = 4;
+/// Descriptors per thread: its epoll instance, its timer, and the eventfd that wakes it, with one to spare.
+pub(super) const DESCRIPTORS_PER_THREAD: u64 = 4;
 
 /// Makes sure that `count` sockets, which are the run's `what`, can each have a descriptor, and `others` beside, raising
 /// the limit if it is too low.
@@ -45,7 +45,7 @@ pub(super) fn ensure_descriptors(count: usize, what: &str, others: u64) -> Resul
 /// # Errors
 /// There are not.
 pub(super) fn ensure_ports(plan: &Plan) -> Result<(), LoadError> {
-    let (Target::Tcp(_), Some(range)) = (&plan.target, ports::ephemeral()) else {
+    let (Target::Ip(_), Some(range)) = (&plan.target, ports::ephemeral()) else {
         return Ok(());
     };
     let (first, last) = range.into_inner();
@@ -112,7 +112,7 @@ pub(super) fn record_http(
 /// # Errors
 /// The server cannot be reached, or does not speak the protocol.
 pub(super) fn check_rpc(plan: &Plan, streams: &RpcStreams) -> Result<(), LoadError> {
-    let mut rpc = Rpc::new(streams.single(), 1, plan.seed);
+    let mut rpc = Rpc::new(streams.single(), 1);
     // No connection of the run has this id.
     let mut state = rpc.connection(u32::MAX, 0);
     let mut request = Vec::new();

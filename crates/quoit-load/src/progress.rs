@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::report::Interval;
 
-/// How far a run has come. It is told about ten times a second.
+/// How far a run has come. It is told about ten times per second.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Progress {
     /// Connections are being opened: how many are, of how many.

@@ -6,12 +6,12 @@
 //!
 //! What pacing decides on and what is counted need not be the same. Pacing lets a protocol *begin* something: a
 //! request, or a stream. What comes of it is *completed* in units that are counted, each with a latency of its own
-//! or none: one reply a request, or any number of messages a stream. A protocol with one reply a request, in
+//! or none: one reply per request, or any number of messages per stream. A protocol with one reply per request, in
 //! order, implements [`super::request_reply::RequestReply`] and leaves the rest to
 //! [`super::request_reply::InOrder`].
 
-/// Requests are gathered for one write up to about this many bytes.
-pub(crate) const GATHER: usize = 128 * 1024;
+/// Requests are batched for one write up to about this many bytes.
+pub(crate) const BATCH_BYTES: usize = 128 * 1024;
 
 /// How connections are used and what they receive is judged. Each thread has a clone of its own.
 ///
@@ -34,13 +34,11 @@ pub(crate) trait Protocol: Clone + Send {
     /// before the present if it was due earlier.
     fn begin(&mut self, state: &mut Self::State, start: u64, output: &mut Vec<u8>);
 
-    /// Appends what the connection has to write without a decision of pacing: credit for the server, a stream to
-    /// open again, messages that the server gave credit for. Called before [`Protocol::begin`] whenever something
-    /// was received and the kernel has room: what a fresh stream has to say at once, `begin` appends itself.
-    ///
-    /// No more than about `limit` bytes; if it had more to write, it is called again after they have left.
-    fn respond(&mut self, state: &mut Self::State, now: u64, limit: usize, output: &mut Vec<u8>) {
-        let _ = (state, now, limit, output);
+    /// Appends what the connection has to write without a decision of pacing: credit for the server. Called before
+    /// [`Protocol::begin`] whenever something was received and the kernel has room: what a fresh stream has to say at
+    /// once, `begin` appends itself.
+    fn respond(&mut self, state: &mut Self::State, output: &mut Vec<u8>) {
+        let _ = (state, output);
     }
 
     /// Appends what ends early whatever would not end by itself, such as an endless stream. Called once, after

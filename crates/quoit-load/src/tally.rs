@@ -82,7 +82,7 @@ pub(crate) struct Tally {
     pub(crate) lag: Histogram<u64>,
     /// The same of those that overlapped a slip.
     pub(crate) slipped_lag: Histogram<u64>,
-    /// How long connecting took, in nanoseconds: with a connection a request in the window, else in all of the
+    /// How long connecting took, in nanoseconds: with a connection per request in the window, else in all of the
     /// run.
     pub(crate) connects: Histogram<u64>,
     /// Slips in the measured window.

@@ -17,8 +17,8 @@ use super::system::bind_address_only;
 /// The address of a server. Names are not resolved: a run must know which of a name's addresses it loads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Target {
-    /// An IPv4 or IPv6 address and port.
-    Tcp(SocketAddr),
+    /// An IPv4 or IPv6 address and port: of TCP, or of UDP if datagrams are sent.
+    Ip(SocketAddr),
     /// A Unix stream socket in the file system.
     UnixPath(PathBuf),
     /// A Unix stream socket in the abstract name space (unix(7)), without the leading NUL.
@@ -28,7 +28,7 @@ pub(crate) enum Target {
 impl fmt::Display for Target {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Target::Tcp(address) => write!(formatter, "{address}"),
+            Target::Ip(address) => write!(formatter, "{address}"),
             Target::UnixPath(path) => write!(formatter, "unix:{}", path.display()),
             Target::UnixAbstract(name) => write!(formatter, "unix:@{name}"),
         }
@@ -52,7 +52,7 @@ impl FromStr for Target {
         }
         match text.parse::<SocketAddr>() {
             Ok(address) if address.port() == 0 => Err("port 0 cannot be connected to".to_owned()),
-            Ok(address) => Ok(Target::Tcp(address)),
+            Ok(address) => Ok(Target::Ip(address)),
             Err(_) => Err(format!(
                 "`{text}` is not an address; expected an IP address and port such as 127.0.0.1:8080 or \
                  [::1]:8080 (names are not resolved), unix:/path or unix:@abstract-name"
@@ -64,7 +64,7 @@ impl FromStr for Target {
 impl Target {
     fn unix_address(&self) -> io::Result<unix::SocketAddr> {
         match self {
-            Target::Tcp(address) => Err(io::Error::new(
+            Target::Ip(address) => Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
                 format!("{address} is a TCP address"),
             )),
@@ -78,7 +78,7 @@ impl Target {
     /// # Errors
     /// Those of socket(2), bind(2) and connect(2). `WouldBlock` means that a Unix listener's queue is full.
     pub(crate) fn connect(&self, options: ConnectOptions) -> io::Result<Socket> {
-        let Target::Tcp(address) = self else {
+        let Target::Ip(address) = self else {
             return mio::net::UnixStream::connect_addr(&self.unix_address()?).map(Socket::Unix);
         };
         let socket = tcp_socket(*address, options)?;
@@ -99,7 +99,7 @@ impl Target {
         timeout: Duration,
     ) -> io::Result<Box<dyn BlockingStream>> {
         match self {
-            Target::Tcp(address) => {
+            Target::Ip(address) => {
                 let socket = tcp_socket(*address, options)?;
                 socket.connect_timeout(&(*address).into(), timeout)?;
                 let stream = std::net::TcpStream::from(socket);

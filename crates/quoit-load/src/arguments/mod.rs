@@ -23,8 +23,8 @@ use self::values::{
 use super::plan::check_sources;
 use super::rpc::RpcArguments;
 use super::sizes::LARGEST;
-use super::udp::{self, UdpArguments};
-use super::{Arrivals, Length, Offered, Plan, Sizes, SlowReaders, Target, Workload, run};
+use super::udp::UdpArguments;
+use super::{Arrivals, Length, Offered, Phase, Plan, Sizes, SlowReaders, Target, Workload};
 
 pub(super) use self::values::{SourceRange, parse_positive_seconds, parse_rate, parse_source};
 
@@ -205,7 +205,7 @@ impl CommonArguments {
     fn sources(&self, target: &Target) -> Result<Vec<std::net::IpAddr>, String> {
         let sources: Vec<_> = self.source.iter().flat_map(|range| range.0.clone()).collect();
         match target {
-            Target::Tcp(address) => check_sources(&sources, *address).map(|()| sources),
+            Target::Ip(address) => check_sources(&sources, *address).map(|()| sources),
             _ if sources.is_empty() => Ok(sources),
             _ => Err(format!(
                 "{target} is a Unix socket, which has no --source address"
@@ -272,7 +272,7 @@ impl StreamArguments {
                     .or(url_path)
                     .unwrap_or_else(|| "/plaintext".to_owned());
                 let default_host = match &target {
-                    Target::Tcp(address) => address.to_string(),
+                    Target::Ip(address) => address.to_string(),
                     _ => "localhost".to_owned(),
                 };
                 (
@@ -320,15 +320,17 @@ impl StreamArguments {
             connections: common.connections as usize,
             pipeline,
             threads: common.threads as usize,
-            offered: common.rate.map(|rate| Offered {
-                rate,
-                arrivals: common.schedule,
-                batch: common.batch,
-            }),
+            phases: vec![Phase {
+                offered: common.rate.map(|rate| Offered {
+                    rate,
+                    arrivals: common.schedule,
+                    batch: common.batch,
+                }),
+                length: common
+                    .requests
+                    .map_or(Length::Time(common.seconds), Length::Count),
+            }],
             seed: common.seed,
-            length: common
-                .requests
-                .map_or(Length::Time(common.seconds), Length::Count),
             warmup: common.warmup,
             ramp_up: common.ramp_up,
             start_at: common.start_at,
@@ -339,6 +341,22 @@ impl StreamArguments {
             churn: common.churn,
             slow: common.slow_readers()?,
         })
+    }
+}
+
+impl ProtocolArguments {
+    fn plan(&self) -> Result<Plan, String> {
+        match self {
+            ProtocolArguments::Stream(stream) => stream.plan(),
+            ProtocolArguments::Udp(udp) => udp.plan(),
+        }
+    }
+
+    fn output(&self) -> Output<'_> {
+        match self {
+            ProtocolArguments::Stream(stream) => stream.common().output(),
+            ProtocolArguments::Udp(udp) => udp.output(),
+        }
     }
 }
 
@@ -357,6 +375,11 @@ impl UdpArguments {
 /// # Errors
 /// What is wrong with them, in one line.
 pub fn check(words: &[String]) -> Result<(), String> {
+    plan(words).map(drop)
+}
+
+/// The run that the words behind `quoit load` describe.
+pub(super) fn plan(words: &[impl AsRef<str>]) -> Result<Plan, String> {
     #[derive(Parser)]
     #[command(name = "quoit load", no_binary_name = true)]
     struct Line {
@@ -364,30 +387,20 @@ pub fn check(words: &[String]) -> Result<(), String> {
         load: LoadArguments,
     }
 
+    let words = words.iter().map(AsRef::as_ref);
     let parsed = Line::try_parse_from(words).map_err(|error| usage::one_line(&error))?;
-    match parsed.load.protocol {
-        ProtocolArguments::Stream(stream) => stream.plan().map(drop),
-        ProtocolArguments::Udp(udp) => udp.plan().map(drop),
-    }
+    parsed.load.protocol.plan()
 }
 
 /// Runs `quoit load`. `Program` is the program's whole command line, for messages on wrong usage.
 pub fn command<Program: CommandFactory>(arguments: &LoadArguments) -> ExitCode {
-    let refuse =
-        |message: String| usage::refuse(&Program::command().error(ErrorKind::ValueValidation, message));
-    let invalid = match &arguments.protocol {
-        ProtocolArguments::Stream(stream) => match stream.plan() {
-            Ok(plan) => execute(&stream.common().output(), |stop, observe| {
-                run(&plan, stop, observe)
-            }),
-            Err(message) => return refuse(message),
-        },
-        ProtocolArguments::Udp(udp) => match udp.plan() {
-            Ok(plan) => execute(&udp.output(), |stop, observe| udp::run(&plan, stop, observe)),
-            Err(message) => return refuse(message),
-        },
+    let plan = match arguments.protocol.plan() {
+        Ok(plan) => plan,
+        Err(message) => {
+            return usage::refuse(&Program::command().error(ErrorKind::ValueValidation, message));
+        }
     };
-    match invalid {
+    match execute(&plan, &arguments.protocol.output()) {
         Ok(None) => ExitCode::SUCCESS,
         Ok(Some(_)) => ExitCode::FAILURE,
         Err(error) => {

@@ -12,8 +12,7 @@ use quoit_host::monotonic_now;
 use signal_hook::consts::SIGINT;
 use signal_hook::flag;
 
-use crate::report::Tabular;
-use crate::{Findings, LoadError, LogFile, Progress};
+use crate::{Findings, LoadError, LogFile, Plan, Progress, run};
 
 /// What is shown and written of a run beside its report.
 #[derive(Debug, Default)]
@@ -34,14 +33,11 @@ pub(super) struct Output<'a> {
 ///
 /// # Errors
 /// The run could not be made, or its findings not be written.
-pub(super) fn execute<R: Tabular>(
-    output: &Output<'_>,
-    run: impl FnOnce(&AtomicBool, &mut dyn FnMut(Progress)) -> Result<Findings<R>, LoadError>,
-) -> Result<Option<String>, LoadError> {
+pub(super) fn execute(plan: &Plan, output: &Output<'_>) -> Result<Option<String>, LoadError> {
     let stop = stop_on_interrupt()?;
     let mut log = output.hdr.map(LogFile::create).transpose()?;
     let bar = progress_bar(!output.no_progress)?;
-    let findings = run(&stop, &mut |progress| match progress {
+    let findings = run(plan, &stop, &mut |progress| match progress {
         Progress::Scheduled {
             opens_in,
             lasts: Some(lasts),
@@ -68,7 +64,7 @@ pub(super) fn execute<R: Tabular>(
     };
     text.and_then(|text| console::print(&format!("{text}\n")))
         .map_err(|error| LoadError::new(format!("cannot write the report to standard output: {error}")))?;
-    Ok(report.ended().invalid.clone())
+    Ok(report.ended.invalid)
 }
 
 /// A flag that an interrupt sets; a second one ends the program at once.

@@ -120,7 +120,7 @@ pub(super) fn parse_milliseconds(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "not a number of milliseconds from 0.001 to 60000".to_owned())
 }
 
-/// What `--slow` names: how many connections, and the bytes a second that each reads.
+/// What `--slow` names: how many connections, and the bytes per second that each reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Slow {
     pub(super) connections: usize,

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// How the requests a second varied from interval to interval.
+/// How the requests per second varied from interval to interval.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Rate {
     pub(crate) mean: f64,

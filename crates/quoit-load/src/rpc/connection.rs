@@ -1,18 +1,13 @@
 //! One connection of the load: its streams, and the check of what arrives on them.
 
-use std::collections::VecDeque;
-
 use quoit_host::monotonic_nanoseconds;
 use quoit_workload::rpc::content::{Checker, Content};
 use quoit_workload::rpc::decoder::{Decoder, Part};
-use quoit_workload::rpc::frame::{Control, End, Kind, OpenRequest, OpenResponse, header};
+use quoit_workload::rpc::frame::{Control, End, OpenResponse};
 
+use super::RpcStreams;
 use super::stream::{Course, Place};
-use super::{Direction, Rpc, RpcStreams};
 use crate::protocol::{Outcomes, Then, WrongKind};
-
-/// Bytes of messages that a stream sends before the next one's turn, if it has that many; at least one message.
-const QUANTUM: usize = 8 * 1024;
 
 /// One connection.
 #[derive(Debug)]
@@ -29,8 +24,6 @@ pub(crate) struct RpcState {
     free: Vec<u32>,
     /// Places whose streams are to be granted credit.
     to_grant: Vec<u32>,
-    /// Places whose streams have messages to send, in turn.
-    to_send: VecDeque<u32>,
     /// When something arrived last, or a stream was begun while there was none.
     heard: u64,
 }
@@ -48,7 +41,6 @@ impl RpcState {
             places: Vec::new(),
             free: Vec::new(),
             to_grant: Vec::new(),
-            to_send: VecDeque::new(),
             heard: now,
         }
     }
@@ -63,9 +55,8 @@ impl RpcState {
         self.heard
     }
 
-    /// Begins one stream, and sends as much on it as there is room for in `limit` bytes of output.
-    pub(super) fn open(&mut self, rpc: &Rpc, start: u64, limit: usize, output: &mut Vec<u8>) {
-        let streams = &rpc.streams;
+    /// Begins one stream.
+    pub(super) fn open(&mut self, streams: &RpcStreams, start: u64, output: &mut Vec<u8>) {
         if self.open_streams() == 0 {
             self.heard = self.heard.max(start);
         }
@@ -75,32 +66,17 @@ impl RpcState {
         });
         let place = &mut self.places[index as usize];
         place.open(index, self.concurrent, start);
-        place.size = rpc.size(self.tag, place.id);
-        match streams.direction {
-            Direction::Response => {
-                place.credit = u64::from(streams.credit).min(streams.most());
-                let open = OpenResponse {
-                    tag: self.tag,
-                    messages: streams.messages,
-                    size: place.size,
-                    // No more than the u32 that it is the lesser of.
-                    credit: place.credit as u32,
-                    pace: streams.pace,
-                    timed: streams.timed,
-                };
-                Control::OpenResponse(open).append(place.id, output);
-            }
-            Direction::Request => {
-                let open = OpenRequest {
-                    tag: self.tag,
-                    messages: streams.messages,
-                    size: place.size,
-                };
-                Control::OpenRequest(open).append(place.id, output);
-                self.to_send.push_back(index);
-                self.send(streams, limit, output);
-            }
-        }
+        place.credit = u64::from(streams.credit).min(streams.most());
+        let open = OpenResponse {
+            tag: self.tag,
+            messages: streams.messages,
+            size: streams.size,
+            // No more than the u32 that it is the lesser of.
+            credit: place.credit as u32,
+            pace: streams.pace,
+            timed: streams.timed,
+        };
+        Control::OpenResponse(open).append(place.id, output);
     }
 
     /// Grants the credit that is due.
@@ -120,35 +96,6 @@ impl RpcState {
         }
     }
 
-    /// Sends messages, in turn, until there are `limit` bytes of output.
-    pub(super) fn send(&mut self, streams: &RpcStreams, limit: usize, output: &mut Vec<u8>) {
-        while output.len() < limit
-            && let Some(index) = self.to_send.pop_front()
-        {
-            let place = &mut self.places[index as usize];
-            if place.course != Course::Open {
-                continue;
-            }
-            let quantum = output.len() + QUANTUM;
-            while place.messages < streams.messages && output.len() < limit.min(quantum) {
-                let content = Content {
-                    sequence: place.messages,
-                    stream: place.id,
-                    tag: self.tag,
-                    time: 0,
-                };
-                output.extend_from_slice(&header(place.id, Kind::Message, place.size));
-                let begin = output.len();
-                content.append(0, place.size as usize, output);
-                place.checksum.update(&output[begin..]);
-                place.messages += 1;
-            }
-            if place.messages < streams.messages {
-                self.to_send.push_back(index);
-            }
-        }
-    }
-
     /// Wants nothing more of any stream.
     pub(super) fn cancel_all(&mut self, output: &mut Vec<u8>) {
         for place in &mut self.places {
@@ -157,7 +104,6 @@ impl RpcState {
                 Control::Cancel.append(place.id, output);
             }
         }
-        self.to_send.clear();
         self.to_grant.clear();
     }
 
@@ -253,11 +199,8 @@ impl RpcState {
                 "message {number} on stream {stream} of connection {tag}: {what}"
             ))
         };
-        if streams.direction == Direction::Request {
-            return Err(wrong("the server sent it on a stream of ours"));
-        }
-        if size != place.size {
-            return Err(wrong(&format!("it has {size} bytes, not {}", place.size)));
+        if size != streams.size {
+            return Err(wrong(&format!("it has {size} bytes, not {}", streams.size)));
         }
         if number >= place.credit {
             return Err(wrong("there was no credit for it"));
@@ -303,14 +246,9 @@ impl RpcState {
                 let tag = self.tag;
                 let place = self.find(stream)?;
                 let cancelled = place.course == Course::Cancelled;
-                let sent = streams.direction == Direction::Request;
                 let expected = End {
                     messages: place.messages,
-                    checksum: if sent {
-                        place.checksum.clone().finalize()
-                    } else {
-                        0
-                    },
+                    checksum: 0,
                 };
                 let whole = place.messages == streams.most();
                 if *end != expected || !(whole || cancelled) {
@@ -331,9 +269,6 @@ impl RpcState {
                 let start = place.start;
                 place.course = Course::Free;
                 self.free.push(index);
-                if sent {
-                    complete(end.messages, outcomes);
-                }
                 if whole {
                     outcomes.stream(start);
                 }
@@ -359,15 +294,6 @@ impl RpcState {
                 )))
             }
         }
-    }
-}
-
-/// Completes so many messages that this end sent. They have no latency of their own.
-fn complete(mut messages: u64, outcomes: &mut impl Outcomes) {
-    while messages > 0 {
-        let part = u32::try_from(messages).unwrap_or(u32::MAX);
-        outcomes.right(None, part);
-        messages -= u64::from(part);
     }
 }
 

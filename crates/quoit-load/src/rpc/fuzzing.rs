@@ -2,11 +2,8 @@
 
 use quoit_corpus::cuttings;
 
-use super::{Direction, Rpc, RpcStreams, Sizes};
+use super::{Rpc, RpcStreams};
 use crate::protocol::{Outcomes, Protocol, Then, WrongKind};
-
-/// Bytes written at once.
-const GATHER: usize = 4096;
 
 /// What was reported.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -36,37 +33,34 @@ impl Outcomes for Found {
 
 /// However the answers to two streams are cut, they are judged alike.
 pub fn rpc_client(bytes: &[u8]) {
-    for direction in [Direction::Response, Direction::Request] {
-        let streams = RpcStreams {
-            direction,
-            messages: 3,
-            sizes: Sizes::Fixed(30),
-            credit: 2,
-            pace: None,
-            timed: false,
-        };
-        let mut seen = None;
-        for pieces in cuttings(bytes) {
-            let mut rpc = Rpc::new(streams.clone(), 2, 0);
-            let (mut state, mut output) = (rpc.connection(1, 0), Vec::new());
-            let mut found = Found::default();
-            rpc.begin(&mut state, 1, &mut output);
-            rpc.begin(&mut state, 2, &mut output);
-            rpc.respond(&mut state, 3, GATHER, &mut output);
-            for piece in pieces {
-                if rpc.take(&mut state, piece, 4, &mut found) == Then::GiveUp {
-                    break;
-                }
-                rpc.respond(&mut state, 5, GATHER, &mut output);
+    let streams = RpcStreams {
+        messages: 3,
+        size: 30,
+        credit: 2,
+        pace: None,
+        timed: false,
+    };
+    let mut seen = None;
+    for pieces in cuttings(bytes) {
+        let mut rpc = Rpc::new(streams, 2);
+        let (mut state, mut output) = (rpc.connection(1, 0), Vec::new());
+        let mut found = Found::default();
+        rpc.begin(&mut state, 1, &mut output);
+        rpc.begin(&mut state, 2, &mut output);
+        rpc.respond(&mut state, &mut output);
+        for piece in pieces {
+            if rpc.take(&mut state, piece, 4, &mut found) == Then::GiveUp {
+                break;
             }
-            let outstanding = rpc.outstanding(&state);
-            let mut withdrawn = 0;
-            rpc.withdraw(&mut state, &mut |_, count| withdrawn += count);
-            assert_eq!(withdrawn, outstanding);
-            match &seen {
-                None => seen = Some(found),
-                Some(seen) => assert_eq!(*seen, found),
-            }
+            rpc.respond(&mut state, &mut output);
+        }
+        let outstanding = rpc.outstanding(&state);
+        let mut withdrawn = 0;
+        rpc.withdraw(&mut state, &mut |_, count| withdrawn += count);
+        assert_eq!(withdrawn, outstanding);
+        match &seen {
+            None => seen = Some(found),
+            Some(seen) => assert_eq!(*seen, found),
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Streams of messages with credit, in the wire format of [`quoit_workload::rpc`].
 //!
-//! What pacing begins is a stream; what is completed and counted is messages. A message that the server sends is completed
-//! when it has arrived whole and right, and carries its latency with it, as the time at which it was sent. Messages
-//! that this end sends are completed together, when the server has ended their stream with the right count and sum.
+//! What pacing begins is a stream; what is completed and counted is messages, which the server sends. A message is completed
+//! when it has arrived whole and right, and carries its latency with it, as the time at which it was sent. The format
+//! has streams of messages that the client sends, too, which no measurement needs.
 
 mod arguments;
 mod connection;
@@ -16,39 +16,18 @@ mod tests;
 
 use quoit_workload::rpc::frame::Pace;
 
-use super::protocol::{GATHER, Outcomes, Protocol, Then};
-use super::sizes::Sizes;
+use super::protocol::{Outcomes, Protocol, Then};
 pub(crate) use arguments::RpcArguments;
 use connection::RpcState;
 pub(crate) use report::RpcReport;
 
-/// Who sends the messages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Direction {
-    /// The server
-    Response,
-    /// This end
-    Request,
-}
-
-impl Direction {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Direction::Response => "response",
-            Direction::Request => "request",
-        }
-    }
-}
-
 /// The streams that are opened.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RpcStreams {
-    pub(crate) direction: Direction,
-    /// Messages a stream; 0: it is endless. At least one in the direction of requests.
+    /// Messages per stream; 0: it is endless.
     pub(crate) messages: u64,
-    /// Bytes of a stream's messages, which all have one size: from [`quoit_workload::rpc::MIN_MESSAGE`] to
-    /// [`quoit_workload::rpc::MAX_MESSAGE`].
-    pub(crate) sizes: Sizes,
+    /// Bytes of a message: from [`quoit_workload::rpc::MIN_MESSAGE`] to [`quoit_workload::rpc::MAX_MESSAGE`].
+    pub(crate) size: u32,
     /// Messages that the server may send ahead on a stream. At least one.
     pub(crate) credit: u32,
     /// `None`: the server sends as fast as credit allows.
@@ -71,38 +50,23 @@ impl RpcStreams {
         Self {
             messages: 1,
             pace: None,
-            ..self.clone()
+            ..*self
         }
     }
 }
 
-/// Opens streams, grants credit, sends and checks messages.
+/// Opens streams, grants credit and checks messages.
 #[derive(Debug, Clone)]
 pub(crate) struct Rpc {
     streams: RpcStreams,
     /// Streams at once on a connection.
     concurrent: u32,
-    /// What the sizes depend on.
-    seed: u64,
 }
 
 impl Rpc {
-    /// `concurrent`: streams at once on a connection, as pacing will have it. At least one. `seed`: what the sizes
-    /// depend on.
-    pub(crate) fn new(streams: RpcStreams, concurrent: u32, seed: u64) -> Self {
-        Self {
-            streams,
-            concurrent,
-            seed,
-        }
-    }
-
-    /// Bytes of the messages of a stream, by its connection's tag and its own id.
-    fn size(&self, tag: u32, stream: u32) -> u32 {
-        // No more than the u32 that the sizes are made of.
-        self.streams
-            .sizes
-            .of(self.seed, u64::from(tag), u64::from(stream)) as u32
+    /// `concurrent`: streams at once on a connection, as pacing will have it. At least one.
+    pub(crate) fn new(streams: RpcStreams, concurrent: u32) -> Self {
+        Self { streams, concurrent }
     }
 }
 
@@ -116,12 +80,11 @@ impl Protocol for Rpc {
     }
 
     fn begin(&mut self, state: &mut RpcState, start: u64, output: &mut Vec<u8>) {
-        state.open(self, start, GATHER, output);
+        state.open(&self.streams, start, output);
     }
 
-    fn respond(&mut self, state: &mut RpcState, _now: u64, limit: usize, output: &mut Vec<u8>) {
+    fn respond(&mut self, state: &mut RpcState, output: &mut Vec<u8>) {
         state.grant(&self.streams, output);
-        state.send(&self.streams, limit, output);
     }
 
     fn wind_down(&mut self, state: &mut RpcState, output: &mut Vec<u8>) {

@@ -9,12 +9,12 @@ use crate::report::{Latency, latency};
 /// The findings on streams. The field names are those of the JSON object.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct RpcReport {
-    /// Who sent the messages: `response` (the server) or `request`.
-    pub(crate) direction: String,
-    /// Messages a stream; 0: endless.
+    /// Who sent the messages: `response`, the server. Older results have `request` as well.
+    pub(crate) direction: &'static str,
+    /// Messages per stream; 0: endless.
     pub(crate) messages_per_stream: u64,
-    /// Messages that the server might send ahead on a stream; absent in the direction of requests.
-    pub(crate) credit: Option<u32>,
+    /// Messages that the server might send ahead on a stream.
+    pub(crate) credit: u32,
     /// Messages that became due together, and how often; absent if nothing was paced.
     pub(crate) push: Option<u32>,
     pub(crate) every_seconds: Option<f64>,
@@ -26,11 +26,10 @@ pub(crate) struct RpcReport {
 
 impl RpcReport {
     pub(crate) fn new(streams: &RpcStreams, latencies: &Histogram<u64>) -> Self {
-        let is_response = streams.direction == super::Direction::Response;
         Self {
-            direction: streams.direction.name().to_owned(),
+            direction: "response",
             messages_per_stream: streams.messages,
-            credit: is_response.then_some(streams.credit),
+            credit: streams.credit,
             push: streams.pace.map(|pace| pace.batch),
             every_seconds: streams.pace.map(|pace| pace.period as f64 / 1e9),
             streams_ended: latencies.len(),
@@ -44,9 +43,7 @@ impl RpcReport {
             0 => format!("endless {} streams", self.direction),
             messages => format!("{} streams of {messages} messages", self.direction),
         };
-        if let Some(credit) = self.credit {
-            what += &format!(", credit {credit}");
-        }
+        what += &format!(", credit {}", self.credit);
         if let (Some(push), Some(every)) = (self.push, self.every_seconds) {
             what += &format!(", {push} every {every} s");
         }

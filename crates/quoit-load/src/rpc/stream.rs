@@ -6,16 +6,12 @@ pub(super) struct Place {
     /// The present stream's, or the last one's; 0 before the first.
     pub(super) id: u32,
     pub(super) course: Course,
-    /// Bytes of the present stream's messages.
-    pub(super) size: u32,
     /// When the present stream was begun.
     pub(super) start: u64,
     /// Messages that went over it, whole.
     pub(super) messages: u64,
     /// Messages for which the server was given credit, from the first on.
     pub(super) credit: u64,
-    /// Over what was sent on it.
-    pub(super) checksum: crc32fast::Hasher,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,11 +28,9 @@ impl Place {
         Self {
             id: 0,
             course: Course::Free,
-            size: 0,
             start: 0,
             messages: 0,
             credit: 0,
-            checksum: crc32fast::Hasher::new(),
         }
     }
 

@@ -5,9 +5,8 @@ use proptest::sample::Index;
 use quoit_serve::rpc::{Environment, RpcConnection};
 use quoit_workload::rpc::frame::Pace;
 
-use super::{Direction, Rpc, RpcStreams};
+use super::{Rpc, RpcStreams};
 use crate::protocol::{Outcomes, Protocol, Then, WrongKind};
-use crate::sizes::Sizes;
 
 /// What was reported.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -38,9 +37,8 @@ impl Outcomes for Found {
 }
 
 const RESPONSES: RpcStreams = RpcStreams {
-    direction: Direction::Response,
     messages: 20,
-    sizes: Sizes::Fixed(100),
+    size: 100,
     credit: 8,
     pace: None,
     timed: true,
@@ -58,7 +56,7 @@ struct Pair {
 
 impl Pair {
     fn new(streams: RpcStreams, concurrent: u32) -> Self {
-        let rpc = Rpc::new(streams, concurrent, 9);
+        let rpc = Rpc::new(streams, concurrent);
         Self {
             state: rpc.connection(7, 1_000),
             rpc,
@@ -70,9 +68,9 @@ impl Pair {
     }
 
     /// What the client writes when `begin` streams are due.
-    fn client_writes(&mut self, begin: u32, limit: usize) -> Vec<u8> {
+    fn client_writes(&mut self, begin: u32) -> Vec<u8> {
         let mut bytes = Vec::new();
-        self.rpc.respond(&mut self.state, 1_000, limit, &mut bytes);
+        self.rpc.respond(&mut self.state, &mut bytes);
         for _ in 0..begin {
             self.rpc.begin(&mut self.state, 1_000, &mut bytes);
         }
@@ -115,19 +113,12 @@ fn frames(bytes: &[u8]) -> Vec<Vec<u8>> {
 proptest! {
     #[test]
     fn all_that_was_begun_is_completed_however_bytes_move(
-        is_request in any::<bool>(),
-        (messages, least, credit) in (1_u64..40, 24_u32..600, 1_u32..20),
-        spread in 0_u32..400,
+        (messages, size, credit) in (1_u64..40, 24_u32..600, 1_u32..20),
         concurrent in 1_u32..6,
         total in 1_u32..20,
         pieces in prop::collection::vec(1_usize..2_000, 1..20),
     ) {
-        let direction = if is_request { Direction::Request } else { Direction::Response };
-        let sizes = match spread {
-            0 => Sizes::Fixed(least),
-            _ => Sizes::Uniform(least, least + spread),
-        };
-        let streams = RpcStreams { direction, messages, sizes, credit, timed: !is_request, ..RESPONSES };
+        let streams = RpcStreams { messages, size, credit, ..RESPONSES };
         let mut pair = Pair::new(streams, concurrent);
         let mut begun = 0;
         let mut pieces = pieces.iter().cycle();
@@ -136,7 +127,7 @@ proptest! {
         while begun < total || pair.open() > 0 {
             let begin = (concurrent - pair.open()).min(total - begun);
             begun += begin;
-            to_server.extend(pair.client_writes(begin, piece()));
+            to_server.extend(pair.client_writes(begin));
             let taken = piece().min(to_server.len());
             pair.server_takes(&to_server[..taken]);
             to_server.drain(..taken);
@@ -147,7 +138,7 @@ proptest! {
         }
         let completed = u64::from(total) * messages;
         prop_assert_eq!(pair.found.right, completed);
-        prop_assert_eq!(pair.found.with_latency, if is_request { 0 } else { completed });
+        prop_assert_eq!(pair.found.with_latency, completed);
         prop_assert_eq!(pair.found.streams, u64::from(total));
         prop_assert_eq!(pair.environment.totals.streams, 0);
     }
@@ -155,7 +146,7 @@ proptest! {
     #[test]
     fn a_server_that_answers_wrongly_is_found(place in any::<Index>(), change in 1_u8.., how in 0_u8..4) {
         let mut pair = Pair::new(RPC_OF_ONE_ANSWER, 3);
-        let request = pair.client_writes(3, 0);
+        let request = pair.client_writes(3);
         pair.server_takes(&request);
         let answer = pair.server_writes(1 << 20);
         let mut frames = frames(&answer);
@@ -196,16 +187,19 @@ const RPC_OF_ONE_ANSWER: RpcStreams = RpcStreams {
 
 #[test]
 fn a_message_of_another_size_than_its_streams_is_found() {
-    let sizes = |least, most| RpcStreams {
-        sizes: Sizes::Uniform(least, most),
-        ..RPC_OF_ONE_ANSWER
-    };
-    let mut pair = Pair::new(sizes(100, 1_000), 1);
-    let request = pair.client_writes(1, 0);
+    let mut pair = Pair::new(RPC_OF_ONE_ANSWER, 1);
+    let request = pair.client_writes(1);
     pair.server_takes(&request);
     let answer = pair.server_writes(1 << 20);
-    let mut strict = Pair::new(sizes(1_001, 1_002), 1);
-    strict.client_writes(1, 0);
+    let size = RPC_OF_ONE_ANSWER.size + 1;
+    let mut strict = Pair::new(
+        RpcStreams {
+            size,
+            ..RPC_OF_ONE_ANSWER
+        },
+        1,
+    );
+    strict.client_writes(1);
     strict.client_takes(&answer);
     assert_eq!((strict.found.right, strict.then), (0, Then::GiveUp));
     assert!(strict.found.wrong[0].contains("bytes, not"), "{:?}", strict.found);
@@ -218,14 +212,14 @@ fn an_endless_stream_goes_on_by_credit_until_it_is_cancelled() {
         ..RESPONSES
     };
     let mut pair = Pair::new(streams, 1);
-    let request = pair.client_writes(1, 0);
+    let request = pair.client_writes(1);
     pair.server_takes(&request);
     for round in 1..=50 {
         let answer = pair.server_writes(1 << 20);
         pair.client_takes(&answer);
         // Half of the credit is granted as soon as half is used; what came in between is granted with it.
         assert_eq!(pair.found.right, 8 * round);
-        let grant = pair.client_writes(0, 0);
+        let grant = pair.client_writes(0);
         assert_eq!(frames(&grant).len(), 1);
         pair.server_takes(&grant);
     }
@@ -242,7 +236,7 @@ fn an_endless_stream_goes_on_by_credit_until_it_is_cancelled() {
 #[test]
 fn messages_beyond_the_credit_are_found() {
     let mut pair = Pair::new(RPC_OF_ONE_ANSWER, 1);
-    let request = pair.client_writes(1, 0);
+    let request = pair.client_writes(1);
     pair.server_takes(&request);
     let answer = pair.server_writes(1 << 20);
     let streams = RpcStreams {
@@ -250,34 +244,17 @@ fn messages_beyond_the_credit_are_found() {
         ..RPC_OF_ONE_ANSWER
     };
     let mut strict = Pair::new(streams, 1);
-    strict.client_writes(1, 0);
+    strict.client_writes(1);
     strict.client_takes(&answer);
     assert_eq!((strict.found.right, strict.then), (2, Then::GiveUp));
     assert!(strict.found.wrong[0].contains("no credit"), "{:?}", strict.found);
 }
 
 #[test]
-fn a_wrong_sum_is_found() {
-    let streams = RpcStreams {
-        direction: Direction::Request,
-        timed: false,
-        ..RESPONSES
-    };
-    let mut pair = Pair::new(streams, 1);
-    let mut request = pair.client_writes(1, 1 << 20);
-    *request.last_mut().unwrap() ^= 1;
-    pair.server_takes(&request);
-    let answer = pair.server_writes(1 << 20);
-    pair.client_takes(&answer);
-    assert_eq!((pair.found.right, pair.then), (0, Then::GiveUp));
-    assert!(pair.found.wrong[0].contains("checksum"), "{:?}", pair.found);
-}
-
-#[test]
 fn a_refused_stream_is_an_error() {
     let mut pair = Pair::new(RESPONSES, 1);
     pair.environment.max_streams = 0;
-    let request = pair.client_writes(1, 0);
+    let request = pair.client_writes(1);
     pair.server_takes(&request);
     let answer = pair.server_writes(1 << 20);
     pair.client_takes(&answer);
@@ -300,6 +277,6 @@ fn the_pause_between_batches_is_no_wait() {
     });
     let mut pair = Pair::new(RpcStreams { pace, ..RESPONSES }, 1);
     assert_eq!(pair.rpc.waiting_since(&pair.state), None);
-    pair.client_writes(1, 0);
+    pair.client_writes(1);
     assert_eq!(pair.rpc.waiting_since(&pair.state), Some(5_001_000));
 }

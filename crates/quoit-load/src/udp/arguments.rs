@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use clap::Args;
 use clap::builder::RangedU64ValueParser;
-use quoit_workload::{Header, MOST_SENDERS};
+use quoit_workload::{Header, Intervals, MOST_SENDERS};
 
-use super::plan::{EchoPlan, Mode, Phase, Shutdown, UdpPlan};
+use super::plan::{Datagrams, Mode, Shutdown};
 use crate::arguments::{SourceRange, parse_positive_seconds, parse_rate, parse_source};
-use crate::{Length, Sizes};
+use crate::{Arrivals, Length, Offered, Phase, Plan, Sizes, Target, Workload};
 
 /// Bytes of a datagram, unless it is said: those of the article on Registered I/O.
 const SIZE: u32 = 1024;
@@ -106,12 +106,21 @@ fn parse_phase(text: &str) -> Result<Phase, String> {
         format!("`{text}` is not a phase; expected RATE:SECONDS such as 50000:5, or flat:SECONDS")
     })?;
     Ok(Phase {
-        rate: match rate {
+        offered: match rate {
             "flat" => None,
-            rate => Some(parse_rate(rate)?),
+            rate => Some(evenly(parse_rate(rate)?)),
         },
         length: Length::Time(parse_positive_seconds(seconds)?),
     })
+}
+
+/// The timetable of so many datagrams per second.
+fn evenly(rate: f64) -> Offered {
+    Offered {
+        rate,
+        arrivals: Arrivals::Fixed,
+        batch: 1,
+    }
 }
 
 fn parse_target(text: &str) -> Result<SocketAddr, String> {
@@ -127,7 +136,7 @@ fn parse_target(text: &str) -> Result<SocketAddr, String> {
 
 impl UdpArguments {
     /// The run, if the options go together.
-    pub(crate) fn plan(&self) -> Result<UdpPlan, String> {
+    pub(crate) fn plan(&self) -> Result<Plan, String> {
         let sizes = self
             .sizes
             .clone()
@@ -141,31 +150,13 @@ impl UdpArguments {
                 "--shutdown-size {shutdown_size} must be another size than that of the other datagrams"
             ));
         }
-        let plan = UdpPlan {
-            target: self.connect,
+        let datagrams = Datagrams {
             mode: self.mode,
             batch: self
                 .batch
-                .unwrap_or_else(|| UdpPlan::fitting_batch(self.mode, &sizes, BATCH)),
+                .unwrap_or_else(|| Datagrams::fitting_batch(self.mode, &sizes, BATCH)),
             sizes,
-            seed: self.seed,
-            senders: self.senders,
-            sources: self.source.iter().flat_map(|range| range.0.clone()).collect(),
-            phases: if self.phases.is_empty() {
-                let length = self
-                    .count
-                    .map_or(Length::Time(self.seconds.unwrap_or(LENGTH)), Length::Count);
-                vec![Phase {
-                    rate: self.rate,
-                    length,
-                }]
-            } else {
-                self.phases.clone()
-            },
-            echo: self.echo.then_some(EchoPlan {
-                outstanding: self.outstanding,
-                timeout: self.timeout,
-            }),
+            echo: self.echo,
             shutdown: Shutdown {
                 rounds: self.shutdowns.unwrap_or(if self.echo { 0 } else { 10 }),
                 every: Duration::from_millis(u64::from(self.shutdown_every)),
@@ -173,7 +164,50 @@ impl UdpArguments {
             },
             send_buffer: self.send_buffer,
         };
-        plan.check()?;
-        Ok(plan)
+        let sources: Vec<_> = self.source.iter().flat_map(|range| range.0.clone()).collect();
+        datagrams.check(self.connect, &sources)?;
+        if let Some(count) = self.count
+            && count < u64::from(self.senders)
+        {
+            return Err(format!(
+                "--senders {} need at least as many datagrams, but --count is {count}",
+                self.senders
+            ));
+        }
+        let length = self
+            .count
+            .map_or(Length::Time(self.seconds.unwrap_or(LENGTH)), Length::Count);
+        let only = Phase {
+            offered: self.rate.map(evenly),
+            length,
+        };
+        Ok(Plan {
+            target: Target::Ip(self.connect),
+            workload: Workload::Datagrams(datagrams),
+            connections: self.senders.into(),
+            pipeline: if self.echo && self.rate.is_none() {
+                self.outstanding
+            } else {
+                u32::MAX
+            },
+            threads: self.senders.into(),
+            phases: if self.phases.is_empty() {
+                vec![only]
+            } else {
+                self.phases.clone()
+            },
+            seed: self.seed,
+            timeout: self.timeout,
+            interval: Intervals::LENGTH,
+            sources,
+            // What is of connections alone.
+            warmup: Duration::ZERO,
+            ramp_up: Duration::ZERO,
+            start_at: None,
+            slip: Duration::MAX,
+            spin: Duration::ZERO,
+            churn: false,
+            slow: None,
+        })
     }
 }

@@ -98,7 +98,7 @@ pub(super) struct Inbox {
 }
 
 impl Inbox {
-    /// For `count` datagrams of up to `room` bytes a call.
+    /// For `count` datagrams of up to `room` bytes per call.
     pub(super) fn new(count: usize, room: usize) -> Self {
         Self {
             memory: vec![0; count * room],

@@ -57,20 +57,17 @@ impl Outbox {
         self.sizes.of(self.seed, u64::from(self.header.sender), sequence)
     }
 
-    /// Sends `count` datagrams, no more than a batch, with the numbers from `first` on; `due` says when each was to be
-    /// sent. Returns how many were sent, and the error that stopped it, if one did.
-    pub(super) fn send(
-        &mut self,
-        socket: &Socket,
-        first: u64,
-        count: usize,
-        due: impl Fn(u64) -> u64,
-    ) -> (usize, Option<io::Error>) {
+    /// Sends datagrams, no more than a batch, with the numbers from `first` on, that were due at `starts`. Returns how
+    /// many were sent, and the error that stopped it, if one did.
+    pub(super) fn send(&mut self, socket: &Socket, first: u64, starts: &[u64]) -> (usize, Option<io::Error>) {
         self.lengths.clear();
-        for (place, datagram) in self.buffer.chunks_exact_mut(self.stride).take(count).enumerate() {
+        for ((sequence, &due), datagram) in (first..)
+            .zip(starts)
+            .zip(self.buffer.chunks_exact_mut(self.stride))
+        {
             let header = Header {
-                sequence: first + place as u64,
-                due: due(place as u64),
+                sequence,
+                due,
                 ..self.header
             };
             datagram[..Header::BYTES].copy_from_slice(&header.encode());
@@ -81,7 +78,7 @@ impl Outbox {
         }
         let mut sent = 0;
         let mut error = None;
-        while sent < count && error.is_none() {
+        while sent < starts.len() && error.is_none() {
             match self.send_from(socket, sent) {
                 Ok(more) => sent += more,
                 Err(failure) if failure.kind() == io::ErrorKind::Interrupted => {}

@@ -1,27 +1,22 @@
-//! What a run found, as one JSON object or a table.
+//! What a run of datagrams found.
 
 use std::time::Duration;
 
 use quoit_workload::Intervals;
 use serde::Serialize;
 
-use super::plan::{Phase, UdpPlan};
+use super::plan::Datagrams;
 use super::replies::ReplyTally;
 use super::sender::{PhaseTally, SenderTally};
-use crate::Length;
-use crate::report::{Ended, Ending, Latency, Percentiles, Rows, Tabular, by, latency, percentiles};
+use crate::report::{Details, Ending, Latency, Report, Rows, by, latency};
+use crate::{Length, Phase, Plan};
 
 /// The share of the offered rate below which a run's own senders are said to be too slow.
 const ENOUGH: f64 = 0.99;
 
-/// The findings of one run. The field names are those of the JSON object; units are in the names. The fields are
-/// described in `docs/load.md`.
+/// What a run of datagrams found beside what all runs find.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(crate) struct UdpReport {
-    /// `udp`.
-    pub(crate) protocol: String,
-    /// The server's address.
-    pub(crate) target: String,
+pub(crate) struct DatagramReport {
     /// `sendto`, `sendmmsg` or `gso`.
     pub(crate) mode: String,
     /// Datagrams between two looks at the clock, and in one call if the mode has such, at most.
@@ -31,33 +26,25 @@ pub(crate) struct UdpReport {
     /// How the sizes are spread, as given.
     pub(crate) datagram_sizes: String,
     /// Threads, each with a socket.
-    pub(crate) senders: u16,
+    pub(crate) senders: usize,
     /// What the datagrams of this run carry.
     pub(crate) run: u64,
-    /// Datagrams a second that fell due; `None`: as fast as it went, or in several phases.
-    pub(crate) offered_per_second: Option<f64>,
     /// The run's parts, one after the other: at least one.
     pub(crate) phases: Vec<PhaseReport>,
     /// What was sent, by the tenth of a second since the run began in which it was due.
     pub(crate) intervals: Intervals,
     /// When the run began, in seconds since 1970 by the wall clock.
     pub(crate) started_at: f64,
-    /// From the run's beginning to the last datagram sent.
-    pub(crate) elapsed_seconds: f64,
     /// Datagrams that the kernel took.
     pub(crate) sent: u64,
     /// `sent` by `elapsed_seconds`.
     pub(crate) sent_per_second: f64,
-    /// Their bytes, in millions a second.
+    /// Their bytes, in millions per second.
     pub(crate) sent_megabytes_per_second: f64,
     /// System calls that sent them.
     pub(crate) send_calls: u64,
     /// Calls that the kernel refused for want of memory (ENOBUFS), and that were made again.
     pub(crate) send_failures: u64,
-    /// How late batches were sent, with a rate.
-    pub(crate) lag: Option<Percentiles>,
-    /// Whether less than 99 % of the offered rate was sent, in any phase.
-    pub(crate) lagging: bool,
     /// What came back, if that was expected.
     pub(crate) replies: Option<RepliesReport>,
     /// The datagrams that ended the run.
@@ -65,17 +52,12 @@ pub(crate) struct UdpReport {
     /// Processor time of the senders' threads, user and system, by datagram sent. On loopback it includes the
     /// delivery.
     pub(crate) generator_cpu_ns_per_datagram: f64,
-    /// The share of the run that a sender's thread spent on a processor, on average, from 0 to 1.
-    pub(crate) generator_cpu_utilization: f64,
-    /// How it ended.
-    #[serde(flatten)]
-    pub(crate) ended: Ended,
 }
 
 /// A part of a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct PhaseReport {
-    /// Datagrams a second that fell due; `None`: as fast as it went.
+    /// Datagrams per second that fell due; `None`: as fast as it went.
     pub(crate) offered_per_second: Option<f64>,
     /// Since the run began.
     pub(crate) begins_seconds: f64,
@@ -121,9 +103,10 @@ pub(crate) struct ShutdownReport {
     pub(crate) ended_early: bool,
 }
 
-impl UdpReport {
-    pub(super) fn new(
-        plan: &UdpPlan,
+impl Report {
+    /// That of a run of datagrams, which carried `run`.
+    pub(super) fn of_datagrams(
+        (plan, datagrams): (&Plan, &Datagrams),
         run: u64,
         started_at: Duration,
         tally: SenderTally,
@@ -131,7 +114,6 @@ impl UdpReport {
         ending: Ending,
     ) -> Self {
         let sent = tally.sent;
-        let cpu_ns = tally.cpu_ns as f64;
         let elapsed = tally.ended as f64 / 1e9;
         let phases: Vec<PhaseReport> = plan
             .phases
@@ -154,59 +136,57 @@ impl UdpReport {
             Some(replies) if replies.received == 0 => Some("no datagram got a reply".to_owned()),
             _ => None,
         };
-        Self {
-            protocol: "udp".to_owned(),
-            target: plan.target.to_string(),
-            mode: plan.mode.name().to_owned(),
-            batch: plan.batch,
-            datagram_bytes: plan.sizes.mean(),
-            datagram_sizes: plan.sizes.to_string(),
-            senders: plan.senders,
+        let lagging = phases.iter().any(lags) && ending == Ending::Complete;
+        let details = DatagramReport {
+            mode: datagrams.mode.name().to_owned(),
+            batch: datagrams.batch,
+            datagram_bytes: datagrams.sizes.mean(),
+            datagram_sizes: datagrams.sizes.to_string(),
+            senders: plan.threads,
             run,
-            offered_per_second: match plan.phases[..] {
-                [only] => only.rate,
-                _ => None,
-            },
             started_at: started_at.as_secs_f64(),
-            elapsed_seconds: elapsed,
             sent,
             sent_per_second: by(sent as f64, elapsed),
             sent_megabytes_per_second: by(tally.bytes as f64 / 1e6, elapsed),
             send_calls: tally.calls,
             send_failures: tally.failures,
-            lag: percentiles(&tally.lag),
-            lagging: phases.iter().any(lags) && ending == Ending::Complete,
             phases,
             intervals: tally.intervals,
             replies,
             shutdown,
-            generator_cpu_ns_per_datagram: by(cpu_ns, sent as f64),
-            generator_cpu_utilization: by(cpu_ns, elapsed * 1e9 * f64::from(plan.senders)),
-            ended: Ended::new(ending, invalid),
+            generator_cpu_ns_per_datagram: by(tally.cpu_ns as f64, sent as f64),
+        };
+        let times = (tally.ended as f64, tally.cpu_ns);
+        Report {
+            lagging,
+            ..Report::new(
+                plan,
+                times,
+                &tally.lag,
+                (ending, invalid),
+                Details::Datagrams(Box::new(details)),
+            )
         }
     }
 }
 
-impl Tabular for UdpReport {
-    fn ended(&self) -> &Ended {
-        &self.ended
-    }
-
-    fn rows(&self, rows: &mut Rows) {
+impl DatagramReport {
+    /// Adds all rows but those on how the run ended.
+    pub(crate) fn rows(&self, head: &Report, rows: &mut Rows) {
         rows.row(
             "load",
-            format!("udp of {} bytes on {}", self.datagram_sizes, self.target),
+            format!("udp of {} bytes on {}", self.datagram_sizes, head.target),
         );
         rows.row(
             "senders",
             format!("{} x {}, up to {} a batch", self.senders, self.mode, self.batch),
         );
-        rows.row("run", format!("{:016x}, {:.3} s", self.run, self.elapsed_seconds));
+        rows.row("run", format!("{:016x}, {:.3} s", self.run, head.elapsed_seconds));
         rows.row("sent", self.sent.to_string());
-        let offered = self
+        let offered = head
             .offered_per_second
             .map_or(String::new(), |offered| format!(" of {offered:.0} offered"));
-        let lagging = if self.lagging {
+        let lagging = if head.lagging {
             "; LAGGING: the senders are too slow for it"
         } else {
             ""
@@ -242,17 +222,13 @@ impl Tabular for UdpReport {
                 format!("{} calls (ENOBUFS)", self.send_failures),
             );
         }
-        if let Some(lag) = &self.lag {
+        if let Some(lag) = &head.lag {
             rows.lag(lag, "");
         }
         if let Some(replies) = &self.replies {
             replies.rows(self.sent, rows);
         }
-        rows.generator_cpu(
-            self.generator_cpu_ns_per_datagram,
-            "datagram",
-            self.generator_cpu_utilization,
-        );
+        rows.generator_cpu(self.generator_cpu_ns_per_datagram, "datagram", head);
         if self.shutdown.datagrams > 0 {
             let end = if self.shutdown.ended_early {
                 ", until the sink ended"
@@ -274,7 +250,7 @@ impl PhaseReport {
     fn new((phase, tally): (&Phase, &PhaseTally)) -> Self {
         let seconds = (tally.ended - tally.begun) as f64 / 1e9;
         Self {
-            offered_per_second: phase.rate,
+            offered_per_second: phase.offered.map(|offered| offered.rate),
             begins_seconds: tally.begun as f64 / 1e9,
             seconds: match phase.length {
                 Length::Time(time) => time.as_secs_f64().min(seconds),

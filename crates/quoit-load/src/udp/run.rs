@@ -1,106 +1,126 @@
-//! Lets the senders begin and end together, and merges what they measured.
+//! A run of datagrams: its sockets, what is checked before, and how it is told to be over.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use quoit_workload::{Header, Kind};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::outbox::shutdown;
-use super::plan::{EchoPlan, UdpPlan};
-use super::report::{ShutdownReport, UdpReport};
+use super::plan::Datagrams;
+use super::report::ShutdownReport;
 use super::sender::{Sender, SenderTally, failure};
-use crate::control::Control;
-use crate::preflight::ensure_descriptors;
-use crate::report::Ending;
+use crate::control::{Control, Schedule, nanoseconds};
+use crate::coordinator::Run;
+use crate::report::Report;
 use crate::tally::Merge;
-use crate::threads::{TICK, run_together};
-use crate::{Findings, LoadError, Progress};
+use crate::{Findings, LoadError, Plan, Progress, Target};
 
 /// Datagrams that are sent to find out whether an echo answers.
 const PROBES: u32 = 4;
 
-/// Makes one run. `stop` ends it early when it becomes true; what was sent until then is reported. `observe` is told
-/// of the progress about ten times a second.
+/// Makes a run of datagrams, as [`crate::run`] says.
 ///
 /// # Errors
 /// The sockets cannot be made, nothing receives at the address, or sending fails for good.
 pub(crate) fn run(
-    plan: &UdpPlan,
+    plan: &Plan,
+    datagrams: &Datagrams,
     stop: &AtomicBool,
     observe: &mut dyn FnMut(Progress),
-) -> Result<Findings<UdpReport>, LoadError> {
-    ensure_descriptors(plan.senders.into(), "senders", 0)?;
-    let sockets = (0..plan.senders)
-        .map(|index| open(plan, index))
+) -> Result<Findings, LoadError> {
+    let senders = u16::try_from(plan.threads)
+        .map_err(|_| LoadError::new(format!("{} senders are too many", plan.threads)))?;
+    let sockets = (0..plan.threads)
+        .map(|index| open(plan, datagrams, index))
         .collect::<Result<Vec<_>, _>>()?;
     let header = Header {
         kind: Kind::Data,
         sender: 0,
-        senders: plan.senders,
+        senders,
         shutdown: 0,
         run: RandomState::new().build_hasher().finish(),
         sequence: 0,
         due: 0,
     };
-    if let Some(echo) = plan.echo {
-        check_echo(plan, &echo, &sockets[0], header)?;
+    if datagrams.echo {
+        check_echo(plan, datagrams, &sockets[0], header)?;
     }
-    let control = Control::new(plan.senders.into());
-    let tallies = send(plan, &control, &sockets, header, stop, observe)?;
-    // Before the shutdown, which an interrupted run has, too: a sink is to know what was sent.
-    let ending = if stop.load(Ordering::Relaxed) {
-        Ending::Interrupted
-    } else {
-        Ending::Complete
-    };
-    let shutdown = shut_down(plan, &sockets, header, &tallies, observe)?;
+    let control = Control::new(plan.threads);
+    // Every datagram counts, from the run's beginning on.
+    control.begin(Schedule {
+        from: 0,
+        until: plan.length().time().map(nanoseconds),
+    });
+    let each = sockets
+        .iter()
+        .zip((0..).map(|sender| Header { sender, ..header }));
+    let (ending, tallies) = Run::new(plan, &control, &[], stop, observe).together(
+        mpsc::channel(),
+        each.collect(),
+        |(socket, header)| Sender::new(&control, (plan, datagrams), socket, header)?.run(),
+    )?;
+    // An interrupted run has it, too: a sink is to know what was sent.
+    let shutdown = shut_down((plan, datagrams), &sockets, header, &tallies, observe)?;
     let tally = SenderTally::of_all(tallies)?;
     Ok(Findings {
-        report: UdpReport::new(plan, header.run, control.wall(0), tally, shutdown, ending),
+        report: Report::of_datagrams(
+            (plan, datagrams),
+            header.run,
+            control.wall(0),
+            tally,
+            shutdown,
+            ending,
+        ),
         latencies: None,
     })
 }
 
 /// The socket of sender `index`.
-fn open(plan: &UdpPlan, index: u16) -> Result<Socket, LoadError> {
-    let source = (!plan.sources.is_empty()).then(|| plan.sources[usize::from(index) % plan.sources.len()]);
+fn open(plan: &Plan, datagrams: &Datagrams, index: usize) -> Result<Socket, LoadError> {
+    let Target::Ip(target) = plan.target else {
+        return Err(LoadError::new(format!(
+            "datagrams go to an IP address and port, and not to {}",
+            plan.target
+        )));
+    };
+    let source = (!plan.sources.is_empty()).then(|| plan.sources[index % plan.sources.len()]);
     let make = || -> io::Result<Socket> {
-        let socket = Socket::new(Domain::for_address(plan.target), Type::DGRAM, Some(Protocol::UDP))?;
-        if let Some(bytes) = plan.send_buffer {
+        let socket = Socket::new(Domain::for_address(target), Type::DGRAM, Some(Protocol::UDP))?;
+        if let Some(bytes) = datagrams.send_buffer {
             socket.set_send_buffer_size(bytes as usize)?;
         }
         if let Some(source) = source {
             socket.bind(&SocketAddr::new(source, 0).into())?;
         }
-        socket.connect(&plan.target.into())?;
+        socket.connect(&target.into())?;
         Ok(socket)
     };
     make().map_err(|error| {
         let from = source.map_or(String::new(), |source| {
             format!(" from {source} (an address of this machine must be given)")
         });
-        LoadError::new(format!("cannot make a socket to {}{from}: {error}", plan.target))
+        LoadError::new(format!("cannot make a socket to {target}{from}: {error}"))
     })
 }
 
 /// Makes sure that datagrams come back at all.
-fn check_echo(plan: &UdpPlan, echo: &EchoPlan, socket: &Socket, header: Header) -> Result<(), LoadError> {
+fn check_echo(plan: &Plan, datagrams: &Datagrams, socket: &Socket, header: Header) -> Result<(), LoadError> {
     // Of another run, so that one that comes back late is not taken for a reply.
     let probe = Header {
         run: header.run.wrapping_add(1),
         ..header
     };
-    let failed = |error: &io::Error| failure(plan, plan.target, 0, error);
-    let until = Instant::now() + echo.timeout;
+    let failed = |error: &io::Error| failure(&plan.target, datagrams, 0, error);
+    let until = Instant::now() + plan.timeout;
     let mut buffer = [0; Header::BYTES + 1];
     for _ in 0..PROBES {
         socket.send(&probe.encode()).map_err(|error| failed(&error))?;
-        let patience = (echo.timeout / PROBES).min(until.saturating_duration_since(Instant::now()));
+        let patience = (plan.timeout / PROBES).min(until.saturating_duration_since(Instant::now()));
         socket
             .set_read_timeout(Some(patience.max(Duration::from_millis(1))))
             .map_err(|error| failed(&error))?;
@@ -125,47 +145,13 @@ fn check_echo(plan: &UdpPlan, echo: &EchoPlan, socket: &Socket, header: Header) 
     Err(LoadError::new(format!(
         "{} answered none of {PROBES} datagrams within {:?}; is an echo server running there, such as `quoit serve \
          udp-echo --listen {}`?",
-        plan.target, echo.timeout, plan.target
+        plan.target, plan.timeout, plan.target
     )))
-}
-
-/// Runs the senders to their end.
-fn send(
-    plan: &UdpPlan,
-    control: &Control,
-    sockets: &[Socket],
-    header: Header,
-    stop: &AtomicBool,
-    observe: &mut dyn FnMut(Progress),
-) -> Result<Vec<SenderTally>, LoadError> {
-    let senders = sockets
-        .iter()
-        .zip((0..).map(|sender| Header { sender, ..header }));
-    let (sender, messages) = mpsc::channel();
-    let work = |(socket, header)| Sender::new(control, plan, socket, header)?.run();
-    let ((), tallies) = run_together(senders.collect(), sender, work, || {
-        loop {
-            let sums = control.sums();
-            observe(Progress::Sending {
-                fraction: plan.length().fraction(control.now(), sums.done),
-                sent: sums.done,
-                replies: plan.echo.map(|_| sums.replies),
-            });
-            match messages.recv_timeout(TICK) {
-                Ok(_) | Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return Ok(()),
-            }
-            if stop.load(Ordering::Relaxed) {
-                control.stop();
-            }
-        }
-    })?;
-    Ok(tallies)
 }
 
 /// Says that the run is over, again and again: a sink that was overrun loses some.
 fn shut_down(
-    plan: &UdpPlan,
+    (plan, datagrams): (&Plan, &Datagrams),
     sockets: &[Socket],
     header: Header,
     tallies: &[SenderTally],
@@ -173,21 +159,21 @@ fn shut_down(
 ) -> Result<ShutdownReport, LoadError> {
     let mut report = ShutdownReport {
         datagrams: 0,
-        bytes: plan.shutdown.size,
-        every_seconds: plan.shutdown.every.as_secs_f64(),
+        bytes: datagrams.shutdown.size,
+        every_seconds: datagrams.shutdown.every.as_secs_f64(),
         ended_early: false,
     };
     let mut number = 0;
-    for round in 0..plan.shutdown.rounds {
+    for round in 0..datagrams.shutdown.rounds {
         if round > 0 {
-            std::thread::sleep(plan.shutdown.every);
+            std::thread::sleep(datagrams.shutdown.every);
         }
         for ((socket, tally), sender) in sockets.iter().zip(tallies).zip(0..) {
             let datagram = shutdown(
                 Header { sender, ..header },
                 tally.sent,
                 number,
-                plan.shutdown.size,
+                datagrams.shutdown.size,
             );
             match socket.send(&datagram) {
                 Ok(_) => {
@@ -199,11 +185,11 @@ fn shut_down(
                     report.ended_early = true;
                     return Ok(report);
                 }
-                Err(error) => return Err(failure(plan, plan.target, tally.sent, &error)),
+                Err(error) => return Err(failure(&plan.target, datagrams, tally.sent, &error)),
             }
         }
         observe(Progress::ShuttingDown {
-            fraction: f64::from(round + 1) / f64::from(plan.shutdown.rounds),
+            fraction: f64::from(round + 1) / f64::from(datagrams.shutdown.rounds),
         });
     }
     Ok(report)

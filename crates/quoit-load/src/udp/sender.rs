@@ -1,7 +1,6 @@
 //! The loop of one sender's thread.
 
 use std::io;
-use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -10,14 +9,15 @@ use quoit_workload::{Header, Intervals};
 use socket2::Socket;
 
 use super::calls::{Inbox, be_punctual, wait_readable};
+use super::course::Course;
 use super::outbox::Outbox;
-use super::pace::{Pace, Permit};
-use super::plan::{EchoPlan, Mode, Phase, UdpPlan};
+use super::plan::{Datagrams, Mode};
 use super::replies::{Replies, ReplyTally};
-use crate::LoadError;
+use super::unanswered::Unanswered;
 use crate::control::{Control, Sums, nanoseconds};
 use crate::system::thread_cpu_time;
 use crate::tally::{Merge, add_histogram, new_histogram};
+use crate::{LoadError, Phase, Plan, Target};
 
 /// The longest sleep: between two looks at the order to stop.
 const LONGEST_WAIT: Duration = Duration::from_millis(100);
@@ -31,15 +31,19 @@ const LONGEST_LAG: u64 = 60_000_000_000;
 /// One sender.
 pub(super) struct Sender<'a> {
     control: &'a Control,
-    plan: &'a UdpPlan,
-    index: u16,
+    plan: &'a Plan,
+    datagrams: &'a Datagrams,
+    index: usize,
     socket: &'a Socket,
-    pace: Pace,
-    /// The phases behind that of `pace`.
+    course: Course,
+    /// The phases behind that of `course`.
     later: std::slice::Iter<'a, Phase>,
-    turns: (u16, u16),
     outbox: Outbox,
-    echo: Option<(EchoPlan, Replies, Inbox)>,
+    /// When the datagrams of a batch were due.
+    starts: Vec<u64>,
+    echo: Option<(Replies, Inbox)>,
+    /// If their number is limited.
+    unanswered: Option<Unanswered>,
     tally: SenderTally,
 }
 
@@ -108,41 +112,39 @@ impl<'a> Sender<'a> {
     /// A histogram cannot be made.
     pub(super) fn new(
         control: &'a Control,
-        plan: &'a UdpPlan,
+        (plan, datagrams): (&'a Plan, &'a Datagrams),
         socket: &'a Socket,
         header: Header,
     ) -> Result<Self, LoadError> {
-        let largest = plan.sizes.largest();
-        let echo = match plan.echo {
-            None => None,
-            Some(echo) => {
-                let longest = nanoseconds(echo.timeout).saturating_mul(2);
-                let replies = Replies::new(header, largest, longest)?;
-                // A byte more than is sent, so that a longer reply shows.
-                let room = largest + 1;
-                let inbox = Inbox::new((INBOX_BYTES / room).clamp(1, Inbox::MOST), room);
-                Some((echo, replies, inbox))
-            }
+        let largest = datagrams.sizes.largest();
+        let timeout = nanoseconds(plan.timeout);
+        let echo = if datagrams.echo {
+            let replies = Replies::new(header, largest, timeout.saturating_mul(2))?;
+            // A byte more than is sent, so that a longer reply shows.
+            let room = largest + 1;
+            Some((
+                replies,
+                Inbox::new((INBOX_BYTES / room).clamp(1, Inbox::MOST), room),
+            ))
+        } else {
+            None
         };
-        let turns = (header.sender, header.senders);
+        let index = header.sender.into();
         let mut later = plan.phases.iter();
         let first = *later.next().expect("a plan has a phase");
+        let batch = datagrams.batch as usize;
         Ok(Self {
             control,
             plan,
-            index: header.sender,
+            datagrams,
+            index,
             socket,
-            pace: Pace::new(first, 0, plan.echo, turns),
+            course: Course::new(plan, first, 0, index),
             later,
-            turns,
-            outbox: Outbox::new(
-                plan.mode,
-                plan.sizes.clone(),
-                plan.seed,
-                plan.batch as usize,
-                header,
-            ),
+            outbox: Outbox::new(datagrams.mode, datagrams.sizes.clone(), plan.seed, batch, header),
+            starts: Vec::with_capacity(batch),
             echo,
+            unanswered: (plan.pipeline != u32::MAX).then(|| Unanswered::new(timeout)),
             tally: SenderTally {
                 sent: 0,
                 bytes: 0,
@@ -167,11 +169,16 @@ impl<'a> Sender<'a> {
         let cpu = thread_cpu_time();
         while !self.control.is_stopped() {
             let now = self.control.now();
-            match self.pace.permit(now) {
-                Permit::Over if self.begin_next_phase(now) => {}
-                Permit::Over => break,
-                Permit::Send(count) => self.send(count, now)?,
-                Permit::Wait(until) => self.wait(Duration::from_nanos(until.saturating_sub(now)))?,
+            if self.course.is_over(now) {
+                if !self.begin_next_phase(now) {
+                    break;
+                }
+            } else if self.take_due(now) {
+                self.send(now)?;
+            } else {
+                let overdue = self.unanswered.as_ref().and_then(Unanswered::next_overdue);
+                let until = self.course.next_due().min(overdue.unwrap_or(u64::MAX));
+                self.wait(Duration::from_nanos(until.saturating_sub(now)))?;
             }
             self.take_replies()?;
             self.publish();
@@ -187,51 +194,53 @@ impl<'a> Sender<'a> {
             calls: self.outbox.calls,
             ended,
             cpu_ns: thread_cpu_time().saturating_sub(cpu),
-            replies: self.echo.map(|(_, replies, _)| replies.finish()),
+            replies: self.echo.map(|(replies, _)| replies.finish()),
             ..self.tally
         })
     }
 
     /// The phase is over. Returns whether there is another, which begins where this one was to end.
     fn begin_next_phase(&mut self, now: u64) -> bool {
-        let (_, until) = self.pace.span();
+        let until = self.course.until;
         self.end_phase(now.min(until));
         let next = self.later.next();
         if let Some(&phase) = next {
-            self.pace = Pace::new(phase, until, self.plan.echo, self.turns);
+            self.course = Course::new(self.plan, phase, until, self.index);
         }
         next.is_some()
     }
 
     fn end_phase(&mut self, ended: u64) {
         self.tally.phases.push(PhaseTally {
-            begun: self.pace.span().0,
+            begun: self.course.begins,
             ended,
-            sent: self.pace.so_far(),
+            sent: self.course.sent,
         });
     }
 
-    fn send(&mut self, count: u64, now: u64) -> Result<(), LoadError> {
-        // No more than a batch, which is at most 1,024.
-        let count = count.min(u64::from(self.plan.batch)) as usize;
-        if self.pace.has_timetable() {
-            self.tally
-                .lag
-                .saturating_record(now.saturating_sub(self.pace.due(0, now)).max(1));
+    /// Takes a batch of what is due: whether there is anything.
+    fn take_due(&mut self, now: u64) -> bool {
+        let unanswered = self.unanswered.as_mut().map_or(0, |all| all.count(now));
+        let most = self.datagrams.batch as usize;
+        self.course.take(now, unanswered, most, &mut self.starts);
+        !self.starts.is_empty()
+    }
+
+    /// Sends what was taken at `now`.
+    fn send(&mut self, now: u64) -> Result<(), LoadError> {
+        if self.course.has_timetable {
+            let lag = now.saturating_sub(self.starts[0]);
+            self.tally.lag.saturating_record(lag.max(1));
         }
-        let pace = &self.pace;
-        let (sent, error) = self
-            .outbox
-            .send(self.socket, self.tally.sent, count, |ahead| pace.due(ahead, now));
-        if pace.has_timetable() {
-            for ahead in 0..sent as u64 {
-                self.tally.intervals.note(pace.due(ahead, now), 1);
-            }
-        } else {
-            self.tally.intervals.note(now, sent as u64);
+        let (sent, error) = self.outbox.send(self.socket, self.tally.sent, &self.starts);
+        for &start in &self.starts[..sent] {
+            self.tally.intervals.note(start, 1);
         }
         self.tally.sent += sent as u64;
-        self.pace.sent(sent as u64, now);
+        self.course.note_sent(sent, &self.starts);
+        if let Some(unanswered) = &mut self.unanswered {
+            unanswered.sent(sent, now);
+        }
         match error {
             None => Ok(()),
             Some(error) if is_passing(&error) => {
@@ -256,7 +265,7 @@ impl<'a> Sender<'a> {
 
     /// Takes the replies that are there.
     fn take_replies(&mut self) -> Result<(), LoadError> {
-        let Some((_, replies, inbox)) = &mut self.echo else {
+        let Some((replies, inbox)) = &mut self.echo else {
             return Ok(());
         };
         loop {
@@ -264,12 +273,14 @@ impl<'a> Sender<'a> {
                 Ok(count) => {
                     let now = self.control.now();
                     for reply in inbox.datagrams() {
-                        if let Some(sequence) = replies.take(reply, now, |number| self.outbox.size(number)) {
-                            self.pace.answered(sequence);
+                        if let Some(sequence) = replies.take(reply, now, |number| self.outbox.size(number))
+                            && let Some(unanswered) = &mut self.unanswered
+                        {
+                            unanswered.answered(sequence);
                         }
                     }
                     // Sending must not wait for replies that come as fast as they are taken.
-                    if count < Inbox::MOST || self.pace.has_timetable() {
+                    if count < Inbox::MOST || self.course.has_timetable {
                         return Ok(());
                     }
                 }
@@ -282,14 +293,9 @@ impl<'a> Sender<'a> {
 
     /// Waits for what is unanswered, no longer than the timeout after `ended`.
     fn await_replies(&mut self, ended: u64) -> Result<(), LoadError> {
-        let Some((echo, ..)) = self.echo else {
-            return Ok(());
-        };
-        let until = ended.saturating_add(nanoseconds(echo.timeout));
-        while self
-            .echo
-            .as_ref()
-            .is_some_and(|(_, replies, _)| replies.received() < self.tally.sent)
+        let until = ended.saturating_add(nanoseconds(self.plan.timeout));
+        while let Some((replies, _)) = &self.echo
+            && replies.received() < self.tally.sent
         {
             let now = self.control.now();
             if now >= until || self.control.is_stopped() {
@@ -305,17 +311,15 @@ impl<'a> Sender<'a> {
     /// Tells how far it has come.
     fn publish(&self) {
         let sums = Sums {
-            replies: self.echo.as_ref().map_or(0, |(_, replies, _)| replies.received()),
+            replies: self.echo.as_ref().map_or(0, |(replies, _)| replies.received()),
             done: self.tally.sent,
             ..Sums::default()
         };
-        self.control.publish(usize::from(self.index), sums);
+        self.control.publish(self.index, sums);
     }
 
     fn failure(&self, error: &io::Error) -> LoadError {
-        // The others need not go on.
-        self.control.stop();
-        failure(self.plan, self.plan.target, self.tally.sent, error)
+        failure(&self.plan.target, self.datagrams, self.tally.sent, error)
     }
 }
 
@@ -328,15 +332,11 @@ fn is_passing(error: &io::Error) -> bool {
 }
 
 /// In words, what a socket's error means after so many datagrams, and what to do.
-pub(super) fn failure(plan: &UdpPlan, target: SocketAddr, sent: u64, error: &io::Error) -> LoadError {
-    let largest = plan.sizes.largest();
-    let advice = match (error.raw_os_error(), plan.mode) {
+pub(super) fn failure(target: &Target, datagrams: &Datagrams, sent: u64, error: &io::Error) -> LoadError {
+    let largest = datagrams.sizes.largest();
+    let advice = match (error.raw_os_error(), datagrams.mode) {
         (Some(libc::ECONNREFUSED), _) => {
-            let server = if plan.echo.is_some() {
-                "udp-echo"
-            } else {
-                "udp-sink"
-            };
+            let server = if datagrams.echo { "udp-echo" } else { "udp-sink" };
             format!(
                 "nothing receives there; start the server first, such as `quoit serve {server} --listen {target}`"
             )

@@ -1,8 +1,8 @@
 //! One thread of the load: an edge-triggered loop over its connections.
 //!
-//! What keeps it cheap: one read a readiness into a buffer shared by all connections (a read that does not
+//! What keeps it cheap: one read per readiness into a buffer shared by all connections (a read that does not
 //! fill it has emptied the socket, epoll(7)), one write for all requests that it makes due, one clock
-//! reading for both, and no allocation a request. The clock is read after the read: it ends the latency of
+//! reading for both, and no allocation per request. The clock is read after the read: it ends the latency of
 //! the replies just read and starts that of the requests written next, so that a latency includes the
 //! checking of the replies before it on the same connection, and nothing of other connections' work.
 //!
@@ -26,7 +26,7 @@ use super::control::{Control, Message, Schedule, Sums, nanoseconds};
 use super::error::LoadError;
 use super::pacing::{Pacing, Place};
 use super::plan::{Length, Plan, share};
-use super::protocol::{GATHER, Protocol};
+use super::protocol::{BATCH_BYTES, Protocol};
 use super::recorder::Recorder;
 use super::system::thread_cpu_time;
 use super::tally::Tally;
@@ -86,7 +86,7 @@ impl Assignment {
             connections: share(plan.connections, plan.threads, thread),
             slow: share(slow, plan.threads, thread),
             slow_bytes_per_second: plan.slow.map_or(0, |slow| slow.bytes_per_second),
-            requests: plan.length.share(plan.threads, thread),
+            requests: plan.length().share(plan.threads, thread),
             timeout: nanoseconds(plan.timeout),
             ramp_up: nanoseconds(plan.ramp_up),
             sources: plan.sources.clone(),
@@ -132,7 +132,7 @@ pub(super) struct Worker<P: Protocol> {
     protocol: P,
     pacing: Pacing,
     connections: Vec<Connection<P::State>>,
-    /// Connections that are to be opened, or, with one a request, that may be when a request is due.
+    /// Connections that are to be opened, or, with one per request, that may be when a request is due.
     to_open: VecDeque<usize>,
     /// Connections whose first attempt has begun.
     ramped: usize,
@@ -154,7 +154,7 @@ pub(super) struct Worker<P: Protocol> {
     /// Bytes that a slow connection may read beyond whole ones.
     slow_credit: f64,
     read_buffer: Box<[u8]>,
-    gathered: Vec<u8>,
+    batch: Vec<u8>,
 }
 
 impl<P: Protocol> Worker<P> {
@@ -194,7 +194,7 @@ impl<P: Protocol> Worker<P> {
             control,
             poll,
             timer,
-            pacing: Pacing::new(plan.pipeline, plan.offered.as_ref(), paced, plan.seed),
+            pacing: Pacing::new(plan.pipeline, plan.offered().as_ref(), paced, plan.seed),
             connections: connections.collect(),
             protocol,
             to_open: if plan.churn {
@@ -222,7 +222,7 @@ impl<P: Protocol> Worker<P> {
             next_slow: 0,
             slow_credit: 0.0,
             read_buffer: vec![0; READ_BUFFER].into_boxed_slice(),
-            gathered: Vec::with_capacity(GATHER),
+            batch: Vec::with_capacity(BATCH_BYTES),
             assignment,
         };
         Ok((worker, waker))
@@ -429,7 +429,7 @@ impl<P: Protocol> Worker<P> {
 /// What latencies are kept up to: ten timeouts, as a reply can wait longer than one behind others of its pipeline;
 /// in an open loop a request can wait for as long as the run.
 fn longest_latency(plan: &Plan) -> u64 {
-    let run = match (plan.offered, plan.length) {
+    let run = match (plan.offered(), plan.length()) {
         (None, _) => 0,
         (Some(_), Length::Time(time)) => nanoseconds(time).saturating_add(nanoseconds(plan.warmup)),
         (Some(offered), Length::Count(requests)) => (requests as f64 / offered.rate * 1e9) as u64,

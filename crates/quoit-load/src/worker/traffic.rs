@@ -8,7 +8,7 @@ use mio::event::Event;
 use super::super::connection::Phase;
 use super::super::error::LoadError;
 use super::super::pacing::{Due, Pacing};
-use super::super::protocol::{GATHER, Protocol, Then};
+use super::super::protocol::{BATCH_BYTES, Protocol, Then};
 use super::{SCAN_INTERVAL, SCANNED_AT_ONCE, SLOW_INTERVAL, Stage, Worker};
 
 /// Why an open connection ends.
@@ -193,45 +193,43 @@ impl<P: Protocol> Worker<P> {
             if !connection.is_open() {
                 return;
             }
-            self.gathered.clear();
+            self.batch.clear();
             if !connection.has_unsent() {
-                self.gather(index, now);
-                if self.gathered.is_empty() {
+                self.fill_batch(index, now);
+                if self.batch.is_empty() {
                     return;
                 }
             }
             let connection = &mut self.connections[index];
-            let gathered_all = !self.gathered.is_empty() && self.gathered.len() < GATHER;
-            if let Err(error) = connection.write(&self.gathered, self.poll.registry(), Token(index)) {
+            let batched_all = !self.batch.is_empty() && self.batch.len() < BATCH_BYTES;
+            if let Err(error) = connection.write(&self.batch, self.poll.registry(), Token(index)) {
                 return self.close(index, End::Failed(error));
             }
-            if connection.has_unsent() || gathered_all {
+            if connection.has_unsent() || batched_all {
                 return;
             }
             now = self.clock.now();
         }
     }
 
-    /// Gathers what is to be written on a connection.
-    fn gather(&mut self, index: usize, now: u64) {
+    /// Collects what is to be written on a connection at once.
+    fn fill_batch(&mut self, index: usize, now: u64) {
         let connection = &mut self.connections[index];
         let before = self.protocol.outstanding(&connection.state);
-        self.protocol
-            .respond(&mut connection.state, now, GATHER, &mut self.gathered);
+        self.protocol.respond(&mut connection.state, &mut self.batch);
         if self.assignment.churn {
             if let Some(start) = connection.opened_for.take() {
-                self.protocol
-                    .begin(&mut connection.state, start, &mut self.gathered);
+                self.protocol.begin(&mut connection.state, start, &mut self.batch);
             }
         } else {
-            while self.gathered.len() < GATHER {
+            while self.batch.len() < BATCH_BYTES {
                 let connection = &mut self.connections[index];
                 let outstanding = self.protocol.outstanding(&connection.state);
                 let Some(due) = self.pacing.take(&mut connection.place, index, outstanding, now) else {
                     break;
                 };
                 self.protocol
-                    .begin(&mut connection.state, due.start, &mut self.gathered);
+                    .begin(&mut connection.state, due.start, &mut self.batch);
                 self.record_lag(due);
             }
         }
@@ -249,10 +247,10 @@ impl<P: Protocol> Worker<P> {
             if !connection.is_open() {
                 continue;
             }
-            self.gathered.clear();
-            self.protocol.wind_down(&mut connection.state, &mut self.gathered);
-            if !self.gathered.is_empty()
-                && let Err(error) = connection.write(&self.gathered, self.poll.registry(), Token(index))
+            self.batch.clear();
+            self.protocol.wind_down(&mut connection.state, &mut self.batch);
+            if !self.batch.is_empty()
+                && let Err(error) = connection.write(&self.batch, self.poll.registry(), Token(index))
             {
                 self.close(index, End::Failed(error));
             }
