@@ -211,23 +211,23 @@ fn start(protocol: Protocol, driven: Driven, shared: Shared) -> Result<Runtime, 
     let sockets_of = move || Arc::clone(sockets.as_ref().expect("servers of datagrams have sockets"));
     match protocol {
         Protocol::Echo => driven.start(move |_| Echo::new(work)),
-        Protocol::Rpc { streams } => {
-            driven.start(move |quoit| RpcServer::new(streams as usize, work, published.rpc(quoit.index())))
-        }
+        Protocol::Rpc { streams } => driven.start(move |event_loop| {
+            RpcServer::new(streams as usize, work, published.rpc(event_loop.index()))
+        }),
         Protocol::Sink => driven.start(move |_| Sink::new(work)),
         Protocol::Http => driven.start(move |_| HttpServer::new(timeouts, work, metrics::writer(&published))),
-        Protocol::UdpEcho(_) => driven.start(move |quoit| {
-            let figures = published.datagrams(quoit.index());
-            UdpEcho::new(quoit, &sockets_of(), work, figures)
+        Protocol::UdpEcho(_) => driven.start(move |event_loop| {
+            let figures = published.datagrams(event_loop.index());
+            UdpEcho::new(event_loop, &sockets_of(), work, figures)
         }),
-        Protocol::UdpSink(_) => driven.start(move |quoit| {
-            let figures = published.datagrams(quoit.index());
-            UdpSink::new(quoit, &sockets_of(), work, Arc::clone(&sink_run), figures)
+        Protocol::UdpSink(_) => driven.start(move |event_loop| {
+            let figures = published.datagrams(event_loop.index());
+            UdpSink::new(event_loop, &sockets_of(), work, Arc::clone(&sink_run), figures)
         }),
-        Protocol::Dns(dns) => driven.start(move |quoit| {
-            let index = quoit.index();
+        Protocol::Dns(dns) => driven.start(move |event_loop| {
+            let index = event_loop.index();
             let figures = (published.datagrams(index), published.dns(index));
-            Dns::new(quoit, &sockets_of(), dns.responder(), work, figures)
+            Dns::new(event_loop, &sockets_of(), dns.responder(), work, figures)
         }),
     }
 }

@@ -97,7 +97,7 @@ impl<E: Engine + 'static> World<E> {
             ..ConnectOptions::default()
         };
         let token = self.token();
-        if let Ok(id) = self.quoit.connect(&address, &options, token) {
+        if let Ok(id) = self.event_loop.connect(&address, &options, token) {
             self.reference.begin(id, token, false, options.paused);
             let state = self.reference.find(id).expect("begun just now");
             state.notes.peer = Some(peer);
@@ -111,7 +111,7 @@ impl<E: Engine + 'static> World<E> {
     fn set_deadline(&mut self, id: ConnectionId, after: u64) {
         let now = with(|kernel| kernel.now());
         if self
-            .quoit
+            .event_loop
             .set_deadline(id, Some(Duration::from_nanos(after)))
             .is_ok()
             && let Some(state) = self.reference.find(id)
@@ -147,7 +147,7 @@ impl<E: Engine + 'static> World<E> {
             paused: self.random.chance(300),
             ..AttachOptions::default()
         };
-        if let Ok(id) = self.quoit.attach(descriptor, &options, token) {
+        if let Ok(id) = self.event_loop.attach(descriptor, &options, token) {
             self.note_command("attach", id);
             self.reference.begin(id, token, false, options.paused);
         }
@@ -180,7 +180,7 @@ impl<E: Engine + 'static> World<E> {
             && let Some(listener) = self.listeners.pop()
         {
             // It may have failed by itself, which is as good.
-            let _ = self.quoit.stop_listening(listener);
+            let _ = self.event_loop.stop_listening(listener);
         }
     }
 
@@ -203,16 +203,16 @@ impl<E: Engine + 'static> World<E> {
         }
         // It may have failed by itself, which is as good.
         let _ = if pauses {
-            self.quoit.pause_listening(listener)
+            self.event_loop.pause_listening(listener)
         } else {
-            self.quoit.resume_listening(listener)
+            self.event_loop.resume_listening(listener)
         };
     }
 
     /// Nobody waits in vain for a listener any more.
     pub(crate) fn resume_listening(&mut self) {
         for listener in &self.listeners {
-            let _ = self.quoit.resume_listening(*listener);
+            let _ = self.event_loop.resume_listening(*listener);
         }
     }
 
@@ -221,7 +221,7 @@ impl<E: Engine + 'static> World<E> {
         let now = with(|kernel| kernel.now());
         if self.random.chance(300) {
             // One that has fired is on its way.
-            if self.quoit.cancel_named_timer(token) {
+            if self.event_loop.cancel_named_timer(token) {
                 self.reference.order.timers.remove(&token.0);
             }
             return;
@@ -229,7 +229,7 @@ impl<E: Engine + 'static> World<E> {
         let after = self.random.magnitude(20_000_000);
         if !self.reference.order.timers.contains_key(&token.0)
             && self
-                .quoit
+                .event_loop
                 .set_named_timer(Duration::from_nanos(after), token)
                 .is_ok()
         {
@@ -350,7 +350,7 @@ impl<E: Engine + 'static> World<E> {
         let pieces = cut(&mut self.random, memory.as_ref());
         // The reference keeps it until the send is acknowledged or the connection closed; then it is spoilt, but not freed.
         let list = crate::memory::lend(&pieces);
-        let result = self.quoit.send_gathered(id, list, token);
+        let result = self.event_loop.send_gathered(id, list, token);
         let free = Arc::clone(&self.always_free);
         self.after_send(id, result, bytes, token, Some(free), Some(memory));
     }
@@ -363,13 +363,13 @@ impl<E: Engine + 'static> World<E> {
         token: Token,
         free: Option<Arc<AtomicBool>>,
     ) {
-        let result = self.quoit.send(id, payload, token);
+        let result = self.event_loop.send(id, payload, token);
         self.after_send(id, result, bytes, token, free, None);
     }
 
     /// Sends at once what the kernel takes, and queues the rest.
     fn try_send(&mut self, id: ConnectionId, bytes: &[u8]) {
-        let result = self.quoit.try_send(id, bytes);
+        let result = self.event_loop.try_send(id, bytes);
         let taken = result.unwrap_or(0);
         self.after_send(id, result.map(|_| ()), &bytes[..taken], Token::NONE, None, None);
         if result.is_ok() && taken < bytes.len() {
@@ -381,7 +381,7 @@ impl<E: Engine + 'static> World<E> {
     /// As [`World::try_send`], of pieces. The rest is copied, or lent in other pieces.
     fn try_send_gathered(&mut self, id: ConnectionId, bytes: &[u8]) {
         let pieces = cut(&mut self.gather_random, bytes);
-        let result = self.quoit.try_send_gathered(id, &pieces);
+        let result = self.event_loop.try_send_gathered(id, &pieces);
         with(|kernel| kernel.note(|| format!("{} pieces at once: {result:?}", pieces.len())));
         let taken = result.unwrap_or(0);
         assert!(taken <= bytes.len(), "more than there is was taken of {id:?}");
@@ -410,7 +410,7 @@ impl<E: Engine + 'static> World<E> {
             length: bytes.len() as u64 + missing,
             on_short: OnShort::Tell,
         };
-        let result = self.quoit.send_file(id, range, token);
+        let result = self.event_loop.send_file(id, range, token);
         if missing > 0
             && result.is_ok()
             && let Some(state) = self.reference.find(id)
@@ -431,7 +431,7 @@ impl<E: Engine + 'static> World<E> {
         free: Option<Arc<AtomicBool>>,
         kept: Option<Memory>,
     ) {
-        let high = self.quoit.is_full(id);
+        let high = self.event_loop.is_full(id);
         if let Err(refusal) = result {
             with(|kernel| {
                 kernel.note(|| format!("send of {} bytes to {id:?} is refused: {refusal}", bytes.len()))
@@ -500,7 +500,7 @@ impl<E: Engine + 'static> World<E> {
     fn pause(&mut self, id: ConnectionId) {
         let result = self.command(Command::Pause { connection: id });
         assert!(
-            result != Some(Err(Refusal::Stale)) || self.quoit.descriptor(id).is_none(),
+            result != Some(Err(Refusal::Stale)) || self.event_loop.descriptor(id).is_none(),
             "{id:?} is open, and its pause is refused as stale"
         );
         self.reference.some_paused = true;
@@ -520,10 +520,10 @@ impl<E: Engine + 'static> World<E> {
             return None;
         }
         Some(match command {
-            Command::Pause { connection } => self.quoit.pause(connection),
-            Command::Resume { connection } => self.quoit.resume(connection),
-            Command::PauseDatagrams { socket } => self.quoit.pause_datagrams(socket),
-            Command::ResumeDatagrams { socket } => self.quoit.resume_datagrams(socket),
+            Command::Pause { connection } => self.event_loop.pause(connection),
+            Command::Resume { connection } => self.event_loop.resume(connection),
+            Command::PauseDatagrams { socket } => self.event_loop.pause_datagrams(socket),
+            Command::ResumeDatagrams { socket } => self.event_loop.resume_datagrams(socket),
             other => unreachable!("{other:?} is not given here"),
         })
     }
@@ -539,7 +539,7 @@ impl<E: Engine + 'static> World<E> {
 
     pub(crate) fn shutdown(&mut self, id: ConnectionId) {
         self.note_command("shutdown", id);
-        if self.quoit.shutdown(id).is_ok()
+        if self.event_loop.shutdown(id).is_ok()
             && let Some(state) = self.reference.find(id)
         {
             state.notes.send_ended = true;
@@ -563,7 +563,7 @@ impl<E: Engine + 'static> World<E> {
     fn close_within(&mut self, id: ConnectionId, deadline: Option<Duration>, fairly: bool) {
         self.note_command("close", id);
         // Refused, it has ended by itself, and what is on the way of it still comes.
-        if self.quoit.close(id, deadline).is_ok()
+        if self.event_loop.close(id, deadline).is_ok()
             && let Some(state) = self.reference.find(id)
         {
             state.closing = true;
@@ -575,7 +575,7 @@ impl<E: Engine + 'static> World<E> {
 
     fn abort(&mut self, id: ConnectionId) {
         self.note_command("abort", id);
-        if self.quoit.abort(id).is_ok()
+        if self.event_loop.abort(id).is_ok()
             && let Some(state) = self.reference.find(id)
         {
             state.closing = true;

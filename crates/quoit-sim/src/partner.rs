@@ -32,7 +32,7 @@ enum Occasion {
 
 /// The loop, and what is known of it.
 pub(crate) struct Partner<E: Engine> {
-    quoit: SimLoop<E>,
+    event_loop: SimLoop<E>,
     random: Random,
     reference: Reference,
     kept: VecDeque<Kept>,
@@ -51,13 +51,13 @@ pub(crate) struct Partner<E: Engine> {
 impl<E: Engine + 'static> Partner<E> {
     /// Begins to have turns in the installed kernel.
     pub(crate) fn start(
-        quoit: Loop<E, SimSockets>,
+        event_loop: Loop<E, SimSockets>,
         seed: u64,
         other: Remote,
         wake_owed: Rc<Cell<bool>>,
     ) -> Rc<RefCell<Self>> {
         let partner = Rc::new(RefCell::new(Self {
-            quoit: SimLoop::new(quoit),
+            event_loop: SimLoop::new(event_loop),
             random: Random::new(seed, 12),
             reference: Reference::default(),
             kept: VecDeque::new(),
@@ -85,13 +85,13 @@ impl<E: Engine + 'static> Partner<E> {
     }
 
     pub(crate) fn remote(&self) -> Remote {
-        self.quoit.remote()
+        self.event_loop.remote()
     }
 
     /// Everything is to come to its end.
     pub(crate) fn drain(&mut self) {
         self.ending = true;
-        self.quoit.drain(Duration::from_secs(3600));
+        self.event_loop.drain(Duration::from_secs(3600));
     }
 
     pub(crate) fn has_drained(&self) -> bool {
@@ -100,18 +100,18 @@ impl<E: Engine + 'static> Partner<E> {
 
     /// Its counters, and the connections that it has closed.
     pub(crate) fn counters(&self) -> (Counters, u64) {
-        (self.quoit.counters(), self.reference.closed_by.iter().sum())
+        (self.event_loop.counters(), self.reference.closed_by.iter().sum())
     }
 
     /// Operations that have not ended.
     pub(crate) fn in_flight(&self) -> u64 {
-        self.quoit.counters().in_flight
+        self.event_loop.counters().in_flight
     }
 
     fn turn(&mut self) {
         let room = self.random.between(1, 16) as usize;
         self.events.set_capacity(room);
-        if let Err(error) = self.quoit.turn([], &mut self.events, Some(Duration::ZERO)) {
+        if let Err(error) = self.event_loop.turn([], &mut self.events, Some(Duration::ZERO)) {
             panic!("the second loop's turn failed: {error}");
         }
         let mut taken = std::mem::take(&mut self.taken);
@@ -153,7 +153,7 @@ impl<E: Engine + 'static> Partner<E> {
             let id = *self.random.choose(self.reference.open());
             if self.random.chance(500) {
                 self.close(id, None);
-            } else if self.quoit.abort(id).is_ok()
+            } else if self.event_loop.abort(id).is_ok()
                 && let Some(state) = self.reference.find(id)
             {
                 state.closing = true;
@@ -163,7 +163,7 @@ impl<E: Engine + 'static> Partner<E> {
 
     fn close(&mut self, id: ConnectionId, deadline: Option<Duration>) {
         // Refused, it is closing already, or has ended by itself.
-        if self.quoit.close(id, deadline).is_ok()
+        if self.event_loop.close(id, deadline).is_ok()
             && let Some(state) = self.reference.find(id)
         {
             state.closing = true;
@@ -176,14 +176,14 @@ impl<E: Engine + 'static> Partner<E> {
         if let Event::Accepted { connection, .. } = event {
             self.reference.begin(connection, Token::NONE, true, false);
             let descriptor = self
-                .quoit
+                .event_loop
                 .descriptor(connection)
                 .map(|descriptor| descriptor.as_raw_fd());
             if let (Some(descriptor), Some(state)) = (descriptor, self.reference.find(connection)) {
                 state.notes.peer = with(|kernel| kernel.peer_of(descriptor));
             }
         }
-        let closed = self.reference.check(&event, self.quoit.now().as_nanos());
+        let closed = self.reference.check(&event, self.event_loop.now().as_nanos());
         match event {
             Event::Data { connection, data } => return self.check_data(connection, data),
             Event::EndOfStream { connection } => {
@@ -225,8 +225,8 @@ impl<E: Engine + 'static> Partner<E> {
     }
 
     fn send(&mut self, id: ConnectionId, peer: usize, bytes: &[u8]) {
-        let result = self.quoit.send(id, Payload::Copy(bytes), Token::NONE);
-        let full = self.quoit.is_full(id);
+        let result = self.event_loop.send(id, Payload::Copy(bytes), Token::NONE);
+        let full = self.event_loop.is_full(id);
         match result {
             Ok(()) => with(|kernel| kernel.peers[peer].expected.extend_from_slice(bytes)),
             Err(Refusal::Full | Refusal::Closing | Refusal::Stale | Refusal::TooLarge) => {}
@@ -244,7 +244,7 @@ impl<E: Engine + 'static> Partner<E> {
 
     /// How many it has.
     pub(crate) fn connections(&self) -> u64 {
-        self.quoit.counters().connections
+        self.event_loop.counters().connections
     }
 
     /// The first of them.
@@ -259,7 +259,7 @@ impl<E: Engine + 'static> Partner<E> {
             panic!("the second loop has a turn at its end");
         };
         let Self {
-            mut quoit,
+            mut event_loop,
             mut kept,
             mut events,
             mut reference,
@@ -267,13 +267,13 @@ impl<E: Engine + 'static> Partner<E> {
         } = partner.into_inner();
         kept.clear();
         // Leases that were let go of since its last turn are collected by the next.
-        if let Err(error) = quoit.turn([], &mut events, Some(Duration::ZERO)) {
+        if let Err(error) = event_loop.turn([], &mut events, Some(Duration::ZERO)) {
             panic!("the second loop's last turn failed: {error}");
         }
         for event in events.drain() {
-            reference.check(&event, quoit.now().as_nanos());
+            reference.check(&event, event_loop.now().as_nanos());
         }
-        let counters = quoit.counters();
+        let counters = event_loop.counters();
         assert_eq!(counters.connections, 0);
         assert_eq!(counters.pool_leased, 0, "leases of the second loop are left");
         assert_eq!(

@@ -12,8 +12,8 @@ use crate::faces::SimSockets;
 pub(crate) struct SimLoop<E: Engine>(Option<Loop<E, SimSockets>>);
 
 impl<E: Engine> SimLoop<E> {
-    pub(crate) fn new(quoit: Loop<E, SimSockets>) -> Self {
-        Self(Some(quoit))
+    pub(crate) fn new(event_loop: Loop<E, SimSockets>) -> Self {
+        Self(Some(event_loop))
     }
 }
 

@@ -88,10 +88,10 @@ impl Handler for KeyValue {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let address = std::env::args().nth(1).unwrap_or("127.0.0.1:0".into());
-    let mut quoit = Loop::new(LoopIndex::default(), Config::default())?;
-    let listener = quoit.listen(&address.parse()?, &ListenerOptions::default())?;
-    let address = quoit.listener_address(listener).ok_or("closed")?;
-    signals::drain_on_signals(Drainer::from(quoit.remote()))?;
-    println!("listening on {address} engine={}", quoit.engine());
-    Ok(quoit.run(&mut KeyValue::default())?)
+    let mut event_loop = Loop::new(LoopIndex::default(), Config::default())?;
+    let listener = event_loop.listen(&address.parse()?, &ListenerOptions::default())?;
+    let address = event_loop.listener_address(listener).ok_or("closed")?;
+    signals::drain_on_signals(Drainer::from(event_loop.remote()))?;
+    println!("listening on {address} engine={}", event_loop.engine());
+    Ok(event_loop.run(&mut KeyValue::default())?)
 }

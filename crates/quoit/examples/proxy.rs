@@ -111,10 +111,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         },
         sides: HashMap::new(),
     };
-    let mut quoit = Loop::new(LoopIndex::default(), Config::default())?;
-    let listener = quoit.listen(&address.parse()?, &listener)?;
-    let address = quoit.listener_address(listener).ok_or("closed")?;
-    signals::drain_on_signals(Drainer::from(quoit.remote()))?;
-    println!("listening on {address} engine={}", quoit.engine());
-    Ok(quoit.run(&mut proxy)?)
+    let mut event_loop = Loop::new(LoopIndex::default(), Config::default())?;
+    let listener = event_loop.listen(&address.parse()?, &listener)?;
+    let address = event_loop.listener_address(listener).ok_or("closed")?;
+    signals::drain_on_signals(Drainer::from(event_loop.remote()))?;
+    println!("listening on {address} engine={}", event_loop.engine());
+    Ok(event_loop.run(&mut proxy)?)
 }

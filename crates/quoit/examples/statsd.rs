@@ -171,13 +171,13 @@ fn open(event_loop: &mut Loop, wanted: &Address) -> Result<DatagramSocketId, Box
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let address = std::env::args().nth(1).unwrap_or("127.0.0.1:0".into());
-    let mut quoit = Loop::new(LoopIndex::default(), Config::default())?;
-    signals::drain_on_signals(Drainer::from(quoit.remote()))?;
-    let socket = open(&mut quoit, &address.parse()?)?;
+    let mut event_loop = Loop::new(LoopIndex::default(), Config::default())?;
+    signals::drain_on_signals(Drainer::from(event_loop.remote()))?;
+    let socket = open(&mut event_loop, &address.parse()?)?;
     let mut statsd = Statsd {
         socket,
         metrics: HashMap::new(),
         refused: 0,
     };
-    Ok(quoit.run(&mut statsd)?)
+    Ok(event_loop.run(&mut statsd)?)
 }

@@ -75,7 +75,7 @@ fn measure(engine: EngineKind) -> Result<String> {
 }
 
 fn delays(engine: EngineKind, waits: Waits, cause: Cause) -> Result<Vec<Duration>> {
-    let mut quoit = Loop::new(
+    let mut event_loop = Loop::new(
         LoopIndex::default(),
         Config {
             engine: EngineChoice::Require(engine),
@@ -85,23 +85,23 @@ fn delays(engine: EngineKind, waits: Waits, cause: Cause) -> Result<Vec<Duration
     )?;
     let (go, begin) = mpsc::channel();
     let (when, happened) = mpsc::channel();
-    let act = act(&mut quoit, cause)?;
+    let act = act(&mut event_loop, cause)?;
     let other = thread::spawn(move || cause_each(act, begin, when));
     let mut events = Events::with_capacity(16);
     // What opening the stream brings is done with before the first round.
     for _ in 0..3 {
-        quoit.turn([], &mut events, Some(SLEEP))?;
+        event_loop.turn([], &mut events, Some(SLEEP))?;
     }
     let mut delays = Vec::with_capacity(ROUNDS);
     for _ in 0..ROUNDS {
         if let Cause::Timer = cause {
             let due = Instant::now() + TIMER;
-            quoit.set_named_timer(TIMER, Token(1))?;
-            until(&mut quoit, &mut events, waits, cause)?;
+            event_loop.set_named_timer(TIMER, Token(1))?;
+            until(&mut event_loop, &mut events, waits, cause)?;
             delays.push(due.elapsed());
         } else {
             go.send(())?;
-            until(&mut quoit, &mut events, waits, cause)?;
+            until(&mut event_loop, &mut events, waits, cause)?;
             let end = Instant::now();
             delays.push(end.saturating_duration_since(happened.recv()?));
         }

@@ -162,11 +162,11 @@ impl Runtime {
             engine,
             engine_reason,
         };
-        for quoit in loops {
-            let remote = quoit.remote();
+        for event_loop in loops {
+            let remote = event_loop.remote();
             let drainer = drainer.clone();
             let run = Arc::clone(&run);
-            let index = usize::from(quoit.index().get());
+            let index = usize::from(event_loop.index().get());
             let cpu = (!cpus.is_empty()).then(|| cpus[index % cpus.len()]);
             let thread = std::thread::Builder::new()
                 .name(format!("quoit-loop-{index}"))
@@ -181,11 +181,11 @@ impl Runtime {
                     }
                     let mut others = DrainOthers {
                         drainer,
-                        within: quoit.config().close_deadline,
+                        within: event_loop.config().close_deadline,
                         drained: false,
                     };
                     // The loop is dropped before `others`, which must not wait for room in its inbox.
-                    let result = run(quoit);
+                    let result = run(event_loop);
                     others.drained = result.is_ok();
                     result
                 })
@@ -260,7 +260,7 @@ impl Runtime {
 }
 
 /// Tells loops to drain, from any thread: those of a [`Runtime`] ([`Runtime::drainer`]), or one that runs by itself
-/// (`Drainer::from(quoit.remote())`). Does nothing once they have ended.
+/// (`Drainer::from(event_loop.remote())`). Does nothing once they have ended.
 #[derive(Clone, Debug)]
 pub struct Drainer {
     remotes: Arc<[Remote]>,

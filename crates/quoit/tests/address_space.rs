@@ -61,10 +61,10 @@ fn a_loop_is_made_or_is_not() {
             ..config(engine)
         };
         match Loop::new(LoopIndex::default(), config) {
-            Ok(mut quoit) => {
+            Ok(mut event_loop) => {
                 made += 1;
                 let mut events = Events::with_capacity(8);
-                quoit.turn([], &mut events, Some(Duration::ZERO)).unwrap();
+                event_loop.turn([], &mut events, Some(Duration::ZERO)).unwrap();
             }
             Err(error) => {
                 let no_memory = matches!(
@@ -114,9 +114,9 @@ fn what_a_loop_takes_is_known() {
     ] {
         let said = Footprint::of(&config, FeatureSet::OLDEST).address_space();
         let before = address_space();
-        let mut quoit = Loop::new(LoopIndex::default(), config).unwrap();
+        let mut event_loop = Loop::new(LoopIndex::default(), config).unwrap();
         let mut events = Events::with_capacity(4096);
-        quoit.turn([], &mut events, Some(Duration::ZERO)).unwrap();
+        event_loop.turn([], &mut events, Some(Duration::ZERO)).unwrap();
         let taken = address_space() - before;
         assert!(taken <= said && taken > said / 2, "{taken} of {said}");
     }
@@ -129,7 +129,7 @@ fn a_datagram_socket_is_opened_or_is_not() {
     }
     guard(60);
     let engine = engines()[0];
-    let mut quoit = Loop::new(LoopIndex::default(), config(engine)).unwrap();
+    let mut event_loop = Loop::new(LoopIndex::default(), config(engine)).unwrap();
     let options = DatagramOptions {
         slots: 1024,
         ..DatagramOptions::default()
@@ -138,7 +138,7 @@ fn a_datagram_socket_is_opened_or_is_not() {
     let address = "127.0.0.1:0".parse().unwrap();
     let mut opened = 0;
     let refused = loop {
-        match quoit.bind_datagram(&address, &options, Token::NONE) {
+        match event_loop.bind_datagram(&address, &options, Token::NONE) {
             Ok(_) => opened += 1,
             Err(error) => break error.to_string(),
         }
@@ -148,7 +148,7 @@ fn a_datagram_socket_is_opened_or_is_not() {
     says_what_to_do(&refused);
     // Those that are open go on.
     let mut events = Events::with_capacity(8);
-    quoit.turn([], &mut events, Some(Duration::ZERO)).unwrap();
+    event_loop.turn([], &mut events, Some(Duration::ZERO)).unwrap();
 }
 
 #[test]

@@ -61,13 +61,15 @@ fn allocations(engine: EngineKind, copies: bool, warm_up: Rounds, measured: Roun
     let (address, addresses) = std::sync::mpsc::channel::<SocketAddr>();
     thread::scope(|scope| {
         let server = scope.spawn(move || {
-            let (mut quoit, listening_at) = listening(config(engine));
+            let (mut event_loop, listening_at) = listening(config(engine));
             address.send(listening_at).unwrap();
             let mut handler = Echo { copies };
             let mut events = Events::with_capacity(1024);
             let mut serve_until = |bytes: u64| {
-                while quoit.counters().sent_bytes < bytes {
-                    quoit.run_turn(&mut handler, &mut events, Some(MOMENT)).unwrap();
+                while event_loop.counters().sent_bytes < bytes {
+                    event_loop
+                        .run_turn(&mut handler, &mut events, Some(MOMENT))
+                        .unwrap();
                 }
                 counting::allocated().count
             };
@@ -116,14 +118,16 @@ fn a_request_allocates_nothing() {
 fn a_timer_allocates_nothing() {
     guard(120);
     for engine in engines() {
-        let mut quoit = Loop::new(LoopIndex::default(), config(engine)).unwrap();
+        let mut event_loop = Loop::new(LoopIndex::default(), config(engine)).unwrap();
         let mut events = Events::with_capacity(8);
         let mut fire = |times: u32| {
             for _ in 0..times {
-                quoit.set_named_timer(Duration::from_micros(1), Token(1)).unwrap();
+                event_loop
+                    .set_named_timer(Duration::from_micros(1), Token(1))
+                    .unwrap();
                 let mut fired = false;
                 while !fired {
-                    quoit.turn([], &mut events, None).unwrap();
+                    event_loop.turn([], &mut events, None).unwrap();
                     fired = events.drain().any(|event| matches!(event, Event::Timer { .. }));
                 }
             }
@@ -166,24 +170,26 @@ fn datagram_allocations(engine: EngineKind, copies: bool) -> u64 {
     let (address, addresses) = std::sync::mpsc::channel::<SocketAddr>();
     thread::scope(|scope| {
         let server = scope.spawn(move || {
-            let mut quoit = Loop::new(LoopIndex::default(), config(engine)).unwrap();
+            let mut event_loop = Loop::new(LoopIndex::default(), config(engine)).unwrap();
             let options = DatagramOptions {
                 gro: Gro::Transparent,
                 receive_local_address: true,
                 receive_ecn: true,
                 ..DatagramOptions::default()
             };
-            let socket = quoit
+            let socket = event_loop
                 .bind_datagram(&"127.0.0.1:0".parse().unwrap(), &options, Token::NONE)
                 .unwrap();
             address
-                .send(tcp(quoit.datagram_address(socket).unwrap()))
+                .send(tcp(event_loop.datagram_address(socket).unwrap()))
                 .unwrap();
             let mut handler = EchoDatagrams { copies };
             let mut events = Events::with_capacity(1024);
             let mut serve_until = |count: u64| {
-                while quoit.datagram_counters(socket).unwrap().sent < count {
-                    quoit.run_turn(&mut handler, &mut events, Some(MOMENT)).unwrap();
+                while event_loop.datagram_counters(socket).unwrap().sent < count {
+                    event_loop
+                        .run_turn(&mut handler, &mut events, Some(MOMENT))
+                        .unwrap();
                 }
                 counting::allocated().count
             };

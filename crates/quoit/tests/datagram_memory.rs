@@ -29,7 +29,7 @@ const DESCRIPTION: u64 = 256;
 const BESIDE: u64 = 1024 * 1024;
 
 struct Flooded {
-    quoit: Loop,
+    event_loop: Loop,
     events: Events,
     received: u64,
     socket: DatagramSocketId,
@@ -55,7 +55,7 @@ impl Flooded {
 
     fn turn(&mut self, held: &mut Vec<quoit::Datagrams>) -> usize {
         let patience = Some(Duration::from_millis(5));
-        let count = self.quoit.turn([], &mut self.events, patience).unwrap();
+        let count = self.event_loop.turn([], &mut self.events, patience).unwrap();
         for event in self.events.drain() {
             if let Event::Datagrams { datagrams, .. } = event {
                 self.received += datagrams.iter().count() as u64;
@@ -76,9 +76,9 @@ fn pools_are_as_large_as_configured_and_stay_so_in_a_flood() {
             (4096, Gro::Off, 1500, 1500),
             (64, Gro::Transparent, 1500, 65_535),
         ] {
-            let mut quoit = Loop::new(LoopIndex::default(), config(engine)).unwrap();
+            let mut event_loop = Loop::new(LoopIndex::default(), config(engine)).unwrap();
             let mut events = Events::with_capacity(1024);
-            quoit.turn([], &mut events, Some(Duration::ZERO)).unwrap();
+            event_loop.turn([], &mut events, Some(Duration::ZERO)).unwrap();
             let before = mapped();
             let options = DatagramOptions {
                 slots,
@@ -86,7 +86,7 @@ fn pools_are_as_large_as_configured_and_stay_so_in_a_flood() {
                 max_datagram,
                 ..DatagramOptions::default()
             };
-            let socket = quoit
+            let socket = event_loop
                 .bind_datagram(&"127.0.0.1:0".parse().unwrap(), &options, Token::NONE)
                 .unwrap();
             let grown = mapped() - before;
@@ -98,10 +98,10 @@ fn pools_are_as_large_as_configured_and_stay_so_in_a_flood() {
 
             let client = UdpSocket::bind("127.0.0.1:0").unwrap();
             client
-                .connect(tcp(quoit.datagram_address(socket).unwrap()))
+                .connect(tcp(event_loop.datagram_address(socket).unwrap()))
                 .unwrap();
             let mut flooded = Flooded {
-                quoit,
+                event_loop,
                 events,
                 received: 0,
                 socket,
@@ -115,7 +115,7 @@ fn pools_are_as_large_as_configured_and_stay_so_in_a_flood() {
                 sizes.into_iter().for_each(|size| flooded.flood(size));
                 assert_eq!(mapped(), full_size, "{engine}, {options:?}");
             }
-            let counters = flooded.quoit.datagram_counters(flooded.socket).unwrap();
+            let counters = flooded.event_loop.datagram_counters(flooded.socket).unwrap();
             assert!(
                 counters.kernel_drops > 0 && counters.received == flooded.received,
                 "{counters:?}"

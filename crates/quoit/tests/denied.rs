@@ -24,10 +24,10 @@ fn falls_back(words: &[&str]) {
         }
         assert!(!text.contains('\n'), "more than one line: {text}");
     };
-    let (mut quoit, address) = listening(Config::default());
-    assert_eq!(quoit.engine(), EngineKind::Epoll);
-    names_all(quoit.engine_reason());
-    let remote = quoit.remote();
+    let (mut event_loop, address) = listening(Config::default());
+    assert_eq!(event_loop.engine(), EngineKind::Epoll);
+    names_all(event_loop.engine_reason());
+    let remote = event_loop.remote();
     thread::scope(|scope| {
         scope.spawn(move || {
             let mut client = client(address);
@@ -41,9 +41,9 @@ fn falls_back(words: &[&str]) {
                 })
                 .unwrap();
         });
-        quoit.run(&mut Echo::default()).unwrap();
+        event_loop.run(&mut Echo::default()).unwrap();
     });
-    assert_eq!(quoit.counters().received_bytes, 100 * 2000);
+    assert_eq!(event_loop.counters().received_bytes, 100 * 2000);
 
     let required = Config {
         engine: EngineChoice::Require(EngineKind::Uring),
@@ -122,8 +122,8 @@ fn entering_alone_is_denied() {
 fn without_a_filter_none_is_named() {
     guard(60);
     if case().is_none() && engines().contains(&EngineKind::Uring) {
-        let quoit = Loop::new(LoopIndex::default(), Config::default()).unwrap();
-        assert_eq!(quoit.engine(), EngineKind::Uring);
-        assert!(!quoit.engine_reason().contains("seccomp"));
+        let event_loop = Loop::new(LoopIndex::default(), Config::default()).unwrap();
+        assert_eq!(event_loop.engine(), EngineKind::Uring);
+        assert!(!event_loop.engine_reason().contains("seccomp"));
     }
 }

@@ -41,7 +41,7 @@ fn hoard(spare: usize) -> Vec<File> {
 
 /// A loop, clients that the kernel has accepted and the loop cannot yet, and everything else that is open.
 struct Scene {
-    quoit: Loop,
+    event_loop: Loop,
     events: Events,
     clients: Vec<TcpStream>,
     hoard: Vec<File>,
@@ -59,15 +59,15 @@ impl Scene {
     /// All clients have sent their number and are queued; the loop has room for `spare` of them.
     fn new(engine: EngineKind, spare: usize) -> Self {
         limit_descriptors(256);
-        let (quoit, address) = listening(config(engine));
-        let (listener, _) = quoit.listeners().next().unwrap();
+        let (event_loop, address) = listening(config(engine));
+        let (listener, _) = event_loop.listeners().next().unwrap();
         let events = Events::with_capacity(256);
         // No turn before the descriptors are gone: where an accept takes one connection at a time (before Linux 5.19), the
         // one that is in flight has its descriptor as soon as the first client comes.
         let clients: Vec<_> = (0..CLIENTS).map(|number| numbered(address, number)).collect();
         let hoard = hoard(spare);
         Self {
-            quoit,
+            event_loop,
             events,
             clients,
             hoard,
@@ -82,12 +82,12 @@ impl Scene {
 
     /// One turn; echoes.
     fn turn(&mut self, timeout: Option<Duration>) {
-        self.quoit.turn([], &mut self.events, timeout).unwrap();
+        self.event_loop.turn([], &mut self.events, timeout).unwrap();
         for event in self.events.drain() {
             match event {
                 Event::Accepted { connection, .. } => self.served.push(connection),
                 // With a token, as a turn may wait on while it alone knows that a send has ended.
-                Event::Data { connection, data } => self.quoit.send(connection, data, Token(1)).unwrap(),
+                Event::Data { connection, data } => self.event_loop.send(connection, data, Token(1)).unwrap(),
                 Event::Closed { reason, .. } => self.closed.push(reason),
                 Event::ListenerClosed { listener, error } => {
                     assert_eq!(listener, self.listener);
@@ -114,7 +114,7 @@ impl Scene {
 
     /// Turns until accepting has failed once more than `before`.
     fn starve(&mut self, before: u64) {
-        while self.quoit.counters().accept_paused_resources <= before {
+        while self.event_loop.counters().accept_paused_resources <= before {
             self.turn(None);
         }
         assert!(self.failures > 0, "it is told of");
@@ -125,7 +125,7 @@ impl Scene {
         self.serve(CLIENTS);
         let mut clients = std::mem::take(&mut self.clients);
         let expected = (CLIENTS * size_of::<u64>()) as u64;
-        while self.quoit.counters().sent_bytes < expected {
+        while self.event_loop.counters().sent_bytes < expected {
             self.turn(None);
         }
         for (number, client) in clients.iter_mut().enumerate() {
@@ -166,22 +166,22 @@ fn accepting_goes_on_when_the_loop_closes_something() {
         scene.starve(0);
         // Each close makes room for one more, at once: these waits are not for the back-off, which is put out of reach
         // first, of all but a very slow machine.
-        while scene.quoit.counters().accept_paused_resources < 8 {
+        while scene.event_loop.counters().accept_paused_resources < 8 {
             scene.turn(None);
         }
         let (mut closes, mut by_timer) = (0, 0);
         while scene.served.len() < CLIENTS {
             let served = scene.served.len();
             let received = (served * size_of::<u64>()) as u64;
-            while scene.quoit.counters().sent_bytes < received {
+            while scene.event_loop.counters().sent_bytes < received {
                 scene.turn(None);
             }
             let connection = scene.served[served - 1];
-            scene.quoit.abort(connection).unwrap();
-            let timers = scene.quoit.counters().timers_fired;
+            scene.event_loop.abort(connection).unwrap();
+            let timers = scene.event_loop.counters().timers_fired;
             scene.serve(served + 1);
             closes += 1;
-            by_timer += u32::from(scene.quoit.counters().timers_fired != timers);
+            by_timer += u32::from(scene.event_loop.counters().timers_fired != timers);
         }
         assert!(
             by_timer < closes / 2,
@@ -198,12 +198,12 @@ fn accepting_goes_on_by_itself_when_others_close() {
         scene.starve(0);
         // A turn waits here for nothing but the back-off: each one is either that timer or an answer of a
         // client that was accepted before. A spinning loop makes thousands.
-        let before = scene.quoit.counters();
+        let before = scene.event_loop.counters();
         let begin = Instant::now();
-        while scene.quoit.counters().accept_paused_resources < before.accept_paused_resources + 5 {
+        while scene.event_loop.counters().accept_paused_resources < before.accept_paused_resources + 5 {
             scene.turn(None);
         }
-        let turns = scene.quoit.counters().turns - before.turns;
+        let turns = scene.event_loop.counters().turns - before.turns;
         assert!(turns <= 40, "{engine}: {turns} turns for 5 attempts");
         // 10 ms, then twice as long each time. Timers never come early, so this holds on any machine.
         let waited = begin.elapsed();
@@ -248,14 +248,14 @@ fn is_tried_without_a_spin(event_loop: &mut Loop) {
 #[test]
 fn accepting_that_is_forbidden_does_not_spin() {
     in_children("accepting_that_is_forbidden_does_not_spin", |engine| {
-        let (mut quoit, address) = listening(config(engine));
+        let (mut event_loop, address) = listening(config(engine));
         let mut events = Events::with_capacity(1);
-        quoit.turn([], &mut events, Some(Duration::ZERO)).unwrap();
+        event_loop.turn([], &mut events, Some(Duration::ZERO)).unwrap();
         if engine == EngineKind::Epoll {
             // As a security module does; what is queued stays there (`accept(2)`).
             deny([libc::SYS_accept4], libc::EPERM);
             let _client = client(address);
-            is_tried_without_a_spin(&mut quoit);
+            is_tried_without_a_spin(&mut event_loop);
         }
     });
 }
@@ -272,7 +272,7 @@ fn a_stopped_listener_that_may_not_accept_says_so() {
         scene.starve(0);
         deny([libc::SYS_accept4], libc::EPERM);
         scene.hoard.clear();
-        scene.quoit.stop_listening(scene.listener).unwrap();
+        scene.event_loop.stop_listening(scene.listener).unwrap();
         while scene.listener_closed.is_none() {
             scene.turn(None);
         }
@@ -289,9 +289,9 @@ fn a_stopped_listener_that_may_not_accept_says_so() {
 #[test]
 fn registrations_used_up_do_not_make_the_loop_spin() {
     in_children("registrations_used_up_do_not_make_the_loop_spin", |engine| {
-        let (mut quoit, address) = listening(config(engine));
+        let (mut event_loop, address) = listening(config(engine));
         let mut events = Events::with_capacity(1);
-        quoit.turn([], &mut events, Some(Duration::ZERO)).unwrap();
+        event_loop.turn([], &mut events, Some(Duration::ZERO)).unwrap();
         if engine == EngineKind::Epoll {
             let adds = SeccompCondition::new(
                 1,
@@ -302,7 +302,7 @@ fn registrations_used_up_do_not_make_the_loop_spin() {
             let rule = SeccompRule::new(vec![adds.unwrap()]).unwrap();
             deny_if([(libc::SYS_epoll_ctl, vec![rule])], libc::ENOSPC);
             let _clients: Vec<_> = (0..CLIENTS).map(|_| client(address)).collect();
-            is_tried_without_a_spin(&mut quoit);
+            is_tried_without_a_spin(&mut event_loop);
         }
     });
 }
@@ -316,7 +316,7 @@ fn nothing_is_lost_without_any_room() {
         assert!(scene.served.is_empty());
         drop(scene.hoard.pop());
         scene.serve(1);
-        let failures = scene.quoit.counters().accept_paused_resources;
+        let failures = scene.event_loop.counters().accept_paused_resources;
         scene.starve(failures);
         scene.hoard.clear();
         scene.all_answered();
@@ -336,14 +336,14 @@ fn a_stopped_listener_gives_up_after_its_tries() {
     in_children("a_stopped_listener_gives_up_after_its_tries", |engine| {
         let mut scene = Scene::new(engine, 0);
         scene.starve(0);
-        let before = scene.quoit.counters().accept_paused_resources;
-        scene.quoit.stop_listening(scene.listener).unwrap();
+        let before = scene.event_loop.counters().accept_paused_resources;
+        scene.event_loop.stop_listening(scene.listener).unwrap();
         while scene.listener_closed.is_none() {
             scene.turn(None);
         }
         assert_eq!(scene.listener_closed, Some(Some(Errno::EMFILE)), "{engine}");
         // The first, ten tries again, and one that may have been in flight when it was stopped.
-        let tries = scene.quoit.counters().accept_paused_resources - before;
+        let tries = scene.event_loop.counters().accept_paused_resources - before;
         assert!((11..=12).contains(&tries), "{engine}: {tries} tries");
         assert!(scene.served.is_empty());
         // The descriptor itself is closed with the next submission.
@@ -359,14 +359,14 @@ fn a_stopped_listener_takes_what_is_queued_once_there_is_room() {
         |engine| {
             let mut scene = Scene::new(engine, 0);
             scene.starve(0);
-            scene.quoit.stop_listening(scene.listener).unwrap();
-            let failures = scene.quoit.counters().accept_paused_resources;
+            scene.event_loop.stop_listening(scene.listener).unwrap();
+            let failures = scene.event_loop.counters().accept_paused_resources;
             scene.starve(failures + 2);
             assert_eq!(scene.listener_closed, None);
             // Room for some: the count of tries begins anew with each that is accepted.
             scene.hoard.truncate(scene.hoard.len() - 2);
             scene.serve(2);
-            let failures = scene.quoit.counters().accept_paused_resources;
+            let failures = scene.event_loop.counters().accept_paused_resources;
             scene.starve(failures + 2);
             assert_eq!(scene.listener_closed, None);
             scene.hoard.clear();
@@ -389,12 +389,12 @@ fn an_overdue_drain_aborts_what_is_left_and_says_that_it_has_drained() {
             scene.serve(3);
             scene.starve(0);
             let begin = Instant::now();
-            scene.quoit.drain(Duration::from_millis(50));
+            scene.event_loop.drain(Duration::from_millis(50));
             while !scene.drained {
                 scene.turn(None);
             }
             assert!(begin.elapsed() < PATIENCE);
-            assert_eq!(scene.quoit.counters().connections, 0);
+            assert_eq!(scene.event_loop.counters().connections, 0);
             assert_eq!(
                 scene.closed,
                 vec![CloseReason::Local; scene.served.len()],

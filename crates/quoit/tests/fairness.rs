@@ -39,22 +39,22 @@ fn flood(client: &mut TcpStream, piece: &[u8]) {
 }
 
 struct Served<H> {
-    quoit: Loop,
+    event_loop: Loop,
     events: Events,
     handler: H,
 }
 
 impl<H: Handler> Served<H> {
-    fn new(quoit: Loop, handler: H) -> Self {
+    fn new(event_loop: Loop, handler: H) -> Self {
         Self {
-            quoit,
+            event_loop,
             events: Events::with_capacity(256),
             handler,
         }
     }
 
     fn turn(&mut self, wait: Duration) {
-        self.quoit
+        self.event_loop
             .run_turn(&mut self.handler, &mut self.events, Some(wait))
             .unwrap();
     }
@@ -62,9 +62,9 @@ impl<H: Handler> Served<H> {
     /// Turns until nothing happens any more.
     fn until_quiet(&mut self) {
         loop {
-            let before = self.quoit.counters().completions;
+            let before = self.event_loop.counters().completions;
             self.turn(Duration::from_millis(20));
-            if self.quoit.counters().completions == before {
+            if self.event_loop.counters().completions == before {
                 return;
             }
         }
@@ -73,7 +73,7 @@ impl<H: Handler> Served<H> {
     /// Turns until nothing is held any more.
     fn until_all_is_back(&mut self) {
         loop {
-            let counters = self.quoit.counters();
+            let counters = self.event_loop.counters();
             if (
                 counters.pool_leased,
                 counters.leases_copied_now,
@@ -105,7 +105,7 @@ impl<H: Handler> Served<H> {
             "{} of {} bytes came back in {TURNS} turns: {:?}",
             back.len(),
             message.len(),
-            self.quoit.counters()
+            self.event_loop.counters()
         );
     }
 }
@@ -131,8 +131,8 @@ impl Handler for Echo {
 }
 
 fn serving<H: Handler>(config: Config, handler: H) -> (Served<H>, SocketAddr) {
-    let (quoit, address) = listening(config);
-    (Served::new(quoit, handler), address)
+    let (event_loop, address) = listening(config);
+    (Served::new(event_loop, handler), address)
 }
 
 /// Clients that send and do not read what comes back hold the memory for as long as they like.
@@ -155,7 +155,7 @@ fn clients_that_do_not_read_hold_up_nobody() {
                 served.echoes(&mut good, b"is anybody there?");
             }
             served.echoes(&mut good, &[7; 10_000]);
-            let counters = served.quoit.counters();
+            let counters = served.event_loop.counters();
             assert!(
                 counters.pool_leased < counters.pool_slots,
                 "{engine}: {counters:?}"
@@ -257,15 +257,17 @@ fn slow_downloads_through_a_proxy_hold_up_nobody() {
     for engine in engines() {
         let origin = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let target = Address::Tcp(origin.local_addr().unwrap());
-        let mut quoit = Loop::new(LoopIndex::default(), config(engine)).unwrap();
+        let mut event_loop = Loop::new(LoopIndex::default(), config(engine)).unwrap();
         let options = ListenerOptions {
             accept: Accept::Paused,
             ..ListenerOptions::default()
         };
-        let listener = quoit.listen(&"127.0.0.1:0".parse().unwrap(), &options).unwrap();
-        let address = tcp(&quoit.listener_address(listener).unwrap());
+        let listener = event_loop
+            .listen(&"127.0.0.1:0".parse().unwrap(), &options)
+            .unwrap();
+        let address = tcp(&event_loop.listener_address(listener).unwrap());
         let other = HashMap::new();
-        let mut served = Served::new(quoit, Proxy { target, other });
+        let mut served = Served::new(event_loop, Proxy { target, other });
         let connect = |served: &mut Served<Proxy>| {
             let near = rude(address);
             served.until_quiet();
@@ -295,7 +297,11 @@ fn slow_downloads_through_a_proxy_hold_up_nobody() {
                     break;
                 }
             }
-            assert!(received == message, "{engine}: {:?}", served.quoit.counters());
+            assert!(
+                received == message,
+                "{engine}: {:?}",
+                served.event_loop.counters()
+            );
         }
     }
 }
@@ -344,7 +350,7 @@ fn a_reset_of_a_paused_connection_is_noticed() {
             served.turn(Duration::from_secs(5));
         }
         assert_eq!(served.handler.closed, [CloseReason::Reset], "{engine}");
-        assert_eq!(served.quoit.connections(), 1);
+        assert_eq!(served.event_loop.connections(), 1);
     }
 }
 
@@ -360,11 +366,11 @@ fn who_takes_nothing_is_closed_while_memory_is_short() {
         };
         // Memory of the loop's, until sends are refused, or the handler's own, of which none is.
         for lent in [false, true] {
-            let quoit = Loop::new(LoopIndex::default(), config.clone()).unwrap();
-            let mut served = Served::new(quoit, Watching::default());
+            let event_loop = Loop::new(LoopIndex::default(), config.clone()).unwrap();
+            let mut served = Served::new(event_loop, Watching::default());
             let mut connect = || {
-                let (id, far) = attached(&mut served.quoit);
-                let near = served.quoit.descriptor(id).unwrap();
+                let (id, far) = attached(&mut served.event_loop);
+                let near = served.event_loop.descriptor(id).unwrap();
                 socket2::SockRef::from(&near).set_send_buffer_size(4096).unwrap();
                 far.set_nonblocking(true).unwrap();
                 (id, far)
@@ -374,7 +380,7 @@ fn who_takes_nothing_is_closed_while_memory_is_short() {
             if lent {
                 for (connection, _) in &silent {
                     served
-                        .quoit
+                        .event_loop
                         .send(*connection, vec![1; 65_536], Token::NONE)
                         .unwrap();
                 }
@@ -383,10 +389,14 @@ fn who_takes_nothing_is_closed_while_memory_is_short() {
             while served.handler.closed.is_empty() {
                 if !lent {
                     for (connection, _) in &silent {
-                        while served.quoit.send(*connection, &[1; 4096], Token::NONE).is_ok() {}
+                        while served
+                            .event_loop
+                            .send(*connection, &[1; 4096], Token::NONE)
+                            .is_ok()
+                        {}
                     }
                     // It is sent to as much as it likes, and reads as it comes.
-                    while served.quoit.send(good, &[2; 4096], Token::NONE).is_ok() {}
+                    while served.event_loop.send(good, &[2; 4096], Token::NONE).is_ok() {}
                 }
                 let mut bytes = [0; 64 * 1024];
                 while let Ok(1..) = reads.read(&mut bytes) {}
@@ -399,9 +409,9 @@ fn who_takes_nothing_is_closed_while_memory_is_short() {
                     .iter()
                     .all(|&reason| reason == CloseReason::Limit)
             );
-            assert!(served.quoit.descriptor(good).is_some(), "{engine}: it reads");
+            assert!(served.event_loop.descriptor(good).is_some(), "{engine}: it reads");
             assert_eq!(
-                served.quoit.counters().stalled_closed,
+                served.event_loop.counters().stalled_closed,
                 served.handler.closed.len() as u64
             );
         }
@@ -467,6 +477,6 @@ fn a_reset_is_noticed_by_who_waits_for_room() {
         while served.handler.closed < PEERS {
             served.turn(Duration::from_secs(1));
         }
-        assert_eq!(served.quoit.connections(), 0, "{engine}");
+        assert_eq!(served.event_loop.connections(), 0, "{engine}");
     }
 }

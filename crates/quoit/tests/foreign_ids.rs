@@ -10,18 +10,18 @@ use support::{config, engines};
 
 /// A loop with a listener, and a connection that is paused and has bytes queued up to the mark.
 fn busy(index: u16, engine: quoit::EngineKind) -> (Loop, ConnectionId, ListenerId, UnixStream) {
-    let mut quoit = Loop::new(LoopIndex::new(index).unwrap(), config(engine)).unwrap();
+    let mut event_loop = Loop::new(LoopIndex::new(index).unwrap(), config(engine)).unwrap();
     let address: Address = "127.0.0.1:0".parse().unwrap();
-    let listener = quoit.listen(&address, &ListenerOptions::default()).unwrap();
+    let listener = event_loop.listen(&address, &ListenerOptions::default()).unwrap();
     let (near, far) = UnixStream::pair().unwrap();
     let options = AttachOptions {
         paused: true,
         ..AttachOptions::default()
     };
-    let connection = quoit.attach(near.into(), &options, Token::NONE).unwrap();
-    let all = vec![0; quoit.config().high_water as usize];
-    quoit.send(connection, all.as_slice(), Token::NONE).unwrap();
-    (quoit, connection, listener, far)
+    let connection = event_loop.attach(near.into(), &options, Token::NONE).unwrap();
+    let all = vec![0; event_loop.config().high_water as usize];
+    event_loop.send(connection, all.as_slice(), Token::NONE).unwrap();
+    (event_loop, connection, listener, far)
 }
 
 #[test]
@@ -33,13 +33,13 @@ fn another_loops_ids_name_nothing() {
             (of_first.slot(), of_first.generation()),
             (of_second.slot(), of_second.generation())
         );
-        let told = |quoit: &Loop, connection, listener| {
+        let told = |event_loop: &Loop, connection, listener| {
             (
-                quoit.queued(connection) > 0,
-                quoit.is_full(connection),
-                quoit.is_paused(connection),
-                quoit.descriptor(connection).is_some(),
-                quoit.listener_address(listener).is_some(),
+                event_loop.queued(connection) > 0,
+                event_loop.is_full(connection),
+                event_loop.is_paused(connection),
+                event_loop.descriptor(connection).is_some(),
+                event_loop.listener_address(listener).is_some(),
             )
         };
         assert_eq!(

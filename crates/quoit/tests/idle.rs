@@ -75,10 +75,10 @@ fn idle_connections_cost_little_memory_and_no_turns() {
         thread::scope(|scope| {
             let server = scope.spawn(move || {
                 let before = counting::allocated().live;
-                let (mut quoit, address) = listening(config);
-                made.send((quoit.remote(), address, before)).unwrap();
+                let (mut event_loop, address) = listening(config);
+                made.send((event_loop.remote(), address, before)).unwrap();
                 let echo = Echo::default();
-                quoit.run(&mut Reporting { echo, report }).unwrap();
+                event_loop.run(&mut Reporting { echo, report }).unwrap();
             });
             let (remote, address, before) = remotes.recv().unwrap();
             let mut clients: Vec<_> = (0..CONNECTIONS).map(|_| client(address)).collect();

@@ -58,17 +58,17 @@ fn names_the_limit(text: &str, kibibytes: u64) {
 }
 
 /// The loop serves, whatever the attempt to have a ring has done to its memory: with all of its pool.
-fn serves(mut quoit: Loop) {
-    let address = listen_on(&mut quoit);
-    assert_eq!(quoit.engine(), EngineKind::Epoll);
-    let remote = quoit.remote();
+fn serves(mut event_loop: Loop) {
+    let address = listen_on(&mut event_loop);
+    assert_eq!(event_loop.engine(), EngineKind::Epoll);
+    let remote = event_loop.remote();
     thread::scope(|scope| {
         scope.spawn(move || {
             echo(&mut client(address), &[7; 100_000]);
             let within = support::PATIENCE;
             remote.post(quoit::Command::Drain { within }).unwrap();
         });
-        quoit.run(&mut Echo::default()).unwrap();
+        event_loop.run(&mut Echo::default()).unwrap();
     });
 }
 
@@ -83,7 +83,7 @@ fn rings_past_the_limit_fall_back() {
             let mut loops = Vec::new();
             let error = loop {
                 match Loop::new(LoopIndex::default(), impatient(REQUIRE)) {
-                    Ok(quoit) => loops.push(quoit),
+                    Ok(event_loop) => loops.push(event_loop),
                     Err(error) => break error,
                 }
                 // Each takes memory of other kinds, too.
@@ -160,8 +160,8 @@ fn rings_made_and_dropped_quickly_all_succeed() {
                     ring_memory_patience: support::PATIENCE,
                     ..config(EngineKind::Uring)
                 };
-                let mut quoit = Loop::new(LoopIndex::default(), patient).unwrap();
-                quoit.turn([], &mut events, Some(Duration::ZERO)).unwrap();
+                let mut event_loop = Loop::new(LoopIndex::default(), patient).unwrap();
+                event_loop.turn([], &mut events, Some(Duration::ZERO)).unwrap();
             }
         }
         _ => {}
@@ -187,7 +187,7 @@ fn what_may_not_be_locked_is_copied() {
                 return;
             }
             become_nobody(NOBODIES[3], LIMIT);
-            let (mut quoit, address) = listening(config);
+            let (mut event_loop, address) = listening(config);
             let reader = thread::spawn(move || {
                 let mut received = vec![0; SENT];
                 client(address).read_exact(&mut received).unwrap();
@@ -196,12 +196,12 @@ fn what_may_not_be_locked_is_copied() {
             let mut events = Events::with_capacity(8);
             let mut acknowledged = false;
             while !acknowledged {
-                quoit.turn([], &mut events, Some(support::PATIENCE)).unwrap();
+                event_loop.turn([], &mut events, Some(support::PATIENCE)).unwrap();
                 for event in events.drain() {
                     match event {
                         Event::Accepted { connection, .. } => {
                             let lent = Bytes::from(vec![7; SENT]);
-                            quoit.send(connection, lent, Token(1)).unwrap();
+                            event_loop.send(connection, lent, Token(1)).unwrap();
                         }
                         Event::Sent { token: Token(1), .. } => acknowledged = true,
                         Event::Closed { reason, .. } => assert!(acknowledged, "{reason}"),
@@ -210,7 +210,7 @@ fn what_may_not_be_locked_is_copied() {
                 }
             }
             reader.join().unwrap();
-            let counters = quoit.counters();
+            let counters = event_loop.counters();
             assert!(
                 counters.zero_copy_sends > 0 && counters.zero_copy_copied > 0,
                 "{counters:?}"

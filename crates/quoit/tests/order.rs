@@ -55,11 +55,11 @@ fn what_is_held_back_in_a_batch_comes_before_what_follows_it() {
     const NUMBERS: u32 = 20_000;
     guard(120);
     for engine in engines() {
-        let (mut quoit, address) = listening(Config {
+        let (mut event_loop, address) = listening(Config {
             receive_slot_size: 64,
             ..config(engine)
         });
-        let remote = quoit.remote();
+        let remote = event_loop.remote();
         thread::scope(|scope| {
             scope.spawn(move || {
                 let mut source = client(address);
@@ -90,16 +90,16 @@ fn what_is_held_back_in_a_batch_comes_before_what_follows_it() {
                 let within = support::PATIENCE;
                 remote.post(quoit::Command::Drain { within }).unwrap();
             });
-            quoit.run(&mut StepByStep::default()).unwrap();
+            event_loop.run(&mut StepByStep::default()).unwrap();
         });
     }
 }
 
 /// A loop with one connection, and its far end.
 fn with_one(engine: EngineKind) -> (Loop, ConnectionId, UnixStream) {
-    let mut quoit = Loop::new(LoopIndex::default(), config(engine)).unwrap();
-    let (connection, far) = attached(&mut quoit);
-    (quoit, connection, far)
+    let mut event_loop = Loop::new(LoopIndex::default(), config(engine)).unwrap();
+    let (connection, far) = attached(&mut event_loop);
+    (event_loop, connection, far)
 }
 
 /// An end that was reported, held back by a pause and let go again by a resume is reported once more, and the connection
@@ -108,43 +108,43 @@ fn with_one(engine: EngineKind) -> (Loop, ConnectionId, UnixStream) {
 fn an_end_that_was_held_back_is_reported_while_its_connection_lives() {
     guard(120);
     for engine in engines() {
-        let (mut quoit, connection, far) = with_one(engine);
-        quoit.shutdown(connection).unwrap();
+        let (mut event_loop, connection, far) = with_one(engine);
+        event_loop.shutdown(connection).unwrap();
         far.shutdown(std::net::Shutdown::Write).unwrap();
         let mut events = Events::with_capacity(8);
-        let mut next = |quoit: &mut Loop| {
+        let mut next = |event_loop: &mut Loop| {
             let mut told: Vec<Event> = Vec::new();
             while told.is_empty() {
-                quoit.turn([], &mut events, None).unwrap();
+                event_loop.turn([], &mut events, None).unwrap();
                 let opened = |event: &Event| matches!(event, Event::Opened { .. });
                 told.extend(events.drain().filter(|event| !opened(event)));
             }
             told
         };
-        let mut told = next(&mut quoit);
+        let mut told = next(&mut event_loop);
         let [end @ Event::EndOfStream { .. }] = &mut told[..] else {
             panic!("{engine}: {told:?}");
         };
         let end = std::mem::replace(end, Event::Woken);
         let mut delivery = Delivery::default();
-        quoit.pause(connection).unwrap();
+        event_loop.pause(connection).unwrap();
         assert!(
-            delivery.admit(&mut quoit, end).is_none(),
+            delivery.admit(&mut event_loop, end).is_none(),
             "{engine}: it is paused"
         );
-        delivery.end(&mut quoit);
-        quoit.resume(connection).unwrap();
-        let told = next(&mut quoit);
+        delivery.end(&mut event_loop);
+        event_loop.resume(connection).unwrap();
+        let told = next(&mut event_loop);
         assert!(
             matches!(&told[..], [Event::EndOfStream { .. }]),
             "{engine}: {told:?}"
         );
         assert!(
-            quoit.pause(connection).is_ok(),
+            event_loop.pause(connection).is_ok(),
             "{engine}: it is reported of one that is gone"
         );
-        quoit.resume(connection).unwrap();
-        let told = next(&mut quoit);
+        event_loop.resume(connection).unwrap();
+        let told = next(&mut event_loop);
         assert!(matches!(&told[..], [Event::Closed { .. }]), "{engine}: {told:?}");
     }
 }
@@ -154,15 +154,17 @@ fn an_end_that_was_held_back_is_reported_while_its_connection_lives() {
 fn a_deadline_ends_with_a_graceful_close() {
     guard(120);
     for engine in engines() {
-        let (mut quoit, connection, far) = with_one(engine);
-        quoit.set_deadline(connection, Some(Duration::ZERO)).unwrap();
-        quoit.close(connection, Some(support::PATIENCE)).unwrap();
-        assert_eq!(quoit.set_deadline(connection, None), Err(Refusal::Closing));
-        quoit.set_named_timer(Duration::from_millis(5), Token(1)).unwrap();
+        let (mut event_loop, connection, far) = with_one(engine);
+        event_loop.set_deadline(connection, Some(Duration::ZERO)).unwrap();
+        event_loop.close(connection, Some(support::PATIENCE)).unwrap();
+        assert_eq!(event_loop.set_deadline(connection, None), Err(Refusal::Closing));
+        event_loop
+            .set_named_timer(Duration::from_millis(5), Token(1))
+            .unwrap();
         let mut events = Events::with_capacity(8);
         let mut told = Vec::new();
         while !told.iter().any(|event| matches!(event, Event::Timer { .. })) {
-            quoit.turn([], &mut events, None).unwrap();
+            event_loop.turn([], &mut events, None).unwrap();
             told.extend(events.drain());
         }
         assert!(
@@ -179,45 +181,45 @@ fn many_pauses_and_closes_in_one_turn_look_at_each_event_a_few_times() {
     const MANY: u32 = 400;
     guard(120);
     for engine in engines() {
-        let mut quoit = Loop::new(LoopIndex::default(), config(engine)).unwrap();
-        let ends: Vec<_> = (0..MANY).map(|_| attached(&mut quoit)).collect();
+        let mut event_loop = Loop::new(LoopIndex::default(), config(engine)).unwrap();
+        let ends: Vec<_> = (0..MANY).map(|_| attached(&mut event_loop)).collect();
         for (_, far) in &ends {
             (&*far).write_all(b"x").unwrap();
         }
         // One event a turn, so that all data is queued when the last connection is reported open.
         let mut events = Events::with_capacity(1);
-        let mut next = |quoit: &mut Loop| loop {
-            quoit.turn([], &mut events, None).unwrap();
+        let mut next = |event_loop: &mut Loop| loop {
+            event_loop.turn([], &mut events, None).unwrap();
             if let Some(event) = events.drain().next() {
                 return event;
             }
         };
         for _ in 0..MANY {
-            let event = next(&mut quoit);
+            let event = next(&mut event_loop);
             assert!(matches!(event, Event::Opened { .. }), "{engine}: {event:?}");
         }
-        let before = quoit.events_looked_at();
+        let before = event_loop.entries_looked_at();
         for (connection, _) in &ends {
-            quoit.pause(*connection).unwrap();
+            event_loop.pause(*connection).unwrap();
         }
-        quoit.set_named_timer(Duration::ZERO, Token(1)).unwrap();
-        let event = next(&mut quoit);
+        event_loop.set_named_timer(Duration::ZERO, Token(1)).unwrap();
+        let event = next(&mut event_loop);
         assert!(matches!(event, Event::Timer { .. }), "{engine}: {event:?}");
         for (connection, _) in &ends {
-            quoit.resume(*connection).unwrap();
+            event_loop.resume(*connection).unwrap();
         }
         for _ in 0..MANY / 2 {
-            let event = next(&mut quoit);
+            let event = next(&mut event_loop);
             assert!(matches!(event, Event::Data { .. }), "{engine}: {event:?}");
         }
         for (connection, _) in &ends {
-            quoit.abort(*connection).unwrap();
+            event_loop.abort(*connection).unwrap();
         }
         for _ in 0..MANY {
-            let event = next(&mut quoit);
+            let event = next(&mut event_loop);
             assert!(matches!(event, Event::Closed { .. }), "{engine}: {event:?}");
         }
-        let looks = quoit.events_looked_at() - before;
+        let looks = event_loop.entries_looked_at() - before;
         assert!(
             looks > 0 && looks <= u64::from(4 * MANY),
             "{engine}: {looks} looks"

@@ -102,7 +102,7 @@ fn round_trips(address: SocketAddr, count: usize) {
 fn a_parked_loop_misses_nothing() {
     guard(120);
     for config in levels() {
-        let (mut quoit, address) = listening(config);
+        let (mut event_loop, address) = listening(config);
         std::thread::scope(|scope| {
             // More at once than the kernel does of deferred work in one go.
             for _ in 0..8 {
@@ -121,7 +121,7 @@ fn a_parked_loop_misses_nothing() {
                     }
                 }
             });
-            echo(&mut quoit, 108);
+            echo(&mut event_loop, 108);
         });
     }
 }
@@ -130,11 +130,11 @@ fn a_parked_loop_misses_nothing() {
 fn other_threads_reach_a_parked_loop() {
     guard(120);
     for config in levels() {
-        let (mut quoit, address) = listening(Config {
+        let (mut event_loop, address) = listening(Config {
             leases_per_connection: 1,
             ..config
         });
-        let remote = quoit.remote();
+        let remote = event_loop.remote();
         let mut events = Events::with_capacity(64);
         let (leases, returned) = mpsc::channel::<Lease>();
         let (woken, rounds) = mpsc::channel::<()>();
@@ -152,18 +152,18 @@ fn other_threads_reach_a_parked_loop() {
             let mut received = 0;
             let mut done = false;
             while !done {
-                let limit = park(&mut quoit, &mut events, |quoit, event| match event {
+                let limit = park(&mut event_loop, &mut events, |event_loop, event| match event {
                     Event::Woken => woken.send(()).unwrap(),
                     Event::Data { data, .. } => {
                         received += data.len();
                         leases.send(data).unwrap();
                     }
-                    Event::EndOfStream { connection } => quoit.close(connection, None).unwrap(),
+                    Event::EndOfStream { connection } => event_loop.close(connection, None).unwrap(),
                     Event::Closed { .. } => done = true,
                     _ => {}
                 });
                 if !done {
-                    wait(&mut quoit, limit);
+                    wait(&mut event_loop, limit);
                 }
             }
             drop(leases);
@@ -176,31 +176,31 @@ fn other_threads_reach_a_parked_loop() {
 fn parking_lasts_until_the_next_timer() {
     guard(60);
     for config in levels() {
-        let (mut quoit, _) = listening(config);
+        let (mut event_loop, _) = listening(config);
         let mut events = Events::with_capacity(4);
         assert_eq!(
-            quoit.park().unwrap(),
+            event_loop.park().unwrap(),
             Some(Duration::ZERO),
             "no turn has been made yet"
         );
-        assert_eq!(park(&mut quoit, &mut events, |_, _| ()), None);
+        assert_eq!(park(&mut event_loop, &mut events, |_, _| ()), None);
         let begin = Instant::now();
-        quoit
+        event_loop
             .set_named_timer(Duration::from_millis(30), Token(3))
             .unwrap();
         let mut fired = false;
         while !fired {
-            let limit = park(&mut quoit, &mut events, |_, event| {
+            let limit = park(&mut event_loop, &mut events, |_, event| {
                 fired |= matches!(event, Event::Timer { token: Token(3) });
             });
             if !fired {
                 assert!(limit.unwrap() <= Duration::from_millis(31));
-                wait(&mut quoit, limit);
+                wait(&mut event_loop, limit);
             }
         }
         assert!(begin.elapsed() >= Duration::from_millis(30));
         let elsewhere = std::thread::scope(|scope| {
-            let moved = &mut quoit;
+            let moved = &mut event_loop;
             scope.spawn(move || moved.park()).join().unwrap()
         });
         assert_eq!(elsewhere, Err(TurnError::WrongThread));
@@ -213,21 +213,21 @@ fn parking_lasts_until_the_next_timer() {
 fn parking_before_asking_for_the_descriptor() {
     guard(60);
     for config in levels() {
-        let (mut quoit, address) = listening(config);
+        let (mut event_loop, address) = listening(config);
         let mut events = Events::with_capacity(4);
-        assert_eq!(park(&mut quoit, &mut events, |_, _| ()), None);
+        assert_eq!(park(&mut event_loop, &mut events, |_, _| ()), None);
         let _client = TcpStream::connect(address).unwrap();
-        quoit.remote().wake();
-        assert!(wait(&mut quoit, None));
+        event_loop.remote().wake();
+        assert!(wait(&mut event_loop, None));
         let mut seen = (false, false);
         while seen != (true, true) {
-            let limit = park(&mut quoit, &mut events, |_, event| match event {
+            let limit = park(&mut event_loop, &mut events, |_, event| match event {
                 Event::Accepted { .. } => seen.0 = true,
                 Event::Woken => seen.1 = true,
                 _ => {}
             });
             if seen != (true, true) {
-                wait(&mut quoit, limit);
+                wait(&mut event_loop, limit);
             }
         }
     }
@@ -238,24 +238,24 @@ fn parking_before_asking_for_the_descriptor() {
 fn work_queued_after_the_last_turn_is_not_parked_on() {
     guard(60);
     for config in levels() {
-        let (mut quoit, address) = listening(config);
+        let (mut event_loop, address) = listening(config);
         let mut events = Events::with_capacity(4);
-        assert_eq!(park(&mut quoit, &mut events, |_, _| ()), None);
-        quoit
+        assert_eq!(park(&mut event_loop, &mut events, |_, _| ()), None);
+        event_loop
             .connect(&address.into(), &quoit::ConnectOptions::default(), Token(1))
             .unwrap();
         // Without a turn: if parking is allowed now, the attempt is with the kernel, and its end is told.
-        let limit = quoit.park().unwrap();
+        let limit = event_loop.park().unwrap();
         if limit != Some(Duration::ZERO) {
-            wait(&mut quoit, limit);
+            wait(&mut event_loop, limit);
         }
         let mut opened = false;
         while !opened {
-            let limit = park(&mut quoit, &mut events, |_, event| {
+            let limit = park(&mut event_loop, &mut events, |_, event| {
                 opened |= matches!(event, Event::Opened { token: Token(1), .. });
             });
             if !opened {
-                wait(&mut quoit, limit);
+                wait(&mut event_loop, limit);
             }
         }
     }
@@ -266,20 +266,20 @@ fn work_queued_after_the_last_turn_is_not_parked_on() {
 fn a_loop_that_was_not_made_for_it_cannot_be_parked() {
     guard(60);
     for engine in engines() {
-        let (mut quoit, address) = listening(config(engine));
+        let (mut event_loop, address) = listening(config(engine));
         let mut events = Events::with_capacity(4);
         for _ in 0..2 {
-            let error = quoit.poll_descriptor().unwrap_err();
+            let error = event_loop.poll_descriptor().unwrap_err();
             assert!(error.to_string().contains("set `pollable`"), "{error}");
-            assert_eq!(quoit.park(), Err(TurnError::NotPollable(error)), "{engine}");
-            quoit.turn([], &mut events, Some(Duration::ZERO)).unwrap();
+            assert_eq!(event_loop.park(), Err(TurnError::NotPollable(error)), "{engine}");
+            event_loop.turn([], &mut events, Some(Duration::ZERO)).unwrap();
         }
         let _client = TcpStream::connect(address).unwrap();
         while !events
             .drain()
             .any(|event| matches!(event, Event::Accepted { .. }))
         {
-            quoit.turn([], &mut events, None).unwrap();
+            event_loop.turn([], &mut events, None).unwrap();
         }
     }
 }
@@ -323,27 +323,27 @@ fn a_round_of_a_parked_loop_makes_few_calls() {
                 .unwrap()
                 .features
                 .contains(Feature::MultishotReceive);
-        let mut quoit = Loop::new(LoopIndex::default(), config).unwrap();
+        let mut event_loop = Loop::new(LoopIndex::default(), config).unwrap();
         let options = DatagramOptions::default();
         let any = "127.0.0.1:0".parse().unwrap();
-        let socket = quoit.bind_datagram(&any, &options, Token::NONE).unwrap();
-        let Some(Address::Tcp(address)) = quoit.datagram_address(socket).cloned() else {
+        let socket = event_loop.bind_datagram(&any, &options, Token::NONE).unwrap();
+        let Some(Address::Tcp(address)) = event_loop.datagram_address(socket).cloned() else {
             panic!("it is bound to what was asked for");
         };
         let client = UdpSocket::bind("127.0.0.1:0").unwrap();
         let mut events = Events::with_capacity(4);
-        assert_eq!(park(&mut quoit, &mut events, |_, _| ()), None);
-        let before = quoit.counters();
+        assert_eq!(park(&mut event_loop, &mut events, |_, _| ()), None);
+        let before = event_loop.counters();
         for _ in 0..ROUNDS {
             client.send_to(b"one", address).unwrap();
-            assert!(wait(&mut quoit, None));
+            assert!(wait(&mut event_loop, None));
             let mut received = 0;
-            let limit = park(&mut quoit, &mut events, |_, event| {
+            let limit = park(&mut event_loop, &mut events, |_, event| {
                 received += u32::from(matches!(event, Event::Datagrams { .. }));
             });
             assert_eq!((received, limit), (1, None));
         }
-        let after = quoit.counters();
+        let after = event_loop.counters();
         let (turns, calls) = match engine {
             // After 32 datagrams the kernel puts a multishot receive off until the next enter.
             EngineKind::Uring if multishot => {

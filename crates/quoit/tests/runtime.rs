@@ -55,11 +55,11 @@ fn threads(pin: bool, batch: bool) -> Vec<(Vec<usize>, i32)> {
         },
         ..RuntimeConfig::default()
     };
-    let runtime = Runtime::start(config, move |quoit| {
+    let runtime = Runtime::start(config, move |event_loop| {
         // SAFETY: 0 is the calling thread; no memory is passed.
         let policy = unsafe { libc::sched_getscheduler(0) };
         let about = (quoit::available_cpus(), policy);
-        found.send((quoit.index().get(), about)).unwrap();
+        found.send((event_loop.index().get(), about)).unwrap();
         Fragile
     })
     .unwrap();

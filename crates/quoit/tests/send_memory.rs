@@ -19,9 +19,9 @@ fn memory_that_a_closed_connection_held_is_offered_to_others() {
             send_chunk_size: 64,
             ..config(engine)
         };
-        let mut quoit = Loop::new(LoopIndex::default(), config).unwrap();
+        let mut event_loop = Loop::new(LoopIndex::default(), config).unwrap();
         let mut connect = || {
-            let (id, far) = attached(&mut quoit);
+            let (id, far) = attached(&mut event_loop);
             far.set_read_timeout(Some(support::PATIENCE)).unwrap();
             (id, far)
         };
@@ -29,26 +29,26 @@ fn memory_that_a_closed_connection_held_is_offered_to_others() {
         let (modest, mut reader) = connect();
         let mut events = Events::with_capacity(16);
         assert_eq!(
-            quoit.send(modest, &[1; 257], Token::NONE),
+            event_loop.send(modest, &[1; 257], Token::NONE),
             Err(Refusal::TooLarge),
             "{engine}: more than there is in all"
         );
         // Until the sockets are full, and then all of the memory too: one alone has a share of it.
         for &(greedy, _) in &greedy {
-            while quoit.send(greedy, &[2; 64], Token::NONE).is_ok() {
-                quoit.turn([], &mut events, Some(Duration::ZERO)).unwrap();
+            while event_loop.send(greedy, &[2; 64], Token::NONE).is_ok() {
+                event_loop.turn([], &mut events, Some(Duration::ZERO)).unwrap();
             }
         }
         let none = Err(Refusal::Full);
         for _ in 0..3 {
-            assert_eq!(quoit.send(modest, b"!", Token::NONE), none, "{engine}");
+            assert_eq!(event_loop.send(modest, b"!", Token::NONE), none, "{engine}");
         }
         drop(events.drain());
-        quoit.abort(greedy[1].0).unwrap();
-        let writable = wait_for_writable(&mut quoit, &mut events, modest);
+        event_loop.abort(greedy[1].0).unwrap();
+        let writable = wait_for_writable(&mut event_loop, &mut events, modest);
         assert_eq!(writable, 1, "{engine}: told once, however often it was refused");
-        quoit.send(modest, b"!", Token::NONE).unwrap();
-        quoit.turn([], &mut events, Some(Duration::ZERO)).unwrap();
+        event_loop.send(modest, b"!", Token::NONE).unwrap();
+        event_loop.turn([], &mut events, Some(Duration::ZERO)).unwrap();
         reader.read_exact(&mut [0]).unwrap();
     }
 }
@@ -65,49 +65,57 @@ fn large_first_sends_leave_a_chunk_to_others() {
             send_chunk_size: 1024,
             ..config(engine)
         };
-        let mut quoit = Loop::new(LoopIndex::default(), config).unwrap();
+        let mut event_loop = Loop::new(LoopIndex::default(), config).unwrap();
         let mut events = Events::with_capacity(64);
-        let mut greedy: Vec<_> = (0..40).map(|_| attached(&mut quoit)).collect();
-        let mut others: Vec<_> = (0..30).map(|_| attached(&mut quoit)).collect();
+        let mut greedy: Vec<_> = (0..40).map(|_| attached(&mut event_loop)).collect();
+        let mut others: Vec<_> = (0..30).map(|_| attached(&mut event_loop)).collect();
         // Until their sockets are full, and each has what it gets of the memory.
         let mut taken = true;
         while taken {
             taken = false;
             for &(greedy, _) in &greedy {
-                taken |= quoit.send(greedy, &[2; PART], Token::NONE).is_ok();
-                taken |= quoit.send(greedy, &[2; 2000], Token::NONE).is_ok();
+                taken |= event_loop.send(greedy, &[2; PART], Token::NONE).is_ok();
+                taken |= event_loop.send(greedy, &[2; 2000], Token::NONE).is_ok();
             }
-            quoit.turn([], &mut events, Some(Duration::ZERO)).unwrap();
+            event_loop.turn([], &mut events, Some(Duration::ZERO)).unwrap();
             drop(events.drain());
         }
         for (other, reader) in &mut others {
             reader.set_read_timeout(Some(support::PATIENCE)).unwrap();
-            assert_eq!(quoit.send(*other, &[3; 2000], Token::NONE), Err(Refusal::Full));
-            quoit.send(*other, &[3; 1000], Token::NONE).unwrap();
-            let writable = wait_for_writable(&mut quoit, &mut events, *other);
+            assert_eq!(
+                event_loop.send(*other, &[3; 2000], Token::NONE),
+                Err(Refusal::Full)
+            );
+            event_loop.send(*other, &[3; 1000], Token::NONE).unwrap();
+            let writable = wait_for_writable(&mut event_loop, &mut events, *other);
             assert_eq!(writable, 1, "{engine}: for the refusal");
             reader.read_exact(&mut [0; 1000]).unwrap();
         }
         // Who sends nothing meanwhile is told when there is enough.
         let (patient, _far) = &others[0];
-        assert_eq!(quoit.send(*patient, &[4; PART], Token::NONE), Err(Refusal::Full));
+        assert_eq!(
+            event_loop.send(*patient, &[4; PART], Token::NONE),
+            Err(Refusal::Full)
+        );
         for (greedy, _far) in greedy.drain(..) {
-            quoit.abort(greedy).unwrap();
+            event_loop.abort(greedy).unwrap();
         }
         assert_eq!(
-            wait_for_writable(&mut quoit, &mut events, *patient),
+            wait_for_writable(&mut event_loop, &mut events, *patient),
             1,
             "{engine}"
         );
-        quoit.send(*patient, &[4; PART], Token::NONE).unwrap();
+        event_loop.send(*patient, &[4; PART], Token::NONE).unwrap();
         // All of it is for one connection while nobody else has any.
-        quoit.abort(*patient).unwrap();
-        while quoit.counters().send_chunks_used > 0 {
-            quoit
+        event_loop.abort(*patient).unwrap();
+        while event_loop.counters().send_chunks_used > 0 {
+            event_loop
                 .turn([], &mut events, Some(Duration::from_millis(10)))
                 .unwrap();
         }
-        quoit.send(others[1].0, &[5; 256 * 1024], Token::NONE).unwrap();
+        event_loop
+            .send(others[1].0, &[5; 256 * 1024], Token::NONE)
+            .unwrap();
     }
 }
 

@@ -51,9 +51,9 @@ fn no_signal_keeps_a_loop_from_its_life() {
                 thread::yield_now();
             }
             let lives: Result<(), String> = (0..LOOPS).try_for_each(|_| {
-                let mut quoit =
+                let mut event_loop =
                     Loop::new(LoopIndex::default(), config(engine)).map_err(|error| error.to_string())?;
-                let turned = quoit.turn([], &mut Events::with_capacity(8), Some(Duration::ZERO));
+                let turned = event_loop.turn([], &mut Events::with_capacity(8), Some(Duration::ZERO));
                 turned.map(drop).map_err(|error| error.to_string())
             });
             ended.store(true, Ordering::Release);

@@ -40,7 +40,7 @@ fn every_post_takes_effect_once_and_in_order() {
     const POSTS: u64 = 20_000;
     guard(60);
     for engine in engines() {
-        let mut quoit = Loop::new(
+        let mut event_loop = Loop::new(
             LoopIndex::default(),
             Config {
                 inbox: 64,
@@ -49,7 +49,7 @@ fn every_post_takes_effect_once_and_in_order() {
         )
         .unwrap();
         let full = AtomicU64::new(0);
-        let remote = quoit.remote();
+        let remote = event_loop.remote();
         thread::scope(|scope| {
             for producer in 0..THREADS {
                 let (remote, full) = (&remote, &full);
@@ -77,7 +77,7 @@ fn every_post_takes_effect_once_and_in_order() {
             let mut events = Events::with_capacity(100);
             let mut woken = 0u64;
             while next.iter().sum::<u64>() < THREADS * POSTS {
-                quoit.turn([], &mut events, None).unwrap();
+                event_loop.turn([], &mut events, None).unwrap();
                 for event in events.drain() {
                     match event {
                         Event::Refused {
@@ -99,10 +99,10 @@ fn every_post_takes_effect_once_and_in_order() {
         // The wakes may have gone on after the last post; after them there is nothing more.
         let mut events = Events::with_capacity(100);
         for _ in 0..2 {
-            quoit.turn([], &mut events, Some(Duration::ZERO)).unwrap();
+            event_loop.turn([], &mut events, Some(Duration::ZERO)).unwrap();
             assert!(events.drain().all(|event| matches!(event, Event::Woken)));
         }
-        assert_eq!(quoit.counters().posted_commands, THREADS * POSTS);
+        assert_eq!(event_loop.counters().posted_commands, THREADS * POSTS);
         assert!(
             full.load(Ordering::Relaxed) > 0,
             "{engine}: the inbox was never full"
@@ -118,8 +118,8 @@ fn no_wake_is_lost_and_a_storm_is_one() {
     const ROUNDS: usize = 5_000;
     guard(60);
     for engine in engines() {
-        let mut quoit = new(engine);
-        let remote = quoit.remote();
+        let mut event_loop = new(engine);
+        let remote = event_loop.remote();
         let barrier = Barrier::new(THREADS + 1);
         thread::scope(|scope| {
             for _ in 0..THREADS {
@@ -136,7 +136,7 @@ fn no_wake_is_lost_and_a_storm_is_one() {
                 barrier.wait();
                 let mut woken = 0;
                 while woken == 0 {
-                    quoit.turn([], &mut events, None).unwrap();
+                    event_loop.turn([], &mut events, None).unwrap();
                     woken += events
                         .drain()
                         .filter(|event| matches!(event, Event::Woken))
@@ -144,21 +144,21 @@ fn no_wake_is_lost_and_a_storm_is_one() {
                 }
                 barrier.wait();
                 // All have called wake by now; those that came later are one more at most each.
-                quoit.turn([], &mut events, Some(Duration::ZERO)).unwrap();
+                event_loop.turn([], &mut events, Some(Duration::ZERO)).unwrap();
                 woken += events.drain().count();
                 assert!(woken <= THREADS, "{engine}: {woken} wakes in round {round}");
             }
         });
-        let before = quoit.counters().wake_writes;
+        let before = event_loop.counters().wake_writes;
         (0..1000).for_each(|_| remote.wake());
         let mut events = Events::with_capacity(8);
-        quoit.turn([], &mut events, None).unwrap();
+        event_loop.turn([], &mut events, None).unwrap();
         assert!(
             matches!(events.iter().collect::<Vec<_>>()[..], [Event::Woken]),
             "{engine}: {events:?}"
         );
         assert_eq!(
-            quoit.counters().wake_writes,
+            event_loop.counters().wake_writes,
             before,
             "{engine}: a loop that runs is woken without a system call"
         );
@@ -170,11 +170,11 @@ fn a_loop_that_is_gone_refuses_posts_and_ignores_wakes() {
     guard(60);
     for engine in engines() {
         for turns in 0..2 {
-            let mut quoit = new(engine);
-            let remote = quoit.remote();
+            let mut event_loop = new(engine);
+            let remote = event_loop.remote();
             let mut events = Events::with_capacity(8);
             for _ in 0..turns {
-                quoit.turn([], &mut events, Some(Duration::ZERO)).unwrap();
+                event_loop.turn([], &mut events, Some(Duration::ZERO)).unwrap();
             }
             // One that was accepted and never looked at goes with the loop, and so does what it owns.
             let (near, mut far) = std::os::unix::net::UnixStream::pair().unwrap();
@@ -185,7 +185,7 @@ fn a_loop_that_is_gone_refuses_posts_and_ignores_wakes() {
                     token: Token(1),
                 })
                 .unwrap();
-            drop(quoit);
+            drop(event_loop);
             assert_eq!(far.read(&mut [0]).unwrap(), 0);
             remote.wake();
             match remote.post(marker(7)) {
@@ -209,8 +209,8 @@ fn posts_that_race_with_the_end_leak_nothing() {
     guard(60);
     for engine in engines() {
         for _ in 0..50 {
-            let mut quoit = new(engine);
-            let remote = quoit.remote();
+            let mut event_loop = new(engine);
+            let remote = event_loop.remote();
             let owned = Arc::new(());
             let barrier = Barrier::new(THREADS + 1);
             thread::scope(|scope| {
@@ -230,10 +230,10 @@ fn posts_that_race_with_the_end_leak_nothing() {
                     });
                 }
                 barrier.wait();
-                quoit
+                event_loop
                     .turn([], &mut Events::with_capacity(1000), Some(Duration::ZERO))
                     .unwrap();
-                drop(quoit);
+                drop(event_loop);
             });
             assert_eq!(
                 Arc::strong_count(&owned),
@@ -273,8 +273,8 @@ fn leases_returned_by_another_thread_wake_a_loop_that_waits_for_them() {
             buffer_ring: 4,
             ..config(engine)
         };
-        let (mut quoit, address) = listening(config);
-        let remote = quoit.remote();
+        let (mut event_loop, address) = listening(config);
+        let remote = event_loop.remote();
         let (sender, leases) = mpsc::channel();
         thread::scope(|scope| {
             scope.spawn(move || {
@@ -310,11 +310,11 @@ fn leases_returned_by_another_thread_wake_a_loop_that_waits_for_them() {
                     })
                     .unwrap();
             });
-            quoit.run(&mut Hoard(sender)).unwrap();
+            event_loop.run(&mut Hoard(sender)).unwrap();
         });
         let mut events = Events::with_capacity(8);
-        quoit.turn([], &mut events, Some(Duration::ZERO)).unwrap();
-        let counters = quoit.counters();
+        event_loop.turn([], &mut events, Some(Duration::ZERO)).unwrap();
+        let counters = event_loop.counters();
         assert_eq!(counters.pool_leased, 0, "{engine}");
         assert_eq!(counters.received_bytes, TOTAL as u64, "{engine}");
     }
@@ -324,12 +324,12 @@ fn leases_returned_by_another_thread_wake_a_loop_that_waits_for_them() {
 fn leases_stay_readable_after_their_loop() {
     guard(60);
     for engine in engines() {
-        let (mut quoit, address) = listening(config(engine));
+        let (mut event_loop, address) = listening(config(engine));
         let mut peer = client(address);
         peer.write_all(b"kept").unwrap();
         let mut events = Events::with_capacity(8);
         let lease = loop {
-            quoit.turn([], &mut events, None).unwrap();
+            event_loop.turn([], &mut events, None).unwrap();
             let data = events.drain().find_map(|event| match event {
                 Event::Data { data, .. } => Some(data),
                 _ => None,
@@ -338,7 +338,7 @@ fn leases_stay_readable_after_their_loop() {
                 break data;
             }
         };
-        drop(quoit);
+        drop(event_loop);
         assert_eq!(&*lease, b"kept");
         thread::spawn(move || assert_eq!(&*lease, b"kept"))
             .join()
@@ -350,26 +350,26 @@ fn leases_stay_readable_after_their_loop() {
 fn a_loop_made_here_runs_there_and_is_dropped_elsewhere() {
     guard(60);
     for engine in engines() {
-        let (quoit, address) = listening(config(engine));
-        let remote = quoit.remote();
+        let (event_loop, address) = listening(config(engine));
+        let remote = event_loop.remote();
         let mut peer = TcpStream::connect(address).unwrap();
-        let quoit = thread::spawn(move || {
-            let mut quoit = quoit;
+        let event_loop = thread::spawn(move || {
+            let mut event_loop = event_loop;
             let mut events = Events::with_capacity(8);
             let mut handler = Echo::default();
             // Until the client's bytes are on their way back; then this thread ends, the connection does not.
-            while quoit.counters().sent_bytes < 5 {
+            while event_loop.counters().sent_bytes < 5 {
                 // Not for ever: the end of a send of which nobody wants to hear does not end a wait.
                 let moment = Some(Duration::from_millis(1));
-                quoit.run_turn(&mut handler, &mut events, moment).unwrap();
+                event_loop.run_turn(&mut handler, &mut events, moment).unwrap();
             }
-            quoit
+            event_loop
         });
         echo(&mut peer, b"first");
-        let mut quoit = quoit.join().unwrap();
-        let result = quoit.turn([], &mut Events::with_capacity(1), Some(Duration::ZERO));
+        let mut event_loop = event_loop.join().unwrap();
+        let result = event_loop.turn([], &mut Events::with_capacity(1), Some(Duration::ZERO));
         assert_eq!(result, Err(TurnError::WrongThread), "{engine}");
-        thread::spawn(move || drop(quoit)).join().unwrap();
+        thread::spawn(move || drop(event_loop)).join().unwrap();
         assert!(matches!(remote.post(marker(1)), Err(PostError::Closed(_))));
         // The kernel has let go of the connection: its end is seen, be it by FIN or by reset.
         peer.set_read_timeout(Some(support::PATIENCE)).unwrap();
@@ -385,10 +385,10 @@ fn a_loop_made_here_runs_there_and_is_dropped_elsewhere() {
 fn a_turn_from_the_wrong_thread_is_refused_and_does_nothing() {
     guard(60);
     for engine in engines() {
-        let mut quoit = new(engine);
+        let mut event_loop = new(engine);
         let mut events = Events::with_capacity(8);
-        quoit.turn([], &mut events, Some(Duration::ZERO)).unwrap();
-        let turns = quoit.counters().turns;
+        event_loop.turn([], &mut events, Some(Duration::ZERO)).unwrap();
+        let turns = event_loop.counters().turns;
         thread::scope(|scope| {
             scope
                 .spawn(|| {
@@ -397,14 +397,14 @@ fn a_turn_from_the_wrong_thread_is_refused_and_does_nothing() {
                         token: Token(9),
                     };
                     let mut events = Events::with_capacity(8);
-                    let result = quoit.turn([timer], &mut events, Some(Duration::ZERO));
+                    let result = event_loop.turn([timer], &mut events, Some(Duration::ZERO));
                     assert_eq!(result, Err(TurnError::WrongThread));
                 })
                 .join()
                 .unwrap();
         });
-        assert_eq!(quoit.counters().turns, turns);
-        quoit
+        assert_eq!(event_loop.counters().turns, turns);
+        event_loop
             .turn([], &mut events, Some(Duration::from_millis(1)))
             .unwrap();
         assert!(events.is_empty(), "{engine}: {events:?}");
@@ -417,13 +417,13 @@ fn others_read_the_figures_as_they_are() {
     const SENT: usize = 100;
     guard(60);
     for engine in engines() {
-        let (mut quoit, address) = listening(config(engine));
-        let remote = quoit.remote();
+        let (mut event_loop, address) = listening(config(engine));
+        let remote = event_loop.remote();
         client(address).write_all(&[7; SENT]).unwrap();
         let mut events = Events::with_capacity(8);
         let mut received = 0;
         while received < SENT {
-            quoit.turn([], &mut events, None).unwrap();
+            event_loop.turn([], &mut events, None).unwrap();
             received += events
                 .drain()
                 .map(|event| match event {
@@ -434,7 +434,11 @@ fn others_read_the_figures_as_they_are() {
         }
         let seen = thread::scope(|scope| scope.spawn(|| remote.counters()).join().unwrap());
         let (bytes, turns) = (seen.received_bytes, seen.turns);
-        assert_eq!((bytes, turns), (SENT as u64, quoit.counters().turns), "{engine}");
+        assert_eq!(
+            (bytes, turns),
+            (SENT as u64, event_loop.counters().turns),
+            "{engine}"
+        );
     }
 }
 

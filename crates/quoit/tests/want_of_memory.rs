@@ -84,7 +84,7 @@ impl EpollSys for Failing {
 
 /// A loop with one connection, and its client.
 struct Fixture {
-    quoit: Loop<EpollEngine<Failing, Linux>, Linux>,
+    event_loop: Loop<EpollEngine<Failing, Linux>, Linux>,
     events: Events,
     connection: ConnectionId,
     client: TcpStream,
@@ -98,21 +98,22 @@ impl Fixture {
         let config = Config::default();
         let memory = LoopMemory::new(LoopIndex::default(), &config).unwrap();
         let engine = EpollEngine::new(EpollSettings::default(), Linux).unwrap();
-        let mut quoit = Loop::with_engine(LoopIndex::default(), config, memory, engine, String::new(), Linux);
+        let mut event_loop =
+            Loop::with_engine(LoopIndex::default(), config, memory, engine, String::new(), Linux);
         let any = Address::Tcp(([127, 0, 0, 1], 0).into());
-        let listener = quoit.listen(&any, &ListenerOptions::default()).unwrap();
-        let Some(Address::Tcp(address)) = quoit.listener_address(listener) else {
+        let listener = event_loop.listen(&any, &ListenerOptions::default()).unwrap();
+        let Some(Address::Tcp(address)) = event_loop.listener_address(listener) else {
             unreachable!("it was made with one")
         };
         let client = TcpStream::connect(address).unwrap();
         client.set_read_timeout(Some(LONG)).unwrap();
         let mut events = Events::with_capacity(64);
-        let connection = wait(&mut quoit, &mut events, |event| match event {
+        let connection = wait(&mut event_loop, &mut events, |event| match event {
             Event::Accepted { connection, .. } => Some(*connection),
             _ => None,
         });
         Self {
-            quoit,
+            event_loop,
             events,
             connection,
             client,
@@ -120,13 +121,13 @@ impl Fixture {
     }
 
     fn send(&mut self, bytes: &[u8]) {
-        self.quoit
+        self.event_loop
             .send(self.connection, Payload::Copy(bytes), Token::NONE)
             .unwrap();
     }
 
     fn closed(&mut self) -> CloseReason {
-        wait(&mut self.quoit, &mut self.events, |event| match event {
+        wait(&mut self.event_loop, &mut self.events, |event| match event {
             Event::Closed { reason, .. } => Some(*reason),
             _ => None,
         })
@@ -161,7 +162,7 @@ fn a_send_that_fails_for_want_of_memory_is_not_taken_for_the_end() {
     fixture.send(b"the beginning");
     // The first is with the socket before the second fails.
     fixture
-        .quoit
+        .event_loop
         .turn([], &mut fixture.events, Some(Duration::ZERO))
         .unwrap();
     let mut beginning = [0; 13];
@@ -169,7 +170,7 @@ fn a_send_that_fails_for_want_of_memory_is_not_taken_for_the_end() {
     SEND_FAILS.set(Some(libc::ENOBUFS));
     fixture.send(b"and the rest");
     fixture
-        .quoit
+        .event_loop
         .turn([], &mut fixture.events, Some(Duration::ZERO))
         .unwrap();
     // It may have been reset by now. If not, this ends it in the ordinary way.

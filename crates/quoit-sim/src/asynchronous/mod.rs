@@ -95,12 +95,12 @@ impl AsyncWorld {
         let index = LoopIndex::default();
         let mut memory = LoopMemory::new(index, &config).expect("eventfds are to be had");
         let engine = make(run, &mut memory);
-        let quoit = Loop::with_engine(index, config.clone(), memory, engine, String::new(), SimSockets);
+        let event_loop = Loop::with_engine(index, config.clone(), memory, engine, String::new(), SimSockets);
         let executor = Executor::new(Random::new(options.seed, PURPOSE + 10), !config.pollable);
         let mut world = Self {
             random: Random::new(options.seed, PURPOSE + 11),
-            engine: quoit.engine(),
-            simulation: Some(Rc::new(Simulation::new(quoit))),
+            engine: event_loop.engine(),
+            simulation: Some(Rc::new(Simulation::new(event_loop))),
             shared: Shared::new(Rc::clone(&executor), is_lossy(run)),
             executor,
             driver: None,

@@ -101,7 +101,7 @@ impl<E: Engine + 'static> World<E> {
             self.datagrams.opening.push(opening);
             let socket = Box::new(socket);
             self.batch.push(Command::OpenDatagram { socket, token });
-        } else if let Ok(id) = self.quoit.open_datagram(socket, token) {
+        } else if let Ok(id) = self.event_loop.open_datagram(socket, token) {
             self.begin_datagrams(id, &opening);
         }
     }
@@ -270,7 +270,7 @@ impl<E: Engine + 'static> World<E> {
     /// Sends by the method, or by a batch with the next turn.
     fn send_datagram(&mut self, id: DatagramSocketId, datagram: DatagramSend<'_>, sending: Sending) {
         let length = datagram.payload.len();
-        let result = self.quoit.send_datagram(id, datagram);
+        let result = self.event_loop.send_datagram(id, datagram);
         with(|kernel| {
             kernel.note(|| {
                 format!(
@@ -279,7 +279,7 @@ impl<E: Engine + 'static> World<E> {
                 )
             });
         });
-        let full = self.quoit.is_datagram_full(id);
+        let full = self.event_loop.is_datagram_full(id);
         let Some(state) = self.datagrams.find(id) else {
             assert_eq!(result, Err(Refusal::Stale), "{id:?} has closed");
             return;
@@ -359,7 +359,7 @@ impl<E: Engine + 'static> World<E> {
 
     fn close_datagrams(&mut self, id: DatagramSocketId) {
         with(|kernel| kernel.note(|| format!("close of {id:?}")));
-        let closed = self.quoit.close_datagram(id);
+        let closed = self.event_loop.close_datagram(id);
         if let Some(state) = self.datagrams.find(id) {
             assert!(
                 closed.is_ok() || state.closing || state.may_be_closing || self.ending,

@@ -114,7 +114,7 @@ impl<E: Engine + 'static> World<E> {
         // that was counted is the kernel's count less the loop's. Asking takes time, in which more may be dropped.
         let drops = || with(|kernel| kernel.datagram_state(opening.descriptor)).map(|(_, drops)| drops);
         let mut before = drops();
-        while let Some(counters) = self.quoit.datagram_counters(id)
+        while let Some(counters) = self.event_loop.datagram_counters(id)
             && let Some(drops) = drops()
         {
             if before.replace(drops) == Some(drops) {
@@ -145,7 +145,7 @@ impl<E: Engine + 'static> World<E> {
                     state.id
                 ),
                 Refusal::Stale => assert!(
-                    self.quoit.datagram_descriptor(state.id).is_none(),
+                    self.event_loop.datagram_descriptor(state.id).is_none(),
                     "{:?} is open, and refused as stale",
                     state.id
                 ),
@@ -166,7 +166,7 @@ impl<E: Engine + 'static> World<E> {
                 with(|kernel| kernel.datagram_state(descriptor)).map(|(_, drops)| drops.wrapping_sub(first))
             };
             let before = drops();
-            let Some(counters) = self.quoit.datagram_counters(id) else {
+            let Some(counters) = self.event_loop.datagram_counters(id) else {
                 panic!("{id:?} is gone, and nobody closed it");
             };
             // Asking takes time, in which more may be dropped.
@@ -199,7 +199,7 @@ impl<E: Engine + 'static> World<E> {
                     state.id, state.writable_owed, state.opened
                 ));
             }
-            let counters = self.quoit.datagram_counters(state.id);
+            let counters = self.event_loop.datagram_counters(state.id);
             let difference = counters.and_then(|counters| state.find_difference(&counters));
             if difference.is_some() {
                 return difference;

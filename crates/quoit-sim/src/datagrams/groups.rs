@@ -86,9 +86,9 @@ impl<E: Engine + 'static> World<E> {
             return;
         }
         let result = if member {
-            self.quoit.join_multicast(id, place)
+            self.event_loop.join_multicast(id, place)
         } else {
-            self.quoit.leave_multicast(id, place)
+            self.event_loop.leave_multicast(id, place)
         };
         assert_eq!(
             result,

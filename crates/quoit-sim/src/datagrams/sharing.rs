@@ -94,7 +94,7 @@ impl<E: Engine + 'static> World<E> {
         // may those of others, flooded before. Connections have their turns too: one receives and sends in between.
         let sockets = &self.datagrams.sockets;
         let slots: u32 = sockets.iter().map(|socket| socket.plan.options.slots).sum();
-        let bound = 2 * (slots + self.quoit.connections()) + 50;
+        let bound = 2 * (slots + self.event_loop.connections()) + 50;
         self.await_delivery(quiet, Some(flooded), bound);
     }
 

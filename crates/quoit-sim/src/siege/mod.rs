@@ -52,7 +52,7 @@ struct Waiting {
 /// The run.
 pub struct Siege<E: Engine> {
     plan: SiegePlan,
-    quoit: SimLoop<E>,
+    event_loop: SimLoop<E>,
     random: Random,
     reference: Reference,
     served: BTreeMap<ConnectionId, Served>,
@@ -93,7 +93,7 @@ impl<E: Engine + 'static> Siege<E> {
         let config = run.config.clone();
         let mut memory = LoopMemory::new(LoopIndex::default(), &config).expect("eventfds are to be had");
         let engine = make(run, &mut memory);
-        let mut quoit = Loop::with_engine(
+        let mut event_loop = Loop::with_engine(
             LoopIndex::default(),
             config.clone(),
             memory,
@@ -101,7 +101,7 @@ impl<E: Engine + 'static> Siege<E> {
             String::new(),
             SimSockets,
         );
-        quoit
+        event_loop
             .listen(&plan.address, &ListenerOptions::default())
             .expect("the address is free");
         let random = Random::new(options.seed, 242);
@@ -132,7 +132,7 @@ impl<E: Engine + 'static> Siege<E> {
             patience: LEAST_PATIENCE + PATIENCE * events_before.div_ceil(per_turn),
             most_queued: budget + peers * longest,
             plan,
-            quoit: SimLoop::new(quoit),
+            event_loop: SimLoop::new(event_loop),
             random,
             reference: Reference::default(),
             served: BTreeMap::new(),
@@ -178,22 +178,22 @@ impl<E: Engine + 'static> Siege<E> {
         with(|kernel| kernel.program_turn += 1);
         let mut events = self.events.take().expect("put back by the last turn");
         events.set_capacity(self.room);
-        if let Err(error) = self.quoit.turn([], &mut events, Some(timeout)) {
+        if let Err(error) = self.event_loop.turn([], &mut events, Some(timeout)) {
             panic!("the turn failed: {error}");
         }
         let mut delivery = Delivery::default();
         for event in events.drain() {
-            if let Some(event) = delivery.admit(&mut self.quoit, event) {
+            if let Some(event) = delivery.admit(&mut self.event_loop, event) {
                 self.take(event);
             }
         }
-        delivery.end(&mut self.quoit);
+        delivery.end(&mut self.event_loop);
         self.events = Some(events);
         let failure = with(|kernel| kernel.failure.take());
         if let Some(failure) = failure {
             panic!("{failure}");
         }
-        let queued = self.quoit.counters().queued_bytes;
+        let queued = self.event_loop.counters().queued_bytes;
         assert!(
             queued <= self.most_queued,
             "{queued} bytes are queued for sending, where no more than {} may be",
@@ -222,12 +222,12 @@ impl<E: Engine + 'static> Siege<E> {
         if let Event::Accepted { connection, .. } = event {
             self.reference.begin(connection, Token::NONE, true, false);
         }
-        self.reference.check(&event, self.quoit.now().as_nanos());
+        self.reference.check(&event, self.event_loop.now().as_nanos());
         match event {
             Event::Accepted { connection, .. } => {
                 // One that was reset at once has gone already, and its end is on the way.
                 let descriptor = self
-                    .quoit
+                    .event_loop
                     .descriptor(connection)
                     .map(|descriptor| descriptor.as_raw_fd());
                 if let Some(peer) =
@@ -249,7 +249,7 @@ impl<E: Engine + 'static> Siege<E> {
     }
 
     fn close(&mut self, id: ConnectionId) {
-        if self.quoit.close(id, None).is_ok()
+        if self.event_loop.close(id, None).is_ok()
             && let Some(state) = self.reference.find(id)
         {
             state.closing = true;
@@ -305,7 +305,10 @@ impl<E: Engine + 'static> Siege<E> {
     /// That a connection of which nothing is left to be read does not outlive its peer's reset.
     fn check_resets(&self) {
         for (&id, served) in self.served.iter().filter(|(_, served)| served.besieges) {
-            let descriptor = self.quoit.descriptor(id).map(|descriptor| descriptor.as_raw_fd());
+            let descriptor = self
+                .event_loop
+                .descriptor(id)
+                .map(|descriptor| descriptor.as_raw_fd());
             let is_gone = descriptor.is_some_and(|descriptor| {
                 with(|kernel| kernel.has_failed_behind(descriptor, served.received))
             });
@@ -319,7 +322,7 @@ impl<E: Engine + 'static> Siege<E> {
 
     /// What the loop holds for its connections.
     fn held(&self) -> [(&'static str, u64); 4] {
-        let counters = self.quoit.counters();
+        let counters = self.event_loop.counters();
         [
             ("leased slots", counters.pool_leased),
             ("copied leases", counters.leases_copied_now),
@@ -330,7 +333,7 @@ impl<E: Engine + 'static> Siege<E> {
 
     fn end(mut self) -> Summary {
         self.ending = true;
-        self.quoit.drain(Duration::from_secs(3600));
+        self.event_loop.drain(Duration::from_secs(3600));
         for _ in 0..TURNS_AFTER {
             for id in self.reference.open().to_vec() {
                 self.close(id);
@@ -341,14 +344,14 @@ impl<E: Engine + 'static> Siege<E> {
             }
         }
         assert!(self.reference.order.drained, "the loop does not drain");
-        let watches_wakes = u64::from(self.quoit.engine() == quoit::EngineKind::Uring);
+        let watches_wakes = u64::from(self.event_loop.engine() == quoit::EngineKind::Uring);
         for _ in 0..2 * self.plan.peers.len() + 2 {
             self.turn(Duration::from_millis(1));
         }
-        let counters = self.quoit.counters();
+        let counters = self.event_loop.counters();
         assert_eq!(counters.in_flight, watches_wakes, "operations are left");
         assert_eq!(counters.connections, 0);
-        drop(self.quoit);
+        drop(self.event_loop);
         with(|kernel| {
             let left = kernel.left_over();
             assert!(left.is_empty(), "descriptors are left: {left:?}");

@@ -93,7 +93,7 @@ impl<E: Engine + 'static> Siege<E> {
 
     /// What is to be sent to it has nobody to take it.
     fn abort(&mut self, id: ConnectionId) {
-        if self.quoit.abort(id).is_ok()
+        if self.event_loop.abort(id).is_ok()
             && let Some(state) = self.reference.find(id)
         {
             state.closing = true;
@@ -102,9 +102,9 @@ impl<E: Engine + 'static> Siege<E> {
 
     fn pause(&mut self, id: ConnectionId, paused: bool) {
         let result = if paused {
-            self.quoit.pause(id)
+            self.event_loop.pause(id)
         } else {
-            self.quoit.resume(id)
+            self.event_loop.resume(id)
         };
         if result.is_ok()
             && let Some(state) = self.reference.find(id)
@@ -115,7 +115,7 @@ impl<E: Engine + 'static> Siege<E> {
 
     /// Notes what a send came to.
     fn note_send(&mut self, id: ConnectionId, peer: usize, bytes: &[u8], refusal: Option<Refusal>) {
-        let full = self.quoit.is_full(id);
+        let full = self.event_loop.is_full(id);
         with(|kernel| {
             kernel.note(|| {
                 let length = bytes.len();
@@ -142,16 +142,16 @@ impl<E: Engine + 'static> Siege<E> {
     fn send_back(&mut self, id: ConnectionId, data: Lease) {
         let peer = self.served[&id].peer;
         let bytes = data.to_vec();
-        let result = self.quoit.send(id, Payload::Lease(data), Token::NONE);
+        let result = self.event_loop.send(id, Payload::Lease(data), Token::NONE);
         self.note_send(id, peer, &bytes, result.err());
-        if self.quoit.is_full(id) {
+        if self.event_loop.is_full(id) {
             self.pause(id, true);
         }
     }
 
     /// Sends copies of what waits, and takes nothing in as long as there is no room for them.
     fn send_waiting(&mut self, id: ConnectionId) {
-        let most = self.quoit.config().high_water as usize;
+        let most = self.event_loop.config().high_water as usize;
         let Some(served) = self.served.get_mut(&id) else {
             return;
         };
@@ -159,7 +159,7 @@ impl<E: Engine + 'static> Siege<E> {
         let mut rest = &waiting[..];
         while !rest.is_empty() {
             let (piece, later) = rest.split_at(rest.len().min(most));
-            let result = self.quoit.send(id, Payload::Copy(piece), Token::NONE);
+            let result = self.event_loop.send(id, Payload::Copy(piece), Token::NONE);
             self.note_send(id, peer, piece, result.err());
             match result {
                 Ok(()) => rest = later,
@@ -168,7 +168,7 @@ impl<E: Engine + 'static> Siege<E> {
             }
         }
         let left = rest.to_vec();
-        let is_behind = !left.is_empty() || self.quoit.is_full(id);
+        let is_behind = !left.is_empty() || self.event_loop.is_full(id);
         if let Some(served) = self.served.get_mut(&id) {
             served.waiting = left;
         }
@@ -186,7 +186,7 @@ impl<E: Engine + 'static> Siege<E> {
             };
             let (peer, streamed) = (served.peer, served.streamed);
             let bytes = pattern::bytes(peer as u64 + 1, streamed, chunk);
-            let taken = match self.quoit.try_send(id, bytes) {
+            let taken = match self.event_loop.try_send(id, bytes) {
                 Ok(taken) => taken,
                 Err(Refusal::Closing | Refusal::Stale) => return,
                 Err(refusal) => panic!("a send on {id:?} is refused: {refusal}"),
@@ -196,7 +196,7 @@ impl<E: Engine + 'static> Siege<E> {
             let mut queued = Ok(());
             if !rest.is_empty() {
                 queued = self
-                    .quoit
+                    .event_loop
                     .send(id, Payload::Bytes(Bytes::from_static(rest)), TOLD);
                 self.note_send(id, peer, rest, queued.err());
                 if queued.is_ok()

@@ -133,7 +133,7 @@ impl<E: Engine + 'static> World<E> {
         if self.has_room_everywhere() {
             for listener in &self.listeners {
                 // One that has failed by itself has no address any more.
-                if let Some(address) = self.quoit.listener_address(*listener) {
+                if let Some(address) = self.event_loop.listener_address(*listener) {
                     let queued = with(|kernel| kernel.queued_at(&address));
                     if queued > 0 {
                         return Some(Pending::Accept(address, queued));
@@ -148,7 +148,7 @@ impl<E: Engine + 'static> World<E> {
     fn has_room_everywhere(&self) -> bool {
         let most = u64::from(self.plan.config.connections);
         let partner = self.partner.as_ref();
-        self.quoit.counters().connections < most
+        self.event_loop.counters().connections < most
             && partner.is_none_or(|partner| partner.borrow().connections() < most)
     }
 
@@ -200,7 +200,7 @@ impl<E: Engine + 'static> World<E> {
     pub(super) fn end(mut self) -> Summary {
         let begin = with(|kernel| kernel.now());
         self.ending = true;
-        self.quoit.drain(Duration::from_secs(3600));
+        self.event_loop.drain(Duration::from_secs(3600));
         for turn in 0.. {
             for id in self.reference.open().to_vec() {
                 self.close_fairly(id);
@@ -216,8 +216,8 @@ impl<E: Engine + 'static> World<E> {
             assert!(
                 time < PATIENCE && turn < PATIENT_TURNS,
                 "the loop does not drain: {} connections and {} listeners are open",
-                self.quoit.connections(),
-                self.quoit.listeners().count()
+                self.event_loop.connections(),
+                self.event_loop.listeners().count()
             );
         }
         // The last closes are submitted, and told of one by one where the completion queue is tiny.
@@ -225,12 +225,12 @@ impl<E: Engine + 'static> World<E> {
             self.turn(Some(Duration::ZERO));
         }
         // A kernel's thread takes them in its own time, and while the loop sleeps for certain.
-        let watches_wakes = u64::from(self.quoit.engine() == quoit::EngineKind::Uring);
+        let watches_wakes = u64::from(self.event_loop.engine() == quoit::EngineKind::Uring);
         // So are the cancellations of a batch of datagrams.
         for _ in 0..self.plan.lives.len() + 2 + 128 * self.plan.datagrams.sockets.len() {
             let partner = self.partner.as_ref();
             let partners = partner.map_or(0, |partner| partner.borrow().in_flight());
-            if self.quoit.counters().in_flight.max(partners) <= watches_wakes {
+            if self.event_loop.counters().in_flight.max(partners) <= watches_wakes {
                 break;
             }
             self.turn(Some(Duration::from_millis(1)));
@@ -248,7 +248,7 @@ impl<E: Engine + 'static> World<E> {
     fn check_sleep(&mut self) {
         with(|kernel| kernel.stop_other_loop());
         for &token in self.reference.order.timers.keys() {
-            self.quoit.cancel_named_timer(Token(token));
+            self.event_loop.cancel_named_timer(Token(token));
         }
         for _ in 0..MOST_LEFT {
             let begin = with(|kernel| kernel.now());
@@ -274,9 +274,9 @@ impl<E: Engine + 'static> World<E> {
     }
 
     fn check_end(mut self) -> Summary {
-        let counters = self.quoit.counters();
+        let counters = self.event_loop.counters();
         assert_eq!(counters.connections, 0);
-        assert_eq!(self.quoit.datagram_sockets(), 0, "datagram sockets are left");
+        assert_eq!(self.event_loop.datagram_sockets(), 0, "datagram sockets are left");
         assert_eq!(counters.pool_leased, 0, "leases are left");
         assert_eq!(counters.queued_bytes, 0, "bytes are left in queues");
         assert_eq!(counters.send_chunks_used, 0, "send memory is left");
@@ -291,7 +291,7 @@ impl<E: Engine + 'static> World<E> {
             "bytes that sockets took"
         );
         assert!(counters.received_bytes >= reference.delivered);
-        let is_ring = self.quoit.engine() == quoit::EngineKind::Uring;
+        let is_ring = self.event_loop.engine() == quoit::EngineKind::Uring;
         let watches_wakes = u64::from(is_ring);
         assert_eq!(counters.in_flight, watches_wakes, "operations are left");
         with(|kernel| {
@@ -321,7 +321,7 @@ impl<E: Engine + 'static> World<E> {
         self.kept.clear();
         drop(self.datagrams);
         self.partner.take().into_iter().for_each(Partner::end);
-        drop(self.quoit);
+        drop(self.event_loop);
         drop((self.remote, self.ended_loop));
         with(|kernel| {
             let left = kernel.left_over();

@@ -69,7 +69,7 @@ pub struct World<E: Engine> {
     /// For pausing listeners, which not all runs do.
     pub(crate) listening_random: Random,
     pub(crate) plan: Plan,
-    pub(crate) quoit: SimLoop<E>,
+    pub(crate) event_loop: SimLoop<E>,
     pub(crate) remote: Remote,
     /// The second loop, if there is one.
     partner: Option<Rc<RefCell<Partner<E>>>>,
@@ -227,13 +227,13 @@ impl<E: Engine + 'static> World<E> {
             let config = plan.config.clone();
             Loop::with_engine(index, config, memory, engine, String::new(), SimSockets)
         };
-        let quoit = make_loop(LoopIndex::default());
-        let remote = quoit.remote();
+        let event_loop = make_loop(LoopIndex::default());
+        let remote = event_loop.remote();
         let wake_owed = Rc::default();
         let partner = plan.partner.then(|| {
             let index = LoopIndex::new(2).expect("there can be three loops");
-            let quoit = make_loop(index);
-            Partner::start(quoit, options.seed, remote.clone(), Rc::clone(&wake_owed))
+            let event_loop = make_loop(index);
+            Partner::start(event_loop, options.seed, remote.clone(), Rc::clone(&wake_owed))
         });
         let ended_loop = ended_loop();
         let mut world = Self {
@@ -241,7 +241,7 @@ impl<E: Engine + 'static> World<E> {
             gather_random: Random::new(options.seed, 235),
             file_random: Random::new(options.seed, 243),
             listening_random: Random::new(options.seed, 281),
-            quoit: SimLoop::new(quoit),
+            event_loop: SimLoop::new(event_loop),
             remote,
             partner,
             ended_loop,
@@ -296,7 +296,7 @@ impl<E: Engine + 'static> World<E> {
                 ..ListenerOptions::default()
             };
             // For want of descriptors there may be fewer.
-            if let Ok(listener) = self.quoit.listen(&address, &options) {
+            if let Ok(listener) = self.event_loop.listen(&address, &options) {
                 self.listeners.push(listener);
             }
         }
@@ -354,7 +354,7 @@ impl<E: Engine + 'static> World<E> {
     /// As much of a turn's wait as can be spent in a poller outside.
     fn park(&mut self, timeout: Option<Duration>) {
         let limit = self
-            .quoit
+            .event_loop
             .park()
             .expect("the loop is pollable, and on its thread");
         let timeout = match (limit, timeout) {
@@ -363,11 +363,11 @@ impl<E: Engine + 'static> World<E> {
             (limit, timeout) => limit.or(timeout),
         };
         let descriptor = self
-            .quoit
+            .event_loop
             .poll_descriptor()
             .expect("the loop is pollable")
             .as_raw_fd();
-        let outside = match self.quoit.engine() {
+        let outside = match self.event_loop.engine() {
             EngineKind::Uring => Outside::Notifier(descriptor),
             EngineKind::Epoll => Outside::Instance(descriptor as usize),
         };
@@ -395,7 +395,7 @@ impl<E: Engine + 'static> World<E> {
             self.park(timeout);
             wait = Some(Duration::ZERO);
         }
-        let count = match self.quoit.turn(batch, &mut events, wait) {
+        let count = match self.event_loop.turn(batch, &mut events, wait) {
             Ok(count) => count,
             Err(error) => panic!("the turn failed: {error}"),
         };
@@ -420,14 +420,14 @@ impl<E: Engine + 'static> World<E> {
         if self.plan.one_by_one {
             let mut delivery = Delivery::default();
             for event in events.drain() {
-                if let Some(event) = delivery.admit(&mut self.quoit, event) {
+                if let Some(event) = delivery.admit(&mut self.event_loop, event) {
                     self.take(event, &mut occasions);
                     for occasion in occasions.drain(..) {
                         self.react(occasion);
                     }
                 }
             }
-            delivery.end(&mut self.quoit);
+            delivery.end(&mut self.event_loop);
         } else {
             for event in events.drain() {
                 self.take(event, &mut occasions);
@@ -458,11 +458,11 @@ impl<E: Engine + 'static> World<E> {
 
     /// Checks an event, and notes what the handler is to react to.
     fn take(&mut self, event: Event, occasions: &mut Vec<Occasion>) {
-        let now = self.quoit.now().as_nanos();
+        let now = self.event_loop.now().as_nanos();
         with(|kernel| kernel.note(|| format!("event {event:?}")));
         match &event {
             Event::Accepted { connection, .. } => {
-                let paused = self.quoit.is_paused(*connection);
+                let paused = self.event_loop.is_paused(*connection);
                 self.reference.begin(*connection, Token::NONE, true, paused);
                 self.identify(*connection);
                 self.reference.accepted += 1;
@@ -471,7 +471,7 @@ impl<E: Engine + 'static> World<E> {
             Event::AcceptedDescriptor { .. } => self.reference.accepted += 1,
             // It had ended when the batch was to pause it: the pause is refused, and what came before the end is delivered.
             Event::Data { connection, .. } | Event::EndOfStream { connection }
-                if self.quoit.descriptor(*connection).is_none() =>
+                if self.event_loop.descriptor(*connection).is_none() =>
             {
                 if let Some(state) = self.reference.find(*connection) {
                     state.notes.came_late = true;
@@ -522,7 +522,7 @@ impl<E: Engine + 'static> World<E> {
                 self.reference.refusals_owed.retain(|&owed| owed != id);
                 let state = self.reference.find(id).is_some();
                 assert!(
-                    !state || self.quoit.descriptor(id).is_none(),
+                    !state || self.event_loop.descriptor(id).is_none(),
                     "{id:?} is open, and refused as stale"
                 );
                 None
@@ -557,7 +557,10 @@ impl<E: Engine + 'static> World<E> {
 
     /// Finds out who is at the other end.
     fn identify(&mut self, id: ConnectionId) {
-        let descriptor = self.quoit.descriptor(id).map(|descriptor| descriptor.as_raw_fd());
+        let descriptor = self
+            .event_loop
+            .descriptor(id)
+            .map(|descriptor| descriptor.as_raw_fd());
         if let (Some(descriptor), Some(state)) = (descriptor, self.reference.find(id)) {
             state.notes.peer = state
                 .notes
@@ -606,9 +609,9 @@ impl<E: Engine + 'static> World<E> {
         if !has_waited || with(|kernel| kernel.failed_sends.is_empty() || !kernel.rings_rest()) {
             return;
         }
-        for id in self.quoit.connection_ids() {
-            let queued = self.quoit.queued(id);
-            let descriptor = self.quoit.descriptor(id).filter(|_| queued > 0);
+        for id in self.event_loop.connection_ids() {
+            let queued = self.event_loop.queued(id);
+            let descriptor = self.event_loop.descriptor(id).filter(|_| queued > 0);
             let Some(descriptor) = descriptor.map(|descriptor| descriptor.as_raw_fd()) else {
                 continue;
             };
@@ -628,7 +631,7 @@ impl<E: Engine + 'static> World<E> {
     }
 
     fn check_counters(&mut self) {
-        let counters: Counters = self.quoit.counters();
+        let counters: Counters = self.event_loop.counters();
         assert!(counters.pool_leased <= counters.pool_slots);
         let closed = [
             counters.closed_local,
@@ -645,7 +648,11 @@ impl<E: Engine + 'static> World<E> {
                 self.reference.closed_by
             );
         }
-        let queued: usize = self.quoit.connection_ids().map(|id| self.quoit.queued(id)).sum();
+        let queued: usize = self
+            .event_loop
+            .connection_ids()
+            .map(|id| self.event_loop.queued(id))
+            .sum();
         assert_eq!(counters.queued_bytes, queued as u64, "bytes queued for sending");
         self.check_datagram_counters();
     }

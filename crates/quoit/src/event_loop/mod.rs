@@ -7,6 +7,7 @@
 //! over. `connection`, `table` and `event_queue` are what these work on.
 
 mod accept;
+mod chunk_waiters;
 mod commands;
 mod connection;
 mod datagram;
@@ -41,6 +42,7 @@ use crate::sys::{Linux, SocketSys, Time};
 use crate::thread::ThreadNumber;
 use crate::timers::{TimerId, Wheel};
 
+use chunk_waiters::ChunkWaiters;
 use connection::Connection;
 use event_queue::EventQueue;
 use memory::Memory;
@@ -145,8 +147,7 @@ pub struct Loop<E: Engine = AnyEngine, K: SocketSys = Linux> {
     accepts_behind: u32,
     /// Bytes queued for sending, of each connection no more than its high-water mark.
     queue_load: u64,
-    /// Connections refused for want of send chunks with nothing else queued, first come, first told.
-    chunk_waiters: VecDeque<ConnectionId>,
+    chunk_waiters: ChunkWaiters,
     /// Those that were told of them, in the order of their events.
     promised: VecDeque<Promised>,
     /// Connections that hold all the leases they may.
@@ -234,7 +235,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             starved: VecDeque::new(),
             accepts_behind: 0,
             queue_load: 0,
-            chunk_waiters: VecDeque::new(),
+            chunk_waiters: ChunkWaiters::default(),
             promised: VecDeque::new(),
             capped: 0,
             short: VecDeque::new(),

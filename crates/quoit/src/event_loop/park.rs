@@ -50,13 +50,13 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// ```no_run
     /// # use std::time::Duration;
     /// # fn wait(descriptor: std::os::fd::BorrowedFd<'_>, limit: Option<Duration>) {}
-    /// # fn run(quoit: &mut quoit::Loop, events: &mut quoit::Events) -> Result<(), Box<dyn std::error::Error>> {
+    /// # fn run(event_loop: &mut quoit::Loop, events: &mut quoit::Events) -> Result<(), Box<dyn std::error::Error>> {
     /// loop {
-    ///     quoit.turn([], events, Some(Duration::ZERO))?;
+    ///     event_loop.turn([], events, Some(Duration::ZERO))?;
     ///     for event in events.drain() { /* ... */ }
-    ///     let limit = quoit.park()?;
+    ///     let limit = event_loop.park()?;
     ///     if limit != Some(Duration::ZERO) {
-    ///         wait(quoit.poll_descriptor()?, limit);
+    ///         wait(event_loop.poll_descriptor()?, limit);
     ///     }
     /// }
     /// # }

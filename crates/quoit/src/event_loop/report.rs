@@ -50,11 +50,12 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         events.len() - earlier
     }
 
-    /// Events that were looked at for pauses and closes which came after them: for tests of what that costs.
+    /// Entries of lists that were looked at for pauses and closes which came after them, those of events and of connections
+    /// that wait: for tests of what that costs.
     #[doc(hidden)]
     #[must_use]
-    pub fn events_looked_at(&self) -> u64 {
-        self.events.looked_at()
+    pub fn entries_looked_at(&self) -> u64 {
+        self.events.looked_at() + self.chunk_waiters.looked_at()
     }
 
     /// Ends the connections whose directions have both ended, of those whose handler now knows of the peer's end.

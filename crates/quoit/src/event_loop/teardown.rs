@@ -246,7 +246,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let mut connection = self.connections.take(slot).expect("looked up just now");
         connection.forget_chunks(&mut self.memory_mut().chunks);
         if connection.listed.chunks {
-            self.chunk_waiters.retain(|&waiting| waiting != id);
+            let connections = &self.connections;
+            self.chunk_waiters
+                .end_one(|waiting| connections.get(waiting.slot(), waiting.generation()).is_some());
         }
         if self.connections.len() == 0 {
             let inspection = self.inspection.take();

@@ -117,7 +117,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         }
         state.wants_chunks = NonZeroU32::new(wanted as u32);
         if !std::mem::replace(&mut state.listed.chunks, true) {
-            self.chunk_waiters.push_back(id);
+            self.chunk_waiters.push(id);
         }
     }
 
@@ -140,9 +140,11 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// Tells those that were refused for want of send chunks, once there are as many as they wanted. These are set aside:
     /// whoever is reported before would take them otherwise, again and again.
     pub(super) fn serve_chunk_waiters(&mut self) {
-        while let Some(&id) = self.chunk_waiters.front() {
+        while let Some(id) = self.chunk_waiters.first() {
             let memory = self.memory.as_mut().expect("present until the loop is dropped");
-            if let Some(connection) = self.connections.get_mut(id.slot(), id.generation()) {
+            let connection = self.connections.get_mut(id.slot(), id.generation());
+            let exists = connection.is_some();
+            if let Some(connection) = connection {
                 if let Some(wanted) = connection.wants_chunks {
                     if !memory.may_begin_with(wanted.get() as usize, memory.chunks.available()) {
                         return;
@@ -163,7 +165,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                 }
                 connection.listed.chunks = false;
             }
-            self.chunk_waiters.pop_front();
+            self.chunk_waiters.take_first(exists);
         }
     }
 

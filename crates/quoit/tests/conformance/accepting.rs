@@ -135,7 +135,7 @@ pub(crate) fn options_of_both_ends(level: &Level) {
             let connected = driver.connect(&address, &options, 1);
             let accepted = driver.accept();
             for id in [connected, accepted] {
-                let socket = driver.quoit.descriptor(id).unwrap();
+                let socket = driver.event_loop.descriptor(id).unwrap();
                 for (kind, name, value) in &values {
                     assert_eq!(option(socket, *kind, *name), *value, "{id:?}: option {name}");
                 }
@@ -147,7 +147,7 @@ pub(crate) fn options_of_both_ends(level: &Level) {
 pub(crate) fn a_second_server_gets_an_error(level: &Level) {
     drive(level, |driver| {
         let address = driver.listen();
-        let second = driver.quoit.listen(&address, &ListenerOptions::default());
+        let second = driver.event_loop.listen(&address, &ListenerOptions::default());
         let message = second.unwrap_err().to_string();
         assert!(message.contains(&address.to_string()), "{message}");
     });
@@ -159,27 +159,27 @@ pub(crate) fn paused_until_resumed(level: &Level) {
         let (listener, address) = driver.listen_as(Accept::Connections);
         let (mut first, id) = driver.pair(&address);
         driver.until_quiet();
-        driver.quoit.pause_listening(listener).unwrap();
-        driver.quoit.pause_listening(listener).unwrap();
+        driver.event_loop.pause_listening(listener).unwrap();
+        driver.event_loop.pause_listening(listener).unwrap();
         driver.until_quiet();
         let mut clients: Vec<_> = (0..20).map(|_| Client::connect(&address)).collect();
         driver.until_quiet();
         assert_eq!(driver.accepted.len(), 0);
-        assert_eq!(driver.quoit.counters().accepted, 1);
+        assert_eq!(driver.event_loop.counters().accepted, 1);
         // Those that it has are served.
         first.send(b"hello");
         driver.wait_received(id, 5);
-        driver.quoit.resume_listening(listener).unwrap();
-        driver.quoit.pause_listening(listener).unwrap();
-        driver.quoit.resume_listening(listener).unwrap();
-        driver.quoit.resume_listening(listener).unwrap();
+        driver.event_loop.resume_listening(listener).unwrap();
+        driver.event_loop.pause_listening(listener).unwrap();
+        driver.event_loop.resume_listening(listener).unwrap();
+        driver.event_loop.resume_listening(listener).unwrap();
         driver.until("all are accepted", |driver| driver.accepted.len() == 20);
         for (client, id) in clients.iter_mut().zip(std::mem::take(&mut driver.accepted)) {
             client.send(b"hello");
             driver.wait_received(id, 5);
         }
         // By commands, while an accept is under way that is to be cancelled.
-        let remote = driver.quoit.remote();
+        let remote = driver.event_loop.remote();
         remote.post(Command::PauseListening { listener }).unwrap();
         remote.post(Command::ResumeListening { listener }).unwrap();
         driver.until_quiet();
@@ -191,13 +191,13 @@ pub(crate) fn paused_until_resumed(level: &Level) {
 pub(crate) fn stopped_while_paused(level: &Level) {
     drive(level, |driver| {
         let (listener, address) = driver.listen_as(Accept::Connections);
-        driver.quoit.pause_listening(listener).unwrap();
+        driver.event_loop.pause_listening(listener).unwrap();
         driver.until_quiet();
         let mut client = Client::connect(&address);
         driver.until_quiet();
-        driver.quoit.stop_listening(listener).unwrap();
+        driver.event_loop.stop_listening(listener).unwrap();
         // It is gone already, or as good as gone.
-        assert!(driver.quoit.resume_listening(listener).is_err());
+        assert!(driver.event_loop.resume_listening(listener).is_err());
         // Who was queued has not come in vain.
         let id = driver.accept();
         driver.until("the listener is closed", |driver| {
@@ -205,8 +205,8 @@ pub(crate) fn stopped_while_paused(level: &Level) {
         });
         client.send(b"hello");
         driver.wait_received(id, 5);
-        assert_eq!(driver.quoit.pause_listening(listener), Err(Refusal::Stale));
-        assert_eq!(driver.quoit.resume_listening(listener), Err(Refusal::Stale));
+        assert_eq!(driver.event_loop.pause_listening(listener), Err(Refusal::Stale));
+        assert_eq!(driver.event_loop.resume_listening(listener), Err(Refusal::Stale));
     });
 }
 
@@ -218,8 +218,8 @@ pub(crate) fn stopped_while_connections_are_queued(level: &Level) {
                 driver.until_quiet();
             }
             let mut clients: Vec<_> = (0..50).map(|_| Client::connect(&address)).collect();
-            driver.quoit.stop_listening(listener).unwrap();
-            assert_eq!(driver.quoit.stop_listening(listener), Err(Refusal::Closing));
+            driver.event_loop.stop_listening(listener).unwrap();
+            assert_eq!(driver.event_loop.stop_listening(listener), Err(Refusal::Closing));
             driver.until("the listener is closed", |driver| {
                 driver.listeners_closed.last() == Some(&(listener, None))
             });
@@ -243,7 +243,7 @@ pub(crate) fn stopped_with_all_slots_taken(level: &Level) {
             let _clients: Vec<_> = (0..6).map(|_| Client::connect(&address)).collect();
             driver.until("all slots are taken", |driver| driver.accepted.len() == 3);
             driver.until_quiet();
-            driver.quoit.stop_listening(listener).unwrap();
+            driver.event_loop.stop_listening(listener).unwrap();
             driver.until("the listener is closed", |driver| {
                 driver.listeners_closed == [(listener, None)]
             });
@@ -269,7 +269,7 @@ pub(crate) fn stopped_with_more_accepted_than_slots(level: &Level) {
                 .collect();
             let mut client = Client::connect(&address);
             driver.until_quiet();
-            driver.quoit.stop_listening(listener).unwrap();
+            driver.event_loop.stop_listening(listener).unwrap();
             driver.until_quiet();
             driver.listen();
             driver.until_quiet();
@@ -302,7 +302,7 @@ pub(crate) fn its_address_is_free_when_it_is_closed(level: &Level) {
                 client.send(b"hello");
                 driver.wait_received(id, 5);
             }
-            driver.quoit.stop_listening(listener).unwrap();
+            driver.event_loop.stop_listening(listener).unwrap();
             driver.until("the listener is closed", |driver| {
                 driver.listeners_closed.last() == Some(&(listener, None))
             });
@@ -320,11 +320,11 @@ pub(crate) fn paused_at_the_connection_limit(level: &Level) {
             driver.until("all slots are taken", |driver| driver.accepted.len() == 4);
             driver.until_quiet();
             assert_eq!(driver.accepted.len(), 4);
-            let waiting = driver.quoit.counters();
+            let waiting = driver.event_loop.counters();
             for _ in 0..10 {
                 assert_eq!(driver.turn(Duration::from_millis(1)), 0);
             }
-            assert_eq!(driver.quoit.counters().accept_arms, waiting.accept_arms);
+            assert_eq!(driver.event_loop.counters().accept_arms, waiting.accept_arms);
             for client in &mut clients {
                 let id = driver.accept();
                 client.send(b"hello");
@@ -333,11 +333,11 @@ pub(crate) fn paused_at_the_connection_limit(level: &Level) {
                 driver.close(id, None).unwrap();
                 driver.wait_flushed(id);
                 assert_eq!(client.receive(6), b"served");
-                assert!(driver.quoit.connections() <= 4);
+                assert!(driver.event_loop.connections() <= 4);
                 client.shutdown();
             }
-            driver.until("all are closed", |driver| driver.quoit.connections() == 0);
-            assert_eq!(driver.quoit.counters().accepted, 12);
+            driver.until("all are closed", |driver| driver.event_loop.connections() == 0);
+            assert_eq!(driver.event_loop.counters().accepted, 12);
         },
     );
 }
@@ -407,7 +407,7 @@ pub(crate) fn handed_out_and_attached_to_another_loop(level: &Level) {
         assert_eq!(client.receive(4), b"late");
         client.reset();
         assert_eq!(other.wait_closed(id), CloseReason::Reset);
-        assert_eq!(driver.quoit.connections(), 0);
+        assert_eq!(driver.event_loop.connections(), 0);
         assert_eq!(driver.send(id, b"x", Token::NONE), Err(Refusal::Stale));
     });
 }
@@ -418,14 +418,17 @@ pub(crate) fn attached_only_if_it_can_be_used(level: &Level) {
         let options = quoit::AttachOptions::default();
         let listening = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         for descriptor in [file.into(), listening.into()] {
-            let result = driver.quoit.attach(descriptor, &options, Token(1));
+            let result = driver.event_loop.attach(descriptor, &options, Token(1));
             assert!(matches!(result, Err(Refusal::Error(_))), "{result:?}");
         }
         let (mut client, descriptor) = Client::tcp_pair();
         let id = driver.attach(descriptor, false);
         client.send(b"hello");
         driver.wait_received(id, 5);
-        assert_eq!(driver.quoit.peer_address(id), Some(client.local_address().into()));
+        assert_eq!(
+            driver.event_loop.peer_address(id),
+            Some(client.local_address().into())
+        );
     });
 }
 
@@ -438,7 +441,7 @@ pub(crate) fn the_address_of_a_peer_that_has_reset(level: &Level) {
             let expected = client.local_address();
             client.reset();
             let id = driver.accept();
-            assert_eq!(driver.quoit.peer_address(id), Some(expected.into()));
+            assert_eq!(driver.event_loop.peer_address(id), Some(expected.into()));
             driver.wait_closed(id);
         }
     });

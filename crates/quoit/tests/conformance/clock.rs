@@ -77,7 +77,7 @@ pub(crate) fn limits_with_all_timers_in_use(level: &Level) {
             let (mut client, id) = driver.new_pair();
             driver.set_deadline(id, Some(millis(60_000)));
             driver.set_timer(1, millis(1));
-            let refused = driver.quoit.set_named_timer(millis(1), Token(2));
+            let refused = driver.event_loop.set_named_timer(millis(1), Token(2));
             assert_eq!(refused, Err(Refusal::Limit));
             driver.until("it fires", |driver| driver.timers.len() == 1);
             driver.set_timer(1, millis(60_000));
@@ -97,10 +97,10 @@ pub(crate) fn limits_with_all_timers_in_use(level: &Level) {
 
 pub(crate) fn timers_wake_a_loop_that_waits_for_ever(level: &Level) {
     let config = level.config();
-    let mut quoit = quoit::Loop::new(quoit::LoopIndex::default(), config).unwrap();
+    let mut event_loop = quoit::Loop::new(quoit::LoopIndex::default(), config).unwrap();
     let mut events = quoit::Events::with_capacity(4);
-    quoit.set_named_timer(millis(10), Token(1)).unwrap();
-    while quoit.turn([], &mut events, None).unwrap() == 0 {}
+    event_loop.set_named_timer(millis(10), Token(1)).unwrap();
+    while event_loop.turn([], &mut events, None).unwrap() == 0 {}
     let events: Vec<_> = events.drain().collect();
     assert!(
         matches!(events[..], [quoit::Event::Timer { token: Token(1) }]),
@@ -110,7 +110,7 @@ pub(crate) fn timers_wake_a_loop_that_waits_for_ever(level: &Level) {
 
 pub(crate) fn wakes_are_one_until_they_are_told(level: &Level) {
     drive(level, |driver| {
-        let remote = driver.quoit.remote();
+        let remote = driver.event_loop.remote();
         for told in 1..=3 {
             for _ in 0..1000 {
                 remote.wake();
@@ -118,7 +118,7 @@ pub(crate) fn wakes_are_one_until_they_are_told(level: &Level) {
             driver.until_quiet();
             assert_eq!(driver.woken, told);
         }
-        assert!(driver.quoit.counters().wake_writes <= 3);
+        assert!(driver.event_loop.counters().wake_writes <= 3);
     });
 }
 
@@ -126,7 +126,7 @@ pub(crate) fn a_storm_of_wakes(level: &Level) {
     drive(level, |driver| {
         let threads: Vec<_> = (0..4)
             .map(|_| {
-                let remote = driver.quoit.remote();
+                let remote = driver.event_loop.remote();
                 driver.beside(move || (0..20_000).for_each(|_| remote.wake()))
             })
             .collect();
@@ -146,7 +146,7 @@ pub(crate) fn a_storm_of_wakes(level: &Level) {
 }
 
 fn post(driver: &Driver, id: ConnectionId, thread: u32, count: u32) -> std::thread::JoinHandle<()> {
-    let remote = driver.quoit.remote();
+    let remote = driver.event_loop.remote();
     driver.beside(move || {
         for number in 0..count {
             let record = [thread.to_le_bytes(), number.to_le_bytes()].concat();
@@ -183,7 +183,7 @@ pub(crate) fn posts_of_each_thread_in_order(level: &Level) {
                 next[thread as usize] += 1;
             }
             assert_eq!(next, [POSTS; 4]);
-            assert_eq!(driver.quoit.counters().posted_commands, u64::from(4 * POSTS));
+            assert_eq!(driver.event_loop.counters().posted_commands, u64::from(4 * POSTS));
         },
     );
 }
@@ -193,7 +193,7 @@ pub(crate) fn a_full_inbox(level: &Level) {
         level,
         |config| config.inbox = 2,
         |driver| {
-            let remote = driver.quoit.remote();
+            let remote = driver.event_loop.remote();
             let command = |token| Command::Abort {
                 connection: ConnectionId::from_bits(token),
             };
@@ -260,7 +260,7 @@ pub(crate) fn posts_and_returned_leases_wake(level: &Level) {
         for id in &ids {
             assert!(driver.seen(*id).received == pattern(0, 4096));
         }
-        let remote = driver.quoit.remote();
+        let remote = driver.event_loop.remote();
         let id = ids[1];
         let posting = std::thread::spawn(move || remote.post(Command::Abort { connection: id }).unwrap());
         driver.until_woken("a post", |driver| driver.seen(id).closed.is_some());
@@ -277,7 +277,7 @@ pub(crate) fn after_the_loop_is_gone(level: &Level) {
     let lent = Bytes::from(vec![1; 8 << 20]);
     driver.send(id, lent.clone(), Token(1)).unwrap();
     driver.until_quiet();
-    let remote = driver.quoit.remote();
+    let remote = driver.event_loop.remote();
     let leases = std::mem::take(&mut driver.held);
     let queued = lent.clone();
     remote

@@ -58,15 +58,15 @@ pub(crate) fn connected_and_used(level: &Level) {
         wait_opened(driver, id);
         let (peer, peer_address) = listener.accept().unwrap();
         assert_eq!(peer_address.ip().to_string(), "127.0.0.2");
-        assert_eq!(driver.quoit.peer_address(id), Some(address));
-        assert_eq!(driver.quoit.local_address(id), Some(peer_address.into()));
+        assert_eq!(driver.event_loop.peer_address(id), Some(address));
+        assert_eq!(driver.event_loop.local_address(id), Some(peer_address.into()));
         std::io::Write::write_all(&mut &peer, &pattern(0, 3000)).unwrap();
         driver.wait_received(id, 3000);
         drop(peer);
         driver.wait_ended(id);
         driver.close(id, None).unwrap();
         assert_eq!(driver.wait_closed(id), CloseReason::PeerClosed);
-        assert_eq!(driver.quoit.counters().connected, 1);
+        assert_eq!(driver.event_loop.counters().connected, 1);
     });
 }
 
@@ -187,7 +187,9 @@ pub(crate) fn by_command(level: &Level) {
             token: Token(token),
         };
         driver.turn_with([connect(&address, 8)], Duration::ZERO);
-        driver.until("it is connected", |driver| driver.quoit.counters().connected == 1);
+        driver.until("it is connected", |driver| {
+            driver.event_loop.counters().connected == 1
+        });
         let (_peer, _) = listener.accept().unwrap();
         let too_long = Address::UnixPath("x".repeat(200).into());
         driver.turn_with([connect(&too_long, 9)], Duration::ZERO);
@@ -206,7 +208,7 @@ pub(crate) fn past_the_limit(level: &Level) {
             let options = ConnectOptions::default();
             let first = driver.connect(&address, &options, 1);
             let _second = driver.connect(&address, &options, 2);
-            let third = driver.quoit.connect(&address, &options, Token(3));
+            let third = driver.event_loop.connect(&address, &options, Token(3));
             assert_eq!(third, Err(Refusal::Limit));
             wait_opened(driver, first);
             driver.abort(first).unwrap();

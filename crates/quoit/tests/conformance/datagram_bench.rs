@@ -40,7 +40,7 @@ struct State {
 
 /// A loop and what it has reported.
 pub(crate) struct Bench {
-    pub(crate) quoit: Loop,
+    pub(crate) event_loop: Loop,
     /// Keep what is received, and so its slots.
     pub(crate) holds: bool,
     pub(crate) held: Vec<Datagrams>,
@@ -74,9 +74,9 @@ pub(crate) fn bench_with(level: &Level, tune: impl FnOnce(&mut Config), body: im
 
 impl Bench {
     fn new(config: Config) -> Self {
-        let quoit = Loop::new(LoopIndex::default(), config).unwrap();
+        let event_loop = Loop::new(LoopIndex::default(), config).unwrap();
         let mut bench = Self {
-            quoit,
+            event_loop,
             holds: false,
             held: Vec::new(),
             got: Vec::new(),
@@ -94,7 +94,7 @@ impl Bench {
             idle_in_flight: 0,
         };
         bench.turn(Duration::ZERO);
-        bench.idle_in_flight = bench.quoit.counters().in_flight;
+        bench.idle_in_flight = bench.event_loop.counters().in_flight;
         bench
     }
 
@@ -112,7 +112,10 @@ impl Bench {
         timeout: Duration,
     ) -> usize {
         let mut events = std::mem::replace(&mut self.events, Events::with_capacity(1));
-        let count = self.quoit.turn(commands, &mut events, Some(timeout)).unwrap();
+        let count = self
+            .event_loop
+            .turn(commands, &mut events, Some(timeout))
+            .unwrap();
         for event in events.drain() {
             self.record(event);
         }
@@ -260,14 +263,17 @@ impl Bench {
     }
 
     pub(crate) fn bind_at(&mut self, address: &Address, options: &DatagramOptions) -> DatagramSocketId {
-        let id = self.quoit.bind_datagram(address, options, Token(99)).unwrap();
+        let id = self
+            .event_loop
+            .bind_datagram(address, options, Token(99))
+            .unwrap();
         self.until("it opens", |bench| bench.open.contains_key(&id));
         self.state(id).paused = options.paused;
         id
     }
 
     pub(crate) fn address(&self, socket: DatagramSocketId) -> Address {
-        self.quoit.datagram_address(socket).unwrap().clone()
+        self.event_loop.datagram_address(socket).unwrap().clone()
     }
 
     /// A blocking client, connected to the socket.
@@ -296,11 +302,11 @@ impl Bench {
         datagram: DatagramSend<'_>,
     ) -> Result<(), Refusal> {
         let token = datagram.token;
-        let result = self.quoit.send_datagram(socket, datagram);
+        let result = self.event_loop.send_datagram(socket, datagram);
         if result.is_ok() && token != Token::NONE {
             self.state(socket).asked.insert(token);
         }
-        if result == Err(Refusal::Full) || (result.is_ok() && self.quoit.is_datagram_full(socket)) {
+        if result == Err(Refusal::Full) || (result.is_ok() && self.event_loop.is_datagram_full(socket)) {
             self.state(socket).writable_owed = true;
         }
         result
@@ -313,28 +319,28 @@ impl Bench {
     }
 
     pub(crate) fn pause(&mut self, socket: DatagramSocketId) {
-        self.quoit.pause_datagrams(socket).unwrap();
+        self.event_loop.pause_datagrams(socket).unwrap();
         self.state(socket).paused = true;
     }
 
     pub(crate) fn resume(&mut self, socket: DatagramSocketId) {
-        self.quoit.resume_datagrams(socket).unwrap();
+        self.event_loop.resume_datagrams(socket).unwrap();
         self.state(socket).paused = false;
     }
 
     pub(crate) fn close(&mut self, socket: DatagramSocketId) {
-        self.quoit.close_datagram(socket).unwrap();
+        self.event_loop.close_datagram(socket).unwrap();
         self.state(socket).closing = true;
     }
 
     pub(crate) fn counters(&mut self, socket: DatagramSocketId) -> DatagramCounters {
-        self.quoit.datagram_counters(socket).unwrap()
+        self.event_loop.datagram_counters(socket).unwrap()
     }
 
     /// Sets an option of the socket behind the loop's back.
     pub(crate) fn set(&self, socket: DatagramSocketId, level: i32, name: i32, value: i32) {
         set(
-            self.quoit.datagram_descriptor(socket).unwrap(),
+            self.event_loop.datagram_descriptor(socket).unwrap(),
             level,
             name,
             value,
@@ -348,14 +354,14 @@ impl Bench {
         let open: Vec<_> = self.open.keys().copied().collect();
         for socket in open {
             // One that is being closed already is as good.
-            let _ = self.quoit.close_datagram(socket);
+            let _ = self.event_loop.close_datagram(socket);
             self.state(socket).closing = true;
         }
         self.until("all sockets close", |bench| {
-            bench.open.is_empty() && bench.quoit.datagram_sockets() == 0
+            bench.open.is_empty() && bench.event_loop.datagram_sockets() == 0
         });
         self.until("nothing is in flight", |bench| {
-            bench.quoit.counters().in_flight <= bench.idle_in_flight
+            bench.event_loop.counters().in_flight <= bench.idle_in_flight
         });
     }
 }

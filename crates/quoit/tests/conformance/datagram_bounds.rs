@@ -206,7 +206,7 @@ pub(crate) fn the_quiet_one_is_answered_within_the_bound_of_fairness(level: &Lev
 fn kernel_memory(bench: &Bench, socket: DatagramSocketId) -> (u32, u32) {
     let mut places = [0_u32; 9];
     let mut length = size_of_val(&places) as libc::socklen_t;
-    let descriptor = bench.quoit.datagram_descriptor(socket).unwrap().as_raw_fd();
+    let descriptor = bench.event_loop.datagram_descriptor(socket).unwrap().as_raw_fd();
     // SAFETY: the call writes at most `length` bytes, the size of `places`.
     let result = unsafe {
         libc::getsockopt(

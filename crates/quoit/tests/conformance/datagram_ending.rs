@@ -63,25 +63,25 @@ impl Handler for ClosesWhenSent {
 /// That a send has left and that there is room again are told together; the call that hears the first may close the
 /// socket.
 pub(crate) fn nothing_is_told_after_a_close_of_the_same_turn(level: &Level) {
-    let mut quoit = Loop::new(quoit::LoopIndex::default(), level.config()).unwrap();
+    let mut event_loop = Loop::new(quoit::LoopIndex::default(), level.config()).unwrap();
     let options = DatagramOptions {
         high_water: 100,
         low_water: 10,
         ..DatagramOptions::default()
     };
     let local = "127.0.0.1:0".parse().unwrap();
-    let socket = quoit.bind_datagram(&local, &options, Token(1)).unwrap();
+    let socket = event_loop.bind_datagram(&local, &options, Token(1)).unwrap();
     let client = client("127.0.0.1:0");
     let mut datagram = DatagramSend::new(client.local_addr().unwrap().into(), &[7; 100][..]);
     datagram.token = Token(2);
-    quoit.send_datagram(socket, datagram).unwrap();
-    assert!(quoit.is_datagram_full(socket), "so that room is told of");
+    event_loop.send_datagram(socket, datagram).unwrap();
+    assert!(event_loop.is_datagram_full(socket), "so that room is told of");
     let mut handler = ClosesWhenSent::default();
     let mut events = Events::with_capacity(64);
     let begun = std::time::Instant::now();
     while !handler.closed {
         assert!(begun.elapsed() < PATIENCE, "it does not close");
-        quoit
+        event_loop
             .run_turn(&mut handler, &mut events, Some(Duration::from_millis(5)))
             .unwrap();
     }
@@ -125,7 +125,7 @@ pub(crate) fn one_that_is_gone_keeps_no_loop_awake(level: &Level) {
         bench.until("it closes", |bench| bench.closed.contains_key(&socket));
         bench.until_quiet();
         bench
-            .quoit
+            .event_loop
             .set_named_timer(Duration::from_millis(50), Token(1))
             .unwrap();
         let mut turns = 0;

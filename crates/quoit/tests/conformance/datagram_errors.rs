@@ -230,7 +230,7 @@ pub(crate) fn a_kernel_that_joins_nothing_says_so(level: &Level) {
                 };
                 let address = "127.0.0.1:0".parse().unwrap();
                 let error = bench
-                    .quoit
+                    .event_loop
                     .bind_datagram(&address, &options, Token(1))
                     .unwrap_err();
                 assert_eq!(error.errno(), Some(Errno::new(libc::ENOPROTOOPT)));

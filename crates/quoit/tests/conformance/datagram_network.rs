@@ -198,7 +198,7 @@ pub(crate) fn groups_of_both_families_are_joined_and_left(level: &Level) {
                 );
                 // Once more is refused, as is what is no group; neither ends anything.
                 for (wrong, errno) in [(group, libc::EADDRINUSE), (own.parse().unwrap(), libc::EINVAL)] {
-                    let refused = bench.quoit.join_multicast(
+                    let refused = bench.event_loop.join_multicast(
                         socket,
                         MulticastGroup {
                             group: wrong,
@@ -207,11 +207,11 @@ pub(crate) fn groups_of_both_families_are_joined_and_left(level: &Level) {
                     );
                     assert_eq!(refused, Err(Refusal::Error(Errno::new(errno))), "{wrong}");
                 }
-                bench.quoit.leave_multicast(socket, member).unwrap();
-                let again = bench.quoit.leave_multicast(socket, member);
+                bench.event_loop.leave_multicast(socket, member).unwrap();
+                let again = bench.event_loop.leave_multicast(socket, member);
                 assert_eq!(again, Err(Refusal::Error(Errno::new(libc::EADDRNOTAVAIL))));
                 client.send_to(b"to nobody", to).unwrap();
-                bench.quoit.join_multicast(socket, member).unwrap();
+                bench.event_loop.join_multicast(socket, member).unwrap();
                 client.send_to(b"to all again", to).unwrap();
                 bench.wait_received(2);
                 assert_eq!(bench.payloads(), [&b"to all"[..], b"to all again"]);
@@ -318,7 +318,7 @@ pub(crate) fn what_the_cable_does_not_take_is_told(level: &Level) {
 
             // What must not be cut is refused with its size.
             set(
-                bench.quoit.datagram_descriptor(socket).unwrap(),
+                bench.event_loop.datagram_descriptor(socket).unwrap(),
                 level,
                 name,
                 value,

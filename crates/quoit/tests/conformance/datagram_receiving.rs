@@ -460,15 +460,15 @@ pub(crate) fn a_handler_sees_nothing_after_its_pause(level: &Level) {
         }
     }
 
-    let mut quoit = Loop::new(quoit::LoopIndex::default(), level.config()).unwrap();
-    let socket = quoit
+    let mut event_loop = Loop::new(quoit::LoopIndex::default(), level.config()).unwrap();
+    let socket = event_loop
         .bind_datagram(
             &crate::driver::loopback(),
             &DatagramOptions::default(),
             Token::NONE,
         )
         .unwrap();
-    let quoit::Address::Tcp(address) = quoit.datagram_address(socket).unwrap().clone() else {
+    let quoit::Address::Tcp(address) = event_loop.datagram_address(socket).unwrap().clone() else {
         panic!("no UDP socket")
     };
     let sender = client("127.0.0.1:0");
@@ -478,10 +478,10 @@ pub(crate) fn a_handler_sees_nothing_after_its_pause(level: &Level) {
     let mut handler = Pausing::default();
     let mut events = Events::with_capacity(64);
     let begun = std::time::Instant::now();
-    while quoit.datagram_sockets() > 0 {
+    while event_loop.datagram_sockets() > 0 {
         assert!(begun.elapsed() < PATIENCE, "{} received", handler.received.len());
         let timeout = Some(Duration::from_millis(100));
-        quoit.run_turn(&mut handler, &mut events, timeout).unwrap();
+        event_loop.run_turn(&mut handler, &mut events, timeout).unwrap();
     }
     assert_eq!(handler.received, (0..30).collect::<Vec<u8>>());
 }
@@ -554,7 +554,7 @@ pub(crate) fn what_was_there_before_is_received(level: &Level) {
             sender.send_to(b"early", early.local_addr().unwrap()).unwrap();
             let options = DatagramOptions::default();
             let socket = quoit::DatagramSocket::adopt(&quoit::Linux, early.into(), &options).unwrap();
-            bench.quoit.open_datagram(socket, Token(3)).unwrap();
+            bench.event_loop.open_datagram(socket, Token(3)).unwrap();
             bench.wait_received(1);
             assert_eq!(bench.payloads(), [b"early"]);
         },

@@ -195,7 +195,7 @@ pub(crate) fn stuck(bench: &mut Bench, options: &DatagramOptions) -> (quoit::Dat
         ..options.clone()
     };
     let socket = DatagramSocket::adopt(&quoit::Linux, near.into(), &options).unwrap();
-    let socket = bench.quoit.open_datagram(socket, Token(8)).unwrap();
+    let socket = bench.event_loop.open_datagram(socket, Token(8)).unwrap();
     bench.until_quiet();
     (socket, peer)
 }
@@ -230,7 +230,9 @@ pub(crate) fn a_full_queue_refuses_and_then_has_room(level: &Level) {
                     }
                 }
             }
-            assert!(bench.quoit.is_datagram_full(socket) || bench.quoit.queued_datagrams(socket) > 900);
+            assert!(
+                bench.event_loop.is_datagram_full(socket) || bench.event_loop.queued_datagrams(socket) > 900
+            );
             assert!(bench.counters(socket).sends_refused > 0);
             let before = bench.writable;
             let mut buffer = [0; 200];
@@ -264,7 +266,7 @@ pub(crate) fn what_waits_for_a_full_receiver_arrives_whole(level: &Level) {
         near.connect(&path).unwrap();
         let options = DatagramOptions::default();
         let socket = DatagramSocket::adopt(&quoit::Linux, near.into(), &options).unwrap();
-        let socket = bench.quoit.open_datagram(socket, Token(8)).unwrap();
+        let socket = bench.event_loop.open_datagram(socket, Token(8)).unwrap();
         // Many times what a receiver holds (net.unix.max_dgram_qlen), and more than one batch.
         let count = 100;
         for number in 0..count {
@@ -298,18 +300,20 @@ pub(crate) fn what_is_queued_leaves_before_the_close(level: &Level) {
         }
         bench.close(socket);
         let after = bench
-            .quoit
+            .event_loop
             .send_datagram(socket, DatagramSend::new(to.clone(), b"late"));
         assert_eq!(after, Err(Refusal::Closing));
-        assert_eq!(bench.quoit.close_datagram(socket), Err(Refusal::Closing));
+        assert_eq!(bench.event_loop.close_datagram(socket), Err(Refusal::Closing));
         bench.until("it closes", |bench| bench.closed.contains_key(&socket));
         assert_eq!(bench.closed[&socket], None);
         for number in 0..150 {
             assert!(receive(&client) == numbered(number, 20));
         }
-        let after = bench.quoit.send_datagram(socket, DatagramSend::new(to, b"late"));
+        let after = bench
+            .event_loop
+            .send_datagram(socket, DatagramSend::new(to, b"late"));
         assert_eq!(after, Err(Refusal::Stale));
-        assert!(bench.quoit.datagram_counters(socket).is_none());
+        assert!(bench.event_loop.datagram_counters(socket).is_none());
     });
 }
 
@@ -403,7 +407,9 @@ pub(crate) fn what_cannot_be_sent_is_refused(level: &Level) {
         bench.send(socket, DatagramSend::new(to, b"to itself")).unwrap();
         bench.wait_received(1);
         let other = quoit::DatagramSocketId::from_bits(u64::MAX);
-        let stale = bench.quoit.send_datagram(other, DatagramSend::to_connected(b"x"));
+        let stale = bench
+            .event_loop
+            .send_datagram(other, DatagramSend::to_connected(b"x"));
         assert_eq!(stale, Err(Refusal::Stale));
     });
 }
@@ -418,7 +424,7 @@ pub(crate) fn commands_do_what_methods_do(level: &Level) {
             socket: Box::new(socket),
             token: Token(4),
         };
-        bench.quoit.remote().post(open).unwrap();
+        bench.event_loop.remote().post(open).unwrap();
         bench.until("it opens", |bench| bench.opened.len() == 1);
         let socket = bench.opened[0];
         let datagrams = vec![
@@ -431,10 +437,10 @@ pub(crate) fn commands_do_what_methods_do(level: &Level) {
         assert_eq!([receive(&client), receive(&client)], [b"one", b"two"]);
         let refusal = Refusal::Error(Errno::new(libc::EDESTADDRREQ));
         assert_eq!(bench.refused, [(Token(6), Some(socket), refusal)]);
-        let remote = bench.quoit.remote();
+        let remote = bench.event_loop.remote();
         remote.post(Command::PauseDatagrams { socket }).unwrap();
         bench.until_quiet();
-        assert!(bench.quoit.is_datagram_paused(socket));
+        assert!(bench.event_loop.is_datagram_paused(socket));
         remote.post(Command::ResumeDatagrams { socket }).unwrap();
         remote.post(Command::CloseDatagram { socket }).unwrap();
         remote.post(Command::CloseDatagram { socket }).unwrap();

@@ -43,7 +43,7 @@ pub(crate) fn several_on_one_port_get_all(level: &Level) {
         let at = group[0].address().clone();
         assert!(group.iter().all(|socket| *socket.address() == at));
         for socket in group {
-            bench.quoit.open_datagram(socket, Token(1)).unwrap();
+            bench.event_loop.open_datagram(socket, Token(1)).unwrap();
         }
         let Address::Tcp(at) = at else {
             panic!("no UDP socket")
@@ -75,7 +75,7 @@ pub(crate) fn each_processor_has_its_socket(level: &Level) {
         };
         let sockets: Vec<_> = group
             .into_iter()
-            .map(|socket| bench.quoit.open_datagram(socket, Token(1)).unwrap())
+            .map(|socket| bench.event_loop.open_datagram(socket, Token(1)).unwrap())
             .collect();
         for cpu in quoit::available_cpus() {
             bench.got.clear();
@@ -127,13 +127,13 @@ pub(crate) fn a_group_is_joined_and_left(level: &Level) {
         bench.wait_received(1);
         assert_eq!((bench.got[0].socket, bench.got[0].local), (socket, Some(group)));
 
-        bench.quoit.leave_multicast(socket, member).unwrap();
-        let again = bench.quoit.leave_multicast(socket, member);
+        bench.event_loop.leave_multicast(socket, member).unwrap();
+        let again = bench.event_loop.leave_multicast(socket, member);
         assert_eq!(again, Err(Refusal::Error(Errno::new(libc::EADDRNOTAVAIL))));
         bench.send(sender, to_group()).unwrap();
         bench.until_quiet();
         assert_eq!(bench.got.len(), 1);
-        bench.quoit.join_multicast(socket, member).unwrap();
+        bench.event_loop.join_multicast(socket, member).unwrap();
         bench.send(sender, to_group()).unwrap();
         bench.wait_received(2);
 
@@ -141,7 +141,7 @@ pub(crate) fn a_group_is_joined_and_left(level: &Level) {
             group: "127.0.0.1".parse().unwrap(),
             interface: 0,
         };
-        let refused = bench.quoit.join_multicast(socket, no_group);
+        let refused = bench.event_loop.join_multicast(socket, no_group);
         assert_eq!(refused, Err(Refusal::Error(Errno::EINVAL)));
         // The socket goes on, and is a member of the other group still.
         bench.send(sender, to_group()).unwrap();
@@ -152,7 +152,7 @@ pub(crate) fn a_group_is_joined_and_left(level: &Level) {
             ..DatagramOptions::default()
         };
         let error = bench
-            .quoit
+            .event_loop
             .bind_datagram(&"127.0.0.1:0".parse().unwrap(), &options, Token::NONE)
             .unwrap_err();
         let message = error.to_string();
@@ -351,15 +351,15 @@ pub(crate) fn what_the_kernel_drops_is_counted(level: &Level) {
 }
 
 pub(crate) fn opened_and_closed_before_the_first_turn(level: &Level) {
-    let mut quoit = quoit::Loop::new(quoit::LoopIndex::default(), level.config()).unwrap();
+    let mut event_loop = quoit::Loop::new(quoit::LoopIndex::default(), level.config()).unwrap();
     let address = "127.0.0.1:0".parse().unwrap();
     for _ in 0..3 {
-        let socket = quoit
+        let socket = event_loop
             .bind_datagram(&address, &DatagramOptions::default(), Token(1))
             .unwrap();
         assert_eq!(socket.slot().get(), 0);
-        let bound = quoit.datagram_address(socket).unwrap().clone();
-        quoit.close_datagram(socket).unwrap();
+        let bound = event_loop.datagram_address(socket).unwrap().clone();
+        event_loop.close_datagram(socket).unwrap();
         // Its port is free at once.
         let Address::Tcp(bound) = bound else {
             panic!("no UDP socket")
@@ -367,7 +367,7 @@ pub(crate) fn opened_and_closed_before_the_first_turn(level: &Level) {
         drop(std::net::UdpSocket::bind(bound).unwrap());
     }
     let mut events = quoit::Events::with_capacity(16);
-    quoit.turn([], &mut events, Some(Duration::ZERO)).unwrap();
+    event_loop.turn([], &mut events, Some(Duration::ZERO)).unwrap();
     assert_eq!(events.len(), 6);
 }
 
@@ -380,7 +380,7 @@ pub(crate) fn errors_say_what_to_do(level: &Level) {
             let address = bench.address(socket);
             let mut bind = |address: &Address, options: &DatagramOptions| {
                 bench
-                    .quoit
+                    .event_loop
                     .bind_datagram(address, options, Token::NONE)
                     .unwrap_err()
                     .to_string()
@@ -417,7 +417,7 @@ pub(crate) fn draining_closes_them(level: &Level) {
             if !within.is_zero() {
                 bench.send(socket, DatagramSend::new(to, b"last")).unwrap();
             }
-            bench.quoit.drain(within);
+            bench.event_loop.drain(within);
             bench.until("it has drained", |bench| bench.drained);
             assert!(bench.closed.contains_key(&socket));
             if !within.is_zero() {
@@ -453,13 +453,13 @@ pub(crate) fn every_way_of_waiting_works(level: &Level) {
             // A turn's time ends it, as do timers, wakes and returned slots.
             bench.turn(Duration::from_millis(1));
             bench
-                .quoit
+                .event_loop
                 .set_named_timer(Duration::from_millis(1), Token(1))
                 .unwrap();
             while bench.timers == 0 {
                 bench.turn(PATIENCE);
             }
-            let remote = bench.quoit.remote();
+            let remote = bench.event_loop.remote();
             let waker = std::thread::spawn(move || remote.wake());
             while bench.turn(PATIENCE) == 0 {}
             waker.join().unwrap();
@@ -475,7 +475,7 @@ pub(crate) fn a_parked_loop_is_told(level: &Level) {
         for number in 0..10 {
             let limit = loop {
                 bench.turn(Duration::ZERO);
-                let limit = bench.quoit.park().unwrap();
+                let limit = bench.event_loop.park().unwrap();
                 if limit != Some(Duration::ZERO) {
                     break limit;
                 }
@@ -483,7 +483,7 @@ pub(crate) fn a_parked_loop_is_told(level: &Level) {
             assert_eq!(limit, None);
             client.send(&numbered(number, 10)).unwrap();
             let mut poll = libc::pollfd {
-                fd: bench.quoit.poll_descriptor().unwrap().as_raw_fd(),
+                fd: bench.event_loop.poll_descriptor().unwrap().as_raw_fd(),
                 events: libc::POLLIN,
                 revents: 0,
             };

@@ -47,7 +47,7 @@ pub(crate) enum OnData {
 
 /// A loop and what it has reported.
 pub(crate) struct Driver {
-    pub(crate) quoit: Loop,
+    pub(crate) event_loop: Loop,
     pub(crate) on_data: OnData,
     pub(crate) held: VecDeque<(ConnectionId, Lease)>,
     pub(crate) accepted: VecDeque<ConnectionId>,
@@ -90,10 +90,10 @@ impl Driver {
 
     pub(crate) fn numbered(index: u16, config: Config) -> Self {
         let engine = config.engine;
-        let quoit = Loop::new(LoopIndex::new(index).unwrap(), config).unwrap();
-        assert_eq!(engine, quoit::EngineChoice::Require(quoit.engine()));
+        let event_loop = Loop::new(LoopIndex::new(index).unwrap(), config).unwrap();
+        assert_eq!(engine, quoit::EngineChoice::Require(event_loop.engine()));
         let mut driver = Self {
-            quoit,
+            event_loop,
             on_data: OnData::Record,
             held: VecDeque::new(),
             accepted: VecDeque::new(),
@@ -112,7 +112,7 @@ impl Driver {
             backlog: HashMap::new(),
         };
         driver.turn(Duration::ZERO);
-        driver.idle_in_flight = driver.quoit.counters().in_flight;
+        driver.idle_in_flight = driver.event_loop.counters().in_flight;
         driver
     }
 
@@ -132,7 +132,10 @@ impl Driver {
         timeout: Duration,
     ) -> usize {
         let mut events = std::mem::replace(&mut self.events, Events::with_capacity(1));
-        let count = self.quoit.turn(commands, &mut events, Some(timeout)).unwrap();
+        let count = self
+            .event_loop
+            .turn(commands, &mut events, Some(timeout))
+            .unwrap();
         assert_eq!(count, events.len());
         for event in events.iter() {
             self.check(event);
@@ -160,7 +163,7 @@ impl Driver {
             }
             _ => {}
         }
-        self.order.check(event, self.quoit.now().as_nanos());
+        self.order.check(event, self.event_loop.now().as_nanos());
     }
 
     fn ordered(&mut self, connection: ConnectionId) -> &mut quoit_event_order::Connection<()> {
@@ -250,7 +253,7 @@ impl Driver {
             return;
         };
         while let Some(lease) = backlog.pop_front() {
-            if self.quoit.is_full(connection) {
+            if self.event_loop.is_full(connection) {
                 backlog.push_front(lease);
                 self.pause(connection).unwrap();
                 self.backlog.insert(connection, backlog);
@@ -282,7 +285,7 @@ impl Driver {
 
     /// All bytes of the loop, both ways.
     fn bytes_moved(&self) -> u64 {
-        let counters = self.quoit.counters();
+        let counters = self.event_loop.counters();
         counters.sent_bytes + counters.received_bytes
     }
 
@@ -304,7 +307,7 @@ impl Driver {
                     .filter(|(id, _)| self.is_open(**id))
                     .map(|(id, seen)| (id, seen.total, seen.ended, seen.writable, seen.pressure))
                     .collect::<Vec<_>>(),
-                self.quoit.counters()
+                self.event_loop.counters()
             );
             self.turn(Duration::from_millis(5));
         }
@@ -332,7 +335,7 @@ impl Driver {
         &self,
         client: impl FnOnce() -> T + Send + 'static,
     ) -> JoinHandle<T> {
-        let remote = self.quoit.remote();
+        let remote = self.event_loop.remote();
         std::thread::spawn(move || {
             let result = client();
             remote.wake();
@@ -353,8 +356,8 @@ impl Driver {
         address: &Address,
         options: &ListenerOptions,
     ) -> (ListenerId, Address) {
-        let listener = self.quoit.listen(address, options).unwrap();
-        (listener, self.quoit.listener_address(listener).unwrap())
+        let listener = self.event_loop.listen(address, options).unwrap();
+        (listener, self.event_loop.listener_address(listener).unwrap())
     }
 
     pub(crate) fn listen(&mut self) -> Address {
@@ -392,7 +395,7 @@ impl Driver {
         options: &ConnectOptions,
         token: u64,
     ) -> ConnectionId {
-        let id = self.quoit.connect(address, options, Token(token)).unwrap();
+        let id = self.event_loop.connect(address, options, Token(token)).unwrap();
         self.order.begin(id, Token(token), false, false);
         self.seen.insert(id, Seen::default());
         id
@@ -403,7 +406,7 @@ impl Driver {
             paused,
             accepted_by: None,
         };
-        let id = self.quoit.attach(descriptor, &options, Token(77)).unwrap();
+        let id = self.event_loop.attach(descriptor, &options, Token(77)).unwrap();
         self.until("it is attached", |driver| {
             driver.seen.get(&id).is_some_and(|seen| seen.opened)
         });
@@ -419,14 +422,14 @@ impl Driver {
     ) -> Result<(), Refusal> {
         let payload = payload.into();
         let lent = !matches!(payload, Payload::Copy(_));
-        let result = self.quoit.send(id, payload, token);
+        let result = self.event_loop.send(id, payload, token);
         self.note_send(id, lent.then_some(token), result);
         result
     }
 
     /// Sends what the loop has no room for, and so lets the connection be aborted.
     pub(crate) fn send_or_abort_refused<'a>(&mut self, id: ConnectionId, payload: impl Into<Payload<'a>>) {
-        assert!(!self.quoit.send_or_abort(id, payload, Token(99)));
+        assert!(!self.event_loop.send_or_abort(id, payload, Token(99)));
         self.note_abort(id);
     }
 
@@ -437,7 +440,7 @@ impl Driver {
             (Err(Refusal::Full), _) => self.note_full(id),
             _ => {}
         }
-        if result.is_ok() && self.quoit.is_full(id) {
+        if result.is_ok() && self.event_loop.is_full(id) {
             self.note_full(id);
         }
     }
@@ -465,7 +468,7 @@ impl Driver {
         pieces: RawPieces<'_>,
         token: Token,
     ) -> Result<(), Refusal> {
-        let result = self.quoit.send_gathered(id, pieces, token);
+        let result = self.event_loop.send_gathered(id, pieces, token);
         self.note_send(id, Some(token), result);
         result
     }
@@ -473,7 +476,7 @@ impl Driver {
     /// The same, of so many bytes, of which parts are to be told of.
     pub(crate) fn send_with_progress(&mut self, id: ConnectionId, pieces: RawPieces<'_>, token: Token) {
         let bytes = pieces.bytes() as u64;
-        self.quoit
+        self.event_loop
             .send_gathered(id, pieces.with_progress(), token)
             .unwrap();
         self.lend(id, token, bytes);
@@ -491,7 +494,7 @@ impl Driver {
         range: quoit::FileRange,
         token: Token,
     ) -> Result<(), Refusal> {
-        let result = self.quoit.send_file(id, range, token);
+        let result = self.event_loop.send_file(id, range, token);
         match result {
             Ok(()) => self.lend(id, token, 0),
             Err(Refusal::Full) => self.note_full(id),
@@ -501,7 +504,7 @@ impl Driver {
     }
 
     pub(crate) fn pause(&mut self, id: ConnectionId) -> Result<(), Refusal> {
-        let result = self.quoit.pause(id);
+        let result = self.event_loop.pause(id);
         if result.is_ok() {
             self.ordered(id).paused = true;
         }
@@ -509,7 +512,7 @@ impl Driver {
     }
 
     pub(crate) fn resume(&mut self, id: ConnectionId) -> Result<(), Refusal> {
-        let result = self.quoit.resume(id);
+        let result = self.event_loop.resume(id);
         if result.is_ok() {
             self.ordered(id).paused = false;
         }
@@ -517,11 +520,11 @@ impl Driver {
     }
 
     pub(crate) fn shutdown(&mut self, id: ConnectionId) -> Result<(), Refusal> {
-        self.quoit.shutdown(id)
+        self.event_loop.shutdown(id)
     }
 
     pub(crate) fn close(&mut self, id: ConnectionId, deadline: Option<Duration>) -> Result<(), Refusal> {
-        let result = self.quoit.close(id, deadline);
+        let result = self.event_loop.close(id, deadline);
         if result.is_ok() {
             let draining = self.draining;
             let state = self.ordered(id);
@@ -532,7 +535,7 @@ impl Driver {
     }
 
     pub(crate) fn abort(&mut self, id: ConnectionId) -> Result<(), Refusal> {
-        let result = self.quoit.abort(id);
+        let result = self.event_loop.abort(id);
         if result.is_ok() {
             self.note_abort(id);
         }
@@ -547,7 +550,7 @@ impl Driver {
 
     pub(crate) fn set_deadline(&mut self, id: ConnectionId, after: Option<Duration>) {
         let at = after.map(time_in);
-        self.quoit.set_deadline(id, after).unwrap();
+        self.event_loop.set_deadline(id, after).unwrap();
         self.ordered(id).deadlines = at.into_iter().collect();
     }
 
@@ -562,23 +565,23 @@ impl Driver {
         self.until_quiet();
         self.set_event_room(1);
         self.set_deadline(id, Some(Duration::ZERO));
-        let before = self.quoit.counters().timers_fired;
+        let before = self.event_loop.counters().timers_fired;
         self.until("its time has come", |driver| {
             driver.turn_with([refused(), refused(), refused()], Duration::ZERO);
-            driver.quoit.counters().timers_fired > before
+            driver.event_loop.counters().timers_fired > before
         });
         assert_eq!(self.seen(id).deadlines, 0);
     }
 
     pub(crate) fn set_timer(&mut self, token: u64, after: Duration) {
         let at = time_in(after);
-        self.quoit.set_named_timer(after, Token(token)).unwrap();
+        self.event_loop.set_named_timer(after, Token(token)).unwrap();
         self.order.timers.insert(token, at);
     }
 
     pub(crate) fn cancel_timer(&mut self, token: u64) -> bool {
         self.order.timers.remove(&token);
-        self.quoit.cancel_named_timer(Token(token))
+        self.event_loop.cancel_named_timer(Token(token))
     }
 
     pub(crate) fn wait_received(&mut self, id: ConnectionId, bytes: usize) {
@@ -590,7 +593,7 @@ impl Driver {
     }
 
     pub(crate) fn wait_flushed(&mut self, id: ConnectionId) {
-        self.until("all is sent", |driver| driver.quoit.queued(id) == 0);
+        self.until("all is sent", |driver| driver.event_loop.queued(id) == 0);
     }
 
     pub(crate) fn wait_closed(&mut self, id: ConnectionId) -> CloseReason {
@@ -605,26 +608,26 @@ impl Driver {
         self.held.clear();
         self.backlog.clear();
         self.on_data = OnData::Count;
-        let listeners: Vec<_> = self.quoit.listeners().map(|(id, _)| id).collect();
+        let listeners: Vec<_> = self.event_loop.listeners().map(|(id, _)| id).collect();
         for listener in listeners {
             // One that is stopping already is as good.
-            let _ = self.quoit.stop_listening(listener);
+            let _ = self.event_loop.stop_listening(listener);
         }
         self.until("all connections and listeners end", |driver| {
             for id in driver.order.open().to_vec() {
                 // One that is ending already is as good.
                 let _ = driver.abort(id);
             }
-            driver.quoit.connections() == 0
-                && driver.quoit.listeners().count() == 0
+            driver.event_loop.connections() == 0
+                && driver.event_loop.listeners().count() == 0
                 && driver.order.open().is_empty()
         });
         // The closes themselves, and the leases that the last turn's events had.
         self.until("nothing is in flight", |driver| {
-            driver.quoit.counters().in_flight <= driver.idle_in_flight
-                && driver.quoit.counters().pool_leased == 0
+            driver.event_loop.counters().in_flight <= driver.idle_in_flight
+                && driver.event_loop.counters().pool_leased == 0
         });
-        let counters = self.quoit.counters();
+        let counters = self.event_loop.counters();
         assert_eq!(counters.connections, 0);
         assert_eq!(counters.queued_bytes, 0);
         assert_eq!(counters.send_chunks_used, 0);

@@ -96,8 +96,8 @@ pub(crate) fn many_at_once(level: &Level) {
             }
         });
         driver.join(client);
-        driver.until("all have closed", |driver| driver.quoit.connections() == 0);
-        assert_eq!(driver.quoit.counters().closed_peer, 200);
+        driver.until("all have closed", |driver| driver.event_loop.connections() == 0);
+        assert_eq!(driver.event_loop.counters().closed_peer, 200);
     });
 }
 
@@ -121,8 +121,8 @@ pub(crate) fn what_enters_carry_is_counted(level: &Level) {
             }
         });
         driver.join(client);
-        driver.until("it has closed", |driver| driver.quoit.connections() == 0);
-        let counters = driver.quoit.counters();
+        driver.until("it has closed", |driver| driver.event_loop.connections() == 0);
+        let counters = driver.event_loop.counters();
         let powers = [0, 1, 2, 4, 8, 16, 32, 64, 128, 256];
         // What the last enter brought is counted with the next.
         for (kind, counted, carried) in [

@@ -99,7 +99,7 @@ pub(crate) fn reset_by_the_peer(level: &Level) {
         let (client, id) = driver.new_pair();
         driver.send(id, Bytes::from(vec![1; 8 << 20]), Token(1)).unwrap();
         driver.until_quiet();
-        assert!(driver.quoit.queued(id) > 0, "the peer does not read");
+        assert!(driver.event_loop.queued(id) > 0, "the peer does not read");
         client.reset();
         assert_eq!(driver.wait_closed(id), CloseReason::Reset);
         assert!(driver.seen(id).sent.is_empty());
@@ -250,8 +250,10 @@ fn looks_often(config: &mut Config) {
 
 /// Lets the loop look once at what it closes.
 fn wait_for_a_look(driver: &mut Driver) {
-    let before = driver.quoit.counters().timers_fired;
-    driver.until("it looks", |driver| driver.quoit.counters().timers_fired > before);
+    let before = driver.event_loop.counters().timers_fired;
+    driver.until("it looks", |driver| {
+        driver.event_loop.counters().timers_fired > before
+    });
 }
 
 /// However often the loop looks, as long as something is taken between two looks.
@@ -354,14 +356,14 @@ pub(crate) fn a_killed_peer(level: &Level) {
 
 fn refusals(driver: &mut Driver, id: ConnectionId) -> Vec<Refusal> {
     [
-        driver.quoit.send(id, b"x", Token(1)),
-        driver.quoit.send(id, Bytes::from_static(b"x"), Token(1)),
-        driver.quoit.shutdown(id),
-        driver.quoit.close(id, None),
-        driver.quoit.abort(id),
-        driver.quoit.pause(id),
-        driver.quoit.resume(id),
-        driver.quoit.set_deadline(id, Some(Duration::ZERO)),
+        driver.event_loop.send(id, b"x", Token(1)),
+        driver.event_loop.send(id, Bytes::from_static(b"x"), Token(1)),
+        driver.event_loop.shutdown(id),
+        driver.event_loop.close(id, None),
+        driver.event_loop.abort(id),
+        driver.event_loop.pause(id),
+        driver.event_loop.resume(id),
+        driver.event_loop.set_deadline(id, Some(Duration::ZERO)),
     ]
     .into_iter()
     .filter_map(Result::err)
@@ -380,8 +382,8 @@ pub(crate) fn stale_ids_are_refused(level: &Level) {
         let (mut client, other) = driver.pair(&address);
         assert_eq!(id.slot(), other.slot());
         assert_eq!(refusals(driver, id), [Refusal::Stale; 8]);
-        assert!(driver.quoit.descriptor(id).is_none());
-        assert_eq!(driver.quoit.queued(id), 0);
+        assert!(driver.event_loop.descriptor(id).is_none());
+        assert_eq!(driver.event_loop.queued(id), 0);
 
         let foreign = ConnectionId::from_bits(other.to_bits() | 1 << 52);
         assert_ne!(foreign.loop_index(), other.loop_index());
@@ -406,10 +408,10 @@ pub(crate) fn stale_ids_are_refused(level: &Level) {
         assert_eq!(client.receive(5), b"whole");
 
         let (listener, _) = driver.listen_as(quoit::Accept::Connections);
-        driver.quoit.stop_listening(listener).unwrap();
+        driver.event_loop.stop_listening(listener).unwrap();
         driver.until("it is closed", |driver| driver.listeners_closed.len() == 1);
-        assert_eq!(driver.quoit.stop_listening(listener), Err(Refusal::Stale));
-        assert!(driver.quoit.listener_address(listener).is_none());
+        assert_eq!(driver.event_loop.stop_listening(listener), Err(Refusal::Stale));
+        assert!(driver.event_loop.listener_address(listener).is_none());
     });
 }
 
@@ -439,20 +441,20 @@ pub(crate) fn nothing_is_sent_after_the_end(level: &Level) {
 pub(crate) fn send_or_abort_aborts_for_want_of_room(level: &Level) {
     drive(level, |driver| {
         let (mut client, id) = driver.new_pair();
-        assert!(driver.quoit.send_or_abort(id, b"taken", Token::NONE));
+        assert!(driver.event_loop.send_or_abort(id, b"taken", Token::NONE));
         driver.wait_flushed(id);
         assert_eq!(client.receive(5), b"taken");
-        let larger_than_the_mark = vec![1; driver.quoit.config().high_water as usize + 1];
+        let larger_than_the_mark = vec![1; driver.event_loop.config().high_water as usize + 1];
         driver.send_or_abort_refused(id, &larger_than_the_mark[..]);
         assert_eq!(driver.wait_closed(id), CloseReason::Local);
         client.expect_reset();
-        assert!(!driver.quoit.send_or_abort(id, b"stale", Token::NONE));
+        assert!(!driver.event_loop.send_or_abort(id, b"stale", Token::NONE));
 
         let (mut client, id) = driver.new_pair();
         let queued = Bytes::from(vec![2; 8 << 20]);
         driver.send(id, queued.clone(), Token(1)).unwrap();
         driver.until_quiet();
-        assert!(driver.quoit.is_full(id), "the peer does not read");
+        assert!(driver.event_loop.is_full(id), "the peer does not read");
         let refused = Bytes::from(vec![3; 5000]);
         driver.send_or_abort_refused(id, refused.clone());
         assert!(refused.is_unique(), "what is refused is not kept");
@@ -469,7 +471,7 @@ pub(crate) fn send_or_abort_leaves_what_is_ending(level: &Level) {
         let (mut client, id) = driver.new_pair();
         driver.send(id, Bytes::from(last.clone()), Token::NONE).unwrap();
         driver.close(id, None).unwrap();
-        assert!(!driver.quoit.send_or_abort(id, b"more", Token::NONE));
+        assert!(!driver.event_loop.send_or_abort(id, b"more", Token::NONE));
         let reader = driver.beside(move || client.receive_rest());
         let (received, end) = driver.join(reader);
         end.unwrap();
@@ -479,7 +481,7 @@ pub(crate) fn send_or_abort_leaves_what_is_ending(level: &Level) {
         // With its sending direction ended, it goes on receiving.
         let (mut client, id) = driver.new_pair();
         driver.shutdown(id).unwrap();
-        assert!(!driver.quoit.send_or_abort(id, b"more", Token::NONE));
+        assert!(!driver.event_loop.send_or_abort(id, b"more", Token::NONE));
         driver.until_quiet();
         client.expect_end();
         client.send(b"question");
@@ -520,7 +522,7 @@ pub(crate) fn drain_under_load(level: &Level) {
             let served = |id: &ConnectionId| driver.seen(*id).total >= 2 * LENGTH as u64;
             driver.accepted.len() == 20 && driver.accepted.iter().all(served)
         });
-        driver.quoit.drain(Duration::from_secs(20));
+        driver.event_loop.drain(Duration::from_secs(20));
         driver.until("it says so", |driver| driver.draining);
         for id in std::mem::take(&mut driver.accepted) {
             // One whose client has ended already is as good.

@@ -64,8 +64,8 @@ pub(crate) fn pieces_among_other_sends(level: &Level) {
             driver.seen(id).sent.last() == Some(&Token(100))
         });
         assert!(driver.seen(id).sent.windows(2).all(|pair| pair[0].0 < pair[1].0));
-        assert_eq!(driver.quoit.queued(id), 0);
-        assert_eq!(driver.quoit.counters().sent_bytes, 60_000);
+        assert_eq!(driver.event_loop.queued(id), 0);
+        assert_eq!(driver.event_loop.counters().sent_bytes, 60_000);
     });
 }
 
@@ -78,11 +78,11 @@ pub(crate) fn pieces_that_are_long(level: &Level) {
         gather(driver, id, &bytes, &lengths, Token(1)).unwrap();
         driver.until_quiet();
         assert!(driver.seen(id).sent.is_empty(), "the peer has not received yet");
-        assert!(driver.quoit.queued(id) > 0);
+        assert!(driver.event_loop.queued(id) > 0);
         let reader = driver.beside(move || client.receive(12_000_000));
         assert!(driver.join(reader) == bytes);
         driver.until("it is acknowledged", |driver| driver.seen(id).sent == [Token(1)]);
-        assert_eq!(driver.quoit.queued(id), 0);
+        assert_eq!(driver.event_loop.queued(id), 0);
     });
 }
 
@@ -99,7 +99,7 @@ pub(crate) fn pieces_told_of_as_they_leave(level: &Level) {
         // SAFETY: what is told of is not sent any more, and the rest stays as it is.
         let pieces = || unsafe { RawPieces::new(&list) };
         let short = driver
-            .quoit
+            .event_loop
             .send_gathered(id, pieces().with_progress(), Token(BYTES as u64 - 1));
         assert_eq!(short, Err(Errno::EINVAL.into()));
         driver.send_with_progress(id, pieces(), whole);
@@ -116,7 +116,7 @@ pub(crate) fn pieces_told_of_as_they_leave(level: &Level) {
         assert!(before < BYTES, "the peer has not received yet");
         let mut received = Vec::new();
         if in_parts {
-            assert_eq!(before, BYTES - driver.quoit.queued(id));
+            assert_eq!(before, BYTES - driver.event_loop.queued(id));
             bytes[..before].fill(0xff);
             received = client.receive(before);
             driver.until("more of it goes", |driver| gone(driver) > before);
@@ -127,7 +127,7 @@ pub(crate) fn pieces_told_of_as_they_leave(level: &Level) {
         driver.until("it is acknowledged", |driver| {
             driver.seen(id).sent.last() == Some(&whole)
         });
-        assert_eq!(driver.quoit.queued(id), 0);
+        assert_eq!(driver.event_loop.queued(id), 0);
     });
 }
 
@@ -191,7 +191,7 @@ pub(crate) fn pieces_from_another_thread(level: &Level) {
         let (mut client, id) = driver.new_pair();
         let bytes = pattern(4, 1_000);
         let (one, two) = bytes.split_at(300);
-        let remote = driver.quoit.remote();
+        let remote = driver.event_loop.remote();
         {
             let list = [IoSlice::new(one), IoSlice::new(two)];
             // SAFETY: the memory stays until the acknowledgement below; the list does not.

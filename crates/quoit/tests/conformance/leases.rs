@@ -168,9 +168,9 @@ pub(crate) fn holders_of_the_whole_pool(level: &Level) {
         }
         // They wait; nothing is tried again and again meanwhile. A kernel that polls may come late to the last receives.
         driver.until("they wait", |driver| {
-            let before = driver.quoit.counters();
+            let before = driver.event_loop.counters();
             let reported: usize = (0..10).map(|_| driver.turn(Duration::from_millis(2))).sum();
-            let after = driver.quoit.counters();
+            let after = driver.event_loop.counters();
             reported == 0
                 && after.receive_arms == before.receive_arms
                 && after.receive_no_buffers == before.receive_no_buffers
@@ -226,7 +226,7 @@ pub(crate) fn no_more_are_accepted_than_can_wait_for_slots(level: &Level) {
         clients.extend((0..MORE).map(|_| Client::connect(&address)));
         driver.until_quiet();
         assert_eq!(driver.accepted.len(), holding + WAITING);
-        assert_eq!(driver.quoit.counters().accept_paused_resources, 1);
+        assert_eq!(driver.event_loop.counters().accept_paused_resources, 1);
         driver.held.clear();
         driver.on_data = OnData::Record;
         driver.until("all are accepted", |driver| {

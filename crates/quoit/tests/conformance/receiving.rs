@@ -168,11 +168,11 @@ pub(crate) fn a_handler_sees_nothing_after_its_pause(level: &Level) {
         leases_per_connection: 8,
         ..level.config()
     };
-    let mut quoit = Loop::new(quoit::LoopIndex::default(), config).unwrap();
-    let listener = quoit
+    let mut event_loop = Loop::new(quoit::LoopIndex::default(), config).unwrap();
+    let listener = event_loop
         .listen(&crate::driver::loopback(), &quoit::ListenerOptions::default())
         .unwrap();
-    let address = quoit.listener_address(listener).unwrap();
+    let address = event_loop.listener_address(listener).unwrap();
     let client = std::thread::spawn(move || {
         let mut client = Client::connect(&address);
         client.send(&pattern(0, 40_000));
@@ -185,7 +185,7 @@ pub(crate) fn a_handler_sees_nothing_after_its_pause(level: &Level) {
     while handler.closed.is_none() {
         assert!(started.elapsed() < PATIENCE, "{} bytes", handler.received.len());
         let timeout = Some(Duration::from_millis(100));
-        assert!(quoit.run_turn(&mut handler, &mut events, timeout).unwrap());
+        assert!(event_loop.run_turn(&mut handler, &mut events, timeout).unwrap());
     }
     assert!(handler.ended && handler.received == pattern(0, 40_000));
     assert_eq!(handler.closed, Some(CloseReason::PeerClosed));
@@ -211,11 +211,11 @@ pub(crate) fn a_handler_of_nothing_discards_all(level: &Level) {
         ..level.config()
     };
     let pool = u64::from(config.receive_slots * config.receive_slot_size);
-    let mut quoit = Loop::new(quoit::LoopIndex::default(), config).unwrap();
-    let listener = quoit
+    let mut event_loop = Loop::new(quoit::LoopIndex::default(), config).unwrap();
+    let listener = event_loop
         .listen(&crate::driver::loopback(), &quoit::ListenerOptions::default())
         .unwrap();
-    let address = quoit.listener_address(listener).unwrap();
+    let address = event_loop.listener_address(listener).unwrap();
     let client = std::thread::spawn(move || {
         let mut client = Client::connect(&address);
         client.send(&vec![1; 4 * pool as usize]);
@@ -226,12 +226,12 @@ pub(crate) fn a_handler_of_nothing_discards_all(level: &Level) {
     let mut events = Events::with_capacity(64);
     let started = std::time::Instant::now();
     while handler.closed.is_none() {
-        assert!(started.elapsed() < PATIENCE, "{:?}", quoit.counters());
+        assert!(started.elapsed() < PATIENCE, "{:?}", event_loop.counters());
         let timeout = Some(Duration::from_millis(100));
-        assert!(quoit.run_turn(&mut handler, &mut events, timeout).unwrap());
+        assert!(event_loop.run_turn(&mut handler, &mut events, timeout).unwrap());
     }
     assert_eq!(handler.closed, Some(CloseReason::PeerClosed));
-    let counters = quoit.counters();
+    let counters = event_loop.counters();
     assert_eq!((counters.received_bytes, counters.pool_leased), (4 * pool, 0));
     client.join().unwrap();
 }

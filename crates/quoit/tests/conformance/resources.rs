@@ -51,14 +51,14 @@ pub(crate) fn nothing_is_left_of_thousands_of_connections(level: &Level) {
                         }
                     }
                 }
-                driver.until("all have closed", |driver| driver.quoit.connections() == 0);
+                driver.until("all have closed", |driver| driver.event_loop.connections() == 0);
             }
             // A kernel that polls closes them when it comes to it.
             driver.until("the descriptors are closed", |driver| {
                 driver.until_quiet();
                 open_descriptors() == before
             });
-            let counters = driver.quoit.counters();
+            let counters = driver.event_loop.counters();
             assert_eq!(counters.accepted, 3000);
             assert_eq!((counters.pool_leased, counters.queued_bytes), (0, 0));
             let closed = counters.closed_local
@@ -123,7 +123,7 @@ pub(crate) fn nothing_is_left_of_refused_commands(level: &Level) {
                 driver.turn_with(commands(), Duration::ZERO);
                 driver.until("all are refused", |driver| driver.refusals.len() == 6);
                 assert_eq!(open_descriptors(), before);
-                let remote = driver.quoit.remote();
+                let remote = driver.event_loop.remote();
                 for command in commands() {
                     remote.post(command).unwrap();
                 }
@@ -188,16 +188,16 @@ pub(crate) fn accepting_out_of_descriptors(level: &Level) {
             let mut clients: Vec<_> = (0..12).map(|_| Client::connect(&address)).collect();
             limit_descriptors(3);
             driver.until("accepting fails", |driver| {
-                driver.quoit.counters().accept_paused_resources > 0
+                driver.event_loop.counters().accept_paused_resources > 0
             });
             let accepted = driver.accepted.len();
             assert!(accepted <= 3, "{accepted}");
             // It is tried again by and by, not in every turn.
-            let before = driver.quoit.counters();
+            let before = driver.event_loop.counters();
             for _ in 0..100 {
                 driver.turn(Duration::from_micros(100));
             }
-            let after = driver.quoit.counters();
+            let after = driver.event_loop.counters();
             assert!(after.accept_paused_resources - before.accept_paused_resources < 20);
             for client in &mut clients {
                 let id = driver.accept();
@@ -209,7 +209,7 @@ pub(crate) fn accepting_out_of_descriptors(level: &Level) {
                 driver.close(id, None).unwrap();
                 assert_eq!(driver.wait_closed(id), CloseReason::PeerClosed);
             }
-            assert_eq!(driver.quoit.counters().accepted, 12);
+            assert_eq!(driver.event_loop.counters().accepted, 12);
         });
     });
 }
@@ -223,9 +223,9 @@ pub(crate) fn stopping_out_of_descriptors(level: &Level) {
             let mut clients: Vec<_> = (0..12).map(|_| Client::connect(&address)).collect();
             limit_descriptors(3);
             driver.until("accepting fails", |driver| {
-                driver.quoit.counters().accept_paused_resources > 0
+                driver.event_loop.counters().accept_paused_resources > 0
             });
-            driver.quoit.stop_listening(listener).unwrap();
+            driver.event_loop.stop_listening(listener).unwrap();
             for client in &mut clients {
                 let id = driver.accept();
                 client.shutdown();
@@ -236,7 +236,7 @@ pub(crate) fn stopping_out_of_descriptors(level: &Level) {
             driver.until("the listener is closed", |driver| {
                 driver.listeners_closed == [(listener, None)]
             });
-            assert_eq!(driver.quoit.counters().accepted, 12);
+            assert_eq!(driver.event_loop.counters().accepted, 12);
         });
     });
 }

@@ -120,7 +120,7 @@ pub(crate) fn kept_for_who_is_told(level: &Level) {
             if !uses_it {
                 // Its turn to take them is over with the next one.
                 driver.until("all is free", |driver| {
-                    driver.quoit.counters().send_chunks_used == 0
+                    driver.event_loop.counters().send_chunks_used == 0
                 });
                 driver.turn(Duration::ZERO);
             }

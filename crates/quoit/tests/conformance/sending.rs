@@ -99,7 +99,7 @@ pub(crate) fn more_pieces_than_one_call_takes(level: &Level) {
         });
         assert!(ascending(&driver.seen(id).sent));
         assert!(client.receive(9000) == expected);
-        assert!(driver.quoit.counters().sends < 30, "they leave together");
+        assert!(driver.event_loop.counters().sends < 30, "they leave together");
     });
 }
 
@@ -182,13 +182,13 @@ pub(crate) fn received_bytes_sent_on(level: &Level) {
         driver.until("it is acknowledged", |driver| driver.seen(id).sent == [Token(3)]);
         assert_eq!(client.receive(5), b"<one>");
         driver.turn(std::time::Duration::ZERO);
-        assert_eq!(driver.quoit.counters().pool_leased, 0);
+        assert_eq!(driver.event_loop.counters().pool_leased, 0);
     });
 }
 
 /// Sends until nothing more is taken, and adds what was to `taken`.
 pub(crate) fn fill(driver: &mut Driver, id: ConnectionId, taken: &mut Vec<u8>) {
-    let high_water = driver.quoit.config().high_water as usize;
+    let high_water = driver.event_loop.config().high_water as usize;
     loop {
         let refused_at = taken.len();
         loop {
@@ -200,7 +200,7 @@ pub(crate) fn fill(driver: &mut Driver, id: ConnectionId, taken: &mut Vec<u8>) {
                     break;
                 }
             }
-            assert!(driver.quoit.queued(id) <= high_water);
+            assert!(driver.event_loop.queued(id) <= high_water);
         }
         if taken.len() == refused_at {
             return;
@@ -220,22 +220,22 @@ pub(crate) fn at_once_what_the_kernel_takes(level: &Level) {
     drive_with(level, tune, |driver| {
         let (mut client, id) = driver.new_pair();
         let short = pattern(3, 20_000);
-        let taken = driver.quoit.try_send(id, &short).unwrap();
+        let taken = driver.event_loop.try_send(id, &short).unwrap();
         assert_eq!(taken > 0, level.sends_at_once(short.len()));
         let mut sent = short[..taken].to_vec();
         let piece = pattern(3, 50_000);
         // More than the buffers of both sockets hold: some call finds that not all fits.
         let rest = loop {
-            let taken = driver.quoit.try_send(id, &piece).unwrap();
+            let taken = driver.event_loop.try_send(id, &piece).unwrap();
             sent.extend_from_slice(&piece[..taken]);
             if taken < piece.len() {
                 break &piece[taken..];
             }
         };
         assert_eq!(!sent.is_empty(), level.sends_at_once(piece.len()));
-        assert_eq!(driver.quoit.try_send(id, rest), Ok(0), "the socket is full");
-        assert_eq!(driver.quoit.queued(id), 0, "nothing is kept");
-        assert_eq!(driver.quoit.try_send(id, b""), Ok(0));
+        assert_eq!(driver.event_loop.try_send(id, rest), Ok(0), "the socket is full");
+        assert_eq!(driver.event_loop.queued(id), 0, "nothing is kept");
+        assert_eq!(driver.event_loop.try_send(id, b""), Ok(0));
         driver.send(id, rest, Token::NONE).unwrap();
         sent.extend_from_slice(rest);
         let length = sent.len();
@@ -243,7 +243,7 @@ pub(crate) fn at_once_what_the_kernel_takes(level: &Level) {
         let (received, _client) = driver.join(reader);
         assert!(received == sent, "other bytes arrive");
         driver.wait_flushed(id);
-        assert_eq!(driver.quoit.counters().sent_bytes, length as u64);
+        assert_eq!(driver.event_loop.counters().sent_bytes, length as u64);
     });
 }
 
@@ -252,16 +252,16 @@ pub(crate) fn at_once_in_pieces(level: &Level) {
         let (mut client, id) = driver.new_pair();
         let (first, second) = (pattern(3, 4_000), pattern(5, 5_000));
         let pieces = [IoSlice::new(&first), IoSlice::new(&[]), IoSlice::new(&second)];
-        let taken = driver.quoit.try_send_gathered(id, &pieces).unwrap();
+        let taken = driver.event_loop.try_send_gathered(id, &pieces).unwrap();
         assert_eq!(taken > 0, level.sends_pieces_at_once(9_000));
         let mut sent = [first, second].concat();
         driver.send(id, &sent[taken..], Token::NONE).unwrap();
         driver.wait_flushed(id);
-        assert_eq!(driver.quoit.try_send_gathered(id, &[]), Ok(0));
+        assert_eq!(driver.event_loop.try_send_gathered(id, &[]), Ok(0));
         // One more piece than a call takes, each of 64 bytes.
         let many = pattern(7, 64 * (RawPieces::MOST + 1));
         let pieces: Vec<_> = many.chunks(64).map(IoSlice::new).collect();
-        let taken = driver.quoit.try_send_gathered(id, &pieces).unwrap();
+        let taken = driver.event_loop.try_send_gathered(id, &pieces).unwrap();
         // A connection on which sending without a copy turned out to copy sends at once from then on.
         assert!(taken > 0 || !level.sends_pieces_at_once(many.len()));
         assert!(
@@ -270,14 +270,17 @@ pub(crate) fn at_once_in_pieces(level: &Level) {
         );
         driver.send(id, &many[taken..], Token::NONE).unwrap();
         // Not past what is queued.
-        assert_eq!(driver.quoit.try_send_gathered(id, &pieces), Ok(0));
+        assert_eq!(driver.event_loop.try_send_gathered(id, &pieces), Ok(0));
         sent.extend(&many);
         let length = sent.len();
         let reader = driver.beside(move || (client.receive(length), client));
         let (received, _client) = driver.join(reader);
         assert!(received == sent, "other bytes arrive");
         driver.close(id, None).unwrap();
-        assert_eq!(driver.quoit.try_send_gathered(id, &pieces), Err(Refusal::Closing));
+        assert_eq!(
+            driver.event_loop.try_send_gathered(id, &pieces),
+            Err(Refusal::Closing)
+        );
     });
 }
 
@@ -294,7 +297,7 @@ pub(crate) fn at_once_no_more_than_a_share_of_the_turn(level: &Level) {
         for _turn in 0..3 {
             let mut sent = 0;
             loop {
-                let taken = driver.quoit.try_send(id, &piece).unwrap();
+                let taken = driver.event_loop.try_send(id, &piece).unwrap();
                 if taken == 0 {
                     break;
                 }
@@ -318,18 +321,18 @@ pub(crate) fn at_once_behind_nothing_alone(level: &Level) {
     drive(level, |driver| {
         let (mut client, id) = driver.new_pair();
         driver.send(id, b"first", Token::NONE).unwrap();
-        assert_eq!(driver.quoit.try_send(id, b"second"), Ok(0));
+        assert_eq!(driver.event_loop.try_send(id, b"second"), Ok(0));
         driver.wait_flushed(id);
-        let taken = driver.quoit.try_send(id, b"second").unwrap();
+        let taken = driver.event_loop.try_send(id, b"second").unwrap();
         driver.send(id, &b"second"[taken..], Token::NONE).unwrap();
         driver.wait_flushed(id);
         assert_eq!(client.receive(11), b"firstsecond");
         driver.close(id, None).unwrap();
-        assert_eq!(driver.quoit.try_send(id, b"third"), Err(Refusal::Closing));
+        assert_eq!(driver.event_loop.try_send(id, b"third"), Err(Refusal::Closing));
         let reader = driver.beside(move || client.expect_end());
         driver.wait_closed(id);
         driver.join(reader);
-        assert_eq!(driver.quoit.try_send(id, b"third"), Err(Refusal::Stale));
+        assert_eq!(driver.event_loop.try_send(id, b"third"), Err(Refusal::Stale));
     });
 }
 
@@ -340,16 +343,16 @@ pub(crate) fn at_once_to_a_peer_that_is_gone(level: &Level) {
         driver.pause(id).unwrap();
         driver.until_quiet();
         client.reset();
-        wait_reset(driver.quoit.descriptor(id).unwrap());
+        wait_reset(driver.event_loop.descriptor(id).unwrap());
         let lost = pattern(3, 50_000);
-        let mut found = driver.quoit.try_send(id, &lost);
+        let mut found = driver.event_loop.try_send(id, &lost);
         if found == Ok(0) {
             assert!(!level.sends_at_once(lost.len()));
             found = driver.send(id, lost.as_slice(), Token::NONE).map(|()| 0);
             assert_eq!(found, Ok(0));
         } else {
             assert_eq!(found, Err(Refusal::Closing));
-            assert_eq!(driver.quoit.try_send(id, b"again"), Err(Refusal::Stale));
+            assert_eq!(driver.event_loop.try_send(id, b"again"), Err(Refusal::Stale));
         }
         assert_eq!(driver.wait_closed(id), CloseReason::Reset);
     });
@@ -364,7 +367,7 @@ pub(crate) fn a_slow_reader_is_bounded_and_holds_up_nobody(level: &Level) {
         let before = loop {
             fill(driver, id, &mut expected);
             // Lent memory may pass the mark once.
-            let below = !driver.quoit.is_full(id);
+            let below = !driver.event_loop.is_full(id);
             let last = b"more than fits".repeat(1000);
             assert_eq!(driver.send(id, last.clone(), Token(1)).is_ok(), below);
             if below {
@@ -374,7 +377,7 @@ pub(crate) fn a_slow_reader_is_bounded_and_holds_up_nobody(level: &Level) {
                 driver.send(id, Bytes::from_static(b"x"), Token(2)),
                 Err(Refusal::Full)
             );
-            let queued = driver.quoit.queued(id);
+            let queued = driver.event_loop.queued(id);
             let before = driver.seen(id).writable;
             for round in 0..50 {
                 other.send(&pattern(round, 100));
@@ -386,14 +389,14 @@ pub(crate) fn a_slow_reader_is_bounded_and_holds_up_nobody(level: &Level) {
                 driver.wait_flushed(other_id);
                 assert_eq!(other.receive(100), pattern(round, 100));
             }
-            if driver.quoit.queued(id) == queued {
+            if driver.event_loop.queued(id) == queued {
                 assert_eq!(driver.seen(id).writable, before, "nobody has read");
                 break before;
             }
             // The kernel had not taken all yet that its buffers hold: acknowledgements make room later, and the thread
             // that takes submissions (`IORING_SETUP_SQPOLL`) may have been waiting for a processor. They hold so much
             // and no more, so this ends.
-            assert!(driver.quoit.queued(id) < queued);
+            assert!(driver.event_loop.queued(id) < queued);
         };
 
         let reader = driver.beside(move || {
@@ -403,7 +406,7 @@ pub(crate) fn a_slow_reader_is_bounded_and_holds_up_nobody(level: &Level) {
         driver.until("there is room again", |driver| {
             driver.seen(id).writable == before + 1
         });
-        assert!(driver.quoit.queued(id) <= driver.quoit.config().low_water as usize);
+        assert!(driver.event_loop.queued(id) <= driver.event_loop.config().low_water as usize);
         let (same, _client) = driver.join(reader);
         assert!(same, "other bytes arrive");
         driver.until_quiet();
@@ -414,7 +417,7 @@ pub(crate) fn a_slow_reader_is_bounded_and_holds_up_nobody(level: &Level) {
 pub(crate) fn too_large_to_be_copied(level: &Level) {
     drive(level, |driver| {
         let (mut client, id) = driver.new_pair();
-        let high_water = driver.quoit.config().high_water as usize;
+        let high_water = driver.event_loop.config().high_water as usize;
         let large = vec![1; high_water + 1];
         assert_eq!(driver.send(id, &large[..], Token::NONE), Err(Refusal::TooLarge));
         assert_eq!(driver.send(id, &large[..high_water], Token::NONE), Ok(()));

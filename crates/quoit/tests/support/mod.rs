@@ -46,9 +46,9 @@ pub(crate) fn config(engine: EngineKind) -> Config {
 
 /// A loop with a listener on a free port of the loopback address.
 pub(crate) fn listening(config: Config) -> (Loop, SocketAddr) {
-    let mut quoit = Loop::new(LoopIndex::default(), config).unwrap();
-    let address = listen_on(&mut quoit);
-    (quoit, address)
+    let mut event_loop = Loop::new(LoopIndex::default(), config).unwrap();
+    let address = listen_on(&mut event_loop);
+    (event_loop, address)
 }
 
 /// Lets the loop listen on a free port of the loopback address.

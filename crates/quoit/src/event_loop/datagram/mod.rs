@@ -396,8 +396,11 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             return;
         };
         state.queue.clear();
-        // What was queued is not to be sent any more: a socket that is gone would keep the loop awake for ever.
-        self.dirty_datagrams.retain(|&dirty| dirty != slot);
+        // What was queued is not to be sent any more. Where others are left, the next turn finds that out; without any it would
+        // not look, and the loop stay awake for ever.
+        if self.datagrams.len() == 0 {
+            self.dirty_datagrams.clear();
+        }
         // The file goes first: a server that takes the path over finds it free.
         drop(state.file.take());
         let descriptor = state.descriptor.take().expect("present until closed");

@@ -429,16 +429,16 @@ mod tests {
 
     #[test]
     fn drops_are_looked_at_now_and_then_if_nobody_asks() {
-        let mut quoit = Loop::new(LoopIndex::default(), Config::default()).unwrap();
+        let mut event_loop = Loop::new(LoopIndex::default(), Config::default()).unwrap();
         let options = DatagramOptions {
             receive_buffer: Some(4096),
             paused: true,
             ..DatagramOptions::default()
         };
-        let socket = quoit
+        let socket = event_loop
             .bind_datagram(&"127.0.0.1:0".parse().unwrap(), &options, Token::NONE)
             .unwrap();
-        let Some(Address::Tcp(address)) = quoit.datagram_address(socket).cloned() else {
+        let Some(Address::Tcp(address)) = event_loop.datagram_address(socket).cloned() else {
             panic!("it is bound to what was asked for");
         };
         let client = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -446,14 +446,14 @@ mod tests {
             client.send_to(&[1; 1000], address).unwrap();
         }
         let mut events = Events::with_capacity(10);
-        let mut known = |quoit: &mut Loop| {
-            quoit.turn([], &mut events, Some(Duration::ZERO)).unwrap();
-            let state = quoit.look_up_datagram(socket).unwrap();
+        let mut known = |event_loop: &mut Loop| {
+            event_loop.turn([], &mut events, Some(Duration::ZERO)).unwrap();
+            let state = event_loop.look_up_datagram(socket).unwrap();
             state.counters.kernel_drops
         };
-        assert_eq!(known(&mut quoit), 0);
-        quoit.look_at_drops_from = Time::from_nanos(0);
-        assert!(known(&mut quoit) > 50);
+        assert_eq!(known(&mut event_loop), 0);
+        event_loop.look_at_drops_from = Time::from_nanos(0);
+        assert!(known(&mut event_loop) > 50);
     }
 
     /// The kernel's count goes round, is told late, and starts anywhere.

@@ -23,7 +23,7 @@ use crate::{
 
 /// A loop and its events.
 struct Driver {
-    quoit: Loop<Scripted, Linux>,
+    event_loop: Loop<Scripted, Linux>,
     events: Events,
     touched: Touched,
     /// What the loop, its remotes and its leases share to wake it.
@@ -46,7 +46,7 @@ impl Driver {
         let engine = Scripted::new(arrived, touched.clone(), memory.notifier().unwrap());
         let wake = Arc::downgrade(&memory.remote.wake_handle());
         Self {
-            quoit: Loop::with_engine(LoopIndex::default(), config, memory, engine, String::new(), Linux),
+            event_loop: Loop::with_engine(LoopIndex::default(), config, memory, engine, String::new(), Linux),
             events: Events::with_capacity(8),
             touched,
             wake,
@@ -66,18 +66,18 @@ impl Driver {
 
     /// One turn, which waits for as long as it takes.
     fn turn(&mut self) -> Vec<Event> {
-        self.quoit.turn([], &mut self.events, None).unwrap();
+        self.event_loop.turn([], &mut self.events, None).unwrap();
         self.events.drain().collect()
     }
 
     /// One turn that does not wait, then a wait outside, by the notifier, if the loop may be parked.
     fn turn_and_park(&mut self) -> Vec<Event> {
-        self.quoit
+        self.event_loop
             .turn([], &mut self.events, Some(Duration::ZERO))
             .unwrap();
         let events: Vec<_> = self.events.drain().collect();
-        if events.is_empty() && self.quoit.park().unwrap().is_none() {
-            let notifier = self.quoit.poll_descriptor().unwrap().as_raw_fd();
+        if events.is_empty() && self.event_loop.park().unwrap().is_none() {
+            let notifier = self.event_loop.poll_descriptor().unwrap().as_raw_fd();
             Eventfd::wait(notifier);
         }
         events
@@ -86,7 +86,7 @@ impl Driver {
     /// Gives the loop a connection.
     fn attach(&mut self) -> UnixStream {
         let (near, far) = UnixStream::pair().unwrap();
-        self.quoit
+        self.event_loop
             .attach(near.into(), &AttachOptions::default(), Token::NONE)
             .unwrap();
         far
@@ -147,7 +147,7 @@ fn posts_of_two_threads_reach_a_sleeping_loop_in_the_order_of_each() {
     in_every_order(3, || {
         let mut driver = Driver::with_inbox(4);
         let threads = [[1, 2], [11, 12]].map(|numbers| {
-            let remote = driver.quoit.remote();
+            let remote = driver.event_loop.remote();
             thread::spawn(move || {
                 for number in numbers {
                     remote.post(numbered(number)).unwrap();
@@ -168,7 +168,7 @@ fn posts_of_two_threads_reach_a_sleeping_loop_in_the_order_of_each() {
 fn posting_goes_on_after_the_inbox_was_full() {
     in_every_order(3, || {
         let mut driver = Driver::with_inbox(1);
-        let remote = driver.quoit.remote();
+        let remote = driver.event_loop.remote();
         let poster = thread::spawn(move || (1..=2).for_each(|number| post(&remote, numbered(number))));
         let mut seen = Vec::new();
         while seen.len() < 2 {
@@ -184,9 +184,9 @@ fn posting_goes_on_after_the_inbox_was_full() {
 fn a_reserved_place_takes_one_command() {
     fn scenario(uses: bool) {
         let mut driver = Driver::with_inbox(1);
-        let remote = driver.quoit.remote();
+        let remote = driver.event_loop.remote();
         let permit = remote.reserve().unwrap();
-        let elsewhere = driver.quoit.remote();
+        let elsewhere = driver.event_loop.remote();
         let posting = thread::spawn(move || post(&elsewhere, numbered(2)));
         let mut expected = vec![2];
         if uses {
@@ -213,7 +213,7 @@ fn what_was_written_before_a_wake_is_seen_after_it() {
         let mut driver = Driver::with_inbox(1);
         let written: Arc<[AtomicBool; 2]> = Arc::new([AtomicBool::new(false), AtomicBool::new(false)]);
         let threads = [0, 1].map(|index| {
-            let (remote, written) = (driver.quoit.remote(), Arc::clone(&written));
+            let (remote, written) = (driver.event_loop.remote(), Arc::clone(&written));
             thread::spawn(move || {
                 written[index].store(true, Ordering::Relaxed);
                 remote.wake();
@@ -239,7 +239,7 @@ fn what_was_written_before_a_wake_is_seen_after_it() {
 fn a_post_reaches_a_parked_loop() {
     in_every_order(3, || {
         let mut driver = Driver::with_inbox(2);
-        let remote = driver.quoit.remote();
+        let remote = driver.event_loop.remote();
         let poster = thread::spawn(move || (1..=2).for_each(|number| remote.post(numbered(number)).unwrap()));
         let mut seen = Vec::new();
         while seen.len() < 2 {
@@ -270,9 +270,9 @@ fn nothing_stays_in_the_inbox_of_a_loop_that_goes() {
     }
     in_every_order(3, || {
         let driver = Driver::with_inbox(2);
-        let remote = driver.quoit.remote();
+        let remote = driver.event_loop.remote();
         let threads = [0, 1].map(|_| {
-            let remote = driver.quoit.remote();
+            let remote = driver.event_loop.remote();
             thread::spawn(move || {
                 let mark = Arc::new(());
                 let (command, left) = attach(&mark);
@@ -361,11 +361,11 @@ fn leases_are_returned_while_the_loop_goes_and_after() {
         // There is a byte for which it may have no lease: parked, it wants one back.
         for _ in 0..2 {
             driver
-                .quoit
+                .event_loop
                 .turn([], &mut driver.events, Some(Duration::ZERO))
                 .unwrap();
         }
-        driver.quoit.park().unwrap();
+        driver.event_loop.park().unwrap();
         drop(driver);
         holders.into_iter().for_each(|thread| thread.join().unwrap());
         assert_eq!(wake.strong_count(), 0);
