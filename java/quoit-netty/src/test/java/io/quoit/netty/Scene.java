@@ -49,7 +49,7 @@ final class Scene implements Traces.Stage {
     Channel server;
     Channel child;
     SocketChannel peer;
-    private ChannelFuture lastWrite;
+    private volatile ChannelFuture lastWrite;
 
     /** On TCP, or on Unix sockets with a folder for them. */
     private Scene(Stock stock, Path folder) {
@@ -196,7 +196,12 @@ final class Scene implements Traces.Stage {
     }
 
     ChannelFuture write(int length) {
-        lastWrite = trace.of("write of " + length, child.writeAndFlush(Peers.direct(new byte[length])));
+        return write(child, length);
+    }
+
+    /** As a handler that does not wait until the scene knows of its channel. */
+    ChannelFuture write(Channel channel, int length) {
+        lastWrite = trace.of("write of " + length, channel.writeAndFlush(Peers.direct(new byte[length])));
         return lastWrite;
     }
 
