@@ -142,6 +142,27 @@ final class Scene implements Traces.Stage {
         child = accepted.poll(Peers.PATIENCE_SECONDS, TimeUnit.SECONDS);
     }
 
+    /**
+     * Has another connection of the same loop answered: what the kernel had for the loop before, the loop has seen by then, as
+     * far as it looks at it.
+     */
+    void turn() throws Exception {
+        Channel echo = new ServerBootstrap()
+                .group(group)
+                .channel(stock == null ? QuoitServerSocketChannel.class : stock.serverClass)
+                .childHandler(Peers.each(Peers.Echo::new))
+                .bind(new InetSocketAddress("127.0.0.1", 0))
+                .sync()
+                .channel();
+        try (SocketChannel other = SocketChannel.open(echo.localAddress())) {
+            for (int round = 0; round < 2; round++) {
+                other.write(ByteBuffer.allocate(1));
+                other.read(ByteBuffer.allocate(1));
+            }
+        }
+        echo.close().sync();
+    }
+
     ChannelFuture connectTo(SocketAddress address) {
         ChannelFuture connecting = new Bootstrap()
                 .group(group)
