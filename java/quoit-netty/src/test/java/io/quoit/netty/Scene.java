@@ -185,6 +185,21 @@ final class Scene implements Traces.Stage {
         peer.close();
     }
 
+    /** Waits until the transport knows of the peer's reset: elsewhere that is when the channel is closed. */
+    void awaitReset() throws InterruptedException {
+        if (!(child instanceof AbstractQuoitStreamChannel ours)) {
+            trace.await("inactive");
+            return;
+        }
+        long giveUp = System.nanoTime() + TimeUnit.SECONDS.toNanos(Peers.PATIENCE_SECONDS);
+        while (ours.handler().metrics().snapshot().value("closed_reset") == 0) {
+            if (System.nanoTime() > giveUp) {
+                throw new AssertionError("no reset is told of");
+            }
+            Thread.onSpinWait();
+        }
+    }
+
     /** Tells all that comes, and how it ends. */
     void peerReads() {
         long length = 0;
