@@ -147,6 +147,11 @@ final class Scene implements Traces.Stage {
      * far as it looks at it.
      */
     void turn() throws Exception {
+        turn(group, stock);
+    }
+
+    /** As {@link #turn()}, of a group of one loop. */
+    static void turn(EventLoopGroup group, Stock stock) throws Exception {
         Channel echo = new ServerBootstrap()
                 .group(group)
                 .channel(stock == null ? QuoitServerSocketChannel.class : stock.serverClass)
