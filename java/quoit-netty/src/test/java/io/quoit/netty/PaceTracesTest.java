@@ -279,6 +279,8 @@ class PaceTracesTest {
 
     static Stream<Arguments> scenarios() {
         return Stream.of(Scenario.values())
+                // With nothing copied, that write is still in flight at the end.
+                .filter(scenario -> !UnderTest.SMALL || scenario != Scenario.BOTH_WRITE_AND_END_AT_ONCE)
                 .flatMap(scenario -> scenario == Scenario.PEER_RESETS_WHILE_WHAT_IT_SENT_WAITS_TO_BE_READ
                         ? Stream.of(Arguments.of(scenario, "TCP"))
                         : Stream.of(Arguments.of(scenario, "TCP"), Arguments.of(scenario, "UNIX")));
