@@ -42,7 +42,7 @@ internal sealed class QuoitHealthCheck(QuoitTransportFactory transport) : IHealt
         }
         var limit = group.Options.BlockedLoopLimit;
         var blocked = group.Loops.Count(loop => loop.BusySince is var since and not 0
-            && Environment.TickCount64 - since >= limit.TotalMilliseconds);
+            && group.Options.Clock() - since >= limit.TotalMilliseconds);
         var data = new Dictionary<string, object>
         {
             ["engine"] = group.Engine.ToString(),

@@ -135,6 +135,9 @@ public sealed class QuoitTransportOptions
     /// default. For tests.</summary>
     internal TimeSpan? StallLimit { get; set; }
 
+    /// <summary>Milliseconds, to tell whether a loop is blocked. For tests.</summary>
+    internal Func<long> Clock { get; set; } = static () => Environment.TickCount64;
+
     /// <summary>Bytes of a loop's own memory for what one turn reads: small sends, and the lists of what is lent. Less than
     /// a list is for tests of what happens when it is used up.</summary>
     internal int CopyRoom { get; set; } = 512 * 1024;

@@ -428,6 +428,23 @@ public class ConnectionTraceScenarios
                 await stage.ReceiveAsync(client);
             }),
         new(
+            "a connection that is disposed while a write waits",
+            async (connection, stage) =>
+            {
+                // More than the kernel holds.
+                var writing = Trace.WriteAsync(connection.Transport.Output, new byte[30_000_000]);
+                var disposing = Trace.OutcomeAsync(() => connection.DisposeAsync().AsTask());
+                stage.App($"disposed {disposing.IsCompleted}");
+                stage.Reach("disposing");
+                stage.App(await disposing);
+                stage.App(await writing);
+            },
+            async (client, stage) =>
+            {
+                await stage.Until("disposing");
+                await stage.ReceiveAsync(client);
+            }),
+        new(
             "addresses and features, before and behind the end",
             async (connection, stage) =>
             {

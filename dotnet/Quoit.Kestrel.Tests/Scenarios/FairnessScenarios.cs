@@ -1,10 +1,13 @@
+using System.Collections.Concurrent;
 using System.IO.Pipelines;
 using System.Net;
 using System.Net.Sockets;
 using System.Text;
 using Microsoft.AspNetCore.Builder;
 using Microsoft.AspNetCore.Connections;
+using Microsoft.AspNetCore.Connections.Features;
 using Microsoft.AspNetCore.Http;
+using Microsoft.AspNetCore.Http.Features;
 using Microsoft.AspNetCore.Server.Kestrel.Transport.Sockets;
 using Microsoft.Extensions.DependencyInjection;
 using Quoit.Kestrel.Tests.Support;
@@ -42,7 +45,8 @@ public class FairnessScenarios
 
         private static readonly string s_long = new('x', 100_000);
 
-        public long Written;
+        /// <summary>Who writes answers without an end.</summary>
+        public ConcurrentQueue<Writer> Writers { get; } = [];
 
         public void Map(WebApplication application)
         {
@@ -51,10 +55,11 @@ public class FairnessScenarios
             application.MapGet("/endless", async context =>
             {
                 var piece = new byte[50_000];
+                var writer = new Writer(context.Features.GetRequiredFeature<IConnectionSocketFeature>().Socket);
+                Writers.Enqueue(writer);
                 while (!context.RequestAborted.IsCancellationRequested)
                 {
-                    await context.Response.Body.WriteAsync(piece);
-                    Interlocked.Add(ref Written, piece.Length);
+                    await writer.WaitAsync(context.Response.Body.WriteAsync(piece));
                     // Writes to a connection that is gone end at once, and that it is gone is told by a thread of the pool, which such
                     // loops would have for themselves.
                     await Task.Yield();
@@ -65,6 +70,31 @@ public class FairnessScenarios
 
         /// <summary>Has those end that do not read what they are sent: nothing else tells them that their clients have gone.</summary>
         public void Go() => _go.TrySetResult();
+    }
+
+    /// <summary>The handler of a client that may not read.</summary>
+    private sealed class Writer
+    {
+        private readonly Socket _socket;
+        private volatile bool _waits;
+
+        public Writer(Socket socket)
+        {
+            _socket = socket;
+            // Many times what the client has room for: once it is full, what still goes to the client makes no room in it. The
+            // kernel would lengthen it by and by.
+            socket.SendBufferSize = 128 * 1024;
+        }
+
+        /// <summary>Its last write waits, and the kernel takes no more either.</summary>
+        public bool IsStuck => _waits && !_socket.Poll(TimeSpan.Zero, SelectMode.SelectWrite);
+
+        public async Task WaitAsync(ValueTask writing)
+        {
+            _waits = !writing.IsCompleted;
+            await writing;
+            _waits = false;
+        }
     }
 
     [Theory]
@@ -110,12 +140,19 @@ public class FairnessScenarios
                 await client.SendAsync(EndlessRequest);
                 await client.ReceiveAsync(1000);
             },
-            static (_, handlers) => Wait.StandsStillAsync(() => Volatile.Read(ref handlers.Written)));
+            static (_, handlers) => AreStuckAsync(handlers, Rude));
     }
 
     /// <summary>The server has stopped receiving from all rude clients.</summary>
     private static Task AreAllPausedAsync(TestServer server, Handlers handlers) =>
         Wait.Until(() => Paused(server) == Rude, () => $"{Paused(server)} of {Rude} are paused");
+
+    /// <summary>So many handlers can write no more.</summary>
+    private static Task AreStuckAsync(Handlers handlers, int writers)
+    {
+        int Stuck() => handlers.Writers.Count(static writer => writer.IsStuck);
+        return Wait.Until(() => Stuck() == writers, () => $"{Stuck()} of {writers} writers are stuck");
+    }
 
     /// <summary>Connections that were paused, some of them more than once: the event's name is that of sockets or ours.</summary>
     private static int Paused(TestServer server) => server.Log.Lines
@@ -327,7 +364,8 @@ public class FairnessScenarios
         else
         {
             await client.SendAsync(EndlessRequest);
-            await Wait.StandsStillAsync(() => Volatile.Read(ref handlers.Written));
+            // The pipe was full when the last write began to wait.
+            await AreStuckAsync(handlers, 1);
         }
         var most = server.Pools.MostRented * PoisonPoolFactory.BlockSize;
         client.Reset();

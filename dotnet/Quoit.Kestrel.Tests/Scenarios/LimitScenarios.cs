@@ -1,6 +1,9 @@
+using System.Collections.Concurrent;
+using System.IO.Pipelines;
 using System.Net;
 using System.Net.Sockets;
 using Microsoft.AspNetCore.Builder;
+using Microsoft.AspNetCore.Connections;
 using Microsoft.AspNetCore.Hosting;
 using Microsoft.AspNetCore.Http;
 using Microsoft.AspNetCore.Http.Features;
@@ -82,24 +85,42 @@ public class LimitScenarios
     {
         // In one test, so that their times run side by side.
         using var certificate = ProtocolScenarios.CreateCertificate("localhost");
-        static void Map(WebApplication application)
+        // Those whose answers nobody reads. Others may wait for a busy machine, and have no limit of that kind.
+        var slow = new ConcurrentDictionary<string, bool>();
+        static void TakeTime(HttpContext context) =>
+            context.Features.GetRequiredFeature<IHttpMinResponseDataRateFeature>().MinDataRate = null;
+        void Map(WebApplication application)
         {
-            application.MapPost("/", static async context => await HttpScenarios.CheckBodyAsync(context.Request.Body));
-            application.MapPost("/echo", static context =>
+            application.MapPost("/", static async context =>
             {
+                TakeTime(context);
+                await HttpScenarios.CheckBodyAsync(context.Request.Body);
+            });
+            application.MapPost("/echo", context =>
+            {
+                slow[context.Connection.Id] = true;
                 // It is to be let go for what it does not read, however slowly a busy machine takes what it sends.
                 context.Features.GetRequiredFeature<IHttpMinRequestBodyDataRateFeature>().MinDataRate = null;
                 return context.Request.Body.CopyToAsync(context.Response.Body, context.RequestAborted);
             });
-            application.MapGet("/", static async context =>
+            application.MapGet("/", async context =>
             {
+                slow[context.Connection.Id] = true;
                 while (!context.RequestAborted.IsCancellationRequested)
                 {
                     await context.Response.Body.WriteAsync(new byte[100_000]);
                 }
             });
-            application.MapGet("/short", static () => "hello");
-            application.MapGet("/last", static context => context.Response.Body.WriteAsync(new byte[20_000_000]).AsTask());
+            application.MapGet("/short", static context =>
+            {
+                TakeTime(context);
+                return context.Response.WriteAsync("hello");
+            });
+            application.MapGet("/last", context =>
+            {
+                slow[context.Connection.Id] = true;
+                return context.Response.Body.WriteAsync(new byte[20_000_000]).AsTask();
+            });
         }
         static void Limit(KestrelServerLimits limits)
         {
@@ -143,6 +164,9 @@ public class LimitScenarios
         await Wait.Until(
             () => LetGo(server) == 3 && LetGo(tls) == 1,
             () => $"{LetGo(server)} of 3 readers and {LetGo(tls)} of 1 by TLS were let go");
+        Assert.All(
+            server.Log.Lines.Concat(tls.Log.Lines).Where(static line => line.Id.Name == "ResponseMinimumDataRateNotSatisfied"),
+            line => Assert.Contains(slow.Keys, id => line.Text.Contains($"\"{id}\"", StringComparison.Ordinal)));
         await echoing.Soon();
         await reader.ExpectResetAsync();
         await last.ExpectResetAsync();
@@ -154,22 +178,54 @@ public class LimitScenarios
     }
 
     [Fact]
-    public Task Clients_that_say_nothing_are_let_go_in_order() => Transports.AtOnceAsync(async transport =>
+    public Task Clients_that_say_nothing_are_let_go_in_order() => Transports.AtOnceAsync(static transport => Task.WhenAll(
+        LetSilentClientGoAsync(transport), LetIdleClientGoAsync(transport), LetHalfARequestGoAsync(transport)));
+
+    // Each has a server of its own, on which only one of the limits is short: however late what a client sends comes, it is
+    // that limit that ends it.
+    private static readonly TimeSpan s_short = TimeSpan.FromSeconds(1);
+
+    private static async Task LetSilentClientGoAsync(Transport transport)
+    {
+        await using var server = await StartAsync(transport, HttpScenarios.Map, static limits => limits.KeepAliveTimeout = s_short);
+        using var silent = await Client.ConnectAsync(server.EndPoint);
+        Assert.Empty(await silent.ReceiveToEndAsync());
+    }
+
+    private static async Task LetIdleClientGoAsync(Transport transport)
+    {
+        const string Request = "POST /count HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n";
+        await using var server = await TestServer.StartAsync(
+            transport,
+            static kestrel =>
+            {
+                kestrel.Limits.KeepAliveTimeout = s_short;
+                kestrel.Listen(IPAddress.Loopback, 0, static listen => listen.Use(static next => async connection =>
+                {
+                    // The time before the first request is limited as that behind it, and the request may come late.
+                    var input = connection.Transport.Input;
+                    var result = await input.ReadAtLeastAsync(Request.Length);
+                    input.AdvanceTo(result.Buffer.Start);
+                    await next(connection);
+                }));
+            },
+            HttpScenarios.Map);
+        using var idle = await Client.ConnectAsync(server.EndPoint);
+        await idle.SendAsync(Request);
+        // The answer is one piece of text, and the end of it.
+        await idle.ReceiveUntilAsync("1\r\n0\r\n0\r\n\r\n");
+        Assert.Empty(await idle.ReceiveToEndAsync());
+    }
+
+    private static async Task LetHalfARequestGoAsync(Transport transport)
     {
         await using var server = await StartAsync(transport, HttpScenarios.Map, static limits =>
         {
-            limits.KeepAliveTimeout = TimeSpan.FromSeconds(1);
-            limits.RequestHeadersTimeout = TimeSpan.FromSeconds(1);
+            limits.KeepAliveTimeout = Timeout.InfiniteTimeSpan;
+            limits.RequestHeadersTimeout = s_short;
         });
-        using var silent = await Client.ConnectAsync(server.EndPoint);
-        using var idle = await Client.ConnectAsync(server.EndPoint);
         using var half = await Client.ConnectAsync(server.EndPoint);
-        await idle.SendAsync("POST /count HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n");
-        // The answer is one piece of text, and the end of it.
-        await idle.ReceiveUntilAsync("1\r\n0\r\n0\r\n\r\n");
         await half.SendAsync("GET / HTTP/1.1\r\nHo");
-        Assert.Empty(await silent.ReceiveToEndAsync());
-        Assert.Empty(await idle.ReceiveToEndAsync());
         Assert.StartsWith("HTTP/1.1 408", await half.ReceiveTextToEndAsync(), StringComparison.Ordinal);
-    });
+    }
 }

@@ -218,10 +218,11 @@ internal sealed partial class LoopGroup : IAsyncDisposable
     private void LookForBlockedLoops()
     {
         var limit = (long)Options.BlockedLoopLimit.TotalMilliseconds;
+        var now = Options.Clock();
         foreach (var loop in _loops)
         {
             var since = loop.BusySince;
-            if (since == 0 || since == loop.ReportedBusy || Environment.TickCount64 - since < limit)
+            if (since == 0 || since == loop.ReportedBusy || now - since < limit)
             {
                 continue;
             }

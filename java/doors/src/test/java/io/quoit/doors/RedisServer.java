@@ -11,12 +11,14 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Optional;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
 
 /** A Redis server of the machine's own, on a free port of loopback, which keeps nothing on the disk. */
 final class RedisServer implements AutoCloseable {
     private static final String PROGRAM = "redis-server";
+    private static final String TAKEN = "Address already in use";
     private static final String READY = "Ready to accept connections";
 
     final int port;
@@ -36,10 +38,24 @@ final class RedisServer implements AutoCloseable {
                 .findFirst()
                 .orElseThrow(() -> new AssertionError(
                         PROGRAM + " was not found on the path; install Redis (Debian: apt install redis-server)"));
+        while (true) {
+            Optional<RedisServer> started = start(program);
+            if (started.isPresent()) {
+                return started.get();
+            }
+        }
+    }
+
+    /** Starts it on a port that was free a moment ago; empty if another process was first. */
+    private static Optional<RedisServer> start(Path program) throws IOException {
         int port;
         try (ServerSocket free = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
             port = free.getLocalPort();
         }
+        return start(program, port);
+    }
+
+    static Optional<RedisServer> start(Path program, int port) throws IOException {
         Path folder = Files.createTempDirectory("quoit-redis");
         List<String> command = List.of(
                 program.toString(), "--bind", "127.0.0.1", "--port", String.valueOf(port), "--save", "", "--appendonly",
@@ -54,11 +70,14 @@ final class RedisServer implements AutoCloseable {
                 Thread reader = new Thread(() -> output.lines().forEach(ignored -> {}), "redis-output");
                 reader.setDaemon(true);
                 reader.start();
-                return server;
+                return Optional.of(server);
             }
             said.append(line).append('\n');
         }
         server.close();
+        if (said.indexOf(TAKEN) >= 0) {
+            return Optional.empty();
+        }
         throw new AssertionError(PROGRAM + " did not start:\n" + said);
     }
 

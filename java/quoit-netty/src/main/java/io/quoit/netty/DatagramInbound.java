@@ -23,6 +23,8 @@ final class DatagramInbound implements LeaseHolder {
     private final ArrayDeque<DatagramPacket> held = new ArrayDeque<>(0);
 
     private boolean readPending;
+    /** As of {@link Inbound}: a handler may withhold the reads that autoRead makes. */
+    private boolean hasRead;
     /** What the socket was told last; it opens paused. */
     private boolean paused = true;
 
@@ -68,10 +70,12 @@ final class DatagramInbound implements LeaseHolder {
     /** autoRead was turned off: what was asked for because of it is not wanted any more. */
     void clearRead() {
         readPending = false;
+        hasRead = false;
     }
 
     void read() {
         readPending = true;
+        hasRead = true;
         if (!held.isEmpty()) {
             askDelivery();
         } else {
@@ -80,7 +84,7 @@ final class DatagramInbound implements LeaseHolder {
     }
 
     private boolean wanted() {
-        return readPending || channel.config().isAutoRead();
+        return readPending || hasRead && channel.config().isAutoRead();
     }
 
     private void askDelivery() {
@@ -242,6 +246,7 @@ final class DatagramInbound implements LeaseHolder {
             incomplete = false;
             channel.unsafe().recvBufAllocHandle().readComplete();
             channel.pipeline().fireChannelReadComplete();
+            hasRead = wanted();
         }
     }
 

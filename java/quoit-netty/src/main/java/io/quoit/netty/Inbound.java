@@ -31,6 +31,8 @@ final class Inbound implements LeaseHolder, EndOfRun, Runnable {
     private boolean givingUp;
 
     private boolean readPending;
+    /** A read has come through the pipeline since autoRead was off last: a handler may withhold those that autoRead makes. */
+    private boolean hasRead;
     /** What the native connection was told last. */
     private boolean paused = true;
     /** The place of an attach, and the batch that it is of; -1 if there is none. */
@@ -84,10 +86,12 @@ final class Inbound implements LeaseHolder, EndOfRun, Runnable {
     /** autoRead was turned off: what was asked for because of it is not wanted any more. */
     void clearRead() {
         readPending = false;
+        hasRead = false;
     }
 
     void read() {
         readPending = true;
+        hasRead = true;
         if (holds()) {
             askDelivery();
         } else {
@@ -101,7 +105,7 @@ final class Inbound implements LeaseHolder, EndOfRun, Runnable {
     }
 
     private boolean wanted() {
-        return readPending || channel.config().isAutoRead();
+        return readPending || hasRead && channel.config().isAutoRead();
     }
 
     private void askDelivery() {
@@ -338,10 +342,15 @@ final class Inbound implements LeaseHolder, EndOfRun, Runnable {
             channel.pipeline().fireExceptionCaught(failure);
         }
         channel.pipeline().fireChannelReadComplete();
+        hasRead = wanted();
     }
 
     private void end() {
-        complete();
+        if (!incomplete) {
+            // As elsewhere, where finding the end is a read of its own.
+            channel.unsafe().recvBufAllocHandle().reset(channel.config());
+        }
+        finishRead();
         if (channel.isOpen()) {
             channel.inputEnded();
         }

@@ -119,6 +119,11 @@ final class DatagramScene implements Traces.Stage {
         peer.send(new java.net.DatagramPacket(new byte[length], length, channel.localAddress()));
     }
 
+    /** As {@link Scene#turn()}. */
+    void turn() throws Exception {
+        Scene.turn(group, stock);
+    }
+
     /** The peer's next datagram. */
     void peerReceives() throws IOException {
         java.net.DatagramPacket room = new java.net.DatagramPacket(new byte[1 << 16], 1 << 16);

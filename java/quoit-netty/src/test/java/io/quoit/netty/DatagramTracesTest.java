@@ -1,6 +1,7 @@
 package io.quoit.netty;
 
 import io.netty.bootstrap.Bootstrap;
+import io.netty.channel.ChannelDuplexHandler;
 import io.netty.channel.ChannelFuture;
 import io.netty.channel.ChannelHandlerContext;
 import io.netty.channel.ChannelOption;
@@ -15,6 +16,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.IntUnaryOperator;
 import java.util.stream.Stream;
@@ -47,6 +49,29 @@ class DatagramTracesTest {
             scene.trace.await("active");
             scene.write(3, scene.peerAddress());
             scene.peerReceives();
+        }),
+        FIRST_READ_IS_WITHHELD(scene -> {
+            AtomicBoolean withheld = new AtomicBoolean(true);
+            scene.recorder = scene.new Recorder() {
+                @Override
+                public void handlerAdded(ChannelHandlerContext context) {
+                    context.pipeline().addFirst(new ChannelDuplexHandler() {
+                        @Override
+                        public void read(ChannelHandlerContext context) throws Exception {
+                            if (!withheld.get()) {
+                                super.read(context);
+                            }
+                        }
+                    });
+                }
+            };
+            scene.bind();
+            scene.peerSends(3);
+            scene.turn();
+            withheld.set(false);
+            scene.trace.add("reads");
+            scene.channel.read();
+            scene.trace.await("read complete");
         }),
         IS_BOUND_TWICE(scene -> {
             scene.bind();

@@ -49,7 +49,7 @@ final class Scene implements Traces.Stage {
     Channel server;
     Channel child;
     SocketChannel peer;
-    private ChannelFuture lastWrite;
+    private volatile ChannelFuture lastWrite;
 
     /** On TCP, or on Unix sockets with a folder for them. */
     private Scene(Stock stock, Path folder) {
@@ -142,6 +142,32 @@ final class Scene implements Traces.Stage {
         child = accepted.poll(Peers.PATIENCE_SECONDS, TimeUnit.SECONDS);
     }
 
+    /**
+     * Has another connection of the same loop answered: what the kernel had for the loop before, the loop has seen by then, as
+     * far as it looks at it.
+     */
+    void turn() throws Exception {
+        turn(group, stock);
+    }
+
+    /** As {@link #turn()}, of a group of one loop. */
+    static void turn(EventLoopGroup group, Stock stock) throws Exception {
+        Channel echo = new ServerBootstrap()
+                .group(group)
+                .channel(stock == null ? QuoitServerSocketChannel.class : stock.serverClass)
+                .childHandler(Peers.each(Peers.Echo::new))
+                .bind(new InetSocketAddress("127.0.0.1", 0))
+                .sync()
+                .channel();
+        try (SocketChannel other = SocketChannel.open(echo.localAddress())) {
+            for (int round = 0; round < 2; round++) {
+                other.write(ByteBuffer.allocate(1));
+                other.read(ByteBuffer.allocate(1));
+            }
+        }
+        echo.close().sync();
+    }
+
     ChannelFuture connectTo(SocketAddress address) {
         ChannelFuture connecting = new Bootstrap()
                 .group(group)
@@ -162,6 +188,21 @@ final class Scene implements Traces.Stage {
     void peerResets() throws IOException {
         peer.setOption(StandardSocketOptions.SO_LINGER, 0);
         peer.close();
+    }
+
+    /** Waits until the transport knows of the peer's reset: elsewhere that is when the channel is closed. */
+    void awaitReset() throws InterruptedException {
+        if (!(child instanceof AbstractQuoitStreamChannel ours)) {
+            trace.await("inactive");
+            return;
+        }
+        long giveUp = System.nanoTime() + TimeUnit.SECONDS.toNanos(Peers.PATIENCE_SECONDS);
+        while (ours.handler().metrics().snapshot().value("closed_reset") == 0) {
+            if (System.nanoTime() > giveUp) {
+                throw new AssertionError("no reset is told of");
+            }
+            Thread.onSpinWait();
+        }
     }
 
     /** Tells all that comes, and how it ends. */
@@ -196,7 +237,12 @@ final class Scene implements Traces.Stage {
     }
 
     ChannelFuture write(int length) {
-        lastWrite = trace.of("write of " + length, child.writeAndFlush(Peers.direct(new byte[length])));
+        return write(child, length);
+    }
+
+    /** As a handler that does not wait until the scene knows of its channel. */
+    ChannelFuture write(Channel channel, int length) {
+        lastWrite = trace.of("write of " + length, channel.writeAndFlush(Peers.direct(new byte[length])));
         return lastWrite;
     }
 
