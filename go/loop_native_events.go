@@ -292,12 +292,7 @@ func (l *nativeLoop) settings() *config { return l.group.config }
 func (l *nativeLoop) memory() *blocks   { return l.pool }
 func (l *nativeLoop) wokeSomebody()     { l.woken = true }
 
-func (l *nativeLoop) queuedBelow(c *Conn) int {
-	c.mu.Lock()
-	id := c.id
-	c.mu.Unlock()
-	return l.library.Queued(id)
-}
+func (l *nativeLoop) queuedBelow(c *Conn) int { return l.library.Queued(c.id) }
 
 // call runs f on the loop and waits for it; false if the loop has ended. It must not be called on the loop.
 func (l *nativeLoop) call(f func()) bool {

@@ -65,14 +65,20 @@ func TestShutdownAnswersWhatIsUnderWayWithALimitPerAddress(t *testing.T) {
 func shutDown(t *testing.T, engine quoit.Engine, limited *fasthttp.Server) {
 	t.Helper()
 	release := make(chan struct{})
-	server, err := quoit.Start("127.0.0.1:0", loop.New(answersAfter(release), loop.WithServer(limited)),
-		quoit.WithEngine(engine), quoit.WithLoops(1), quoit.WithLogger(slog.New(slog.DiscardHandler)))
+	server := toShutDown(t, engine, loop.New(answersAfter(release), loop.WithServer(limited)))
+	server.Release = release
+	draintest.Requests(t, server)
+}
+
+// toShutDown starts a server for draintest.
+func toShutDown(t *testing.T, engine quoit.Engine, handler *loop.Handler) draintest.Server {
+	t.Helper()
+	server, err := quoit.Start("127.0.0.1:0", handler, quoit.WithEngine(engine), quoit.WithLoops(1),
+		quoit.WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		required.Skip(t, engine, err)
 	}
-	draintest.Requests(t, draintest.Server{Address: server.Addr(), Release: release, Shutdown: func() error {
-		return server.Shutdown(context.Background())
-	}})
+	return draintest.Server{Address: server.Addr(), Shutdown: func() error { return server.Shutdown(context.Background()) }}
 }
 
 // A connection that was taken over runs on the server's loops, which end with it: it is closed, where fasthttp leaves it alone.
@@ -93,14 +99,7 @@ func TestShutdownClosesWhatWasTakenOver(t *testing.T) {
 		}
 	})
 	onEngines(t, func(t *testing.T, engine quoit.Engine) {
-		server, err := quoit.Start("127.0.0.1:0", loop.New(answersAfter(nil)), quoit.WithEngine(engine), quoit.WithLoops(1),
-			quoit.WithLogger(slog.New(slog.DiscardHandler)))
-		if err != nil {
-			required.Skip(t, engine, err)
-		}
-		if draintest.Upgrade(t, draintest.Server{Address: server.Addr(), Shutdown: func() error {
-			return server.Shutdown(context.Background())
-		}}) {
+		if draintest.Upgrade(t, toShutDown(t, engine, loop.New(answersAfter(nil)))) {
 			t.Error("it goes on")
 		}
 	})

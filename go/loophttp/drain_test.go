@@ -63,18 +63,24 @@ func TestShutdownAnswersWhatIsUnderWay(t *testing.T) {
 		handler := loophttp.New(answersAfter(release), loophttp.Blocking(func(r *http.Request) bool {
 			return r.URL.Path != "/"
 		}))
-		server, err := quoit.Start("127.0.0.1:0", handler, quoit.WithEngine(engine), quoit.WithLoops(1),
-			quoit.WithLogger(slog.New(slog.DiscardHandler)))
-		if err != nil {
-			required.Skip(t, engine, err)
-		}
-		draintest.Requests(t, draintest.Server{Address: server.Addr(), Release: release, Shutdown: func() error {
-			return server.Shutdown(context.Background())
-		}})
+		server := toShutDown(t, engine, handler)
+		server.Release = release
+		draintest.Requests(t, server)
 		if err := handler.Close(); err != nil {
 			t.Error(err)
 		}
 	})
+}
+
+// toShutDown starts a server for draintest.
+func toShutDown(t *testing.T, engine quoit.Engine, handler *loophttp.Handler) draintest.Server {
+	t.Helper()
+	server, err := quoit.Start("127.0.0.1:0", handler, quoit.WithEngine(engine), quoit.WithLoops(1),
+		quoit.WithLogger(slog.New(slog.DiscardHandler)))
+	if err != nil {
+		required.Skip(t, engine, err)
+	}
+	return draintest.Server{Address: server.Addr(), Shutdown: func() error { return server.Shutdown(context.Background()) }}
 }
 
 // A connection that was taken over runs on the server's loops, which end with it: it is closed, where net/http leaves it alone.
@@ -98,14 +104,7 @@ func TestShutdownClosesWhatWasTakenOver(t *testing.T) {
 	})
 	onEngines(t, func(t *testing.T, engine quoit.Engine) {
 		handler := loophttp.New(answersAfter(nil))
-		server, err := quoit.Start("127.0.0.1:0", handler, quoit.WithEngine(engine), quoit.WithLoops(1),
-			quoit.WithLogger(slog.New(slog.DiscardHandler)))
-		if err != nil {
-			required.Skip(t, engine, err)
-		}
-		if draintest.Upgrade(t, draintest.Server{Address: server.Addr(), Shutdown: func() error {
-			return server.Shutdown(context.Background())
-		}}) {
+		if draintest.Upgrade(t, toShutDown(t, engine, handler)) {
 			t.Error("it goes on")
 		}
 		if err := handler.Close(); err != nil {

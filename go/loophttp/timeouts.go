@@ -44,7 +44,8 @@ func (h *Handler) watchTime(c *quoit.Conn, known *state) {
 	if limit > 0 {
 		t.readBy = from.Add(limit)
 	}
-	if !t.writeBy.IsZero() && c.Unsent() == 0 {
+	// Just after a response it is queued here, and the library need not be asked.
+	if !t.writeBy.IsZero() && c.Queued() == 0 && c.Unsent() == 0 {
 		t.writeBy = time.Time{}
 	}
 	next := t.readBy

@@ -25,10 +25,6 @@ type greedy struct {
 	served chan struct{} // a request was answered
 }
 
-func newGreedy(t *testing.T, address net.Addr) *greedy {
-	return &greedy{dial(t, address).Conn, make(chan struct{}, 1)}
-}
-
 func (g *greedy) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	if _, err := w.Write(make([]byte, size)); err == nil {
 		g.served <- struct{}{}
@@ -51,7 +47,7 @@ func TestWriteTimeoutLetsGoOfWhoTakesNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		client := newGreedy(t, listener.Addr())
+		client := &greedy{dial(t, listener.Addr()).Conn, make(chan struct{}, 1)}
 		closed := make(chan struct{})
 		server := &http.Server{Handler: client, WriteTimeout: limit, ErrorLog: quietly, ConnState: func(_ net.Conn, state http.ConnState) {
 			if state == http.StateClosed {
