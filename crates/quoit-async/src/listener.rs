@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use quoit::{Accept, Address, Linux, ListenSocket, ListenerId, ListenerOptions};
+use quoit::{Accept, Address, ListenSocket, ListenerId, ListenerOptions};
 
 use crate::accept::Acceptor;
 use crate::budget::within_budget;
@@ -26,7 +26,7 @@ pub(crate) struct Listener {
 
 impl Listener {
     pub(crate) fn bind(address: &Address, options: ListenerOptions) -> io::Result<Self> {
-        let socket = quoit::listen::bind(&Linux, address, &options.listen).map_err(listen_error)?;
+        let socket = quoit::listen::bind(address, &options.listen).map_err(listen_error)?;
         Self::on(socket, options)
     }
 

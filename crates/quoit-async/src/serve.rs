@@ -83,7 +83,7 @@ impl ServerConfig {
     /// # Errors
     /// `InvalidInput` if it is no stream socket that listens.
     pub fn listen_on(socket: impl Into<OwnedFd>) -> io::Result<Self> {
-        let socket = ListenSocket::adopt(&quoit::Linux, socket.into()).map_err(listen_error)?;
+        let socket = ListenSocket::adopt(socket.into()).map_err(listen_error)?;
         Ok(Self {
             listeners: vec![(Listen::Socket(socket), ListenerOptions::default())],
             ..Self::default()

@@ -307,7 +307,7 @@ impl TcpListener {
     /// # Errors
     /// As [`from_std`](Self::from_std).
     pub fn from_fd(descriptor: OwnedFd) -> io::Result<Self> {
-        let socket = ListenSocket::adopt(&quoit::Linux, descriptor).map_err(crate::errors::listen_error)?;
+        let socket = ListenSocket::adopt(descriptor).map_err(crate::errors::listen_error)?;
         inet(socket.address())?;
         Listener::on(socket, ListenerOptions::default()).map(|listener| Self { listener })
     }

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 
-use quoit::{DatagramOptions, DatagramSend, DatagramSocket, Datagrams, Errno, Linux, Payload, Token};
+use quoit::{DatagramOptions, DatagramSend, DatagramSocket, Datagrams, Errno, Payload, Token};
 
 use crate::budget::within_budget;
 use crate::driver::Driver;
@@ -55,7 +55,7 @@ impl UdpSocket {
     pub async fn bind_with(target: impl ToSocketAddrs, options: DatagramOptions) -> io::Result<Self> {
         let mut last = None;
         for address in look_up(target.target()).await? {
-            match Self::open(DatagramSocket::bind(&Linux, &address.into(), &options)) {
+            match Self::open(DatagramSocket::bind(&address.into(), &options)) {
                 Ok(socket) => return Ok(socket),
                 Err(error) => last = Some(error),
             }
@@ -76,7 +76,7 @@ impl UdpSocket {
     /// # Errors
     /// As `from_std`; what is wrong with the options.
     pub fn from_std_with(socket: std::net::UdpSocket, options: DatagramOptions) -> io::Result<Self> {
-        Self::open(DatagramSocket::adopt(&Linux, socket.into(), &options))
+        Self::open(DatagramSocket::adopt(socket.into(), &options))
     }
 
     fn open(socket: Result<DatagramSocket, quoit::DatagramSocketError>) -> io::Result<Self> {

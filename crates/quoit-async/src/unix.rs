@@ -132,8 +132,7 @@ impl UnixListener {
     /// # Errors
     /// `InvalidInput` if it does not listen.
     pub fn from_std(listener: std::os::unix::net::UnixListener) -> io::Result<Self> {
-        let socket =
-            ListenSocket::adopt(&quoit::Linux, listener.into()).map_err(crate::errors::listen_error)?;
+        let socket = ListenSocket::adopt(listener.into()).map_err(crate::errors::listen_error)?;
         Listener::on(socket, ListenerOptions::default()).map(Self::of)
     }
 

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use quoit::engine::Engine;
+use quoit::internals::engine::Engine;
 use quoit::{
     AttachOptions, Command, ConnectOptions, ConnectionId, FileRange, OnShort, Payload, Refusal, Token,
 };

@@ -1,7 +1,7 @@
 //! The program's memory, as a kernel reads and writes it: at addresses, and with nothing but the program's word that
 //! they are good.
 //!
-//! That word is the contract of `quoit::engine::Operation`: memory that an operation names is valid and in place until
+//! That word is the contract of `quoit::internals::engine::Operation`: memory that an operation names is valid and in place until
 //! the operation ends. A program that breaks it is at fault here as it would be on a real kernel.
 
 use std::io::IoSlice;

@@ -9,7 +9,7 @@ use std::os::fd::AsRawFd;
 use std::rc::Rc;
 use std::time::Duration;
 
-use quoit::engine::Engine;
+use quoit::internals::engine::Engine;
 use quoit::{ConnectionId, Counters, Event, Events, Lease, Loop, Payload, Refusal, Remote, Token};
 
 use crate::faces::SimSockets;

@@ -3,10 +3,11 @@
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use quoit::engine::Engine;
-use quoit::engine::epoll::{EpollEngine, EpollSettings};
-use quoit::engine::uring::{Capabilities, UringEngine, UringSettings, probe};
-use quoit::{EngineKind, FeatureSet, LoopMemory};
+use quoit::internals::LoopMemory;
+use quoit::internals::engine::Engine;
+use quoit::internals::engine::epoll::{EpollEngine, EpollSettings};
+use quoit::internals::engine::uring::{Capabilities, UringEngine, UringSettings, probe};
+use quoit::{EngineKind, FeatureSet};
 
 use crate::asynchronous::AsyncWorld;
 use crate::faces::{SimEpoll, SimRing, SimSockets};

@@ -3,7 +3,7 @@
 use std::ops::{Deref, DerefMut};
 
 use quoit::Loop;
-use quoit::engine::Engine;
+use quoit::internals::engine::Engine;
 
 use crate::faces::SimSockets;
 

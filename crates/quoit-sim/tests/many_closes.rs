@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use quoit::engine::Engine;
-use quoit::engine::epoll::{EpollEngine, EpollSettings};
-use quoit::{Config, Event, Events, ListenerOptions, Loop, LoopIndex, LoopMemory, Refusal, Token};
+use quoit::internals::LoopMemory;
+use quoit::internals::engine::Engine;
+use quoit::internals::engine::epoll::{EpollEngine, EpollSettings};
+use quoit::{Config, Event, Events, ListenerOptions, Loop, LoopIndex, Refusal, Token};
 use quoit_sim::faces::{SimEpoll, SimSockets};
 use quoit_sim::faults::Profile;
 use quoit_sim::kernel::{self, Answer, Ending, Kernel, Manner, PeerPlan};

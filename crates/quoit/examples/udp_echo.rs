@@ -4,7 +4,6 @@
 
 mod signals;
 
-use quoit::Linux;
 use quoit::{
     Address, Datagram, DatagramOptions, DatagramSend, DatagramSocket, DatagramSocketId, Gro, Handler, Loop,
     Runtime, RuntimeConfig, Steering, Token,
@@ -35,7 +34,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let config = RuntimeConfig::default();
     let mut sockets =
-        DatagramSocket::bind_group(&Linux, &address, &options, config.loops, Steering::Hash)?.into_iter();
+        DatagramSocket::bind_group(&address, &options, config.loops, Steering::Hash)?.into_iter();
     let bound = sockets.as_slice().first().map(|socket| socket.address().clone());
     let runtime = Runtime::start(config, |_| Echo)?;
     for remote in runtime.remotes() {

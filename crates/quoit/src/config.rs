@@ -232,6 +232,17 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
+/// Whether a limit holds, the field that it is for, and what it asks for.
+type Limit = (bool, &'static str, &'static str);
+
+const fn memory(count: u32, size: u32) -> u64 {
+    count as u64 * size as u64
+}
+
+const fn is_power_of_two(value: u32, most: u32) -> bool {
+    value.is_power_of_two() && value <= most
+}
+
 impl Config {
     /// The most timers of the handler at once: as configured, or enough for every connection.
     pub(crate) fn timer_limit(&self) -> u32 {
@@ -270,9 +281,22 @@ impl Config {
     /// # Errors
     /// Names the first field that is out of its range.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        let product = |count: u32, size: u32| u64::from(count) * u64::from(size);
-        let power_of_two = |value: u32, most: u32| value.is_power_of_two() && value <= most;
-        let checks = [
+        let checks = self
+            .limits_of_objects()
+            .into_iter()
+            .chain(self.limits_of_receiving());
+        let mut checks = checks
+            .chain(self.limits_of_sending())
+            .chain(self.limits_of_turns());
+        match checks.find(|(holds, ..)| !holds) {
+            Some((_, field, requirement)) => Err(ConfigError { field, requirement }),
+            None => Ok(()),
+        }
+    }
+
+    /// What a loop has how many of.
+    fn limits_of_objects(&self) -> [Limit; 4] {
+        [
             (
                 (1..=MAX_SLOTS).contains(&self.connections),
                 "connections",
@@ -289,6 +313,12 @@ impl Config {
                 "timers",
                 "at most 16,777,216",
             ),
+        ]
+    }
+
+    /// Memory for what is received.
+    fn limits_of_receiving(&self) -> [Limit; 5] {
+        [
             (
                 (1..=MAX_POOL_SLOTS).contains(&self.receive_slots),
                 "receive_slots",
@@ -300,19 +330,30 @@ impl Config {
                 "from 64 bytes to 16 MiB",
             ),
             (
-                product(self.receive_slots, self.receive_slot_size) <= MOST_MEMORY,
+                memory(self.receive_slots, self.receive_slot_size) <= MOST_MEMORY,
                 "receive_slots",
-                "few enough that together they have at most 64 GiB",
-            ),
-            (
-                product(self.send_chunks, self.send_chunk_size) <= MOST_MEMORY,
-                "send_chunks",
                 "few enough that together they have at most 64 GiB",
             ),
             (
                 self.leases_per_connection >= 1,
                 "leases_per_connection",
                 "at least 1",
+            ),
+            (
+                is_power_of_two(self.buffer_ring, MAX_POOL_SLOTS),
+                "buffer_ring",
+                "a power of two, at most 32,768",
+            ),
+        ]
+    }
+
+    /// Memory for what is sent.
+    fn limits_of_sending(&self) -> [Limit; 6] {
+        [
+            (
+                memory(self.send_chunks, self.send_chunk_size) <= MOST_MEMORY,
+                "send_chunks",
+                "few enough that together they have at most 64 GiB",
             ),
             (
                 (1..=1 << 30).contains(&self.high_water),
@@ -335,21 +376,22 @@ impl Config {
                 "send_chunks",
                 "from 1 to 16,777,216",
             ),
+        ]
+    }
+
+    /// The queues that a loop shares with the kernel and with other threads, and how much a turn does.
+    fn limits_of_turns(&self) -> [Limit; 6] {
+        [
             (
-                power_of_two(self.submission_queue, 32_768),
+                is_power_of_two(self.submission_queue, 32_768),
                 "submission_queue",
                 "a power of two, at most 32,768",
             ),
             (
-                power_of_two(self.completion_queue, MOST_COMPLETIONS as u32)
+                is_power_of_two(self.completion_queue, MOST_COMPLETIONS as u32)
                     && self.completion_queue >= self.submission_queue,
                 "completion_queue",
                 "a power of two from `submission_queue` to 65,536",
-            ),
-            (
-                power_of_two(self.buffer_ring, MAX_POOL_SLOTS),
-                "buffer_ring",
-                "a power of two, at most 32,768",
             ),
             (
                 !matches!(self.wait, WaitMode::Coalesce(time) if !COALESCING.contains(&time)),
@@ -367,11 +409,7 @@ impl Config {
                 "inbox",
                 "from 1 to 1,048,576",
             ),
-        ];
-        match checks.into_iter().find(|(holds, ..)| !holds) {
-            Some((_, field, requirement)) => Err(ConfigError { field, requirement }),
-            None => Ok(()),
-        }
+        ]
     }
 }
 

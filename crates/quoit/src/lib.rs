@@ -70,8 +70,7 @@ pub mod command;
 mod config;
 pub mod counters;
 pub mod datagram;
-#[doc(hidden)]
-pub mod engine;
+mod engine;
 mod errno;
 pub mod event;
 mod event_loop;
@@ -84,16 +83,14 @@ pub mod host;
 pub mod id;
 pub mod listen;
 mod outbound;
-#[doc(hidden)]
-pub mod pool;
+mod pool;
 mod remote;
 mod reserved;
 mod runtime;
 mod selected;
 mod stream_options;
 mod sync;
-#[doc(hidden)]
-pub mod sys;
+mod sys;
 mod thread;
 mod timers;
 mod wake;
@@ -111,11 +108,9 @@ pub use datagram::{
     Datagrams, Ecn, Gro, MulticastGroup, Steering, Unreachable,
 };
 pub use engine::EngineKind;
-pub use engine::uring::{Capabilities, Missing};
+pub use engine::uring::{Capabilities, Missing, Telling};
 pub use errno::Errno;
 pub use event::{CloseReason, DatagramError, Event, Events, Refusal};
-#[doc(hidden)]
-pub use event_loop::LoopMemory;
 pub use event_loop::{Accept, ListenerOptions, Loop, NotPollable, TurnError};
 pub use features::{Feature, FeatureSet};
 pub use footprint::Footprint;
@@ -125,10 +120,8 @@ pub use listen::{ListenError, ListenOptions, ListenSocket};
 pub use pool::{Lease, MAX_LEASES};
 pub use remote::{Permit, PostError, Remote, ReserveError};
 pub use runtime::{Drainer, Listen, Runtime, RuntimeConfig, Spread};
-#[doc(hidden)]
-pub use selected::AnyEngine;
 pub use selected::{StartError, try_uring};
-pub use sys::{Linux, Time};
+pub use sys::{DatagramOption, SocketOption, Time};
 
 /// What lies beneath the API, for the simulator and the tests of this repository: the engines, the traits that stand for
 /// the kernel's calls, and what a loop is made of on others than Linux's. No version promises anything of it, and no
@@ -139,7 +132,19 @@ pub use sys::{Linux, Time};
 pub mod internals {
     pub use crate::event_loop::LoopMemory;
     pub use crate::selected::AnyEngine;
-    pub use crate::{engine, pool, sys};
+
+    /// The engines, and the calls that each makes.
+    pub mod engine {
+        pub use crate::engine::*;
+    }
+    /// The memory for what is received.
+    pub mod pool {
+        pub use crate::pool::*;
+    }
+    /// The calls that set up sockets.
+    pub mod sys {
+        pub use crate::sys::*;
+    }
 }
 
 /// The code of the documents that is whole, so that it goes on compiling. That of the README is compiled with `quoit-async`.

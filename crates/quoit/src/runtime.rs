@@ -16,7 +16,6 @@ use crate::id::LoopIndex;
 use crate::listen::{self, ListenSocket};
 use crate::remote::Remote;
 use crate::selected::StartError;
-use crate::sys::Linux;
 
 /// How several loops share a listening address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -360,14 +359,14 @@ fn add_listeners(
             several && spread == Spread::ReusePort && matches!(&listen, Listen::Address(Address::Tcp(_)));
         options.listen.reuse_port |= per_loop;
         let socket = match listen {
-            Listen::Address(address) => listen::bind(&Linux, &address, &options.listen)?,
+            Listen::Address(address) => listen::bind(&address, &options.listen)?,
             Listen::Socket(socket) => socket,
         };
         let address = socket.address().clone();
         if several && spread != Spread::HandOver {
             for one in &mut loops[1..] {
                 let own = if per_loop {
-                    listen::bind(&Linux, &address, &options.listen)?
+                    listen::bind(&address, &options.listen)?
                 } else {
                     socket.try_clone()?
                 };

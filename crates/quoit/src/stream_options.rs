@@ -4,7 +4,7 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use crate::errno::Errno;
-use crate::sys::{SocketOption, SocketSys};
+use crate::sys::{Linux, SocketOption, SocketSys};
 
 /// Options of a stream socket. Those for TCP are ignored for Unix sockets.
 #[derive(Clone, Debug)]
@@ -36,12 +36,8 @@ impl StreamOptions {
     /// # Errors
     /// The option that was refused, and the kernel's error. TCP's options do not exist on Unix sockets, which is no
     /// fault.
-    pub fn apply(
-        &self,
-        system: &impl SocketSys,
-        socket: BorrowedFd<'_>,
-    ) -> Result<(), (SocketOption, Errno)> {
-        self.apply_counted(system, socket).map(drop)
+    pub fn apply(&self, socket: BorrowedFd<'_>) -> Result<(), (SocketOption, Errno)> {
+        self.apply_counted(&Linux, socket).map(drop)
     }
 
     /// As [`StreamOptions::apply`]; returns how many calls it took.

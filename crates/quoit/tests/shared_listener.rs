@@ -13,7 +13,6 @@ use std::process::{Child, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use quoit::Linux;
 use quoit::listen::{ListenSocket, inherited};
 use quoit::{
     ConnectionId, EngineKind, Errno, Handler, Listen, ListenerId, ListenerOptions, Loop, Runtime,
@@ -91,7 +90,7 @@ fn two_processes_of_different_engines_share_a_listener() {
 fn share(own: EngineKind, other: EngineKind) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let socket = ListenSocket::adopt(&Linux, listener.try_clone().unwrap().into()).unwrap();
+    let socket = ListenSocket::adopt(listener.try_clone().unwrap().into()).unwrap();
     let runtime = serve(socket, own, "parent");
     let mut child = start_child(&listener, other);
     let mut said = BufReader::new(child.stdout.take().unwrap()).lines();

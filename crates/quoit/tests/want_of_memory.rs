@@ -8,13 +8,14 @@ use std::net::{Shutdown, TcpStream};
 use std::os::fd::{OwnedFd, RawFd};
 use std::time::Duration;
 
-use quoit::Linux;
 use quoit::address::SocketAddress;
+use quoit::internals::LoopMemory;
 use quoit::internals::engine::epoll::sys::{EpollSys, ReadyEvent};
 use quoit::internals::engine::epoll::{Epoll, EpollEngine, EpollSettings};
+use quoit::internals::sys::Linux;
 use quoit::{
     Address, CloseReason, Config, ConnectionId, Errno, Event, Events, ListenerOptions, Loop, LoopIndex,
-    LoopMemory, Payload, Token,
+    Payload, Token,
 };
 
 thread_local! {

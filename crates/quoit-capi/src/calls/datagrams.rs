@@ -3,7 +3,6 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::os::fd::{AsFd, AsRawFd};
 
-use quoit::Linux;
 use quoit::address::SocketAddress;
 use quoit::{Address, DatagramSocket, DatagramSocketId, Steering, Token};
 
@@ -54,7 +53,7 @@ pub(super) unsafe extern "C" fn quoit_datagram_socket_bind(
         let address = unsafe { bind_address(address, length) }?;
         // SAFETY: promised by the caller.
         let options = unsafe { options(given) }?;
-        let socket = DatagramSocket::bind(&Linux, &address, &options)?;
+        let socket = DatagramSocket::bind(&address, &options)?;
         // SAFETY: promised by the caller.
         unsafe { hand_out(socket, out) }
     })
@@ -93,7 +92,7 @@ pub(super) unsafe extern "C" fn quoit_datagram_socket_bind_group(
         let address = unsafe { bind_address(address, length) }?;
         // SAFETY: promised by the caller.
         let options = unsafe { options(given) }?;
-        let sockets = DatagramSocket::bind_group(&Linux, &address, &options, count, steering)?;
+        let sockets = DatagramSocket::bind_group(&address, &options, count, steering)?;
         for (index, socket) in sockets.into_iter().enumerate() {
             // SAFETY: there is room for `count` pointers, as the caller promises.
             unsafe { hand_out(socket, out.add(index)) }?;
@@ -119,7 +118,7 @@ pub(super) unsafe extern "C" fn quoit_datagram_socket_adopt(
             .map_err(|errno| Failure::system("taking over a descriptor", errno))?;
         // SAFETY: promised by the caller.
         let options = unsafe { options(given) }?;
-        let socket = DatagramSocket::adopt(&Linux, descriptor, &options)?;
+        let socket = DatagramSocket::adopt(descriptor, &options)?;
         // SAFETY: promised by the caller.
         unsafe { hand_out(socket, out) }
     })

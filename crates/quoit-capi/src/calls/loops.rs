@@ -63,7 +63,7 @@ pub(super) unsafe extern "C" fn quoit_loop_create(
                     quoit::id::MAX_LOOPS
                 ))
             })?;
-        let slots = config.receive_slots.min(quoit::pool::MAX_POOL_SLOTS);
+        let slots = config.receive_slots.min(quoit::internals::pool::MAX_POOL_SLOTS);
         let leases = Arc::new(Leases::new(slots).map_err(|errno| StartError::Kernel {
             doing: "making room for the loop's leases",
             errno,

@@ -67,7 +67,7 @@ pub(super) unsafe extern "C" fn quoit_socket_bind(
                 send_buffer: size(options.send_buffer),
             }
         };
-        let socket = listen::bind(&Linux, &address, &options)?;
+        let socket = listen::bind(&address, &options)?;
         // SAFETY: promised by the caller.
         unsafe { hand_out(socket, out) }
     })
@@ -84,7 +84,7 @@ pub(super) unsafe extern "C" fn quoit_socket_adopt(descriptor: c_int, out: *mut 
         // SAFETY: promised by the caller.
         let descriptor = unsafe { take_descriptor(descriptor) }
             .map_err(|errno| Failure::system("taking over a descriptor", errno))?;
-        let socket = ListenSocket::adopt(&Linux, descriptor)?;
+        let socket = ListenSocket::adopt(descriptor)?;
         // SAFETY: promised by the caller.
         unsafe { hand_out(socket, out) }
     })
@@ -267,11 +267,9 @@ pub(super) unsafe extern "C" fn quoit_fd_set_stream_options(
     return_code_int(|| {
         // SAFETY: promised by the caller.
         let options = stream_options(unsafe { reference(options, "options") }?)?;
-        options
-            .apply(&Linux, borrow(descriptor)?)
-            .map_err(|(option, errno)| {
-                Failure::new(errno.code(), format_args!("setting {option:?} failed: {errno}"))
-            })?;
+        options.apply(borrow(descriptor)?).map_err(|(option, errno)| {
+            Failure::new(errno.code(), format_args!("setting {option:?} failed: {errno}"))
+        })?;
         Ok(0)
     })
 }

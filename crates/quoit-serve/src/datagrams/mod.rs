@@ -9,7 +9,6 @@ mod sink;
 
 use std::sync::Mutex;
 
-use quoit::Linux;
 use quoit::{Address, DatagramOptions, DatagramSocket, DatagramSocketId, Loop, LoopIndex, Steering, Token};
 
 use quoit_host::console::say;
@@ -50,8 +49,8 @@ impl Sockets {
             };
             // A single socket has its port for itself: a second server gets an error.
             let group = match loops {
-                1 => DatagramSocket::bind(&Linux, address, options).map(|socket| vec![socket]),
-                _ => DatagramSocket::bind_group(&Linux, address, options, loops, steering),
+                1 => DatagramSocket::bind(address, options).map(|socket| vec![socket]),
+                _ => DatagramSocket::bind_group(address, options, loops, steering),
             };
             let group = group.map_err(|error| error.to_string())?;
             bound.extend(group.first().map(|socket| socket.address().clone()));

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use quoit::EngineKind;
-use quoit::sys::SocketSys;
+use quoit::internals::sys::SocketSys;
 
 use super::AsyncWorld;
 use super::shared::Awaited;

@@ -21,8 +21,9 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use quoit::engine::Engine;
-use quoit::{Address, Command, Config, EngineKind, ListenOptions, Loop, LoopIndex, LoopMemory, Token};
+use quoit::internals::LoopMemory;
+use quoit::internals::engine::Engine;
+use quoit::{Address, Command, Config, EngineKind, ListenOptions, Loop, LoopIndex, Token};
 use quoit_async_sim::simulation::{Left, Simulation};
 
 use crate::faces::SimSockets;
@@ -199,7 +200,7 @@ impl AsyncWorld {
             ..ListenOptions::default()
         };
         let listener = in_fairness(|| {
-            let socket = quoit::listen::bind(&SimSockets, &self.plan.address.into(), &listen);
+            let socket = quoit::listen::bind_on(&SimSockets, &self.plan.address.into(), &listen);
             Simulation::listen_on(socket.expect("the address is free")).expect("the loop has room")
         });
         let listener = Rc::new(listener);

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use bytes::Bytes;
-use quoit::engine::Engine;
-use quoit::sys::{DatagramOption, SocketSys};
+use quoit::internals::engine::Engine;
+use quoit::internals::sys::{DatagramOption, SocketSys};
 use quoit::{Address, Command, DatagramSend, DatagramSocket, DatagramSocketId, Ecn, Payload, Refusal, Token};
 
 use super::sending::{Content, Sending};

@@ -1,6 +1,6 @@
 //! What a loop tells of datagram sockets: checked, and taken as an occasion.
 
-use quoit::engine::Engine;
+use quoit::internals::engine::Engine;
 use quoit::{DatagramError, DatagramSocketId, Errno, Event, Refusal, Token};
 
 use super::reference::Socket;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use quoit::engine::Engine;
+use quoit::internals::engine::Engine;
 use quoit::{Command, DatagramSocketId, Errno, MulticastGroup, Refusal};
 
 use crate::kernel::{MOST_GROUPS, with};

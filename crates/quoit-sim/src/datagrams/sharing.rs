@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use quoit::engine::Engine;
+use quoit::internals::engine::Engine;
 use quoit::{DatagramSocket, DatagramSocketError, DatagramSocketId, Errno, Steering};
 
 use super::reference::Socket;
@@ -30,7 +30,7 @@ impl<E: Engine + 'static> World<E> {
         let lives = &mut self.datagrams;
         let plan = &lives.plan.sockets[number];
         let Some(sharing) = &plan.sharing else {
-            let socket = DatagramSocket::bind(&SimSockets, &plan.address, &plan.options)?;
+            let socket = DatagramSocket::bind_on(&SimSockets, &plan.address, &plan.options)?;
             return Ok(vec![(number, socket)]);
         };
         let free_port = |error: DatagramSocketError| {
@@ -43,7 +43,7 @@ impl<E: Engine + 'static> World<E> {
             error
         };
         if lives.made.contains_key(&sharing.members[0]) {
-            let socket = DatagramSocket::bind(&SimSockets, &plan.address, &plan.options);
+            let socket = DatagramSocket::bind_on(&SimSockets, &plan.address, &plan.options);
             return Ok(vec![(number, socket.map_err(free_port)?)]);
         }
         // Those that live in this run.
@@ -51,7 +51,8 @@ impl<E: Engine + 'static> World<E> {
         let mut members = sharing.members.clone();
         members.retain(|&member| member == number || waits(member));
         let (count, steering) = (members.len() as u16, sharing.steering);
-        let sockets = DatagramSocket::bind_group(&SimSockets, &plan.address, &plan.options, count, steering);
+        let sockets =
+            DatagramSocket::bind_group_on(&SimSockets, &plan.address, &plan.options, count, steering);
         let sockets = sockets.map_err(free_port)?;
         assert_eq!(sockets.len(), members.len(), "the sockets of a group");
         lives.made.insert(sharing.members[0], members.clone());

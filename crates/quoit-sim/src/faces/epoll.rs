@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use quoit::Errno;
 use quoit::address::SocketAddress;
-use quoit::engine::epoll::sys::{EpollSys, ReadyEvent};
+use quoit::internals::engine::epoll::sys::{EpollSys, ReadyEvent};
 
 use super::{call, owned, transfer};
 use crate::faults::Fault;

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use linux_raw_sys::io_uring as abi;
-use quoit::engine::uring::sys::{
+use quoit::internals::engine::uring::sys::{
     CompletionEntry, ProbeSockets, ProvidedBuffer, RingParameters, RingProperties, SubmissionEntry, Telling,
     UringSys,
 };

@@ -4,7 +4,7 @@ use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 use quoit::address::SocketAddress;
-use quoit::sys::{DatagramFamily, DatagramOption, SocketOption, SocketSys, Time};
+use quoit::internals::sys::{DatagramFamily, DatagramOption, SocketOption, SocketSys, Time};
 use quoit::{Address, Errno, Unreachable};
 
 use super::{call, errno, object, owned, transfer};

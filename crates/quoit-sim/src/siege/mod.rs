@@ -11,10 +11,9 @@ use std::collections::BTreeMap;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-use quoit::engine::Engine;
-use quoit::{
-    CloseReason, ConnectionId, Delivery, Event, Events, ListenerOptions, Loop, LoopIndex, LoopMemory, Token,
-};
+use quoit::internals::LoopMemory;
+use quoit::internals::engine::Engine;
+use quoit::{CloseReason, ConnectionId, Delivery, Event, Events, ListenerOptions, Loop, LoopIndex, Token};
 
 use crate::faces::SimSockets;
 use crate::kernel::with;

@@ -1,7 +1,7 @@
 //! What the besieged handler does: as the documentation tells users to, and no more.
 
 use bytes::Bytes;
-use quoit::engine::Engine;
+use quoit::internals::engine::Engine;
 use quoit::{ConnectionId, Lease, Payload, Refusal, Token};
 
 use super::Siege;

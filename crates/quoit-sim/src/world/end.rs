@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quoit::engine::Engine;
+use quoit::internals::engine::Engine;
 use quoit::{Address, ConnectionId, Token};
 
 use super::{Summary, World};

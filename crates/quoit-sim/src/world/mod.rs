@@ -12,11 +12,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use quoit::engine::Engine;
-use quoit::engine::epoll::{EpollEngine, EpollSettings};
+use quoit::internals::LoopMemory;
+use quoit::internals::engine::Engine;
+use quoit::internals::engine::epoll::{EpollEngine, EpollSettings};
 use quoit::{
     Accept, CloseReason, Command, Config, ConnectionId, Counters, Delivery, EngineKind, Errno, Event, Events,
-    Lease, ListenOptions, ListenerId, ListenerOptions, Loop, LoopIndex, LoopMemory, Refusal, Remote, Token,
+    Lease, ListenOptions, ListenerId, ListenerOptions, Loop, LoopIndex, Refusal, Remote, Token,
 };
 
 use crate::datagrams::{DatagramLives, KeptDatagrams};

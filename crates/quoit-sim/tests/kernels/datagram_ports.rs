@@ -4,8 +4,8 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use quoit::Address;
 use quoit::address::SocketAddress;
-use quoit::engine::epoll::sys::EpollSys;
-use quoit::sys::{DatagramOption, SocketOption, SocketSys};
+use quoit::internals::engine::epoll::sys::EpollSys;
+use quoit::internals::sys::{DatagramOption, SocketOption, SocketSys};
 
 use super::datagrams::{DatagramScript, fresh};
 use super::sockets::show;

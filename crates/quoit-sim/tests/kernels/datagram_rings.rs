@@ -6,11 +6,11 @@ use linux_raw_sys::io_uring as abi;
 use linux_raw_sys::io_uring::io_uring_op as Opcode;
 use quoit::Address;
 use quoit::address::SocketAddress;
-use quoit::engine::epoll::Epoll;
-use quoit::engine::epoll::sys::EpollSys;
-use quoit::engine::uring::Ring;
-use quoit::engine::uring::sys::{ProvidedBuffer, STREAM_GROUP, SubmissionEntry, UringSys};
-use quoit::sys::{DatagramFamily, Linux, SocketSys};
+use quoit::internals::engine::epoll::Epoll;
+use quoit::internals::engine::epoll::sys::EpollSys;
+use quoit::internals::engine::uring::Ring;
+use quoit::internals::engine::uring::sys::{ProvidedBuffer, STREAM_GROUP, SubmissionEntry, UringSys};
+use quoit::internals::sys::{DatagramFamily, Linux, SocketSys};
 use quoit_sim::faces::{SimEpoll, SimRing, SimSockets};
 
 use super::datagrams::{DatagramScript, ROOM, TOO_LONG, zeroed};

@@ -6,13 +6,13 @@ use std::time::Duration;
 use linux_raw_sys::io_uring as abi;
 use linux_raw_sys::io_uring::io_uring_op as Opcode;
 use quoit::address::SocketAddress;
-use quoit::engine::epoll::Epoll;
-use quoit::engine::epoll::sys::EpollSys;
-use quoit::engine::uring::sys::{
+use quoit::internals::engine::epoll::Epoll;
+use quoit::internals::engine::epoll::sys::EpollSys;
+use quoit::internals::engine::uring::sys::{
     CompletionEntry, ProvidedBuffer, RingParameters, STREAM_GROUP, SubmissionEntry, UringSys,
 };
-use quoit::engine::uring::{Ring, probe};
-use quoit::sys::{Linux, SocketSys};
+use quoit::internals::engine::uring::{Ring, probe};
+use quoit::internals::sys::{Linux, SocketSys};
 use quoit::{Address, Errno, FeatureSet};
 use quoit_sim::faces::{SimEpoll, SimRing, SimSockets};
 

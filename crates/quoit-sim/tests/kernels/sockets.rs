@@ -4,9 +4,9 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::Duration;
 
 use quoit::address::SocketAddress;
-use quoit::engine::epoll::Epoll;
-use quoit::engine::epoll::sys::{EpollSys, ReadyEvent};
-use quoit::sys::{Linux, SocketSys};
+use quoit::internals::engine::epoll::Epoll;
+use quoit::internals::engine::epoll::sys::{EpollSys, ReadyEvent};
+use quoit::internals::sys::{Linux, SocketSys};
 use quoit::{Address, Errno};
 use quoit_sim::faces::{SimEpoll, SimSockets};
 

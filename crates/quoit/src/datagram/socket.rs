@@ -9,7 +9,7 @@ use crate::address::{Address, AddressError, SocketAddress};
 use crate::errno::Errno;
 use crate::listen::SocketFile;
 use crate::reserved;
-use crate::sys::{DatagramFamily, DatagramOption, SocketOption, SocketSys};
+use crate::sys::{DatagramFamily, DatagramOption, Linux, SocketOption, SocketSys};
 
 /// A datagram socket that is set up and bound, for a loop to take.
 ///
@@ -32,7 +32,13 @@ impl DatagramSocket {
     ///
     /// # Errors
     /// What failed, on what address, and what to do.
-    pub fn bind(
+    pub fn bind(address: &Address, options: &DatagramOptions) -> Result<Self, DatagramSocketError> {
+        Self::bind_on(&Linux, address, options)
+    }
+
+    /// As [`DatagramSocket::bind`], by the calls of `system`.
+    #[doc(hidden)]
+    pub fn bind_on(
         system: &impl SocketSys,
         address: &Address,
         options: &DatagramOptions,
@@ -61,7 +67,7 @@ impl DatagramSocket {
             ),
             _ => None,
         };
-        let mut socket = Self::adopt(system, descriptor, options)?;
+        let mut socket = Self::adopt_on(system, descriptor, options)?;
         socket.file = file;
         Ok(socket)
     }
@@ -71,7 +77,11 @@ impl DatagramSocket {
     ///
     /// # Errors
     /// What failed, and what to do; the descriptor is closed then.
-    pub fn adopt(
+    pub fn adopt(descriptor: OwnedFd, options: &DatagramOptions) -> Result<Self, DatagramSocketError> {
+        Self::adopt_on(&Linux, descriptor, options)
+    }
+
+    fn adopt_on(
         system: &impl SocketSys,
         descriptor: OwnedFd,
         options: &DatagramOptions,
@@ -126,6 +136,17 @@ impl DatagramSocket {
     /// # Errors
     /// As [`DatagramSocket::bind`].
     pub fn bind_group(
+        address: &Address,
+        options: &DatagramOptions,
+        count: u16,
+        steering: Steering,
+    ) -> Result<Vec<Self>, DatagramSocketError> {
+        Self::bind_group_on(&Linux, address, options, count, steering)
+    }
+
+    /// As [`DatagramSocket::bind_group`], by the calls of `system`.
+    #[doc(hidden)]
+    pub fn bind_group_on(
         system: &impl SocketSys,
         address: &Address,
         options: &DatagramOptions,
@@ -139,7 +160,7 @@ impl DatagramSocket {
         let mut sockets: Vec<Self> = Vec::with_capacity(count.into());
         for _ in 0..count {
             let address = sockets.first().map_or(address, |first| &first.address);
-            let socket = Self::bind(system, address, &options)?;
+            let socket = Self::bind_on(system, address, &options)?;
             sockets.push(socket);
         }
         if let (Steering::Cpu, Some(first)) = (steering, sockets.first()) {

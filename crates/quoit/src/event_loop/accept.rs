@@ -119,7 +119,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let mut listen = options.listen.clone();
         listen.receive_buffer = listen.receive_buffer.or(options.stream.receive_buffer);
         listen.send_buffer = listen.send_buffer.or(options.stream.send_buffer);
-        let socket = crate::listen::bind(&self.system, address, &listen)?;
+        let socket = crate::listen::bind_on(&self.system, address, &listen)?;
         self.listen_on(socket, options)
     }
 

@@ -90,6 +90,73 @@ impl SentAtOnce {
     }
 }
 
+/// Whether its handler waits to send, and how the next send is made.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sending {
+    /// A send was refused as full, and `Writable` is owed.
+    pub(super) wants_writable: bool,
+    /// Send chunks that it waits for, and is owed `Writable` for. Once it is not listed any more, it has been told, and they
+    /// are set aside for it.
+    pub(super) wants_chunks: Option<NonZeroU32>,
+    /// The last send was of a part, or ends with one: the socket is full, and the rest waits for room.
+    pub(super) short: bool,
+    pub(super) at_once: SentAtOnce,
+    /// Zero copy is worth trying: no notification has said COPIED.
+    pub(super) zero_copy: bool,
+}
+
+impl Default for Sending {
+    fn default() -> Self {
+        Self {
+            wants_writable: false,
+            wants_chunks: None,
+            short: false,
+            at_once: SentAtOnce::default(),
+            zero_copy: true,
+        }
+    }
+}
+
+/// What has been seen of the peer's progress. What the kernel says that it has taken is kept by its low half: that is only to be
+/// seen to change.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Progress {
+    /// Inspections in a row that found no progress; -1 if something was sent or returned since the last one.
+    stalled: i32,
+    /// What the peer had taken at the last inspection.
+    inspected: u32,
+    /// What it had taken when a close looked at it last.
+    at_close: u32,
+}
+
+impl Progress {
+    /// Something was sent or returned.
+    pub(super) fn note(&mut self) {
+        self.stalled = -1;
+    }
+
+    /// Nothing waits for the peer at this inspection.
+    pub(super) fn inspect_idle(&mut self) {
+        self.stalled = 0;
+    }
+
+    /// Takes note of what the peer has taken at this inspection. Returns how many in a row have found no progress.
+    pub(super) fn inspect(&mut self, taken: u64) -> u32 {
+        let taken = taken as u32;
+        if std::mem::replace(&mut self.inspected, taken) != taken {
+            self.note();
+        }
+        self.stalled += 1;
+        self.stalled.unsigned_abs()
+    }
+
+    /// Whether the peer has taken something since a close looked last.
+    pub(super) fn has_taken_since(&mut self, taken: u64) -> bool {
+        let taken = taken as u32;
+        std::mem::replace(&mut self.at_close, taken) != taken
+    }
+}
+
 /// What the kernel has of a connection: operations in flight.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Operations {
@@ -122,7 +189,7 @@ pub(super) struct Listed {
     pub(super) chunks: bool,
 }
 
-/// One connection. About 300 bytes, and nothing on the heap while it is idle.
+/// One connection: 256 bytes, and nothing on the heap while it is idle.
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) descriptor: Option<OwnedFd>,
@@ -136,9 +203,6 @@ pub(super) struct Connection {
     pub(super) local: bool,
 
     pub(super) operations: Operations,
-    /// The last send was of a part, or ends with one: the socket is full, and the rest waits for room.
-    pub(super) sent_short: bool,
-    pub(super) sent_at_once: SentAtOnce,
     pub(super) listed: Listed,
 
     /// The handler asked for nothing to be delivered.
@@ -155,19 +219,8 @@ pub(super) struct Connection {
     pub(super) inbound: VecDeque<Lease>,
 
     pub(super) outbound: Outbound,
-    /// A send was refused as full, and `Writable` is owed.
-    pub(super) wants_writable: bool,
-    /// Send chunks that it waits for, and is owed `Writable` for. Once it is not listed any more, it has been told, and they
-    /// are set aside for it.
-    pub(super) wants_chunks: Option<NonZeroU32>,
-    /// Inspections in a row that found no progress.
-    pub(super) stalled: u32,
-    /// Something was sent or returned since the last inspection.
-    pub(super) moved: bool,
-    /// What the kernel told of the peer's progress at the last one: the low half, as it is only to be seen to change.
-    pub(super) taken: u32,
-    /// Zero copy is worth trying: no notification has said COPIED.
-    pub(super) zero_copy: bool,
+    pub(super) sending: Sending,
+    pub(super) progress: Progress,
 
     /// The handler's deadline.
     pub(super) deadline: Option<TimerId>,
@@ -175,8 +228,6 @@ pub(super) struct Connection {
     pub(super) limit: Option<TimerId>,
     /// A graceful close goes on past it as long as the peer takes something; otherwise it has its handler's deadline.
     pub(super) patient: bool,
-    /// What the kernel told of the peer's progress when that was looked at for the close: the low half, as above.
-    pub(super) looked: u32,
 }
 
 impl Connection {
@@ -190,8 +241,6 @@ impl Connection {
             reason: None,
             local: false,
             operations: Operations::default(),
-            sent_short: false,
-            sent_at_once: SentAtOnce::default(),
             listed: Listed::default(),
             paused,
             holdings: Holdings::default(),
@@ -200,16 +249,11 @@ impl Connection {
             held_in_hand: false,
             inbound: VecDeque::new(),
             outbound: Outbound::default(),
-            wants_writable: false,
-            wants_chunks: None,
-            stalled: 0,
-            moved: false,
-            taken: 0,
-            zero_copy: true,
+            sending: Sending::default(),
+            progress: Progress::default(),
             deadline: None,
             limit: None,
             patient: true,
-            looked: 0,
         }
     }
 
@@ -228,7 +272,7 @@ impl Connection {
 
     /// Whether a send of so many bytes leaves without a copy, which is tried from the threshold on.
     pub(super) fn leaves_uncopied(&self, bytes: usize, threshold: Option<u32>) -> bool {
-        self.zero_copy && threshold.is_some_and(|least| bytes >= least as usize)
+        self.sending.zero_copy && threshold.is_some_and(|least| bytes >= least as usize)
     }
 
     /// Whether what is being sent is a file of which is to be told that there is no more, and the connection goes on then.
@@ -239,12 +283,12 @@ impl Connection {
     /// Whether the queue is full, at this mark. The mark moves with what others have queued, so it must have been full when
     /// something was last queued too: only then `Writable` is owed.
     pub(super) fn is_full(&self, mark: usize) -> bool {
-        self.wants_writable && self.outbound.queued() >= mark
+        self.sending.wants_writable && self.outbound.queued() >= mark
     }
 
     /// Send chunks that are set aside for it.
     pub(super) fn promised_chunks(&self) -> u32 {
-        match self.wants_chunks {
+        match self.sending.wants_chunks {
             Some(promised) if !self.listed.chunks => promised.get(),
             _ => 0,
         }
@@ -257,7 +301,7 @@ impl Connection {
         if promised > 0 {
             chunks.end_promise(promised);
         }
-        self.wants_chunks.take().is_some() && promised == 0
+        self.sending.wants_chunks.take().is_some() && promised == 0
     }
 
     /// Whether both directions have ended.

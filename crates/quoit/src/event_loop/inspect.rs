@@ -130,25 +130,20 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                 continue;
             };
             let bytes = held_bytes(connection, self.config.receive_slot_size);
-            let moved = std::mem::take(&mut connection.moved);
             let (Phase::Open | Phase::Draining, 1.., Some(socket)) =
                 (connection.phase, bytes, &connection.descriptor)
             else {
-                connection.stalled = 0;
+                connection.progress.inspect_idle();
                 continue;
             };
             self.counters.system_calls.add(1);
-            let taken = self.system.taken_by_peer(socket.as_fd()) as u32;
-            if moved || taken != connection.taken {
-                connection.taken = taken;
-                connection.stalled = 0;
-                continue;
-            }
-            connection.stalled += 1;
-            if connection.stalled > most {
+            let inspections = connection
+                .progress
+                .inspect(self.system.taken_by_peer(socket.as_fd()));
+            if inspections > most {
                 stalled.push(Stalled {
                     id: ConnectionId::new(self.index, slot, generation),
-                    inspections: connection.stalled,
+                    inspections,
                     bytes,
                 });
             }

@@ -186,6 +186,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     ///
     /// # Panics
     /// If the configuration is not valid, or wants a pollable loop of an engine that was not made for a poller.
+    #[doc(hidden)]
     pub fn with_engine(
         index: LoopIndex,
         config: Config,

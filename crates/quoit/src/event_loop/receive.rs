@@ -335,7 +335,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                 return;
             };
             connection.holdings.returned(lease);
-            connection.moved = true;
+            connection.progress.note();
             if connection.capped && !connection.listed.short {
                 capped.push(id.slot());
             }

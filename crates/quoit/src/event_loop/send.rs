@@ -99,7 +99,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             _ => wanted <= memory.share_of_chunks(),
         };
         if (!lent || small) && fits {
-            state.wants_writable |= state.forget_chunks(&mut memory.chunks);
+            state.sending.wants_writable |= state.forget_chunks(&mut memory.chunks);
             state.outbound.push_copy(payload.as_slice(), &mut memory.chunks);
         } else if let Some(lent) = payload.into_lent() {
             state.outbound.push_lent(lent, token);
@@ -204,7 +204,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         if length == 0 || state.phase != Phase::Open || state.operations.send || !state.outbound.is_empty() {
             return Ok(0);
         }
-        if state.sent_at_once.in_turn(turn) >= SHARE_OF_TURN {
+        if state.sending.at_once.in_turn(turn) >= SHARE_OF_TURN {
             return Ok(0);
         }
         let descriptor = state
@@ -216,7 +216,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             None => Ok(0),
             Some(Ok(taken)) => {
                 if let Some((state, _)) = self.connections.at(slot) {
-                    state.sent_at_once.add(taken);
+                    state.sending.at_once.add(taken);
                 }
                 Ok(taken)
             }
@@ -355,19 +355,19 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             }) => {
                 let zero_copy = connection.leaves_uncopied(bytes, threshold);
                 // A socket that has just taken a part of something is full.
-                let full = std::mem::take(&mut connection.sent_short);
+                let full = std::mem::take(&mut connection.sending.short);
                 if !zero_copy
                     && !full
                     && let Some(result) = self.engine.send_at_once(slot, descriptor, &mut message, false)
                 {
                     connection.operations.send = true;
-                    connection.sent_short = result.is_ok_and(|taken| taken < bytes);
+                    connection.sending.short = result.is_ok_and(|taken| taken < bytes);
                     self.on_sent(slot, result, message.into_gather(), false);
                     return;
                 }
                 let unwatched = quiet
                     && connection.send_side == SendSide::Open
-                    && !connection.wants_writable
+                    && !connection.sending.wants_writable
                     && self.chunk_waiters.is_empty();
                 let mode = if zero_copy {
                     SendMode::ZeroCopy
@@ -379,7 +379,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                     SendMode::Ordinary
                 };
                 // Whatever is left behind it will have been cut by a full socket, too.
-                connection.sent_short = mode == SendMode::InParts;
+                connection.sending.short = mode == SendMode::InParts;
                 Operation::Send {
                     connection: slot,
                     descriptor,
@@ -440,7 +440,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                 let acknowledged = connection.outbound.sent(bytes as u64, held, &mut memory.chunks);
                 let now = connection.outbound.queued();
                 let more = !connection.outbound.is_empty();
-                connection.moved = true;
+                connection.progress.note();
                 self.account_queue(before, now);
                 self.acknowledge(id, acknowledged);
                 self.after_room(id);
@@ -500,7 +500,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             .expect("a slot with an operation in flight is in use");
         let id = ConnectionId::new(self.index, slot, generation);
         connection.operations.notifications -= 1;
-        connection.zero_copy &= !copied;
+        connection.sending.zero_copy &= !copied;
         let memory = self.memory.as_mut().expect("present until the loop is dropped");
         let before = connection.outbound.queued();
         let acknowledged = connection.outbound.released(sequence, &mut memory.chunks);

@@ -143,8 +143,8 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         };
         let socket = connection.descriptor.as_ref().expect("present until closed");
         self.counters.system_calls.add(1);
-        let now = self.system.taken_by_peer(socket.as_fd()) as u32;
-        std::mem::replace(&mut connection.looked, now) != now
+        let taken = self.system.taken_by_peer(socket.as_fd());
+        connection.progress.has_taken_since(taken)
     }
 
     /// Ends a connection for which there is no time left: reset, unless only the kernel has something to do for it, which it does

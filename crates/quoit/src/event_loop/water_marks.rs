@@ -57,7 +57,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let most_pieces = self.config.send_pieces as usize;
         let state = self.sender(connection)?;
         if full(state.outbound.queued()) || state.outbound.pieces() >= most_pieces {
-            state.wants_writable = true;
+            state.sending.wants_writable = true;
             self.counters.sends_refused.add(1);
             if self.is_short() {
                 self.inspect_soon();
@@ -74,14 +74,14 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let memory = self.memory.as_mut().expect("present until the loop is dropped");
         let queued = self.connections.at(slot).map_or(before, |(state, _)| {
             // It was refused for want of chunks, and then took fewer: it is told as its queue drains.
-            state.wants_writable |= state.forget_chunks(&mut memory.chunks);
+            state.sending.wants_writable |= state.forget_chunks(&mut memory.chunks);
             state.outbound.queued()
         });
         self.account_queue(before, queued);
         if queued >= self.mark()
             && let Some((state, _)) = self.connections.at(slot)
         {
-            state.wants_writable = true;
+            state.sending.wants_writable = true;
         }
         self.mark_dirty(slot);
     }
@@ -112,10 +112,10 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let memory = self.memory.as_mut().expect("present until the loop is dropped");
         state.forget_chunks(&mut memory.chunks);
         if !queue_is_empty {
-            state.wants_writable = true;
+            state.sending.wants_writable = true;
             return;
         }
-        state.wants_chunks = NonZeroU32::new(wanted as u32);
+        state.sending.wants_chunks = NonZeroU32::new(wanted as u32);
         if !std::mem::replace(&mut state.listed.chunks, true) {
             self.chunk_waiters.push(id);
         }
@@ -125,10 +125,10 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     pub(super) fn after_room(&mut self, id: ConnectionId) {
         let low_water = self.config.low_water as usize;
         if let Some(connection) = self.connections.get_mut(id.slot(), id.generation())
-            && connection.wants_writable
+            && connection.sending.wants_writable
             && connection.outbound.queued() <= low_water
         {
-            connection.wants_writable = false;
+            connection.sending.wants_writable = false;
             let memory = self.memory.as_mut().expect("present until the loop is dropped");
             connection.forget_chunks(&mut memory.chunks);
             if matches!(connection.phase, Phase::Open | Phase::Connecting) {
@@ -145,12 +145,12 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             let connection = self.connections.get_mut(id.slot(), id.generation());
             let exists = connection.is_some();
             if let Some(connection) = connection {
-                if let Some(wanted) = connection.wants_chunks {
+                if let Some(wanted) = connection.sending.wants_chunks {
                     if !memory.may_begin_with(wanted.get() as usize, memory.chunks.available()) {
                         return;
                     }
                     // One whose own queue is full as well is told when that has drained.
-                    if !connection.wants_writable
+                    if !connection.sending.wants_writable
                         && matches!(connection.phase, Phase::Open | Phase::Connecting)
                     {
                         memory.chunks.promise(wanted.get());
@@ -160,7 +160,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                             reported_with: self.events.end(),
                         });
                     } else {
-                        connection.wants_chunks = None;
+                        connection.sending.wants_chunks = None;
                     }
                 }
                 connection.listed.chunks = false;

@@ -6,7 +6,7 @@ use std::os::fd::RawFd;
 
 use super::error::AdoptReason;
 use super::{ListenError, ListenSocket};
-use crate::sys::{Linux, duplicate_inherited};
+use crate::sys::duplicate_inherited;
 
 /// The first descriptor that is passed (`SD_LISTEN_FDS_START`).
 const FIRST: RawFd = 3;
@@ -33,7 +33,7 @@ pub fn inherited() -> Result<Vec<ListenSocket>, ListenError> {
         let refuse = |reason| ListenError::Adopt { descriptor, reason };
         let duplicate =
             duplicate_inherited(descriptor).map_err(|errno| refuse(AdoptReason::System(errno)))?;
-        let mut socket = ListenSocket::adopt(&Linux, duplicate).map_err(|error| match error {
+        let mut socket = ListenSocket::adopt(duplicate).map_err(|error| match error {
             ListenError::Adopt { reason, .. } => refuse(reason),
             other => other,
         })?;

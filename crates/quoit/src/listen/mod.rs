@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use crate::address::{Address, SocketAddress};
 use crate::errno::Errno;
-use crate::sys::{SocketOption, SocketSys};
+use crate::sys::{Linux, SocketOption, SocketSys};
 
 mod error;
 mod inherited;
@@ -79,7 +79,8 @@ impl ListenSocket {
     /// # Errors
     /// [`ListenError::Adopt`] where it is no listening stream socket of a supported family; the descriptor is
     /// closed then.
-    pub fn adopt(system: &impl SocketSys, descriptor: OwnedFd) -> Result<Self, ListenError> {
+    pub fn adopt(descriptor: OwnedFd) -> Result<Self, ListenError> {
+        let system = &Linux;
         let refuse = |reason| ListenError::Adopt {
             descriptor: descriptor.as_raw_fd(),
             reason,
@@ -185,7 +186,13 @@ impl Drop for SocketFile {
 ///
 /// # Errors
 /// [`ListenError`], which says what failed and what to do.
-pub fn bind(
+pub fn bind(address: &Address, options: &ListenOptions) -> Result<ListenSocket, ListenError> {
+    bind_on(&Linux, address, options)
+}
+
+/// As [`bind`], by the calls of `system`.
+#[doc(hidden)]
+pub fn bind_on(
     system: &impl SocketSys,
     address: &Address,
     options: &ListenOptions,

@@ -6,7 +6,7 @@ use super::*;
 use crate::sys::Linux;
 
 fn listen(address: &Address, options: &ListenOptions) -> Result<ListenSocket, ListenError> {
-    bind(&Linux, address, options)
+    bind(address, options)
 }
 
 fn tcp(text: &str) -> Address {
@@ -228,17 +228,17 @@ fn an_abstract_socket() {
 fn only_what_listens_is_adopted() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let socket = ListenSocket::adopt(&Linux, listener.into()).unwrap();
+    let socket = ListenSocket::adopt(listener.into()).unwrap();
     assert_eq!(socket.address(), &Address::Tcp(address));
     assert_eq!(socket.name(), None);
 
     let (stream, _peer) = UnixStream::pair().unwrap();
-    let error = ListenSocket::adopt(&Linux, stream.into()).unwrap_err();
+    let error = ListenSocket::adopt(stream.into()).unwrap_err();
     assert!(error.to_string().contains("does not listen"), "{error}");
     let (datagrams, _peer) = UnixDatagram::pair().unwrap();
-    let error = ListenSocket::adopt(&Linux, datagrams.into()).unwrap_err();
+    let error = ListenSocket::adopt(datagrams.into()).unwrap_err();
     assert!(error.to_string().contains("not a stream socket"), "{error}");
     let file = tempfile::tempfile().unwrap();
-    let error = ListenSocket::adopt(&Linux, file.into()).unwrap_err();
+    let error = ListenSocket::adopt(file.into()).unwrap_err();
     assert_eq!(error.errno(), Some(Errno::new(libc::ENOTSOCK)));
 }

@@ -553,7 +553,7 @@ pub(crate) fn what_was_there_before_is_received(level: &Level) {
             let sender = client("127.0.0.1:0");
             sender.send_to(b"early", early.local_addr().unwrap()).unwrap();
             let options = DatagramOptions::default();
-            let socket = quoit::DatagramSocket::adopt(&quoit::Linux, early.into(), &options).unwrap();
+            let socket = quoit::DatagramSocket::adopt(early.into(), &options).unwrap();
             bench.event_loop.open_datagram(socket, Token(3)).unwrap();
             bench.wait_received(1);
             assert_eq!(bench.payloads(), [b"early"]);

@@ -194,7 +194,7 @@ pub(crate) fn stuck(bench: &mut Bench, options: &DatagramOptions) -> (quoit::Dat
         peer: None,
         ..options.clone()
     };
-    let socket = DatagramSocket::adopt(&quoit::Linux, near.into(), &options).unwrap();
+    let socket = DatagramSocket::adopt(near.into(), &options).unwrap();
     let socket = bench.event_loop.open_datagram(socket, Token(8)).unwrap();
     bench.until_quiet();
     (socket, peer)
@@ -265,7 +265,7 @@ pub(crate) fn what_waits_for_a_full_receiver_arrives_whole(level: &Level) {
         let near = UnixDatagram::unbound().unwrap();
         near.connect(&path).unwrap();
         let options = DatagramOptions::default();
-        let socket = DatagramSocket::adopt(&quoit::Linux, near.into(), &options).unwrap();
+        let socket = DatagramSocket::adopt(near.into(), &options).unwrap();
         let socket = bench.event_loop.open_datagram(socket, Token(8)).unwrap();
         // Many times what a receiver holds (net.unix.max_dgram_qlen), and more than one batch.
         let count = 100;
@@ -419,7 +419,7 @@ pub(crate) fn commands_do_what_methods_do(level: &Level) {
         let client = client("127.0.0.1:0");
         let to: Address = client.local_addr().unwrap().into();
         let address = "127.0.0.1:0".parse().unwrap();
-        let socket = DatagramSocket::bind(&quoit::Linux, &address, &DatagramOptions::default()).unwrap();
+        let socket = DatagramSocket::bind(&address, &DatagramOptions::default()).unwrap();
         let open = Command::OpenDatagram {
             socket: Box::new(socket),
             token: Token(4),

@@ -39,7 +39,7 @@ pub(crate) fn several_on_one_port_get_all(level: &Level) {
     bench(level, |bench| {
         let address = "127.0.0.1:0".parse().unwrap();
         let options = DatagramOptions::default();
-        let group = DatagramSocket::bind_group(&quoit::Linux, &address, &options, 3, Steering::Hash).unwrap();
+        let group = DatagramSocket::bind_group(&address, &options, 3, Steering::Hash).unwrap();
         let at = group[0].address().clone();
         assert!(group.iter().all(|socket| *socket.address() == at));
         for socket in group {
@@ -69,7 +69,7 @@ pub(crate) fn each_processor_has_its_socket(level: &Level) {
     bench(level, |bench| {
         let address = "127.0.0.1:0".parse().unwrap();
         let options = DatagramOptions::default();
-        let group = DatagramSocket::bind_group(&quoit::Linux, &address, &options, 2, Steering::Cpu).unwrap();
+        let group = DatagramSocket::bind_group(&address, &options, 2, Steering::Cpu).unwrap();
         let Address::Tcp(at) = group[0].address().clone() else {
             panic!("no UDP socket")
         };
@@ -400,7 +400,7 @@ pub(crate) fn errors_say_what_to_do(level: &Level) {
             let fault = bind(&free, &options);
             assert_eq!(fault, "datagram socket: `max_datagram` must be from 1 to 65,507");
             let stream: OwnedFd = std::net::TcpListener::bind("127.0.0.1:0").unwrap().into();
-            let adopted = DatagramSocket::adopt(&quoit::Linux, stream, &DatagramOptions::default());
+            let adopted = DatagramSocket::adopt(stream, &DatagramOptions::default());
             let error = adopted.unwrap_err();
             assert_eq!(error.errno(), Some(Errno::new(libc::EPROTOTYPE)));
             assert!(matches!(error, DatagramSocketError::System { .. }));

@@ -5,10 +5,11 @@ use std::os::fd::OwnedFd;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use quoit::internals::sys::Linux;
 use quoit::internals::sys::SocketSys;
 use quoit::{
     Accept, Address, AttachOptions, CloseReason, Command, Config, ConnectOptions, ConnectionId, Errno, Event,
-    Events, Lease, Linux, ListenerId, ListenerOptions, Loop, LoopIndex, Payload, RawPieces, Refusal, Token,
+    Events, Lease, ListenerId, ListenerOptions, Loop, LoopIndex, Payload, RawPieces, Refusal, Token,
 };
 use quoit_event_order::{EventOrder, Lent};
 

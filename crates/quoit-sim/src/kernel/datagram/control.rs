@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use quoit::sys::DatagramFamily;
+use quoit::internals::sys::DatagramFamily;
 
 /// The bytes before a message's data: a length of the machine's word, the level, the type (`struct cmsghdr`).
 const HEADER: usize = size_of::<libc::cmsghdr>();

@@ -6,7 +6,7 @@
 use std::net::IpAddr;
 
 use quoit::Address;
-use quoit::sys::DatagramFamily;
+use quoit::internals::sys::DatagramFamily;
 
 use super::super::object::{Kind, ObjectId};
 use super::{DatagramSocket, Kernel};

@@ -14,7 +14,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use bytes::Bytes;
 use quoit::Address;
-use quoit::sys::{DatagramFamily, DatagramOption, SocketOption};
+use quoit::internals::sys::{DatagramFamily, DatagramOption, SocketOption};
 
 use super::Kernel;
 use super::object::{Kind, ObjectId, events};

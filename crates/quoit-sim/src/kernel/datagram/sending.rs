@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use bytes::Bytes;
 use quoit::Address;
-use quoit::sys::DatagramFamily;
+use quoit::internals::sys::DatagramFamily;
 
 use super::super::Kernel;
 use super::super::object::ObjectId;

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use linux_raw_sys::io_uring as abi;
 use linux_raw_sys::io_uring::io_uring_op as Opcode;
-use quoit::engine::uring::sys::SubmissionEntry;
+use quoit::internals::engine::uring::sys::SubmissionEntry;
 
 use super::super::object::Kind;
 use super::super::{FIRST_DESCRIPTOR, Kernel};

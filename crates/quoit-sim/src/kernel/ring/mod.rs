@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use linux_raw_sys::io_uring as abi;
-use quoit::engine::uring::sys::{ProvidedBuffer, SubmissionEntry};
+use quoit::internals::engine::uring::sys::{ProvidedBuffer, SubmissionEntry};
 
 use super::Kernel;
 use super::object::ObjectId;

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use linux_raw_sys::io_uring as abi;
-use quoit::engine::uring::sys::SubmissionEntry;
+use quoit::internals::engine::uring::sys::SubmissionEntry;
 
 use super::super::Kernel;
 use super::super::agenda::Action;

@@ -12,7 +12,7 @@ use linux_raw_sys::io_uring as abi;
 
 use self::datagram::DatagramSocket;
 use self::receive::ReceiveMode;
-use self::setup::{During, setup_flags};
+use self::setup::{During, Waits, setup_flags};
 use self::state::{Connection, Listener, Table};
 use self::submission::is_passing;
 use self::sys::{CompletionEntry, RingParameters, STREAM_GROUP, SubmissionEntry, UringSys};
@@ -100,11 +100,7 @@ pub struct UringEngine<S: UringSys, K: SocketSys> {
     /// The last enter has left attempts behind that nobody waited for then, but perhaps does now. The next one must
     /// not wait either: their success is silent.
     attempts_left: bool,
-    wait_flags: u32,
-    /// Completions that end a sleep.
-    wait_for: u32,
-    /// How long to sleep before that, whatever completes: for a kernel that cannot wait for several and no longer.
-    sleeps_first: Duration,
+    waits: Waits,
     flush_flags: u32,
     features: FeatureSet,
     wake: RawFd,
@@ -155,8 +151,6 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
             // (`io_register_op_must_quiesce` there), for ever as soon as one waits for a peer.
             sys.notify(notifier).during(Step::Notifier)?;
         }
-        let kernel_coalesces =
-            !settings.coalesce.is_zero() && properties.features & abi::IORING_FEAT_MIN_TIMEOUT != 0;
         let mut buffer_entries = 0;
         if features.contains(Feature::BufferRing) {
             sys.register_buffer_ring(STREAM_GROUP, settings.buffer_entries)
@@ -167,11 +161,6 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
             let (address, length) = pool.memory();
             sys.register_memory(address, length).during(Step::RegisterPool)?;
         }
-        let no_iowait = if features.contains(Feature::NoIowait) {
-            abi::IORING_ENTER_NO_IOWAIT
-        } else {
-            0
-        };
         // With the kernel's own thread accepting while completions are being taken there would be no bound.
         let accepts_multishot = features.contains(Feature::MultishotAccept) && !kernel_poll;
         Ok(Self {
@@ -201,21 +190,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
             attempts: VecDeque::with_capacity(128),
             marker: None,
             attempts_left: false,
-            wait_flags: no_iowait,
-            wait_for: if kernel_coalesces {
-                // Not `clamp`: the queue may have a single entry, for which the kernel waits then.
-                settings
-                    .coalesce_at_most
-                    .min(properties.completion_entries)
-                    .max(2)
-            } else {
-                1
-            },
-            sleeps_first: if kernel_coalesces {
-                Duration::ZERO
-            } else {
-                settings.coalesce
-            },
+            waits: Waits::of(settings, features, &properties),
             flush_flags: if kernel_poll { abi::IORING_ENTER_SQ_WAIT } else { 0 },
             features,
             wake: -1,
@@ -462,7 +437,7 @@ impl<S: UringSys, K: SocketSys> Engine for UringEngine<S, K> {
         }
         let result = if sleeps {
             let left = self.sleep_first(timeout);
-            self.enter(self.wait_for, left, self.wait_flags)
+            self.enter(self.waits.completions, left, self.waits.flags)
         } else {
             self.enter(0, None, 0)
         };
@@ -559,7 +534,7 @@ impl<S: UringSys, K: SocketSys> Engine for UringEngine<S, K> {
             }
             let wait_for = u32::from(self.counters.in_flight.get() > 0 && self.may_sleep());
             self.note_overflow();
-            match self.enter(wait_for, Some(left), self.wait_flags) {
+            match self.enter(wait_for, Some(left), self.waits.flags) {
                 Err(errno) if !is_passing(errno) => return false,
                 _ => (),
             }

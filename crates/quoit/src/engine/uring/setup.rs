@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use linux_raw_sys::io_uring as abi;
 
+use super::sys::RingProperties;
 use crate::errno::Errno;
 use crate::features::{Feature, FeatureSet};
 
@@ -156,4 +157,42 @@ pub(super) fn setup_flags(features: FeatureSet, kernel_poll: bool) -> u32 {
         0
     };
     flags
+}
+
+/// How an engine waits for completions.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Waits {
+    /// Of `io_uring_enter(2)`.
+    pub(super) flags: u32,
+    /// How many completions end a wait.
+    pub(super) completions: u32,
+    /// How long to sleep before a wait, whatever completes: for a kernel that cannot wait for several and no longer.
+    pub(super) sleep_before: Duration,
+}
+
+impl Waits {
+    pub(super) fn of(settings: &UringSettings, features: FeatureSet, ring: &RingProperties) -> Self {
+        let kernel_coalesces =
+            !settings.coalesce.is_zero() && ring.features & abi::IORING_FEAT_MIN_TIMEOUT != 0;
+        let flags = if features.contains(Feature::NoIowait) {
+            abi::IORING_ENTER_NO_IOWAIT
+        } else {
+            0
+        };
+        if kernel_coalesces {
+            // Not `clamp`: the queue may have a single entry, for which the kernel waits then.
+            let completions = settings.coalesce_at_most.min(ring.completion_entries).max(2);
+            Self {
+                flags,
+                completions,
+                sleep_before: Duration::ZERO,
+            }
+        } else {
+            Self {
+                flags,
+                completions: 1,
+                sleep_before: settings.coalesce,
+            }
+        }
+    }
 }

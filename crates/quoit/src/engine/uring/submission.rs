@@ -74,7 +74,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
     /// The first part of a wait that coalesces events, where the kernel cannot do it; what was submitted is with the kernel by
     /// then. Returns what is left of the wait.
     pub(super) fn sleep_first(&mut self, wait: Option<Duration>) -> Option<Duration> {
-        if self.sleeps_first.is_zero() {
+        if self.waits.sleep_before.is_zero() {
             return wait;
         }
         if self.sys.unsubmitted() > 0 {
@@ -84,7 +84,12 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         if !self.may_sleep() {
             return wait;
         }
-        sleep_to_coalesce(&self.system, self.sleeps_first, wait, &self.counters.system_calls)
+        sleep_to_coalesce(
+            &self.system,
+            self.waits.sleep_before,
+            wait,
+            &self.counters.system_calls,
+        )
     }
 
     /// Forgets the descriptors whose closes the kernel has taken.

@@ -154,7 +154,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         options: &DatagramOptions,
         token: Token,
     ) -> Result<DatagramSocketId, DatagramSocketError> {
-        let socket = DatagramSocket::bind(&self.system, address, options)?;
+        let socket = DatagramSocket::bind_on(&self.system, address, options)?;
         self.open_datagram(socket, token)
     }
 

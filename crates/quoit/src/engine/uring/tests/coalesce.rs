@@ -39,7 +39,7 @@ fn wait(
     Waited {
         count: fixture.engine.counters().snapshot().completions,
         time,
-        coalesces: fixture.engine.sleeps_first.is_zero(),
+        coalesces: fixture.engine.waits.sleep_before.is_zero(),
     }
 }
 
