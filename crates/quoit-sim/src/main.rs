@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use clap::{Parser, Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use quoit::EngineKind;
-use quoit_sim::faults::{FaultCounts, FaultSet};
 use quoit_sim::options::{Options, Workload};
 use quoit_sim::run::{catch_panics, run};
 use quoit_sim::shrink::shrink;
+use quoit_sim_kernel::faults::{FaultCounts, FaultSet};
 
 /// Hunts for faults: runs the real loop and engines on a simulated kernel, each run decided by a seed.
 #[derive(Parser)]

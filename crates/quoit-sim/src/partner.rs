@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use quoit::engine::Engine;
 use quoit::{ConnectionId, Counters, Event, Events, Lease, Loop, Payload, Refusal, Remote, Token};
+use quoit_sim_kernel::faces::SimSockets;
+use quoit_sim_kernel::kernel::with;
+use quoit_sim_kernel::pattern;
+use quoit_sim_kernel::random::Random;
 
-use crate::faces::SimSockets;
-use crate::kernel::with;
-use crate::pattern;
-use crate::random::Random;
 use crate::reference::Reference;
 use crate::sim_loop::SimLoop;
 use crate::world::{Kept, any_pending, check_end_of_stream, first_pending};

@@ -1,9 +1,9 @@
 //! What the program prints of runs.
 
-use quoit_sim::faults::{FaultCounts, Incidents};
 use quoit_sim::options::{Options, Workload};
 use quoit_sim::plan::Plan;
 use quoit_sim::run::run;
+use quoit_sim_kernel::faults::{FaultCounts, Incidents};
 
 /// Runs once more, and prints all that happened, what was wrong, and the command that does the same. Returns whether
 /// anything was wrong.

@@ -7,12 +7,12 @@ use quoit::engine::Engine;
 use quoit::engine::epoll::{EpollEngine, EpollSettings};
 use quoit::engine::uring::{Capabilities, UringEngine, UringSettings, probe};
 use quoit::{EngineKind, FeatureSet, LoopMemory};
+use quoit_sim_kernel::faces::{SimEpoll, SimRing, SimSockets};
+use quoit_sim_kernel::faults::FaultCounts;
+use quoit_sim_kernel::kernel::{self, Kernel};
 
 use crate::asynchronous::AsyncWorld;
-use crate::faces::{SimEpoll, SimRing, SimSockets};
-use crate::faults::FaultCounts;
 use crate::handler::bury;
-use crate::kernel::{self, Kernel};
 use crate::options::Options;
 use crate::plan::Plan;
 use crate::siege::Siege;

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use quoit::EngineKind;
 use quoit::sys::SocketSys;
+use quoit_sim_kernel::faces::SimSockets;
+use quoit_sim_kernel::faults::Fault;
+use quoit_sim_kernel::kernel::with;
 
 use super::AsyncWorld;
 use super::shared::Awaited;
-use crate::faces::SimSockets;
-use crate::faults::Fault;
-use crate::kernel::with;
 use crate::world::Summary;
 
 /// Nanoseconds in which everything must have come to its end once nothing is in the way.
@@ -29,7 +29,7 @@ impl AsyncWorld {
     pub(super) fn rest(&mut self) {
         with(|kernel| {
             kernel.become_fair();
-            kernel.table.set_room(4096);
+            kernel.set_descriptor_room(4096);
         });
         let mut last = (0, 0);
         let mut quiet_since = with(|kernel| kernel.now());

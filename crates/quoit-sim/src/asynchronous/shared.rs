@@ -9,11 +9,11 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use quoit::Lease;
+use quoit_sim_kernel::kernel::with;
+use quoit_sim_kernel::pattern;
+use quoit_sim_kernel::random::Random;
 
 use super::executor::{Executor, TaskId};
-use crate::kernel::with;
-use crate::pattern;
-use crate::random::Random;
 
 /// What a future waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -2,10 +2,10 @@
 
 use quoit::engine::Engine;
 use quoit::{DatagramError, DatagramSocketId, Errno, Event, Refusal, Token};
+use quoit_sim_kernel::kernel::with;
 
 use super::reference::Socket;
 use super::{KeptDatagrams, Opening};
-use crate::kernel::with;
 use crate::world::{Occasion, World};
 
 impl<E: Engine + 'static> World<E> {

@@ -3,11 +3,11 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use quoit::{Address, DatagramOptions, Gro, MulticastGroup, Steering};
+use quoit_sim_kernel::faults::Profile;
+use quoit_sim_kernel::kernel::{DatagramPeerPlan, MOST_GROUPS, NARROW_NETWORK};
+use quoit_sim_kernel::random::Random;
 
-use crate::faults::Profile;
-use crate::kernel::{DatagramPeerPlan, MOST_GROUPS};
 use crate::options::Options;
-use crate::random::Random;
 use crate::style::Style;
 
 /// The most sockets of one run.
@@ -37,8 +37,6 @@ const PURPOSE_OF_PATHS: u64 = 102;
 const SHARE_WITH_PATHS: u32 = 200;
 /// More of them than a loop holds against all others.
 const NARROW_RECEIVERS: u8 = 40;
-/// The network that they are in.
-pub const NARROW_NETWORK: [u8; 2] = [127, 77];
 /// How many do, out of 1,024.
 const SHARE_WITH_OTHERS: u32 = 300;
 /// The most sockets on one port.

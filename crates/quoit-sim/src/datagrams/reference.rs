@@ -10,12 +10,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use quoit::{DatagramCounters, DatagramSocketId, Datagrams, Errno, Gro, Token, Unreachable};
+use quoit_sim_kernel::kernel::{Handed, Passed};
 
 use super::Opening;
 use super::groups::Groups;
 use super::plan::SocketPlan;
 use super::sending::Sending;
-use crate::kernel::{Handed, Passed};
 
 /// Times that the loop makes a send again at most which was told of another.
 const TRIES: u64 = 8;

@@ -6,9 +6,8 @@ use std::sync::atomic::AtomicBool;
 
 use bytes::Bytes;
 use quoit::{Address, Token};
-
-use crate::kernel::{Departed, LARGEST_V4};
-use crate::pattern;
+use quoit_sim_kernel::kernel::{Departed, LARGEST_V4};
+use quoit_sim_kernel::pattern;
 
 /// From this length on no two payloads look the same.
 const DISTINCT: usize = 8;

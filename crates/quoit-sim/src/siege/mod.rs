@@ -15,12 +15,12 @@ use quoit::engine::Engine;
 use quoit::{
     CloseReason, ConnectionId, Delivery, Event, Events, ListenerOptions, Loop, LoopIndex, LoopMemory, Token,
 };
+use quoit_sim_kernel::faces::SimSockets;
+use quoit_sim_kernel::kernel::with;
+use quoit_sim_kernel::random::Random;
 
-use crate::faces::SimSockets;
-use crate::kernel::with;
 use crate::options::Options;
 use crate::plan::Plan;
-use crate::random::Random;
 use crate::reference::Reference;
 use crate::sim_loop::SimLoop;
 use crate::world::Summary;
@@ -111,10 +111,10 @@ impl<E: Engine + 'static> Siege<E> {
             for (number, peer) in plan.peers.iter().enumerate() {
                 kernel.add_peer(peer.clone(), Random::new(options.seed, 6000 + number as u64));
             }
-            kernel.most_work = Some((
+            kernel.limit_work(
                 MOST_CALLS + u64::from(config.receives_per_turn.max(config.receive_slots)),
                 MOST_SENT_AT_ONCE + pool + u64::from(config.high_water) + 2 * longest,
-            ));
+            );
         });
         let budget = u64::from(config.send_chunks) * u64::from(config.send_chunk_size);
         let peers = plan.peers.len() as u64;
@@ -175,7 +175,7 @@ impl<E: Engine + 'static> Siege<E> {
     /// One turn, and what the handler makes of its events.
     fn turn(&mut self, timeout: Duration) {
         self.turns += 1;
-        with(|kernel| kernel.program_turn += 1);
+        with(|kernel| kernel.begin_turn());
         let mut events = self.events.take().expect("put back by the last turn");
         events.set_capacity(self.room);
         if let Err(error) = self.event_loop.turn([], &mut events, Some(timeout)) {

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use quoit::engine::Engine;
 use quoit::{Address, ConnectionId, Token};
+use quoit_sim_kernel::kernel::with;
 
 use super::{Summary, World};
-use crate::kernel::with;
 use crate::partner::Partner;
 use crate::reference::{Connection, Reference};
 
@@ -83,7 +83,7 @@ impl<E: Engine + 'static> World<E> {
     pub(super) fn run_to_completion(&mut self) {
         with(|kernel| {
             kernel.become_fair();
-            kernel.table.set_room(4096);
+            kernel.set_descriptor_room(4096);
         });
         let begin = with(|kernel| kernel.now());
         for turn in 0.. {
@@ -295,12 +295,8 @@ impl<E: Engine + 'static> World<E> {
         let watches_wakes = u64::from(is_ring);
         assert_eq!(counters.in_flight, watches_wakes, "operations are left");
         with(|kernel| {
-            for ring in kernel.rings.iter().flatten() {
-                assert!(
-                    ring.outstanding().len() <= 1,
-                    "left in the ring: {:?}",
-                    ring.outstanding()
-                );
+            for left in kernel.outstanding() {
+                assert!(left.len() <= 1, "left in the ring: {left:?}");
             }
             for peer in &kernel.peers {
                 let complete = peer.received == peer.expected.len() as u64;

@@ -18,16 +18,16 @@ use quoit::{
     Accept, CloseReason, Command, Config, ConnectionId, Counters, Delivery, EngineKind, Errno, Event, Events,
     Lease, ListenOptions, ListenerId, ListenerOptions, Loop, LoopIndex, LoopMemory, Refusal, Remote, Token,
 };
+use quoit_sim_kernel::faces::{SimEpoll, SimSockets};
+use quoit_sim_kernel::faults::Fault;
+use quoit_sim_kernel::kernel::{Outside, do_jobs, wait_outside, with};
+use quoit_sim_kernel::pattern;
+use quoit_sim_kernel::random::Random;
 
 use crate::datagrams::{DatagramLives, KeptDatagrams};
-use crate::faces::{SimEpoll, SimSockets};
-use crate::faults::Fault;
-use crate::kernel::{Outside, do_jobs, wait_outside, with};
 use crate::options::Options;
 use crate::partner::Partner;
-use crate::pattern;
 use crate::plan::{Accepted, Plan};
-use crate::random::Random;
 use crate::reference::{Connection, Reference};
 use crate::sim_loop::SimLoop;
 use crate::style::Style;
@@ -301,7 +301,7 @@ impl<E: Engine + 'static> World<E> {
             }
         }
         let room = self.plan.descriptors;
-        with(|kernel| kernel.table.set_room(room));
+        with(|kernel| kernel.set_descriptor_room(room));
     }
 
     fn populate(&mut self, options: &Options) {
@@ -604,9 +604,9 @@ impl<E: Engine + 'static> World<E> {
     /// the kernel does not read it any more, or with the connection, whose end may wait until what is cancelled has
     /// ended: for all that is in the queues of the engine and its ring.
     fn watch_failed_sends(&mut self) {
-        let waits = with(|kernel| kernel.waits);
+        let waits = with(|kernel| kernel.waits());
         let has_waited = std::mem::replace(&mut self.last_waits, waits) != waits;
-        if !has_waited || with(|kernel| kernel.failed_sends.is_empty() || !kernel.rings_rest()) {
+        if !has_waited || with(|kernel| !kernel.has_failed_sends() || !kernel.rings_rest()) {
             return;
         }
         for id in self.event_loop.connection_ids() {
@@ -615,18 +615,12 @@ impl<E: Engine + 'static> World<E> {
             let Some(descriptor) = descriptor.map(|descriptor| descriptor.as_raw_fd()) else {
                 continue;
             };
-            with(|kernel| {
-                let socket = kernel.table.get(descriptor);
-                let mut failed = kernel.failed_sends();
-                if let Some(failed) = failed.find(|failed| Some(failed.socket) == socket) {
-                    failed.turns += 1;
-                    assert!(
-                        failed.turns < FAILED_TURNS,
-                        "{queued} bytes are still queued for {id:?}, {FAILED_TURNS} turns after its socket was known \
-                         to take no more"
-                    );
-                }
-            });
+            let turns = with(|kernel| kernel.count_turn_after_failure(descriptor));
+            assert!(
+                turns.is_none_or(|turns| turns < FAILED_TURNS),
+                "{queued} bytes are still queued for {id:?}, {FAILED_TURNS} turns after its socket was known to take no \
+                 more"
+            );
         }
     }
 

@@ -124,7 +124,7 @@ pub struct Peer {
     /// Its end of the connection.
     pub socket: Option<ObjectId>,
     /// The address that it has connected from.
-    pub from: Option<Address>,
+    pub(super) from: Option<Address>,
     /// Bytes that it has sent.
     pub sent: u64,
     /// Bytes that it has received.
@@ -134,7 +134,7 @@ pub struct Peer {
     /// How long that was ago when the program reset its connection.
     pub idle_when_reset: Option<u64>,
     /// When the program asked last how much the peer has taken, and for how long that had taken nothing then.
-    pub looked_at: Option<(u64, u64)>,
+    pub(super) looked_at: Option<(u64, u64)>,
     /// What the program was allowed to send, in order.
     pub expected: Vec<u8>,
     /// It has ended its direction.
@@ -429,7 +429,7 @@ impl Kernel {
 
     /// How far a peer of requests has come, in bytes that have reached either side, and whether it waits for the program to
     /// take its request or to respond to it.
-    pub(crate) fn progress_of_requests(&self, number: usize) -> (u64, bool) {
+    pub fn progress_of_requests(&self, number: usize) -> (u64, bool) {
         let peer = &self.peers[number];
         let Manner::Requests { size } = peer.plan.manner else {
             return (0, false);
@@ -454,12 +454,12 @@ impl Kernel {
     }
 
     /// Whether a peer takes all that comes, of which nothing is kept to be compared.
-    pub(crate) fn takes_all(&self, number: usize) -> bool {
+    pub fn takes_all(&self, number: usize) -> bool {
         self.peers[number].plan.manner == Manner::TakesAll
     }
 
     /// A peer goes now, with a reset.
-    pub(crate) fn dismiss_peer(&mut self, number: usize) {
+    pub fn dismiss_peer(&mut self, number: usize) {
         let peer = &mut self.peers[number];
         if peer.gone {
             return;

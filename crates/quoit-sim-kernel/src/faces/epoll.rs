@@ -72,11 +72,7 @@ impl EpollSys for SimEpoll {
                     kernel.pass();
                     return Ok(Ok(Step::Moved));
                 }
-                let step = kernel.step(end);
-                if matches!(step, Step::Never) {
-                    kernel.stalled = true;
-                }
-                Ok(Ok(step))
+                Ok(Ok(kernel.step(end)))
             })?;
             match step {
                 Err(count) => return Ok(count),

@@ -9,7 +9,7 @@ use crate::faults::Fault;
 
 /// Something that happens at its time.
 #[derive(Clone, Copy, Debug)]
-pub enum Action {
+pub(super) enum Action {
     /// A peer goes on.
     Peer(usize),
     /// What is on the way to a socket arrives.
@@ -44,7 +44,7 @@ pub(super) struct OtherLoop {
 }
 
 /// How far a wait has come.
-pub enum Step {
+pub(crate) enum Step {
     /// Something happened; look again.
     Moved,
     /// Another thread's turn: to be called without holding the kernel.
@@ -120,17 +120,17 @@ impl Kernel {
     }
 
     /// Another thread has a loop, whose turns are these calls.
-    pub(crate) fn start_other_loop(&mut self, turn: Rc<dyn Fn()>) {
+    pub fn start_other_loop(&mut self, turn: Rc<dyn Fn()>) {
         self.other_loop = Some(OtherLoop { turn, is_due: true });
     }
 
     /// The other loop has its next turn after so many nanoseconds.
-    pub(crate) fn plan_other_loop(&mut self, after: u64) {
+    pub fn plan_other_loop(&mut self, after: u64) {
         self.plan(after, Action::OtherLoop);
     }
 
     /// The other loop has no more turns.
-    pub(crate) fn stop_other_loop(&mut self) {
+    pub fn stop_other_loop(&mut self) {
         self.other_loop = None;
     }
 
@@ -146,7 +146,7 @@ impl Kernel {
     }
 
     /// Nothing more is done by other threads.
-    pub(crate) fn take_jobs(&mut self) -> Vec<Job> {
+    pub fn take_jobs(&mut self) -> Vec<Job> {
         let planned = std::mem::take(&mut self.jobs);
         let due = std::mem::take(&mut self.due_jobs);
         planned.into_values().chain(due).collect()
@@ -223,7 +223,7 @@ impl Kernel {
 }
 
 /// Lets the other threads do what is due.
-pub(crate) fn do_jobs() {
+pub fn do_jobs() {
     while let Some(job) = with(Kernel::take_due_job) {
         job();
     }

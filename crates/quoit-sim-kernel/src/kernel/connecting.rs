@@ -216,7 +216,7 @@ impl Kernel {
     }
 
     /// How many connections wait at an address for somebody to accept them; none where that is forbidden.
-    pub(crate) fn queued_at(&self, address: &Address) -> usize {
+    pub fn queued_at(&self, address: &Address) -> usize {
         let at = self
             .bound
             .iter()
@@ -437,7 +437,7 @@ mod tests {
     #[test]
     fn who_tries_again_as_something_was_closed_does_not_spin() {
         let (mut kernel, listener) = exhausted();
-        kernel.table.set_room(1);
+        kernel.set_descriptor_room(1);
         for _ in 0..INSISTENCE * 4 {
             assert_eq!(kernel.accept(listener, true), Ok(FIRST));
             assert_eq!(kernel.accept(listener, true), Err(libc::EMFILE));

@@ -14,7 +14,7 @@ use quoit::engine::uring::sys::{
 use quoit::engine::uring::{Ring, probe};
 use quoit::sys::{Linux, SocketSys};
 use quoit::{Address, Errno, FeatureSet};
-use quoit_sim::faces::{SimEpoll, SimRing, SimSockets};
+use quoit_sim_kernel::faces::{SimEpoll, SimRing, SimSockets};
 
 use super::sockets::Script;
 use super::{Notes, compare};

@@ -4,10 +4,6 @@
 //! That word is the contract of `quoit::engine::Operation`: memory that an operation names is valid and in place until
 //! the operation ends. A program that breaks it is at fault here as it would be on a real kernel.
 
-use std::io::IoSlice;
-
-use quoit::RawPieces;
-
 /// Writes `bytes` to `address`.
 pub(crate) fn write(address: usize, bytes: &[u8]) {
     if bytes.is_empty() {
@@ -23,12 +19,6 @@ pub(crate) fn read<'a>(address: usize, length: usize) -> &'a [u8] {
     let source = std::ptr::with_exposed_provenance::<u8>(address);
     // SAFETY: the program vouches for the memory, as the module says.
     unsafe { std::slice::from_raw_parts(source, length) }
-}
-
-/// Lends pieces of memory to a loop.
-pub(crate) fn lend<'a>(pieces: &'a [IoSlice<'a>]) -> RawPieces<'a> {
-    // SAFETY: the program vouches for the memory, as the module says.
-    unsafe { RawPieces::new(pieces) }
 }
 
 /// The pieces that a message's header at `address` names: addresses and lengths.

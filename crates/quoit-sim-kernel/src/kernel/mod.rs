@@ -30,21 +30,17 @@ use datagram::Network;
 use descriptors::Table;
 use object::Object;
 
-pub use agenda::{Action, Job, Step};
+pub use agenda::{Job, do_jobs};
 pub use datagram::groups::MOST_GROUPS;
-pub use datagram::{
-    DatagramPeer, DatagramPeerPlan, DatagramSocket, Departed, Facts, Handed, LARGEST_V4, Passed, Wishes,
-};
-pub use descriptors::FIRST as FIRST_DESCRIPTOR;
-pub use object::{Kind, Listener, ObjectId};
+pub use datagram::{DatagramPeerPlan, Departed, Facts, Handed, LARGEST_V4, NARROW_NETWORK, Passed, Wishes};
+pub use outside::{Outside, wait_outside};
 pub use peer::{Answer, Ending, Manner, Peer, PeerPlan};
-pub use poll::PollSet;
-pub use ring::{Ring, RingId};
-pub use stream::Stream;
 
-pub(crate) use agenda::do_jobs;
-pub(crate) use outside::{Outside, wait_outside};
-pub(crate) use ring::{OPERATIONS, Shown, enter};
+pub(crate) use agenda::Step;
+pub(crate) use descriptors::FIRST as FIRST_DESCRIPTOR;
+pub(crate) use object::{Kind, ObjectId};
+pub(crate) use poll::PollSet;
+pub(crate) use ring::{OPERATIONS, Ring, RingId, Shown, enter};
 
 /// The kernel of one run.
 pub struct Kernel {
@@ -95,15 +91,13 @@ pub struct Kernel {
     /// Times that a loop has waited, as it had nothing at hand.
     pub(crate) waits: u64,
     /// The loop's turn, as its driver counts.
-    pub(crate) program_turn: u64,
+    program_turn: u64,
     /// Calls and bytes of one connection in one turn, at most.
-    pub(crate) most_work: Option<(u64, u64)>,
+    most_work: Option<(u64, u64)>,
     /// Sockets that take no more.
-    pub(crate) failed_sends: Vec<stream::FailedSend>,
+    failed_sends: Vec<stream::FailedSend>,
     /// What struck so far.
     pub counts: FaultCounts,
-    /// A wait without end, with nothing to happen that could end it.
-    pub stalled: bool,
     /// The first thing that the program did and must not.
     pub failure: Option<String>,
     trace: Option<Vec<String>>,
@@ -155,7 +149,7 @@ fn same(one: &Address, other: &Address) -> bool {
 }
 
 /// Calls `body` while no fault strikes.
-pub(crate) fn in_fairness<T>(body: impl FnOnce() -> T) -> T {
+pub fn in_fairness<T>(body: impl FnOnce() -> T) -> T {
     with(|kernel| kernel.fair = true);
     let result = body();
     with(|kernel| {
@@ -203,7 +197,6 @@ impl Kernel {
             most_work: None,
             failed_sends: Vec::new(),
             counts: FaultCounts::default(),
-            stalled: false,
             failure: None,
             trace: trace.then(Vec::new),
         }
@@ -213,6 +206,27 @@ impl Kernel {
     #[must_use]
     pub fn now(&self) -> u64 {
         self.now
+    }
+
+    /// Times that a loop has waited, as it had nothing at hand.
+    #[must_use]
+    pub fn waits(&self) -> u64 {
+        self.waits
+    }
+
+    /// The program begins another of its turns.
+    pub fn begin_turn(&mut self) {
+        self.program_turn += 1;
+    }
+
+    /// From now on the program is at fault if one connection has more calls or bytes in one of its turns.
+    pub fn limit_work(&mut self, calls: u64, bytes: u64) {
+        self.most_work = Some((calls, bytes));
+    }
+
+    /// Requests and notifications that each ring has in flight.
+    pub fn outstanding(&self) -> impl Iterator<Item = Vec<String>> {
+        self.rings.iter().flatten().map(Ring::outstanding)
     }
 
     /// Whether a fault strikes on this occasion.
@@ -260,7 +274,7 @@ impl Kernel {
     }
 
     /// Completes the counts of what struck.
-    pub(crate) fn end_counting(&mut self) {
+    pub fn end_counting(&mut self) {
         self.counts.take_answers();
         self.counts.incidents.descriptors_reused = self.table.reused;
     }
@@ -280,7 +294,7 @@ impl Kernel {
     }
 
     /// A file of `length` bytes, those of the pattern's stream of this number.
-    pub fn file(&mut self, stream: u64, length: u64) -> std::os::fd::RawFd {
+    pub(crate) fn file(&mut self, stream: u64, length: u64) -> std::os::fd::RawFd {
         let file = self.add_object(Kind::File { stream, length });
         // Opened by the program before, with a descriptor that it had.
         self.table.insert(file)

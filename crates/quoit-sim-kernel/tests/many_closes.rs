@@ -5,10 +5,10 @@ use std::time::Duration;
 use quoit::engine::Engine;
 use quoit::engine::epoll::{EpollEngine, EpollSettings};
 use quoit::{Config, Event, Events, ListenerOptions, Loop, LoopIndex, LoopMemory, Refusal, Token};
-use quoit_sim::faces::{SimEpoll, SimSockets};
-use quoit_sim::faults::Profile;
-use quoit_sim::kernel::{self, Answer, Ending, Kernel, Manner, PeerPlan};
-use quoit_sim::random::Random;
+use quoit_sim_kernel::faces::{SimEpoll, SimSockets};
+use quoit_sim_kernel::faults::Profile;
+use quoit_sim_kernel::kernel::{self, Answer, Ending, Kernel, Manner, PeerPlan};
+use quoit_sim_kernel::random::Random;
 
 /// Ends so many connections in one turn, most of which wait for memory to send from, and counts.
 fn cost_of_ending(many: u32, engine: impl Engine, memory: LoopMemory, config: Config) -> u64 {

@@ -17,7 +17,7 @@ const AT_ONCE: u64 = 20_000;
 
 /// One end of a connection.
 #[derive(Debug)]
-pub struct Stream {
+pub(crate) struct Stream {
     pub(crate) unix: bool,
     /// The other end, until it is gone.
     pub(super) other: Option<ObjectId>,
@@ -75,10 +75,10 @@ pub(super) struct Work {
 
 /// A socket that takes no more, of which the program knows.
 #[derive(Debug)]
-pub(crate) struct FailedSend {
-    pub(crate) socket: ObjectId,
+pub(super) struct FailedSend {
+    socket: ObjectId,
     /// Turns since then that left something queued for it, although none of its memory was the kernel's.
-    pub(crate) turns: u32,
+    turns: u32,
 }
 
 impl FailedSend {
@@ -166,7 +166,7 @@ impl Kernel {
     }
 
     /// Whether a descriptor's connection has been reset, with nothing left to be read beside the `received` bytes that were.
-    pub(crate) fn has_failed_behind(&mut self, descriptor: std::os::fd::RawFd, received: u64) -> bool {
+    pub fn has_failed_behind(&mut self, descriptor: std::os::fd::RawFd, received: u64) -> bool {
         let object = self.table.get(descriptor);
         let stream = object.and_then(|object| self.stream(object));
         stream.is_some_and(|stream| stream.dead && stream.incoming.is_empty() && stream.read == received)
@@ -376,8 +376,23 @@ impl Kernel {
         result
     }
 
+    /// Whether the program knows of a socket that takes no more.
+    #[must_use]
+    pub fn has_failed_sends(&self) -> bool {
+        !self.failed_sends.is_empty()
+    }
+
+    /// Counts a turn that left something queued for the socket of a descriptor, if the program knows that this socket takes no
+    /// more and has its memory back. Returns how many such turns there were.
+    pub fn count_turn_after_failure(&mut self, descriptor: std::os::fd::RawFd) -> Option<u32> {
+        let socket = self.table.get(descriptor)?;
+        let failed = self.failed_sends().find(|failed| failed.socket == socket)?;
+        failed.turns += 1;
+        Some(failed.turns)
+    }
+
     /// The sockets that take no more, of which the program knows, and whose memory it has back.
-    pub(crate) fn failed_sends(&mut self) -> impl Iterator<Item = &mut FailedSend> {
+    fn failed_sends(&mut self) -> impl Iterator<Item = &mut FailedSend> {
         let objects = &self.objects;
         let stream = |socket: ObjectId| match &objects[socket].kind {
             Kind::Stream(stream) => Some(stream),

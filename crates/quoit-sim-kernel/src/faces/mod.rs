@@ -27,7 +27,7 @@ fn owned(descriptor: RawFd) -> OwnedFd {
 }
 
 /// A file of `length` bytes, those of the pattern's stream of this number.
-pub(crate) fn file(stream: u64, length: u64) -> std::fs::File {
+pub fn file(stream: u64, length: u64) -> std::fs::File {
     owned(with(|kernel| kernel.file(stream, length))).into()
 }
 

@@ -11,7 +11,7 @@ use quoit::engine::epoll::sys::EpollSys;
 use quoit::engine::uring::Ring;
 use quoit::engine::uring::sys::{ProvidedBuffer, STREAM_GROUP, SubmissionEntry, UringSys};
 use quoit::sys::{DatagramFamily, Linux, SocketSys};
-use quoit_sim::faces::{SimEpoll, SimRing, SimSockets};
+use quoit_sim_kernel::faces::{SimEpoll, SimRing, SimSockets};
 
 use super::datagrams::{DatagramScript, ROOM, TOO_LONG, zeroed};
 use super::rings::{RingScript, SELECTS, cancel, describe, entry, lacking, set_up};

@@ -10,7 +10,7 @@ use crate::faults::Fault;
 
 /// What a loop is waited for by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Outside {
+pub enum Outside {
     /// The notifier of a ring, by its descriptor.
     Notifier(RawFd),
     /// An epoll instance, by its number.
@@ -85,7 +85,7 @@ impl Kernel {
 
 /// `poll(2)` for one descriptor, for so many nanoseconds (`None`: for ever). It may end early, and does when another thread has
 /// done what makes `interrupted` true. Returns whether it is readable.
-pub(crate) fn wait_outside(outside: Outside, timeout: Option<u64>, interrupted: impl Fn() -> bool) -> bool {
+pub fn wait_outside(outside: Outside, timeout: Option<u64>, interrupted: impl Fn() -> bool) -> bool {
     do_jobs();
     let end = with(|kernel| {
         kernel.pass();
@@ -104,11 +104,7 @@ pub(crate) fn wait_outside(outside: Outside, timeout: Option<u64>, interrupted: 
             }
             let step = kernel.step(end);
             match step {
-                Step::TimedOut => kernel.check_told(outside),
-                Step::Never => {
-                    kernel.check_told(outside);
-                    kernel.stalled = true;
-                }
+                Step::TimedOut | Step::Never => kernel.check_told(outside),
                 Step::Moved | Step::Job(_) => {}
             }
             Ok(step)

@@ -13,12 +13,13 @@ use super::{
     Arrived, DatagramSocket, Departed, Facts, LARGEST_V4, LARGEST_V6, MOST_SEGMENTS, UNIX_QUEUE, Wishes,
     control,
 };
-use crate::datagrams::plan::NARROW_NETWORK;
 use crate::faults::Fault;
 use crate::memory;
 
 /// Of so many receivers it may be told that no segments are sent to them, and the others still get some.
 const DEVICE: usize = 16;
+/// The IPv4 network whose hosts are behind a path with a small MTU: the first two octets of their addresses.
+pub const NARROW_NETWORK: [u8; 2] = [127, 77];
 /// The longest segment that gets through to those behind a narrow path.
 const NARROW: usize = 8;
 

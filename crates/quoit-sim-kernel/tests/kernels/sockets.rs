@@ -8,7 +8,7 @@ use quoit::engine::epoll::Epoll;
 use quoit::engine::epoll::sys::{EpollSys, ReadyEvent};
 use quoit::sys::{Linux, SocketSys};
 use quoit::{Address, Errno};
-use quoit_sim::faces::{SimEpoll, SimSockets};
+use quoit_sim_kernel::faces::{SimEpoll, SimSockets};
 
 use super::{Notes, compare, fresh_address};
 

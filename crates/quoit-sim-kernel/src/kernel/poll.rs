@@ -8,7 +8,7 @@ use crate::faults::Fault;
 
 /// One epoll instance.
 #[derive(Debug, Default)]
-pub struct PollSet {
+pub(crate) struct PollSet {
     items: Vec<Item>,
     /// Indices of items that something happened to, or that are level-triggered and were ready.
     ready: VecDeque<ObjectId>,

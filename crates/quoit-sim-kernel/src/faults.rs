@@ -308,7 +308,7 @@ impl Default for FaultCounts {
 
 impl FaultCounts {
     /// Counts one.
-    pub fn count(&mut self, fault: Fault) {
+    pub(crate) fn count(&mut self, fault: Fault) {
         self.faults[fault as usize] += 1;
     }
 

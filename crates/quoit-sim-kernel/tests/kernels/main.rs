@@ -11,9 +11,9 @@ mod rings;
 mod sockets;
 
 use quoit::Address;
-use quoit_sim::faults::{FaultSet, Profile};
-use quoit_sim::kernel::{self, Kernel};
-use quoit_sim::random::Random;
+use quoit_sim_kernel::faults::{FaultSet, Profile};
+use quoit_sim_kernel::kernel::{self, Kernel};
+use quoit_sim_kernel::random::Random;
 
 /// Seeds with faults that are tried where a run without faults differs from what was seen.
 const SEEDS: u64 = 200;

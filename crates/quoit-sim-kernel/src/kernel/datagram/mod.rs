@@ -22,7 +22,8 @@ use crate::faults::Fault;
 use crate::memory;
 
 pub use control::{Facts, Wishes};
-pub use network::{DatagramPeer, DatagramPeerPlan};
+pub use network::DatagramPeerPlan;
+pub use sending::NARROW_NETWORK;
 
 pub(super) use network::Network;
 
@@ -103,7 +104,7 @@ pub(crate) struct Received {
 
 /// One datagram socket.
 #[derive(Debug)]
-pub struct DatagramSocket {
+pub(crate) struct DatagramSocket {
     pub(crate) family: DatagramFamily,
     pub(crate) local: Option<Address>,
     pub(crate) peer: Option<Address>,

@@ -131,9 +131,6 @@ fn wait(id: RingId, wait_for: u32, end: Option<u64>) -> Result<(), i32> {
                 Step::TimedOut if coalesces.is_some() => Step::Moved,
                 step => step,
             };
-            if matches!(step, Step::Never) {
-                kernel.stalled = true;
-            }
             Ok(Some(step))
         })?;
         match step {

@@ -23,7 +23,7 @@ pub(crate) use enter::enter;
 pub(crate) use issue::OPERATIONS;
 
 /// The number of a ring within its run.
-pub type RingId = usize;
+pub(crate) type RingId = usize;
 
 /// One completion.
 #[derive(Clone, Copy, Debug)]
@@ -118,7 +118,7 @@ pub(crate) struct Shown {
 }
 
 /// One ring.
-pub struct Ring {
+pub(crate) struct Ring {
     shown: Rc<Shown>,
     flags: u32,
     pub(crate) submission_entries: u32,
@@ -310,7 +310,7 @@ impl Ring {
     }
 
     /// Requests that have not ended, and notifications that have not come.
-    pub fn outstanding(&self) -> Vec<String> {
+    pub(crate) fn outstanding(&self) -> Vec<String> {
         let requests = self.requests.iter().map(|(_, request)| format!("{request:?}"));
         requests
             .chain(
@@ -432,7 +432,7 @@ impl Kernel {
     }
 
     /// Whether nothing is in the queues of any ring, and no work is put off.
-    pub(crate) fn rings_rest(&self) -> bool {
+    pub fn rings_rest(&self) -> bool {
         self.rings.iter().flatten().all(|ring| {
             ring.completions.is_empty()
                 && ring.overflow.is_empty()

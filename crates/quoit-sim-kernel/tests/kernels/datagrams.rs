@@ -8,7 +8,7 @@ use quoit::engine::epoll::Epoll;
 use quoit::engine::epoll::sys::EpollSys;
 use quoit::sys::{DatagramFamily, DatagramOption, Linux, SocketOption, SocketSys};
 use quoit::{Address, Errno};
-use quoit_sim::faces::{SimEpoll, SimSockets};
+use quoit_sim_kernel::faces::{SimEpoll, SimSockets};
 
 use super::sockets::{EDGE, IN, LONG, OUT, Script, names, show};
 use super::{Notes, compare, fresh_address};

@@ -14,7 +14,7 @@ use super::{Kernel, with_any};
 
 /// The first simulated descriptor: above whatever the real kernel gives (`fs.nr_open` is 2^20 by default, and at most
 /// 2^31 less a few).
-pub const FIRST: c_int = 0x4000_0000;
+pub(crate) const FIRST: c_int = 0x4000_0000;
 
 /// The descriptor table.
 pub(crate) struct Table {
@@ -55,11 +55,6 @@ impl Table {
         self.used
     }
 
-    /// Raises the limit to what is used and so many more.
-    pub(crate) fn set_room(&mut self, room: usize) {
-        self.limit = self.used() + room;
-    }
-
     pub(super) fn insert(&mut self, object: ObjectId) -> c_int {
         let free = self.entries.iter().position(Option::is_none);
         self.reused += u64::from(free.is_some());
@@ -79,6 +74,11 @@ impl Table {
 }
 
 impl Kernel {
+    /// From now on the program may have so many descriptors more than it has.
+    pub fn set_descriptor_room(&mut self, room: usize) {
+        self.table.limit = self.table.used() + room;
+    }
+
     /// A descriptor for an object, whose reference it takes over; or `EMFILE`, which releases the object.
     pub(crate) fn open(&mut self, object: ObjectId) -> Result<c_int, c_int> {
         if self.table.is_full() {

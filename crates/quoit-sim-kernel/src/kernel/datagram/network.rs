@@ -41,7 +41,7 @@ pub struct DatagramPeerPlan {
 
 /// A peer of datagrams.
 #[derive(Debug)]
-pub struct DatagramPeer {
+pub(super) struct DatagramPeer {
     plan: DatagramPeerPlan,
     random: Random,
     left: u32,

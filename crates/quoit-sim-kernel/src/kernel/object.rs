@@ -11,7 +11,7 @@ use super::ring::RingId;
 use super::stream::Stream;
 
 /// The number of an object, never used again within a run.
-pub type ObjectId = usize;
+pub(crate) type ObjectId = usize;
 
 /// What a descriptor, a request or a peer refers to (an open file description).
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub(crate) struct Object {
 
 /// The kinds of object.
 #[derive(Debug)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// A socket that is neither connected nor listening.
     Fresh {
         /// Of the Unix family.
@@ -51,15 +51,13 @@ pub enum Kind {
         /// Its length in bytes.
         length: u64,
     },
-    /// A ring or an epoll instance.
-    Instance,
     /// Nothing refers to it any more.
     Released,
 }
 
 /// A listening socket.
 #[derive(Debug)]
-pub struct Listener {
+pub(crate) struct Listener {
     pub(crate) address: Address,
     pub(super) backlog: usize,
     pub(super) queue: VecDeque<ObjectId>,
@@ -140,7 +138,7 @@ impl Kernel {
             Kind::Datagram(socket) => self.datagram_mask(socket),
             Kind::Counter(0) => events::OUT,
             Kind::Counter(_) => events::IN | events::OUT,
-            Kind::File { .. } | Kind::Instance | Kind::Released => 0,
+            Kind::File { .. } | Kind::Released => 0,
         }
     }
 
