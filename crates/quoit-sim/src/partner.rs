@@ -69,9 +69,11 @@ impl<E: Engine + 'static> Partner<E> {
             other,
             wake_owed,
         }));
-        let this = Rc::clone(&partner);
+        // The kernel does not keep it: it would outlive a run that fails, and then end without a kernel.
+        let this = Rc::downgrade(&partner);
         with(|kernel| {
             kernel.start_other_loop(Rc::new(move || {
+                let Some(this) = this.upgrade() else { return };
                 // In the midst of its own turn it cannot have another.
                 if let Ok(mut partner) = this.try_borrow_mut() {
                     partner.turn();
@@ -284,5 +286,36 @@ impl<E: Engine + 'static> Partner<E> {
             counters.send_chunks_used, 0,
             "send memory of the second loop is left"
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use quoit::engine::epoll::{EpollEngine, EpollSettings};
+    use quoit::{Config, LoopIndex, LoopMemory};
+    use quoit_sim_kernel::faces::SimEpoll;
+    use quoit_sim_kernel::faults::Profile;
+    use quoit_sim_kernel::kernel::{self, Kernel};
+
+    use super::*;
+
+    #[test]
+    fn a_run_that_fails_leaves_no_loop_to_its_kernel() {
+        kernel::install(Kernel::new(1, Profile::kind(), 4096, false));
+        let failed = catch_unwind(AssertUnwindSafe(|| {
+            let (index, config) = (LoopIndex::default(), Config::default());
+            let memory = LoopMemory::new(index, &config).expect("eventfds are to be had");
+            let engine = EpollEngine::<SimEpoll, _>::new(EpollSettings::default(), SimSockets)
+                .expect("instances are to be had");
+            let event_loop = Loop::with_engine(index, config, memory, engine, String::new(), SimSockets);
+            let remote = event_loop.remote();
+            let _partner = Partner::start(event_loop, 1, remote, Rc::default());
+            panic!("as a check of the run does");
+        }));
+        assert!(failed.is_err());
+        // A loop in it would close its descriptors now, and panic as there is no kernel.
+        drop(kernel::remove());
     }
 }
