@@ -1,4 +1,4 @@
-//! What the loop tells a stream, on the loop's thread.
+//! What the events of the loop do to a stream, and what the loop does for it: all on the loop's thread.
 
 use std::sync::Arc;
 use std::task::Waker;

@@ -1,4 +1,4 @@
-//! What a stream asks for, on whatever thread it is used.
+//! The operations of a stream, on whatever thread it is used.
 
 use std::io::{self, IoSlice};
 use std::sync::{Arc, MutexGuard};
