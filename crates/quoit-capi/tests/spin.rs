@@ -7,7 +7,7 @@ mod support;
 use std::path::Path;
 use std::process::Command;
 
-use quoit_left_out::this_was_left_out;
+use quoit_skipped::this_was_left_out;
 use support::{compile, engines, file, has, succeeded};
 
 const SEEDS: u64 = 4;

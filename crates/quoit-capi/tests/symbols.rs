@@ -6,7 +6,7 @@ mod support;
 use std::collections::BTreeSet;
 use std::process::Command;
 
-use quoit_left_out::this_was_left_out;
+use quoit_skipped::this_was_left_out;
 use support::{file, has, library, output};
 
 /// The highest version of glibc's symbols that the library may need; the README names distributions that have it.

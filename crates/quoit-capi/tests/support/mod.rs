@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use quoit::{Config, try_uring};
-use quoit_left_out::{engine_left_out, this_test, this_was_left_out};
+use quoit_skipped::{engine_left_out, this_test, this_was_left_out};
 
 /// A file of this crate.
 pub(crate) fn file(path: &str) -> PathBuf {

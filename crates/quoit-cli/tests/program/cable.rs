@@ -2,8 +2,8 @@
 
 use std::io;
 
-use quoit_left_out::left_out_for;
 use quoit_namespace::Namespace;
+use quoit_skipped::left_out_for;
 
 /// Of the net that is kept for examples (RFC 5737), which no real host has.
 pub(crate) const SERVER: &str = "192.0.2.1";

@@ -5,8 +5,8 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use quoit_left_out::{needs_root, this_test, this_was_left_out};
 use quoit_namespace::Namespace;
+use quoit_skipped::{needs_root, this_test, this_was_left_out};
 use serde_json::Value;
 
 use crate::support::{output, quoit, signal};

@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::{Command, Stdio};
 
-use quoit_left_out::{needs_root, this_test, this_was_left_out};
+use quoit_skipped::{needs_root, this_test, this_was_left_out};
 use serde_json::Value;
 
 /// Makes two namespaces with a cable between them, and runs the program in the first one. `$1` is a folder, in which

@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::thread;
 
-use quoit_left_out::{left_out, left_out_for};
+use quoit_skipped::{left_out, left_out_for};
 
 use crate::cable::{Cable, ENTERED, SERVER};
 use crate::support::{Server, connect, engines, quoit, reset};

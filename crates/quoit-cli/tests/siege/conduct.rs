@@ -6,7 +6,7 @@ use std::io::{self, Read, Write};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use quoit_left_out::left_out_for;
+use quoit_skipped::left_out_for;
 
 use crate::cable::{Cable, ENTERED, SERVER};
 use crate::caller::Caller;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 use std::process::Command;
 
-use quoit_left_out::left_out;
+use quoit_skipped::left_out;
 
 use crate::caller::Caller;
 use crate::support::{Server, limit_descriptors, quoit};

@@ -1,5 +1,5 @@
-//! How soon a loop is told of what happens, by each way in which it is told, on each engine: the median and the worst of
-//! some rounds, in microseconds, as JSON.
+//! Wake latency: how soon a loop learns what happens, by each way in which it may learn it, on each engine. Prints the
+//! median and the worst of some rounds, in microseconds, as JSON.
 //!
 //! A loop is told of a datagram, of a stream's bytes, of another thread's wake, and of a timer; it waits in its own turn
 //! (`turn`), or parked, for a poller outside that waits on its descriptor (`parked`). Where a kernel tells a poller late or
