@@ -245,17 +245,17 @@ impl Profile {
 }
 
 thread_local! {
-    static ANSWERS: RefCell<[u64; ERRORS]> = const { RefCell::new([0; ERRORS]) };
+    static RETURNED: RefCell<[u64; ERRORS]> = const { RefCell::new([0; ERRORS]) };
 }
 
 /// Error numbers that are counted: all that Linux has.
 const ERRORS: usize = 134;
 
-/// Counts an error that the program is answered.
-pub(crate) fn count_answer(code: i32) {
-    ANSWERS.with_borrow_mut(|answers| {
-        if let Some(answer) = usize::try_from(code).ok().and_then(|code| answers.get_mut(code)) {
-            *answer += 1;
+/// Counts an error that a call returns to the program.
+pub(crate) fn count_error(code: i32) {
+    RETURNED.with_borrow_mut(|counts| {
+        if let Some(count) = usize::try_from(code).ok().and_then(|code| counts.get_mut(code)) {
+            *count += 1;
         }
     });
 }
@@ -291,7 +291,7 @@ pub struct Incidents {
 #[derive(Clone, Debug)]
 pub struct FaultCounts {
     faults: [u64; Fault::ALL.len()],
-    answers: [u64; ERRORS],
+    errors: [u64; ERRORS],
     /// What came about by itself.
     pub incidents: Incidents,
 }
@@ -300,7 +300,7 @@ impl Default for FaultCounts {
     fn default() -> Self {
         Self {
             faults: [0; Fault::ALL.len()],
-            answers: [0; ERRORS],
+            errors: [0; ERRORS],
             incidents: Incidents::default(),
         }
     }
@@ -312,9 +312,9 @@ impl FaultCounts {
         self.faults[fault as usize] += 1;
     }
 
-    /// Takes in the answers of the run that has just ended on this thread.
-    pub(crate) fn take_answers(&mut self) {
-        self.answers = ANSWERS.replace([0; ERRORS]);
+    /// Takes in the errors of the run that has just ended on this thread.
+    pub(crate) fn take_errors(&mut self) {
+        self.errors = RETURNED.replace([0; ERRORS]);
     }
 
     /// Adds those of another run.
@@ -323,7 +323,7 @@ impl FaultCounts {
             sums.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
         };
         add(&mut self.faults, &other.faults);
-        add(&mut self.answers, &other.answers);
+        add(&mut self.errors, &other.errors);
         let (sum, more) = (&mut self.incidents, &other.incidents);
         sum.completion_overflows += more.completion_overflows;
         sum.submission_queue_full += more.submission_queue_full;
@@ -343,9 +343,9 @@ impl FaultCounts {
         Fault::ALL.iter().copied().zip(self.faults)
     }
 
-    /// The errors that the program was answered, with their counts.
-    pub fn answers(&self) -> impl Iterator<Item = (Errno, u64)> {
-        let errors = self.answers.iter().enumerate();
+    /// The errors that calls returned to the program, with their counts.
+    pub fn errors(&self) -> impl Iterator<Item = (Errno, u64)> {
+        let errors = self.errors.iter().enumerate();
         errors
             .filter(|&(_, &count)| count > 0)
             .map(|(code, &count)| (Errno::new(code as i32), count))

@@ -9,8 +9,8 @@
 //! [`pattern`] that is known at each offset.
 //!
 //! This crate knows nothing about the runs that are made on it. `quoit-sim` makes them, and the kernel tells it what
-//! happened: counts, a trace, and what the program did and must not have. What this model answers is compared with
-//! what Linux answers (`tests/kernels`).
+//! happened: counts, a trace, and what the program did and must not have. What calls on this model return is compared
+//! with what they return on Linux (`tests/kernels`).
 
 pub mod faces;
 pub mod faults;

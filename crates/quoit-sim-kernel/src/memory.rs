@@ -57,7 +57,7 @@ pub(crate) fn header(address: usize) -> Header {
 }
 
 /// Writes to the header of a message at `address` what was received with it.
-pub(crate) fn answer_header(address: usize, name: usize, control: usize, flags: i32) {
+pub(crate) fn write_header(address: usize, name: usize, control: usize, flags: i32) {
     let header = std::ptr::with_exposed_provenance_mut::<libc::msghdr>(address);
     // SAFETY: the program vouches for the header, as the module says.
     unsafe {
@@ -91,5 +91,5 @@ pub(crate) fn socket_address(address: usize, length: usize) -> quoit::address::S
         }
         0
     })
-    .expect("the call above answers success")
+    .expect("the call above returns success")
 }

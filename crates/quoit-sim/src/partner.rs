@@ -1,7 +1,7 @@
 //! A second live loop, as on another thread: it takes connections that the first accepts and hands over.
 //!
-//! It has its turns in the order of things, between any two calls of the first loop and while that one sleeps. Its own
-//! handler is a simple one, as the first has all the tricks: what counts here is what passes between the two.
+//! The simulated kernel runs its turns, between any two calls of the first loop and while that one sleeps. Its handler is
+//! simple, as the first loop has the random one: what counts here is what passes between the two.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

@@ -145,7 +145,7 @@ impl EpollSys for SimEpoll {
             for message in messages {
                 let header = (&raw mut message.msg_hdr).expose_provenance();
                 if count > 0 {
-                    kernel.answer_meanwhile(object);
+                    kernel.receive_error_meanwhile(object);
                 }
                 match kernel.receive_message(object, header) {
                     Ok(length) => message.msg_len = length as u32,

@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use quoit::Errno;
 
-use crate::faults::{Fault, count_answer};
+use crate::faults::{Fault, count_error};
 use crate::kernel::{FIRST_DESCRIPTOR, Kernel, ObjectId, with};
 
 pub use epoll::SimEpoll;
@@ -16,7 +16,7 @@ pub use ring::SimRing;
 pub use sockets::SimSockets;
 
 fn errno(code: i32) -> Errno {
-    count_answer(code);
+    count_error(code);
     Errno::new(code)
 }
 

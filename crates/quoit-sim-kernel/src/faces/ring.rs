@@ -12,7 +12,7 @@ use quoit::engine::uring::sys::{
 use quoit::{Errno, Feature, FeatureSet};
 
 use super::{errno, owned};
-use crate::faults::count_answer;
+use crate::faults::count_error;
 use crate::kernel::{OPERATIONS, RingId, Shown, enter, with};
 
 /// One simulated ring.
@@ -180,7 +180,7 @@ impl UringSys for SimRing {
         // SAFETY: a structure of integers, for which all zeroes is a valid value.
         let mut entry: CompletionEntry = unsafe { std::mem::zeroed() };
         if completion.result < 0 && completion.flags & abi::IORING_CQE_F_NOTIF == 0 {
-            count_answer(-completion.result);
+            count_error(-completion.result);
         }
         entry.user_data = completion.user_data;
         entry.res = completion.result;

@@ -109,7 +109,7 @@ impl SocketSys for SimSockets {
     }
 
     fn datagram_error(&self, socket: BorrowedFd<'_>) -> Result<Option<Unreachable>, Errno> {
-        let (receiver, error) = call(socket, "recvmsg", Kernel::take_answer)?;
+        let (receiver, error) = call(socket, "recvmsg", Kernel::take_queued_error)?;
         Ok(Some(Unreachable::new(receiver, errno(error))))
     }
 

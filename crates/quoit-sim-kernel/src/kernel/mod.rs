@@ -275,7 +275,7 @@ impl Kernel {
 
     /// Completes the counts of what struck.
     pub fn end_counting(&mut self) {
-        self.counts.take_answers();
+        self.counts.take_errors();
         self.counts.incidents.descriptors_reused = self.table.reused;
     }
 

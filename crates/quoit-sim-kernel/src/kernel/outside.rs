@@ -67,7 +67,7 @@ impl Kernel {
     }
 
     /// A poller that has waited in vain must not have missed anything.
-    fn check_told(&mut self, outside: Outside) {
+    fn check_notified(&mut self, outside: Outside) {
         let Outside::Notifier(descriptor) = outside else {
             return;
         };
@@ -104,7 +104,7 @@ pub fn wait_outside(outside: Outside, timeout: Option<u64>, interrupted: impl Fn
             }
             let step = kernel.step(end);
             match step {
-                Step::TimedOut | Step::Never => kernel.check_told(outside),
+                Step::TimedOut | Step::Never => kernel.check_notified(outside),
                 Step::Moved | Step::Job(_) => {}
             }
             Ok(step)

@@ -95,16 +95,21 @@ impl Kernel {
     }
 
     /// The events that are there, at most `room` of them, each given to `tell` with its value.
-    pub(crate) fn poll_events(&mut self, poll: usize, room: usize, mut tell: impl FnMut(u32, u64)) -> usize {
+    pub(crate) fn poll_events(
+        &mut self,
+        poll: usize,
+        room: usize,
+        mut report: impl FnMut(u32, u64),
+    ) -> usize {
         if self.strikes(Fault::SpuriousWake) && !self.poll_set(poll).items.is_empty() {
             let count = self.poll_set(poll).items.len() as u64;
             let index = self.random.below(count) as usize;
             let object = self.poll_set(poll).items[index].object;
             self.poll_set(poll).happened(object, u32::MAX);
         }
-        let mut told = 0;
+        let mut reported = 0;
         for _ in 0..self.poll_set(poll).ready.len() {
-            if told == room {
+            if reported == room {
                 break;
             }
             let Some(object) = self.poll_set(poll).ready.pop_front() else {
@@ -125,10 +130,10 @@ impl Kernel {
             if events & libc::EPOLLET as u32 == 0 {
                 self.poll_set(poll).ready.push_back(object);
             }
-            tell(mask, value);
-            told += 1;
+            report(mask, value);
+            reported += 1;
         }
-        told
+        reported
     }
 
     /// Whether something is there to be told.

@@ -1,4 +1,4 @@
-//! Connected sockets: what Linux's TCP and Unix stream sockets answer, in the states in which they can be.
+//! Connected sockets: what calls on Linux's TCP and Unix stream sockets return in each of their states.
 //!
 //! The rules are those of `tcp_recvmsg`, `tcp_sendmsg`, `tcp_reset`, `tcp_disconnect`, `tcp_poll` and their like for
 //! Unix sockets. Where the two families differ, `unix` says which one it is.
@@ -87,7 +87,7 @@ impl FailedSend {
     }
 }
 
-/// Whether what a send has answered says that the socket takes no more.
+/// Whether the error of a send says that the socket takes no more.
 pub(super) fn fails_for_good(error: i32) -> bool {
     matches!(
         error,

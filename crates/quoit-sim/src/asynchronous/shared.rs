@@ -1,4 +1,5 @@
-//! What the tasks of a run share: what each waits for, what is true of their peers, and how futures are let wait.
+//! What the tasks of a run share: what each future waits for and for how long, which leases are kept, and whether a
+//! stream may fail.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -83,7 +84,7 @@ impl Shared {
         })
     }
 
-    /// Something has come to something.
+    /// Counts that a future has ended or was dropped.
     pub(super) fn progress(&self) {
         self.executor.progress.set(self.executor.progress.get() + 1);
     }
@@ -187,7 +188,7 @@ impl Shared {
     }
 }
 
-/// A time that comes, told by another thread.
+/// A time that comes. Another thread wakes the task then.
 #[derive(Default)]
 struct Timer {
     fired: Rc<Cell<bool>>,

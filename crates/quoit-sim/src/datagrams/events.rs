@@ -1,4 +1,4 @@
-//! What a loop tells of datagram sockets: checked, and taken as an occasion.
+//! Events of datagram sockets: each is checked, and gives the handler an occasion to act.
 
 use quoit::engine::Engine;
 use quoit::{DatagramError, DatagramSocketId, Errno, Event, Refusal, Token};

@@ -18,10 +18,10 @@ const SHARE: u32 = 320;
 /// without datagrams are the same with and without this file.
 const PURPOSE: u64 = 4;
 
-/// Likewise for which sockets are told who cannot be reached.
-const PURPOSE_OF_ANSWERS: u64 = 13;
+/// Likewise for which sockets ask for errors from the network (`receive_errors`).
+const PURPOSE_OF_ERRORS: u64 = 13;
 /// How many are, out of 1,024.
-const SHARE_WITH_ANSWERS: u32 = 300;
+const SHARE_WITH_ERRORS: u32 = 300;
 
 /// Likewise for which sockets join and leave groups, and who sends to those.
 const PURPOSE_OF_GROUPS: u64 = 17;
@@ -130,9 +130,9 @@ impl DatagramPlan {
                 &others,
             ));
         }
-        let random = &mut Random::new(options.seed, PURPOSE_OF_ANSWERS);
+        let random = &mut Random::new(options.seed, PURPOSE_OF_ERRORS);
         for socket in &mut sockets {
-            socket.options.receive_errors = random.chance(SHARE_WITH_ANSWERS);
+            socket.options.receive_errors = random.chance(SHARE_WITH_ERRORS);
         }
         let random = &mut Random::new(options.seed, PURPOSE_OF_GROUPS);
         let mut groups = Vec::new();

@@ -143,15 +143,15 @@ impl Sending {
                 return true;
             }
             // The last may be too short to be told from others.
-            let told = if covered.end == self.left.len() && bytes.len() - (covered.end - 1) * step < DISTINCT
-            {
-                covered.start..covered.end - 1
-            } else {
-                covered
-            };
-            if !self.left[told.clone()].contains(&true) {
-                self.missing -= told.len();
-                self.left[told].fill(true);
+            let distinct =
+                if covered.end == self.left.len() && bytes.len() - (covered.end - 1) * step < DISTINCT {
+                    covered.start..covered.end - 1
+                } else {
+                    covered
+                };
+            if !self.left[distinct.clone()].contains(&true) {
+                self.missing -= distinct.len();
+                self.left[distinct].fill(true);
                 return true;
             }
         }

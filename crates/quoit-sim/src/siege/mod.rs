@@ -1,4 +1,4 @@
-//! The siege: a loop among peers of which many do what might keep others from being served, and some that behave.
+//! The siege: a loop with many peers that misuse it in ways that might keep others from being served, and some that behave.
 //!
 //! Whatever the many do, each request of those that behave has its response within a bound of turns, the loop does no more
 //! for one connection than its share before it looks for others, and what is queued stays within its memory. When the

@@ -1,4 +1,4 @@
-//! What the besieged handler does: as the documentation tells users to, and no more.
+//! The handler of a siege. It does what the documentation tells users to do, and no more.
 
 use bytes::Bytes;
 use quoit::engine::Engine;

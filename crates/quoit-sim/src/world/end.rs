@@ -1,4 +1,4 @@
-//! How a run ends: first nothing goes wrong any more and all must arrive, then all is closed and nothing may be left.
+//! How a run ends. First faults stop, and everything must arrive. Then everything is closed, and nothing may be left.
 
 use std::time::Duration;
 

@@ -10,9 +10,9 @@ const ALIGNMENT: usize = size_of::<usize>();
 const UDP_SEGMENT: i32 = 103;
 const UDP_GRO: i32 = 104;
 
-/// What a socket was asked to tell with each datagram.
+/// Which control messages a socket was asked to add to each datagram.
 #[derive(Clone, Copy, Default, Debug)]
-pub(crate) struct Told {
+pub(crate) struct Requested {
     pub(crate) drops: bool,
     pub(crate) timestamps: bool,
     pub(crate) joins: bool,
@@ -75,20 +75,25 @@ impl Writer {
 }
 
 /// The control messages of a received datagram, in the order in which Linux writes them, and whether they were cut.
-pub(super) fn write(told: Told, facts: &Facts, family: DatagramFamily, room: usize) -> (Vec<u8>, bool) {
+pub(super) fn write(
+    requested: Requested,
+    facts: &Facts,
+    family: DatagramFamily,
+    room: usize,
+) -> (Vec<u8>, bool) {
     let mut writer = Writer {
         bytes: Vec::new(),
         room,
         cut: false,
     };
-    if told.timestamps {
+    if requested.timestamps {
         let mut time = ((facts.time / 1_000_000_000) as libc::c_long)
             .to_ne_bytes()
             .to_vec();
         time.extend(((facts.time % 1_000_000_000) as libc::c_long).to_ne_bytes());
         writer.put(libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS, &time);
     }
-    if told.drops && facts.drops > 0 {
+    if requested.drops && facts.drops > 0 {
         writer.put(libc::SOL_SOCKET, libc::SO_RXQ_OVFL, &facts.drops.to_ne_bytes());
     }
     if facts.segment_size > 0 {
@@ -100,21 +105,21 @@ pub(super) fn write(told: Told, facts: &Facts, family: DatagramFamily, room: usi
     }
     match facts.to {
         IpAddr::V4(to) if family == DatagramFamily::V4 => {
-            if told.local_address {
+            if requested.local_address {
                 let parts = [[1u32.to_ne_bytes(), to.octets()].concat(), to.octets().to_vec()];
                 writer.put(libc::IPPROTO_IP, libc::IP_PKTINFO, &parts.concat());
             }
-            if told.ecn {
+            if requested.ecn {
                 writer.put(libc::IPPROTO_IP, libc::IP_TOS, &[facts.ecn]);
             }
         }
         IpAddr::V6(to) if family == DatagramFamily::V6 => {
-            if told.local_address {
+            if requested.local_address {
                 let mut data = to.octets().to_vec();
                 data.extend(1u32.to_ne_bytes());
                 writer.put(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &data);
             }
-            if told.ecn {
+            if requested.ecn {
                 let class = i32::from(facts.ecn).to_ne_bytes();
                 writer.put(libc::IPPROTO_IPV6, libc::IPV6_TCLASS, &class);
             }

@@ -1,4 +1,4 @@
-//! Datagram sockets: what Linux's UDP and Unix ones answer.
+//! Datagram sockets: what calls on Linux's UDP and Unix ones return.
 //!
 //! The rules are those of `udp_sendmsg`, `udp_recvmsg`, `__udp_enqueue_schedule_skb`, `unix_dgram_sendmsg` and their
 //! like. A socket has a bounded queue of what it has received; [`network`] carries datagrams between sockets.
@@ -27,7 +27,7 @@ pub use sending::NARROW_NETWORK;
 
 pub(super) use network::Network;
 
-use control::Told;
+use control::Requested;
 
 /// What a queued datagram costs besides its bytes.
 const OVERHEAD: usize = 256;
@@ -86,9 +86,9 @@ pub struct Passed {
     /// Sent by it, in order.
     pub departed: Vec<Departed>,
     /// Read by it from the error queue, in order: to whom a datagram did not arrive, and why.
-    pub answered: VecDeque<(SocketAddr, i32)>,
-    /// Answers of the network for which the error queue had no room.
-    pub unanswered: u64,
+    pub errors_read: VecDeque<(SocketAddr, i32)>,
+    /// Errors from the network (ICMP) for which the error queue had no room.
+    pub errors_lost: u64,
 }
 
 /// What a receive brought.
@@ -114,14 +114,14 @@ pub(crate) struct DatagramSocket {
     receive_capacity: usize,
     drops: u32,
     error: Option<i32>,
-    /// It keeps the network's answers (`IP_RECVERR`), of which these were not read.
-    keeps_answers: bool,
-    answers: VecDeque<(SocketAddr, i32)>,
+    /// It queues errors from the network (`IP_RECVERR`). These were not read yet.
+    queues_errors: bool,
+    error_queue: VecDeque<(SocketAddr, i32)>,
     /// The multicast groups that it is a member of.
     groups: Vec<IpAddr>,
     /// `SO_REUSEPORT`.
     shares_port: bool,
-    told: Told,
+    requested: Requested,
     /// To where segments were refused, and to where segments of any size.
     refused: HashSet<IpAddr>,
     refused_any: HashSet<IpAddr>,
@@ -164,11 +164,11 @@ impl Kernel {
             receive_capacity: 200 * 1024,
             drops: 0,
             error: None,
-            keeps_answers: false,
-            answers: VecDeque::new(),
+            queues_errors: false,
+            error_queue: VecDeque::new(),
             groups: Vec::new(),
             shares_port: false,
-            told: Told::default(),
+            requested: Requested::default(),
             refused: HashSet::new(),
             refused_any: HashSet::new(),
             sending: 0,
@@ -214,16 +214,16 @@ impl Kernel {
         let passed = &mut self.passed[number];
         let any = !passed.handed.is_empty()
             || !passed.departed.is_empty()
-            || !passed.answered.is_empty()
-            || passed.unanswered > 0;
+            || !passed.errors_read.is_empty()
+            || passed.errors_lost > 0;
         any.then(|| std::mem::take(passed))
     }
 
-    /// Datagrams and answers of the network that wait in a socket, and its drops so far.
+    /// Datagrams and errors that are queued in a socket, and its drops so far.
     #[must_use]
     pub fn datagram_state(&self, descriptor: i32) -> Option<(usize, u32)> {
         let socket = self.datagram_at(self.table.get(descriptor)?)?;
-        Some((socket.queue.len() + socket.answers.len(), socket.drops))
+        Some((socket.queue.len() + socket.error_queue.len(), socket.drops))
     }
 
     /// `SO_MEMINFO`.
@@ -238,15 +238,15 @@ impl Kernel {
         let socket = self.datagram(id).ok_or(libc::ENOTSOCK)?;
         let unix = socket.is_unix();
         match option {
-            DatagramOption::CountDrops => socket.told.drops = true,
-            DatagramOption::Timestamps => socket.told.timestamps = true,
+            DatagramOption::CountDrops => socket.requested.drops = true,
+            DatagramOption::Timestamps => socket.requested.timestamps = true,
             DatagramOption::ForceReceiveBuffer(bytes) => socket.receive_capacity = 2 * bytes as usize,
             DatagramOption::Broadcast => {}
             _ if unix => return Err(libc::EOPNOTSUPP),
-            DatagramOption::Errors { .. } => socket.keeps_answers = true,
-            DatagramOption::Gro => socket.told.joins = true,
-            DatagramOption::Ecn { .. } => socket.told.ecn = true,
-            DatagramOption::LocalAddress { .. } => socket.told.local_address = true,
+            DatagramOption::Errors { .. } => socket.queues_errors = true,
+            DatagramOption::Gro => socket.requested.joins = true,
+            DatagramOption::Ecn { .. } => socket.requested.ecn = true,
+            DatagramOption::LocalAddress { .. } => socket.requested.local_address = true,
             DatagramOption::MulticastLoop { .. } | DatagramOption::MulticastHops { .. } => {}
             DatagramOption::Membership {
                 group,
@@ -331,7 +331,7 @@ impl Kernel {
         if !socket.queue.is_empty() {
             mask |= events::IN;
         }
-        if socket.error.is_some() || !socket.answers.is_empty() {
+        if socket.error.is_some() || !socket.error_queue.is_empty() {
             mask |= events::ERR;
         }
         let blocked = socket.is_unix()
@@ -377,7 +377,8 @@ impl Kernel {
             return Err(libc::ENOTSOCK);
         };
         let length = room.min(arrived.bytes.len());
-        let (control, control_cut) = control::write(socket.told, &arrived.facts, socket.family, control_room);
+        let (control, control_cut) =
+            control::write(socket.requested, &arrived.facts, socket.family, control_room);
         let truncated = length < arrived.bytes.len();
         let received = Received {
             name: memory::address_bytes(&arrived.from),
@@ -432,7 +433,7 @@ impl Kernel {
             memory::write(at, now);
             rest = later;
         }
-        memory::answer_header(
+        memory::write_header(
             address,
             received.name.len(),
             received.control.len(),
@@ -459,9 +460,9 @@ impl Kernel {
         matches!(self.objects[id].kind, Kind::Datagram(_)) && self.strikes(Fault::TransferFails)
     }
 
-    /// The network's answer comes between two datagrams of one call. It has random numbers of its own, so that what
-    /// else a seed does is as it was before there was this.
-    pub(crate) fn answer_meanwhile(&mut self, id: ObjectId) {
+    /// An error from the network arrives between two datagrams of one call. It is drawn from random numbers of its own, so
+    /// that older seeds do what they did.
+    pub(crate) fn receive_error_meanwhile(&mut self, id: ObjectId) {
         let chance = self.profile.chance(Fault::DatagramRefused);
         let peer = self
             .datagram_at(id)
@@ -509,14 +510,14 @@ impl Kernel {
     fn report_network_error(&mut self, id: ObjectId, to: &Address, error: i32) {
         let Some(socket) = self.datagram(id) else { return };
         if let Address::Tcp(to) = to
-            && socket.keeps_answers
+            && socket.queues_errors
         {
             // Without room it is not kept, and told all the same (`sock_queue_err_skb`).
             if socket.queued + ERROR_COST < socket.receive_capacity {
                 socket.queued += ERROR_COST;
-                socket.answers.push_back((*to, error));
+                socket.error_queue.push_back((*to, error));
             } else if let Some(watch) = socket.watch {
-                self.passed[watch].unanswered += 1;
+                self.passed[watch].errors_lost += 1;
             }
         } else if socket.peer.is_none() {
             return;
@@ -529,20 +530,20 @@ impl Kernel {
 
     /// `recvmsg(2)` with `MSG_ERRQUEUE`: to whom a datagram did not arrive, and why. Behind the last one the socket has no
     /// error any more, and before others theirs, which is told (`sock_dequeue_err_skb`).
-    pub(crate) fn take_answer(&mut self, id: ObjectId) -> Result<(SocketAddr, i32), i32> {
+    pub(crate) fn take_queued_error(&mut self, id: ObjectId) -> Result<(SocketAddr, i32), i32> {
         let socket = self.datagram(id).ok_or(libc::ENOTSOCK)?;
-        let answer = socket.answers.pop_front().ok_or(libc::EAGAIN)?;
+        let queued = socket.error_queue.pop_front().ok_or(libc::EAGAIN)?;
         socket.queued -= ERROR_COST;
-        let next = socket.answers.front().map(|&(_, error)| error);
+        let next = socket.error_queue.front().map(|&(_, error)| error);
         socket.error = next;
         if let Some(watch) = socket.watch {
-            self.passed[watch].answered.push_back(answer);
+            self.passed[watch].errors_read.push_back(queued);
         }
         self.datagrams_moved += 1;
         if next.is_some() {
             self.wake(id, events::ERR);
         }
-        Ok(answer)
+        Ok(queued)
     }
 
     /// The last reference is gone (`close(2)`).

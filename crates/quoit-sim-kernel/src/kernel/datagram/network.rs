@@ -125,7 +125,7 @@ impl Kernel {
         if let Some(socket) = self.datagram(id) {
             socket.sending -= size;
             if socket.has_space() {
-                // Told by an edge each time, also if nobody wants to send (`sock_def_write_space`).
+                // Requested by an edge each time, also if nobody wants to send (`sock_def_write_space`).
                 self.datagrams_moved += 1;
                 self.wake(id, events::OUT);
             }
@@ -142,7 +142,7 @@ impl Kernel {
         if let (Address::Tcp(from), Some(source)) = (&mut from, wishes.source) {
             from.set_ip(source);
         }
-        let is_told = socket.peer.as_ref() == Some(to) || socket.keeps_answers;
+        let is_told = socket.peer.as_ref() == Some(to) || socket.queues_errors;
         socket.sending += size;
         let step = usize::from(wishes.segment_size);
         let cut = step > 0 && bytes.len() > step;
@@ -252,7 +252,7 @@ impl Kernel {
     /// What was sent in segments stays joined for those who take it so, and is taken apart for others.
     fn reach_socket(&mut self, id: ObjectId, arrived: Arrived) {
         let step = usize::from(arrived.facts.segment_size);
-        let joins = self.datagram(id).is_some_and(|socket| socket.told.joins);
+        let joins = self.datagram(id).is_some_and(|socket| socket.requested.joins);
         if step == 0 || joins {
             self.enqueue(id, arrived);
             return;

@@ -1,4 +1,4 @@
-//! Sending: what `sendmsg(2)` on a datagram socket answers.
+//! Sending: what `sendmsg(2)` on a datagram socket returns.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -149,7 +149,7 @@ impl Kernel {
 
     fn send_udp(&mut self, id: ObjectId, to: &Address, bytes: Bytes, wishes: Wishes) -> Result<(), i32> {
         let result = self.try_send_udp(id, to, bytes, wishes);
-        // What the network has answered to another is not to be told from a refusal either.
+        // Nor can the network's error for another one be distinguished from a refusal.
         if let (Err(error @ (libc::EIO | libc::EINVAL | libc::EMSGSIZE)), 1..) = (result, wishes.segment_size)
             && let Some(socket) = self.datagram(id)
         {

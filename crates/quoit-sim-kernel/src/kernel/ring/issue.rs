@@ -9,7 +9,7 @@ use quoit::engine::uring::sys::SubmissionEntry;
 use super::super::object::Kind;
 use super::super::{FIRST_DESCRIPTOR, Kernel};
 use super::request::{Operation, Receive, ReceiveMessage, Request, Send};
-use super::{Completion, RingId, Tells};
+use super::{Completion, Effect, RingId};
 use crate::memory;
 
 const SELECTS_BUFFER: u8 = 1 << abi::io_uring_sqe_flags_bit::IOSQE_BUFFER_SELECT_BIT as u8;
@@ -82,7 +82,7 @@ impl Kernel {
                 user_data: entry.user_data,
                 result,
                 flags: 0,
-                tells: Tells::Nothing,
+                effect: Effect::Nothing,
             });
         }
         self.go_on_with_chain(id, chain, result < 0);
@@ -106,7 +106,7 @@ impl Kernel {
                 user_data: entry.user_data,
                 result: -libc::ECANCELED,
                 flags: 0,
-                tells: Tells::Nothing,
+                effect: Effect::Nothing,
             });
         }
     }
@@ -207,7 +207,7 @@ fn read_operation(entry: &SubmissionEntry, fields: &Fields) -> Option<Operation>
             zero_copy,
         })
     };
-    let gathered = |zero_copy| {
+    let vectored = |zero_copy| {
         let pieces = memory::pieces(address);
         let total = pieces.iter().map(|&(_, length)| length).sum();
         Operation::Send(Send {
@@ -243,9 +243,9 @@ fn read_operation(entry: &SubmissionEntry, fields: &Fields) -> Option<Operation>
     } else if is(Opcode::IORING_OP_SEND_ZC) {
         single(true)
     } else if is(Opcode::IORING_OP_SENDMSG) {
-        gathered(false)
+        vectored(false)
     } else if is(Opcode::IORING_OP_SENDMSG_ZC) {
-        gathered(true)
+        vectored(true)
     } else if is(Opcode::IORING_OP_POLL_ADD) {
         read_poll(entry, fields)
     } else if is(Opcode::IORING_OP_READ) {

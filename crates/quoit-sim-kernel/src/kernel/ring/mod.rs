@@ -31,13 +31,13 @@ pub(crate) struct Completion {
     pub(crate) user_data: u64,
     pub(crate) result: i32,
     pub(crate) flags: u32,
-    /// What the program learns by it.
-    tells: Tells,
+    /// What changes in the kernel when the program takes it.
+    effect: Effect,
 }
 
-/// What is kept of what a completion tells until the program has taken it.
+/// What the kernel notes when the program takes a completion, as the program knows it from then on.
 #[derive(Clone, Copy, Debug)]
-enum Tells {
+enum Effect {
     /// Nothing that anybody looks at.
     Nothing,
     /// That a send on this socket has failed for good.
@@ -258,12 +258,12 @@ impl Ring {
         self.shown.enters.update(|enters| enters + 1);
     }
 
-    /// Whether an accept goes on. Kernels before Linux 6.10, those that do not learn from a receive what is left, gather 16
+    /// Whether an accept goes on. Kernels before Linux 6.10, those that do not learn from a receive what is left, coalesce 16
     /// completions of deferred work beside the queue before they look whether it is full.
     fn has_room_for_accepts(&self) -> bool {
         const BESIDE: usize = 16;
-        let gathers = self.runs_when_entered() && !self.stops_when_empty;
-        self.has_room() || (gathers && self.overflow.len() < BESIDE)
+        let coalesces = self.runs_when_entered() && !self.stops_when_empty;
+        self.has_room() || (coalesces && self.overflow.len() < BESIDE)
     }
 
     fn has_room(&self) -> bool {
@@ -444,10 +444,10 @@ impl Kernel {
     /// The program takes a completion.
     pub(crate) fn pop(&mut self, id: RingId) -> Option<Completion> {
         let completion = self.ring(id).pop()?;
-        match completion.tells {
-            Tells::Nothing => {}
-            Tells::Failure(socket) => self.failed_sends.push(FailedSend::new(socket)),
-            Tells::Release(socket) => {
+        match completion.effect {
+            Effect::Nothing => {}
+            Effect::Failure(socket) => self.failed_sends.push(FailedSend::new(socket)),
+            Effect::Release(socket) => {
                 if let Some(stream) = self.stream(socket) {
                     stream.held -= 1;
                 }

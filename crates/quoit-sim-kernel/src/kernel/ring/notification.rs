@@ -6,7 +6,7 @@ use super::super::Kernel;
 use super::super::agenda::Action;
 use super::super::object::ObjectId;
 use super::request::{Request, Send};
-use super::{Completion, RingId, Tells};
+use super::{Completion, Effect, RingId};
 use crate::faults::Fault;
 use crate::memory;
 
@@ -77,7 +77,7 @@ impl Kernel {
             user_data: notification.user_data,
             result: copied,
             flags: abi::IORING_CQE_F_NOTIF,
-            tells: Tells::Release(notification.socket),
+            effect: Effect::Release(notification.socket),
         });
         let changed = notification
             .memory

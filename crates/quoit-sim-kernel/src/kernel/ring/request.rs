@@ -9,7 +9,7 @@ use super::super::Kernel;
 use super::super::agenda::Action;
 use super::super::object::{Kind, ObjectId, events};
 use super::super::stream::fails_for_good;
-use super::{Completion, RingId, Tells};
+use super::{Completion, Effect, RingId};
 use crate::faults::Fault;
 use crate::memory;
 
@@ -257,15 +257,15 @@ impl Kernel {
             flags |= self.plan_notification(id, &request, send, result);
         }
         if failed || !request.skips_success {
-            let tells = match &request.operation {
-                Operation::Send(_) if fails_for_good(-result) => Tells::Failure(request.object),
-                _ => Tells::Nothing,
+            let effect = match &request.operation {
+                Operation::Send(_) if fails_for_good(-result) => Effect::Failure(request.object),
+                _ => Effect::Nothing,
             };
             self.ring(id).post(Completion {
                 user_data: request.user_data,
                 result,
                 flags,
-                tells,
+                effect,
             });
         }
         if !chain.is_empty() {
@@ -318,7 +318,7 @@ impl Kernel {
             user_data,
             result,
             flags: flags | abi::IORING_CQE_F_MORE,
-            tells: Tells::Nothing,
+            effect: Effect::Nothing,
         });
     }
 
@@ -530,7 +530,7 @@ impl Kernel {
         Outcome::Waits
     }
 
-    /// Cancels the request with the user data `target`; answers as the cancellation's completion does.
+    /// Cancels the request with the user data `target`; returns the result of the cancellation's completion.
     pub(super) fn cancel(&mut self, id: RingId, target: u64) -> i32 {
         let find = |kernel: &mut Self| {
             let ring = kernel.ring(id);
@@ -577,7 +577,7 @@ impl Kernel {
             user_data: request.user_data,
             result,
             flags,
-            tells: Tells::Nothing,
+            effect: Effect::Nothing,
         };
         if self.strikes(Fault::CancelOrder) {
             self.ring(id).post(completion);
