@@ -20,7 +20,8 @@ use quoit_sim_kernel::kernel::with;
 use quoit_sim_kernel::pattern;
 use quoit_sim_kernel::random::Random;
 
-use crate::world::{Kept, World};
+use crate::checks::Kept;
+use crate::world::World;
 
 /// Lent memory that tells when it is let go of, and is spoilt then.
 #[derive(Debug)]

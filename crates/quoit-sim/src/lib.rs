@@ -9,6 +9,7 @@
 //! `quoit-async` are in place of the handler.
 
 pub mod asynchronous;
+mod checks;
 pub mod datagrams;
 mod handler;
 pub mod options;

@@ -16,9 +16,9 @@ use quoit_sim_kernel::kernel::with;
 use quoit_sim_kernel::pattern;
 use quoit_sim_kernel::random::Random;
 
+use crate::checks::{Kept, any_pending, check_end_of_stream, first_pending};
 use crate::reference::Reference;
 use crate::sim_loop::SimLoop;
-use crate::world::{Kept, any_pending, check_end_of_stream, first_pending};
 
 /// The time between its turns, in nanoseconds, at most: while something happens, and while nothing does.
 const PAUSE: u64 = 60_000;

@@ -2,8 +2,6 @@
 
 mod end;
 
-pub(crate) use end::{any_pending, first_pending};
-
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -24,6 +22,7 @@ use quoit_sim_kernel::kernel::{Outside, do_jobs, wait_outside, with};
 use quoit_sim_kernel::pattern;
 use quoit_sim_kernel::random::Random;
 
+use crate::checks::{Kept, check_end_of_stream};
 use crate::datagrams::{DatagramLives, KeptDatagrams};
 use crate::options::Options;
 use crate::partner::Partner;
@@ -38,26 +37,6 @@ const SLEEP: u64 = 100_000;
 const IDLE_TURNS: u32 = 150;
 /// Turns that waited, and left nothing to do, after which nothing may be queued any more for a socket that takes no more.
 const FAILED_TURNS: u32 = 10;
-
-/// A lease that the handler keeps.
-pub(crate) struct Kept {
-    pub(crate) connection: ConnectionId,
-    pub(crate) peer: usize,
-    pub(crate) offset: u64,
-    pub(crate) data: Lease,
-}
-
-impl Kept {
-    /// That nobody wrote to it while it was held.
-    pub(crate) fn check(&self) {
-        if let Some(at) = pattern::first_difference(self.peer as u64, self.offset, &self.data) {
-            panic!(
-                "leased bytes of {:?} changed while they were held, at offset {at}",
-                self.connection
-            );
-        }
-    }
-}
 
 /// The run.
 pub struct World<E: Engine> {
@@ -128,21 +107,6 @@ fn is_of_datagrams(event: &Event) -> bool {
             | Event::DatagramClosed { .. }
             | Event::DatagramRefused { .. }
     )
-}
-
-/// That the end of a stream comes behind all that was sent.
-pub(crate) fn check_end_of_stream(reference: &mut Reference, id: ConnectionId) {
-    let state = reference.find(id).expect("checked just now");
-    let Some(peer) = state.notes.peer else { return };
-    let received = state.notes.received;
-    with(|kernel| {
-        let peer = &kernel.peers[peer];
-        assert!(
-            peer.sent == received || peer.broke_off,
-            "{id:?} was told the end after {received} bytes, of {} that were sent",
-            peer.sent
-        );
-    });
 }
 
 /// Looks whether a peer that reads was cut off: a graceful close lasts as long as it takes something.
