@@ -7,7 +7,7 @@ mod support;
 use std::path::Path;
 use std::process::Command;
 
-use quoit_left_out::this_was_left_out;
+use quoit_skipped::skip_this;
 use support::{compile, engines, file, has, succeeded};
 
 const SEEDS: u64 = 4;
@@ -22,7 +22,7 @@ fn spin(mut command: Command, engine: &str, seed: u64, calls: u32) {
 
 fn compiled(folder: &Path, options: &[&str]) -> Option<std::path::PathBuf> {
     if !has("cc") {
-        this_was_left_out("cc was not found");
+        skip_this("cc was not found");
         return None;
     }
     let program = folder.join("spin");
@@ -48,7 +48,7 @@ fn random_calls_under_address_sanitizer() {
 #[test]
 fn random_calls_under_valgrind() {
     if !has("valgrind") {
-        this_was_left_out("valgrind was not found");
+        skip_this("valgrind was not found");
         return;
     }
     let folder = tempfile::tempdir().unwrap();

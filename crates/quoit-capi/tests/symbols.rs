@@ -6,7 +6,7 @@ mod support;
 use std::collections::BTreeSet;
 use std::process::Command;
 
-use quoit_left_out::this_was_left_out;
+use quoit_skipped::skip_this;
 use support::{file, has, library, output};
 
 /// The highest version of glibc's symbols that the library may need; the README names distributions that have it.
@@ -29,7 +29,7 @@ fn declared() -> BTreeSet<String> {
 #[test]
 fn the_library_exports_what_the_header_declares_and_nothing_else() {
     if !has("nm") {
-        this_was_left_out("nm was not found");
+        skip_this("nm was not found");
         return;
     }
     let symbols = output(
@@ -59,7 +59,7 @@ fn every_function_has_its_section_in_the_documentation() {
 #[test]
 fn the_library_is_named_and_runs_on_what_the_readme_says() {
     if !has("readelf") {
-        this_was_left_out("readelf was not found");
+        skip_this("readelf was not found");
         return;
     }
     let dynamic = output(Command::new("readelf").args(["-W", "-d"]).arg(library()));

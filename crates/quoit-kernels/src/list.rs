@@ -56,7 +56,7 @@ pub enum Run {
     /// The tests of a package of the Go module.
     Go,
     /// How soon a loop is told of what happens, on each engine.
-    Told,
+    WakeLatency,
     /// Servers, each under a load that checks every reply.
     Traffic,
     /// System calls per request.
@@ -235,13 +235,13 @@ mod tests {
         assert!(refused(KERNEL, "run = \"rust\"").contains("check c: it needs `package` and `tests`"));
         assert!(refused(KERNEL, "run = \"go\"").contains("it needs `package`"));
         assert!(refused(KERNEL, "run = \"traffic\"").contains("it needs `engine`"));
-        assert!(refused(KERNEL, "run = \"told\"\nonly = [\"b\"]").contains("no kernel b"));
-        assert!(refused(KERNEL, "run = \"told\"\nrows = [\"u\"]").contains("no traffic u"));
-        assert!(refused(KERNEL, "run = \"told\"\ncolour = 1").contains("colour"));
-        assert!(refused(&KERNEL.repeat(2), "run = \"told\"").contains("two of kernel a"));
+        assert!(refused(KERNEL, "run = \"wake-latency\"\nonly = [\"b\"]").contains("no kernel b"));
+        assert!(refused(KERNEL, "run = \"wake-latency\"\nrows = [\"u\"]").contains("no traffic u"));
+        assert!(refused(KERNEL, "run = \"wake-latency\"\ncolour = 1").contains("colour"));
+        assert!(refused(&KERNEL.repeat(2), "run = \"wake-latency\"").contains("two of kernel a"));
         let engine = format!("{KERNEL}engines = [\"epoll\", \"io_uring\"]\n");
-        assert!(refused(&engine, "run = \"told\"").contains("kernel a: there is no engine io_uring"));
+        assert!(refused(&engine, "run = \"wake-latency\"").contains("kernel a: there is no engine io_uring"));
         let nowhere = KERNEL.replace("by_hand = \"x\"\n", "");
-        assert!(refused(&nowhere, "run = \"told\"").contains("kernel a: it needs `from`"));
+        assert!(refused(&nowhere, "run = \"wake-latency\"").contains("kernel a: it needs `from`"));
     }
 }

@@ -16,7 +16,7 @@ pub struct Plan {
     pub checks: Vec<Check>,
     /// The rows that they name.
     pub traffic: Vec<Traffic>,
-    /// Where each program lies in the guest: `quoit`, `told`, `rust PACKAGE TEST`, `go PACKAGE`.
+    /// Where each program lies in the guest: `quoit`, `wake_latency`, `rust PACKAGE TEST`, `go PACKAGE`.
     pub programs: BTreeMap<String, String>,
     /// The environment of all.
     pub environment: BTreeMap<String, String>,
@@ -82,8 +82,8 @@ pub enum Outcome {
 pub enum Finding {
     /// What `quoit doctor --json` printed.
     Doctor(serde_json::Value),
-    /// What the example `told` printed.
-    Told(serde_json::Value),
+    /// What the example `wake_latency` printed.
+    WakeLatency(serde_json::Value),
     /// System calls per request, by case and engine.
     Calls(BTreeMap<String, BTreeMap<String, f64>>),
 }

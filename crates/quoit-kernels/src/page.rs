@@ -35,7 +35,7 @@ pub fn write(list: &List, results: &Results) -> String {
         checks(list, &tried),
         failures(&tried),
         notes(&list.kernels),
-        told(&tried),
+        wake_latency(&tried),
         not_run(list, results),
     ];
     let mut page = sections.join("\n");
@@ -340,31 +340,34 @@ fn notes(kernels: &[Kernel]) -> String {
     page
 }
 
-fn told(tried: &[(&Kernel, &KernelResults)]) -> String {
+fn wake_latency(tried: &[(&Kernel, &KernelResults)]) -> String {
     let mut page = "\
 ## How soon a loop is told
 
 The median of 30 rounds on io_uring as a multiple of epoll's in the same run, with epoll's in microseconds: until a loop that
 sleeps in its own turn, and one that is parked in a poller outside, sees what another thread does, or its timer. Emulated, so
-that the microseconds mean little (`crates/quoit/examples/told.rs`).
+that the microseconds mean little (`crates/quoit/examples/wake_latency.rs`).
 
 "
     .to_owned();
     let with: Vec<_> = tried
         .iter()
-        .filter_map(|(kernel, found)| Some((*kernel, found.told.as_ref()?)))
-        .filter(|(_, told)| told["uring"].is_object())
+        .filter_map(|(kernel, found)| Some((*kernel, found.wake_latency.as_ref()?)))
+        .filter(|(_, measured)| measured["uring"].is_object())
         .collect();
-    let Some(ways) = with.first().and_then(|(_, told)| told["epoll"].as_object()) else {
+    let Some(ways) = with
+        .first()
+        .and_then(|(_, measured)| measured["epoll"].as_object())
+    else {
         return String::new();
     };
     header(
         &mut page,
         std::iter::once("kernel".to_owned()).chain(ways.keys().cloned()),
     );
-    for (kernel, told) in &with {
+    for (kernel, measured) in &with {
         let cells = ways.keys().map(|way| {
-            let median = |engine: &str| told[engine][way][0].as_f64().unwrap_or(f64::NAN);
+            let median = |engine: &str| measured[engine][way][0].as_f64().unwrap_or(f64::NAN);
             format!(
                 "{:.1} ({:.0})",
                 median("uring") / median("epoll"),

@@ -30,8 +30,8 @@ pub struct KernelResults {
     pub release: String,
     /// What `quoit doctor --json` printed.
     pub doctor: Option<serde_json::Value>,
-    /// What the example `told` printed.
-    pub told: Option<serde_json::Value>,
+    /// What the example `wake_latency` printed.
+    pub wake_latency: Option<serde_json::Value>,
     /// System calls per request, by case and engine.
     #[serde(default)]
     pub calls: BTreeMap<String, BTreeMap<String, f64>>,
@@ -95,7 +95,7 @@ impl KernelResults {
     pub fn keep(&mut self, finding: Finding) {
         match finding {
             Finding::Doctor(found) => self.doctor = Some(found),
-            Finding::Told(found) => self.told = Some(found),
+            Finding::WakeLatency(found) => self.wake_latency = Some(found),
             Finding::Calls(found) => self.calls = found,
         }
     }
@@ -107,7 +107,7 @@ impl KernelResults {
         }
         self.title = later.title;
         self.doctor = later.doctor.or(self.doctor.take());
-        self.told = later.told.or(self.told.take());
+        self.wake_latency = later.wake_latency.or(self.wake_latency.take());
         if !later.calls.is_empty() {
             self.calls = later.calls;
         }

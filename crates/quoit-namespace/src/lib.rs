@@ -117,7 +117,7 @@ mod tests {
 
     fn namespace_or_skip(test: &str) -> Option<Namespace> {
         Namespace::make()
-            .inspect_err(|error| quoit_left_out::left_out_for(test, error, "CAP_SYS_ADMIN"))
+            .inspect_err(|error| quoit_skipped::skip_for(test, error, "CAP_SYS_ADMIN"))
             .ok()
     }
 

@@ -11,15 +11,17 @@ use std::time::Duration;
 use bytes::Bytes;
 use quoit::internals::engine::Engine;
 use quoit::{
-    AttachOptions, Command, ConnectOptions, ConnectionId, FileRange, OnShort, Payload, Refusal, Token,
+    AttachOptions, Command, ConnectOptions, ConnectionId, FileRange, OnShort, Payload, RawPieces, Refusal,
+    Token,
 };
 use quoit_event_order::Lent;
+use quoit_sim_kernel::faces::file;
+use quoit_sim_kernel::kernel::with;
+use quoit_sim_kernel::pattern;
+use quoit_sim_kernel::random::Random;
 
-use crate::faces::file;
-use crate::kernel::with;
-use crate::pattern;
-use crate::random::Random;
-use crate::world::{Kept, World};
+use crate::checks::Kept;
+use crate::world::World;
 
 /// Lent memory that tells when it is let go of, and is spoilt then.
 #[derive(Debug)]
@@ -348,8 +350,9 @@ impl<E: Engine + 'static> World<E> {
     fn send_gathered(&mut self, id: ConnectionId, bytes: &[u8], token: Token) {
         let memory = Memory::new(bytes, Arc::clone(&self.always_free));
         let pieces = cut(&mut self.random, memory.as_ref());
-        // The reference keeps it until the send is acknowledged or the connection closed; then it is spoilt, but not freed.
-        let list = crate::memory::lend(&pieces);
+        // SAFETY: the reference keeps the memory until the send is acknowledged or the connection closed; then it is
+        // overwritten, but not freed.
+        let list = unsafe { RawPieces::new(&pieces) };
         let result = self.event_loop.send_gathered(id, list, token);
         let free = Arc::clone(&self.always_free);
         self.after_send(id, result, bytes, token, Some(free), Some(memory));

@@ -1,24 +1,20 @@
-//! A simulated kernel under the real engines of Quoit, driven by a seed.
+//! Runs of the real loop and engines of Quoit on a simulated kernel (`quoit-sim-kernel`), each decided by a seed.
 //!
 //! A run draws a configuration, some listeners, up to 50 connections' lives and a profile of faults from its seed,
 //! plays them against a loop on one of the two engines, and checks at every turn that all is as the loop's user may
-//! rely on. The engines and the loop are the real ones: only the calls that reach the kernel are others
-//! ([`faces`]). Everything that a run does follows from its seed, so a failure can be replayed, traced and shrunk.
+//! rely on. Everything that a run does follows from its seed, so a failure can be replayed, traced and shrunk.
 //!
-//! Other runs have tasks with the sockets of `quoit-async` in place of a handler ([`asynchronous`]).
+//! There are three kinds of run. In a [`world`] a random handler does whatever a user may do. In a [`siege`] some
+//! peers misuse the loop, and others must be served all the same. In an [`asynchronous`] one, tasks with the sockets of
+//! `quoit-async` are in place of the handler.
 
 pub mod asynchronous;
+mod checks;
 pub mod datagrams;
-pub mod faces;
-pub mod faults;
 mod handler;
-pub mod kernel;
-mod memory;
 pub mod options;
 mod partner;
-pub mod pattern;
 pub mod plan;
-pub mod random;
 pub mod reference;
 pub mod run;
 pub mod shrink;

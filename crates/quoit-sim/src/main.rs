@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use clap::{Parser, Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use quoit::EngineKind;
-use quoit_sim::faults::{FaultCounts, FaultSet};
 use quoit_sim::options::{Options, Workload};
 use quoit_sim::run::{catch_panics, run};
 use quoit_sim::shrink::shrink;
+use quoit_sim_kernel::faults::{FaultCounts, FaultSet};
 
 /// Hunts for faults: runs the real loop and engines on a simulated kernel, each run decided by a seed.
 #[derive(Parser)]
@@ -152,7 +152,7 @@ fn processor_seconds() -> f64 {
 fn hunt(arguments: &Run) -> ExitCode {
     let bar = progress_bar(arguments.seeds);
     let begin = Instant::now();
-    let mut told = begin;
+    let mut last_report = begin;
     let (mut runs, mut lives, mut turns) = (0u64, 0, 0);
     let mut counts = FaultCounts::default();
     let end = match arguments.seeds {
@@ -184,8 +184,8 @@ fn hunt(arguments: &Run) -> ExitCode {
             }
         }
         bar.inc(1);
-        if bar.is_hidden() && told.elapsed() > Duration::from_secs(10) {
-            told = Instant::now();
+        if bar.is_hidden() && last_report.elapsed() > Duration::from_secs(10) {
+            last_report = Instant::now();
             println!("seed {seed}: {runs} runs, {lives} lives, no failure");
         }
     }

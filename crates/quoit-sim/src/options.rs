@@ -1,8 +1,7 @@
 //! Which run is wanted.
 
 use quoit::EngineKind;
-
-use crate::faults::FaultSet;
+use quoit_sim_kernel::faults::FaultSet;
 
 /// What runs on the loop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -1,7 +1,7 @@
 //! A second live loop, as on another thread: it takes connections that the first accepts and hands over.
 //!
-//! It has its turns in the order of things, between any two calls of the first loop and while that one sleeps. Its own
-//! handler is a simple one, as the first has all the tricks: what counts here is what passes between the two.
+//! The simulated kernel runs its turns, between any two calls of the first loop and while that one sleeps. Its handler is
+//! simple, as the first loop has the random one: what counts here is what passes between the two.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -11,14 +11,14 @@ use std::time::Duration;
 
 use quoit::internals::engine::Engine;
 use quoit::{ConnectionId, Counters, Event, Events, Lease, Loop, Payload, Refusal, Remote, Token};
+use quoit_sim_kernel::faces::SimSockets;
+use quoit_sim_kernel::kernel::with;
+use quoit_sim_kernel::pattern;
+use quoit_sim_kernel::random::Random;
 
-use crate::faces::SimSockets;
-use crate::kernel::with;
-use crate::pattern;
-use crate::random::Random;
+use crate::checks::{Kept, any_pending, check_end_of_stream, first_pending};
 use crate::reference::Reference;
 use crate::sim_loop::SimLoop;
-use crate::world::{Kept, any_pending, check_end_of_stream, first_pending};
 
 /// The time between its turns, in nanoseconds, at most: while something happens, and while nothing does.
 const PAUSE: u64 = 60_000;
@@ -69,9 +69,11 @@ impl<E: Engine + 'static> Partner<E> {
             other,
             wake_owed,
         }));
-        let this = Rc::clone(&partner);
+        // The kernel does not keep it: it would outlive a run that fails, and then end without a kernel.
+        let this = Rc::downgrade(&partner);
         with(|kernel| {
             kernel.start_other_loop(Rc::new(move || {
+                let Some(this) = this.upgrade() else { return };
                 // In the midst of its own turn it cannot have another.
                 if let Ok(mut partner) = this.try_borrow_mut() {
                     partner.turn();
@@ -284,5 +286,37 @@ impl<E: Engine + 'static> Partner<E> {
             counters.send_chunks_used, 0,
             "send memory of the second loop is left"
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use quoit::internals::LoopMemory;
+    use quoit::internals::engine::epoll::{EpollEngine, EpollSettings};
+    use quoit::{Config, LoopIndex};
+    use quoit_sim_kernel::faces::SimEpoll;
+    use quoit_sim_kernel::faults::Profile;
+    use quoit_sim_kernel::kernel::{self, Kernel};
+
+    use super::*;
+
+    #[test]
+    fn a_run_that_fails_leaves_no_loop_to_its_kernel() {
+        kernel::install(Kernel::new(1, Profile::kind(), 4096, false));
+        let failed = catch_unwind(AssertUnwindSafe(|| {
+            let (index, config) = (LoopIndex::default(), Config::default());
+            let memory = LoopMemory::new(index, &config).expect("eventfds are to be had");
+            let engine = EpollEngine::<SimEpoll, _>::new(EpollSettings::default(), SimSockets)
+                .expect("instances are to be had");
+            let event_loop = Loop::with_engine(index, config, memory, engine, String::new(), SimSockets);
+            let remote = event_loop.remote();
+            let _partner = Partner::start(event_loop, 1, remote, Rc::default());
+            panic!("as a check of the run does");
+        }));
+        assert!(failed.is_err());
+        // A loop in it would close its descriptors now, and panic as there is no kernel.
+        drop(kernel::remove());
     }
 }

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use quoit::{Address, Config, Feature, FeatureSet, WaitMode};
+use quoit_sim_kernel::faults::{Fault, Profile};
+use quoit_sim_kernel::kernel::{Answer, Ending, PeerPlan};
+use quoit_sim_kernel::random::Random;
 
 use crate::asynchronous::plan::{self as asynchronous, AsyncPlan};
 use crate::datagrams::plan::DatagramPlan;
-use crate::faults::{Fault, Profile};
-use crate::kernel::{Answer, Ending, PeerPlan};
 use crate::options::{Options, Workload};
-use crate::random::Random;
 use crate::siege::plan::{self as siege, SiegePlan};
 use crate::style::Style;
 

@@ -1,5 +1,4 @@
-//! What a loop's user may rely on, as a small model beside the loop: the order of events, and what the simulator knows
-//! besides.
+//! A small model beside the loop of what its user may rely on: the order of events, and what the simulator knows besides.
 //!
 //! A violation is a panic whose message says what came and why it must not.
 

@@ -1,9 +1,9 @@
 //! What the program prints of runs.
 
-use quoit_sim::faults::{FaultCounts, Incidents};
 use quoit_sim::options::{Options, Workload};
 use quoit_sim::plan::Plan;
 use quoit_sim::run::run;
+use quoit_sim_kernel::faults::{FaultCounts, Incidents};
 
 /// Runs once more, and prints all that happened, what was wrong, and the command that does the same. Returns whether
 /// anything was wrong.
@@ -51,14 +51,14 @@ fn command(options: &Options) -> String {
     command
 }
 
-/// Prints how often each fault struck, what the program was answered, and what else came about.
+/// Prints how often each fault struck, which errors calls returned, and what else came about.
 pub(crate) fn print_faults(counts: &FaultCounts) {
     println!("faults:");
     for (fault, count) in counts.iter() {
         println!("  {:32} {count:>14}", fault.name());
     }
-    println!("errors answered:");
-    for (errno, count) in counts.answers() {
+    println!("errors returned:");
+    for (errno, count) in counts.errors() {
         println!("  {:32} {count:>14}", errno.to_string());
     }
     println!("what came about besides:");

@@ -8,12 +8,12 @@ use quoit::internals::engine::Engine;
 use quoit::internals::engine::epoll::{EpollEngine, EpollSettings};
 use quoit::internals::engine::uring::{Capabilities, UringEngine, UringSettings, probe};
 use quoit::{EngineKind, FeatureSet};
+use quoit_sim_kernel::faces::{SimEpoll, SimRing, SimSockets};
+use quoit_sim_kernel::faults::FaultCounts;
+use quoit_sim_kernel::kernel::{self, Kernel};
 
 use crate::asynchronous::AsyncWorld;
-use crate::faces::{SimEpoll, SimRing, SimSockets};
-use crate::faults::FaultCounts;
 use crate::handler::bury;
-use crate::kernel::{self, Kernel};
 use crate::options::Options;
 use crate::plan::Plan;
 use crate::siege::Siege;

@@ -1,6 +1,7 @@
 //! Making a failing run small: fewer lives, fewer faults, fewer turns, as long as it still fails.
 
-use crate::faults::Fault;
+use quoit_sim_kernel::faults::Fault;
+
 use crate::options::Options;
 use crate::plan::Plan;
 use crate::run::run;

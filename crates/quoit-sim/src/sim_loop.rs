@@ -4,8 +4,7 @@ use std::ops::{Deref, DerefMut};
 
 use quoit::Loop;
 use quoit::internals::engine::Engine;
-
-use crate::faces::SimSockets;
+use quoit_sim_kernel::faces::SimSockets;
 
 /// A loop on the simulated kernel. Never dropped by unwinding: one that has failed must not be asked to end well.
 #[derive(Debug)]

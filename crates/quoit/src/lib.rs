@@ -125,7 +125,7 @@ pub use sys::{DatagramOption, SocketOption, Time};
 
 /// What lies beneath the API, for the simulator and the tests of this repository: the engines, the traits that stand for
 /// the kernel's calls, and what a loop is made of on others than Linux's. No version promises anything of it, and no
-/// documentation shows it. It is public because `quoit-sim`, which implements these traits, is a crate of its own.
+/// documentation shows it. It is public because `quoit-sim-kernel`, which implements these traits, is a crate of its own.
 ///
 /// [`Loop`] is generic over an engine and the socket calls for its sake. Users leave both at their defaults.
 #[doc(hidden)]

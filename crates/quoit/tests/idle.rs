@@ -10,7 +10,7 @@ use std::thread;
 
 use quoit::{Config, ConnectionId, Counters, Errno, Handler, Lease, Loop, Runtime, RuntimeConfig};
 use quoit::{Listen, ListenerOptions};
-use quoit_left_out::this_was_left_out;
+use quoit_skipped::skip_this;
 use support::{Echo, client, config, echo, engines, guard, listening, tcp};
 
 #[global_allocator]
@@ -51,7 +51,7 @@ fn enough_descriptors() -> bool {
         Errno::check(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit)).unwrap();
     }
     if limit.rlim_cur < wanted {
-        this_was_left_out(format_args!(
+        skip_this(format_args!(
             "this process may have only {} descriptors, and not {wanted}",
             limit.rlim_cur
         ));

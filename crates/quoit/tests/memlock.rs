@@ -6,7 +6,7 @@ mod support;
 use bytes::Bytes;
 use quoit::{Config, EngineChoice, EngineKind, Errno, Event, Events, Loop, LoopIndex, StartError, Token};
 use quoit::{Feature, FeatureSet, Footprint, try_uring};
-use quoit_left_out::{needs_root, this_test, this_was_left_out};
+use quoit_skipped::{needs_root, skip_this, this_test};
 use std::io::Read;
 use std::thread;
 use std::time::Duration;
@@ -90,7 +90,7 @@ fn rings_past_the_limit_fall_back() {
                 let config = impatient(REQUIRE);
                 let a_ring = Footprint::of(&config, FeatureSet::EMPTY).queues;
                 if loops.len() as u64 * a_ring > 2 * LIMIT {
-                    this_was_left_out("this kernel does not count rings as locked memory");
+                    skip_this("this kernel does not count rings as locked memory");
                     return;
                 }
             };
@@ -183,7 +183,7 @@ fn what_may_not_be_locked_is_copied() {
             };
             let found = try_uring(&config).unwrap();
             if !found.features.contains(Feature::ZeroCopySend) {
-                this_was_left_out("this kernel has no zero-copy-send");
+                skip_this("this kernel has no zero-copy-send");
                 return;
             }
             become_nobody(NOBODIES[3], LIMIT);

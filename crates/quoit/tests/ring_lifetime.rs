@@ -9,7 +9,7 @@ use std::time::Duration;
 use quoit::features::{Feature, FeatureSet};
 use quoit::internals::engine::uring::sys::{RingParameters, UringSys};
 use quoit::internals::engine::uring::{Ring, probe};
-use quoit_left_out::this_was_left_out;
+use quoit_skipped::skip_this;
 
 /// More than a thread can have registered at a time (16, `IO_RINGFD_REG_MAX`).
 const RINGS: usize = 100;
@@ -52,7 +52,7 @@ fn used_ring(features: FeatureSet) -> Ring {
 fn rings_leave_nothing_behind() {
     let features = match probe::<Ring>(FeatureSet::EMPTY, false) {
         Ok(capabilities) => capabilities.features,
-        Err(error) => return this_was_left_out(error),
+        Err(error) => return skip_this(error),
     };
     // What the runtime opens lazily is open after a first ring.
     drop(used_ring(features));

@@ -4,9 +4,9 @@
 //! All of it is behind one lock, which is held for moments and never while anything of the program's runs. On the loop's
 //! thread nobody else holds it.
 
-mod asked;
+mod events;
 mod give;
-mod told;
+mod operations;
 
 use std::collections::VecDeque;
 use std::io;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use quoit::{Config, try_uring};
-use quoit_left_out::{engine_left_out, this_test, this_was_left_out};
+use quoit_skipped::{skip_engine, skip_this, this_test};
 
 /// A file of this crate.
 pub(crate) fn file(path: &str) -> PathBuf {
@@ -38,7 +38,7 @@ pub(crate) fn compilers() -> Vec<(&'static str, &'static [&'static str])> {
         .filter(|(compiler, _)| {
             let here = has(compiler) || kept().is_some_and(|folder| folder.join(compiler).exists());
             if !here {
-                this_was_left_out(format_args!("{compiler} was not found"));
+                skip_this(format_args!("{compiler} was not found"));
             }
             here
         })
@@ -50,7 +50,7 @@ pub(crate) fn engines() -> Vec<&'static str> {
     match try_uring(&Config::default()) {
         Ok(_) => vec!["epoll", "uring"],
         Err(reason) => {
-            engine_left_out("uring", this_test(), format_args!("io_uring: {reason}"));
+            skip_engine("uring", this_test(), format_args!("io_uring: {reason}"));
             vec!["epoll"]
         }
     }

@@ -2,8 +2,8 @@
 
 use std::io;
 
-use quoit_left_out::left_out_for;
 use quoit_namespace::Namespace;
+use quoit_skipped::skip_for;
 
 /// Of the net that is kept for examples (RFC 5737), which no real host has.
 pub(crate) const SERVER: &str = "192.0.2.1";
@@ -36,7 +36,7 @@ impl Cable {
     /// The cable, or a line that says why `what` is left out.
     pub(crate) fn or_skip(what: &str) -> Option<Self> {
         Self::make()
-            .inspect_err(|error| left_out_for(what, error, "CAP_SYS_ADMIN, CAP_NET_ADMIN"))
+            .inspect_err(|error| skip_for(what, error, "CAP_SYS_ADMIN, CAP_NET_ADMIN"))
             .ok()
     }
 }

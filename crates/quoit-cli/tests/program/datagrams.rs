@@ -5,7 +5,7 @@ use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
 use std::process::{Child, ChildStdout, Stdio};
 
-use quoit_left_out::{needs_root, this_test};
+use quoit_skipped::{needs_root, this_test};
 use quoit_workload::SinkReport;
 use serde_json::Value;
 

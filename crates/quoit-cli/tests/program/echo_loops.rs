@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::process::Stdio;
 
-use quoit_left_out::{needs_root, this_test};
+use quoit_skipped::{needs_root, this_test};
 
 use crate::support::{Client, PATIENCE, Server, connect, engines, quoit};
 

@@ -153,7 +153,7 @@ fn can_inject(test: &str) -> bool {
         Ok(output) => String::from_utf8_lossy(&output.stderr).trim().to_owned(),
         Err(error) => error.to_string(),
     };
-    quoit_left_out::left_out(test, format_args!("strace cannot inject faults here: {reason}"));
+    quoit_skipped::skip(test, format_args!("strace cannot inject faults here: {reason}"));
     false
 }
 

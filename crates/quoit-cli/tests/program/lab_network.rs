@@ -5,8 +5,8 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use quoit_left_out::{needs_root, this_test, this_was_left_out};
 use quoit_namespace::Namespace;
+use quoit_skipped::{needs_root, skip_this, this_test};
 use serde_json::Value;
 
 use crate::support::{output, quoit, signal};
@@ -73,7 +73,7 @@ fn a_run_has_its_congestion_control_and_the_machine_keeps_its_own() {
     } else {
         // Nor may a namespace that the lab makes have it.
         assert_eq!(used("built-in", &[]), ITS_OWN);
-        this_was_left_out(format_args!("{ALLOWED} has no cubic"));
+        skip_this(format_args!("{ALLOWED} has no cubic"));
     }
     // What is the user's may need what else is on the machine's network.
     let own = "mine={quoit} serve http --engine epoll --listen {listen}";

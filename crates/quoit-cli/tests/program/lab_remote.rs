@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::{Command, Stdio};
 
-use quoit_left_out::{needs_root, this_test, this_was_left_out};
+use quoit_skipped::{needs_root, skip_this, this_test};
 use serde_json::Value;
 
 /// Makes two namespaces with a cable between them, and runs the program in the first one. `$1` is a folder, in which
@@ -59,7 +59,7 @@ fn generators_in_another_namespace_are_measured_as_one() {
                 .map(|refused| String::from_utf8_lossy(&refused.stderr));
             return match said {
                 Ok(said) if said.contains("not permitted") => needs_root(this_test(), "CAP_SYS_ADMIN"),
-                _ => this_was_left_out(format_args!("unshare --net ip link: {refused:?}")),
+                _ => skip_this(format_args!("unshare --net ip link: {refused:?}")),
             };
         }
     }

@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::thread;
 
-use quoit_left_out::{left_out, left_out_for};
+use quoit_skipped::{skip, skip_for};
 
 use crate::cable::{Cable, ENTERED, SERVER};
 use crate::support::{Server, connect, engines, quoit, reset};
@@ -28,7 +28,7 @@ impl Network {
             Ok(())
         };
         table()
-            .inspect_err(|error| left_out_for(test, error, "CAP_NET_ADMIN"))
+            .inspect_err(|error| skip_for(test, error, "CAP_NET_ADMIN"))
             .ok()?;
         Some(Self(cable))
     }
@@ -83,7 +83,7 @@ fn lost_packets_lose_nothing() {
         let before = traffic::open_descriptors(&server);
         let address = server.address();
         if let Err(error) = network.add_rules(&["input", "output"], "numgen inc mod 29 0", "drop") {
-            left_out(TEST, error);
+            skip(TEST, error);
             return;
         }
         network
@@ -118,7 +118,7 @@ fn resets_from_the_network_end_their_connections_alone() {
             .expect(ENTERED);
         clients.iter_mut().for_each(echo);
         if let Err(error) = network.add_rules(&["input"], "", "reject with tcp reset") {
-            left_out(TEST, error);
+            skip(TEST, error);
             return;
         }
         for client in &mut clients {

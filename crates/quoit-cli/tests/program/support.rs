@@ -52,7 +52,7 @@ pub(crate) fn engines() -> &'static [&'static str] {
             &["uring", "epoll"]
         } else {
             let said = String::from_utf8_lossy(&doctor.stdout);
-            quoit_left_out::engine_left_out("uring", "io_uring in all tests of the program", said);
+            quoit_skipped::skip_engine("uring", "io_uring in all tests of the program", said);
             &["epoll"]
         }
     })

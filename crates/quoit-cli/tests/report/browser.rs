@@ -59,7 +59,7 @@ pub(crate) fn find() -> Option<PathBuf> {
             std::env::var_os(REQUIRED).is_none(),
             "{REQUIRED} is set, but chromium was not found; apt install chromium"
         );
-        quoit_left_out::this_was_left_out(format_args!(
+        quoit_skipped::skip_this(format_args!(
             "chromium was not found (apt install chromium; {REQUIRED}=1 makes this a failure)"
         ));
     }

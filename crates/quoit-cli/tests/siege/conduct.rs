@@ -6,7 +6,7 @@ use std::io::{self, Read, Write};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use quoit_left_out::left_out_for;
+use quoit_skipped::skip_for;
 
 use crate::cable::{Cable, ENTERED, SERVER};
 use crate::caller::Caller;
@@ -184,7 +184,7 @@ fn among_vanished(row: &'static Row, engine: &'static str) -> Option<u64> {
     let inside = || {
         let patient = fs::read_to_string(GIVES_UP).unwrap();
         fs::write(GIVES_UP, &patient)
-            .inspect_err(|error| left_out_for(&what, error, "a writable /proc/sys"))
+            .inspect_err(|error| skip_for(&what, error, "a writable /proc/sys"))
             .ok()?;
         let mut target = row.start(engine, SERVER, None);
         tell(&target, kind);

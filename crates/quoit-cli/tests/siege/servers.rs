@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 use std::process::Command;
 
-use quoit_left_out::left_out;
+use quoit_skipped::skip;
 
 use crate::caller::Caller;
 use crate::support::{Server, limit_descriptors, quoit};
@@ -195,7 +195,7 @@ impl Row {
         };
         let there = self.file().exists();
         if !there {
-            left_out(
+            skip(
                 format_args!("the siege of {}", self.name),
                 format_args!("its program is not built; run `make door-peers`, which needs {needs}"),
             );

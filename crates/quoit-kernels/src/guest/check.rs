@@ -59,9 +59,9 @@ fn run(context: &Context<'_>) -> Result<(), Trouble> {
         Run::Doctor => context
             .doctor()
             .map(|found| tell(context, Finding::Doctor(found))),
-        Run::Told => context
-            .run_for_json("told", &[])
-            .map(|found| tell(context, Finding::Told(found))),
+        Run::WakeLatency => context
+            .run_for_json("wake_latency", &[])
+            .map(|found| tell(context, Finding::WakeLatency(found))),
         Run::Rust => run_tests(context),
         Run::Go => {
             let program = format!("go {}", context.check.package);

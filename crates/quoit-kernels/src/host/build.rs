@@ -51,8 +51,8 @@ pub(crate) fn build(checks: &[Check], root: &Path, work: &Path) -> Result<Built,
         .programs
         .remove("quoit-kernels-guest")
         .ok_or("cargo has built no quoit-kernels-guest")?;
-    if let Some(told) = built.examples.iter().find(|path| path.ends_with("told")) {
-        built.programs.insert("told".to_owned(), told.clone());
+    if let Some(example) = built.examples.iter().find(|path| path.ends_with("wake_latency")) {
+        built.programs.insert("wake_latency".to_owned(), example.clone());
     }
     let c_programs = work.join("c");
     let of_c: BTreeSet<_> = checks

@@ -154,7 +154,7 @@ impl Image {
 fn programs_of(check: &Check) -> Vec<String> {
     let mut names = vec![
         "quoit".to_owned(),
-        "told".to_owned(),
+        "wake_latency".to_owned(),
         format!("go {}", check.package),
     ];
     let tests = check.tests.iter();

@@ -151,11 +151,11 @@ mod tests {
     /// A namespace that stands for a machine with this congestion control, or a line that says why a test is skipped.
     fn machine_or_skip(test: &str, congestion_control: &str) -> Option<Namespace> {
         if congestion_control == WANTED && !is_allowed() {
-            quoit_left_out::left_out(test, what_is_missing());
+            quoit_skipped::skip(test, what_is_missing());
             return None;
         }
         let machine = Namespace::make()
-            .inspect_err(|error| quoit_left_out::left_out_for(test, error, "CAP_SYS_ADMIN"))
+            .inspect_err(|error| quoit_skipped::skip_for(test, error, "CAP_SYS_ADMIN"))
             .ok()?;
         let set = machine.within(|| fs::write(CONGESTION_CONTROL, congestion_control));
         set.and_then(|written| written).expect("every kernel has it");
@@ -172,7 +172,7 @@ mod tests {
             let note = made.note.expect("it says what is missing");
             assert!(note.contains("tcp_allowed_congestion_control"), "{note}");
             assert!(made.network.of_server().is_none() && made.network.of_generator().is_none());
-            quoit_left_out::this_was_left_out(what_is_missing());
+            quoit_skipped::skip_this(what_is_missing());
             return;
         }
         assert_eq!(

@@ -284,7 +284,7 @@ mod tests {
         }
         let site = match Site::prepare(&experiment(PlacementKind::Veth)) {
             Ok(site) => site,
-            Err(error) => return quoit_left_out::this_was_left_out(error),
+            Err(error) => return quoit_skipped::skip_this(error),
         };
         let links = "cat /proc/self/net/dev";
         let server = printed(links, |command| site.place_server(command));

@@ -102,7 +102,7 @@ pub(crate) mod tests {
     /// The namespaces, or a line that says why a test is skipped.
     pub(crate) fn veth_or_skip(test: &str) -> Option<Veth> {
         Veth::make()
-            .inspect_err(|error| quoit_left_out::left_out(test, error))
+            .inspect_err(|error| quoit_skipped::skip(test, error))
             .ok()
     }
 

@@ -1,17 +1,17 @@
-//! How a run of tasks ends: first all comes to rest and nobody may wait for what has happened, then all tasks come to their
-//! end, then the loop does, and nothing may be left.
+//! How a run of tasks ends, in three steps. First faults stop, and the run goes on until nothing happens: then no task may
+//! wait for something that has happened. Next all tasks end. Last the loop ends, and nothing may be left.
 
 use std::rc::Rc;
 use std::time::Duration;
 
 use quoit::EngineKind;
 use quoit::internals::sys::SocketSys;
+use quoit_sim_kernel::faces::SimSockets;
+use quoit_sim_kernel::faults::Fault;
+use quoit_sim_kernel::kernel::with;
 
 use super::AsyncWorld;
 use super::shared::Awaited;
-use crate::faces::SimSockets;
-use crate::faults::Fault;
-use crate::kernel::with;
 use crate::world::Summary;
 
 /// Nanoseconds in which everything must have come to its end once nothing is in the way.
@@ -24,12 +24,12 @@ const SOON: u64 = 10_000_000;
 const MOST_STEPS: u32 = 300_000;
 
 impl AsyncWorld {
-    /// Nothing goes wrong any more, and nobody is told to do anything: who still waits when nothing happens any more must wait
-    /// for something that has not happened.
+    /// Runs without faults, and without telling tasks to stop, until nothing happens any more. A task that waits then must
+    /// wait for something that has not happened.
     pub(super) fn rest(&mut self) {
         with(|kernel| {
             kernel.become_fair();
-            kernel.table.set_room(4096);
+            kernel.set_descriptor_room(4096);
         });
         let mut last = (0, 0);
         let mut quiet_since = with(|kernel| kernel.now());
@@ -58,7 +58,7 @@ impl AsyncWorld {
         self.check_waiting();
     }
 
-    /// That the loop has not slept on what another thread has left for it.
+    /// That the loop does not sleep while there is something that another thread has left for it.
     fn check_awake(&self) {
         let since = with(|kernel| kernel.now()) - self.executor.polled_at.get();
         assert!(
@@ -67,7 +67,7 @@ impl AsyncWorld {
         );
     }
 
-    /// That nobody waits for what has happened.
+    /// That no task waits for something that has happened.
     fn check_waiting(&self) {
         let counters = self.simulation().counters();
         let forbidden = with(|kernel| kernel.profile().chance(Fault::AcceptForbidden)) > 0;
@@ -200,14 +200,14 @@ impl AsyncWorld {
             self.go_on(Duration::from_millis(100));
         }
         self.simulation().clear_task();
-        self.settle();
+        self.finish_in_flight();
         self.simulation().end();
         self.end_tasks();
         self.check_end()
     }
 
-    /// What is under way in the engine comes to its end.
-    fn settle(&mut self) {
+    /// Makes turns until no operation of the engine is in flight.
+    fn finish_in_flight(&mut self) {
         let watches_wakes = u64::from(self.engine == EngineKind::Uring);
         let mut left = 2 * self.plan.lives.len() + 20;
         while left > 0 && self.simulation().counters().in_flight > watches_wakes {
@@ -217,7 +217,7 @@ impl AsyncWorld {
         }
     }
 
-    /// Everybody who has waited was told that the loop has ended.
+    /// The tasks that still wait learn that the loop has ended, and end.
     fn end_tasks(&mut self) {
         self.shared.stop.set(true);
         for _ in 0..100 {

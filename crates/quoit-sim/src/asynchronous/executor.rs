@@ -12,9 +12,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Wake, Waker};
 
 use quoit_async_sim::simulation::Simulation;
-
-use crate::kernel::with;
-use crate::random::Random;
+use quoit_sim_kernel::kernel::with;
+use quoit_sim_kernel::random::Random;
 
 /// Polls of a task in a row that come to nothing, after which it is taken to be ready for ever.
 const IDLE_POLLS: u32 = 3000;

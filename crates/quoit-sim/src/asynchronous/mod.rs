@@ -25,13 +25,13 @@ use quoit::internals::LoopMemory;
 use quoit::internals::engine::Engine;
 use quoit::{Address, Command, Config, EngineKind, ListenOptions, Loop, LoopIndex, Token};
 use quoit_async_sim::simulation::{Left, Simulation};
+use quoit_sim_kernel::faces::SimSockets;
+use quoit_sim_kernel::faults::Fault;
+use quoit_sim_kernel::kernel::{Outside, do_jobs, in_fairness, wait_outside, with};
+use quoit_sim_kernel::random::Random;
 
-use crate::faces::SimSockets;
-use crate::faults::Fault;
-use crate::kernel::{Outside, do_jobs, in_fairness, wait_outside, with};
 use crate::options::Options;
 use crate::plan::Plan;
-use crate::random::Random;
 use crate::world::Summary;
 use executor::{Executor, TaskId};
 use plan::{AsyncPlan, Life, PURPOSE};
@@ -119,7 +119,7 @@ impl AsyncWorld {
             world.begin_driver();
         }
         world.populate(options);
-        with(|kernel| kernel.table.set_room(run.descriptors));
+        with(|kernel| kernel.set_descriptor_room(run.descriptors));
         world
     }
 

@@ -3,11 +3,11 @@
 use std::net::SocketAddr;
 
 use quoit::{Address, Config};
+use quoit_sim_kernel::faults::{Fault, Profile};
+use quoit_sim_kernel::kernel::{Answer, Ending, PeerPlan};
+use quoit_sim_kernel::random::Random;
 
-use crate::faults::{Fault, Profile};
-use crate::kernel::{Answer, Ending, PeerPlan};
 use crate::options::Options;
-use crate::random::Random;
 
 /// Bytes for sends that are more than copies take, which count as 2 KiB at least.
 const AMPLE: u32 = 512 * 1024;

@@ -8,12 +8,12 @@ use std::task::{Context, Poll, ready};
 
 use quoit::Lease;
 use quoit_async_sim::{OwnedReadHalf, TcpStream};
+use quoit_sim_kernel::kernel::with;
+use quoit_sim_kernel::pattern;
+use quoit_sim_kernel::random::Random;
 use tokio::io::{AsyncBufRead, AsyncRead, ReadBuf};
 
 use super::shared::{Awaited, Kept, Patience, Shared};
-use crate::kernel::with;
-use crate::pattern;
-use crate::random::Random;
 
 /// What can be read from: a stream, or its half.
 pub(super) trait ReadEnd: AsyncRead + AsyncBufRead + Unpin {

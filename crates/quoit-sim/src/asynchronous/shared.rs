@@ -1,4 +1,5 @@
-//! What the tasks of a run share: what each waits for, what is true of their peers, and how futures are let wait.
+//! What the tasks of a run share: what each future waits for and for how long, which leases are kept, and whether a
+//! stream may fail.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,11 +10,11 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use quoit::Lease;
+use quoit_sim_kernel::kernel::with;
+use quoit_sim_kernel::pattern;
+use quoit_sim_kernel::random::Random;
 
 use super::executor::{Executor, TaskId};
-use crate::kernel::with;
-use crate::pattern;
-use crate::random::Random;
 
 /// What a future waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -83,7 +84,7 @@ impl Shared {
         })
     }
 
-    /// Something has come to something.
+    /// Counts that a future has ended or was dropped.
     pub(super) fn progress(&self) {
         self.executor.progress.set(self.executor.progress.get() + 1);
     }
@@ -187,7 +188,7 @@ impl Shared {
     }
 }
 
-/// A time that comes, told by another thread.
+/// A time that comes. Another thread wakes the task then.
 #[derive(Default)]
 struct Timer {
     fired: Rc<Cell<bool>>,

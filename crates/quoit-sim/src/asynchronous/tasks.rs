@@ -8,13 +8,13 @@ use std::task::Poll;
 
 use quoit::Address;
 use quoit_async_sim::{OwnedReadHalf, OwnedWriteHalf, TcpListener, TcpStream};
+use quoit_sim_kernel::kernel::with;
+use quoit_sim_kernel::random::Random;
 
 use super::plan::{PURPOSE, Style};
 use super::reading::{ReadEnd, Reading, poll_read, read_some};
 use super::shared::{Awaited, Patience, Shared};
 use super::writing::{WriteEnd, Writing, poll_write, send_back, write_some};
-use crate::kernel::with;
-use crate::random::Random;
 
 /// How long a future that is dropped is let wait, in nanoseconds, at most.
 const WAIT: u64 = 3_000_000;

@@ -8,12 +8,12 @@ use std::task::{Context, Poll};
 
 use quoit::Lease;
 use quoit_async_sim::{Memory, OwnedWriteHalf, TcpStream};
+use quoit_sim_kernel::kernel::with;
+use quoit_sim_kernel::pattern;
+use quoit_sim_kernel::random::Random;
 use tokio::io::AsyncWrite;
 
 use super::shared::{Awaited, Patience, Shared};
-use crate::kernel::with;
-use crate::pattern;
-use crate::random::Random;
 
 /// What can be written to: a stream, or its half.
 pub(super) trait WriteEnd: AsyncWrite + Unpin {

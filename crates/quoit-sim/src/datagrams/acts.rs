@@ -10,13 +10,13 @@ use bytes::Bytes;
 use quoit::internals::engine::Engine;
 use quoit::internals::sys::{DatagramOption, SocketSys};
 use quoit::{Address, Command, DatagramSend, DatagramSocket, DatagramSocketId, Ecn, Payload, Refusal, Token};
+use quoit_sim_kernel::faces::SimSockets;
+use quoit_sim_kernel::kernel::with;
+use quoit_sim_kernel::pattern;
 
 use super::sending::{Content, Sending};
 use super::{KeptDatagrams, Opening};
-use crate::faces::SimSockets;
 use crate::handler::Memory;
-use crate::kernel::with;
-use crate::pattern;
 use crate::world::World;
 
 /// Datagrams of one send, at most: a few batches.

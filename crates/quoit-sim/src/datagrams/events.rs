@@ -1,11 +1,11 @@
-//! What a loop tells of datagram sockets: checked, and taken as an occasion.
+//! Events of datagram sockets: each is checked, and gives the handler an occasion to act.
 
 use quoit::internals::engine::Engine;
 use quoit::{DatagramError, DatagramSocketId, Errno, Event, Refusal, Token};
+use quoit_sim_kernel::kernel::with;
 
 use super::reference::Socket;
 use super::{KeptDatagrams, Opening};
-use crate::kernel::with;
 use crate::world::{Occasion, World};
 
 impl<E: Engine + 'static> World<E> {

@@ -5,8 +5,8 @@ use std::net::IpAddr;
 
 use quoit::internals::engine::Engine;
 use quoit::{Command, DatagramSocketId, Errno, MulticastGroup, Refusal};
+use quoit_sim_kernel::kernel::{MOST_GROUPS, with};
 
-use crate::kernel::{MOST_GROUPS, with};
 use crate::world::World;
 
 /// The groups of one socket, as its user knows them.

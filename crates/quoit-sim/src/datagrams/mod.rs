@@ -15,9 +15,9 @@ use std::os::fd::RawFd;
 use std::rc::Rc;
 
 use quoit::{DatagramSocketId, Datagrams, Token};
+use quoit_sim_kernel::kernel::{Handed, with};
+use quoit_sim_kernel::random::Random;
 
-use crate::kernel::{Handed, with};
-use crate::random::Random;
 use plan::DatagramPlan;
 use reference::Socket;
 

@@ -3,11 +3,11 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use quoit::{Address, DatagramOptions, Gro, MulticastGroup, Steering};
+use quoit_sim_kernel::faults::Profile;
+use quoit_sim_kernel::kernel::{DatagramPeerPlan, MOST_GROUPS, NARROW_NETWORK};
+use quoit_sim_kernel::random::Random;
 
-use crate::faults::Profile;
-use crate::kernel::{DatagramPeerPlan, MOST_GROUPS};
 use crate::options::Options;
-use crate::random::Random;
 use crate::style::Style;
 
 /// The most sockets of one run.
@@ -18,10 +18,10 @@ const SHARE: u32 = 320;
 /// without datagrams are the same with and without this file.
 const PURPOSE: u64 = 4;
 
-/// Likewise for which sockets are told who cannot be reached.
-const PURPOSE_OF_ANSWERS: u64 = 13;
+/// Likewise for which sockets ask for errors from the network (`receive_errors`).
+const PURPOSE_OF_ERRORS: u64 = 13;
 /// How many are, out of 1,024.
-const SHARE_WITH_ANSWERS: u32 = 300;
+const SHARE_WITH_ERRORS: u32 = 300;
 
 /// Likewise for which sockets join and leave groups, and who sends to those.
 const PURPOSE_OF_GROUPS: u64 = 17;
@@ -37,8 +37,6 @@ const PURPOSE_OF_PATHS: u64 = 102;
 const SHARE_WITH_PATHS: u32 = 200;
 /// More of them than a loop holds against all others.
 const NARROW_RECEIVERS: u8 = 40;
-/// The network that they are in.
-pub const NARROW_NETWORK: [u8; 2] = [127, 77];
 /// How many do, out of 1,024.
 const SHARE_WITH_OTHERS: u32 = 300;
 /// The most sockets on one port.
@@ -132,9 +130,9 @@ impl DatagramPlan {
                 &others,
             ));
         }
-        let random = &mut Random::new(options.seed, PURPOSE_OF_ANSWERS);
+        let random = &mut Random::new(options.seed, PURPOSE_OF_ERRORS);
         for socket in &mut sockets {
-            socket.options.receive_errors = random.chance(SHARE_WITH_ANSWERS);
+            socket.options.receive_errors = random.chance(SHARE_WITH_ERRORS);
         }
         let random = &mut Random::new(options.seed, PURPOSE_OF_GROUPS);
         let mut groups = Vec::new();

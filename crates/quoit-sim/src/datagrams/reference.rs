@@ -10,12 +10,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use quoit::{DatagramCounters, DatagramSocketId, Datagrams, Errno, Gro, Token, Unreachable};
+use quoit_sim_kernel::kernel::{Handed, Passed};
 
 use super::Opening;
 use super::groups::Groups;
 use super::plan::SocketPlan;
 use super::sending::Sending;
-use crate::kernel::{Handed, Passed};
 
 /// Times that the loop makes a send again at most which was told of another.
 const TRIES: u64 = 8;
@@ -67,11 +67,11 @@ pub(crate) struct Socket {
     errors: u64,
     /// Failures in all.
     pub(crate) failures: u64,
-    /// Answers of the network that the loop has read, and not told.
-    answered: VecDeque<(SocketAddr, i32)>,
-    /// How many it has told, and how many the kernel had no room for.
-    told_answers: u64,
-    unanswered: u64,
+    /// Errors that the loop has read from the error queue and not reported yet.
+    errors_read: VecDeque<(SocketAddr, i32)>,
+    /// How many it has reported, and how many the kernel had no room for.
+    errors_reported: u64,
+    errors_lost: u64,
 }
 
 impl Socket {
@@ -117,9 +117,9 @@ impl Socket {
             control_cut: 0,
             errors: 0,
             failures: 0,
-            answered: VecDeque::new(),
-            told_answers: 0,
-            unanswered: 0,
+            errors_read: VecDeque::new(),
+            errors_reported: 0,
+            errors_lost: 0,
         }
     }
 
@@ -143,8 +143,8 @@ impl Socket {
 
     /// Takes in what passed through the socket in the kernel.
     pub(crate) fn note_passed(&mut self, passed: Passed) {
-        self.answered.extend(passed.answered);
-        self.unanswered += passed.unanswered;
+        self.errors_read.extend(passed.errors_read);
+        self.errors_lost += passed.errors_lost;
         for handed in passed.handed {
             self.check_steering(&handed);
             if handed.control_cut {
@@ -331,7 +331,7 @@ impl Socket {
         self.failures += 1;
     }
 
-    /// The network has answered something, and does not say to which datagram.
+    /// The network has returned an error, and does not say for which datagram.
     pub(crate) fn note_network_error(&mut self, errno: Errno) {
         assert!(
             !self.is_told() || self.may_be_blamed(),
@@ -349,20 +349,20 @@ impl Socket {
             self.is_told(),
             "{id:?} is told of {told:?}, and did not ask for it"
         );
-        let expected = self.answered.pop_front();
+        let expected = self.errors_read.pop_front();
         assert_eq!(
             expected,
             Some((told.receiver(), told.errno().code())),
             "who could not be reached from {id:?}"
         );
-        self.told_answers += 1;
+        self.errors_reported += 1;
         self.failures += 1;
     }
 
-    /// Whether a send may have the network's answer to another one: where an answer was lost, or the loop has made the
-    /// send again as often as it does.
+    /// Whether a send may fail with the error of another one: where an error was lost, or the loop has tried the send
+    /// again as often as it does.
     fn may_be_blamed(&self) -> bool {
-        self.unanswered > 0 || self.told_answers >= TRIES
+        self.errors_lost > 0 || self.errors_reported >= TRIES
     }
 
     /// That a send of so many bytes has failed by itself, and not by what another has met.
@@ -457,10 +457,10 @@ impl Socket {
                  cut, messages, datagrams sent, bytes sent, failures"
             ));
         }
-        if !self.answered.is_empty() {
+        if !self.errors_read.is_empty() {
             return Some(format!(
                 "{:?} were not reached from {id:?}, and it was not told",
-                self.answered
+                self.errors_read
             ));
         }
         if counters.queued_bytes > 0 {

@@ -6,9 +6,8 @@ use std::sync::atomic::AtomicBool;
 
 use bytes::Bytes;
 use quoit::{Address, Token};
-
-use crate::kernel::{Departed, LARGEST_V4};
-use crate::pattern;
+use quoit_sim_kernel::kernel::{Departed, LARGEST_V4};
+use quoit_sim_kernel::pattern;
 
 /// From this length on no two payloads look the same.
 const DISTINCT: usize = 8;
@@ -144,15 +143,15 @@ impl Sending {
                 return true;
             }
             // The last may be too short to be told from others.
-            let told = if covered.end == self.left.len() && bytes.len() - (covered.end - 1) * step < DISTINCT
-            {
-                covered.start..covered.end - 1
-            } else {
-                covered
-            };
-            if !self.left[told.clone()].contains(&true) {
-                self.missing -= told.len();
-                self.left[told].fill(true);
+            let distinct =
+                if covered.end == self.left.len() && bytes.len() - (covered.end - 1) * step < DISTINCT {
+                    covered.start..covered.end - 1
+                } else {
+                    covered
+                };
+            if !self.left[distinct.clone()].contains(&true) {
+                self.missing -= distinct.len();
+                self.left[distinct].fill(true);
                 return true;
             }
         }

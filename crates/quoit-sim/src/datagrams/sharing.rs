@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use quoit::internals::engine::Engine;
 use quoit::{DatagramSocket, DatagramSocketError, DatagramSocketId, Errno, Steering};
+use quoit_sim_kernel::faces::SimSockets;
+use quoit_sim_kernel::kernel::with;
 
 use super::reference::Socket;
-use crate::faces::SimSockets;
-use crate::kernel::with;
 use crate::world::World;
 
 /// Datagrams that come to the flooded one before each turn.

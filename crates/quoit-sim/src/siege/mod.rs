@@ -1,4 +1,4 @@
-//! The siege: a loop among peers of which many do what might keep others from being served, and some that behave.
+//! The siege: a loop with many peers that misuse it in ways that might keep others from being served, and some that behave.
 //!
 //! Whatever the many do, each request of those that behave has its response within a bound of turns, the loop does no more
 //! for one connection than its share before it looks for others, and what is queued stays within its memory. When the
@@ -14,12 +14,12 @@ use std::time::Duration;
 use quoit::internals::LoopMemory;
 use quoit::internals::engine::Engine;
 use quoit::{CloseReason, ConnectionId, Delivery, Event, Events, ListenerOptions, Loop, LoopIndex, Token};
+use quoit_sim_kernel::faces::SimSockets;
+use quoit_sim_kernel::kernel::with;
+use quoit_sim_kernel::random::Random;
 
-use crate::faces::SimSockets;
-use crate::kernel::with;
 use crate::options::Options;
 use crate::plan::Plan;
-use crate::random::Random;
 use crate::reference::Reference;
 use crate::sim_loop::SimLoop;
 use crate::world::Summary;
@@ -110,10 +110,10 @@ impl<E: Engine + 'static> Siege<E> {
             for (number, peer) in plan.peers.iter().enumerate() {
                 kernel.add_peer(peer.clone(), Random::new(options.seed, 6000 + number as u64));
             }
-            kernel.most_work = Some((
+            kernel.limit_work(
                 MOST_CALLS + u64::from(config.receives_per_turn.max(config.receive_slots)),
                 MOST_SENT_AT_ONCE + pool + u64::from(config.high_water) + 2 * longest,
-            ));
+            );
         });
         let budget = u64::from(config.send_chunks) * u64::from(config.send_chunk_size);
         let peers = plan.peers.len() as u64;
@@ -174,7 +174,7 @@ impl<E: Engine + 'static> Siege<E> {
     /// One turn, and what the handler makes of its events.
     fn turn(&mut self, timeout: Duration) {
         self.turns += 1;
-        with(|kernel| kernel.program_turn += 1);
+        with(|kernel| kernel.begin_turn());
         let mut events = self.events.take().expect("put back by the last turn");
         events.set_capacity(self.room);
         if let Err(error) = self.event_loop.turn([], &mut events, Some(timeout)) {

@@ -1,11 +1,11 @@
 //! What one siege consists of, drawn from its seed.
 
 use quoit::{Address, Config, WaitMode};
+use quoit_sim_kernel::faults::Fault;
+use quoit_sim_kernel::kernel::{Answer, Ending, Manner, PeerPlan};
+use quoit_sim_kernel::random::Random;
 
-use crate::faults::Fault;
-use crate::kernel::{Answer, Ending, Manner, PeerPlan};
 use crate::options::Options;
-use crate::random::Random;
 
 /// How the handler serves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

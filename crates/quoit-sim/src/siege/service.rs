@@ -1,4 +1,4 @@
-//! What the besieged handler does: as the documentation tells users to, and no more.
+//! The handler of a siege. It does what the documentation tells users to do, and no more.
 
 use bytes::Bytes;
 use quoit::internals::engine::Engine;
@@ -6,9 +6,9 @@ use quoit::{ConnectionId, Lease, Payload, Refusal, Token};
 
 use super::Siege;
 use super::plan::Service;
-use crate::kernel::with;
-use crate::pattern;
 use quoit_event_order::Lent;
+use quoit_sim_kernel::kernel::with;
+use quoit_sim_kernel::pattern;
 
 /// A send of which the handler is told.
 const TOLD: Token = Token(1);

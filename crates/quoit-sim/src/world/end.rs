@@ -1,14 +1,14 @@
-//! How a run ends: first nothing goes wrong any more and all must arrive, then all is closed and nothing may be left.
+//! How a run ends. First faults stop, and everything must arrive. Then everything is closed, and nothing may be left.
 
 use std::time::Duration;
 
 use quoit::internals::engine::Engine;
 use quoit::{Address, ConnectionId, Token};
+use quoit_sim_kernel::kernel::with;
 
 use super::{Summary, World};
-use crate::kernel::with;
+use crate::checks::{any_pending, first_pending};
 use crate::partner::Partner;
-use crate::reference::{Connection, Reference};
 
 /// The time in which everything must have come to its end once nothing goes wrong any more, in nanoseconds.
 const PATIENCE: u64 = 8_000_000_000;
@@ -38,52 +38,12 @@ enum Pending {
     Accept(Address, usize),
 }
 
-/// Whether all that concerns a connection has arrived, or cannot any more.
-fn is_complete(state: &Connection, peer: usize) -> bool {
-    if !state.established || state.closing || state.notes.may_be_closing {
-        return true;
-    }
-    with(|kernel| {
-        let peer = &kernel.peers[peer];
-        let lost = peer.gone || peer.broke_off || peer.saw_error.is_some();
-        let all_sent = peer.sent == peer.plan.total || peer.ended;
-        let all_received = peer.received == peer.expected.len() as u64;
-        lost || (all_sent
-            && all_received
-            && state.notes.received == peer.sent
-            && state.awaited() == 0
-            && state.notes.files_short.is_empty()
-            && !state.writable_owed)
-    })
-}
-
-/// A connection, and its peer, of which something must happen yet when nothing is in the way.
-pub(crate) fn first_pending(reference: &mut Reference) -> Option<(ConnectionId, usize)> {
-    let mut open = 0..reference.open().len();
-    open.find_map(|index| if_pending(reference, reference.open()[index]))
-}
-
-/// As [`first_pending`], but the one that was found last comes first: mostly it is pending still.
-pub(crate) fn any_pending(reference: &mut Reference) -> Option<(ConnectionId, usize)> {
-    let again = reference.last_pending.and_then(|id| if_pending(reference, id));
-    let found = again.or_else(|| first_pending(reference));
-    reference.last_pending = found.map(|(id, _)| id);
-    found
-}
-
-/// The connection and its peer, if something must happen to it yet.
-fn if_pending(reference: &mut Reference, id: ConnectionId) -> Option<(ConnectionId, usize)> {
-    let state = reference.find(id)?;
-    let peer = state.notes.peer.filter(|&peer| !is_complete(state, peer))?;
-    Some((id, peer))
-}
-
 impl<E: Engine + 'static> World<E> {
     /// Nothing goes wrong any more: all that can be delivered must be.
     pub(super) fn run_to_completion(&mut self) {
         with(|kernel| {
             kernel.become_fair();
-            kernel.table.set_room(4096);
+            kernel.set_descriptor_room(4096);
         });
         let begin = with(|kernel| kernel.now());
         for turn in 0.. {
@@ -295,12 +255,8 @@ impl<E: Engine + 'static> World<E> {
         let watches_wakes = u64::from(is_ring);
         assert_eq!(counters.in_flight, watches_wakes, "operations are left");
         with(|kernel| {
-            for ring in kernel.rings.iter().flatten() {
-                assert!(
-                    ring.outstanding().len() <= 1,
-                    "left in the ring: {:?}",
-                    ring.outstanding()
-                );
+            for left in kernel.outstanding() {
+                assert!(left.len() <= 1, "left in the ring: {left:?}");
             }
             for peer in &kernel.peers {
                 let complete = peer.received == peer.expected.len() as u64;

@@ -2,8 +2,6 @@
 
 mod end;
 
-pub(crate) use end::{any_pending, first_pending};
-
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -19,16 +17,17 @@ use quoit::{
     Accept, CloseReason, Command, Config, ConnectionId, Counters, Delivery, EngineKind, Errno, Event, Events,
     Lease, ListenOptions, ListenerId, ListenerOptions, Loop, LoopIndex, Refusal, Remote, Token,
 };
+use quoit_sim_kernel::faces::{SimEpoll, SimSockets};
+use quoit_sim_kernel::faults::Fault;
+use quoit_sim_kernel::kernel::{Outside, do_jobs, wait_outside, with};
+use quoit_sim_kernel::pattern;
+use quoit_sim_kernel::random::Random;
 
+use crate::checks::{Kept, check_end_of_stream};
 use crate::datagrams::{DatagramLives, KeptDatagrams};
-use crate::faces::{SimEpoll, SimSockets};
-use crate::faults::Fault;
-use crate::kernel::{Outside, do_jobs, wait_outside, with};
 use crate::options::Options;
 use crate::partner::Partner;
-use crate::pattern;
 use crate::plan::{Accepted, Plan};
-use crate::random::Random;
 use crate::reference::{Connection, Reference};
 use crate::sim_loop::SimLoop;
 use crate::style::Style;
@@ -39,26 +38,6 @@ const SLEEP: u64 = 100_000;
 const IDLE_TURNS: u32 = 150;
 /// Turns that waited, and left nothing to do, after which nothing may be queued any more for a socket that takes no more.
 const FAILED_TURNS: u32 = 10;
-
-/// A lease that the handler keeps.
-pub(crate) struct Kept {
-    pub(crate) connection: ConnectionId,
-    pub(crate) peer: usize,
-    pub(crate) offset: u64,
-    pub(crate) data: Lease,
-}
-
-impl Kept {
-    /// That nobody wrote to it while it was held.
-    pub(crate) fn check(&self) {
-        if let Some(at) = pattern::first_difference(self.peer as u64, self.offset, &self.data) {
-            panic!(
-                "leased bytes of {:?} changed while they were held, at offset {at}",
-                self.connection
-            );
-        }
-    }
-}
 
 /// The run.
 pub struct World<E: Engine> {
@@ -129,21 +108,6 @@ fn is_of_datagrams(event: &Event) -> bool {
             | Event::DatagramClosed { .. }
             | Event::DatagramRefused { .. }
     )
-}
-
-/// That the end of a stream comes behind all that was sent.
-pub(crate) fn check_end_of_stream(reference: &mut Reference, id: ConnectionId) {
-    let state = reference.find(id).expect("checked just now");
-    let Some(peer) = state.notes.peer else { return };
-    let received = state.notes.received;
-    with(|kernel| {
-        let peer = &kernel.peers[peer];
-        assert!(
-            peer.sent == received || peer.broke_off,
-            "{id:?} was told the end after {received} bytes, of {} that were sent",
-            peer.sent
-        );
-    });
 }
 
 /// Looks whether a peer that reads was cut off: a graceful close lasts as long as it takes something.
@@ -302,7 +266,7 @@ impl<E: Engine + 'static> World<E> {
             }
         }
         let room = self.plan.descriptors;
-        with(|kernel| kernel.table.set_room(room));
+        with(|kernel| kernel.set_descriptor_room(room));
     }
 
     fn populate(&mut self, options: &Options) {
@@ -605,9 +569,9 @@ impl<E: Engine + 'static> World<E> {
     /// the kernel does not read it any more, or with the connection, whose end may wait until what is cancelled has
     /// ended: for all that is in the queues of the engine and its ring.
     fn watch_failed_sends(&mut self) {
-        let waits = with(|kernel| kernel.waits);
+        let waits = with(|kernel| kernel.waits());
         let has_waited = std::mem::replace(&mut self.last_waits, waits) != waits;
-        if !has_waited || with(|kernel| kernel.failed_sends.is_empty() || !kernel.rings_rest()) {
+        if !has_waited || with(|kernel| !kernel.has_failed_sends() || !kernel.rings_rest()) {
             return;
         }
         for id in self.event_loop.connection_ids() {
@@ -616,18 +580,12 @@ impl<E: Engine + 'static> World<E> {
             let Some(descriptor) = descriptor.map(|descriptor| descriptor.as_raw_fd()) else {
                 continue;
             };
-            with(|kernel| {
-                let socket = kernel.table.get(descriptor);
-                let mut failed = kernel.failed_sends();
-                if let Some(failed) = failed.find(|failed| Some(failed.socket) == socket) {
-                    failed.turns += 1;
-                    assert!(
-                        failed.turns < FAILED_TURNS,
-                        "{queued} bytes are still queued for {id:?}, {FAILED_TURNS} turns after its socket was known \
-                         to take no more"
-                    );
-                }
-            });
+            let turns = with(|kernel| kernel.count_turn_after_failure(descriptor));
+            assert!(
+                turns.is_none_or(|turns| turns < FAILED_TURNS),
+                "{queued} bytes are still queued for {id:?}, {FAILED_TURNS} turns after its socket was known to take no \
+                 more"
+            );
         }
     }
 

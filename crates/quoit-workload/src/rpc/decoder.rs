@@ -29,7 +29,7 @@ pub enum Part<'a> {
 /// The frame that is being received.
 #[derive(Debug, Clone, Copy)]
 enum Position {
-    /// Its header, or all of a control frame, is in `gathered` as far as it has come.
+    /// Its header, or all of a control frame, is in `partial` as far as it has come.
     Frame,
     /// The payload of a message.
     Message { stream: u32, size: u32, from: u32 },
@@ -40,8 +40,8 @@ enum Position {
 pub struct Decoder {
     position: Position,
     /// What has come of a frame that was cut: its header, or all of a control frame.
-    gathered: Vec<u8>,
-    /// Whether `gathered` was a whole frame, and has been handed out.
+    partial: Vec<u8>,
+    /// Whether `partial` was a whole frame, and has been handed out.
     used: bool,
 }
 
@@ -84,7 +84,7 @@ impl Decoder {
     pub fn new() -> Self {
         Self {
             position: Position::Frame,
-            gathered: Vec::new(),
+            partial: Vec::new(),
             used: false,
         }
     }
@@ -98,9 +98,9 @@ impl Decoder {
             return Ok(self.message(stream, size, from, input));
         }
         if std::mem::take(&mut self.used) {
-            self.gathered.clear();
+            self.partial.clear();
         }
-        if self.gathered.is_empty()
+        if self.partial.is_empty()
             && let Some(header) = input.first_chunk()
         {
             // The usual case: a frame that was not cut, or only in its message.
@@ -118,17 +118,17 @@ impl Decoder {
                 }));
             }
         }
-        self.gather(FRAME_HEADER, input);
-        let Some(header) = self.gathered.first_chunk() else {
+        self.fill(FRAME_HEADER, input);
+        let Some(header) = self.partial.first_chunk() else {
             return Ok(None);
         };
         let head = Head::parse(header)?;
         if head.kind == Kind::Message {
-            self.gathered.clear();
+            self.partial.clear();
             return Ok(self.message(head.stream, head.payload as u32, 0, input));
         }
-        self.gather(FRAME_HEADER + head.payload, input);
-        let Some(payload) = self.gathered.get(FRAME_HEADER..FRAME_HEADER + head.payload) else {
+        self.fill(FRAME_HEADER + head.payload, input);
+        let Some(payload) = self.partial.get(FRAME_HEADER..FRAME_HEADER + head.payload) else {
             return Ok(None);
         };
         self.used = true;
@@ -160,11 +160,11 @@ impl Decoder {
         })
     }
 
-    /// Moves bytes from `input` to what is gathered, until that has so many.
-    fn gather(&mut self, bytes: usize, input: &mut &[u8]) {
-        let wanted = bytes.saturating_sub(self.gathered.len());
+    /// Moves bytes from `input` to the partial frame, until that has so many.
+    fn fill(&mut self, bytes: usize, input: &mut &[u8]) {
+        let wanted = bytes.saturating_sub(self.partial.len());
         let (taken, rest) = input.split_at(input.len().min(wanted));
-        self.gathered.extend_from_slice(taken);
+        self.partial.extend_from_slice(taken);
         *input = rest;
     }
 }

@@ -6,7 +6,7 @@ use quoit::{
     Accept, Address, CloseReason, Command, ConnectOptions, Keepalive, ListenOptions, ListenerOptions,
     Refusal, StreamOptions, Token,
 };
-use quoit_left_out::this_was_left_out;
+use quoit_skipped::skip_this;
 
 use crate::driver::{Driver, drive, drive_with};
 use crate::levels::Level;
@@ -68,7 +68,7 @@ pub(crate) fn every_family(level: &Level) {
         serve_one(driver, &Address::UnixAbstract(name), &default, Address::clone);
         serve_one(driver, &crate::driver::loopback(), &default, Address::clone);
         if std::net::TcpListener::bind("[::1]:0").is_err() {
-            this_was_left_out("IPv6: this machine has no IPv6 loopback address");
+            skip_this("IPv6: this machine has no IPv6 loopback address");
             return;
         }
         let to_v4 = |bound: &Address| {

@@ -119,7 +119,7 @@ pub(crate) fn a_file_range_of_more_than_two_gibibytes(level: &Level) {
     const LENGTH: u64 = (2 << 30) + 200 * 1024 * 1024;
     let file = tempfile::tempfile().unwrap();
     if !has_room_for_holes(&file, LENGTH) {
-        quoit_left_out::this_was_left_out(format!(
+        quoit_skipped::skip_this(format!(
             "the temporary folder is in memory and has no room for {LENGTH} bytes"
         ));
         return;

@@ -9,8 +9,8 @@ use quoit::{
     Address, DatagramError, DatagramOptions, DatagramSend, DatagramSocketId, Errno, Gro, MulticastGroup,
     Refusal, Token,
 };
-use quoit_left_out::left_out_for;
 use quoit_namespace::Namespace;
+use quoit_skipped::skip_for;
 
 use crate::datagram_bench::{Bench, bench, client, interface, numbered, receive, set};
 use crate::levels::Level;
@@ -96,7 +96,7 @@ fn with_cable(level: &Level, what: &str, body: impl FnOnce(&mut Bench, &Cable) +
             .here
             .within(|| bench(level, |bench| body(bench, &cable)))
             .unwrap(),
-        Err(error) => left_out_for(what, &error, "CAP_SYS_ADMIN, CAP_NET_ADMIN"),
+        Err(error) => skip_for(what, &error, "CAP_SYS_ADMIN, CAP_NET_ADMIN"),
     }
 }
 

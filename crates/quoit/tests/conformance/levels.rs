@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use quoit::{Config, EngineChoice, EngineKind, Feature, FeatureSet, try_uring};
-use quoit_left_out::{engine_left_out, left_out, pass_on};
+use quoit_skipped::{pass_on, skip, skip_engine};
 
 use crate::locked_memory;
 use crate::sockets::PATIENCE;
@@ -139,9 +139,9 @@ pub(crate) fn run(level: &Level, path: &'static str, case: fn(&Level)) {
         && let Err(reason) = level.found()
     {
         if std::ptr::eq(level, &raw const URING) {
-            engine_left_out("uring", test, reason);
+            skip_engine("uring", test, reason);
         } else {
-            left_out(test, reason);
+            skip(test, reason);
         }
         return;
     }

@@ -14,7 +14,7 @@ use quoit::{
     Address, AttachOptions, Config, ConnectionId, EngineChoice, EngineKind, Errno, Handler, Lease,
     ListenerOptions, Loop, LoopIndex, Token,
 };
-use quoit_left_out::{engine_left_out, this_test};
+use quoit_skipped::{skip_engine, this_test};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, SeccompRule};
 
 /// Nothing here takes this long on any machine; what does has hung.
@@ -31,7 +31,7 @@ pub(crate) fn engines() -> Vec<EngineKind> {
     let mut engines = vec![EngineKind::Epoll];
     match Loop::new(LoopIndex::default(), config(EngineKind::Uring)) {
         Ok(_) => engines.push(EngineKind::Uring),
-        Err(error) => engine_left_out("uring", this_test(), error),
+        Err(error) => skip_engine("uring", this_test(), error),
     }
     engines
 }
@@ -182,7 +182,7 @@ pub(crate) fn run_child(test: &str, case: &str) {
         "case {case}: {}\n{out}\n{error}",
         output.status
     );
-    quoit_left_out::pass_on(&output);
+    quoit_skipped::pass_on(&output);
 }
 
 /// From here on, these calls of this thread and of those that it starts fail with `errno`, for good: only in a child.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use quoit_left_out::{engine_left_out, this_test, this_was_left_out};
+use quoit_skipped::{skip_engine, skip_this, this_test};
 
 use super::*;
 use crate::engine::{Gather, Kind};
@@ -72,7 +72,7 @@ fn levels() -> Vec<FeatureSet> {
 fn found() -> Option<FeatureSet> {
     let found = probe::<Ring>(FeatureSet::EMPTY, false);
     found
-        .inspect_err(|error| engine_left_out("uring", this_test(), error))
+        .inspect_err(|error| skip_engine("uring", this_test(), error))
         .ok()
         .map(|capabilities| capabilities.features)
 }
@@ -81,7 +81,7 @@ fn found() -> Option<FeatureSet> {
 fn has(feature: Feature) -> bool {
     let has = found().map(|features| features.contains(feature));
     if has == Some(false) {
-        this_was_left_out(format_args!(
+        skip_this(format_args!(
             "this kernel has no {feature} ({} and later have)",
             feature.minimum_kernel()
         ));
