@@ -171,11 +171,22 @@ impl SocketSys for SimSockets {
         written(&address)
     }
 
-    fn peer_address(&self, socket: BorrowedFd<'_>) -> Result<SocketAddress, Errno> {
+    fn connected_peer(&self, socket: BorrowedFd<'_>) -> Result<SocketAddress, Errno> {
         let address = call(socket, "getpeername", |kernel, object| {
             match &kernel.object(object).kind {
+                Kind::Stream(stream) if stream.dead && !stream.unix => Err(libc::ENOTCONN),
                 Kind::Stream(stream) => Ok(stream.remote.clone()),
                 Kind::Datagram(socket) => socket.peer.clone().ok_or(libc::ENOTCONN),
+                _ => Err(libc::ENOTCONN),
+            }
+        })?;
+        written(&address)
+    }
+
+    fn former_peer(&self, socket: BorrowedFd<'_>) -> Result<SocketAddress, Errno> {
+        let address = call(socket, "getsockopt", |kernel, object| {
+            match &kernel.object(object).kind {
+                Kind::Stream(stream) => Ok(stream.remote.clone()),
                 _ => Err(libc::ENOTCONN),
             }
         })?;

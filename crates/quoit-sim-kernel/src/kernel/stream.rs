@@ -48,7 +48,7 @@ pub(crate) struct Stream {
     /// Nothing more is sent.
     pub(super) send_shut: bool,
     /// Reset, lost or disconnected (`TCP_CLOSE`).
-    pub(super) dead: bool,
+    pub(crate) dead: bool,
     /// The pending error (`SO_ERROR`).
     pub(super) error: Option<i32>,
     /// A send found no room, so room will be told (`SOCK_NOSPACE`).

@@ -253,11 +253,17 @@ impl<P: EpollSys, K: SocketSys> Script<P, K> {
         let (near, far) = self.pair();
         self.note_send("far", &far, b"on the way");
         self.wait_for(&near, IN, LONG);
+        let address = self.system.local_address(near.as_fd()).unwrap();
         self.system.reset(near.as_fd()).unwrap();
         self.note_mask("far", &far, RDHUP);
         self.note_receive("far", &far);
         self.note_receive("far", &far);
         self.note_send("far", &far, b"more");
+        // Known to the end, although `getpeername` does not return it any more.
+        let peer = self.system.connected_peer(far.as_fd());
+        self.note("connected peer", show(peer.map(|_| 0)));
+        let peer = self.system.peer_address(far.as_fd()).unwrap();
+        self.note("peer", Address::try_from(&peer) == Address::try_from(&address));
     }
 
     fn reset_after_the_end(&mut self) {

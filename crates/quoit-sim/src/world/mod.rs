@@ -430,6 +430,11 @@ impl<E: Engine + 'static> World<E> {
                 let paused = self.event_loop.is_paused(*connection);
                 self.reference.begin(*connection, Token::NONE, true, paused);
                 self.identify(*connection);
+                let is_known = self.event_loop.peer_address(*connection).is_some();
+                assert!(
+                    is_known || self.event_loop.descriptor(*connection).is_none(),
+                    "the address of an accepted connection's peer is not known"
+                );
                 self.reference.accepted += 1;
             }
             Event::Opened { connection, .. } => self.identify(*connection),

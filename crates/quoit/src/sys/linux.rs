@@ -103,34 +103,6 @@ fn without_waiting<T>(socket: RawFd, call: impl FnOnce() -> Result<T, Errno>) ->
     result
 }
 
-/// The address of a peer that has reset its connection. `accept4(2)` would have told it; `getpeername(2)` does not, and
-/// `SO_PEERNAME` does: both ask the socket as `accept4(2)` does, in whatever state it is (`sk_getsockopt` in
-/// `net/core/sock.c`, `inet_getname` in `net/ipv4/af_inet.c`).
-fn former_peer(socket: BorrowedFd<'_>) -> Result<SocketAddress, Errno> {
-    // It takes the exact length, or less, of which it would tell a part.
-    let lengths = [size_of::<libc::sockaddr_in6>(), size_of::<libc::sockaddr_in>()];
-    let mut found = Err(Errno::ENOTCONN);
-    for exact in lengths {
-        found = SocketAddress::read(|address, length| {
-            // SAFETY: `read` gives room for more than this length, which says how much is written.
-            unsafe {
-                *length = exact as socklen_t;
-                libc::getsockopt(
-                    socket.as_raw_fd(),
-                    libc::SOL_SOCKET,
-                    libc::SO_PEERNAME,
-                    address.cast(),
-                    length,
-                )
-            }
-        });
-        if found != Err(Errno::EINVAL) {
-            break;
-        }
-    }
-    found
-}
-
 fn set_flags(socket: RawFd, flags: c_int) -> Result<(), Errno> {
     // SAFETY: F_SETFL takes no pointer.
     Errno::check(unsafe { libc::fcntl(socket, libc::F_SETFL, flags) }).map(drop)
@@ -296,15 +268,36 @@ impl SocketSys for Linux {
         })
     }
 
-    fn peer_address(&self, socket: BorrowedFd<'_>) -> Result<SocketAddress, Errno> {
-        let found = SocketAddress::read(|address, length| {
+    fn connected_peer(&self, socket: BorrowedFd<'_>) -> Result<SocketAddress, Errno> {
+        SocketAddress::read(|address, length| {
             // SAFETY: `read` gives room for as many bytes as the length says.
             unsafe { libc::getpeername(socket.as_raw_fd(), address, length) }
-        });
-        match found {
-            Err(Errno::ENOTCONN) => former_peer(socket),
-            found => found,
+        })
+    }
+
+    fn former_peer(&self, socket: BorrowedFd<'_>) -> Result<SocketAddress, Errno> {
+        // It takes the exact length, or less, of which it would tell a part.
+        let lengths = [size_of::<libc::sockaddr_in6>(), size_of::<libc::sockaddr_in>()];
+        let mut found = Err(Errno::ENOTCONN);
+        for exact in lengths {
+            found = SocketAddress::read(|address, length| {
+                // SAFETY: `read` gives room for more than this length, which says how much is written.
+                unsafe {
+                    *length = exact as socklen_t;
+                    libc::getsockopt(
+                        socket.as_raw_fd(),
+                        libc::SOL_SOCKET,
+                        libc::SO_PEERNAME,
+                        address.cast(),
+                        length,
+                    )
+                }
+            });
+            if found != Err(Errno::EINVAL) {
+                break;
+            }
         }
+        found
     }
 
     fn set_option(&self, socket: BorrowedFd<'_>, option: SocketOption) -> Result<(), Errno> {

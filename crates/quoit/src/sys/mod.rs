@@ -242,11 +242,30 @@ pub trait SocketSys {
     /// Those of `getsockname(2)`.
     fn local_address(&self, socket: BorrowedFd<'_>) -> Result<SocketAddress, Errno>;
 
-    /// The peer's address (`getpeername(2)`), also of one that has reset the connection.
+    /// The peer's address, also of one that has reset the connection.
     ///
     /// # Errors
     /// Those of `getpeername(2)`; `ENOTCONN` where there was none, or once this end has reset the connection.
-    fn peer_address(&self, socket: BorrowedFd<'_>) -> Result<SocketAddress, Errno>;
+    fn peer_address(&self, socket: BorrowedFd<'_>) -> Result<SocketAddress, Errno> {
+        match self.connected_peer(socket) {
+            Err(Errno::ENOTCONN) => self.former_peer(socket),
+            found => found,
+        }
+    }
+
+    /// The address of a peer that is connected (`getpeername(2)`).
+    ///
+    /// # Errors
+    /// Those of `getpeername(2)`; `ENOTCONN` also once the peer has reset the connection.
+    fn connected_peer(&self, socket: BorrowedFd<'_>) -> Result<SocketAddress, Errno>;
+
+    /// The address of a peer that has reset its connection. `accept4(2)` would have told it; `getpeername(2)` does not, and
+    /// `SO_PEERNAME` does: both ask the socket as `accept4(2)` does, in whatever state it is (`sk_getsockopt` in
+    /// `net/core/sock.c`, `inet_getname` in `net/ipv4/af_inet.c`).
+    ///
+    /// # Errors
+    /// `ENOTCONN` where there was none, or once this end has reset the connection.
+    fn former_peer(&self, socket: BorrowedFd<'_>) -> Result<SocketAddress, Errno>;
 
     /// Sets an option (`setsockopt(2)`). TCP options on another kind of socket answer `EOPNOTSUPP` or
     /// `ENOPROTOOPT`.
