@@ -17,7 +17,7 @@ use crate::pool::Lease;
 
 pub use crate::stream_options::{Keepalive, StreamOptions};
 
-/// One request to a loop. [`crate::event`] says what answers each.
+/// One request to a loop. [`crate::event`] says which event follows each.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Command<'a> {

@@ -31,7 +31,7 @@ pub(crate) struct Reserved {
     length: usize,
 }
 
-// SAFETY: the mapping belongs to this value alone; whoever reaches into it answers for that.
+// SAFETY: the mapping belongs to this value alone; whoever reaches into it must keep to its borders.
 unsafe impl Send for Reserved {}
 // SAFETY: as above; the value itself is never changed.
 unsafe impl Sync for Reserved {}
@@ -76,7 +76,7 @@ impl Reserved {
             // SAFETY: as below; Miri knows no madvise(2), so they are made zero.
             unsafe { self.address.as_ptr().add(start).write_bytes(0, end - start) };
         } else if start < end {
-            // SAFETY: whole pages of this value's own mapping, of which nobody has any use. What it answers changes nothing.
+            // SAFETY: whole pages of this value's own mapping, of which nobody has any use. Its result changes nothing.
             let _ = unsafe {
                 libc::madvise(
                     self.address.as_ptr().add(start).cast(),

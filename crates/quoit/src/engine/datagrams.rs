@@ -61,7 +61,7 @@ impl DatagramBatch {
         next == self.messages.len()
     }
 
-    /// Sends from the datagram `next` on until all have a result, or if they may wait until one finds no room. Answers the
+    /// Sends from the datagram `next` on until all have a result, or if they may wait until one finds no room. Returns the
     /// first without a result, and adds the system calls to `calls`.
     pub(super) fn send_now(
         &mut self,

@@ -2,7 +2,7 @@
 //!
 //! An engine is a back-end for proactor operations. The loop above it holds every state that a user can
 //! observe (connections, ordering, backpressure, teardown); the engine translates operations into what its
-//! kernel interface wants, and answers with completions. Whatever differs between io_uring and epoll ends
+//! kernel interface wants, and reports completions. Whatever differs between io_uring and epoll ends
 //! here.
 //!
 //! # What an operation may expect
@@ -10,8 +10,8 @@
 //! - An operation belongs to a [`Handle`]. For each handle at most one operation of each [`Kind`] is
 //!   outstanding; the loop never submits a second one before the terminal completion of the first.
 //! - `Accept`, `Connect`, `Receive`, `Send` / `SendFile` and `ReceiveDatagrams` each get any number of completions that
-//!   say `more`, then exactly one terminal one. What is sent by a call that ends by itself gets its outcome as the
-//!   answer: [`Engine::send_at_once`], [`Engine::send_datagrams`].
+//!   say `more`, then exactly one terminal one. What is sent by a call that ends by itself has its outcome returned
+//!   by that call: [`Engine::send_at_once`], [`Engine::send_datagrams`].
 //! - `Cancel` and `Close` are silent. A cancelled operation still ends with its own terminal completion: with
 //!   what it had achieved, or with [`Received::Stopped`] / `ECANCELED`.
 //! - Memory that an operation names stays valid and in place until its terminal completion, and for a
@@ -425,7 +425,7 @@ pub trait Engine {
     fn submit(&mut self, operation: Operation, pool: &mut Pool);
 
     /// Sends at once, where that is a call which ends by itself: [`Operation::Send`] on a connection that has no
-    /// send outstanding, with its outcome as the answer in place of a completion. `None`: nothing was sent, and the
+    /// send outstanding, and returns its outcome in place of a completion. `None`: nothing was sent, and the
     /// operation is to be submitted. What is `offered` is not queued yet: its sender is spared keeping each piece until
     /// a later turn, so that a call pays sooner.
     fn send_at_once(
@@ -461,7 +461,7 @@ pub trait Engine {
         let _ = (socket, buffers);
     }
 
-    /// Sends datagrams on an open socket, at least one, in order as far as it takes them at once. Answers them if all have
+    /// Sends datagrams on an open socket, at least one, in order as far as it takes them at once. Returns them if all have
     /// a result; `None`: some wait for room, and [`Completion::DatagramsSent`] follows, until which no others are sent and
     /// which [`Operation::Cancel`] brings sooner. All that they name stays valid and in place until then.
     fn send_datagrams(

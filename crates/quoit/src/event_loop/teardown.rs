@@ -196,7 +196,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         connection.reason.get_or_insert(reason);
         if reset && let Some(socket) = &connection.descriptor {
             self.counters.system_calls.add(1);
-            // Whatever it answers, the connection is gone from here on.
+            // Whatever it returns, the connection is gone from here on.
             let _ = self.system.reset(socket.as_fd());
         }
         let operations = connection.operations;

@@ -178,7 +178,7 @@ impl fmt::Display for ListenError {
 
 impl std::error::Error for ListenError {}
 
-/// What the kernel's answer means for this address, and what to do next.
+/// What the kernel's error means for this address, and what to do next.
 fn explain(address: &Address, step: Step, errno: Errno, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     match (address, step, errno.code()) {
         (_, _, libc::EMFILE) => f.write_str(

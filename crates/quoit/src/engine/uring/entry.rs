@@ -11,7 +11,7 @@ use crate::address::SocketAddress;
 
 /// Every send: a host that is not Rust may die of SIGPIPE, and a short send would cost another turn.
 const SEND_FLAGS: u32 = (libc::MSG_NOSIGNAL | libc::MSG_WAITALL) as u32;
-/// `MSG_DONTWAIT` makes the kernel answer instead of waiting for room, and `MSG_WAITALL` makes anything short of
+/// `MSG_DONTWAIT` makes the kernel return instead of waiting for room, and `MSG_WAITALL` makes anything short of
 /// all a failure, which has a completion.
 const ATTEMPT_FLAGS: u32 = (libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT | libc::MSG_WAITALL) as u32;
 

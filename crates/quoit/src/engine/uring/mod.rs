@@ -122,7 +122,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
     /// Makes the ring, disabled: [`Engine::bind`] enables it on the thread that will own it.
     ///
     /// # Errors
-    /// The step that failed and the kernel's answer. `ENOMEM` is worth trying again for a while, as other rings
+    /// The step that failed and the kernel's error. `ENOMEM` is worth trying again for a while, as other rings
     /// of the same user give back what they locked only later.
     pub fn new(
         settings: &UringSettings,
@@ -256,7 +256,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
             Tag::Cancel if data.target() == Tag::DatagramSend => self.datagram_cancelled(data, result, pool),
             Tag::Cancel => self.cancelled(data, result, pool),
             Tag::Marker => self.marker_completed(completions),
-            Tag::Close => debug_assert!(result <= 0, "a close answers no number"),
+            Tag::Close => debug_assert!(result <= 0, "a close returns no number"),
             Tag::DatagramReceive => self.datagram_received(data.slot(), result, flags, pool, completions),
             Tag::DatagramSend => self.datagram_sent(data.slot(), data.detail(), result, pool, completions),
         }

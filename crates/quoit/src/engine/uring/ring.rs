@@ -208,7 +208,7 @@ fn without_signals<T>(call: impl FnOnce() -> T) -> T {
         before.assume_init()
     };
     let result = call();
-    // SAFETY: pthread_sigmask filled the set, and a null pointer asks for no answer.
+    // SAFETY: pthread_sigmask filled the set, and a null pointer says that no set is wanted.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, ptr::null_mut()) };
     result
 }
@@ -224,31 +224,31 @@ fn timer_slack_ns() -> u32 {
 impl UringSys for Ring {
     fn setup(parameters: &RingParameters) -> Result<(Self, RingProperties), Errno> {
         // SAFETY: a structure of integers, for which all zeroes is a valid value.
-        let mut answer: abi::io_uring_params = unsafe { std::mem::zeroed() };
-        answer.flags = parameters.flags | abi::IORING_SETUP_CQSIZE | abi::IORING_SETUP_CLAMP;
-        answer.cq_entries = parameters.completion_entries;
-        answer.sq_thread_idle = parameters.poll_idle_ms;
+        let mut returned: abi::io_uring_params = unsafe { std::mem::zeroed() };
+        returned.flags = parameters.flags | abi::IORING_SETUP_CQSIZE | abi::IORING_SETUP_CLAMP;
+        returned.cq_entries = parameters.completion_entries;
+        returned.sq_thread_idle = parameters.poll_idle_ms;
         // SAFETY: the parameters are alive and writable during the call.
         let result = unsafe {
             libc::syscall(
                 libc::SYS_io_uring_setup,
                 parameters.submission_entries,
-                &raw mut answer,
+                &raw mut returned,
             )
         };
         let descriptor = i32::try_from(result).map_err(|_| Errno::EBADF)?;
         Errno::check(descriptor)?;
         // SAFETY: the call has just made this descriptor (CLOEXEC), and nothing else knows of it.
         let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
-        if answer.features & abi::IORING_FEAT_SINGLE_MMAP == 0 {
+        if returned.features & abi::IORING_FEAT_SINGLE_MMAP == 0 {
             return Err(Errno::EOPNOTSUPP);
         }
 
-        let has_array = answer.flags & abi::IORING_SETUP_NO_SQARRAY == 0;
+        let has_array = returned.flags & abi::IORING_SETUP_NO_SQARRAY == 0;
         let completions_end =
-            answer.cq_off.cqes as usize + answer.cq_entries as usize * size_of::<CompletionEntry>();
+            returned.cq_off.cqes as usize + returned.cq_entries as usize * size_of::<CompletionEntry>();
         let array_end = if has_array {
-            answer.sq_off.array as usize + answer.sq_entries as usize * size_of::<u32>()
+            returned.sq_off.array as usize + returned.sq_entries as usize * size_of::<u32>()
         } else {
             0
         };
@@ -260,37 +260,37 @@ impl UringSys for Ring {
         let entries = Mapping::of_ring(
             descriptor.as_fd(),
             abi::IORING_OFF_SQES,
-            answer.sq_entries as usize * size_of::<SubmissionEntry>(),
+            returned.sq_entries as usize * size_of::<SubmissionEntry>(),
         )?;
         if has_array {
-            let array: NonNull<u32> = queues.pointer(answer.sq_off.array, answer.sq_entries as usize);
-            for index in 0..answer.sq_entries {
+            let array: NonNull<u32> = queues.pointer(returned.sq_off.array, returned.sq_entries as usize);
+            for index in 0..returned.sq_entries {
                 // SAFETY: within the array, which the kernel reads only for entries that were submitted.
                 unsafe { array.add(index as usize).write(index) };
             }
         }
-        assert!(answer.sq_entries.is_power_of_two() && answer.cq_entries.is_power_of_two());
+        assert!(returned.sq_entries.is_power_of_two() && returned.cq_entries.is_power_of_two());
         let ring = Self {
             submission: SubmissionQueue {
-                head: queues.pointer(answer.sq_off.head, 1),
-                tail: queues.pointer(answer.sq_off.tail, 1),
-                flags: queues.pointer(answer.sq_off.flags, 1),
-                entries: entries.pointer(0, answer.sq_entries as usize),
-                length: answer.sq_entries,
+                head: queues.pointer(returned.sq_off.head, 1),
+                tail: queues.pointer(returned.sq_off.tail, 1),
+                flags: queues.pointer(returned.sq_off.flags, 1),
+                entries: entries.pointer(0, returned.sq_entries as usize),
+                length: returned.sq_entries,
                 written: 0,
                 shown: 0,
             },
             completion: CompletionQueue {
-                head: queues.pointer(answer.cq_off.head, 1),
-                tail: queues.pointer(answer.cq_off.tail, 1),
-                entries: queues.pointer(answer.cq_off.cqes, answer.cq_entries as usize),
-                mask: answer.cq_entries - 1,
+                head: queues.pointer(returned.cq_off.head, 1),
+                tail: queues.pointer(returned.cq_off.tail, 1),
+                entries: queues.pointer(returned.cq_off.cqes, returned.cq_entries as usize),
+                mask: returned.cq_entries - 1,
                 taken: 0,
             },
             buffer_rings: Vec::new(),
             buffer_reserve: Reserve::Zero,
             registered: None,
-            kernel_polls: answer.flags & abi::IORING_SETUP_SQPOLL != 0,
+            kernel_polls: returned.flags & abi::IORING_SETUP_SQPOLL != 0,
             least_wait_us: parameters.least_wait_us,
             timer_slack_ns: 0,
             enters: 0,
@@ -300,9 +300,9 @@ impl UringSys for Ring {
             _entries: entries,
         };
         let properties = RingProperties {
-            features: answer.features,
-            submission_entries: answer.sq_entries,
-            completion_entries: answer.cq_entries,
+            features: returned.features,
+            submission_entries: returned.sq_entries,
+            completion_entries: returned.cq_entries,
         };
         Ok((ring, properties))
     }
@@ -511,7 +511,7 @@ impl UringSys for Ring {
         };
         self.enters += 1;
         // SAFETY: the argument and the time that it points to are alive during the call. The entries submitted
-        // name memory for whose validity those who pushed them answer.
+        // name memory for whose validity those who pushed them returned.
         let result = unsafe {
             libc::syscall(
                 libc::SYS_io_uring_enter,

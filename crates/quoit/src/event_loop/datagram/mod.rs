@@ -70,7 +70,7 @@ pub(super) struct State {
     /// Bytes of a slot that are received into.
     room: u32,
     raw: bool,
-    /// The kernel keeps what the network answers in an error queue.
+    /// The kernel keeps what the network returns in an error queue.
     queues_errors: bool,
     /// Slots that the engine holds to receive into.
     provided: u32,

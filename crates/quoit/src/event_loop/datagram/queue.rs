@@ -71,7 +71,7 @@ struct Hole {
     offset: usize,
 }
 
-/// What the network has answered since the last batch ended: a send of the next one may be told so in place of its own
+/// What the network has returned since the last batch ended: a send of the next one may be told so in place of its own
 /// sending.
 #[derive(Clone, Copy, Default, Debug)]
 struct Forgiven {
@@ -302,12 +302,12 @@ impl Queue {
         addressed == Some(true)
     }
 
-    /// The network has answered this to something that was sent. A send of the batch in flight, or of the next one, that has
-    /// failed so is to be made again: the kernel tells of an answer at the next call, and whether that was this batch's, or
-    /// the answer was read before, is not to be seen.
-    pub(super) fn forgive(&mut self, answer: Errno) {
+    /// The network has returned this error for something that was sent. A send of the batch in flight, or of the next one,
+    /// that has failed so is to be made again: the kernel reports such an error by the next call, and whether that was this
+    /// batch's, or the error was read before, is not to be seen.
+    pub(super) fn forgive(&mut self, error: Errno) {
         self.forgives.network = true;
-        self.forgives.too_large |= answer == Errno::EMSGSIZE;
+        self.forgives.too_large |= error == Errno::EMSGSIZE;
     }
 
     /// Takes the results of the batch in flight, and tells the sends that have ended, in order.

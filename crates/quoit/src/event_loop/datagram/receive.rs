@@ -16,7 +16,7 @@ use crate::sys::SocketSys;
 /// Before receiving is tried again for which something was wanting.
 const RETRY: Duration = Duration::from_millis(10);
 
-/// Entries of an error queue that are read together, so that a storm of answers keeps nobody else waiting.
+/// Entries of an error queue that are read together, so that a storm of errors keeps nobody else waiting.
 const ERRORS_AT_ONCE: usize = 64;
 
 impl State {

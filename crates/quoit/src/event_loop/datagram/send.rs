@@ -226,7 +226,7 @@ fn report(socket: DatagramSocketId, outcome: Outcome) -> Option<Event> {
     }
     let error = match error? {
         Errno::EMSGSIZE => DatagramError::TooLarge { size },
-        // An answer to an earlier one, of which this is told in place of its own sending.
+        // An error that an earlier one met, which the kernel returns in place of sending this one.
         errno @ Errno::ECONNREFUSED => DatagramError::Network(errno),
         errno => DatagramError::Send { errno, size },
     };
