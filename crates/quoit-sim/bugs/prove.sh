@@ -18,6 +18,8 @@ cp -r "$root/crates" "$root/lab" "$root/Cargo.toml" "$root/Cargo.lock" "$work/so
 target=${CARGO_TARGET_DIR:-$root/target}/proof
 # Built many times and run for a short while.
 export CARGO_PROFILE_HUNT_LTO=off CARGO_PROFILE_HUNT_DEBUG=0 CARGO_PROFILE_HUNT_CODEGEN_UNITS=16 CARGO_INCREMENTAL=1
+# What a bug leaves unused is no news.
+export RUSTFLAGS="${RUSTFLAGS:-} -Awarnings"
 
 # Prints a result, and keeps it as a line of found.tsv.
 result() {
