@@ -753,8 +753,8 @@ int quoit_remote_wake(const quoit_remote *remote);
 /* Returns leases, and returns how many; -ENOENT if some were none, and the others are returned. */
 int64_t quoit_remote_return_leases(const quoit_remote *remote, const uint64_t *leases, size_t count);
 /* The loop's counters, at any moment. While it runs two of them may be of moments a little apart; connections,
- * pool_leased, pool_low_water and send_chunks_used are as they were when it last looked for completions. Set `size`
- * first. */
+ * pool_leased, pool_low_water, send_chunks_used and leases_copied_now are as they were when it last looked for
+ * completions. Set `size` first. */
 int quoit_remote_counters(const quoit_remote *remote, quoit_counters *counters);
 /* Connections of the loop, a moment ago. */
 int quoit_remote_connections(const quoit_remote *remote);
