@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"runtime"
 	"sync"
 	"syscall"
@@ -363,6 +364,16 @@ func (n *netConn) CloseWrite() error {
 	if err := n.conn.CloseWrite(); err != nil {
 		if n.conn.isEnding() {
 			return nil
+		}
+		n.mu.Lock()
+		closed := n.closed
+		n.mu.Unlock()
+		switch {
+		case closed:
+		case networkOf(n.conn.local) == "unix":
+			return nil // as the kernel has it
+		default:
+			err = os.NewSyscallError("shutdown", syscall.ENOTCONN) // it was the peer, or the network
 		}
 		return n.opError("close", err)
 	}
