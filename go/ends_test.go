@@ -17,8 +17,9 @@ import (
 // ends is what a program sees of one connection, from its server's end and from the peer's.
 type ends struct {
 	recorder
-	conn net.Conn // under test
-	peer net.Conn // package net's
+	conn     net.Conn     // under test
+	peer     net.Conn     // package net's
+	listener net.Listener // of conn
 }
 
 func (e *ends) read() {
@@ -220,7 +221,7 @@ func compareLives(t *testing.T, lives []life) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { l.Close() })
-			e := &ends{recorder: recorder{t: t}, peer: dial(t, l.Addr())}
+			e := &ends{recorder: recorder{t: t}, peer: dial(t, l.Addr()), listener: l}
 			if e.conn, err = l.Accept(); err != nil {
 				t.Fatal(err)
 			}
@@ -237,7 +238,7 @@ func compareLives(t *testing.T, lives []life) {
 				stock := trace(t, l, err, life.run)
 				onLibraryEngines(t, func(t *testing.T, engine quoit.Option) {
 					l, err := quoit.Listen(network, address(t), engine, quiet())
-					compare(t, stock, trace(t, l, err, life.run), life.differs)
+					compare(t, stock, trace(t, l, err, life.run), life.differs.on(network))
 				})
 			})
 		}
