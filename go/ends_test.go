@@ -85,7 +85,7 @@ var lives = []life{
 		e.peerReads()
 	}},
 	{"the peer resets", true, &difference{"a read behind the one that told of it tells it again, where an end would pass for all", map[string]string{
-		"read 0 *errors.errorString EOF": "read 0 *net.OpError{read tcp source true address true} broken timeout false",
+		"read 0 *errors.errorString EOF": "read 0 *net.OpError{read tcp source true address true} of read broken timeout false",
 	}}, func(e *ends) {
 		e.resets()
 		e.read()
@@ -161,7 +161,7 @@ var lives = []life{
 		e.peerReads()
 	}},
 	{"close with unread data", true, &difference{"what was written still arrives, where a reset may overtake it", map[string]string{
-		"the peer reads 0 *fmt.wrapError{read tcp source true address true} broken timeout false": "the peer reads 0 nil",
+		"the peer reads 0 *fmt.wrapError{read tcp source true address true} of read broken timeout false": "the peer reads 0 nil",
 	}}, func(e *ends) {
 		io.WriteString(e.peer, "abc")
 		e.read()

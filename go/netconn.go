@@ -1,7 +1,6 @@
 package quoit
 
 import (
-	"fmt"
 	"io"
 	"net"
 	"os"
@@ -475,11 +474,11 @@ func stop(l *limit) {
 }
 
 // errShutdownWrite is that of a write after CloseWrite.
-var errShutdownWrite = fmt.Errorf("quoit: the sending direction was closed by CloseWrite: %w", syscall.EPIPE)
+var errShutdownWrite error = syscall.EPIPE
 
 func (n *netConn) opError(op string, err error) error {
 	return &net.OpError{
-		Op: op, Net: networkOf(n.conn.local), Source: n.conn.local, Addr: n.conn.remote, Err: err,
+		Op: op, Net: networkOf(n.conn.local), Source: n.conn.local, Addr: n.conn.remote, Err: asCall(op, err),
 	}
 }
 

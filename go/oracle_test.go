@@ -62,6 +62,10 @@ func kind(err error) string {
 	if errors.As(err, &op) {
 		text += fmt.Sprintf("{%s %s source %t address %t}", op.Op, op.Net, op.Source != nil, op.Addr != nil)
 	}
+	var call *os.SyscallError
+	if errors.As(err, &call) {
+		text += " of " + call.Syscall
+	}
 	var path *fs.PathError
 	if errors.As(err, &path) {
 		text += fmt.Sprintf("{%s %t}", path.Op, path.Path != "")
