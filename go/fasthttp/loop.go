@@ -60,7 +60,6 @@ type Handler struct {
 	limit   int
 	name    string
 	moved   moved.Connections
-	limited sync.Map // of those that have moved, by their remote address as one object, where fasthttp counts them per address
 }
 
 // New makes a quoit.Handler of a fasthttp one.
@@ -86,9 +85,9 @@ func (h *Handler) watch(next func(net.Conn, fasthttp.ConnState)) func(net.Conn, 
 	return func(n net.Conn, state fasthttp.ConnState) {
 		switch state {
 		case fasthttp.StateActive:
-			h.moved.Active(h.known(n))
+			h.moved.Active(n)
 		case fasthttp.StateIdle:
-			h.moved.Idle(h.known(n))
+			h.moved.Idle(n)
 		}
 		if next != nil {
 			next(n, state)
@@ -406,10 +405,6 @@ func (h *Handler) move(c *quoit.Conn, first func(n net.Conn) bool) {
 			_ = n.Close() // the peer may have gone
 			return
 		}
-		if h.server.MaxConnsPerIP > 0 {
-			h.limited.Store(n.RemoteAddr(), n)
-			defer h.limited.Delete(n.RemoteAddr())
-		}
 		if err := h.server.ServeConn(n); err != nil && h.server.LogAllErrors {
 			h.logger().Printf("quoit: serving %v: %v", n.RemoteAddr(), err)
 		}
@@ -431,16 +426,6 @@ func (h *Handler) resume(n *quoit.NetConn, first func(n net.Conn) bool) bool {
 		return false
 	}
 	return n.SetReadDeadline(time.Time{}) == nil
-}
-
-// known is the connection as it was noted when it moved: fasthttp wraps those of which it counts how many an address has.
-func (h *Handler) known(n net.Conn) net.Conn {
-	if h.server.MaxConnsPerIP > 0 {
-		if inner, found := h.limited.Load(n.RemoteAddr()); found {
-			return inner.(net.Conn)
-		}
-	}
-	return n
 }
 
 func (h *Handler) logger() fasthttp.Logger {
