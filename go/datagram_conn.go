@@ -64,7 +64,7 @@ func (c *DatagramConn) Write(b []byte) (int, error) {
 		err = c.p.write(b, peer{})
 	}
 	if err != nil {
-		return 0, c.p.opErrorTo("write", c.RemoteAddr(), err)
+		return 0, c.p.opErrorTo("write", c.RemoteAddr(), c.p.asCall("write", err))
 	}
 	return len(b), nil
 }

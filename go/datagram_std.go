@@ -127,9 +127,35 @@ func (s *stdSocket) read() {
 		reportExit(s.loop.group.config, nil)
 		go s.read()
 	}()
+	failure := s.receive()
+	returned = true // and is not begun again, also if the handler calls runtime.Goexit when it is told
+	s.lost(failure)
+}
+
+// lost reports the end of the socket.
+func (s *stdSocket) lost(failure error) {
+	told := false
+	defer func() {
+		if !told {
+			if recovered := recover(); recovered != nil {
+				panic(recovered)
+			}
+			reportExit(s.loop.group.config, nil)
+		}
+		s.loop.mu.Lock()
+		delete(s.loop.sockets, s)
+		s.loop.mu.Unlock()
+		close(s.socket.gone)
+	}()
+	_ = s.close() // or it was closed
+	s.report(func() { s.sink.closed(s.socket, failure) })
+	told = true
+}
+
+// receive reports what comes until the socket is closed, and returns nil then, or until it fails.
+func (s *stdSocket) receive() error {
 	// One byte more tells what was too long.
 	memory := make([]byte, s.most+1)
-	var failure error
 	for {
 		n, from, err := s.net.ReadFrom(memory)
 		if err != nil {
@@ -137,14 +163,13 @@ func (s *stdSocket) read() {
 			closing := s.closing
 			s.mu.Unlock()
 			if closing || errors.Is(err, net.ErrClosed) {
-				break
+				return nil
 			}
 			if isTemporary(err) {
 				s.report(func() { s.sink.failed(s.socket, &DatagramError{Err: err}) })
 				continue
 			}
-			failure = err
-			break
+			return err
 		}
 		one := received{count: 1}
 		one.Truncated = n > s.most
@@ -173,13 +198,6 @@ func (s *stdSocket) read() {
 			s.report(func() { s.sink.received(s.socket, []received{one}) })
 		}
 	}
-	_ = s.close() // or it was closed
-	s.report(func() { s.sink.closed(s.socket, failure) })
-	s.loop.mu.Lock()
-	delete(s.loop.sockets, s)
-	s.loop.mu.Unlock()
-	close(s.socket.gone)
-	returned = true
 }
 
 // isTemporary is whether a socket goes on after a failed read: what earlier datagrams have met.

@@ -316,26 +316,6 @@ func TestAFullQueueOfDatagrams(t *testing.T) {
 	}
 }
 
-func TestAPanicOfAHandlerOfDatagrams(t *testing.T) {
-	onEngines(t, func(t *testing.T, engine quoit.Option) {
-		panics := make(chan struct{})
-		handler := answers(t)
-		answer := handler.datagram
-		handler.datagram = func(s *quoit.DatagramSocket, batch []quoit.Datagram) {
-			if string(batch[0].Bytes) == "panic" {
-				close(panics)
-				panic("as asked for")
-			}
-			answer(s, batch)
-		}
-		server := startDatagrams(t, "udp", "127.0.0.1:0", handler, engine, quoit.WithLoops(1))
-		connection := dialUDP(t, server.Addr())
-		connection.Write([]byte("panic"))
-		receive(t, panics) // what comes with it is lost with it
-		ask(t, connection, "alive", "alive")
-	})
-}
-
 // What was queued leaves; then OnClose comes, once, and the calls say so.
 func TestShuttingDownDatagrams(t *testing.T) {
 	onEngines(t, func(t *testing.T, engine quoit.Option) {

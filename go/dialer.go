@@ -163,7 +163,7 @@ func (d *Dialer) dialInTurn(ctx context.Context, network string, targets []strin
 			return conn, nil
 		}
 		if failure == nil {
-			failure = &net.OpError{Op: "dial", Net: network, Addr: textAddr{network, target}, Err: err}
+			failure = &net.OpError{Op: "dial", Net: network, Addr: textAddr{network, target}, Err: asCall("connect", err)}
 		}
 		if ctx.Err() != nil {
 			break

@@ -17,8 +17,9 @@ import (
 // ends is what a program sees of one connection, from its server's end and from the peer's.
 type ends struct {
 	recorder
-	conn net.Conn // under test
-	peer net.Conn // package net's
+	conn     net.Conn     // under test
+	peer     net.Conn     // package net's
+	listener net.Listener // of conn
 }
 
 func (e *ends) read() {
@@ -84,7 +85,7 @@ var lives = []life{
 		e.peerReads()
 	}},
 	{"the peer resets", true, &difference{"a read behind the one that told of it tells it again, where an end would pass for all", map[string]string{
-		"read 0 *errors.errorString EOF": "read 0 *net.OpError{read tcp source true address true} broken timeout false",
+		"read 0 *errors.errorString EOF": "read 0 *net.OpError{read tcp source true address true} of read broken timeout false",
 	}}, func(e *ends) {
 		e.resets()
 		e.read()
@@ -160,7 +161,7 @@ var lives = []life{
 		e.peerReads()
 	}},
 	{"close with unread data", true, &difference{"what was written still arrives, where a reset may overtake it", map[string]string{
-		"the peer reads 0 *fmt.wrapError{read tcp source true address true} broken timeout false": "the peer reads 0 nil",
+		"the peer reads 0 *fmt.wrapError{read tcp source true address true} of read broken timeout false": "the peer reads 0 nil",
 	}}, func(e *ends) {
 		io.WriteString(e.peer, "abc")
 		e.read()
@@ -220,7 +221,7 @@ func compareLives(t *testing.T, lives []life) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { l.Close() })
-			e := &ends{recorder: recorder{t: t}, peer: dial(t, l.Addr())}
+			e := &ends{recorder: recorder{t: t}, peer: dial(t, l.Addr()), listener: l}
 			if e.conn, err = l.Accept(); err != nil {
 				t.Fatal(err)
 			}
@@ -237,7 +238,7 @@ func compareLives(t *testing.T, lives []life) {
 				stock := trace(t, l, err, life.run)
 				onLibraryEngines(t, func(t *testing.T, engine quoit.Option) {
 					l, err := quoit.Listen(network, address(t), engine, quiet())
-					compare(t, stock, trace(t, l, err, life.run), life.differs)
+					compare(t, stock, trace(t, l, err, life.run), life.differs.on(network))
 				})
 			})
 		}

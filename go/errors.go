@@ -45,3 +45,12 @@ var (
 	// errReset is that of a connection that the peer has reset.
 	errReset error = syscall.ECONNRESET
 )
+
+// asCall makes of an error of the kernel what package net makes of it: code that looks for connections that broke finds them by
+// an os.SyscallError.
+func asCall(call string, err error) error {
+	if errno, is := err.(syscall.Errno); is {
+		return os.NewSyscallError(call, errno)
+	}
+	return err
+}

@@ -346,7 +346,7 @@ var livesWithFiles = []life{
 	}},
 	{"a file that gets shorter behind a deadline", true, &difference{
 		"the part that was on its way counts as written, and too little of it is there; what is written next must not pass for it",
-		map[string]string{"the peer sees nil": "the peer sees *net.OpError{read tcp source true address true} broken timeout false"},
+		map[string]string{"the peer sees nil": "the peer sees *net.OpError{read tcp source true address true} of read broken timeout false"},
 	}, func(e *ends) {
 		copied := e.shortensBehindADeadline()
 		_, err := io.CopyN(io.Discard, struct{ io.Reader }{e.peer}, copied)

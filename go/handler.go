@@ -216,11 +216,12 @@ func (s *handlerSink) panicked(c *Conn, recovered any) { reportPanic(s.config, c
 
 // reportExit logs that a handler has ended its goroutine, and ends the connection, if it was for one.
 func reportExit(config *config, c *Conn) {
-	peer := "none"
-	if c != nil {
-		peer = fmt.Sprint(c.RemoteAddr())
-		c.panicked()
+	if c == nil {
+		config.logger.Error("quoit: a handler called runtime.Goexit; the loop goes on")
+		return
 	}
+	peer := fmt.Sprint(c.RemoteAddr())
+	c.panicked()
 	config.logger.Error("quoit: a handler called runtime.Goexit; its connection is ended, and the loop goes on", "peer", peer)
 }
 

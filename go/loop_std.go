@@ -76,9 +76,15 @@ func (l *stdLoop) post(f func()) bool {
 func (l *stdLoop) runPosted() {
 	returned := false
 	defer func() {
-		if !returned {
-			go l.runPosted() // the rest: a function has called runtime.Goexit
+		if returned {
+			return
 		}
+		if recovered := recover(); recovered != nil {
+			panic(recovered)
+		}
+		// A function has called runtime.Goexit, and ends what it concerns itself.
+		reportExit(l.group.config, nil)
+		go l.runPosted() // the rest
 	}()
 	for {
 		l.mu.Lock()

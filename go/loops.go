@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -244,6 +246,14 @@ func bindAddress(network, address string) (string, error) {
 
 // listenError is why bound, which bindAddress has made, cannot be listened on; of an address that has no such form, it is empty.
 func listenError(network, bound string, err error) error {
+	if number := syscall.Errno(0); bound != "" && errors.As(err, &number) {
+		// With the library's text, which says what to do.
+		call := "bind"
+		if number == syscall.EMFILE || number == syscall.ENFILE {
+			call = "socket"
+		}
+		err = os.NewSyscallError(call, err)
+	}
 	failed := &net.OpError{Op: "listen", Net: network, Err: err}
 	if path, isUnix := strings.CutPrefix(bound, "unix:"); isUnix {
 		failed.Addr = &net.UnixAddr{Name: path, Net: network}

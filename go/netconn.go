@@ -1,9 +1,9 @@
 package quoit
 
 import (
-	"fmt"
 	"io"
 	"net"
+	"os"
 	"runtime"
 	"sync"
 	"syscall"
@@ -364,6 +364,16 @@ func (n *netConn) CloseWrite() error {
 		if n.conn.isEnding() {
 			return nil
 		}
+		n.mu.Lock()
+		closed := n.closed
+		n.mu.Unlock()
+		switch {
+		case closed:
+		case networkOf(n.conn.local) == "unix":
+			return nil // as the kernel has it
+		default:
+			err = os.NewSyscallError("shutdown", syscall.ENOTCONN) // it was the peer, or the network
+		}
 		return n.opError("close", err)
 	}
 	signal(n.writable)
@@ -464,11 +474,11 @@ func stop(l *limit) {
 }
 
 // errShutdownWrite is that of a write after CloseWrite.
-var errShutdownWrite = fmt.Errorf("quoit: the sending direction was closed by CloseWrite: %w", syscall.EPIPE)
+var errShutdownWrite error = syscall.EPIPE
 
 func (n *netConn) opError(op string, err error) error {
 	return &net.OpError{
-		Op: op, Net: networkOf(n.conn.local), Source: n.conn.local, Addr: n.conn.remote, Err: err,
+		Op: op, Net: networkOf(n.conn.local), Source: n.conn.local, Addr: n.conn.remote, Err: asCall(op, err),
 	}
 }
 

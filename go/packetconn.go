@@ -217,9 +217,9 @@ func (p *PacketConn) read(b []byte) (int, Datagram, error) {
 		if !wait {
 			if refusal := (*DatagramError)(nil); errors.As(err, &refusal) {
 				if refusal.Peer.IsValid() {
-					err = p.opErrorTo("read", net.UDPAddrFromAddrPort(refusal.Peer), refusal.Err)
+					err = p.opErrorTo("read", net.UDPAddrFromAddrPort(refusal.Peer), p.asCall("read", refusal.Err))
 				} else {
-					err = p.opError("read", refusal.Err)
+					err = p.opError("read", p.asCall("read", refusal.Err))
 				}
 			} else if err != nil {
 				err = p.opError("read", err)
@@ -304,7 +304,7 @@ func (p *PacketConn) WriteTo(b []byte, to net.Addr) (int, error) {
 		target.address = netip.AddrPortFrom(netip.IPv4Unspecified(), uint16(udp.Port))
 	}
 	if err := p.write(b, target); err != nil {
-		return 0, p.opErrorTo("write", to, err)
+		return 0, p.opErrorTo("write", to, p.asCall("write", err))
 	}
 	return len(b), nil
 }
@@ -318,7 +318,7 @@ func (p *PacketConn) WriteToUDPAddrPort(b []byte, to netip.AddrPort) (int, error
 		return 0, p.opError("write", errPeer)
 	}
 	if err := p.write(b, peer{address: to}); err != nil {
-		return 0, p.opErrorTo("write", net.UDPAddrFromAddrPort(to), err)
+		return 0, p.opErrorTo("write", net.UDPAddrFromAddrPort(to), p.asCall("write", err))
 	}
 	return len(b), nil
 }
@@ -465,6 +465,18 @@ func (p *PacketConn) opError(op string, err error) error {
 // localError is of what concerns this end alone, as package net names it then.
 func (p *PacketConn) localError(op string, err error) error {
 	return &net.OpError{Op: op, Net: p.network, Addr: p.LocalAddr(), Err: err}
+}
+
+// asCall is asCall with the call that package net makes for a socket with a peer, or for one without.
+func (p *PacketConn) asCall(op string, err error) error {
+	switch {
+	case p.socket.remote != nil:
+		return asCall(op, err)
+	case op == "read":
+		return asCall("recvfrom", err)
+	default:
+		return asCall("sendto", err)
+	}
 }
 
 func (p *PacketConn) opErrorTo(op string, to net.Addr, err error) error {

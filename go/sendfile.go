@@ -48,7 +48,7 @@ func (n *netConn) ReadFrom(r io.Reader) (int64, error) {
 	}
 	if _, isOp := err.(*net.OpError); fromFile && !isOp {
 		if name, hides := hiddenFile(r); hides {
-			return count, &fs.PathError{Op: "read", Path: name, Err: err}
+			return count, &fs.PathError{Op: "read", Path: name, Err: asCall("sendfile", err)}
 		}
 	}
 	if strings.HasPrefix(networkOf(n.conn.local), "tcp") {

@@ -21,7 +21,19 @@ type streamSocket interface {
 
 // option sets an option of the socket.
 func (n *netConn) option(f func(socket streamSocket) error) error {
-	return n.onSocket("set", n.opError, f)
+	return n.set(n.opError, f)
+}
+
+// set sets an option. One that the peer has ended, so that the loop has closed the socket, has nothing left for which that would
+// make a difference: package net, which keeps the socket until Close, sets it there.
+func (n *netConn) set(fail func(op string, err error) error, f func(socket streamSocket) error) error {
+	err := n.onSocket("set", fail, f)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if err != nil && !n.closed && errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
 }
 
 // onSocket runs f with the socket, unless this end has closed it.
@@ -49,12 +61,12 @@ func (n *netConn) SetNoDelay(noDelay bool) error {
 
 // SetReadBuffer sets what the kernel keeps of what was not received (SO_RCVBUF), as net.TCPConn's does: it tunes that no more.
 func (n *netConn) SetReadBuffer(bytes int) error {
-	return n.onSocket("set", n.localError, func(socket streamSocket) error { return socket.SetReadBuffer(bytes) })
+	return n.set(n.localError, func(socket streamSocket) error { return socket.SetReadBuffer(bytes) })
 }
 
 // SetWriteBuffer sets what the kernel keeps of what was sent (SO_SNDBUF), as net.TCPConn's does: it tunes that no more.
 func (n *netConn) SetWriteBuffer(bytes int) error {
-	return n.onSocket("set", n.localError, func(socket streamSocket) error { return socket.SetWriteBuffer(bytes) })
+	return n.set(n.localError, func(socket streamSocket) error { return socket.SetWriteBuffer(bytes) })
 }
 
 // SetKeepAlive says whether the kernel asks an idle peer whether it is still there, as net.TCPConn's does. From the start

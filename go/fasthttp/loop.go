@@ -47,8 +47,10 @@ func Blocking(blocks func(r *fasthttp.Request) bool) Option {
 // quoit.WithInboundLimit, whose default is 64 KiB. Default: 32 KiB.
 func RequestLimit(bytes int) Option { return func(h *Handler) { h.limit = bytes } }
 
-// WithServer sets the fasthttp.Server whose name and logger are used, and which serves connections that leave the
-// loops, with its limits and timeouts. Its Handler is set by New, and its ConnState called after one of New's.
+// WithServer sets the fasthttp.Server whose settings are used, and which serves connections that leave the loops. On the
+// loops its timeouts, Concurrency, MaxConnsPerIP, MaxKeepaliveDuration, NoDefaultDate and ConnState have no effect, and
+// MaxRequestsPerConn counts the requests there and elsewhere apart; with HeaderReceived no request is served there. Its Handler
+// is set by New, and its ConnState called after one of New's.
 func WithServer(server *fasthttp.Server) Option { return func(h *Handler) { h.server = server } }
 
 // Handler is a quoit.Handler.
@@ -60,7 +62,6 @@ type Handler struct {
 	limit   int
 	name    string
 	moved   moved.Connections
-	limited sync.Map // of those that have moved, by their remote address as one object, where fasthttp counts them per address
 }
 
 // New makes a quoit.Handler of a fasthttp one.
@@ -86,9 +87,9 @@ func (h *Handler) watch(next func(net.Conn, fasthttp.ConnState)) func(net.Conn, 
 	return func(n net.Conn, state fasthttp.ConnState) {
 		switch state {
 		case fasthttp.StateActive:
-			h.moved.Active(h.known(n))
+			h.moved.Active(n)
 		case fasthttp.StateIdle:
-			h.moved.Idle(h.known(n))
+			h.moved.Idle(n)
 		}
 		if next != nil {
 			next(n, state)
@@ -103,6 +104,7 @@ type peer struct {
 
 	requests turns.Requests
 	draining bool // it closes behind the request of which a part has come
+	served   int  // requests, on the loop
 }
 
 func (p *peer) LocalAddr() net.Addr  { return p.conn.LocalAddr() }
@@ -285,6 +287,12 @@ func (h *Handler) serve(w *work, from *peer, left int) (then after, whole int) {
 	if body == -1 || whole > h.limit || !header.IsHTTP11() || header.IsConnect() || frame.AsksForMore(header.RawHeaders()) {
 		return moves, 0
 	}
+	// What its settings refuse, and what they ask to be told of, is the server's.
+	refused := h.server.GetOnly && !header.IsGet() && !header.IsHead() ||
+		h.server.MaxRequestBodySize > 0 && body > h.server.MaxRequestBodySize
+	if refused || h.server.HeaderReceived != nil {
+		return moves, 0
+	}
 	// A target or a host that fasthttp refuses leaves no path. Its server, which is told why, responds to that.
 	if len(ctx.Request.URI().PathOriginal()) == 0 {
 		return moves, 0
@@ -297,7 +305,9 @@ func (h *Handler) serve(w *work, from *peer, left int) (then after, whole int) {
 		return moves, 0
 	}
 	head := header.IsHead()
-	ending := header.ConnectionClose() || from.draining
+	from.served++
+	ending := header.ConnectionClose() || from.draining || h.server.DisableKeepalive ||
+		h.server.MaxRequestsPerConn > 0 && from.served >= h.server.MaxRequestsPerConn
 	h.handler(ctx)
 	if ctx.Hijacked() {
 		h.logger().Printf("quoit: a handler hijacked a connection on the loop, which is closed; serve %s by Blocking", ctx.Path())
@@ -406,10 +416,6 @@ func (h *Handler) move(c *quoit.Conn, first func(n net.Conn) bool) {
 			_ = n.Close() // the peer may have gone
 			return
 		}
-		if h.server.MaxConnsPerIP > 0 {
-			h.limited.Store(n.RemoteAddr(), n)
-			defer h.limited.Delete(n.RemoteAddr())
-		}
 		if err := h.server.ServeConn(n); err != nil && h.server.LogAllErrors {
 			h.logger().Printf("quoit: serving %v: %v", n.RemoteAddr(), err)
 		}
@@ -431,16 +437,6 @@ func (h *Handler) resume(n *quoit.NetConn, first func(n net.Conn) bool) bool {
 		return false
 	}
 	return n.SetReadDeadline(time.Time{}) == nil
-}
-
-// known is the connection as it was noted when it moved: fasthttp wraps those of which it counts how many an address has.
-func (h *Handler) known(n net.Conn) net.Conn {
-	if h.server.MaxConnsPerIP > 0 {
-		if inner, found := h.limited.Load(n.RemoteAddr()); found {
-			return inner.(net.Conn)
-		}
-	}
-	return n
 }
 
 func (h *Handler) logger() fasthttp.Logger {

@@ -94,17 +94,13 @@ func New(handler http.Handler, options ...Option) *Handler {
 // watch is a hook of the http.Server for the states of its connections, before next, which may be nil.
 func (h *Handler) watch(next func(net.Conn, http.ConnState)) func(net.Conn, http.ConnState) {
 	return func(connection net.Conn, state http.ConnState) {
-		n := connection
-		if rest, wrapped := n.(*withRest); wrapped {
-			n = rest.NetConn
-		}
 		switch state {
 		case http.StateActive:
-			h.moved.Active(n)
+			h.moved.Active(connection)
 		case http.StateIdle:
-			h.moved.Idle(n)
+			h.moved.Idle(connection)
 		case http.StateHijacked, http.StateClosed:
-			h.moved.Remove(n)
+			h.moved.Remove(connection)
 		}
 		if next != nil {
 			next(connection, state)

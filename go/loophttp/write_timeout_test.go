@@ -1,12 +1,14 @@
 package loophttp_test
 
 import (
+	"context"
 	"errors"
 	"io"
 	"log"
 	"log/slog"
 	"net"
 	"net/http"
+	"runtime"
 	"syscall"
 	"testing"
 	"time"
@@ -80,16 +82,27 @@ func TestWriteTimeoutLetsGoOfWhoTakesNothing(t *testing.T) {
 			client.Conn = dial(t, server.Addr()).Conn
 			defer client.Close()
 			figure := func(name string) uint64 { return server.Loops().Counters()[0].Get(name) }
-			// What is queued for a while only leaves again.
-			client.ask(t)
-			<-client.served
+			within, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			served := func() {
+				client.ask(t)
+				select {
+				case <-client.served:
+				case <-within.Done():
+					t.Fatal("a request is not answered")
+				}
+			}
+			served()
 			for asked := uint64(1); server.Connections() > 0; {
+				// What is queued for a while only leaves again.
 				for server.Connections() > 0 && (figure("sent_bytes") < asked*size || figure("queued_bytes") > 0) {
-					time.Sleep(time.Millisecond)
+					if within.Err() != nil {
+						t.Fatal("the client is not let go of")
+					}
+					runtime.Gosched()
 				}
 				if server.Connections() > 0 {
-					client.ask(t)
-					<-client.served
+					served()
 					asked++
 				}
 			}

@@ -1,0 +1,232 @@
+package fasthttp_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	quoit "github.com/quoit-io/quoit/go"
+	loop "github.com/quoit-io/quoit/go/fasthttp"
+	"github.com/quoit-io/quoit/go/internal/oracle"
+	"github.com/valyala/fasthttp"
+)
+
+// What docs/go.md lists under "differs": each is as listed on our loops, and not so with fasthttp.
+
+const last = "GET /last HTTP/1.1\r\nHost: x\r\n\r\n"
+
+// settings are those of a fasthttp.Server by which requests are served.
+var settings = []struct {
+	name      string
+	configure func(server *fasthttp.Server)
+	exchanges []oracle.Exchange
+}{
+	{"GetOnly", func(server *fasthttp.Server) { server.GetOnly = true }, []oracle.Exchange{
+		{Name: "a GET", Pieces: []string{last}},
+		{Name: "a HEAD", Pieces: []string{"HEAD / HTTP/1.1\r\nHost: x\r\n\r\n" + last}},
+		{Name: "a POST", Pieces: []string{"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc" + last}, AnyEnd: true},
+	}},
+	{"MaxRequestBodySize", func(server *fasthttp.Server) { server.MaxRequestBodySize = 10 }, []oracle.Exchange{
+		{Name: "as much", Pieces: []string{"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n0123456789" + last}},
+		{Name: "more", Pieces: []string{"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 11\r\n\r\n01234567890" + last}, AnyEnd: true},
+	}},
+	{"DisableKeepalive", func(server *fasthttp.Server) { server.DisableKeepalive = true }, []oracle.Exchange{
+		{Name: "two", Pieces: []string{last + last}, AnyEnd: true},
+		{Name: "one", Pieces: []string{last}, Waits: true},
+	}},
+	{"MaxRequestsPerConn", func(server *fasthttp.Server) { server.MaxRequestsPerConn = 2 }, []oracle.Exchange{
+		{Name: "three", Pieces: []string{last + last + last}, AnyEnd: true},
+		{Name: "two", Pieces: []string{last, last}, Waits: true},
+	}},
+	{"HeaderReceived", func(server *fasthttp.Server) {
+		server.HeaderReceived = func(*fasthttp.RequestHeader) fasthttp.RequestConfig {
+			return fasthttp.RequestConfig{MaxRequestBodySize: 2}
+		}
+	}, []oracle.Exchange{
+		{Name: "a POST", Pieces: []string{"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc" + last}, AnyEnd: true},
+	}},
+	{"NoDefaultDate", func(server *fasthttp.Server) { server.NoDefaultDate = true }, []oracle.Exchange{
+		{Name: "one", Pieces: []string{last}, Differs: "the date is sent"},
+	}},
+	{"no defaults", func(server *fasthttp.Server) {
+		server.NoDefaultServerHeader, server.NoDefaultContentType = true, true
+	}, []oracle.Exchange{{Name: "one", Pieces: []string{last}}}},
+	{"names as they come", func(server *fasthttp.Server) { server.DisableHeaderNamesNormalizing = true }, []oracle.Exchange{
+		{Name: "one", Pieces: []string{"GET / HTTP/1.1\r\nHost: x\r\nx-lOWER: 1\r\n\r\n"}},
+	}},
+	{"Name", func(server *fasthttp.Server) { server.Name = "own" }, []oracle.Exchange{{Name: "one", Pieces: []string{last}}}},
+	{"ReadBufferSize", func(server *fasthttp.Server) { server.ReadBufferSize = 16 << 10 }, []oracle.Exchange{
+		{Name: "a long head", Pieces: []string{"GET / HTTP/1.1\r\nHost: x\r\nX: " + strings.Repeat("x", 8<<10) + "\r\n\r\n" + last}},
+	}},
+	{"ErrorHandler", func(server *fasthttp.Server) {
+		server.ErrorHandler = func(ctx *fasthttp.RequestCtx, err error) { ctx.Error("own "+err.Error(), 499) }
+	}, []oracle.Exchange{{Name: "nonsense", Pieces: []string{"nonsense\r\n\r\n"}, AnyEnd: true}}},
+}
+
+func TestSettingsAreThoseOfFasthttp(t *testing.T) {
+	for _, one := range settings {
+		t.Run(one.name, func(t *testing.T) {
+			made := func() *fasthttp.Server {
+				server := &fasthttp.Server{Handler: describes, Logger: log.New(io.Discard, "", 0)}
+				one.configure(server)
+				return server
+			}
+			listener, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			stock := made()
+			go stock.Serve(listener)
+			t.Cleanup(func() { stock.Shutdown() })
+			onEngines(t, func(t *testing.T, engine quoit.Engine) {
+				oracle.HTTP(t, listener.Addr(), serve(t, engine, loop.New(describes, loop.WithServer(made()))), one.exchanges)
+			})
+		})
+	}
+}
+
+// differing runs a test with a server of fasthttp, and with one on the loops of each engine.
+func differing(t *testing.T, made func() *fasthttp.Server, test func(t *testing.T, address net.Addr, stock bool)) {
+	t.Run("stock", func(t *testing.T) {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		server := made()
+		go server.Serve(listener)
+		t.Cleanup(func() { server.Shutdown() })
+		test(t, listener.Addr(), true)
+	})
+	onEngines(t, func(t *testing.T, engine quoit.Engine) {
+		server := made()
+		test(t, serve(t, engine, loop.New(server.Handler, loop.WithServer(server))), false)
+	})
+}
+
+// What only fasthttp's server can set is not there on the loop, and a connection has another number in each turn.
+func TestWhatTheLoopDoesNotKnowOfARequest(t *testing.T) {
+	made := func() *fasthttp.Server {
+		return &fasthttp.Server{Handler: func(ctx *fasthttp.RequestCtx) {
+			fmt.Fprint(ctx, !ctx.Time().IsZero(), " ", ctx.ConnRequestNum(), " ", ctx.ConnID())
+		}}
+	}
+	differing(t, made, func(t *testing.T, address net.Addr, stock bool) {
+		c := dial(t, address)
+		var connections []string
+		for number := range 2 {
+			io.WriteString(c, last)
+			_, body := c.answer(t, "GET")
+			want := "false 0 "
+			if stock {
+				want = fmt.Sprint("true ", number+1, " ")
+			}
+			connection, is := strings.CutPrefix(body, want)
+			if !is {
+				t.Errorf("%q does not begin with %q", body, want)
+			}
+			connections = append(connections, connection)
+		}
+		if (connections[0] == connections[1]) != stock {
+			t.Error(connections)
+		}
+	})
+}
+
+// The times that a connection may take are those of connections that have left the loop.
+func TestAnIdleConnectionStaysOnTheLoop(t *testing.T) {
+	made := func() *fasthttp.Server {
+		return &fasthttp.Server{Handler: describes, IdleTimeout: 20 * time.Millisecond, Logger: log.New(io.Discard, "", 0)}
+	}
+	differing(t, made, func(t *testing.T, address net.Addr, stock bool) {
+		c, moved := dial(t, address), dial(t, address)
+		io.WriteString(c, last)
+		c.answer(t, "GET")
+		// This one has been idle for that time when it ends, and the other one for longer.
+		io.WriteString(moved, "GET /last HTTP/1.1\r\nHost: x\r\nUpgrade: none\r\n\r\n")
+		moved.answer(t, "GET")
+		if _, err := moved.reader.ReadByte(); err != io.EOF {
+			t.Error(err)
+		}
+		if stock {
+			if _, err := c.reader.ReadByte(); err != io.EOF {
+				t.Error(err)
+			}
+			return
+		}
+		io.WriteString(c, last)
+		c.answer(t, "GET")
+	})
+}
+
+// A connection that a handler takes over on the loop is reset, as nothing can be done with it there.
+func TestAHijackOnTheLoopEndsTheConnection(t *testing.T) {
+	made := func() *fasthttp.Server {
+		return &fasthttp.Server{Logger: log.New(io.Discard, "", 0), Handler: func(ctx *fasthttp.RequestCtx) {
+			ctx.HijackSetNoResponse(true)
+			ctx.Hijack(func(connection net.Conn) { io.WriteString(connection, "mine") })
+		}}
+	}
+	differing(t, made, func(t *testing.T, address net.Addr, stock bool) {
+		c := dial(t, address)
+		io.WriteString(c, last)
+		all, err := io.ReadAll(c.reader)
+		if stock && (string(all) != "mine" || err != nil) || !stock && (len(all) > 0 || !errors.Is(err, syscall.ECONNRESET)) {
+			t.Errorf("%q, %v", all, err)
+		}
+	})
+}
+
+// TestChildOfFasthttpThatPanics is what the process of TestAPanicEndsItsConnection does.
+func TestChildOfFasthttpThatPanics(t *testing.T) {
+	if os.Getenv("QUOIT_TEST_PANICS") == "" {
+		t.Skip("it is run by another test")
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go fasthttp.Serve(listener, panics)
+	c := dial(t, listener.Addr())
+	io.WriteString(c, last)
+	_, _ = c.reader.ReadByte() // returns when the test is over otherwise
+}
+
+func panics(*fasthttp.RequestCtx) { panic("as asked") }
+
+// A handler's panic ends its connection. That of fasthttp ends the program.
+func TestAPanicEndsItsConnection(t *testing.T) {
+	t.Run("stock", func(t *testing.T) {
+		program, err := os.Executable()
+		if err != nil {
+			t.Fatal(err)
+		}
+		child := exec.Command(program, "-test.run", "^TestChildOfFasthttpThatPanics$")
+		child.Env = append(os.Environ(), "QUOIT_TEST_PANICS=yes")
+		if output, err := child.CombinedOutput(); err == nil || !strings.Contains(string(output), "panic: as asked") {
+			t.Errorf("no difference any more, though listed in docs/go.md: %v\n%s", err, output)
+		}
+	})
+	onEngines(t, func(t *testing.T, engine quoit.Engine) {
+		address := serve(t, engine, loop.New(func(ctx *fasthttp.RequestCtx) {
+			if string(ctx.Path()) == "/panics" {
+				panics(ctx)
+			}
+		}))
+		c := dial(t, address)
+		io.WriteString(c, "GET /panics HTTP/1.1\r\nHost: x\r\n\r\n")
+		if _, err := c.reader.ReadByte(); err == nil {
+			t.Error("a response has come")
+		}
+		c = dial(t, address)
+		io.WriteString(c, last)
+		c.answer(t, "GET")
+	})
+}
