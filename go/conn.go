@@ -330,6 +330,15 @@ func (c *Conn) LocalAddr() net.Addr { return c.local }
 // RemoteAddr is the peer's address.
 func (c *Conn) RemoteAddr() net.Addr { return c.remote }
 
+// settle gives back memory behind a callback that has consumed something, unless it has handed the connection to a net.Conn: what
+// that keeps, and whether it receives, is its own. Loop.
+func (c *Conn) settle() {
+	if _, isHandler := c.sink.(*handlerSink); isHandler {
+		c.in.keepRest()
+		c.balance()
+	}
+}
+
 // balance pauses receiving where too much is kept, and resumes it where half was consumed. Loop.
 func (c *Conn) balance() {
 	limit := c.home.settings().inbound

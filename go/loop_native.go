@@ -545,8 +545,7 @@ func (l *nativeLoop) ask(c *Conn) {
 	}
 	c.mu.Unlock()
 	if requests&requestKeepRest != 0 {
-		c.in.keepRest()
-		c.balance()
+		c.settle()
 	}
 }
 

@@ -375,7 +375,7 @@ func (s *stdConn) serve() {
 		go s.write()
 	}
 	if requests&requestKeepRest != 0 {
-		s.loop.post(func() { c.in.keepRest(); c.balance() })
+		s.loop.post(c.settle)
 	}
 }
 

@@ -20,6 +20,20 @@ func TestAWriterThatEndsLeavesTheRequestsOfOthers(t *testing.T) {
 	}
 }
 
+// What a handler has consumed is settled behind its callback. By then a net.Conn may have the connection, which pauses it itself.
+func TestAConnectionThatWasHandedOverIsNotSettled(t *testing.T) {
+	c := &Conn{home: &stdLoop{group: &Loops{config: &config{inbound: 10}}}, sink: netSink{}, pause: true, listed: true}
+	c.settle()
+	if !c.pause {
+		t.Error("a net.Conn that has enough receives more")
+	}
+	c.sink = &handlerSink{}
+	c.settle()
+	if c.pause {
+		t.Error("a handler that has consumed everything receives nothing more")
+	}
+}
+
 // slowPeer takes so many bytes at a time, and then the deadline has come.
 type slowPeer struct {
 	net.Conn

@@ -47,10 +47,9 @@ func Blocking(blocks func(r *fasthttp.Request) bool) Option {
 // quoit.WithInboundLimit, whose default is 64 KiB. Default: 32 KiB.
 func RequestLimit(bytes int) Option { return func(h *Handler) { h.limit = bytes } }
 
-// WithServer sets the fasthttp.Server whose settings are used, and which serves connections that leave the loops. On the
-// loops its timeouts, Concurrency, MaxConnsPerIP, MaxKeepaliveDuration, NoDefaultDate and ConnState have no effect, and
-// MaxRequestsPerConn counts the requests there and elsewhere apart; with HeaderReceived no request is served there. Its Handler
-// is set by New, and its ConnState called after one of New's.
+// WithServer sets the fasthttp.Server whose name, logger and limits of requests are used, and which serves connections that
+// leave the loops, with its timeouts; docs/go.md lists what its options mean on the loop. Its Handler is set by New, and its
+// ConnState called after one of New's.
 func WithServer(server *fasthttp.Server) Option { return func(h *Handler) { h.server = server } }
 
 // Handler is a quoit.Handler.
@@ -59,7 +58,9 @@ type Handler struct {
 	handler fasthttp.RequestHandler
 	server  *fasthttp.Server
 	blocks  func(r *fasthttp.Request) bool
-	limit   int
+	limit   int // of a request
+	body    int // of its body
+	head    int // of its head
 	name    string
 	moved   moved.Connections
 }
@@ -75,6 +76,8 @@ func New(handler fasthttp.RequestHandler, options ...Option) *Handler {
 	}
 	h.server.Handler = handler
 	h.server.ConnState = h.watch(h.server.ConnState)
+	h.body = cmp.Or(max(h.server.MaxRequestBodySize, 0), fasthttp.DefaultMaxRequestBodySize)
+	h.head = cmp.Or(max(h.server.ReadBufferSize, 0), 4096)
 	h.name = h.server.Name
 	if h.name == "" && !h.server.NoDefaultServerHeader {
 		h.name = "fasthttp"
@@ -103,8 +106,8 @@ type peer struct {
 	conn *quoit.Conn
 
 	requests turns.Requests
+	served   int  // requests, if the server limits them
 	draining bool // it closes behind the request of which a part has come
-	served   int  // requests, on the loop
 }
 
 func (p *peer) LocalAddr() net.Addr  { return p.conn.LocalAddr() }
@@ -283,14 +286,13 @@ func (h *Handler) serve(w *work, from *peer, left int) (then after, whole int) {
 		return moves, 0
 	}
 	body := header.ContentLength() // or negative: -1 is chunked, -2 is none
-	whole = left - w.reader.Buffered() - w.source.Len() + max(body, 0)
-	if body == -1 || whole > h.limit || !header.IsHTTP11() || header.IsConnect() || frame.AsksForMore(header.RawHeaders()) {
+	whole = left - w.reader.Buffered() - w.source.Len()
+	// Whether a body is too long is known before it is added to anything.
+	if whole > h.head || body > min(h.limit, h.body) || !h.forLoop(header, body) {
 		return moves, 0
 	}
-	// What its settings refuse, and what they ask to be told of, is the server's.
-	refused := h.server.GetOnly && !header.IsGet() && !header.IsHead() ||
-		h.server.MaxRequestBodySize > 0 && body > h.server.MaxRequestBodySize
-	if refused || h.server.HeaderReceived != nil {
+	whole += max(body, 0)
+	if body == -1 || whole > h.limit || !header.IsHTTP11() || header.IsConnect() || frame.AsksForMore(header.RawHeaders()) {
 		return moves, 0
 	}
 	// A target or a host that fasthttp refuses leaves no path. Its server, which is told why, responds to that.
@@ -301,13 +303,15 @@ func (h *Handler) serve(w *work, from *peer, left int) (then after, whole int) {
 		from.requests.Need = whole
 		return waits, 0
 	}
-	if err := ctx.Request.ContinueReadBody(w.reader, 0); err != nil || h.blocks != nil && h.blocks(&ctx.Request) {
+	if err := ctx.Request.ContinueReadBody(w.reader, 0, !h.server.DisablePreParseMultipartForm); err != nil || h.blocks != nil && h.blocks(&ctx.Request) {
 		return moves, 0
 	}
 	head := header.IsHead()
-	from.served++
-	ending := header.ConnectionClose() || from.draining || h.server.DisableKeepalive ||
-		h.server.MaxRequestsPerConn > 0 && from.served >= h.server.MaxRequestsPerConn
+	ending := header.ConnectionClose() || from.draining || h.server.DisableKeepalive
+	if most := h.server.MaxRequestsPerConn; most > 0 {
+		from.served++
+		ending = ending || from.served >= most
+	}
 	h.handler(ctx)
 	if ctx.Hijacked() {
 		h.logger().Printf("quoit: a handler hijacked a connection on the loop, which is closed; serve %s by Blocking", ctx.Path())
@@ -338,6 +342,20 @@ func (h *Handler) serve(w *work, from *peer, left int) (then after, whole int) {
 	}
 	w.reset()
 	return goesOn, whole
+}
+
+// forLoop is whether the server's options leave a request to the loop: it cannot do all that fasthttp's server does.
+func (h *Handler) forLoop(header *fasthttp.RequestHeader, body int) bool {
+	s := h.server
+	switch {
+	case s.NoDefaultDate, s.HeaderReceived != nil, s.FormValueFunc != nil:
+		return false
+	case s.StreamRequestBody && body >= 0:
+		return false
+	case s.GetOnly:
+		return header.IsGet() || header.IsHead()
+	}
+	return true
 }
 
 // finish sends what was written, and does what was decided. It returns what became of the connection.

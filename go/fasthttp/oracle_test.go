@@ -22,23 +22,43 @@ func describes(ctx *fasthttp.RequestCtx) {
 		fields = append(fields, fmt.Sprintf("%s=%q", name, value))
 	}
 	slices.Sort(fields)
-	fmt.Fprintf(ctx, "%s %s %s %q %q %s", ctx.Method(), ctx.RequestURI(), ctx.Request.Header.Protocol(), ctx.Host(),
-		ctx.Request.Body(), strings.Join(fields, " "))
+	fmt.Fprintf(ctx, "%s %s %s %q %v ", ctx.Method(), ctx.RequestURI(), ctx.Request.Header.Protocol(), ctx.Host(), ctx.Request.IsBodyStream())
+	form, err := ctx.MultipartForm()
+	fmt.Fprintf(ctx, "%v %v %q %q %s", form, err, ctx.FormValue("a"), ctx.Request.Body(), strings.Join(fields, " "))
 }
 
 func TestAsFasthttp(t *testing.T) {
+	asFasthttp(t, func(*fasthttp.Server) {}, func(t *testing.T, stock, ours net.Addr) {
+		oracle.HTTP(t, stock, ours, oracle.Ends())
+		oracle.HTTP(t, stock, ours, oracle.EachCut())
+		oracle.HTTP(t, stock, ours, oracle.Hostile(1, 1500))
+	})
+}
+
+func TestRequestsOfAllDoorsAsFasthttp(t *testing.T) {
+	var comparison oracle.Comparison
+	asFasthttp(t, func(*fasthttp.Server) {}, func(t *testing.T, stock, ours net.Addr) {
+		comparison.Stock = stock
+		comparison.With(t, ours)
+	})
+}
+
+// asFasthttp starts a server of fasthttp, and for each engine one of the same handler on a loop.
+func asFasthttp(t *testing.T, configure func(*fasthttp.Server), compare func(t *testing.T, stock, ours net.Addr)) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	quiet := log.New(io.Discard, "", 0)
-	stock := &fasthttp.Server{Handler: describes, Logger: quiet}
+	made := func() *fasthttp.Server {
+		server := &fasthttp.Server{Handler: describes, Logger: log.New(io.Discard, "", 0)}
+		configure(server)
+		return server
+	}
+	stock := made()
 	go stock.Serve(listener)
 	t.Cleanup(func() { stock.Shutdown() })
 	onEngines(t, func(t *testing.T, engine quoit.Engine) {
-		ours := serve(t, engine, loop.New(describes, loop.WithServer(&fasthttp.Server{Logger: quiet})))
-		oracle.HTTP(t, listener.Addr(), ours, oracle.Ends())
-		oracle.HTTP(t, listener.Addr(), ours, oracle.EachCut())
-		oracle.HTTP(t, listener.Addr(), ours, oracle.Hostile(1, 1500))
+		ours := serve(t, engine, loop.New(describes, loop.WithServer(made())))
+		compare(t, listener.Addr(), ours)
 	})
 }

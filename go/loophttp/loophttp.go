@@ -113,6 +113,7 @@ type state struct {
 	remote  string
 	context context.Context // of all its requests; made for the first
 	posted  bool            // the request before was a POST
+	waits   bool            // for what net/http takes for the beginning of another request
 
 	draining bool // it closes behind the request of which a part has come
 	requests turns.Requests
@@ -161,8 +162,14 @@ func (h *Handler) OnEndOfStream(c *quoit.Conn) {
 	c.Context().(*state).requests.End(c, h.moveWhole)
 }
 
-// moveWhole moves a connection with all that has come of it.
-func (h *Handler) moveWhole(c *quoit.Conn) { h.move(c, nil) }
+// moveWhole moves a connection that has ended with all that has come of it, unless that is no request.
+func (h *Handler) moveWhole(c *quoit.Conn) {
+	if c.Context().(*state).idle(c) {
+		_ = c.Close() // or it is closing already
+		return
+	}
+	h.move(c, nil)
+}
 
 // serveThere serves a turn's share of the requests that are completely there.
 func (h *Handler) serveThere(c *quoit.Conn, known *state) {
@@ -173,10 +180,13 @@ func (h *Handler) serveThere(c *quoit.Conn, known *state) {
 			return
 		}
 		view, _ := c.Peek(c.Buffered())
-		if known.posted {
-			excess := lineEnds(view)
-			known.posted = excess == len(view) // and more of them may come
-			if excess > 0 {
+		if known.waits {
+			if len(view) < beginning {
+				known.requests.Need, known.times.reading = beginning, false
+				return
+			}
+			known.waits = false
+			if excess := lineEnds(view); known.posted && excess > 0 {
 				c.Discard(excess)
 				continue
 			}
@@ -198,11 +208,19 @@ func (h *Handler) serveThere(c *quoit.Conn, known *state) {
 	}
 }
 
+// beginning is how many bytes net/http waits for after a request: fewer are none that has begun.
+const beginning = 4
+
+// idle is whether another request has not begun, though some bytes may have come.
+func (s *state) idle(c *quoit.Conn) bool {
+	return c.Buffered() == 0 || s.waits && c.Buffered() < beginning
+}
+
 // lineEnds is how many bytes of the view are line ends that clients send behind the body of a POST, though they do not
 // count them. As many as net/http are ignored (RFC 9112, 2.2).
 func lineEnds(view []byte) int {
 	count := 0
-	for count < min(len(view), 4) && (view[count] == '\r' || view[count] == '\n') {
+	for count < min(len(view), beginning) && (view[count] == '\r' || view[count] == '\n') {
 		count++
 	}
 	return count
@@ -210,8 +228,8 @@ func lineEnds(view []byte) int {
 
 // OnDrain implements quoit.Drainer: a connection between two requests has nothing to wait for.
 func (h *Handler) OnDrain(c *quoit.Conn) {
-	if c.Buffered() > 0 {
-		c.Context().(*state).draining = true
+	if known := c.Context().(*state); !known.idle(c) {
+		known.draining = true
 		return
 	}
 	_ = c.Close() // or it is closing already
@@ -259,7 +277,7 @@ func (h *Handler) serve(c *quoit.Conn, known *state, raw []byte) bool {
 		_ = c.Close() // or it has ended
 		return true
 	}
-	known.posted = request.Method == http.MethodPost
+	known.posted, known.waits = request.Method == http.MethodPost, true
 	closes := response.finish(known.draining)
 	_, err = c.Write(response.out)
 	switch {

@@ -50,6 +50,14 @@ func TestAsNetHTTP(t *testing.T) {
 	})
 }
 
+func TestRequestsOfAllDoorsAsNetHTTP(t *testing.T) {
+	var comparison oracle.Comparison
+	stockAndOurs(t, func(*http.Server) {}, func(t *testing.T, stock, ours net.Addr) {
+		comparison.Stock = stock
+		comparison.With(t, ours)
+	})
+}
+
 // The limits of time end the same connections, and nothing is answered.
 func TestLimitsOfTimeAsNetHTTP(t *testing.T) {
 	const limit = 100 * time.Millisecond

@@ -101,14 +101,14 @@ func (h *Handler) OnDeadline(c *quoit.Conn) {
 		_ = c.Abort() // or it has ended
 	case t.readBy.IsZero() || now.Before(t.readBy):
 		h.watchTime(c, known)
+	case known.idle(c):
+		_ = c.Close() // or it has ended
 	case known.requests.Need > 0:
 		known.requests.Need = -1
 		h.move(c, nil)
 	default:
-		if c.Buffered() > 0 {
-			_, _ = c.WriteString(tooSlow) // or it has ended
-		}
-		_ = c.Close() // or it has ended
+		_, _ = c.WriteString(tooSlow) // or it has ended
+		_ = c.Close()                 // or it has ended
 	}
 }
 

@@ -66,14 +66,14 @@ func Scan(view []byte, limit int) (Verdict, int) {
 		switch len(name) {
 		case len("host"):
 			if is(name, "host") {
-				if !all(bytes.TrimSpace(value), host) {
+				if !all(trim(value), host) {
 					return Move, 0
 				}
 				hosts++
 			}
 		case len("content-length"):
 			if is(name, "content-length") {
-				value = bytes.TrimSpace(value)
+				value = trim(value)
 				length, err := strconv.ParseUint(string(value), 10, 31)
 				if err != nil || value[0] == '+' {
 					return Move, 0
@@ -190,6 +190,9 @@ func textLength(line []byte) int {
 	}
 	return at
 }
+
+// trim takes from a value what RFC 9110 has around it (5.5), and no other space.
+func trim(value []byte) []byte { return bytes.Trim(value, " \t") }
 
 func all(bytes []byte, class uint8) bool {
 	for _, c := range bytes {
