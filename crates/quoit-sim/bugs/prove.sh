@@ -47,7 +47,7 @@ prove() {
         if [ -z "$found" ]; then
             result "$name" - - "not found in $seconds s"
         elif "$work/clean" run --workload $workload --from "$seed" --seeds 1 --engine "$engine" >/dev/null 2>&1; then
-            result "$name" "$engine" "$((seed + 1))" "$(echo "$found" | sed 's/^[^:]*: //; s/[	|]/ /g' | cut -c1-90)"
+            result "$name" "$engine" "$((seed + 1))" "$(echo "$found" | sed 's/^[^:]*: //; s/[	|]/ /g' | cut -c1-90 | sed 's/ *$//')"
         else
             result "$name" - - "not found: seed $seed on $engine fails without it too"
         fi
@@ -64,6 +64,7 @@ table() {
         ! grep -q '^+++ b/crates/quoit-async/' "$bugs/$name.patch" || tasks=', with tasks'
         # Thousands apart, as everywhere in the documents.
         seeds=$(echo "$seeds" | sed ':a; s/\([0-9]\)\([0-9]\{3\}\)\($\|,\)/\1,\2\3/; ta')
+        [ "$engine" != uring ] || engine=io_uring
         echo "| $said (\`$name\`$tasks) | $engine | $seeds | $how |"
     done <"$bugs/found.tsv"
 }
