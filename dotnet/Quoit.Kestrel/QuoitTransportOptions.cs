@@ -120,6 +120,9 @@ public sealed class QuoitTransportOptions
     /// has taken none for this time, to within as much again. Defaults to 10 seconds.</summary>
     public TimeSpan DrainDeadline { get; set; } = TimeSpan.FromSeconds(10);
 
+    /// <summary>How long after its peer's end in order a connection is called closed.</summary>
+    internal TimeSpan EndGrace { get; set; } = TimeSpan.FromMilliseconds(100);
+
     /// <summary>How long a loop may be kept by code that runs on it before the log reports it; more than zero.
     /// Defaults to one second.</summary>
     public TimeSpan BlockedLoopLimit { get; set; } = TimeSpan.FromSeconds(1);

@@ -138,6 +138,29 @@ public class EndScenarios
     }
 
     [Theory]
+    [MemberData(nameof(Transports.Quoit), MemberType = typeof(Transports))]
+    public async Task A_request_right_before_its_clients_end_has_its_response(Transport transport)
+    {
+        // Kestrel gives up what it has not sent when the connection is called closed: on sockets it is a matter of time whether
+        // that is before the response. Here it never is, unless the response takes longer than the grace.
+        await using var server = await TestServer.HttpAsync(
+            transport,
+            application => application.MapGet("/", async context =>
+            {
+                await Task.Yield();
+                await context.Response.WriteAsync("response");
+            }),
+            options: static options => options.EndGrace = TimeSpan.FromMinutes(1));
+        for (var round = 0; round < 20; round++)
+        {
+            using var client = await Client.ConnectAsync(server.EndPoint);
+            await client.SendAsync("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+            client.EndSending();
+            Assert.EndsWith("response\r\n0\r\n\r\n", await client.ReceiveTextToEndAsync());
+        }
+    }
+
+    [Theory]
     [MemberData(nameof(All))]
     public async Task A_request_is_aborted_when_its_client_ends_its_direction(Transport transport)
     {

@@ -122,17 +122,29 @@ internal sealed partial class QuoitConnection
     public void OnEndOfStream()
     {
         _loop.Group.Log.ConnectionReadFin(this);
-        EndReceiving(_shutdownReason);
+        if (CompleteReceived(_shutdownReason))
+        {
+            TellClosedLater();
+        }
     }
 
     private void EndReceiving(Exception? reason)
     {
+        if (CompleteReceived(reason))
+        {
+            TellClosed();
+        }
+    }
+
+    /// <summary>Completes what the application reads from. Returns whether it was not completed before.</summary>
+    private bool CompleteReceived(Exception? reason)
+    {
         if (_receivingEnded)
         {
-            return;
+            return false;
         }
         _receivingEnded = true;
         _received.Complete(reason);
-        TellClosed();
+        return true;
     }
 }

@@ -28,7 +28,9 @@ internal sealed partial class QuoitConnection : ConnectionContext
     private string? _connectionId;
     private Exception? _shutdownReason;
     private Task _sending = Task.CompletedTask;
+    private Timer? _closedTimer;
     private bool _gone;
+    private bool _closedScheduled;
     private bool _disposed;
 
     public QuoitConnection(Loop loop, ulong id, EndPoint? local, EndPoint? remote)
@@ -101,6 +103,7 @@ internal sealed partial class QuoitConnection : ConnectionContext
             _loop.Group.Log.ConnectionFailed(this, failure.Message);
         }
         EndReceiving(_shutdownReason ?? failure);
+        TellClosed();
         // What waits for the application's bytes, or for the library to take them, finds the connection gone.
         _toSend.CancelPendingRead();
         ResumeSending();
@@ -114,7 +117,9 @@ internal sealed partial class QuoitConnection : ConnectionContext
             await _originalTransport.Input.CompleteAsync();
             await _originalTransport.Output.CompleteAsync();
             await _sending;
+            TellClosed();
             await _closedTold.Task;
+            _closedTimer?.Dispose();
             _socket?.Dispose();
             _closedSource.Dispose();
         }
@@ -123,7 +128,19 @@ internal sealed partial class QuoitConnection : ConnectionContext
 
     /// <summary>Tells the application, on the thread pool, that no more will come. Once, and behind what it is to read:
     /// it must not take an end in order for an abort.</summary>
-    private void TellClosed() => _loop.Workers.Schedule(s_tellClosed, this);
+    private void TellClosed()
+    {
+        if (!Interlocked.Exchange(ref _closedScheduled, true))
+        {
+            _loop.Workers.Schedule(s_tellClosed, this);
+        }
+    }
+
+    /// <summary>Tells it a moment later, of a peer that has ended in order: Kestrel gives up responses then, also to what came
+    /// just before the end, and the loop takes in both at once. Sockets need several calls for that, in which an application
+    /// has responded.</summary>
+    private void TellClosedLater() => _closedTimer =
+        new Timer(static state => ((QuoitConnection)state!).TellClosed(), this, _loop.Group.Options.EndGrace, Timeout.InfiniteTimeSpan);
 
     private void CancelClosed()
     {
