@@ -21,8 +21,6 @@ import (
 
 // What docs/go.md lists under "differs": each is as listed on our loops, and not so with fasthttp.
 
-const last = "GET /last HTTP/1.1\r\nHost: x\r\n\r\n"
-
 // fasthttp's server counts by itself the requests of a connection that has left the loop.
 func TestRequestsAreCountedAnewOffTheLoop(t *testing.T) {
 	limit := func(server *fasthttp.Server) { server.MaxRequestsPerConn = 2 }
@@ -37,14 +35,7 @@ func TestRequestsAreCountedAnewOffTheLoop(t *testing.T) {
 // differing runs a test with a server of fasthttp, and with one on the loops of each engine.
 func differing(t *testing.T, made func() *fasthttp.Server, test func(t *testing.T, address net.Addr, stock bool)) {
 	t.Run("stock", func(t *testing.T) {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		server := made()
-		go server.Serve(listener)
-		t.Cleanup(func() { server.Shutdown() })
-		test(t, listener.Addr(), true)
+		test(t, serveStock(t, made()), true)
 	})
 	onEngines(t, func(t *testing.T, engine quoit.Engine) {
 		server := made()
@@ -63,7 +54,7 @@ func TestWhatTheLoopDoesNotKnowOfARequest(t *testing.T) {
 		c := dial(t, address)
 		var connections []string
 		for number := range 2 {
-			io.WriteString(c, last)
+			io.WriteString(c, get)
 			_, body := c.answer(t, "GET")
 			want := "false 0 "
 			if stock {
@@ -88,7 +79,7 @@ func TestAnIdleConnectionStaysOnTheLoop(t *testing.T) {
 	}
 	differing(t, made, func(t *testing.T, address net.Addr, stock bool) {
 		c, moved := dial(t, address), dial(t, address)
-		io.WriteString(c, last)
+		io.WriteString(c, get)
 		c.answer(t, "GET")
 		// This one has been idle for that time when it ends, and the other one for longer.
 		io.WriteString(moved, "GET /last HTTP/1.1\r\nHost: x\r\nUpgrade: none\r\n\r\n")
@@ -102,7 +93,7 @@ func TestAnIdleConnectionStaysOnTheLoop(t *testing.T) {
 			}
 			return
 		}
-		io.WriteString(c, last)
+		io.WriteString(c, get)
 		c.answer(t, "GET")
 	})
 }
@@ -117,7 +108,7 @@ func TestAHijackOnTheLoopEndsTheConnection(t *testing.T) {
 	}
 	differing(t, made, func(t *testing.T, address net.Addr, stock bool) {
 		c := dial(t, address)
-		io.WriteString(c, last)
+		io.WriteString(c, get)
 		all, err := io.ReadAll(c.reader)
 		if stock && (string(all) != "mine" || err != nil) || !stock && (len(all) > 0 || !errors.Is(err, syscall.ECONNRESET)) {
 			t.Errorf("%q, %v", all, err)
@@ -136,7 +127,7 @@ func TestChildOfFasthttpThatPanics(t *testing.T) {
 	}
 	go fasthttp.Serve(listener, panics)
 	c := dial(t, listener.Addr())
-	io.WriteString(c, last)
+	io.WriteString(c, get)
 	_, _ = c.reader.ReadByte() // returns when the test is over otherwise
 }
 
@@ -167,7 +158,7 @@ func TestAPanicEndsItsConnection(t *testing.T) {
 			t.Error("a response has come")
 		}
 		c = dial(t, address)
-		io.WriteString(c, last)
+		io.WriteString(c, get)
 		c.answer(t, "GET")
 	})
 }

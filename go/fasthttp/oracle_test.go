@@ -43,22 +43,27 @@ func TestRequestsOfAllDoorsAsFasthttp(t *testing.T) {
 	})
 }
 
-// asFasthttp starts a server of fasthttp, and for each engine one of the same handler on a loop.
-func asFasthttp(t *testing.T, configure func(*fasthttp.Server), compare func(t *testing.T, stock, ours net.Addr)) {
+// serveStock serves with fasthttp's own server, and returns its address.
+func serveStock(t *testing.T, server *fasthttp.Server) net.Addr {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
+	go server.Serve(listener)
+	t.Cleanup(func() { server.Shutdown() })
+	return listener.Addr()
+}
+
+// asFasthttp starts a server of fasthttp, and for each engine one of the same handler on a loop.
+func asFasthttp(t *testing.T, configure func(*fasthttp.Server), compare func(t *testing.T, stock, ours net.Addr)) {
 	made := func() *fasthttp.Server {
 		server := &fasthttp.Server{Handler: describes, Logger: log.New(io.Discard, "", 0)}
 		configure(server)
 		return server
 	}
-	stock := made()
-	go stock.Serve(listener)
-	t.Cleanup(func() { stock.Shutdown() })
+	stock := serveStock(t, made())
 	onEngines(t, func(t *testing.T, engine quoit.Engine) {
 		ours := serve(t, engine, loop.New(describes, loop.WithServer(made())))
-		compare(t, listener.Addr(), ours)
+		compare(t, stock, ours)
 	})
 }

@@ -23,14 +23,7 @@ import (
 // differing runs a test with a server of net/http, and with one on the loops of each engine.
 func differing(t *testing.T, made func() *http.Server, options []loophttp.Option, test func(t *testing.T, address net.Addr, stock bool)) {
 	t.Run("stock", func(t *testing.T) {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		server := made()
-		go server.Serve(listener)
-		t.Cleanup(func() { server.Close() })
-		test(t, listener.Addr(), true)
+		test(t, serveStock(t, made()), true)
 	})
 	onEngines(t, func(t *testing.T, engine quoit.Engine) {
 		server := made()

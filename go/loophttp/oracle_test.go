@@ -21,6 +21,17 @@ var differs = map[string]string{
 
 const invalidLength = "net/http sends a Content-Length that is none with the response to a HEAD"
 
+// serveStock serves with net/http's own server, and returns its address.
+func serveStock(t *testing.T, server *http.Server) net.Addr {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go server.Serve(listener)
+	t.Cleanup(func() { server.Close() })
+	return listener.Addr()
+}
+
 // stockAndOurs starts a server of net/http, and for each engine one of the same routes on a loop.
 func stockAndOurs(t *testing.T, configure func(server *http.Server), compare func(t *testing.T, stock, ours net.Addr)) {
 	made := func() *http.Server {
@@ -28,16 +39,10 @@ func stockAndOurs(t *testing.T, configure func(server *http.Server), compare fun
 		configure(server)
 		return server
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	stock := made()
-	go stock.Serve(listener)
-	t.Cleanup(func() { stock.Close() })
+	stock := serveStock(t, made())
 	onEngines(t, func(t *testing.T, engine quoit.Engine) {
 		ours := serve(t, engine, loophttp.New(oracle.Routes(), loophttp.WithServer(made())))
-		compare(t, listener.Addr(), ours)
+		compare(t, stock, ours)
 	})
 }
 

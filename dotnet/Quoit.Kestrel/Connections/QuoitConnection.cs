@@ -102,7 +102,7 @@ internal sealed partial class QuoitConnection : ConnectionContext
         {
             _loop.Group.Log.ConnectionFailed(this, failure.Message);
         }
-        EndReceiving(_shutdownReason ?? failure);
+        CompleteReceived(_shutdownReason ?? failure);
         TellClosed();
         // What waits for the application's bytes, or for the library to take them, finds the connection gone.
         _toSend.CancelPendingRead();
