@@ -9,8 +9,11 @@ import (
 	"time"
 )
 
-// maxUDPPayload is the largest payload of a UDP datagram over IPv4.
-const maxUDPPayload = 65_507
+// The largest payload of a UDP datagram, and that of one over IPv4, which counts its own header too.
+const (
+	maxUDPPayload   = 65_527
+	maxUDPv4Payload = 65_507
+)
 
 // Datagram is one datagram that was received. What it holds is the library's receive memory: it ends with the callback.
 type Datagram struct {
@@ -322,16 +325,27 @@ func checkMessage(message *Message, to peer, s *DatagramSocket) error {
 	unix := s.network == "unixgram"
 	switch {
 	case message.SegmentSize < 0 || message.SegmentSize > maxUDPPayload:
-		return fmt.Errorf("quoit: a segment size of %d: it must be from 0 to 65,507", message.SegmentSize)
+		return fmt.Errorf("quoit: a segment size of %d: it must be from 0 to 65,527", message.SegmentSize)
 	case s.remote != nil && to == peer{}: // to whom it is connected
 	case to.unix != unix, !unix && !to.address.IsValid(), unix && to.name == "":
 		return errPeer
 	}
-	switch {
-	case !unix && largest > maxUDPPayload:
+	if !unix && largest > s.mostTo(to) {
 		return errMessageSize
 	}
 	return nil
+}
+
+// mostTo returns the largest payload that the kernel takes for a peer; the zero value is whom the socket is connected to.
+func (s *DatagramSocket) mostTo(to peer) int {
+	address := to.address.Addr()
+	if connected, ok := s.remote.(*net.UDPAddr); ok && to == (peer{}) {
+		address = connected.AddrPort().Addr()
+	}
+	if address.Unmap().Is4() {
+		return maxUDPv4Payload
+	}
+	return maxUDPPayload
 }
 
 // errPeer is that of a send to nobody who could be reached by the socket.

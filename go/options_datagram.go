@@ -43,7 +43,7 @@ func defaultDatagrams() datagramConfig {
 func (c *datagramConfig) check() error {
 	switch {
 	case c.maxDatagram < 1 || c.maxDatagram > maxUDPPayload:
-		return fmt.Errorf("quoit: WithMaxDatagram(%d): the length must be from 1 to 65,507", c.maxDatagram)
+		return fmt.Errorf("quoit: WithMaxDatagram(%d): the length must be from 1 to 65,527", c.maxDatagram)
 	case c.datagramSlots < 1 || c.datagramSlots > 1<<15:
 		return fmt.Errorf("quoit: WithDatagramSlots(%d): the number must be from 1 to 32,768", c.datagramSlots)
 	case c.receiveBuffer < 0 || c.sendBuffer < 0 || c.receiveBuffer > 1<<30 || c.sendBuffer > 1<<30:
@@ -58,7 +58,7 @@ func (c *datagramConfig) check() error {
 }
 
 // WithMaxDatagram sets the longest datagram that is received, in bytes; what is longer comes cut, and says so. It saves
-// memory where the protocol is known to stay within the path's MTU. No effect beside WithGRO. Default: 65,507, which is
+// memory where the protocol is known to stay within the path's MTU. No effect beside WithGRO. Default: 65,527, which is
 // all that UDP can carry.
 func WithMaxDatagram(bytes int) Option { return func(c *config) { c.maxDatagram = bytes } }
 

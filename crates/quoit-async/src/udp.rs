@@ -2,7 +2,7 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 
@@ -270,7 +270,11 @@ impl UdpSocket {
         if to.port() == 0 {
             return Err(Errno::EINVAL.into());
         }
-        if bytes.len() > if ipv6 { MOST_V6 } else { MOST_V4 } {
+        let most = match to.ip().to_canonical() {
+            IpAddr::V4(_) => MOST_V4,
+            IpAddr::V6(_) => MOST_V6,
+        };
+        if bytes.len() > most {
             return Err(Errno::EMSGSIZE.into());
         }
         Ok(DatagramSend::new(to.into(), Payload::Copy(bytes)))

@@ -423,7 +423,7 @@ typedef struct quoit_multicast_group {
 typedef struct quoit_datagram_options {
     uint32_t size;
     uint32_t flags;          /* QUOIT_DATAGRAM_*. Default 0 */
-    uint32_t max_datagram;   /* bytes received of one, at most 65,507; no effect with GRO. Default 65,507 */
+    uint32_t max_datagram;   /* bytes received of one, at most 65,527; no effect with GRO. Default 65,527 */
     uint32_t slots;          /* of its own receive memory, at most 32,768. Default 64 */
     uint32_t gro;            /* QUOIT_GRO_*. Default OFF */
     uint32_t high_water;     /* bytes queued past which sends are refused. Default 256 KiB */

@@ -158,6 +158,32 @@ scenario! {
 }
 
 scenario! {
+    fn too_large_over_ipv6(says) {
+        let one = UdpSocket::bind("[::1]:0").await.unwrap();
+        let at = one.local_addr().unwrap();
+        let large = vec![7; 65_528];
+        let mut buffer = vec![0; 70_000];
+        says.told("send", one.send_to(&large, at).await);
+        says.told("as large as can be", one.send_to(&large[1..], at).await);
+        says.told("recv", one.recv(&mut buffer).await);
+    }
+}
+
+scenario! {
+    fn too_large_to_ipv4_by_a_socket_of_both(says) {
+        let one = UdpSocket::bind("[::]:0").await.unwrap();
+        let (other, other_at) = udp().await;
+        let std::net::SocketAddr::V4(other_at) = other_at else { unreachable!("bound so") };
+        let mapped = std::net::SocketAddr::new(other_at.ip().to_ipv6_mapped().into(), other_at.port());
+        let large = vec![7; 65_508];
+        let mut buffer = vec![0; 70_000];
+        says.told("send", one.send_to(&large, mapped).await);
+        says.told("as large as can be", one.send_to(&large[1..], mapped).await);
+        says.told("recv", other.recv(&mut buffer).await);
+    }
+}
+
+scenario! {
     fn another_family(says) {
         let (one, _) = udp().await;
         says.told("send", one.send_to(b"x", "[::1]:9").await);

@@ -273,7 +273,7 @@ fn draw_socket(
         _ => None,
     };
     let options = DatagramOptions {
-        max_datagram: *random.choose(&[1, 50, 1500, 65_507]),
+        max_datagram: *random.choose(&[1, 50, 1500, 65_527]),
         slots: *random.choose(&[1, 2, 3, 8, 32]),
         gro: *random.choose(&[Gro::Off, Gro::Off, Gro::Transparent, Gro::Raw]),
         receive_ecn: random.chance(400),

@@ -23,8 +23,12 @@ pub(crate) use control::{Control, UDP_GRO, parse, parse_error, space};
 pub(crate) use socket::{is_v6, set_destination};
 pub(crate) use view::{CONTROL_OFFSET, Head, Meta, NAME_OFFSET, NAME_ROOM, count};
 
-/// The largest payload of a UDP datagram over IPv4: 65,535 less the headers of IP and UDP (RFC 768, RFC 791).
-pub const MAX_UDP_PAYLOAD: u32 = 65_507;
+/// The largest payload of a UDP datagram: 65,535 bytes less the header of UDP (RFC 768, RFC 8200). Over IPv4 it is 65,507, as
+/// IPv4 counts its own header too (RFC 791).
+pub const MAX_UDP_PAYLOAD: u32 = 65_527;
+
+/// The most bytes that one send may have for the kernel to cut: what fits into a packet of either family, before the cutting.
+pub(crate) const MAX_CUT_PAYLOAD: u32 = 65_507;
 
 /// The segments that one send may be cut into (`UDP_MAX_SEGMENTS` of the kernels before 6.9; later ones take 128).
 pub(crate) const MAX_SEGMENTS: u32 = 64;

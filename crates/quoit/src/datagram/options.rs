@@ -41,8 +41,8 @@ pub struct MulticastGroup {
 /// How to set up a datagram socket. Options that the address's family does not have are ignored.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DatagramOptions {
-    /// Bytes of the longest datagram to be received, from 1 to 65,507; what is longer comes cut, is flagged and
-    /// counted. Default 65,507: every UDP datagram comes whole. With GRO it has no effect, as joined datagrams need
+    /// Bytes of the longest datagram to be received, from 1 to 65,527; what is longer comes cut, is flagged and
+    /// counted. Default 65,527: every UDP datagram comes whole. With GRO it has no effect, as joined datagrams need
     /// slots of 64 KiB. A protocol that is known to stay within the path's MTU saves memory with about 1,500.
     pub max_datagram: u32,
     /// Slots of receive memory, from 1 to 32,768: the quota of this socket, which shares them with no other, so that a
@@ -138,7 +138,7 @@ impl DatagramOptions {
             (
                 (1..=MAX_UDP_PAYLOAD).contains(&self.max_datagram),
                 "max_datagram",
-                "from 1 to 65,507",
+                "from 1 to 65,527",
             ),
             (
                 (1..=crate::pool::MAX_POOL_SLOTS).contains(&self.slots),

@@ -38,10 +38,15 @@ macro_rules! datagram_receiving {
 }
 
 pub(crate) fn every_size_comes_whole(level: &Level) {
+    for (address, most) in [("127.0.0.1:0", 65_507), ("[::1]:0", 65_527)] {
+        sizes_come_whole(level, address, [0, 1, 2, 100, 1472, 1473, 9000, most - 1, most]);
+    }
+}
+
+fn sizes_come_whole(level: &Level, address: &str, sizes: [usize; 9]) {
     bench(level, |bench| {
-        let socket = bench.bind("127.0.0.1:0", &DatagramOptions::default());
+        let socket = bench.bind(address, &DatagramOptions::default());
         let client = bench.client(socket);
-        let sizes = [0, 1, 2, 100, 1472, 1473, 9000, 65_506, 65_507];
         for (number, size) in sizes.into_iter().enumerate() {
             client.send(&numbered(number, size)).unwrap();
             bench.wait_received(number + 1);

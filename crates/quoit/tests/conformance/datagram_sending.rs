@@ -171,19 +171,24 @@ pub(crate) fn every_outcome_is_told_on_request(level: &Level) {
 }
 
 pub(crate) fn too_large_ones_are_told_with_their_size(level: &Level) {
-    bench(level, |bench| {
-        let socket = bench.bind("127.0.0.1:0", &DatagramOptions::default());
-        let client = client("127.0.0.1:0");
-        let to: Address = client.local_addr().unwrap().into();
-        for size in [65_507, 65_508] {
-            bench
-                .send(socket, DatagramSend::new(to.clone(), vec![7; size]))
-                .unwrap();
-        }
-        bench.until("it is told", |bench| !bench.errors.is_empty());
-        assert_eq!(bench.errors, [(socket, DatagramError::TooLarge { size: 65_508 })]);
-        assert_eq!(receive(&client).len(), 65_507);
-    });
+    for (address, most) in [("127.0.0.1:0", 65_507_u32), ("[::1]:0", 65_527)] {
+        bench(level, |bench| {
+            let socket = bench.bind(address, &DatagramOptions::default());
+            let client = client(address);
+            let to: Address = client.local_addr().unwrap().into();
+            for size in [most, most + 1] {
+                bench
+                    .send(socket, DatagramSend::new(to.clone(), vec![7; size as usize]))
+                    .unwrap();
+            }
+            bench.until("it is told", |bench| !bench.errors.is_empty());
+            assert_eq!(
+                bench.errors,
+                [(socket, DatagramError::TooLarge { size: most + 1 })]
+            );
+            assert_eq!(receive(&client).len(), most as usize);
+        });
+    }
 }
 
 /// A connected Unix socket whose peer does not read, and that peer.

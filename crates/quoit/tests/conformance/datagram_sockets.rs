@@ -398,7 +398,7 @@ pub(crate) fn errors_say_what_to_do(level: &Level) {
                 ..DatagramOptions::default()
             };
             let fault = bind(&free, &options);
-            assert_eq!(fault, "datagram socket: `max_datagram` must be from 1 to 65,507");
+            assert_eq!(fault, "datagram socket: `max_datagram` must be from 1 to 65,527");
             let stream: OwnedFd = std::net::TcpListener::bind("127.0.0.1:0").unwrap().into();
             let adopted = DatagramSocket::adopt(stream, &DatagramOptions::default());
             let error = adopted.unwrap_err();

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::command::{Lent, Payload};
-use crate::datagram::{MAX_SEGMENTS, MAX_UDP_PAYLOAD};
+use crate::datagram::{MAX_CUT_PAYLOAD, MAX_SEGMENTS};
 use crate::engine::DatagramBatch;
 use crate::errno::Errno;
 use crate::id::Token;
@@ -453,7 +453,7 @@ impl Entry {
             return (left.min(step.into()), false);
         }
         let step = usize::from(step);
-        let steps = (MAX_UDP_PAYLOAD as usize / step).clamp(1, MAX_SEGMENTS as usize);
+        let steps = (MAX_CUT_PAYLOAD as usize / step).clamp(1, MAX_SEGMENTS as usize);
         let length = left.min(steps * step);
         (length, length > step)
     }

@@ -32,8 +32,8 @@ public final class QuoitChannelOption<T> extends UnixChannelOption<T> {
     /** {@code SO_BUSY_POLL} in microseconds. */
     public static final ChannelOption<Integer> SO_BUSY_POLL = ofEpoll("SO_BUSY_POLL");
     /**
-     * The most bytes of a datagram that a datagram channel receives; what is longer comes cut. Default 65,507, the most that
-     * IPv4 has room for, which 0 and more than that mean too. Set it before the channel is bound or connected.
+     * The most bytes of a datagram that a datagram channel receives; what is longer comes cut. Default 65,527, the most that
+     * IPv6 has room for, which 0 and more than that mean too. Set it before the channel is bound or connected.
      */
     public static final ChannelOption<Integer> MAX_DATAGRAM_PAYLOAD_SIZE = valueOf("MAX_DATAGRAM_PAYLOAD_SIZE");
     /**

@@ -32,7 +32,7 @@ public final class QuoitDatagramChannelConfig extends AbstractQuoitConfig implem
             KernelOption.FREE_BIND,
             KernelOption.TRANSPARENT);
 
-    private static final int MAX_PAYLOAD = 65_507;
+    private static final int MAX_PAYLOAD = 65_527;
     private static final int JOINED_BYTES = 1 << 16;
     private static final int MAX_SLOTS = 1 << 15;
     private static final int DEFAULT_SLOTS = 64;

@@ -257,7 +257,7 @@ class OptionTracesTest {
                     "IP_MULTICAST_TTL",
                     "1; taken true 2; taken true 1; closed: ChannelException, ChannelException",
                     "MAX_DATAGRAM_PAYLOAD_SIZE",
-                    "65507; IllegalStateException 65507; IllegalStateException 65507; closed: 65507, taken true",
+                    "65527; IllegalStateException 65527; IllegalStateException 65527; closed: 65527, taken true",
                     "UDP_GRO",
                     "false; IllegalStateException false; IllegalStateException false; closed: false, taken true"),
             Kind.UNIX_SERVER,
