@@ -29,6 +29,7 @@ import (
 
 	quoit "github.com/quoit-io/quoit/go"
 	"github.com/quoit-io/quoit/go/internal/frame"
+	"github.com/quoit-io/quoit/go/internal/limits"
 	"github.com/quoit-io/quoit/go/internal/moved"
 	"github.com/quoit-io/quoit/go/internal/turns"
 	"github.com/valyala/fasthttp"
@@ -62,6 +63,7 @@ type Handler struct {
 	body    int // of its body
 	head    int // of its head
 	name    string
+	times   limits.Limits
 	moved   moved.Connections
 }
 
@@ -78,6 +80,7 @@ func New(handler fasthttp.RequestHandler, options ...Option) *Handler {
 	h.server.ConnState = h.watch(h.server.ConnState)
 	h.body = cmp.Or(max(h.server.MaxRequestBodySize, 0), fasthttp.DefaultMaxRequestBodySize)
 	h.head = cmp.Or(max(h.server.ReadBufferSize, 0), 4096)
+	h.times = limitsOf(h.server)
 	h.name = h.server.Name
 	if h.name == "" && !h.server.NoDefaultServerHeader {
 		h.name = "fasthttp"
@@ -106,7 +109,9 @@ type peer struct {
 	conn *quoit.Conn
 
 	requests turns.Requests
+	times    limits.Times
 	served   int  // requests, if the server limits them
+	kept     bool // a request was read before
 	draining bool // it closes behind the request of which a part has come
 }
 
@@ -188,7 +193,14 @@ func (o *output) give(p []byte) {
 }
 
 // OnOpen implements quoit.Handler.
-func (h *Handler) OnOpen(c *quoit.Conn) { c.SetContext(&peer{conn: c}) }
+func (h *Handler) OnOpen(c *quoit.Conn) {
+	p := &peer{conn: c}
+	c.SetContext(p)
+	p.times.Opened(&h.times)
+	first := h.times
+	first.Idle = h.server.ReadTimeout // there is none of a keep-alive connection yet
+	p.times.Watch(c, &first, 0, false)
+}
 
 // OnDrain implements quoit.Drainer: a connection between two requests has nothing to wait for.
 func (h *Handler) OnDrain(c *quoit.Conn) {
@@ -223,7 +235,13 @@ func (h *Handler) OnData(c *quoit.Conn) {
 	if from.requests.Wait(c) {
 		return
 	}
+	h.serveTurn(c, from)
+}
+
+// serveTurn serves what is there, and notes until when more must come.
+func (h *Handler) serveTurn(c *quoit.Conn, from *peer) {
 	h.serveThere(c, from)
+	h.watchTime(c, from)
 }
 
 // OnEndOfStream implements quoit.HalfCloser: what came before the end is served. What fasthttp makes of a part of a request,
@@ -251,6 +269,7 @@ func (h *Handler) serveThere(c *quoit.Conn, from *peer) {
 			break
 		}
 		left := view[used:]
+		from.times.Begun(&h.times)
 		if !(wholeHeads && len(left) >= len(endOfHead)) && !bytes.Contains(left[:min(len(left), h.limit)], endOfHead) {
 			// fasthttp's parser has no verdict on a part.
 			then = waits
@@ -267,7 +286,7 @@ func (h *Handler) serveThere(c *quoit.Conn, from *peer) {
 	c.Discard(used)
 	switch h.finish(c, w, then) {
 	case waitsForTurn:
-		from.requests.Later(c, func(c *quoit.Conn) { h.serveThere(c, from) }, h.moveWhole)
+		from.requests.Later(c, func(c *quoit.Conn) { h.serveTurn(c, from) }, h.moveWhole)
 	case moves, streams:
 		from.requests.Need = -1
 	}
@@ -306,6 +325,8 @@ func (h *Handler) serve(w *work, from *peer, left int) (then after, whole int) {
 	if err := ctx.Request.ContinueReadBody(w.reader, 0, !h.server.DisablePreParseMultipartForm); err != nil || h.blocks != nil && h.blocks(&ctx.Request) {
 		return moves, 0
 	}
+	from.times.Read(&h.times)
+	from.kept = true
 	head := header.IsHead()
 	ending := header.ConnectionClose() || from.draining || h.server.DisableKeepalive
 	if most := h.server.MaxRequestsPerConn; most > 0 {
@@ -367,17 +388,16 @@ func (h *Handler) finish(c *quoit.Conn, w *work, then after) after {
 		_ = c.Abort() // or it has ended
 		return then   // a context cannot be told to forget a hijacker
 	case then == streams:
-		h.move(c, func(n net.Conn) bool {
+		h.move(c, func(n net.Conn) (bool, error) {
 			writer := bufio.NewWriter(n)
 			_, first := writer.Write(rest)
-			err := errors.Join(first, w.stream.Write(writer), writer.Flush())
-			return err == nil && !w.ending
+			return !w.ending, errors.Join(first, w.stream.Write(writer), writer.Flush())
 		})
 		return then // and it is the goroutine's
 	case len(rest) > 0:
-		h.move(c, func(n net.Conn) bool {
+		h.move(c, func(n net.Conn) (bool, error) {
 			_, err := n.Write(rest)
-			return err == nil && !ending
+			return !ending, err
 		})
 		then = moves
 	case then == moves:
@@ -417,8 +437,15 @@ func (w *work) reset() {
 }
 
 // move serves the connection on a goroutine from now on, after what first writes, which returns whether it goes on.
-func (h *Handler) move(c *quoit.Conn, first func(n net.Conn) bool) {
-	draining := c.Context().(*peer).draining
+func (h *Handler) move(c *quoit.Conn, first func(n net.Conn) (goesOn bool, err error)) {
+	h.moveAs(c, first, func(n *quoit.NetConn) net.Conn { return n })
+}
+
+// moveAs moves a connection, which fasthttp is given as what that returns.
+func (h *Handler) moveAs(c *quoit.Conn, first func(n net.Conn) (goesOn bool, err error), as func(n *quoit.NetConn) net.Conn) {
+	from := c.Context().(*peer)
+	draining := from.draining
+	from.times.Forget(c)
 	n, err := c.Detach()
 	if err != nil {
 		return // it has closed meanwhile
@@ -434,7 +461,7 @@ func (h *Handler) move(c *quoit.Conn, first func(n net.Conn) bool) {
 			_ = n.Close() // the peer may have gone
 			return
 		}
-		if err := h.server.ServeConn(n); err != nil && h.server.LogAllErrors {
+		if err := h.server.ServeConn(as(n)); err != nil && h.server.LogAllErrors {
 			h.logger().Printf("quoit: serving %v: %v", n.RemoteAddr(), err)
 		}
 	}()
@@ -443,12 +470,17 @@ func (h *Handler) move(c *quoit.Conn, first func(n net.Conn) bool) {
 // resume has first write what is left of a response, and waits for the next request as fasthttp does between two: when it
 // serves a connection, it takes a request to be under way from the start, so that a drain would wait for that. It returns
 // whether there is one.
-func (h *Handler) resume(n *quoit.NetConn, first func(n net.Conn) bool) bool {
-	if !first(n) {
+func (h *Handler) resume(n *quoit.NetConn, first func(n net.Conn) (goesOn bool, err error)) bool {
+	goesOn := false
+	err := limits.WriteWithin(n, h.times.Write, func() (err error) {
+		goesOn, err = first(n)
+		return err
+	})
+	if err != nil || !goesOn {
 		return false
 	}
-	if limit := cmp.Or(h.server.IdleTimeout, h.server.ReadTimeout); limit > 0 {
-		_ = n.SetReadDeadline(time.Now().Add(limit)) // fails where waiting fails, too
+	if h.times.Idle > 0 {
+		_ = n.SetReadDeadline(time.Now().Add(h.times.Idle)) // fails where waiting fails, too
 	}
 	h.moved.Idle(n)
 	if n.WaitRead() != nil {

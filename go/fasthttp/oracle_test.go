@@ -1,13 +1,16 @@
 package fasthttp_test
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"log"
 	"net"
+	"os"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	quoit "github.com/quoit-io/quoit/go"
 	loop "github.com/quoit-io/quoit/go/fasthttp"
@@ -41,6 +44,47 @@ func TestRequestsOfAllDoorsAsFasthttp(t *testing.T) {
 		comparison.Stock = stock
 		comparison.With(t, ours)
 	})
+}
+
+// The limits of time end the same connections, with the same responses.
+func TestLimitsOfTimeAsFasthttp(t *testing.T) {
+	const limit = 100 * time.Millisecond
+	exchange := func(name string, pieces ...string) oracle.Exchange {
+		return oracle.Exchange{Name: name, Waits: true, Pieces: pieces}
+	}
+	idle := exchange("idle", get)
+	parts := []oracle.Exchange{
+		exchange("nothing"),
+		exchange("part of a head", "GET / HTTP/1.1\r\nHo"),
+		exchange("part of a body", "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nabc"),
+		exchange("part of chunks", "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab"),
+		exchange("part of a second head", get+"GET / H"),
+		exchange("idle", get),
+	}
+	for name, of := range map[string]struct {
+		configure func(server *fasthttp.Server)
+		exchanges []oracle.Exchange
+	}{
+		"ReadTimeout": {func(server *fasthttp.Server) { server.ReadTimeout = limit }, parts},
+		"IdleTimeout": {func(server *fasthttp.Server) { server.IdleTimeout = limit }, []oracle.Exchange{idle}},
+		"both": {func(server *fasthttp.Server) {
+			server.ReadTimeout, server.IdleTimeout = limit, 2*limit
+		}, parts},
+		"an error handler": {func(server *fasthttp.Server) {
+			server.ReadTimeout = limit
+			server.ErrorHandler = func(ctx *fasthttp.RequestCtx, err error) {
+				var timeout net.Error
+				fmt.Fprint(ctx, errors.As(err, &timeout) && timeout.Timeout(), errors.Is(err, os.ErrDeadlineExceeded))
+			}
+		}, parts},
+	} {
+		t.Run(name, func(t *testing.T) {
+			asFasthttp(t, of.configure, func(t *testing.T, stock, ours net.Addr) {
+				// On a machine that is late, a request may come when its time is up.
+				oracle.HTTPWithRaces(t, stock, ours, of.exchanges, 20)
+			})
+		})
+	}
 }
 
 // serveStock serves with fasthttp's own server, and returns its address.

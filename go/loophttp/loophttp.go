@@ -32,6 +32,7 @@ import (
 
 	quoit "github.com/quoit-io/quoit/go"
 	"github.com/quoit-io/quoit/go/internal/frame"
+	"github.com/quoit-io/quoit/go/internal/limits"
 	"github.com/quoit-io/quoit/go/internal/moved"
 	"github.com/quoit-io/quoit/go/internal/turns"
 )
@@ -61,6 +62,7 @@ type Handler struct {
 	blocks  func(r *http.Request) bool
 	limit   int
 	heads   int // bytes of the longest head
+	times   limits.Limits
 	serving sync.Once
 	over    *handedOver
 	moved   moved.Connections
@@ -87,6 +89,7 @@ func New(handler http.Handler, options ...Option) *Handler {
 		h.heads = http.DefaultMaxHeaderBytes
 	}
 	h.heads += headSlack
+	h.times = limitsOf(h.server)
 	h.server.ConnState = h.watch(h.server.ConnState)
 	return h
 }
@@ -117,7 +120,7 @@ type state struct {
 
 	draining bool // it closes behind the request of which a part has come
 	requests turns.Requests
-	times    times
+	times    limits.Times
 }
 
 // work is what serving one request takes. A loop needs one; several loops share the pool.
@@ -136,7 +139,7 @@ var works = sync.Pool{New: func() any {
 func (h *Handler) OnOpen(c *quoit.Conn) {
 	known := &state{remote: c.RemoteAddr().String()}
 	c.SetContext(known)
-	h.noteBytes(known) // the time of a first request's head begins with the connection
+	known.times.Begun(&h.times) // the time of a first request's head begins with the connection
 	h.watchTime(c, known)
 }
 
@@ -146,7 +149,6 @@ func (h *Handler) OnData(c *quoit.Conn) {
 	if known.requests.Wait(c) {
 		return
 	}
-	h.noteBytes(known)
 	h.serveTurn(c, known)
 }
 
@@ -182,7 +184,7 @@ func (h *Handler) serveThere(c *quoit.Conn, known *state) {
 		view, _ := c.Peek(c.Buffered())
 		if known.waits {
 			if len(view) < beginning {
-				known.requests.Need, known.times.reading = beginning, false
+				known.requests.Need = beginning
 				return
 			}
 			known.waits = false
@@ -191,7 +193,7 @@ func (h *Handler) serveThere(c *quoit.Conn, known *state) {
 				continue
 			}
 		}
-		h.noteBytes(known)
+		known.times.Begun(&h.times)
 		verdict, whole := frame.Scan(view, h.limit)
 		if verdict == frame.More {
 			known.requests.Need = whole
@@ -256,7 +258,7 @@ func (h *Handler) serve(c *quoit.Conn, known *state, raw []byte) bool {
 			return false
 		}
 	}
-	h.noteRead(known)
+	known.times.Read(&h.times)
 	request.RemoteAddr = known.remote
 	if known.context == nil {
 		known.context = h.contextOf(c)
@@ -346,7 +348,7 @@ func (h *Handler) Close() error { return h.server.Close() }
 func (h *Handler) move(c *quoit.Conn, first []byte) {
 	known := c.Context().(*state)
 	draining := known.draining
-	h.forgetTime(c, known)
+	known.times.Forget(c)
 	n, err := c.Detach()
 	if err != nil {
 		return // it has closed meanwhile
@@ -356,7 +358,7 @@ func (h *Handler) move(c *quoit.Conn, first []byte) {
 		h.moved.Drain(n)
 	}
 	h.serving.Do(func() { go h.server.Serve(h.over) })
-	h.over.take(n, first, h.server.WriteTimeout, func() { h.moved.Idle(n) })
+	h.over.take(n, first, h.times.Write, func() { h.moved.Idle(n) })
 }
 
 func (h *Handler) moveAfter(c *quoit.Conn, first []byte, closes bool) {
@@ -364,14 +366,14 @@ func (h *Handler) moveAfter(c *quoit.Conn, first []byte, closes bool) {
 		h.move(c, first)
 		return
 	}
-	h.forgetTime(c, c.Context().(*state))
+	c.Context().(*state).times.Forget(c)
 	n, err := c.Detach()
 	if err != nil {
 		return
 	}
 	h.moved.Add(n)
 	go func() {
-		_ = writeWithin(n, first, h.server.WriteTimeout) // the peer may have gone
+		_ = writeWithin(n, first, h.times.Write) // the peer may have gone
 		h.moved.Remove(n)
 		_ = n.Close()
 	}()
@@ -392,16 +394,10 @@ func newHandedOver() *handedOver {
 
 // writeWithin writes what was left from the loop, in no more than the time for a response, if that is limited.
 func writeWithin(n *quoit.NetConn, rest []byte, limit time.Duration) error {
-	if limit > 0 {
-		if err := n.SetWriteDeadline(time.Now().Add(limit)); err != nil {
-			return err
-		}
-	}
-	_, err := n.Write(rest)
-	if err == nil && limit > 0 {
-		err = n.SetWriteDeadline(time.Time{})
-	}
-	return err
+	return limits.WriteWithin(n, limit, func() error {
+		_, err := n.Write(rest)
+		return err
+	})
 }
 
 // take queues a connection; it does not wait. What is first to be written is written within the limit, and written is

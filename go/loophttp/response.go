@@ -208,7 +208,7 @@ func (w *responseWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		return nil, nil, errors.New("loophttp: a response was begun, or the connection was hijacked before")
 	}
 	w.conn.Discard(w.raw)
-	w.handler.forgetTime(w.conn, w.known)
+	w.known.times.Forget(w.conn)
 	n, err := w.conn.Detach()
 	if err != nil {
 		return nil, nil, err
