@@ -4,6 +4,14 @@ go 1.26.0
 
 require github.com/quoit-io/quoit/go v0.0.0
 
-require golang.org/x/net v0.62.0
+require (
+	github.com/quoit-io/quoit/go/lib/linux_amd64 v0.0.0
+	github.com/quoit-io/quoit/go/lib/linux_arm64 v0.0.0
+	golang.org/x/net v0.62.0
+)
 
-replace github.com/quoit-io/quoit/go => ../
+replace (
+	github.com/quoit-io/quoit/go => ../
+	github.com/quoit-io/quoit/go/lib/linux_amd64 => ../lib/linux_amd64
+	github.com/quoit-io/quoit/go/lib/linux_arm64 => ../lib/linux_arm64
+)

@@ -14,8 +14,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+
+	// For go.mod, as blocks import them.
+	_ "github.com/quoit-io/quoit/go/lib/linux_amd64"
+	_ "github.com/quoit-io/quoit/go/lib/linux_arm64"
 )
 
 // Packages that a block may use without importing them.
@@ -24,6 +29,12 @@ var preamble = []string{
 	"net/http",
 	"github.com/quoit-io/quoit/go",
 	"github.com/quoit-io/quoit/go/loophttp",
+}
+
+// Packages that a block may import, beside those.
+var importable = []string{
+	"github.com/quoit-io/quoit/go/lib/linux_amd64",
+	"github.com/quoit-io/quoit/go/lib/linux_arm64",
 }
 
 // What a fragment has from the program around it.
@@ -96,10 +107,10 @@ func check(t *testing.T, files *token.FileSet, libraries types.Importer, file *a
 	config.Check("p", files, []*ast.File{file}, nil) // which reports its errors one by one
 }
 
-// exports opens what the compiler has written of a package, for all that the preamble needs.
+// exports opens what the compiler has written of a package, for all that blocks may import.
 func exports(t *testing.T) importer.Lookup {
 	t.Helper()
-	list := exec.Command("go", append([]string{"list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}"}, preamble...)...)
+	list := exec.Command("go", slices.Concat([]string{"list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}"}, preamble, importable)...)
 	list.Stderr = os.Stderr
 	output, err := list.Output()
 	if err != nil {
@@ -114,6 +125,6 @@ func exports(t *testing.T) importer.Lookup {
 		if file := written[path]; file != "" {
 			return os.Open(file)
 		}
-		return nil, fmt.Errorf("%s is not among what blocks may import: see `preamble`", path)
+		return nil, fmt.Errorf("%s is not among what blocks may import: see `preamble` and `importable`", path)
 	}
 }

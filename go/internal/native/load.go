@@ -8,10 +8,14 @@ import "C"
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"sync"
+	"syscall"
 	"unsafe"
+
+	"github.com/quoit-io/quoit/go/internal/embedded"
 )
 
 const (
@@ -38,11 +42,17 @@ func load() error {
 	if Static {
 		file = "the linked libquoit.a"
 	}
+	inside := errNotInside
+	if named == "" && !Static {
+		if inside = openInside(); inside == nil {
+			file = "the libquoit inside this program"
+		}
+	}
 	var text text
-	path := C.CString(named)
-	defer C.free(unsafe.Pointer(path))
-	if C.shim_open(path, text.pointer()) < 0 {
-		return missing(file, named != "", text.String())
+	if inside != nil {
+		if reason := open(named); reason != nil {
+			return missing(file, named != "", reason, inside)
+		}
 	}
 	if C.shim_abi_check(text.pointer()) < 0 {
 		return fmt.Errorf("%s: %s; install the libquoit that belongs to this module's version", file, &text)
@@ -53,13 +63,81 @@ func load() error {
 	return nil
 }
 
-func missing(file string, named bool, reason string) error {
+// open opens a file; an empty path is that of the system.
+func open(path string) error {
+	var text text
+	name := C.CString(path)
+	defer C.free(unsafe.Pointer(name))
+	if C.shim_open(name, text.pointer()) < 0 {
+		return errors.New(text.String())
+	}
+	return nil
+}
+
+// errNotInside says that the program has no library inside it.
+var errNotInside = errors.New("")
+
+// openInside opens the library that the program carries: from memory, or else from a file that is gone again.
+func openInside() error {
+	name := embedded.Musl
+	if C.shim_on_glibc() != 0 {
+		name = embedded.Glibc
+	}
+	library, module, err := embedded.Read(name)
+	switch {
+	case module == "":
+		return errNotInside
+	case err != nil:
+		return fmt.Errorf("%s has no %s: take a released version of it, or build it by `make dist`", module, name)
+	}
+	fromMemory := openMemory(library)
+	if fromMemory == nil {
+		return nil
+	}
+	fromFile := openTemporary(library)
+	if fromFile == nil {
+		return nil
+	}
+	return fmt.Errorf("that of %s: %w, and as a file: %w", module, fromMemory, fromFile)
+}
+
+func openMemory(library []byte) error {
+	var text text
+	file := C.shim_memory_file(unsafe.Pointer(unsafe.SliceData(library)), C.size_t(len(library)), text.pointer())
+	if file < 0 {
+		return errors.New(text.String())
+	}
+	defer syscall.Close(int(file))
+	return open(fmt.Sprintf("/proc/self/fd/%d", file))
+}
+
+// openTemporary is for where there is no memory to run from, or no /proc to name it by.
+func openTemporary(library []byte) error {
+	file, err := os.CreateTemp("", "libquoit-*.so")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(file.Name())
+	_, err = file.Write(library)
+	if err = errors.Join(err, file.Close()); err != nil {
+		return err
+	}
+	return open(file.Name())
+}
+
+// missing says why there is no library: none on the system, as reason has it, and none inside the program.
+func missing(file string, named bool, reason, inside error) error {
 	if named {
-		return fmt.Errorf("%s, named by %s, cannot be used: %s; let the variable name a libquoit.so for this machine, "+
+		return fmt.Errorf("%s, named by %s, cannot be used: %w; let the variable name a libquoit.so for this machine, "+
 			"as `make capi` of the Quoit repository builds it (target/capi/lib/libquoit.so)", file, LibraryVariable, reason)
 	}
-	return fmt.Errorf("%s cannot be used, looked for on the system's path (LD_LIBRARY_PATH, ld.so.conf, /lib, /usr/lib): "+
-		"%s; install libquoit there, or let %s name the file", file, reason, LibraryVariable)
+	before := ""
+	if inside != errNotInside {
+		before = fmt.Sprintf("the libquoit inside this program cannot be used, %v; ", inside)
+	}
+	return fmt.Errorf("%s%s cannot be used, looked for on the system's path (LD_LIBRARY_PATH, ld.so.conf, /lib, /usr/lib): "+
+		"%w; install libquoit there, import a module of github.com/quoit-io/quoit/go/lib, or let %s name the file",
+		before, file, reason, LibraryVariable)
 }
 
 // Version is the library's own version.
