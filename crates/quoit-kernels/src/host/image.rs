@@ -188,7 +188,8 @@ fn environment(engines: &[String]) -> BTreeMap<String, String> {
     let variables = [
         ("PATH", "/bin:/quoit/debug/deps"),
         ("HOME", "/tmp"),
-        // How long `dotnet` waits for the process that runs the tests.
+        // Without the library of languages; and how long `dotnet` waits for the process that runs the tests, in seconds.
+        ("DOTNET_SYSTEM_GLOBALIZATION_INVARIANT", "1"),
         ("VSTEST_CONNECTION_TIMEOUT", "300"),
         ("TMPDIR", "/tmp"),
         ("RUST_TEST_THREADS", "4"),
