@@ -168,6 +168,16 @@ fn dotnet(check: &Check, root: &Path) -> Result<Runtime, String> {
     })
 }
 
+/// Libraries that no program is linked with, as .NET looks for OpenSSL when it runs: those that the loader knows.
+fn opened_by_name(prefixes: &[&str]) -> Vec<PathBuf> {
+    let known = tools::output(Command::new("/sbin/ldconfig").arg("-p")).unwrap_or_default();
+    let paths = known.lines().filter_map(|line| line.split_once(" => "));
+    let paths = paths.map(|(_, path)| PathBuf::from(path.trim()));
+    paths
+        .filter(|path| prefixes.iter().any(|prefix| is_named(path, prefix)))
+        .collect()
+}
+
 fn is_named(file: &Path, prefix: &str) -> bool {
     file.file_name()
         .is_some_and(|name| name.to_string_lossy().starts_with(prefix))
