@@ -152,6 +152,7 @@ fn dotnet(check: &Check, root: &Path) -> Result<Runtime, String> {
     let of_sdk = fs::read_dir(&sdk).into_iter().flatten().flatten();
     files.extend(of_sdk.map(|entry| entry.path()).filter(|path| path.is_file()));
     files.extend(tests);
+    files.extend(opened_by_name(&["libssl.so.", "libcrypto.so."]));
     let program = Program {
         path: home.join("dotnet").to_string_lossy().into_owned(),
         arguments: vec![
