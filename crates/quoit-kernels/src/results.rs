@@ -210,9 +210,7 @@ mod tests {
 
     #[test]
     fn what_was_mended_has_to_pass_twice() {
-        let text = include_str!("../../../lab/kernels/list.toml")
-            .replacen("name = \"ubuntu-20.04\"", "name = \"k\"", 1)
-            .replace("only = [\"ubuntu-20.04\"]", "only = [\"k\"]");
+        let text = include_str!("../../../lab/kernels/list.toml").replace("\"ubuntu-20.04\"", "\"k\"");
         let list = List::read(&text).expect("it is right");
         let mut kept = results("1", Outcome::Hung, "a");
         for well in [false, true] {
