@@ -53,14 +53,26 @@ pub enum Run {
     Doctor,
     /// Test binaries of a package of the workspace, one after the other.
     Rust,
-    /// The tests of a package of the Go module.
+    /// The tests of a package of a Go module.
     Go,
+    /// Classes of the tests of a Maven project below `java`, on one engine.
+    Java,
+    /// Classes of the tests of a project below `dotnet`, on each engine.
+    Dotnet,
     /// How soon a loop is told of what happens, on each engine.
     WakeLatency,
     /// Servers, each under a load that checks every reply.
     Traffic,
     /// System calls per request.
     Calls,
+}
+
+impl Run {
+    /// Whether it needs a runtime. A machine has at most one, and no other checks: it takes much of its memory.
+    #[must_use]
+    pub fn needs_runtime(self) -> bool {
+        matches!(self, Self::Java | Self::Dotnet)
+    }
 }
 
 /// Something that is tried on every kernel.
@@ -71,10 +83,15 @@ pub struct Check {
     pub name: String,
     /// What it runs.
     pub run: Run,
-    /// With [`Run::Rust`] a package of the workspace, with [`Run::Go`] one of the module.
+    /// With [`Run::Rust`] a package of the workspace, with [`Run::Go`] one of the module, with [`Run::Java`] and
+    /// [`Run::Dotnet`] the project.
     #[serde(default)]
     pub package: String,
-    /// With [`Run::Rust`]: names of test binaries; `lib` is that of the unit tests.
+    /// With [`Run::Go`]: the folder of the module, if that is not `go`.
+    #[serde(default = "go_module")]
+    pub module: String,
+    /// With [`Run::Rust`]: names of test binaries; `lib` is that of the unit tests. With [`Run::Java`] and [`Run::Dotnet`]:
+    /// full names of classes.
     #[serde(default)]
     pub tests: Vec<String>,
     /// Given to each test binary.
@@ -83,7 +100,7 @@ pub struct Check {
     /// Added to the environment.
     #[serde(default)]
     pub environment: BTreeMap<String, String>,
-    /// With [`Run::Traffic`]: `uring`, `epoll`, or `auto` for what doctor names.
+    /// With [`Run::Traffic`]: `uring`, `epoll`, or `auto` for what doctor names. With [`Run::Java`]: `uring` or `epoll`.
     #[serde(default)]
     pub engine: String,
     /// With [`Run::Traffic`]: the engine that doctor has to name.
@@ -114,11 +131,32 @@ pub struct Check {
     pub limit: u64,
 }
 
+fn go_module() -> String {
+    "go".to_owned()
+}
+
 impl Check {
     /// Whether it is run on this kernel.
     #[must_use]
     pub fn is_for(&self, kernel: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|name| name == kernel)
+    }
+
+    /// The names that the plan has for the programs that are its tests.
+    #[must_use]
+    pub fn test_programs(&self) -> Vec<String> {
+        let package = &self.package;
+        match self.run {
+            Run::Rust => self
+                .tests
+                .iter()
+                .map(|test| format!("rust {package} {test}"))
+                .collect(),
+            Run::Go => vec![format!("go {} {package}", self.module)],
+            Run::Java => vec![format!("java {package} {}", self.engine)],
+            Run::Dotnet => vec![format!("dotnet {package}")],
+            _ => Vec::new(),
+        }
     }
 
     /// The name of its log: letters, digits and dashes.
@@ -187,8 +225,11 @@ impl List {
             return Err(format!("there is no traffic {unknown}"));
         }
         let lacks = match check.run {
-            Run::Rust if check.package.is_empty() || check.tests.is_empty() => "`package` and `tests`",
+            Run::Rust | Run::Java | Run::Dotnet if check.package.is_empty() || check.tests.is_empty() => {
+                "`package` and `tests`"
+            }
             Run::Go if check.package.is_empty() => "`package`",
+            Run::Java if !["uring", "epoll"].contains(&check.engine.as_str()) => "`engine`, uring or epoll",
             Run::Traffic if !["uring", "epoll", "auto"].contains(&check.engine.as_str()) => {
                 "`engine`, one of uring, epoll and auto"
             }
@@ -234,6 +275,10 @@ mod tests {
     fn mistakes_are_named() {
         assert!(refused(KERNEL, "run = \"rust\"").contains("check c: it needs `package` and `tests`"));
         assert!(refused(KERNEL, "run = \"go\"").contains("it needs `package`"));
+        assert!(refused(KERNEL, "run = \"dotnet\"\npackage = \"p\"").contains("`package` and `tests`"));
+        assert!(
+            refused(KERNEL, "run = \"java\"\npackage = \"p\"\ntests = [\"t\"]").contains("it needs `engine`")
+        );
         assert!(refused(KERNEL, "run = \"traffic\"").contains("it needs `engine`"));
         assert!(refused(KERNEL, "run = \"wake-latency\"\nonly = [\"b\"]").contains("no kernel b"));
         assert!(refused(KERNEL, "run = \"wake-latency\"\nrows = [\"u\"]").contains("no traffic u"));

@@ -16,10 +16,22 @@ pub struct Plan {
     pub checks: Vec<Check>,
     /// The rows that they name.
     pub traffic: Vec<Traffic>,
-    /// Where each program lies in the guest: `quoit`, `wake_latency`, `rust PACKAGE TEST`, `go PACKAGE`.
-    pub programs: BTreeMap<String, String>,
+    /// How each is started: `quoit`, `wake_latency`, `rust PACKAGE TEST`, `go MODULE PACKAGE`, `java PROJECT ENGINE`,
+    /// `dotnet PROJECT`.
+    pub programs: BTreeMap<String, Program>,
     /// The environment of all.
     pub environment: BTreeMap<String, String>,
+}
+
+/// A program of the guest.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Program {
+    /// Where it lies there.
+    pub path: String,
+    /// Its first arguments; those of a check follow.
+    pub arguments: Vec<String>,
+    /// Where it is started.
+    pub folder: String,
 }
 
 /// A message.

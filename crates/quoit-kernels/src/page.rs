@@ -267,7 +267,8 @@ fn checks(list: &List, tried: &[(&Kernel, &KernelResults)]) -> String {
     let mut page = "\
 ## What was run
 
-Seconds of the longest run, emulated; `lab/kernels/list.toml` says what each check is.
+Seconds of the longest run, emulated; `lab/kernels/list.toml` says what each check is. Some are for a few of the kernels, and have
+no figure for the others.
 
 "
     .to_owned();

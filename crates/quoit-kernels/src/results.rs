@@ -151,7 +151,8 @@ impl Results {
     }
 }
 
-/// The name of a test that failed, if a line of output says so: of Rust's tests, of Go's, of traffic's.
+/// The name of a test that failed, if a line of output says so: of Rust's tests, of Go's, of Java's and .NET's, of
+/// traffic's.
 #[must_use]
 pub fn failed_test(line: &str) -> Option<&str> {
     let line = line.trim();
@@ -161,7 +162,13 @@ pub fn failed_test(line: &str) -> Option<&str> {
     let go = line
         .strip_prefix("--- FAIL: ")
         .and_then(|rest| rest.split(' ').next());
-    rust.or(go).or(line.strip_prefix("failed: "))
+    let java = line.strip_suffix(" :: FAILED");
+    let dotnet = line
+        .strip_prefix("Failed ")
+        .and_then(|rest| rest.rsplit_once(" ["))
+        .map(|(test, _)| test);
+    let test = rust.or(go).or(java).or(dotnet);
+    test.or(line.strip_prefix("failed: "))
 }
 
 #[cfg(test)]
@@ -203,9 +210,7 @@ mod tests {
 
     #[test]
     fn what_was_mended_has_to_pass_twice() {
-        let text = include_str!("../../../lab/kernels/list.toml")
-            .replacen("name = \"ubuntu-20.04\"", "name = \"k\"", 1)
-            .replace("only = [\"ubuntu-20.04\"]", "only = [\"k\"]");
+        let text = include_str!("../../../lab/kernels/list.toml").replace("\"ubuntu-20.04\"", "\"k\"");
         let list = List::read(&text).expect("it is right");
         let mut kept = results("1", Outcome::Hung, "a");
         for well in [false, true] {
@@ -231,6 +236,15 @@ mod tests {
         assert_eq!(
             failed_test("    --- FAIL: TestX/uring (0.1s)"),
             Some("TestX/uring")
+        );
+        assert_eq!(
+            failed_test("JUnit Jupiter > TracesTest > scenario(String) > [1] ends :: FAILED"),
+            Some("JUnit Jupiter > TracesTest > scenario(String) > [1] ends")
+        );
+        assert_eq!(failed_test("JUnit Jupiter > TracesTest :: SUCCESSFUL"), None);
+        assert_eq!(
+            failed_test("  Failed A.B.C(transport: quoit-epoll) [1 m 2 s]"),
+            Some("A.B.C(transport: quoit-epoll)")
         );
         assert_eq!(
             failed_test("failed: churn: exit status 1"),

@@ -4,7 +4,7 @@ use std::io::{self, IoSlice};
 use std::sync::{Arc, MutexGuard};
 use std::task::{Context, Poll, Waker, ready};
 
-use quoit::{Errno, Lease, Refusal, Token};
+use quoit::{Address, Errno, Lease, Refusal, Token};
 
 use super::give::{WORTH_A_CALL, leave_copied, queue_copied, send_copied};
 use super::{Ending, Failure, Link, MOST_LEFT, Piece, Shortfall, State};
@@ -193,7 +193,12 @@ impl Link {
                     Poll::Pending
                 }
                 Ok(taken) => Poll::Ready(Ok(taken)),
-                // Its events have not been taken in yet: what ended it, the next turn tells.
+                // Of a broken connection its last event tells the error, and comes at once: where a send fails some turns before
+                // the receive, as on Linux 5.10, this is the first to see it.
+                Err(_) if self.ends_at_once(&state) => {
+                    state.full = true;
+                    Poll::Pending
+                }
                 Err(_) => Poll::Ready(Err(Errno::EPIPE.into())),
             };
         }
@@ -204,6 +209,13 @@ impl Link {
         let taken = leave_copied(&mut state, pieces, room);
         self.list(state);
         Poll::Ready(Ok(taken))
+    }
+
+    /// Whether a connection that takes no more ends as soon as it is received for, and is received for: not where the peer of a
+    /// Unix socket has only ended its own receiving, and not where what was received may keep the end back.
+    fn ends_at_once(&self, state: &State) -> bool {
+        let is_tcp = matches!(self.peer(), Some(Address::Tcp(_)));
+        is_tcp && !state.end_of_stream && state.received.is_empty()
     }
 
     /// As [`Link::try_write`], of which the task is told when there is room.

@@ -109,10 +109,25 @@ pub(crate) fn is_own_process(name: &str) -> bool {
         return true;
     }
     let (_, name) = name.split_once("::").unwrap();
-    for engine in ["uring", "epoll"] {
+    for engine in engines() {
         run_again(name, engine);
     }
     false
+}
+
+/// The engines that run here. Where io_uring does not, says so and leaves it out.
+fn engines() -> Vec<&'static str> {
+    let uring = Config {
+        engine: EngineChoice::Require(EngineKind::Uring),
+        ..Config::default()
+    };
+    match quoit::Loop::new(quoit::LoopIndex::default(), uring) {
+        Ok(_) => vec!["uring", "epoll"],
+        Err(error) => {
+            quoit_skipped::skip_engine("uring", quoit_skipped::this_test(), error);
+            vec!["epoll"]
+        }
+    }
 }
 
 fn run_again(name: &str, engine: &str) {

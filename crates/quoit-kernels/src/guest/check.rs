@@ -62,15 +62,34 @@ fn run(context: &Context<'_>) -> Result<(), Trouble> {
         Run::WakeLatency => context
             .run_for_json("wake_latency", &[])
             .map(|found| tell(context, Finding::WakeLatency(found))),
-        Run::Rust => run_tests(context),
+        Run::Rust => context.run_tests(&context.check.arguments),
         Run::Go => {
-            let program = format!("go {}", context.check.package);
             let mut arguments = context.check.arguments.clone();
             // Which tests ran is said as they go, and what hangs tells where it is before the check is ended for it.
             arguments.push("-test.v".to_owned());
             let limit = context.check.limit;
             arguments.push(format!("-test.timeout={}s", limit - limit / 10));
-            context.run(&program, &arguments).map(drop)
+            context.run_tests(&arguments)
+        }
+        Run::Java => context.require_engine().and_then(|()| {
+            let classes = context.check.tests.iter();
+            let arguments: Vec<_> = classes.map(|class| format!("--select-class={class}")).collect();
+            context.run_tests(&arguments)
+        }),
+        Run::Dotnet => {
+            let classes = context.check.tests.iter();
+            // With a dot behind: other classes may be called so at first.
+            let classes: Vec<_> = classes
+                .map(|class| format!("FullyQualifiedName~{class}."))
+                .collect();
+            let mut arguments = vec![format!("--TestCaseFilter:{}", classes.join("|"))];
+            let how = [
+                "--logger:console;verbosity=normal",
+                "--",
+                "xUnit.MaxParallelThreads=1",
+            ];
+            arguments.extend(how.map(str::to_owned));
+            context.run_tests(&arguments)
         }
         Run::Traffic => traffic::run(context),
         Run::Calls => count_calls(context).map(|found| tell(context, Finding::Calls(found))),
@@ -81,23 +100,6 @@ fn run(context: &Context<'_>) -> Result<(), Trouble> {
 
 fn tell(context: &Context<'_>, what: Finding) {
     context.reporter.tell(&Message::Finds { what });
-}
-
-/// Each binary, also after one that failed.
-fn run_tests(context: &Context<'_>) -> Result<(), Trouble> {
-    let mut failed = Vec::new();
-    for test in &context.check.tests {
-        let program = format!("rust {} {test}", context.check.package);
-        context.reporter.say(format!("{program}:"));
-        match context.run(&program, &context.check.arguments) {
-            Err(Trouble::Failed(what)) => failed.push(what),
-            other => drop(other?),
-        }
-    }
-    if failed.is_empty() {
-        return Ok(());
-    }
-    Err(Trouble::Failed(failed.join("; ")))
 }
 
 /// Writes settings of the kernel; returns what they were.

@@ -41,12 +41,28 @@ impl Context<'_> {
         Err(Trouble::Failed(format!("{program}: {}", ended.status)))
     }
 
+    /// Runs each of the tests' programs, also after one that failed.
+    pub(crate) fn run_tests(&self, arguments: &[String]) -> Result<(), Trouble> {
+        let mut failed = Vec::new();
+        for program in self.check.test_programs() {
+            self.reporter.say(format!("{program}:"));
+            match self.run(&program, arguments) {
+                Err(Trouble::Failed(what)) => failed.push(what),
+                other => drop(other?),
+            }
+        }
+        if failed.is_empty() {
+            return Ok(());
+        }
+        Err(Trouble::Failed(failed.join("; ")))
+    }
+
     /// Starts one of the plan's programs.
     pub(crate) fn start(&self, program: &str, arguments: &[String]) -> Result<Running, Trouble> {
-        let Some(path) = self.plan.programs.get(program) else {
+        let Some(found) = self.plan.programs.get(program) else {
             return Err(Trouble::Failed(format!("{program} was not built")));
         };
-        let mut command = programs::command(path, self.check, &self.plan.environment);
+        let mut command = programs::command(found, self.check, &self.plan.environment);
         command.args(arguments);
         Running::start(command)
             .map_err(|error| Trouble::Failed(format!("{program} cannot be started: {error}")))
@@ -55,6 +71,15 @@ impl Context<'_> {
     /// The JSON that `quoit doctor` prints.
     pub(crate) fn doctor(&self) -> Result<Value, Trouble> {
         self.run_for_json("quoit", &["doctor".to_owned(), "--json".to_owned()])
+    }
+
+    /// Leaves the check out where the engine that it names does not run.
+    pub(crate) fn require_engine(&self) -> Result<(), Trouble> {
+        let usable = &self.doctor()?["uring"];
+        if self.check.engine == "uring" && usable["usable"] != true {
+            return Err(Trouble::LeftOut(format!("no io_uring: {}", usable["missing"])));
+        }
+        Ok(())
     }
 
     /// The JSON that one of the programs prints.

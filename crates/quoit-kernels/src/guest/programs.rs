@@ -9,6 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use quoit_kernels::list::Check;
+use quoit_kernels::message::Program;
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 
 use crate::reporter::Reporter;
@@ -23,13 +24,14 @@ const USERS_FILES: (u64, u64) = (1024, 1 << 19);
 const BEAT: Duration = Duration::from_millis(20);
 
 /// A command with the user, the limits and the filter of a check.
-pub(crate) fn command(program: &str, check: &Check, environment: &BTreeMap<String, String>) -> Command {
-    let mut command = Command::new(program);
+pub(crate) fn command(program: &Program, check: &Check, environment: &BTreeMap<String, String>) -> Command {
+    let mut command = Command::new(&program.path);
     command
+        .args(&program.arguments)
         .env_clear()
         .envs(environment)
         .envs(&check.environment)
-        .current_dir("/tmp")
+        .current_dir(&program.folder)
         .stdin(Stdio::null());
     if check.user {
         command.uid(USER).gid(USER);

@@ -9,11 +9,15 @@ use std::process::Command;
 use quoit_kernels::list::{Check, Run};
 use serde_json::Value;
 
+use crate::runtimes::{self, Runtime};
 use crate::tools;
 
 /// What was built: files by the name that the plan has for them.
 pub(crate) struct Built {
     pub(crate) programs: BTreeMap<String, PathBuf>,
+    pub(crate) runtimes: Vec<Runtime>,
+    /// What is missing, by what cannot be run for it.
+    pub(crate) lacking: Vec<(Run, String)>,
     /// libquoit, which Go's tests load and C programs are linked with.
     pub(crate) library: PathBuf,
     /// The first process.
@@ -27,15 +31,16 @@ pub(crate) struct Built {
 /// Builds what the checks need.
 pub(crate) fn build(checks: &[Check], root: &Path, work: &Path) -> Result<Built, String> {
     eprintln!("building the tests and the programs");
-    let packages = ["quoit", "quoit-capi"];
-    let mut cargo = cargo(root);
-    cargo.args(["test", "--no-run", "--message-format=json-render-diagnostics"]);
-    packages.iter().for_each(|package| {
-        cargo.args(["--package", package]);
-    });
     let mut built = Artifacts::default();
-    built.read(&tools::output(&mut cargo)?);
-    let mut cargo = self::cargo(root);
+    let always = ["quoit", "quoit-capi"];
+    built.read(&test_binaries(root, &always)?);
+    let of_rust = checks.iter().filter(|check| check.run == Run::Rust);
+    let others: BTreeSet<_> = of_rust.map(|check| check.package.as_str()).collect();
+    // One by one: what a package needs of others changes how these are built, and so would the choice of checks.
+    for package in others.into_iter().filter(|package| !always.contains(package)) {
+        built.read(&test_binaries(root, &[package])?);
+    }
+    let mut cargo = cargo(root);
     cargo.args([
         "build",
         "--profile",
@@ -65,18 +70,33 @@ pub(crate) fn build(checks: &[Check], root: &Path, work: &Path) -> Result<Built,
         compile_c_programs(root, &of_c, &c_programs)?;
     }
     for check in checks.iter().filter(|check| check.run == Run::Go) {
-        let name = format!("go {}", check.package);
-        if let Entry::Vacant(place) = built.programs.entry(name) {
-            place.insert(go_tests(root, work, &check.package)?);
+        for program in check.test_programs() {
+            if let Entry::Vacant(place) = built.programs.entry(program) {
+                let tests = go_tests(root, work, check, place.key())?;
+                place.insert(tests);
+            }
         }
     }
+    let (runtimes, lacking) = runtimes::build(checks, root, work);
     Ok(Built {
         programs: built.programs,
+        runtimes,
+        lacking,
         library,
         guest,
         c_programs,
         examples: built.examples,
     })
+}
+
+/// Builds the tests of packages; returns what cargo printed.
+fn test_binaries(root: &Path, packages: &[&str]) -> Result<String, String> {
+    let mut cargo = cargo(root);
+    cargo.args(["test", "--no-run", "--message-format=json-render-diagnostics"]);
+    packages.iter().for_each(|package| {
+        cargo.args(["--package", package]);
+    });
+    tools::output(&mut cargo)
 }
 
 fn cargo(root: &Path) -> Command {
@@ -122,13 +142,16 @@ impl Artifacts {
         let Some(program) = message["executable"].as_str().map(PathBuf::from) else {
             return;
         };
+        // Such as `path+file:///a/b/quoit-capi#0.1.0`.
+        let package = text(&message["package_id"]);
+        let package = package.split(['#', '?']).next().unwrap_or_default();
+        let package = package.rsplit('/').next().unwrap_or_default();
         if has_kind("example") {
-            self.examples.push(program);
+            // Those of others are large, and none of the checks starts them.
+            if package == "quoit" {
+                self.examples.push(program);
+            }
         } else if message["profile"]["test"] == true {
-            // Such as `path+file:///a/b/quoit-capi#0.1.0`.
-            let package = text(&message["package_id"]);
-            let package = package.split(['#', '?']).next().unwrap_or_default();
-            let package = package.rsplit('/').next().unwrap_or_default();
             let test = if has_kind("test") { name.as_str() } else { "lib" };
             self.programs.insert(format!("rust {package} {test}"), program);
         } else if has_kind("bin") {
@@ -151,17 +174,17 @@ fn compile_c_programs(root: &Path, tests: &BTreeSet<&String>, folder: &Path) -> 
     tools::output(&mut cargo).map(drop)
 }
 
-fn go_tests(root: &Path, work: &Path, package: &str) -> Result<PathBuf, String> {
-    let words: Vec<_> = package
-        .split(['.', '/'])
+fn go_tests(root: &Path, work: &Path, check: &Check, name: &str) -> Result<PathBuf, String> {
+    let words: Vec<_> = name
+        .split(['.', '/', ' '])
         .filter(|word| !word.is_empty())
         .collect();
-    let program = work.join(format!("go-{}.test", words.join("-")));
+    let program = work.join(format!("{}.test", words.join("-")));
     let mut go = Command::new("go");
-    go.current_dir(root.join("go"))
+    go.current_dir(root.join(&check.module))
         .args(["test", "-c", "-o"])
         .arg(&program)
-        .arg(package);
+        .arg(&check.package);
     tools::output(&mut go).map_err(|error| format!("{error} (https://go.dev/dl, 1.25 or newer)"))?;
     Ok(program)
 }

@@ -57,7 +57,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8, String> {
         }
     }
     let built = build::build(&checks, &root, &work)?;
-    list.checks.clone_from(&checks);
+    for (run, why) in &built.lacking {
+        let left_out = checks.iter().filter(|check| check.run == *run);
+        lacking.extend(left_out.map(|check| format!("{}: {why}", check.name)));
+    }
+    let can_run = |check: &Check| !built.lacking.iter().any(|(run, _)| check.run == *run);
+    list.checks = checks.into_iter().filter(can_run).collect();
     // In the run's own folder: another run of this checkout may pack other checks meanwhile.
     let packed = out.join("packed");
     make(&packed)?;
@@ -161,35 +166,42 @@ fn boot(
     let mut checks: Vec<Check> = checks.cloned().collect();
     let archive = folder.join("machine.cpio");
     let mut missed = Vec::new();
-    while !checks.is_empty() {
-        image.with_plan(checks.clone(), list, &candidate.kernel.engines, &archive)?;
-        let machine = Machine {
-            kernel: &candidate.image,
-            archive: &archive,
-            memory: arguments.memory,
-            accelerator: &arguments.accelerator,
-            logs: folder.to_owned(),
-        };
-        let end = machine.run(&checks, results, |check, run| progress.tell(name, check, run))?;
-        match end {
-            End::Done => break,
-            End::NotUp(why) => {
-                missed.push(format!("{name}: {why}"));
-                break;
-            }
-            End::Stopped(check) => {
-                progress.say(&format!(
-                    "{name}: the machine stopped; it is started again for the rest"
-                ));
-                let done = checks
-                    .iter()
-                    .position(|one| one.name == check)
-                    .map_or(0, |place| place + 1);
-                if done == 0 {
-                    missed.push(format!("{name}: the machine stopped between two checks"));
+    while let Some(first) = checks.first().map(|check| check.run) {
+        // What needs a runtime has a machine of its own.
+        let is_together =
+            |check: &Check| check.run == first || !(check.run.needs_runtime() || first.needs_runtime());
+        let (mut together, others) = checks.into_iter().partition::<Vec<_>, _>(is_together);
+        checks = others;
+        while !together.is_empty() {
+            image.with_plan(together.clone(), list, &candidate.kernel.engines, &archive)?;
+            let machine = Machine {
+                kernel: &candidate.image,
+                archive: &archive,
+                memory: arguments.memory,
+                accelerator: &arguments.accelerator,
+                logs: folder.to_owned(),
+            };
+            let end = machine.run(&together, results, |check, run| progress.tell(name, check, run))?;
+            match end {
+                End::Done => break,
+                End::NotUp(why) => {
+                    missed.push(format!("{name}: {why}"));
                     break;
                 }
-                checks.drain(..done);
+                End::Stopped(check) => {
+                    progress.say(&format!(
+                        "{name}: the machine stopped; it is started again for the rest"
+                    ));
+                    let done = together
+                        .iter()
+                        .position(|one| one.name == check)
+                        .map_or(0, |place| place + 1);
+                    if done == 0 {
+                        missed.push(format!("{name}: the machine stopped between two checks"));
+                        break;
+                    }
+                    together.drain(..done);
+                }
             }
         }
     }

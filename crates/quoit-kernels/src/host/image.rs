@@ -1,17 +1,18 @@
 //! The first file system of a machine: an archive that the kernel unpacks (Documentation/driver-api/early-userspace).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use cpio::newc::Builder;
-use quoit_kernels::list::{Check, List};
-use quoit_kernels::message::{PLAN, Plan};
+use quoit_kernels::list::{Check, List, Run};
+use quoit_kernels::message::{PLAN, Plan, Program};
 
 use crate::build::Built;
-use crate::tools;
+use crate::tools::{self, files_below};
 
 const DIRECTORY: u32 = 0o040_755;
 const PROGRAM: u32 = 0o100_755;
@@ -19,10 +20,11 @@ const FILE: u32 = 0o100_644;
 const LINK: u32 = 0o120_777;
 const CHARACTER_DEVICE: u32 = 0o020_600;
 
-/// What every machine has, and where each program lies there.
+/// What every machine has, what those with a runtime have besides, and how each program is started there.
 pub(crate) struct Image {
     archive: PathBuf,
-    programs: BTreeMap<String, String>,
+    runtimes: Vec<(Run, PathBuf)>,
+    programs: BTreeMap<String, Program>,
 }
 
 /// Collects entries, parents before children, each once.
@@ -81,7 +83,12 @@ impl Image {
         for (name, path) in built.programs.iter().filter(|(name, _)| used.contains(*name)) {
             let place = format!("/quoit/debug/deps/{}", file_name(path));
             files.insert(place.clone(), strip(path, &stripped)?);
-            programs.insert(name.clone(), place);
+            let program = Program {
+                path: place,
+                arguments: Vec::new(),
+                folder: "/tmp".to_owned(),
+            };
+            programs.insert(name.clone(), program);
         }
         for example in &built.examples {
             let place = format!("/quoit/debug/examples/{}", file_name(example));
@@ -110,6 +117,8 @@ impl Image {
         for file in files_below(&root.join("fuzz/corpus")) {
             files.insert(file.to_string_lossy().into_owned(), file);
         }
+        let requests = root.join("fuzz/http-requests.txt");
+        files.insert(requests.to_string_lossy().into_owned(), requests);
         // They name it by way of their package.
         files.insert(
             format!("{}/crates/quoit/Cargo.toml", root.display()),
@@ -121,7 +130,18 @@ impl Image {
         );
         let archive = work.join("machine.cpio");
         write(&archive, &files).map_err(|error| format!("{}: {error}", archive.display()))?;
-        Ok(Self { archive, programs })
+        let mut runtimes = Vec::new();
+        for runtime in &built.runtimes {
+            let archive = work.join(format!("{:?}.cpio", runtime.run).to_lowercase());
+            write_runtime(&archive, &runtime.files)?;
+            runtimes.push((runtime.run, archive));
+            programs.extend(runtime.programs.clone());
+        }
+        Ok(Self {
+            archive,
+            runtimes,
+            programs,
+        })
     }
 
     /// The archive of one machine: what every machine has, and its plan. `engines` are those that no test may leave out.
@@ -132,6 +152,9 @@ impl Image {
         engines: &[String],
         to: &Path,
     ) -> Result<(), String> {
+        let needed = |run: Run| checks.iter().any(|check| check.run == run);
+        let runtimes = self.runtimes.iter().filter(|(run, _)| needed(*run));
+        let runtimes: Vec<_> = runtimes.map(|(_, archive)| archive).collect();
         let plan = Plan {
             checks,
             traffic: list.traffic.clone(),
@@ -142,7 +165,11 @@ impl Image {
         let copy = || -> io::Result<()> {
             fs::copy(&self.archive, to)?;
             // A kernel unpacks archives that follow each other, too.
-            let mut writer = Writer::new(fs::OpenOptions::new().append(true).open(to)?);
+            let mut whole = fs::OpenOptions::new().append(true).open(to)?;
+            for runtime in runtimes {
+                io::copy(&mut File::open(runtime)?, &mut whole)?;
+            }
+            let mut writer = Writer::new(whole);
             writer.add(PLAN, FILE, &plan)?;
             writer.end()
         };
@@ -152,13 +179,8 @@ impl Image {
 
 /// The names of the programs that a check runs.
 fn programs_of(check: &Check) -> Vec<String> {
-    let mut names = vec![
-        "quoit".to_owned(),
-        "wake_latency".to_owned(),
-        format!("go {}", check.package),
-    ];
-    let tests = check.tests.iter();
-    names.extend(tests.map(|test| format!("rust {} {test}", check.package)));
+    let mut names = check.test_programs();
+    names.extend(["quoit", "wake_latency"].map(str::to_owned));
     names
 }
 
@@ -166,6 +188,9 @@ fn environment(engines: &[String]) -> BTreeMap<String, String> {
     let variables = [
         ("PATH", "/bin:/quoit/debug/deps"),
         ("HOME", "/tmp"),
+        // Without the library of languages; and how long `dotnet` waits for the process that runs the tests, in seconds.
+        ("DOTNET_SYSTEM_GLOBALIZATION_INVARIANT", "1"),
+        ("VSTEST_CONNECTION_TIMEOUT", "300"),
         ("TMPDIR", "/tmp"),
         ("RUST_TEST_THREADS", "4"),
         ("QUOIT_LIBRARY", "/quoit/debug/deps/libquoit_capi.so"),
@@ -182,20 +207,6 @@ fn file_name(path: &Path) -> String {
         .unwrap_or_default()
         .to_string_lossy()
         .into_owned()
-}
-
-fn files_below(folder: &Path) -> Vec<PathBuf> {
-    let mut files = Vec::new();
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let path = entry.path();
-        if path.is_dir() {
-            files.extend(files_below(&path));
-        } else {
-            files.push(path);
-        }
-    }
-    files.sort();
-    files
 }
 
 fn strip(program: &Path, folder: &Path) -> Result<PathBuf, String> {
@@ -222,6 +233,31 @@ fn libraries<'a>(programs: impl Iterator<Item = &'a PathBuf>) -> Result<BTreeSet
         .filter(|path| path.starts_with('/') && !path.contains("libquoit"))
         .map(str::to_owned)
         .collect())
+}
+
+/// The archive of a runtime: its files where they lie here, and the libraries that they are linked with.
+fn write_runtime(archive: &Path, files: &[PathBuf]) -> Result<(), String> {
+    let is_linked = |file: &&PathBuf| {
+        let ending = file.extension().and_then(OsStr::to_str);
+        ending == Some("so") || ending.is_none() && starts_as_a_program(file)
+    };
+    let mut all: BTreeSet<PathBuf> = files.iter().cloned().collect();
+    let linked: Vec<_> = files.iter().filter(is_linked).collect();
+    all.extend(libraries(linked.into_iter())?.into_iter().map(PathBuf::from));
+    let write = || -> io::Result<()> {
+        let mut writer = Writer::new(BufWriter::new(File::create(archive)?));
+        for file in &all {
+            writer.add(&file.to_string_lossy(), PROGRAM, &fs::read(file)?)?;
+        }
+        writer.end()
+    };
+    write().map_err(|error| format!("{}: {error}", archive.display()))
+}
+
+fn starts_as_a_program(file: &Path) -> bool {
+    let mut start = [0; 4];
+    let read = File::open(file).and_then(|mut file| file.read_exact(&mut start));
+    read.is_ok() && start == *b"\x7fELF"
 }
 
 fn write(archive: &Path, files: &BTreeMap<String, PathBuf>) -> io::Result<()> {

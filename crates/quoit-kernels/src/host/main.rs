@@ -11,6 +11,7 @@ mod fetch;
 mod image;
 mod machine;
 mod progress;
+mod runtimes;
 mod table;
 mod tools;
 

@@ -1,6 +1,8 @@
 //! Programs of the machine that are started.
 
 use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// What is started, and the package of Debian's that has it.
@@ -38,6 +40,21 @@ pub(crate) fn require() -> Result<(), String> {
         names.join(" and "),
         packages.join(" ")
     ))
+}
+
+/// The files of a folder and of those in it.
+pub(crate) fn files_below(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            files.extend(files_below(&path));
+        } else {
+            files.push(path);
+        }
+    }
+    files.sort();
+    files
 }
 
 /// Runs a command to its end, and returns its standard output; its standard error is the caller's.
