@@ -8,7 +8,7 @@ RELEASE := $(TARGET)/release
 .DEFAULT_GOAL := help
 .PHONY: help demo check test rust-tests test-user bench capi go go-tests java java-tests java-suite java-dist dotnet dotnet-tests \
 	doors doors-go doors-rust doors-websocket doors-java hunt hunt-proof siege siege-page kernels \
-	kernels-quick kernels-page soak loom miri public-api msrv deny asan fuzz lab named result results result-pages lab-peers door-peers lab-peers-check toolchain
+	kernels-quick kernels-page dist dist-check dist-twice soak loom miri public-api msrv deny asan fuzz lab named result results result-pages lab-peers door-peers lab-peers-check toolchain
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -103,7 +103,7 @@ capi: toolchain ## Build the C library into target/capi: include, lib (shared an
 	@cp $(RELEASE)/libquoit_capi.so $(CAPI)/lib/libquoit.so.$(VERSION)
 	@ln -s libquoit.so.$(VERSION) $(CAPI)/lib/libquoit.so.0
 	@ln -s libquoit.so.0 $(CAPI)/lib/libquoit.so
-	@sed 's/@VERSION@/$(VERSION)/' crates/quoit-capi/quoit.pc.in > $(CAPI)/pkgconfig/quoit.pc
+	@sed 's/@VERSION@/$(VERSION)/; s,@PREFIX@,$${pcfiledir}/..,; s,@LIB@,lib,' crates/quoit-capi/quoit.pc.in > $(CAPI)/pkgconfig/quoit.pc
 	@echo "built $(CAPI); use it with PKG_CONFIG_PATH=$(CURDIR)/$(CAPI)/pkgconfig"
 
 GO ?= go
@@ -297,6 +297,17 @@ kernels-quick: toolchain ## The same with two kernels and the checks that find m
 
 kernels-page: toolchain ## Add the results of RUNS="folder ..." to lab/kernels/results.json, and write docs/kernels.md from it
 	@$(KERNELS) --keep $(RUNS)
+
+DIST := $(CARGO) run --quiet --profile test --package quoit-dist --
+
+dist: toolchain ## Build all packages into target/dist: libraries, programs, archives, deb, rpm, image, crates; says what is missing
+	@$(DIST) build $(ARGS)
+
+dist-check: toolchain ## Install and use what target/dist has in root file systems of distributions, as root; ARGS="--only debian-12"
+	@$(DIST) check $(ARGS)
+
+dist-twice: toolchain ## Build all packages in two clean copies of the commit, and compare every byte
+	@$(DIST) twice
 
 public-api: toolchain ## Write crates/quoit/public-api.txt, the public API of the core, after it was changed on purpose
 	@QUOIT_WRITE_PUBLIC_API=1 $(CARGO) test --quiet --package quoit-public-api the_public_api

@@ -119,6 +119,8 @@ mod documents {
     #[cfg(feature = "examples")]
     #[doc = include_str!("../../../docs/async.md")]
     mod asynchronous {}
+    #[doc = include_str!("../README.md")]
+    mod crate_readme {}
     #[doc = include_str!("../../../README.md")]
     mod readme {}
 }

@@ -46,10 +46,18 @@ pub fn pin_current_thread(cpu: usize) -> Result<(), Errno> {
 /// # Errors
 /// `EPERM` where a policy of the system forbids it (a seccomp filter, for instance).
 pub(crate) fn schedule_as_batch() -> Result<(), Errno> {
-    let parameters = libc::sched_param { sched_priority: 0 };
+    // The kernel's `sched_param`, and the call itself: musl has the function, but it only returns ENOSYS.
+    let priority: libc::c_int = 0;
     // SAFETY: 0 is the calling thread, and the parameters are alive during the call.
-    let result = unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH, &raw const parameters) };
-    Errno::check(result).map(drop)
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_sched_setscheduler,
+            0,
+            libc::SCHED_BATCH,
+            &raw const priority,
+        )
+    };
+    Errno::check(result as libc::c_int).map(drop)
 }
 
 /// The processors that the calling thread may run on, in ascending order: those that its affinity

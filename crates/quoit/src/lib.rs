@@ -150,6 +150,8 @@ pub mod internals {
 /// The code of the documents that is whole, so that it goes on compiling. That of the README is compiled with `quoit-async`.
 #[cfg(doctest)]
 mod documents {
+    #[doc = include_str!("../README.md")]
+    mod readme {}
     #[doc = include_str!("../../../docs/rust.md")]
     mod rust {}
 }

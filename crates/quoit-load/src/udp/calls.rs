@@ -137,7 +137,7 @@ impl Inbox {
                 socket.as_raw_fd(),
                 messages.as_mut_ptr().cast(),
                 count,
-                libc::MSG_DONTWAIT,
+                libc::MSG_DONTWAIT as _,
                 std::ptr::null_mut(),
             )
         };
@@ -173,7 +173,7 @@ pub(super) fn wait_readable(socket: BorrowedFd<'_>, longest: Duration) -> io::Re
         revents: 0,
     };
     let time = libc::timespec {
-        tv_sec: longest.as_secs() as libc::time_t,
+        tv_sec: longest.as_secs() as _,
         tv_nsec: longest.subsec_nanos().into(),
     };
     // SAFETY: the entry and the time are valid and outlive the call; no signal mask is given.

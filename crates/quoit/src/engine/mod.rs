@@ -240,7 +240,8 @@ pub(crate) fn header_of(pieces: &mut [libc::iovec]) -> libc::msghdr {
     // SAFETY: msghdr is plain data of integers and pointers, for which all zeroes is a valid value.
     let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
     header.msg_iov = pieces.as_mut_ptr();
-    header.msg_iovlen = pieces.len();
+    // Each C library has a type of its own for these lengths; the kernel has one, and finds zeroes beside a shorter one.
+    header.msg_iovlen = pieces.len() as _;
     header
 }
 
@@ -274,7 +275,7 @@ impl Gather {
     /// Points the header at the pieces and returns its address, valid until the pieces change or move.
     pub fn seal(&mut self) -> *mut libc::msghdr {
         self.header.msg_iov = self.pieces.as_mut_ptr();
-        self.header.msg_iovlen = self.pieces.len();
+        self.header.msg_iovlen = self.pieces.len() as _;
         &raw mut self.header
     }
 }

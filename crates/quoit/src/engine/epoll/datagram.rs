@@ -71,7 +71,7 @@ impl Scratch {
             header.msg_iov = payload;
             header.msg_iovlen = 1;
             header.msg_control = at(CONTROL_OFFSET);
-            header.msg_controllen = socket.control as usize;
+            header.msg_controllen = socket.control as _;
             header.msg_flags = 0;
         }
         messages

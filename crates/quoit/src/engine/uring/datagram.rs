@@ -187,7 +187,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
             .expect("made when the socket was opened")
             .message;
         header.msg_namelen = NAME_ROOM;
-        header.msg_controllen = state.control as usize;
+        header.msg_controllen = state.control as _;
         let entry = entry::receive_datagrams(state.descriptor, header, group, receive_data(socket));
         self.push(entry, pool);
     }
@@ -213,7 +213,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         message.msg_iov = payload;
         message.msg_iovlen = 1;
         message.msg_control = buffer.address.wrapping_add(CONTROL_OFFSET as usize).cast();
-        message.msg_controllen = state.control as usize;
+        message.msg_controllen = state.control as _;
         message.msg_flags = 0;
         let entry = entry::receive_datagram(state.descriptor, message, receive_data(socket));
         self.push(entry, pool);

@@ -411,7 +411,9 @@ fn write(batch: &mut DatagramBatch, part: Part, heading: &mut Heading, start: *c
         header.msg_name = address.cast_mut().cast();
         header.msg_namelen = length;
     }
-    (header.msg_control, header.msg_controllen) = heading.control.as_raw(part.segmented);
+    let (control, length) = heading.control.as_raw(part.segmented);
+    header.msg_control = control;
+    header.msg_controllen = length as _;
     batch.messages.push(message);
 }
 

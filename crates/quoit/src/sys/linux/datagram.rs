@@ -70,12 +70,12 @@ pub(super) fn error(socket: BorrowedFd<'_>) -> Result<Option<Unreachable>, Errno
         // SAFETY: `read` gives a length that can be read and written.
         message.msg_namelen = unsafe { *length };
         message.msg_control = control.0.as_mut_ptr().cast();
-        message.msg_controllen = control.0.len();
+        message.msg_controllen = control.0.len() as _;
         let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
         // SAFETY: the name and the control messages have the room that the header says, and there is no room for the
         // datagram's bytes, which are dropped.
         let result = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags) };
-        written = message.msg_controllen;
+        written = message.msg_controllen as usize;
         // SAFETY: as above.
         unsafe { *length = message.msg_namelen };
         // How many bytes the datagram had is of no interest.

@@ -1,0 +1,126 @@
+//! The library and the program, by cargo-zigbuild: zig has every glibc's symbols and musl itself, for every processor.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::place::{self, Place};
+use crate::target::{Libc, Target, of};
+use crate::tools;
+
+/// What was built for a target.
+pub(crate) struct Built {
+    pub(crate) target: Target,
+    /// Where it lies.
+    pub(crate) folder: PathBuf,
+}
+
+/// Builds the library for each target.
+pub(crate) fn libraries(place: &Place) -> Result<Vec<Built>, String> {
+    let mut built = build(place, "quoit-capi", "library", Libc::Gnu, &[])?;
+    // A shared library cannot be static; and a static one that brought musl along would clash with the program's.
+    built.extend(build(
+        place,
+        "quoit-capi",
+        "library",
+        Libc::Musl,
+        &["-Ctarget-feature=-crt-static"],
+    )?);
+    Ok(built)
+}
+
+/// Builds the program, static, for each processor.
+pub(crate) fn programs(place: &Place) -> Result<Vec<Built>, String> {
+    build(place, "quoit-cli", "program", Libc::Musl, &[])
+}
+
+fn build(
+    place: &Place,
+    package: &str,
+    folder: &str,
+    libc: Libc,
+    flags: &[&str],
+) -> Result<Vec<Built>, String> {
+    let folder = place.cargo().join(folder);
+    let mut command = Command::new("cargo");
+    command
+        .current_dir(&place.root)
+        .args([
+            "zigbuild",
+            "--quiet",
+            "--release",
+            "--locked",
+            "--package",
+            package,
+        ])
+        .arg("--target-dir")
+        .arg(&folder)
+        .env("SOURCE_DATE_EPOCH", place.epoch.to_string())
+        .env("CARGO_INCREMENTAL", "0")
+        .env("ZIG_GLOBAL_CACHE_DIR", zig_cache(place))
+        .env(
+            "CARGO_ENCODED_RUSTFLAGS",
+            rust_flags(place, flags)?.join("\u{1f}"),
+        )
+        .env_remove("RUSTFLAGS");
+    for target in of(libc) {
+        prepare_zig(place, target)?;
+        command.arg("--target").arg(target.zig());
+    }
+    tools::output(&mut command)?;
+    Ok(of(libc)
+        .map(|target| Built {
+            target,
+            folder: folder.join(target.triple).join("release"),
+        })
+        .collect())
+}
+
+fn zig_cache(place: &Place) -> PathBuf {
+    place.cargo().join("zig")
+}
+
+/// Has zig compile its own parts for a target, the unwinder among them. Their debugging information names the working folder, and
+/// cargo would have that be the checkout's.
+fn prepare_zig(place: &Place, target: Target) -> Result<(), String> {
+    let folder = zig_cache(place).join("prepared");
+    let (source, library) = (
+        folder.join("empty.c"),
+        folder.join(format!("{}.so", target.triple)),
+    );
+    if library.exists() {
+        return Ok(());
+    }
+    place::write(&source, "")?;
+    let name = target.zig().replace("-unknown", "");
+    let mut zig = Command::new("cargo-zigbuild");
+    zig.current_dir("/")
+        .env("ZIG_GLOBAL_CACHE_DIR", zig_cache(place))
+        .args(["zig", "cc", "--", "-g", "-fno-sanitize=all", "-target", &name])
+        .args(["-shared", "-lunwind", "-o"])
+        .arg(&library)
+        .arg(&source);
+    tools::quiet_output(&mut zig).map(drop)
+}
+
+/// No file may tell where it was built, and a build elsewhere has to give the same bytes.
+fn rust_flags(place: &Place, more: &[&str]) -> Result<Vec<String>, String> {
+    let home = std::env::var_os("CARGO_HOME").map_or_else(
+        || {
+            std::env::home_dir()
+                .map(|home| home.join(".cargo"))
+                .ok_or("there is no home folder, and CARGO_HOME is not set")
+        },
+        |home| Ok(PathBuf::from(home)),
+    )?;
+    let remap = |from: &Path, to: &str| format!("--remap-path-prefix={}={to}", from.display());
+    let mut flags = vec![
+        remap(&place.root, "/quoit"),
+        remap(&home.join("registry/src"), "/crates"),
+        // The last that fits is taken, and the folder may lie within the checkout.
+        remap(&place.cargo(), "/build"),
+        // By which debuggers find the file with the debugging information.
+        "-Clink-arg=-Wl,--build-id=sha1".to_owned(),
+    ];
+    flags.extend(more.iter().map(|flag| (*flag).to_owned()));
+    Ok(flags)
+}

@@ -1,0 +1,34 @@
+//! The crates that Rust's users need.
+
+use std::process::Command;
+
+use crate::place::{self, Place};
+use crate::tools;
+
+/// In the order in which they are published.
+pub(crate) const PUBLISHED: [&str; 2] = ["quoit", "quoit-async"];
+
+/// Packs them as `cargo publish` would, built from what was packed; returns their names.
+pub(crate) fn write(place: &Place) -> Result<Vec<String>, String> {
+    let folder = place.cargo().join("crates");
+    let mut package = Command::new("cargo");
+    package
+        .current_dir(&place.root)
+        .args(["package", "--quiet", "--locked", "--target-dir"])
+        .arg(&folder);
+    for name in PUBLISHED {
+        package.args(["--package", name]);
+    }
+    if place.is_dirty {
+        package.arg("--allow-dirty");
+    }
+    tools::output(&mut package)?;
+    let mut names = Vec::new();
+    for name in PUBLISHED {
+        let file = format!("{name}-{}.crate", place.version);
+        let bytes = place::bytes(&folder.join("package").join(&file))?;
+        place::write(&place.out().join(&file), bytes)?;
+        names.push(file);
+    }
+    Ok(names)
+}

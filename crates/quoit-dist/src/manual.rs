@@ -1,0 +1,115 @@
+//! Manual pages and completions, made from the program's arguments.
+
+use clap::Command;
+use clap_complete::Shell;
+
+use crate::archive::gzip;
+use crate::place::Place;
+use crate::tree::Tree;
+
+const SHELLS: [(Shell, &str); 3] = [
+    (Shell::Bash, "quoit"),
+    (Shell::Zsh, "_quoit"),
+    (Shell::Fish, "quoit.fish"),
+];
+
+/// A page for the program and for each of its commands, compressed as systems have them.
+pub(crate) fn pages(place: &Place) -> Result<Tree, String> {
+    let mut tree = Tree::default();
+    let mut program = quoit_cli::arguments().disable_help_subcommand(true);
+    program.build();
+    add_pages(&mut tree, &program, "quoit", &date(place.epoch))?;
+    Ok(tree)
+}
+
+fn add_pages(tree: &mut Tree, command: &Command, name: &str, date: &str) -> Result<(), String> {
+    let mut page = Vec::new();
+    let manual = clap_mangen::Man::new(command.clone().display_name(name))
+        .title(name)
+        .date(date)
+        .manual("Quoit");
+    manual
+        .render(&mut page)
+        .map_err(|error| format!("the page of {name}: {error}"))?;
+    tree.add(format!("{name}.1.gz"), gzip(&page)?);
+    for inner in command.get_subcommands().filter(|inner| !inner.is_hide_set()) {
+        add_pages(tree, inner, &format!("{name}-{}", inner.get_name()), date)?;
+    }
+    Ok(())
+}
+
+/// One file for each shell, by the name that it looks for.
+pub(crate) fn completions() -> Vec<(Shell, &'static str, Vec<u8>)> {
+    let completed = SHELLS.into_iter().map(|(shell, name)| {
+        let mut script = Vec::new();
+        clap_complete::generate(shell, &mut quoit_cli::arguments(), "quoit", &mut script);
+        (shell, name, script)
+    });
+    completed.collect()
+}
+
+/// A day, as `2026-11-27`.
+pub(crate) fn date(epoch: u64) -> String {
+    // Civil days from a count of days: Howard Hinnant's, for dates since 1970.
+    let days = epoch / 86_400 + 719_468;
+    let era = days / 146_097;
+    let day_of_era = days % 146_097;
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 {
+        shifted_month + 3
+    } else {
+        shifted_month - 9
+    };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    format!("{year}-{month:02}-{day:02}")
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by it")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates() {
+        assert_eq!(date(0), "1970-01-01");
+        assert_eq!(date(1_709_164_800), "2024-02-29");
+        assert_eq!(date(1_735_689_599), "2024-12-31");
+        assert_eq!(date(1_795_737_600), "2026-11-27");
+    }
+
+    #[test]
+    fn every_shell_has_its_completions() {
+        for (shell, name, script) in completions() {
+            let script = String::from_utf8(script).unwrap();
+            assert!(
+                script.contains("doctor") && script.contains("serve"),
+                "{shell}: {name}"
+            );
+        }
+    }
+
+    #[test]
+    fn each_command_has_its_page() {
+        let place = Place {
+            root: std::path::PathBuf::new(),
+            version: "1.2.3".to_owned(),
+            revision: String::new(),
+            epoch: 1_709_164_800,
+            is_dirty: false,
+        };
+        let pages = pages(&place).unwrap();
+        for name in [
+            "quoit",
+            "quoit-doctor",
+            "quoit-serve",
+            "quoit-serve-http",
+            "quoit-load-http",
+            "quoit-lab-run",
+        ] {
+            assert!(pages.0.contains_key(&format!("{name}.1.gz")), "{name}");
+        }
+    }
+}
