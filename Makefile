@@ -108,7 +108,7 @@ capi: toolchain ## Build the C library into target/capi: include, lib (shared an
 
 GO ?= go
 # Modules below go/, each tested by itself; those that have dependencies are apart from the one that users import.
-GO_MODULES = $(patsubst %/go.mod,%,$(shell find go -name go.mod -not -path 'go/doors/*'))
+GO_MODULES = $(patsubst %/go.mod,%,$(shell find go dist -name go.mod -not -path 'go/doors/*'))
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GO_TOOLS := $(CURDIR)/target/go-tools
 
