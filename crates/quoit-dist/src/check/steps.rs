@@ -86,10 +86,14 @@ pub(crate) fn run(place: &Place, root: &Root, kind: Kind) -> BTreeMap<String, Ce
             keep("pkg-config", timed(|| compiled_outside(&kit, engines)));
         } else {
             keep("pkg-config", timed(|| compiled(&kit, engines, Linking::Shared)));
-            keep("static", timed(|| compiled(&kit, engines, Linking::Static)));
             if kit.compiler() == "cc" {
+                keep("static", timed(|| compiled(&kit, engines, Linking::Static)));
                 keep("cmake", timed(|| compiled(&kit, engines, Linking::Cmake)));
             } else {
+                keep(
+                    "static",
+                    left_out("the unwinder of Debian's GCC is for glibc, and musl-gcc has no other"),
+                );
                 keep("cmake", left_out("CMake would take the system's own compiler"));
             }
         }
