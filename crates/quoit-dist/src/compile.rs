@@ -79,8 +79,8 @@ fn zig_cache(place: &Place) -> PathBuf {
     place.cargo().join("zig")
 }
 
-/// Has zig compile its own parts for a target, the unwinder among them. Their debugging information names the working folder, and
-/// cargo would have that be the checkout's.
+/// Has zig compile its own parts for a target, the unwinder and musl among them. Their debugging information names the working
+/// folder, and cargo would have that be the checkout's.
 fn prepare_zig(place: &Place, target: Target) -> Result<(), String> {
     let folder = zig_cache(place).join("prepared");
     let (source, library) = (
@@ -90,16 +90,22 @@ fn prepare_zig(place: &Place, target: Target) -> Result<(), String> {
     if library.exists() {
         return Ok(());
     }
-    place::write(&source, "")?;
+    place::write(&source, "int main(void) { return 0; }\n")?;
     let name = target.zig().replace("-unknown", "");
-    let mut zig = Command::new("cargo-zigbuild");
-    zig.current_dir("/")
-        .env("ZIG_GLOBAL_CACHE_DIR", zig_cache(place))
-        .args(["zig", "cc", "--", "-g", "-fno-sanitize=all", "-target", &name])
-        .args(["-shared", "-lunwind", "-o"])
-        .arg(&library)
-        .arg(&source);
-    tools::quiet_output(&mut zig).map(drop)
+    let link = |kind: &str, to: &Path| {
+        let mut zig = Command::new("cargo-zigbuild");
+        zig.current_dir("/")
+            .env("ZIG_GLOBAL_CACHE_DIR", zig_cache(place))
+            .args(["zig", "cc", "--", "-g", "-fno-sanitize=all", "-target", &name])
+            .args([kind, "-lunwind", "-o"])
+            .arg(to)
+            .arg(&source);
+        tools::quiet_output(&mut zig).map(drop)
+    };
+    if target.libc == Libc::Musl {
+        link("-static", &folder.join(target.triple))?;
+    }
+    link("-shared", &library)
 }
 
 /// No file may tell where it was built, and a build elsewhere has to give the same bytes.

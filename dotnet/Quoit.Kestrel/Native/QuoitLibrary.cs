@@ -89,8 +89,8 @@ internal static unsafe class QuoitLibrary
             {
                 // It is there but is for another machine or C library: the loader's words say which.
                 throw new QuoitUnavailableException(
-                    $"{path} cannot be loaded: {Flat(failure)}. It needs 64-bit Linux with glibc 2.34 or newer; let {Variable} "
-                    + "name a libquoit.so built for this machine.", failure);
+                    $"{path} cannot be loaded: {Flat(failure)}. The library of a released package needs 64-bit Linux with "
+                    + $"glibc 2.17 or newer, or with musl; let {Variable} name a libquoit.so built for this machine.", failure);
             }
         }
         if (NativeLibrary.TryLoad(NativeMethods.Library, typeof(QuoitLibrary).Assembly, null, out var handle))
@@ -103,7 +103,7 @@ internal static unsafe class QuoitLibrary
         }
         throw new QuoitUnavailableException(
             $"{FileName} was not found: not at {string.Join(", ", tried)}, nor on the system's path. Use the package "
-            + $"Quoit.Kestrel, which brings it for linux-x64, or let {Variable} name the file.");
+            + $"Quoit.Kestrel, which brings it, or let {Variable} name the file.");
     }
 
     private static IEnumerable<string> Candidates()
@@ -111,7 +111,8 @@ internal static unsafe class QuoitLibrary
         var folder = AppContext.BaseDirectory;
         var architecture = RuntimeInformation.ProcessArchitecture == Architecture.Arm64 ? "arm64" : "x64";
         yield return Path.Combine(folder, FileName);
-        yield return Path.Combine(folder, "runtimes", $"linux-{architecture}", "native", FileName);
+        var libc = RuntimeInformation.RuntimeIdentifier.Contains("musl", StringComparison.Ordinal) ? "linux-musl" : "linux";
+        yield return Path.Combine(folder, "runtimes", $"{libc}-{architecture}", "native", FileName);
     }
 
     private static string Flat(Exception failure) => failure.Message.ReplaceLineEndings(" ").Trim().TrimEnd('.');

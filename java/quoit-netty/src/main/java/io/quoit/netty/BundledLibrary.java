@@ -3,14 +3,20 @@ package io.quoit.netty;
 import io.netty.util.internal.SystemPropertyUtil;
 import java.io.IOException;
 import java.io.InputStream;
+import java.io.UncheckedIOException;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.attribute.PosixFilePermissions;
+import java.util.stream.Stream;
 
 /** The libquoit that a classifier jar brings ({@code quoit-netty-native}, {@code linux-x86_64}), put into a file. */
 final class BundledLibrary {
     /** System property: the folder that the library is put into. Default: {@code java.io.tmpdir}. */
     static final String FOLDER_PROPERTY = "io.quoit.netty.workdir";
+
+    /** What is mapped into this process. */
+    private static final Path MAPS = Path.of("/proc/self/maps");
 
     private BundledLibrary() {}
 
@@ -23,7 +29,16 @@ final class BundledLibrary {
                     case "aarch64", "arm64" -> "aarch_64";
                     default -> architecture;
                 };
-        return "META-INF/native/libquoit_linux_" + name + ".so";
+        return "META-INF/native/libquoit_linux_" + name + (onMusl(MAPS) ? "_musl" : "") + ".so";
+    }
+
+    /** Whether a process with these maps runs on musl, whose loader is its C library. */
+    static boolean onMusl(Path maps) {
+        try (Stream<String> lines = Files.lines(maps, StandardCharsets.ISO_8859_1)) {
+            return lines.anyMatch(line -> line.contains("/ld-musl-"));
+        } catch (IOException | UncheckedIOException unknown) {
+            return false; // most are not
+        }
     }
 
     /** Puts the library into a file of its own, which is the caller's to delete. */
@@ -57,11 +72,13 @@ final class BundledLibrary {
                     + " name a folder on which files can be executed";
         }
         if (text.contains("GLIBC_")) {
-            return "; the library needs glibc 2.34 or newer: build it on this machine (`make capi`) and name it by the "
-                    + "system property " + NativeLoader.FILE_PROPERTY;
+            return "; this system's glibc is older than the library's: take the released jar, whose library needs glibc 2.17, "
+                    + "or build one on this machine (`make capi`) and name it by the system property "
+                    + NativeLoader.FILE_PROPERTY;
         }
         if (text.contains("musl") || text.contains("ld-linux")) {
-            return "; the library is for glibc, and this system has another C library";
+            return "; the library is for another C library than this system's: take the jar whose classifier is this "
+                    + "machine's, with -musl at its end for musl";
         }
         return "; name a libquoit.so for this machine by the system property " + NativeLoader.FILE_PROPERTY
                 + " or the environment's " + NativeLoader.FILE_VARIABLE;
