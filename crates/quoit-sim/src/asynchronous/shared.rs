@@ -9,12 +9,13 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use quoit::Lease;
+use quoit::{Datagrams, Lease};
 use quoit_sim_kernel::kernel::with;
 use quoit_sim_kernel::pattern;
 use quoit_sim_kernel::random::Random;
 
 use super::executor::{Executor, TaskId};
+use super::race::Losers;
 
 /// What a future waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,10 +24,14 @@ pub(super) enum Awaited {
     Bytes { peer: usize, offset: u64 },
     /// That this peer takes something.
     Room { peer: usize },
-    /// A connection to the listener.
-    Connection,
+    /// A connection to the listener, of TCP or of Unix sockets.
+    Connection { unix: bool },
     /// An attempt to connect.
     Attempt { peer: usize },
+    /// Something that this datagram socket receives.
+    Datagram { socket: usize },
+    /// That it has room to send.
+    DatagramRoom { socket: usize },
     /// A time.
     Time,
 }
@@ -60,9 +65,15 @@ pub(super) struct Shared {
     pub(super) draining: Cell<bool>,
     /// Connections may fail though their peers do nothing for it.
     pub(super) is_lossy: bool,
+    /// Attempts to connect may fail, or take their time, though somebody takes them.
+    pub(super) is_scarce: bool,
+    /// Whose connections nobody has.
+    pub(super) losers: Losers,
     awaited: RefCell<BTreeMap<u64, Awaited>>,
     next: Cell<u64>,
     pub(super) kept: RefCell<Vec<Kept>>,
+    /// Datagrams that tasks keep, and what they are.
+    kept_datagrams: RefCell<Vec<(Vec<u8>, Datagrams)>>,
     /// The peers whose connections tasks have accepted.
     pub(super) accepted: RefCell<BTreeSet<usize>>,
     /// Those that accept, and those that have a stream.
@@ -70,15 +81,18 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(executor: Rc<Executor>, is_lossy: bool) -> Rc<Self> {
+    pub(super) fn new(executor: Rc<Executor>, is_lossy: bool, is_scarce: bool) -> Rc<Self> {
         Rc::new(Self {
             executor,
             stop: Cell::new(false),
             draining: Cell::new(false),
             is_lossy,
+            is_scarce,
+            losers: Losers::default(),
             awaited: RefCell::default(),
             next: Cell::new(0),
             kept: RefCell::default(),
+            kept_datagrams: RefCell::default(),
             accepted: RefCell::default(),
             acceptors: RefCell::default(),
         })
@@ -173,8 +187,27 @@ impl Shared {
         self.kept.borrow_mut().push(kept);
     }
 
-    /// Lets go of some of the leases that are kept, or of all.
-    pub(super) fn release(&self, random: Option<&mut Random>) {
+    /// Keeps datagrams likewise.
+    pub(super) fn keep_datagrams(&self, datagrams: Datagrams) {
+        let bytes = datagrams.whole().bytes().to_vec();
+        self.kept_datagrams.borrow_mut().push((bytes, datagrams));
+    }
+
+    /// Lets go of some of what is kept, or of all.
+    pub(super) fn release(&self, mut random: Option<&mut Random>) {
+        let mut datagrams = self.kept_datagrams.borrow_mut();
+        if !datagrams.is_empty() {
+            let most = datagrams.len();
+            let count = random
+                .as_deref_mut()
+                .map_or(most, |random| random.below(most as u64 + 1) as usize);
+            for (bytes, datagrams) in datagrams.drain(..count) {
+                assert!(
+                    datagrams.whole().bytes() == bytes,
+                    "{datagrams:?} changed while they were kept"
+                );
+            }
+        }
         let mut kept = self.kept.borrow_mut();
         let count = random.map_or(kept.len(), |random| random.below(kept.len() as u64 + 1) as usize);
         for kept in kept.drain(..count) {
