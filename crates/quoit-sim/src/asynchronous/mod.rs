@@ -115,6 +115,7 @@ impl AsyncWorld {
                 Rc::clone(&executor),
                 is_lossy(run),
                 race::is_scarce(&config, run.descriptors, plan.peers(), &run.profile),
+                config.stall_limit,
             ),
             sockets: Sockets::default(),
             executor,

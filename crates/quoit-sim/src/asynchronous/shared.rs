@@ -8,6 +8,7 @@ use std::io;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use quoit::{Datagrams, Lease};
 use quoit_sim_kernel::kernel::with;
@@ -82,6 +83,8 @@ pub(super) struct Shared {
     pub(super) is_lossy: bool,
     /// Attempts to connect may fail, or take their time, though somebody takes them.
     pub(super) is_scarce: bool,
+    /// Nanoseconds for which a peer has to have taken nothing before the loop may reset it for the memory that it holds.
+    stall_limit: u64,
     /// Whose connections nobody has.
     pub(super) losers: Losers,
     awaited: RefCell<BTreeMap<u64, Awaited>>,
@@ -96,13 +99,19 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(executor: Rc<Executor>, is_lossy: bool, is_scarce: bool) -> Rc<Self> {
+    pub(super) fn new(
+        executor: Rc<Executor>,
+        is_lossy: bool,
+        is_scarce: bool,
+        stall_limit: Duration,
+    ) -> Rc<Self> {
         Rc::new(Self {
             executor,
             stop: Cell::new(false),
             draining: Cell::new(false),
             is_lossy,
             is_scarce,
+            stall_limit: stall_limit.as_nanos() as u64,
             losers: Losers::default(),
             awaited: RefCell::default(),
             next: Cell::new(0),
@@ -183,7 +192,9 @@ impl Shared {
             || self.draining.get()
             || with(|kernel| {
                 let peer = &kernel.peers[peer];
-                peer.broke_off || peer.saw_error.is_some()
+                // What it had sent and nobody reads may fill a pool of few slots, however much memory for sends there is.
+                let stood_still = peer.idle_when_reset.is_some_and(|idle| idle >= self.stall_limit);
+                peer.broke_off || peer.saw_error.is_some() || stood_still
             })
     }
 
