@@ -18,9 +18,6 @@ use quoit_sim_kernel::random::Random;
 use super::executor::{Executor, TaskId};
 use super::race::Losers;
 
-/// Leases that are kept at once, at most: a copy takes 2 KiB and more of what others need to send.
-const MOST_KEPT: usize = 64;
-
 /// What a future waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Awaited {
@@ -58,18 +55,6 @@ pub(super) struct Kept {
     pub(super) peer: usize,
     pub(super) offset: u64,
     pub(super) data: Lease,
-}
-
-impl Kept {
-    /// That nobody wrote to it while it was kept.
-    fn check(&self) {
-        let different = pattern::first_difference(self.peer as u64, self.offset, &self.data);
-        assert_eq!(
-            different, None,
-            "leased bytes of peer {} changed while they were kept",
-            self.peer
-        );
-    }
 }
 
 /// What the tasks of a run share.
@@ -210,11 +195,7 @@ impl Shared {
 
     /// Keeps a lease, or lets go of it.
     pub(super) fn keep(&self, kept: Kept) {
-        let mut all = self.kept.borrow_mut();
-        if all.len() == MOST_KEPT {
-            all.remove(0).check();
-        }
-        all.push(kept);
+        self.kept.borrow_mut().push(kept);
     }
 
     /// Keeps datagrams likewise.
@@ -241,7 +222,12 @@ impl Shared {
         let mut kept = self.kept.borrow_mut();
         let count = random.map_or(kept.len(), |random| random.below(kept.len() as u64 + 1) as usize);
         for kept in kept.drain(..count) {
-            kept.check();
+            let different = pattern::first_difference(kept.peer as u64, kept.offset, &kept.data);
+            assert_eq!(
+                different, None,
+                "leased bytes of peer {} changed while they were kept",
+                kept.peer
+            );
         }
     }
 }
