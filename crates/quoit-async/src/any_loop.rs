@@ -39,10 +39,10 @@ mod simulated {
     use quoit::internals::engine::Engine;
     use quoit::internals::sys::SocketSys;
     use quoit::{
-        Address, AttachOptions, Command, Config, ConnectOptions, ConnectionId, Counters, DatagramSend,
-        DatagramSocket, DatagramSocketError, DatagramSocketId, Delivery, Event, Events, FileRange,
-        ListenError, ListenSocket, ListenerId, ListenerOptions, Loop, LoopIndex, NotPollable, Payload,
-        Refusal, Token, TurnError,
+        Address, AttachOptions, Command, Config, ConnectOptions, ConnectionId, Counters, DatagramCounters,
+        DatagramSend, DatagramSocket, DatagramSocketError, DatagramSocketId, Delivery, Event, Events,
+        FileRange, ListenError, ListenSocket, ListenerId, ListenerOptions, Loop, LoopIndex, NotPollable,
+        Payload, Refusal, Token, TurnError,
     };
 
     pub(crate) type AnyLoop = Box<dyn Calls>;
@@ -129,6 +129,7 @@ mod simulated {
         fn index(self: &Self) -> LoopIndex;
         fn config(self: &Self) -> &Config;
         fn counters(self: &Self) -> Counters;
+        fn connections(self: &Self) -> u32;
         fn park(self: &mut Self) -> Result<Option<Duration>, TurnError>;
         fn poll_descriptor(self: &Self) -> Result<BorrowedFd<'_>, NotPollable>;
         fn drain(self: &mut Self, within: Duration);
@@ -157,6 +158,7 @@ mod simulated {
 
         fn open_datagram(self: &mut Self, socket: DatagramSocket, token: Token)
             -> Result<DatagramSocketId, DatagramSocketError>;
+        fn datagram_counters(self: &mut Self, socket: DatagramSocketId) -> Option<DatagramCounters>;
         fn datagram_descriptor(self: &Self, socket: DatagramSocketId) -> Option<BorrowedFd<'_>>;
         fn send_datagram(self: &mut Self, socket: DatagramSocketId, datagram: DatagramSend<'_>) -> Result<(), Refusal>;
         fn is_datagram_full(self: &Self, socket: DatagramSocketId) -> bool;

@@ -50,6 +50,8 @@ pub(crate) struct Driver {
     pub(crate) turns: u64,
     /// Draining has begun.
     pub(crate) draining: Arc<Signal>,
+    /// It has ended.
+    drained: bool,
 }
 
 /// A loop that is this thread's. Dropped, also by a panic of what runs on it, it tells all that the loop has ended.
@@ -119,6 +121,7 @@ impl Driver {
             parked: false,
             turns: 1,
             draining: Arc::default(),
+            drained: false,
         }
     }
 
@@ -179,20 +182,36 @@ impl Driver {
         };
         let mut events = self.events.take().expect("put back by every turn");
         let result = self.event_loop.turn([], &mut events, timeout);
-        let mut turned = Turned::Running;
         if result.is_ok() {
             let mut delivery = Delivery::default();
             for event in events.drain() {
-                if let Some(event) = admit(&mut self.event_loop, &mut delivery, event)
-                    && self.on_event(event) == Turned::Drained
-                {
-                    turned = Turned::Drained;
+                if let Some(event) = admit(&mut self.event_loop, &mut delivery, event) {
+                    self.on_event(event);
                 }
             }
             end_delivery(&mut self.event_loop, delivery);
         }
         self.events = Some(events);
-        result.map(|_| turned)
+        result.map(|_| {
+            if self.drained {
+                self.finish()
+            } else {
+                Turned::Running
+            }
+        })
+    }
+
+    /// The loop has drained. A connection may have been begun since its last look, as a task tries the next address when one has
+    /// failed by the drain: it ends as the others have.
+    fn finish(&mut self) -> Turned {
+        if self.event_loop.connections() == 0 {
+            return Turned::Drained;
+        }
+        for connection in self.links.ids() {
+            // It may be closing already.
+            let _ = self.event_loop.abort(connection);
+        }
+        Turned::Running
     }
 
     /// Does what was left to be done by other threads, also between turns.
@@ -227,7 +246,7 @@ impl Driver {
         self.ports.add(socket, port);
     }
 
-    fn on_event(&mut self, event: Event) -> Turned {
+    fn on_event(&mut self, event: Event) {
         match event {
             Event::Data { connection, data } => {
                 if let Some(link) = self.links.get(connection) {
@@ -314,11 +333,10 @@ impl Driver {
                 }
             }
             Event::Draining => self.draining.raise(&mut self.wakers),
-            Event::Drained => return Turned::Drained,
+            Event::Drained => self.drained = true,
             // Nobody asks for the others: commands are given by calls, and what they are refused with is their result.
             _ => {}
         }
-        Turned::Running
     }
 
     /// Raises an alarm after some time.

@@ -14,7 +14,9 @@ use std::time::{Duration, Instant};
 
 use quoit::internals::engine::Engine;
 use quoit::internals::sys::SocketSys;
-use quoit::{Counters, ListenSocket, ListenerOptions, Loop, TurnError};
+use quoit::{
+    Address, Counters, DatagramCounters, DatagramSocket, ListenSocket, ListenerOptions, Loop, TurnError,
+};
 
 use crate::any_loop::is_in_turn;
 use crate::connect;
@@ -23,7 +25,7 @@ use crate::family::Family;
 use crate::home::{self, Home};
 use crate::listener::Listener;
 use crate::turner::{Rest, Turner};
-use crate::{TcpListener, TcpStream};
+use crate::{TcpListener, TcpStream, UdpSocket, UnixListener, UnixStream};
 
 /// What is left to do after a turn of a loop that a runtime drives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -148,6 +150,32 @@ impl Simulation {
         Listener::on(socket, ListenerOptions::default()).map(TcpListener::of)
     }
 
+    /// As [`Self::listen_on`], of Unix sockets.
+    ///
+    /// # Errors
+    /// As [`UnixListener::bind`].
+    pub fn listen_on_unix(socket: ListenSocket) -> io::Result<UnixListener> {
+        Listener::on(socket, ListenerOptions::default()).map(UnixListener::of)
+    }
+
+    /// Takes over a datagram socket of the simulated kernel.
+    ///
+    /// # Errors
+    /// As [`UdpSocket::bind`].
+    pub fn open_datagrams(socket: DatagramSocket) -> io::Result<UdpSocket> {
+        UdpSocket::open(Ok(socket))
+    }
+
+    /// As [`UnixStream::connect_to`], from any thread.
+    pub fn connect_unix(&self, address: Address) -> impl Future<Output = io::Result<UnixStream>> + use<> {
+        let home = Arc::clone(&self.home);
+        async move {
+            connect::connect_from(&home, address, quoit::ConnectOptions::default())
+                .await
+                .map(UnixStream::of)
+        }
+    }
+
     /// As [`TcpStream::connect`] to these addresses, from any thread.
     pub fn connect(&self, addresses: Vec<SocketAddr>) -> impl Future<Output = io::Result<TcpStream>> + use<> {
         let home = Arc::clone(&self.home);
@@ -188,6 +216,12 @@ impl Simulation {
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.driver.borrow().event_loop.counters()
+    }
+
+    /// The counters of a datagram socket, while the loop has it.
+    pub fn datagram_counters(&self, socket: &UdpSocket) -> Option<DatagramCounters> {
+        let id = socket.port().id().ok()?;
+        self.driver.borrow_mut().event_loop.datagram_counters(id)
     }
 
     /// The handle of the loop for other threads.

@@ -69,6 +69,11 @@ impl<Id: Slotted, T> Table<Id, T> {
         Some(self.displaced.swap_remove(at).1)
     }
 
+    /// Those that have a place.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = Id> + '_ {
+        self.places.iter().flatten().map(|(id, _)| *id)
+    }
+
     /// Takes all out.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = Arc<T>> {
         let in_places = self.places.drain(..).flatten();

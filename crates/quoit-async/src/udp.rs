@@ -35,7 +35,7 @@ struct Names {
 }
 
 impl UdpSocket {
-    #[cfg(feature = "quinn")]
+    #[cfg(any(feature = "quinn", quoit_simulated))]
     pub(crate) fn port(&self) -> &Arc<Port> {
         &self.port
     }
@@ -79,7 +79,7 @@ impl UdpSocket {
         Self::open(DatagramSocket::adopt(socket.into(), &options))
     }
 
-    fn open(socket: Result<DatagramSocket, quoit::DatagramSocketError>) -> io::Result<Self> {
+    pub(crate) fn open(socket: Result<DatagramSocket, quoit::DatagramSocketError>) -> io::Result<Self> {
         let socket = socket.map_err(socket_error)?;
         let names = Names {
             local: peer_of(socket.address()),

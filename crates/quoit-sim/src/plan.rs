@@ -139,7 +139,7 @@ impl Plan {
         if is_async {
             asynchronous::draw_memory(options.seed, &mut config);
         }
-        let asynchronous = is_async.then(|| AsyncPlan::draw(options, turns, &profile));
+        let asynchronous = is_async.then(|| AsyncPlan::draw(options, turns, &profile, &datagrams));
         let besieged =
             !is_async && Random::new(options.seed, PURPOSE_OF_SIEGES).chance(SHARE_THAT_IS_BESIEGED);
         let siege = besieged.then(|| {
@@ -175,7 +175,7 @@ impl Plan {
             return siege.peers.len();
         }
         if let Some(plan) = &self.asynchronous {
-            return plan.lives.len();
+            return plan.lives.len() + plan.datagrams.sockets.len();
         }
         self.lives.len() + self.datagrams.sockets.len()
     }

@@ -192,6 +192,11 @@ const ASYNC_REGRESSIONS: &[(u64, EngineKind, &str)] = &[
         "an attempt to connect that a loop was to begin, and had ended before",
     ),
     (25_005, Epoll, "the same, on epoll"),
+    (
+        91_250,
+        Uring,
+        "a peer that takes nothing and has the only slot, reset for it",
+    ),
 ];
 
 #[test]

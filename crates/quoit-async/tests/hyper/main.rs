@@ -27,6 +27,7 @@ macro_rules! behaviour {
 
             $crate::support::compare(
                 concat!(module_path!(), "::", stringify!($name)),
+                $crate::support::config,
                 |says| Box::pin(run(says, $crate::net::Net::Stock)),
                 |says| Box::pin(run(says, $crate::net::Net::Ours)),
             );

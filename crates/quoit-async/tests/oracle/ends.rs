@@ -6,7 +6,10 @@ use std::net::Shutdown;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::scenario;
-use crate::support::{blocking, once, pattern, reset, told};
+use quoit_async::Config;
+
+use crate::support::net::unacknowledged;
+use crate::support::{blocking, config, once, pattern, reset, told};
 
 /// What the peer reads until the end, and what that is.
 async fn rest(peer: std::net::TcpStream) -> String {
@@ -46,6 +49,45 @@ scenario! {
         says.told("read", stream.read(&mut buffer).await);
         says.told("read", stream.read(&mut buffer).await);
         says.told("read", stream.read(&mut buffer).await);
+    }
+}
+
+/// A stream holds little, and the rest of what its peer sends is the kernel's.
+fn little() -> Config {
+    Config {
+        receive_slots: 64,
+        receive_slot_size: 256,
+        leases_per_connection: 4,
+        ..config()
+    }
+}
+
+scenario! {
+    with crate::ends::little;
+    /// What had come before is read first, and the reset is no less a reset for having waited.
+    fn a_reset_waits_behind_a_full_queue(says) {
+        // The kernel takes as much for who reads nothing.
+        const SENT: usize = 40_000;
+        let (mut stream, mut peer) = from_std().await;
+        let sent = pattern(SENT);
+        peer.write_all(&sent).unwrap();
+        // A reset takes with it what is still on its way.
+        while unacknowledged(&peer).unwrap() > 0 {
+            tokio::task::yield_now().await;
+        }
+        is_full(&stream, SENT).await;
+        reset(peer);
+        let (mut read, mut buffer) = (Vec::new(), [0; 1000]);
+        let end = loop {
+            match stream.read(&mut buffer).await {
+                Ok(count) if count > 0 => read.extend_from_slice(&buffer[..count]),
+                end => break end,
+            }
+        };
+        says.note(format!("{} of {SENT} bytes, right: {}", read.len(), sent.starts_with(&read)));
+        says.told("the end", end);
+        says.told("read", stream.read(&mut buffer).await);
+        says.told("write", stream.write(b"x").await);
     }
 }
 

@@ -267,7 +267,12 @@ pub(crate) fn several_threads() -> tokio::runtime::Runtime {
 }
 
 /// Runs a scenario on tokio's own sockets, then on ours in both ways, and compares what they have said.
-pub(crate) fn compare(name: &str, stock: fn(Says) -> Running, ours: fn(Says) -> Running) {
+pub(crate) fn compare(
+    name: &str,
+    config: fn() -> Config,
+    stock: fn(Says) -> Running,
+    ours: fn(Says) -> Running,
+) {
     if !is_own_process(name) {
         return;
     }
@@ -283,9 +288,9 @@ pub(crate) fn compare(name: &str, stock: fn(Says) -> Running, ours: fn(Says) -> 
     assert_eq!(says.take(), expected, "tokio: one thread, and several");
 
     let on_loop = says.clone();
-    on_a_loop(move |_| ours(on_loop.clone()));
+    on_a_loop_of(config(), move |_| ours(on_loop.clone()));
     assert_eq!(says.take(), expected, "one loop per thread, and tokio");
-    beside_loops(ours(says.clone()));
+    beside_loops_of(config(), ours(says.clone()));
     assert_eq!(says.take(), expected, "loops beside a runtime, and tokio");
 }
 
@@ -293,6 +298,10 @@ pub(crate) fn compare(name: &str, stock: fn(Says) -> Running, ours: fn(Says) -> 
 #[macro_export]
 macro_rules! scenario {
     ($(#[$doc:meta])* fn $name:ident($says:ident) $body:block) => {
+        $crate::scenario! { with $crate::support::config; $(#[$doc])* fn $name($says) $body }
+    };
+    // With another configuration of the loops.
+    (with $config:path; $(#[$doc:meta])* fn $name:ident($says:ident) $body:block) => {
         $(#[$doc])*
         mod $name {
             mod stock {
@@ -312,6 +321,7 @@ macro_rules! scenario {
             fn same() {
                 $crate::support::compare(
                     concat!(module_path!(), "::same"),
+                    $config,
                     |says| Box::pin(stock::run(says)),
                     |says| Box::pin(ours::run(says)),
                 );

@@ -41,6 +41,25 @@ macro_rules! beginnings {
     };
 }
 
+/// Bytes that the kernel holds for a socket.
+pub(crate) fn unread(socket: &impl std::os::fd::AsRawFd) -> std::io::Result<usize> {
+    count(socket, libc::FIONREAD)
+}
+
+/// Bytes of a socket that its peer has not acknowledged.
+pub(crate) fn unacknowledged(socket: &impl std::os::fd::AsRawFd) -> std::io::Result<usize> {
+    count(socket, libc::TIOCOUTQ)
+}
+
+fn count(socket: &impl std::os::fd::AsRawFd, what: libc::Ioctl) -> std::io::Result<usize> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: both requests write an int, for which there is room.
+    match unsafe { libc::ioctl(socket.as_raw_fd(), what, &raw mut bytes) } {
+        -1 => Err(std::io::Error::last_os_error()),
+        _ => Ok(bytes as usize),
+    }
+}
+
 pub(crate) mod stock {
     use std::net::SocketAddr;
     use std::path::PathBuf;
@@ -49,6 +68,9 @@ pub(crate) mod stock {
     pub(crate) use tokio::net::{TcpListener, TcpSocket, TcpStream, UdpSocket, UnixListener, UnixStream};
 
     beginnings!();
+
+    /// Waits until a stream whose peer has sent so many bytes holds as many as it may. Here the kernel does.
+    pub(crate) async fn is_full(_: &TcpStream, _: usize) {}
 
     /// The path of a Unix address, if it has one.
     pub(crate) fn path(address: &UnixAddress) -> Option<PathBuf> {
@@ -75,6 +97,19 @@ pub(crate) mod ours {
     pub(crate) use quoit_async::{TcpListener, TcpSocket, TcpStream, UdpSocket, UnixListener, UnixStream};
 
     beginnings!();
+
+    /// Waits until the loop has taken what a stream may hold, and left the rest to the kernel.
+    pub(crate) async fn is_full(stream: &TcpStream, sent: usize) {
+        let left = || stream.with_socket(|socket| super::unread(&*socket)).unwrap();
+        let (mut before, mut quiet) = (sent, 0);
+        while before == sent || quiet < 20 {
+            tokio::task::yield_now().await;
+            let now = left();
+            quiet = if now == before { quiet + 1 } else { 0 };
+            before = now;
+        }
+        assert!(before > 0, "the loop holds all of {sent} bytes");
+    }
 
     pub(crate) fn path(address: &UnixAddress) -> Option<PathBuf> {
         match address {

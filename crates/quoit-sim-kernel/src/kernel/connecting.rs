@@ -149,7 +149,7 @@ impl Kernel {
         let server = listener.address.clone();
         let unix = server.is_unix();
         let client = if unix {
-            Address::UnixUnnamed
+            self.peers[peer].name.clone().unwrap_or(Address::UnixUnnamed)
         } else {
             self.some_port()
         };

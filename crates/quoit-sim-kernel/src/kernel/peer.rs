@@ -125,6 +125,8 @@ pub struct Peer {
     pub socket: Option<ObjectId>,
     /// The address that it has connected from.
     pub(super) from: Option<Address>,
+    /// The name that its Unix socket is bound to before it connects; most have none.
+    pub name: Option<Address>,
     /// Bytes that it has sent.
     pub sent: u64,
     /// Bytes that it has received.
@@ -173,6 +175,7 @@ impl Kernel {
             plan,
             socket: None,
             from: None,
+            name: None,
             sent: 0,
             received: 0,
             received_at: 0,

@@ -56,6 +56,7 @@ impl AsyncWorld {
             }
         }
         self.check_waiting();
+        self.sockets.check_sent(self.simulation());
     }
 
     /// That the loop does not sleep while there is something that another thread has left for it.
@@ -86,11 +87,14 @@ impl AsyncWorld {
                         if peer_is.gone { " and gone" } else { "" },
                     );
                 }),
-                Awaited::Connection => {
+                Awaited::Connection { unix } => {
                     // Who is gone was there too briefly. With no room a connection may wait within the loop.
                     let has_come = |&&peer: &&usize| {
                         !self.shared.accepted.borrow().contains(&peer)
-                            && with(|kernel| kernel.peers[peer].socket.is_some() && !kernel.peers[peer].gone)
+                            && with(|kernel| {
+                                let peer = &kernel.peers[peer];
+                                peer.plan.address.is_unix() == unix && peer.socket.is_some() && !peer.gone
+                            })
                     };
                     let come = self.incoming.iter().filter(has_come).count();
                     let has_room = counters.connections < u64::from(self.config.connections);
@@ -99,7 +103,11 @@ impl AsyncWorld {
                         "a wake was lost: {come} connections have come, and those who wait for one were told of none"
                     );
                 }
-                Awaited::Room { .. } | Awaited::Attempt { .. } | Awaited::Time => {
+                Awaited::Datagram { socket } => self.sockets.check_nothing_to_read(socket),
+                Awaited::Room { .. }
+                | Awaited::DatagramRoom { .. }
+                | Awaited::Attempt { .. }
+                | Awaited::Time => {
                     panic!("a wake was lost: a task waits for {awaited:?}, with nothing in the way")
                 }
             }
@@ -142,7 +150,8 @@ impl AsyncWorld {
             .any(|task| acceptors.contains(&task));
         let forbidden = with(|kernel| kernel.profile().chance(Fault::AcceptForbidden)) > 0;
         let comes = |&peer: &usize| with(|kernel| !kernel.peers[peer].gone);
-        !left && (!accepting || forbidden || !self.incoming.iter().any(comes))
+        let closed = self.shared.losers.left().is_empty() || self.shared.draining.get();
+        !left && closed && (!accepting || forbidden || !self.incoming.iter().any(comes))
     }
 
     fn describe(&self) -> String {
@@ -161,9 +170,10 @@ impl AsyncWorld {
                 .collect()
         });
         format!(
-            "{:?} wait for {:?}; {peers:?}; {:?} connections",
+            "{:?} wait for {:?}; {peers:?}; {:?} have connections that nobody has; {:?} connections",
             self.executor.names(),
             self.shared.awaited(),
+            self.shared.losers.left(),
             self.simulation().counters().connections
         )
     }
@@ -237,6 +247,7 @@ impl AsyncWorld {
 
     fn check_end(mut self) -> Summary {
         self.shared.release(None);
+        self.sockets.check_passed();
         // What was let go of behind its last turn.
         let turned = self.simulation().turn(Some(Duration::ZERO));
         assert!(turned.is_ok(), "the turn failed: {turned:?}");

@@ -1,17 +1,21 @@
 //! The sockets of `quoit-async` on the simulated kernel, in tasks of a runtime in which a seed decides.
 //!
-//! The tasks accept, connect, read, write and end their streams in every way that there is, and at random points a future of
-//! theirs is dropped, or a task, the listener, the whole loop. They live in one of both ways that programs have: in a runtime on
+//! The tasks accept, connect, also to several addresses, read, write and end their streams, of TCP and of Unix sockets, and send
+//! and receive datagrams, in every way that there is, and at random points a future of theirs is dropped, or a task, the listener,
+//! the whole loop. They live in one of both ways that programs have: in a runtime on
 //! the loop's thread, which parks the loop, or on another thread, which has its moments between any two calls of the loop's.
 //!
-//! Every byte is compared, in both directions. When nothing goes wrong any more and nothing happens, each future that waits must
+//! Every byte is compared, in both directions, and every datagram. When nothing goes wrong any more and nothing happens, each future that waits must
 //! wait for something that has not happened: if not, a wake was lost.
 
+pub mod datagrams;
 mod end;
 mod executor;
 pub mod plan;
+mod race;
 mod reading;
 mod shared;
+mod streams;
 mod tasks;
 mod writing;
 
@@ -23,7 +27,7 @@ use std::time::{Duration, Instant};
 
 use quoit::internals::LoopMemory;
 use quoit::internals::engine::Engine;
-use quoit::{Address, Command, Config, EngineKind, ListenOptions, Loop, LoopIndex, Token};
+use quoit::{Address, Command, Config, EngineKind, ListenOptions, ListenSocket, Loop, LoopIndex, Token};
 use quoit_async_sim::simulation::{Left, Simulation};
 use quoit_sim_kernel::faces::SimSockets;
 use quoit_sim_kernel::faults::Fault;
@@ -33,9 +37,12 @@ use quoit_sim_kernel::random::Random;
 use crate::options::Options;
 use crate::plan::Plan;
 use crate::world::Summary;
+use datagrams::Sockets;
 use executor::{Executor, TaskId};
 use plan::{AsyncPlan, Life, PURPOSE};
+use race::Candidates;
 use shared::Shared;
+use streams::Accepts;
 
 /// The run.
 pub struct AsyncWorld {
@@ -60,6 +67,8 @@ pub struct AsyncWorld {
     begin: Instant,
     /// Peers that come by themselves.
     incoming: Vec<usize>,
+    /// The datagram sockets.
+    sockets: Sockets,
 }
 
 /// Polls and sleeps for each turn of the run, at most.
@@ -102,7 +111,13 @@ impl AsyncWorld {
             random: Random::new(options.seed, PURPOSE + 11),
             engine: event_loop.engine(),
             simulation: Some(Rc::new(Simulation::new(event_loop))),
-            shared: Shared::new(Rc::clone(&executor), is_lossy(run)),
+            shared: Shared::new(
+                Rc::clone(&executor),
+                is_lossy(run),
+                race::is_scarce(&config, run.descriptors, plan.peers(), &run.profile),
+                config.stall_limit,
+            ),
+            sockets: Sockets::default(),
             executor,
             driver: None,
             turns: Rc::default(),
@@ -164,32 +179,64 @@ impl AsyncWorld {
             .collect();
         let styles: Rc<Vec<_>> = Rc::new(lives.iter().map(|(_, life)| life.style).collect());
         self.listen(options, &styles);
+        let mut connecting = Vec::new();
         for (number, life) in lives {
             let random = Random::new(options.seed, 5000 + number as u64);
             let peer = with(|kernel| kernel.add_peer(life.peer.clone(), random));
-            let Some(after) = life.connect_after else {
+            if life.connect_after.is_some() {
+                connecting.push((number, life, peer));
+            } else {
+                if life.peer.address.is_unix() {
+                    // By which it is known who was accepted.
+                    let name = Address::UnixAbstract(format!("life-{number}").into_bytes().into());
+                    with(|kernel| kernel.peers[peer].name = Some(name));
+                }
                 self.incoming.push(peer);
-                continue;
-            };
-            let Address::Tcp(address) = life.peer.address else {
-                unreachable!("peers of tasks have TCP")
-            };
-            let random = Random::new(options.seed, PURPOSE + 2000 + number as u64);
-            let (shared, what) = (Rc::clone(&self.shared), (after, peer, life.style));
-            let name = format!("the task that connects to peer {peer}");
-            let simulation = self.simulation();
-            match life.patience {
-                None => {
-                    let connecting = simulation.connect(vec![address]);
-                    self.executor
-                        .spawn(name, tasks::connect(shared, connecting, what, random));
-                }
-                Some(patience) => {
-                    let limit = Duration::from_nanos(patience);
-                    let connecting = simulation.connect_timeout(vec![address], limit);
-                    self.executor
-                        .spawn(name, tasks::connect(shared, connecting, what, random));
-                }
+            }
+        }
+        // The peers of lives are numbered as these, and the others come behind them.
+        for (number, life, peer) in connecting {
+            self.connect(options.seed, number, &life, peer);
+        }
+        self.sockets
+            .open(options, &self.plan.datagrams, self.plan.lives.len(), &self.shared);
+    }
+
+    /// Begins the task that connects to a peer, or to that and others.
+    fn connect(&self, seed: u64, number: usize, life: &Life, peer: usize) {
+        let random = Random::new(seed, PURPOSE + 2000 + number as u64);
+        let after = life.connect_after.expect("it is one that connects");
+        let (shared, simulation) = (Rc::clone(&self.shared), self.simulation());
+        let name = format!("the task that connects to peer {peer}");
+        let mut peers = vec![peer];
+        if let Some(race) = &life.race {
+            let others = race.others.iter().enumerate().map(|(other, plan)| {
+                let random = Random::new(seed, PURPOSE + 4000 + (number * 16 + other) as u64);
+                with(|kernel| kernel.add_peer(plan.clone(), random))
+            });
+            peers = others.collect();
+            peers.insert(race.place, peer);
+        }
+        let what = |peers| (after, Candidates::new(peers), life.style);
+        if life.peer.address.is_unix() {
+            let connecting = simulation.connect_unix(life.peer.address.clone());
+            let task = tasks::connect(shared, connecting, what(peers), false, random);
+            self.executor.spawn(name, task);
+            return;
+        }
+        let what = what(peers);
+        let addresses = what.1.addresses();
+        match life.patience {
+            None => {
+                let connecting = simulation.connect(addresses);
+                let task = tasks::connect(shared, connecting, what, false, random);
+                self.executor.spawn(name, task);
+            }
+            Some(patience) => {
+                let limit = Duration::from_nanos(patience);
+                let connecting = simulation.connect_timeout(addresses, limit);
+                let task = tasks::connect(shared, connecting, what, true, random);
+                self.executor.spawn(name, task);
             }
         }
     }
@@ -199,12 +246,29 @@ impl AsyncWorld {
             backlog: self.plan.backlog,
             ..ListenOptions::default()
         };
+        let bind = |address: &Address| -> ListenSocket {
+            quoit::listen::bind_on(&SimSockets, address, &listen).expect("the address is free")
+        };
         let listener = in_fairness(|| {
-            let socket = quoit::listen::bind_on(&SimSockets, &self.plan.address.into(), &listen);
-            Simulation::listen_on(socket.expect("the address is free")).expect("the loop has room")
+            Simulation::listen_on(bind(&self.plan.address.into())).expect("the loop has room")
         });
+        self.accept(listener, options, styles, 0);
+        if let Some(address) = &self.plan.unix_address {
+            let listener =
+                in_fairness(|| Simulation::listen_on_unix(bind(address)).expect("the loop has room"));
+            self.accept(listener, options, styles, 10);
+        }
+    }
+
+    fn accept<L: Accepts + 'static>(
+        &self,
+        listener: L,
+        options: &Options,
+        styles: &Rc<Vec<plan::Style>>,
+        first: u32,
+    ) {
         let listener = Rc::new(listener);
-        for number in 0..self.plan.acceptors {
+        for number in first..first + self.plan.acceptors {
             let task = tasks::accept(
                 Rc::clone(&listener),
                 Rc::clone(&self.shared),

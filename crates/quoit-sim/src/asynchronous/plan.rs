@@ -7,12 +7,20 @@ use quoit_sim_kernel::faults::{Fault, Profile};
 use quoit_sim_kernel::kernel::{Answer, Ending, PeerPlan};
 use quoit_sim_kernel::random::Random;
 
+use super::datagrams::plan::AsyncDatagrams;
+use super::race::{Race, draw_race};
+use crate::datagrams::plan::DatagramPlan;
 use crate::options::Options;
 
 /// Bytes for sends that are more than copies take, which count as 2 KiB at least.
 const AMPLE: u32 = 512 * 1024;
 /// The most lives of one run.
 const MOST_LIVES: u64 = 24;
+/// The most lives with Unix sockets that are added to them.
+const MOST_UNIX_LIVES: u64 = 12;
+/// How many runs have any of those, out of 1,024, and how many connect to several addresses.
+const SHARE_WITH_UNIX: u32 = 300;
+const SHARE_WITH_RACES: u32 = 400;
 /// Streams of random numbers of these runs begin here.
 pub(super) const PURPOSE: u64 = 400;
 
@@ -70,6 +78,8 @@ pub struct Life {
     pub connect_after: Option<u64>,
     /// And gives up after so many more.
     pub patience: Option<u64>,
+    /// It has other addresses to connect to beside the one of the peer.
+    pub race: Option<Race>,
 }
 
 /// One run.
@@ -77,6 +87,8 @@ pub struct Life {
 pub struct AsyncPlan {
     /// Where it listens.
     pub address: SocketAddr,
+    /// Where it listens for Unix connections, if it does.
+    pub unix_address: Option<Address>,
     /// Connections that the kernel queues.
     pub backlog: u32,
     /// Tasks that accept.
@@ -91,17 +103,27 @@ pub struct AsyncPlan {
     pub drains: u32,
     /// That something is posted to the loop from another thread.
     pub posts: u32,
+    /// The datagram sockets, whose lives are numbered behind those.
+    pub datagrams: AsyncDatagrams,
 }
 
 impl AsyncPlan {
+    /// How many peers there are, those of which a connection may be had at once.
+    pub(super) fn peers(&self) -> usize {
+        let others = self.lives.iter().filter_map(|life| life.race.as_ref());
+        self.lives.len() + others.map(|race| race.others.len()).sum::<usize>()
+    }
+
     /// The run of a seed.
     #[must_use]
-    pub fn draw(options: &Options, turns: u32, profile: &Profile) -> Self {
+    pub fn draw(options: &Options, turns: u32, profile: &Profile, datagrams: &DatagramPlan) -> Self {
         let random = &mut Random::new(options.seed, PURPOSE + 1);
         let address = ([127, 0, 0, 1], 8000).into();
         let count = random.magnitude(MOST_LIVES);
-        Self {
+        let mut plan = Self {
             address,
+            unix_address: None,
+            datagrams: AsyncDatagrams::draw(options.seed, turns, datagrams),
             backlog: random.magnitude(64) as u32,
             acceptors: *random.choose(&[1, 1, 2, 3]),
             aborts: *random.choose(&[0, 0, 5, 40]),
@@ -109,13 +131,29 @@ impl AsyncPlan {
             drains: *random.choose(&[0, 0, 0, 10]),
             posts: *random.choose(&[0, 50, 500]),
             lives: (0..count)
-                .map(|number| draw_life(options, number, turns, profile, address))
+                .map(|number| draw_life(options, number, turns, profile, address.into()))
                 .collect(),
+        };
+        // What came later has numbers of its own, so that the rest of a seed is as it was.
+        let random = &mut Random::new(options.seed, PURPOSE + 5);
+        if random.chance(SHARE_WITH_RACES) {
+            for (number, life) in plan.lives.iter_mut().enumerate() {
+                life.race = draw_race(options, number as u64, life, profile);
+            }
         }
+        if random.chance(SHARE_WITH_UNIX) {
+            let listener = Address::UnixAbstract((*b"tasks").into());
+            plan.lives.extend(
+                (count..count + random.magnitude(MOST_UNIX_LIVES))
+                    .map(|number| draw_life(options, number, turns, profile, listener.clone())),
+            );
+            plan.unix_address = Some(listener);
+        }
+        plan
     }
 }
 
-fn draw_life(options: &Options, number: u64, turns: u32, profile: &Profile, listener: SocketAddr) -> Life {
+fn draw_life(options: &Options, number: u64, turns: u32, profile: &Profile, listener: Address) -> Life {
     let random = &mut Random::new(options.seed, PURPOSE + 1000 + number);
     let style = Style {
         acts: random.magnitude(60) as u32,
@@ -158,12 +196,16 @@ fn draw_life(options: &Options, number: u64, turns: u32, profile: &Profile, list
     };
     let incoming = random.chance(800);
     let start = random.magnitude(u64::from(turns) * 10_000);
-    let own = Address::Tcp(([10, 0, 0, number as u8], 80).into());
+    let own = if listener.is_unix() {
+        Address::UnixAbstract(format!("peer-{number}").into_bytes().into())
+    } else {
+        Address::Tcp(([10, 0, 0, number as u8], 80).into())
+    };
     let patience = random.chance(300).then(|| random.magnitude(4_000_000_000));
     Life {
         peer: PeerPlan::draw_ordinary(
             random,
-            if incoming { listener.into() } else { own },
+            if incoming { listener } else { own },
             incoming.then_some(start),
             answer,
             (slow, ending),
@@ -171,5 +213,6 @@ fn draw_life(options: &Options, number: u64, turns: u32, profile: &Profile, list
         style,
         connect_after: (!incoming).then_some(start),
         patience,
+        race: None,
     }
 }

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use quoit::Lease;
-use quoit_async_sim::{OwnedReadHalf, TcpStream};
+use quoit_async_sim::{OwnedReadHalf, OwnedUnixReadHalf, TcpStream, UnixStream};
 use quoit_sim_kernel::kernel::with;
 use quoit_sim_kernel::pattern;
 use quoit_sim_kernel::random::Random;
@@ -52,8 +52,10 @@ macro_rules! read_end {
 }
 
 read_end!(TcpStream, |own, buffers| own.try_read_vectored(buffers));
+read_end!(UnixStream, |own, buffers| own.try_read_vectored(buffers));
 // A half has no such call: one buffer is as good.
 read_end!(OwnedReadHalf, |own, buffers| own.try_read(&mut buffers[0]));
+read_end!(OwnedUnixReadHalf, |own, buffers| own.try_read(&mut buffers[0]));
 
 /// One direction of a connection: what was read of it.
 #[derive(Debug)]

@@ -8,13 +8,15 @@ use std::io;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
-use quoit::Lease;
+use quoit::{Datagrams, Lease};
 use quoit_sim_kernel::kernel::with;
 use quoit_sim_kernel::pattern;
 use quoit_sim_kernel::random::Random;
 
 use super::executor::{Executor, TaskId};
+use super::race::Losers;
 
 /// What a future waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,10 +25,14 @@ pub(super) enum Awaited {
     Bytes { peer: usize, offset: u64 },
     /// That this peer takes something.
     Room { peer: usize },
-    /// A connection to the listener.
-    Connection,
+    /// A connection to the listener, of TCP or of Unix sockets.
+    Connection { unix: bool },
     /// An attempt to connect.
     Attempt { peer: usize },
+    /// Something that this datagram socket receives.
+    Datagram { socket: usize },
+    /// That it has room to send.
+    DatagramRoom { socket: usize },
     /// A time.
     Time,
 }
@@ -60,9 +66,17 @@ pub(super) struct Shared {
     pub(super) draining: Cell<bool>,
     /// Connections may fail though their peers do nothing for it.
     pub(super) is_lossy: bool,
+    /// Attempts to connect may fail, or take their time, though somebody takes them.
+    pub(super) is_scarce: bool,
+    /// Nanoseconds for which a peer has to have taken nothing before the loop may reset it for the memory that it holds.
+    stall_limit: u64,
+    /// Whose connections nobody has.
+    pub(super) losers: Losers,
     awaited: RefCell<BTreeMap<u64, Awaited>>,
     next: Cell<u64>,
     pub(super) kept: RefCell<Vec<Kept>>,
+    /// Datagrams that tasks keep, and what they are.
+    kept_datagrams: RefCell<Vec<(Vec<u8>, Datagrams)>>,
     /// The peers whose connections tasks have accepted.
     pub(super) accepted: RefCell<BTreeSet<usize>>,
     /// Those that accept, and those that have a stream.
@@ -70,15 +84,24 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(executor: Rc<Executor>, is_lossy: bool) -> Rc<Self> {
+    pub(super) fn new(
+        executor: Rc<Executor>,
+        is_lossy: bool,
+        is_scarce: bool,
+        stall_limit: Duration,
+    ) -> Rc<Self> {
         Rc::new(Self {
             executor,
             stop: Cell::new(false),
             draining: Cell::new(false),
             is_lossy,
+            is_scarce,
+            stall_limit: stall_limit.as_nanos() as u64,
+            losers: Losers::default(),
             awaited: RefCell::default(),
             next: Cell::new(0),
             kept: RefCell::default(),
+            kept_datagrams: RefCell::default(),
             accepted: RefCell::default(),
             acceptors: RefCell::default(),
         })
@@ -154,7 +177,9 @@ impl Shared {
             || self.draining.get()
             || with(|kernel| {
                 let peer = &kernel.peers[peer];
-                peer.broke_off || peer.saw_error.is_some()
+                // What it had sent and nobody reads may fill a pool of few slots, however much memory for sends there is.
+                let stood_still = peer.idle_when_reset.is_some_and(|idle| idle >= self.stall_limit);
+                peer.broke_off || peer.saw_error.is_some() || stood_still
             })
     }
 
@@ -173,8 +198,27 @@ impl Shared {
         self.kept.borrow_mut().push(kept);
     }
 
-    /// Lets go of some of the leases that are kept, or of all.
-    pub(super) fn release(&self, random: Option<&mut Random>) {
+    /// Keeps datagrams likewise.
+    pub(super) fn keep_datagrams(&self, datagrams: Datagrams) {
+        let bytes = datagrams.whole().bytes().to_vec();
+        self.kept_datagrams.borrow_mut().push((bytes, datagrams));
+    }
+
+    /// Lets go of some of what is kept, or of all.
+    pub(super) fn release(&self, mut random: Option<&mut Random>) {
+        let mut datagrams = self.kept_datagrams.borrow_mut();
+        if !datagrams.is_empty() {
+            let most = datagrams.len();
+            let count = random
+                .as_deref_mut()
+                .map_or(most, |random| random.below(most as u64 + 1) as usize);
+            for (bytes, datagrams) in datagrams.drain(..count) {
+                assert!(
+                    datagrams.whole().bytes() == bytes,
+                    "{datagrams:?} changed while they were kept"
+                );
+            }
+        }
         let mut kept = self.kept.borrow_mut();
         let count = random.map_or(kept.len(), |random| random.below(kept.len() as u64 + 1) as usize);
         for kept in kept.drain(..count) {

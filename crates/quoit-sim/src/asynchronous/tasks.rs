@@ -6,22 +6,22 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
 
-use quoit::Address;
-use quoit_async_sim::{OwnedReadHalf, OwnedWriteHalf, TcpListener, TcpStream};
 use quoit_sim_kernel::kernel::with;
 use quoit_sim_kernel::random::Random;
 
 use super::plan::{PURPOSE, Style};
+use super::race::Candidates;
 use super::reading::{ReadEnd, Reading, poll_read, read_some};
 use super::shared::{Awaited, Patience, Shared};
+use super::streams::{Accepts, Stream};
 use super::writing::{WriteEnd, Writing, poll_write, send_back, write_some};
 
 /// How long a future that is dropped is let wait, in nanoseconds, at most.
-const WAIT: u64 = 3_000_000;
+pub(super) const WAIT: u64 = 3_000_000;
 /// Accepting that fails more often than this is not tried again: the listener has ended.
 const MOST_FAILURES: u32 = 500;
 
-fn patience(random: &mut Random, drops: u32) -> Patience {
+pub(super) fn patience(random: &mut Random, drops: u32) -> Patience {
     if !random.chance(drops) {
         return Patience::UntilTheEnd;
     }
@@ -35,8 +35,8 @@ fn patience(random: &mut Random, drops: u32) -> Patience {
 }
 
 /// Accepts until there is nothing to accept from any more.
-pub(super) async fn accept(
-    listener: Rc<TcpListener>,
+pub(super) async fn accept<L: Accepts>(
+    listener: Rc<L>,
     shared: Rc<Shared>,
     mut random: Random,
     styles: Rc<Vec<Style>>,
@@ -52,19 +52,18 @@ pub(super) async fn accept(
         };
         // Of those that poll, the last is told.
         let polled = alone && random.chance(300);
+        let awaited = Awaited::Connection { unix: L::UNIX };
         let accepted = if polled {
             let accepting = poll_fn(|cx| listener.poll_accept(cx));
-            shared.wait(patience, Awaited::Connection, accepting).await
+            shared.wait(patience, awaited, accepting).await
         } else {
-            shared
-                .wait(patience, Awaited::Connection, listener.accept())
-                .await
+            shared.wait(patience, awaited, listener.accept()).await
         };
         match accepted {
             None => {}
             Some(Ok((stream, from))) => {
-                assert_eq!(stream.peer_addr().ok(), Some(from), "the peer's address");
-                let peer = with(|kernel| kernel.peer_at(&Address::from(from)));
+                assert_eq!(stream.peer().as_ref(), Some(&from), "the peer's address");
+                let peer = with(|kernel| kernel.peer_at(&from));
                 let peer = peer.unwrap_or_else(|| panic!("nobody has connected from {from}"));
                 let is_new = shared.accepted.borrow_mut().insert(peer);
                 assert!(is_new, "peer {peer} is accepted twice");
@@ -84,35 +83,50 @@ pub(super) async fn accept(
 }
 
 /// Connects, and lives with the stream.
-pub(super) async fn connect(
+pub(super) async fn connect<S: Stream>(
     shared: Rc<Shared>,
-    connecting: impl Future<Output = io::Result<TcpStream>>,
-    (after, peer, style): (u64, usize, Style),
+    connecting: impl Future<Output = io::Result<S>>,
+    (after, candidates, style): (u64, Candidates, Style),
+    limited: bool,
     mut random: Random,
 ) {
     shared.rest(after).await;
+    let peer = candidates.first();
+    candidates.begun.set(with(|kernel| kernel.now()));
     let patience = match patience(&mut random, style.drops / 2) {
         Patience::UntilTheEnd => Patience::Always,
         other => other,
     };
     let connected = shared.wait(patience, Awaited::Attempt { peer }, connecting).await;
     match connected {
-        Some(Ok(stream)) => begin(&shared, stream, peer, style, random.bits()),
-        Some(Err(error)) => {
-            with(|kernel| {
-                kernel.note(|| format!("task: connecting to peer {peer} fails: {error}"));
-                // It may have succeeded where nobody waited any more.
-                kernel.peers[peer].excused = true;
-            });
+        Some(Ok(stream)) => {
+            // One that has failed since may not know any more.
+            let winner = match stream.peer() {
+                Some(address) => candidates.winner(&address, &shared.losers),
+                None => peer,
+            };
+            with(|kernel| kernel.note(|| format!("task: connected to peer {winner}")));
+            if !shared.is_scarce {
+                candidates.check_time(winner);
+            }
+            begin(&shared, stream, winner, style, random.bits());
         }
-        None => with(|kernel| {
-            kernel.note(|| format!("task: connecting to peer {peer} is given up"));
-            kernel.peers[peer].excused = true;
-        }),
+        Some(Err(error)) => {
+            with(|kernel| kernel.note(|| format!("task: connecting to peer {peer} fails: {error}")));
+            assert!(
+                limited || shared.is_scarce || shared.draining.get() || !candidates.has_taker(),
+                "connecting to peer {peer} fails, though somebody takes it: {error}"
+            );
+            candidates.lost(&shared.losers);
+        }
+        None => {
+            with(|kernel| kernel.note(|| format!("task: connecting to peer {peer} is given up")));
+            candidates.lost(&shared.losers);
+        }
     }
 }
 
-fn begin(shared: &Rc<Shared>, stream: TcpStream, peer: usize, style: Style, seed: u64) {
+fn begin<S: Stream>(shared: &Rc<Shared>, stream: S, peer: usize, style: Style, seed: u64) {
     let life = Life {
         shared: Rc::clone(shared),
         style,
@@ -138,7 +152,7 @@ struct Life {
 }
 
 impl Life {
-    fn live(mut self, mut stream: TcpStream) -> Pin<Box<dyn Future<Output = ()>>> {
+    fn live<S: Stream>(mut self, mut stream: S) -> Pin<Box<dyn Future<Output = ()>>> {
         Box::pin(async move {
             while self.acts > 0 && !self.shared.stop.get() {
                 self.acts -= 1;
@@ -162,7 +176,7 @@ impl Life {
         })
     }
 
-    async fn act(&mut self, stream: &mut TcpStream) {
+    async fn act<S: Stream>(&mut self, stream: &mut S) {
         let Self {
             shared,
             style,
@@ -198,7 +212,7 @@ impl Life {
     }
 
     /// Both at once, by the halves of a borrowed stream, until both have come to something.
-    async fn read_and_write(&mut self, stream: &mut TcpStream, patience: Patience) {
+    async fn read_and_write<S: Stream>(&mut self, stream: &mut S, patience: Patience) {
         let (mut read_half, mut write_half) = stream.split();
         let bytes = self.writing.next(self.random.magnitude(self.style.longest));
         let piece = self.random.chance(512).then_some(1 + bytes.len() / 3);
@@ -235,20 +249,19 @@ impl Life {
     }
 
     /// Ends the stream without waiting for anything.
-    fn end(&mut self, stream: TcpStream) {
+    fn end<S: Stream>(&mut self, stream: S) {
         let peer = self.reading.peer;
         let how = self.random.below(4);
         with(|kernel| kernel.note(|| format!("task: the stream of peer {peer} is dropped, {how}")));
         match how {
             0 => stream.abort(),
             1 => {
-                stream.set_zero_linger().expect("it fails never");
-                drop(stream);
+                stream.drop_hard();
             }
             2 => {
                 let (read, write) = stream.into_split();
                 if self.random.chance(512) {
-                    write.forget();
+                    S::forget(write);
                 } else {
                     drop(write);
                 }
@@ -259,7 +272,7 @@ impl Life {
     }
 
     /// Goes on as another task, or as two.
-    fn go_on(self, stream: TcpStream) {
+    fn go_on<S: Stream>(self, stream: S) {
         let peer = self.reading.peer;
         let executor = Rc::clone(&self.shared.executor);
         if self.writing.ended || self.style.moves.is_multiple_of(3) {
@@ -270,7 +283,7 @@ impl Life {
         let (mut random, shared, style, acts) = (self.random, self.shared, self.style, self.acts);
         let other = Random::new(random.bits(), PURPOSE + 3);
         if random.chance(200) {
-            let stream = read.reunite(write).expect("they are of one stream");
+            let stream = S::reunite(read, write);
             let life = Self {
                 shared,
                 style,
@@ -289,8 +302,8 @@ impl Life {
     }
 }
 
-async fn reads(
-    mut end: OwnedReadHalf,
+async fn reads<R: ReadEnd>(
+    mut end: R,
     mut reading: Reading,
     shared: Rc<Shared>,
     mut random: Random,
@@ -311,8 +324,8 @@ async fn reads(
     read_to_end(&mut end, &mut reading, &shared, &mut random).await;
 }
 
-async fn writes(
-    mut end: OwnedWriteHalf,
+async fn writes<W: WriteEnd>(
+    mut end: W,
     mut writing: Writing,
     shared: Rc<Shared>,
     mut random: Random,

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use quoit::Lease;
-use quoit_async_sim::{Memory, OwnedWriteHalf, TcpStream};
+use quoit_async_sim::{Memory, OwnedUnixWriteHalf, OwnedWriteHalf, TcpStream, UnixStream};
 use quoit_sim_kernel::kernel::with;
 use quoit_sim_kernel::pattern;
 use quoit_sim_kernel::random::Random;
@@ -47,6 +47,8 @@ macro_rules! write_end {
 
 write_end!(TcpStream);
 write_end!(OwnedWriteHalf);
+write_end!(UnixStream);
+write_end!(OwnedUnixWriteHalf);
 
 /// One direction of a connection: what was written to it.
 #[derive(Debug)]

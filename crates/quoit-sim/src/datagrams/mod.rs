@@ -6,7 +6,7 @@ mod events;
 mod groups;
 pub mod plan;
 pub(crate) mod reference;
-mod sending;
+pub(crate) mod sending;
 mod sharing;
 
 use std::cell::RefCell;

@@ -103,12 +103,17 @@ impl Sending {
         self.has_twin = true;
     }
 
-    pub(super) fn has_left(&self) -> bool {
+    pub(crate) fn has_left(&self) -> bool {
         self.missing == 0
     }
 
+    /// Whether all of its datagrams can be told from others.
+    pub(crate) fn is_distinct(&self) -> bool {
+        self.distinct
+    }
+
     /// Whether a message is a part of this that has not left; takes note of it if so.
-    pub(super) fn matches(&mut self, message: &Departed) -> bool {
+    pub(crate) fn matches(&mut self, message: &Departed) -> bool {
         let wishes = message.wishes;
         if message.to != self.to || wishes.ecn != self.ecn || wishes.source != self.source {
             return false;
