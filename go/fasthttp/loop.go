@@ -109,7 +109,7 @@ type peer struct {
 	conn *quoit.Conn
 
 	requests turns.Requests
-	times    limits.Times
+	times    *limits.Times
 	served   int  // requests, if the server limits them
 	kept     bool // a request was read before
 	draining bool // it closes behind the request of which a part has come
@@ -194,9 +194,8 @@ func (o *output) give(p []byte) {
 
 // OnOpen implements quoit.Handler.
 func (h *Handler) OnOpen(c *quoit.Conn) {
-	p := &peer{conn: c}
+	p := &peer{conn: c, times: h.times.Times()}
 	c.SetContext(p)
-	p.times.Opened(&h.times)
 	first := h.times
 	first.Idle = h.server.ReadTimeout // there is none of a keep-alive connection yet
 	p.times.Watch(c, &first, 0, false)
@@ -269,7 +268,7 @@ func (h *Handler) serveThere(c *quoit.Conn, from *peer) {
 			break
 		}
 		left := view[used:]
-		from.times.Begun(&h.times)
+		from.times.Begun()
 		if !(wholeHeads && len(left) >= len(endOfHead)) && !bytes.Contains(left[:min(len(left), h.limit)], endOfHead) {
 			// fasthttp's parser has no verdict on a part.
 			then = waits

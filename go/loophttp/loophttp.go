@@ -120,7 +120,7 @@ type state struct {
 
 	draining bool // it closes behind the request of which a part has come
 	requests turns.Requests
-	times    limits.Times
+	times    *limits.Times
 }
 
 // work is what serving one request takes. A loop needs one; several loops share the pool.
@@ -137,9 +137,9 @@ var works = sync.Pool{New: func() any {
 
 // OnOpen implements quoit.Handler.
 func (h *Handler) OnOpen(c *quoit.Conn) {
-	known := &state{remote: c.RemoteAddr().String()}
+	known := &state{remote: c.RemoteAddr().String(), times: h.times.Times()}
 	c.SetContext(known)
-	known.times.Begun(&h.times) // the time of a first request's head begins with the connection
+	known.times.Begun() // the time of a first request's head begins with the connection
 	h.watchTime(c, known)
 }
 
@@ -193,7 +193,7 @@ func (h *Handler) serveThere(c *quoit.Conn, known *state) {
 				continue
 			}
 		}
-		known.times.Begun(&h.times)
+		known.times.Begun()
 		verdict, whole := frame.Scan(view, h.limit)
 		if verdict == frame.More {
 			known.requests.Need = whole
@@ -264,8 +264,8 @@ func (h *Handler) serve(c *quoit.Conn, known *state, raw []byte) bool {
 		known.context = h.contextOf(c)
 	}
 	// As with net/http it is done when the handler has returned.
-	within, cancel := context.WithCancel(known.context)
-	defer cancel()
+	within := &requestContext{Context: known.context}
+	defer within.ends()
 	request = request.WithContext(within)
 	w.content.Reset()
 	response := &w.writer

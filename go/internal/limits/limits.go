@@ -15,9 +15,16 @@ type Limits struct {
 	Write   time.Duration // from there on until its response has left
 }
 
-func (l *Limits) none() bool { return *l == Limits{} }
+// Times makes those of a connection that is there now; nil if there are no limits, so that such connections need no memory for
+// them.
+func (l *Limits) Times() *Times {
+	if *l == (Limits{}) {
+		return nil
+	}
+	return &Times{began: time.Now()}
+}
 
-// Times are those of one connection. The loop's.
+// Times are those of one connection. All methods take nil for a connection without limits. The loop's.
 type Times struct {
 	began   time.Time // the request that is being read, or the wait for one
 	reading bool      // some of a request has come
@@ -26,23 +33,16 @@ type Times struct {
 	set     time.Time // the connection's deadline
 }
 
-// Opened notes that the connection is there.
-func (t *Times) Opened(l *Limits) {
-	if !l.none() {
-		t.began = time.Now()
-	}
-}
-
 // Begun notes that some of a request has come, or that its time begins before that.
-func (t *Times) Begun(l *Limits) {
-	if !t.reading && !l.none() {
+func (t *Times) Begun() {
+	if t != nil && !t.reading {
 		t.reading, t.began = true, time.Now()
 	}
 }
 
 // Read notes that a request has been read whole.
 func (t *Times) Read(l *Limits) {
-	if l.none() {
+	if t == nil {
 		return
 	}
 	now := time.Now()
@@ -55,7 +55,7 @@ func (t *Times) Read(l *Limits) {
 // Watch sets the connection's deadline, by what it waits for: as many bytes as the request needs if that is known, and nothing
 // where what has come is still to be served.
 func (t *Times) Watch(c *quoit.Conn, l *Limits, need int, pending bool) {
-	if l.none() || need < 0 {
+	if t == nil || need < 0 {
 		return
 	}
 	limit := l.Request
@@ -94,7 +94,7 @@ const (
 	Writing      // the peer has not taken its response
 )
 
-// Passed returns what the connection's deadline, which is over, was set for.
+// Passed returns what the connection's deadline, which is over, was set for. Not for nil, which sets none.
 func (t *Times) Passed(c *quoit.Conn) Over {
 	now := time.Now()
 	t.set = time.Time{}
@@ -109,7 +109,7 @@ func (t *Times) Passed(c *quoit.Conn) Over {
 
 // Forget leaves the deadlines to whoever has the connection next.
 func (t *Times) Forget(c *quoit.Conn) {
-	if !t.set.IsZero() {
+	if t != nil && !t.set.IsZero() {
 		t.set = time.Time{}
 		_ = c.SetDeadline(time.Time{}) // or it is closing already
 	}
