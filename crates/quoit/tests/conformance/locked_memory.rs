@@ -3,10 +3,14 @@
 
 use std::sync::{Condvar, Mutex, PoisonError};
 
+use quoit::datagram::DatagramOptions;
 use quoit::{Config, Errno, FeatureSet, Footprint};
 
 /// The loops that a test has at a time, and the one before, whose memory the kernel gives back late.
 const LOOPS: u64 = 2;
+
+/// Bytes of a slot for datagrams, with what describes one, rounded up.
+const DATAGRAM_ROOM: u64 = 66_000;
 
 /// Bytes that the tests that run now may lock.
 static LOCKED: Mutex<u64> = Mutex::new(0);
@@ -21,8 +25,14 @@ pub(crate) fn reserve(config: &Config) -> Reservation {
     // The features that take most.
     let a_loop =
         Footprint::of(config, FeatureSet::ALL.without(FeatureSet::OLDEST)).locked() + Footprint::PROBE;
+    // The memory of a datagram socket as tests open it, which a loop with registered memory locks, too.
+    let datagrams = if config.register_pool {
+        u64::from(DatagramOptions::default().slots) * DATAGRAM_ROOM
+    } else {
+        0
+    };
     // One that takes more than there is runs alone.
-    let bytes = (LOOPS * a_loop).min(limit);
+    let bytes = (LOOPS * (a_loop + datagrams)).min(limit);
     let mut locked = LOCKED.lock().unwrap_or_else(PoisonError::into_inner);
     while *locked + bytes > limit {
         locked = RELEASED.wait(locked).unwrap_or_else(PoisonError::into_inner);
