@@ -300,7 +300,7 @@ kernels-page: toolchain ## Add the results of RUNS="folder ..." to lab/kernels/r
 
 DIST := $(CARGO) run --quiet --profile test --package quoit-dist --
 
-dist: toolchain ## Build all packages into target/dist: libraries, programs, archives, deb, rpm, image, crates; says what is missing
+dist: toolchain ## Build all packages into target/dist: libraries, programs, archives, deb, rpm, image, crates, modules for Go, Java and .NET
 	@$(DIST) build $(ARGS)
 
 dist-check: toolchain ## Install and use what target/dist has in root file systems of distributions, as root; ARGS="--only debian-12"
