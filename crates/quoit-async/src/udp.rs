@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 
+use quoit::datagram::MAX_UDP_PAYLOAD;
 use quoit::{DatagramOptions, DatagramSend, DatagramSocket, Datagrams, Errno, Payload, Token};
 
 use crate::budget::within_budget;
@@ -14,9 +15,8 @@ use crate::lock::lock;
 use crate::lookup::{ToSocketAddrs, look_up};
 use crate::port::{Port, State, Waiting, peer_of, take_into};
 
-/// What a datagram holds at most: an IP packet's 65,535 bytes without the headers (RFC 768, and RFC 791 and 8200).
+/// What a datagram holds at most over IPv4: a packet's 65,535 bytes without the headers (RFC 768, RFC 791).
 const MOST_V4: usize = 65_507;
-const MOST_V6: usize = 65_527;
 
 /// A UDP socket, in place of `tokio::net::UdpSocket`. It may be used from any task and thread, by several at once.
 ///
@@ -272,7 +272,7 @@ impl UdpSocket {
         }
         let most = match to.ip().to_canonical() {
             IpAddr::V4(_) => MOST_V4,
-            IpAddr::V6(_) => MOST_V6,
+            IpAddr::V6(_) => MAX_UDP_PAYLOAD as usize,
         };
         if bytes.len() > most {
             return Err(Errno::EMSGSIZE.into());
