@@ -15,28 +15,29 @@ public class EndScenarios
 
     public static TheoryData<Transport> Quoit => Transports.Quoit;
 
-    /// <summary>Sends until the connection ends, by whomever.</summary>
-    internal static Task SendUntilGoneAsync(Client client, Action<int>? sent = null) => Task.Run(async () =>
+    /// <summary>Sends until the connection ends, by whomever, or it is told to stop.</summary>
+    internal static Task SendUntilGoneAsync(Client client, Action<int>? sent = null, CancellationToken stop = default) => Task.Run(async () =>
     {
         var piece = new byte[64 * 1024];
         try
         {
             while (true)
             {
-                var length = await client.Socket.SendAsync(piece);
+                var length = await client.Socket.SendAsync(piece.AsMemory(), stop);
                 sent?.Invoke(length);
             }
         }
-        catch (Exception failure) when (failure is SocketException or ObjectDisposedException)
+        catch (Exception failure) when (failure is SocketException or ObjectDisposedException or OperationCanceledException)
         {
         }
-    });
+    }, CancellationToken.None);
 
-    /// <summary>Sends until the peer takes no more. Returns the task that goes on sending until the connection ends.</summary>
-    internal static async Task<Task> SendUntilFullAsync(Client client)
+    /// <summary>Sends until the peer takes no more. Returns the task that goes on sending until the connection
+    /// ends or it is told to stop.</summary>
+    internal static async Task<Task> SendUntilFullAsync(Client client, CancellationToken stop = default)
     {
         var sent = 0L;
-        var sending = SendUntilGoneAsync(client, length => Interlocked.Add(ref sent, length));
+        var sending = SendUntilGoneAsync(client, length => Interlocked.Add(ref sent, length), stop);
         await Wait.StandsStillAsync(() => Interlocked.Read(ref sent));
         return sending;
     }

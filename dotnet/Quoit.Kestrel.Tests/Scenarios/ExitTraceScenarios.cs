@@ -42,7 +42,12 @@ public class ExitTraceScenarios
                 await client.SendAsync(request);
                 if (request.Contains("100000000", StringComparison.Ordinal))
                 {
-                    await EndScenarios.SendUntilFullAsync(client);
+                    // Nothing is left that sends: the kernel tells a reset once, to whoever asks first, and it is the receiver
+                    // who is to be told.
+                    using var stop = new CancellationTokenSource();
+                    var sending = await EndScenarios.SendUntilFullAsync(client, stop.Token);
+                    await stop.CancelAsync();
+                    await sending.Soon();
                 }
                 else if (request.StartsWith("GET /held", StringComparison.Ordinal))
                 {
