@@ -9,7 +9,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.condition.EnabledIf;
 
 /** io_uring denied, and locked memory or address space exhausted: in children of this process, for all of it lasts as long as a process. */
-@EnabledIf("onceForBothEngines")
+@EnabledIf(value = "onceForBothEngines", disabledReason = "it is run once: on io_uring, by a JDK 25")
 class DeniedTest {
     /** What denies it is written for the JDK that the tests are built with. */
     static boolean onceForBothEngines() {
