@@ -81,6 +81,10 @@ final class BundledLibrary {
             return "; its folder is mounted noexec: let the system property " + FOLDER_PROPERTY
                     + " name a folder on which files can be executed";
         }
+        if (text.contains("already loaded in another classloader")) {
+            return "; another class loader of this process has it: name no libquoit.so, so that each takes a file of its own out of "
+                    + "the jar, or let all have these classes from one class loader";
+        }
         if (text.contains("GLIBC_")) {
             return "; this system's glibc is older than the library's: take the released jar, whose library needs glibc 2.17, "
                     + "or build one on this machine (`make jni` builds both of Quoit's), and " + otherwise;

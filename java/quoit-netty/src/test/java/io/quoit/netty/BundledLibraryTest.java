@@ -35,6 +35,7 @@ class BundledLibraryTest {
         assertTrue(remedy("libc.so.6: version `GLIBC_2.34' not found").contains("glibc 2.17"));
         assertTrue(remedy("Error loading shared library ld-linux-x86-64.so.2").contains("-musl"));
         assertTrue(remedy("failed to map segment from shared object").contains(BundledLibrary.FOLDER_PROPERTY));
+        assertTrue(remedy("Native Library x.so already loaded in another classloader").contains("out of the jar"));
         assertEquals("; name another", remedy("something else"));
     }
 
