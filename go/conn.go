@@ -340,11 +340,16 @@ func (c *Conn) settle() {
 	}
 }
 
-// balance pauses receiving where too much is kept, and resumes it where half was consumed. Loop.
+// balance pauses receiving where too much is kept, and resumes it where half was consumed. One that can send nothing is ended
+// instead: its handler may well wait for that, and the loop would find no end. Loop.
 func (c *Conn) balance() {
 	limit := c.home.settings().inbound
 	kept := len(c.in.unread)
 	if !c.pause && kept >= limit {
+		if c.broken != nil {
+			c.abort(nil)
+			return
+		}
 		c.setPause(true)
 	} else if c.pause && kept <= limit/2 {
 		c.setPause(false)

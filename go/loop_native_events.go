@@ -249,7 +249,7 @@ func failureOfSend(event *native.Event) syscall.Errno {
 }
 
 // sendsNoMore notes that the socket takes no more: whoever writes is told why, once as by the kernel. What is to be received goes
-// on, and the loop tells of the end.
+// on, and the loop tells of the end. A handler whose connection is paused has that now: it takes nothing more until it can write.
 func (l *nativeLoop) sendsNoMore(c *Conn, why syscall.Errno) {
 	c.mu.Lock()
 	if c.state == stateOpen {
@@ -266,7 +266,13 @@ func (l *nativeLoop) sendsNoMore(c *Conn, why syscall.Errno) {
 	}
 	again := c.requests != 0 && !c.listed && c.id != 0
 	c.listed = c.listed || again
+	_, isHandler := c.sink.(*handlerSink)
+	over := isHandler && c.pause
 	c.mu.Unlock()
+	if over {
+		c.abort(nil)
+		return
+	}
 	if again {
 		l.serve(c)
 	}

@@ -61,10 +61,15 @@ pub trait Handler {
     /// The queue was full before; now there is room again.
     fn on_writable(&mut self, event_loop: &mut Loop, connection: ConnectionId) {}
 
-    /// The socket takes no more, and what the peer sent before is still delivered: for a paused connection once it is resumed.
-    /// `Closed` follows. Default: wait for that, which somebody who pauses and has nothing to say without sending should not:
-    /// resume, or [`Loop::abort`].
-    fn on_send_failed(&mut self, event_loop: &mut Loop, connection: ConnectionId, error: Errno) {}
+    /// The socket takes no more, and what the peer sent before is still delivered, once the connection is not paused any more.
+    /// `Closed` follows that. Default: abort a paused one, which may well have waited to send. Whoever wants what is left resumes
+    /// it instead, now or later.
+    fn on_send_failed(&mut self, event_loop: &mut Loop, connection: ConnectionId, error: Errno) {
+        if event_loop.is_paused(connection) {
+            // It may be ending already, which is as good.
+            let _ = event_loop.abort(connection);
+        }
+    }
 
     /// Receiving waits for leases to be returned: one connection's, or all.
     fn on_pressure(&mut self, event_loop: &mut Loop, connection: Option<ConnectionId>) {}
