@@ -14,6 +14,7 @@
 //! | `papers` | notices of others' licences, and bills of materials |
 //! | `others` | the ecosystems that have a script of their own in `dist/` |
 //! | `verify` | what has to be true of each artefact |
+//! | `promises` | a test: what documents say of versions |
 //! | `check` | the packages, installed and used in root file systems of distributions |
 
 use std::process::ExitCode;
@@ -35,6 +36,8 @@ mod others;
 mod papers;
 mod place;
 mod program;
+#[cfg(test)]
+mod promises;
 mod rpm;
 mod sums;
 mod target;
@@ -50,6 +53,7 @@ fn main() -> ExitCode {
         Command::Build(build) => build::run(&build),
         Command::Verify => verify::run(),
         Command::Check(check) => check::run(&check),
+        Command::Page => check::page::run(),
         Command::Twice => twice::run(),
     };
     match result {

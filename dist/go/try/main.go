@@ -118,6 +118,9 @@ func (b build) try(command *exec.Cmd) (string, error) {
 	if err == nil && strings.Contains(said, "engine=std") != b.stock {
 		err = errors.New("another engine was wanted")
 	}
+	if version := "libquoit " + os.Getenv("QUOIT_VERSION"); err == nil && !b.stock && !strings.Contains(said, version) {
+		err = errors.New(version + " was wanted")
+	}
 	if err != nil {
 		return "", fmt.Errorf("%w: %s", err, said)
 	}

@@ -3,6 +3,7 @@
 mod cargo;
 mod distribution;
 mod kit;
+pub(crate) mod page;
 mod results;
 mod root;
 mod steps;

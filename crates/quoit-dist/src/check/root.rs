@@ -128,7 +128,7 @@ fn recipe(distribution: &Distribution) -> String {
 
 fn make(distribution: &Distribution, folder: &Path) -> Result<(), String> {
     let recipe = recipe(distribution);
-    let made = folder.with_extension("made");
+    let made = folder.with_file_name(format!("{}.made", distribution.name));
     let is_kept = place::read(&made).is_ok_and(|kept| kept == recipe);
     if is_kept && folder.join("bin").exists() {
         return Ok(());

@@ -9,12 +9,23 @@ use super::kit::Kit;
 use super::results::{Cell, Outcome};
 use super::root::Root;
 use super::traffic::{CLIENTS, Server, talk};
-use crate::place::Place;
+use crate::place::{self, Place};
 use crate::tools;
 
 /// The C program that is compiled, as the project's own tests have it.
 const ECHO: &[u8] = include_bytes!("../../../quoit-capi/tests/c/echo.c");
 const CHECK: &[u8] = include_bytes!("../../../quoit-capi/tests/c/check.h");
+
+/// What a program sees of the library that it runs on.
+const VERSION: &[u8] = b"\
+#include <quoit.h>
+#include <stdio.h>
+
+int main(void)
+{
+    return quoit_abi_check(QUOIT_ABI_VERSION) != 0 || puts(quoit_version()) < 0;
+}
+";
 
 const CMAKE: &str = "\
 cmake_minimum_required(VERSION 3.10)
@@ -170,6 +181,7 @@ enum Linking {
 fn compiled(kit: &Kit<'_>, engines: &[&str], linking: Linking) -> Found {
     kit.root.put(&format!("{WORK}/echo.c"), ECHO)?;
     kit.root.put(&format!("{WORK}/check.h"), CHECK)?;
+    kit.root.put(&format!("{WORK}/version.c"), VERSION)?;
     let lib = kit.lib();
     let path = if kit.is_found() {
         String::new()
@@ -178,9 +190,10 @@ fn compiled(kit: &Kit<'_>, engines: &[&str], linking: Linking) -> Found {
     };
     let cc = format!("{} -Wall -Werror -I{WORK}", kit.compiler());
     let script = match linking {
-        Linking::Shared => {
-            format!("{path}{cc} -o {WORK}/echo {WORK}/echo.c $(pkg-config --cflags --libs quoit)")
-        }
+        Linking::Shared => format!(
+            "{path}for name in echo version; do {cc} -o {WORK}/$name {WORK}/$name.c $(pkg-config --cflags --libs quoit); done; \
+             pkg-config --modversion quoit > {WORK}/told"
+        ),
         Linking::Static => format!(
             "{path}{cc} -static -o {WORK}/echo {WORK}/echo.c $(pkg-config --static --cflags --libs quoit)"
         ),
@@ -199,13 +212,24 @@ fn compiled(kit: &Kit<'_>, engines: &[&str], linking: Linking) -> Found {
         }
     };
     tools::quiet_output(kit.root.command("/bin/sh").args(["-e", "-c", &script]))?;
-    for engine in engines {
+    let run = |program: &str| {
         let mut command = kit.root.command("/usr/bin/env");
         if linking == Linking::Shared && !kit.is_found() {
             command.arg(format!("LD_LIBRARY_PATH={lib}"));
         }
-        command.arg(format!("{WORK}/echo"));
-        converse(command, engine)?;
+        command.arg(format!("{WORK}/{program}"));
+        command
+    };
+    for engine in engines {
+        converse(run("echo"), engine)?;
+    }
+    if linking == Linking::Shared {
+        let told = kit.root.folder().join(format!("{}/told", WORK.trim_start_matches('/')));
+        for version in [tools::quiet_output(&mut run("version"))?, place::read(&told)?] {
+            if version.trim() != kit.place.version {
+                return Err(format!("the library says that it is {:?}", version.trim()));
+            }
+        }
     }
     let _ = std::fs::remove_dir_all(kit.root.folder().join(WORK.trim_start_matches('/')));
     Ok(None)
