@@ -64,10 +64,7 @@ mod tests {
     #[test]
     fn a_failure_names_the_command_and_what_it_said() {
         let said = quiet_output(&mut shell("echo too old >&2; exit 3")).expect_err("it failed");
-        assert_eq!(
-            said,
-            "sh -c echo too old >&2; exit 3: exit status: 3:\ntoo old"
-        );
+        assert_eq!(said, "sh -c echo too old >&2; exit 3: exit status: 3:\ntoo old");
         let said = output(&mut Command::new("/nowhere/program")).expect_err("it is not there");
         assert!(said.starts_with("/nowhere/program: "), "{said}");
     }

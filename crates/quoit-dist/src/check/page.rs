@@ -205,10 +205,7 @@ mod tests {
 
     #[test]
     fn the_page_of_the_project_is_what_was_kept() {
-        assert!(
-            with_tables(PAGE, &kept()).unwrap() == PAGE,
-            "run: make dist-page"
-        );
+        assert!(with_tables(PAGE, &kept()).unwrap() == PAGE, "run: make dist-page");
     }
 
     #[test]

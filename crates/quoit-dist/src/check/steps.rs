@@ -224,7 +224,10 @@ fn compiled(kit: &Kit<'_>, engines: &[&str], linking: Linking) -> Found {
         converse(run("echo"), engine)?;
     }
     if linking == Linking::Shared {
-        let told = kit.root.folder().join(format!("{}/told", WORK.trim_start_matches('/')));
+        let told = kit
+            .root
+            .folder()
+            .join(format!("{}/told", WORK.trim_start_matches('/')));
         for version in [tools::quiet_output(&mut run("version"))?, place::read(&told)?] {
             if version.trim() != kit.place.version {
                 return Err(format!("the library says that it is {:?}", version.trim()));
