@@ -60,6 +60,8 @@ func misfit(library []byte, reason string, onGlibc bool) string {
 	switch {
 	case strings.Contains(reason, "`GLIBC_"):
 		return "; this system's glibc is too old for it: packages of Quoit need glibc 2.17, and one that is built on a system needs that system's"
+	case strings.Contains(reason, "Dynamic loading not supported"):
+		return "; this program is a static one of musl's, which loads no library: link it dynamically"
 	case strings.Contains(reason, "failed to map segment"), strings.Contains(reason, "Operation not permitted"):
 		return "; its folder is mounted noexec, or may not be run from for another reason"
 	}

@@ -41,6 +41,7 @@ func TestAMisfitIsExplained(t *testing.T) {
 		"glibc on glibc":      {library(elf64, runtime.GOARCH, "libc.so.6"), "undefined symbol", true, ""},
 		"no C library at all": {library(elf64, runtime.GOARCH, ""), "undefined symbol", true, ""},
 		"a newer glibc":       {library(elf64, runtime.GOARCH, "libc.so.6"), "version `GLIBC_2.99' not found", true, "glibc 2.17"},
+		"a static program":    {library(elf64, runtime.GOARCH, "libc.so"), "Dynamic loading not supported", false, "link it dynamically"},
 		"noexec":              {library(elf64, runtime.GOARCH, "libc.so.6"), "failed to map segment from shared object", true, "noexec"},
 	} {
 		t.Run(name, func(t *testing.T) {

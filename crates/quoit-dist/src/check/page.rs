@@ -55,10 +55,6 @@ fn with_tables(page: &str, results: &Results) -> Result<String, String> {
     Ok(format!("{before}{BEGIN}\n{}\n{END}{after}", tables(results)))
 }
 
-fn is_of_a_distribution(row: &Row) -> bool {
-    row.checks.contains_key("doctor") || row.checks.len() == 1 && row.checks.contains_key("install")
-}
-
 fn tables(results: &Results) -> String {
     let mut page = format!(
         "Version {}, commit {}, on Linux {}.\n\n",
@@ -79,7 +75,7 @@ fn tables(results: &Results) -> String {
     ];
     let _ = writeln!(page, "| where | package | {} |", names.join(" | "));
     let _ = writeln!(page, "|---|---|{}", "---|".repeat(names.len()));
-    let (tables, others): (Vec<_>, Vec<_>) = results.rows.iter().partition(|row| is_of_a_distribution(row));
+    let (tables, others): (Vec<_>, Vec<_>) = results.rows.iter().partition(|row| row.is_of_a_distribution());
     for row in &tables {
         let cells = CHECKS.map(|name| row.checks.get(name).map_or_else(String::new, cell));
         let _ = writeln!(
@@ -93,21 +89,16 @@ fn tables(results: &Results) -> String {
     }
     page.push_str(
         "\n`first request` is the time from nothing but the package to the first request that was served, in seconds.\n\n\
-         | language or tool | check | result | seconds | what it said |\n|---|---|---|---|---|\n",
+         | package, and where | check | result | seconds | what it said |\n|---|---|---|---|---|\n",
     );
     for row in &others {
         for (name, found) in &row.checks {
-            let place = if row.title.eq_ignore_ascii_case("this machine") {
-                row.packages.clone()
-            } else if row.title.eq_ignore_ascii_case(&row.packages) {
-                row.title.clone()
-            } else {
-                format!("{}, {}", row.packages, row.title)
-            };
             let said = found.found.as_deref().unwrap_or_default().replace('|', "\\|");
             let _ = writeln!(
                 page,
-                "| {place} | {name} | {} | {:.0} | {said} |",
+                "| {}, {} | {name} | {} | {:.1} | {said} |",
+                row.packages,
+                row.title,
                 word(found),
                 found.seconds
             );
@@ -127,7 +118,7 @@ fn tables(results: &Results) -> String {
             && !noted.contains(&note)
         {
             noted.push(note);
-            let _ = writeln!(page, "- {}: {note}", row.title);
+            let _ = writeln!(page, "- {}, {}: {note}", row.title, row.packages);
         }
     }
     page

@@ -76,7 +76,8 @@ impl Root {
     /// A program in it, by its path there.
     pub(crate) fn command(&self, program: &str) -> Command {
         let mut command = Command::new("timeout");
-        command.arg(LIMIT);
+        // In the foreground it signals the program once, and not its group as well.
+        command.args(["--foreground", LIMIT]);
         match self {
             Self::Chroot(folder) => {
                 command

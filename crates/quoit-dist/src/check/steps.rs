@@ -95,6 +95,9 @@ pub(crate) fn run(place: &Place, root: &Root, kind: Kind) -> BTreeMap<String, Ce
         };
         if matches!(root, Root::Emulated(_)) {
             keep("pkg-config", timed(|| compiled_outside(&kit, engines)));
+            for name in ["static", "cmake"] {
+                keep(name, left_out("what is emulated has no compiler of its own"));
+            }
         } else {
             keep("pkg-config", timed(|| compiled(&kit, engines, Linking::Shared)));
             if kit.compiler() == "cc" {
@@ -200,10 +203,11 @@ fn compiled(kit: &Kit<'_>, engines: &[&str], linking: Linking) -> Found {
         Linking::Cmake => {
             kit.root
                 .put(&format!("{WORK}/project/CMakeLists.txt"), CMAKE.as_bytes())?;
-            let prefix = if kit.is_found() {
-                String::new()
-            } else {
-                format!("-DCMAKE_PREFIX_PATH={lib}/..")
+            let prefix = match kit.kind {
+                _ if kit.is_found() => String::new(),
+                // Whose folder for libraries Debian's CMake does not know.
+                Kind::Rpm => format!("-Dquoit_DIR={lib}/cmake/quoit"),
+                _ => format!("-DCMAKE_PREFIX_PATH={lib}/.."),
             };
             format!(
                 "rm -rf {WORK}/build && mkdir {WORK}/build && cd {WORK}/build && cmake {prefix} ../project && make && \
