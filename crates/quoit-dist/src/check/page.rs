@@ -88,8 +88,21 @@ fn tables(results: &Results) -> String {
         );
     }
     page.push_str(
-        "\n`first request` is the time from nothing but the package to the first request that was served, in seconds.\n\n\
-         | package, and where | check | result | seconds | what it said |\n|---|---|---|---|---|\n",
+        "\n`first request` is the time from nothing but the package to the first request that was served, in seconds.",
+    );
+    let languages: Vec<_> = FIRST
+        .iter()
+        .filter_map(|first| of_a_language(first, results))
+        .collect();
+    if !languages.is_empty() {
+        let _ = write!(
+            page,
+            " For a program in an empty folder,\nwith what had to be fetched: {}.",
+            languages.join(", ")
+        );
+    }
+    page.push_str(
+        "\n\n| package, and where | check | result | seconds | what it said |\n|---|---|---|---|---|\n",
     );
     for row in &others {
         for (name, found) in &row.checks {
@@ -118,7 +131,12 @@ fn tables(results: &Results) -> String {
             && !noted.contains(&note)
         {
             noted.push(note);
-            let _ = writeln!(page, "- {}, {}: {note}", row.title, row.packages);
+            let of = if row.is_of_a_distribution() {
+                &row.title
+            } else {
+                &row.packages
+            };
+            let _ = writeln!(page, "- {of}: {note}");
         }
     }
     page
@@ -150,6 +168,31 @@ fn first_request(row: &Row) -> Option<f64> {
         (cell.outcome == Outcome::Passed).then_some(cell.seconds)
     };
     Some(passed("install")? + passed("uring").or_else(|| passed("epoll"))?)
+}
+
+/// The checks that are a user's way to a served request, by package.
+const FIRST: [(&str, &[&str]); 4] = [
+    ("crates", &["build", "run"]),
+    ("Go modules", &["get", "cgo"]),
+    ("Maven", &["build", "run"]),
+    ("NuGet", &["plain"]),
+];
+
+/// How long it took there, if all of it passed.
+fn of_a_language((package, checks): &(&str, &[&str]), results: &Results) -> Option<String> {
+    let row = results
+        .rows
+        .iter()
+        .find(|row| row.packages == *package && row.title == "this machine")?;
+    let mut sum = 0.0;
+    for name in *checks {
+        let cell = row.checks.get(*name)?;
+        if cell.outcome != Outcome::Passed {
+            return None;
+        }
+        sum += cell.seconds;
+    }
+    Some(format!("{package} {sum:.1}"))
 }
 
 /// Each reason why something was left out or failed, once, with what it stopped.
@@ -226,6 +269,22 @@ mod tests {
             note: None,
             checks,
         }
+    }
+
+    #[test]
+    fn the_way_of_a_language_is_summed_up() {
+        let mut go = row(
+            "this machine",
+            &[("get", Outcome::Passed), ("cgo", Outcome::Passed)],
+        );
+        go.packages = "Go modules".to_owned();
+        let mut maven = row("this machine", &[("build", Outcome::Passed)]);
+        maven.packages = "Maven".to_owned();
+        let results = Results {
+            rows: vec![go, maven],
+            ..Results::default()
+        };
+        assert!(tables(&results).contains("fetched: Go modules 3.0.\n"));
     }
 
     #[test]

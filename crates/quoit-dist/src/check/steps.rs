@@ -218,7 +218,9 @@ fn compiled(kit: &Kit<'_>, engines: &[&str], linking: Linking) -> Found {
     tools::quiet_output(kit.root.command("/bin/sh").args(["-e", "-c", &script]))?;
     let run = |program: &str| {
         let mut command = kit.root.command("/usr/bin/env");
-        if linking == Linking::Shared && !kit.is_found() {
+        // CMake itself names the folder in the program, unless it is one of those that it takes for the system's.
+        let is_named = linking == Linking::Static || linking == Linking::Cmake && kit.kind != Kind::Rpm;
+        if !is_named && !kit.is_found() {
             command.arg(format!("LD_LIBRARY_PATH={lib}"));
         }
         command.arg(format!("{WORK}/{program}"));
