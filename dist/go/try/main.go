@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -34,12 +35,15 @@ type build struct {
 	stock bool     // it has package net's engine, as it cannot have libquoit
 }
 
+// processor is this machine's, by zig's name.
+var processor = map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]
+
 var builds = []build{
 	{check: "cgo", set: []string{"CGO_ENABLED=1"}},
 	{check: "no cgo", set: []string{"CGO_ENABLED=0"}, stock: true},
-	{check: "cgo, glibc", set: []string{"CGO_ENABLED=1"}, zig: "-target x86_64-linux-gnu.2.17"},
+	{check: "cgo, glibc", set: []string{"CGO_ENABLED=1"}, zig: "-target " + processor + "-linux-gnu.2.17"},
 	// By itself zig makes a static program, which could not load a library.
-	{check: "cgo, musl", set: []string{"CGO_ENABLED=1"}, zig: "-target x86_64-linux-musl -dynamic", musl: true},
+	{check: "cgo, musl", set: []string{"CGO_ENABLED=1"}, zig: "-target " + processor + "-linux-musl -dynamic", musl: true},
 	{check: "cgo, glibc", set: []string{"CGO_ENABLED=1", "GOARCH=arm64"}, zig: "-target aarch64-linux-gnu.2.17", arm64: true},
 }
 

@@ -148,7 +148,8 @@ fn make(distribution: &Distribution, folder: &Path) -> Result<(), String> {
     }
     debootstrap.arg(suite).arg(folder);
     if let Some(mirror) = &distribution.mirror {
-        debootstrap.arg(mirror);
+        let is_port = std::env::consts::ARCH != "x86_64";
+        debootstrap.arg(distribution.ports.as_ref().filter(|_| is_port).unwrap_or(mirror));
         let scripts = Path::new("/usr/share/debootstrap/scripts");
         // An older debootstrap does not know the newest names; what it does is the same for all.
         if !scripts.join(suite).exists() {
