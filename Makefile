@@ -6,12 +6,12 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 RELEASE := $(TARGET)/release
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test rust-tests test-user bench capi go go-tests java java-tests java-suite java-dist dotnet dotnet-tests \
+.PHONY: help demo check test rust-tests test-user bench capi go go-tests jni java java-tests java-17 java-suite java-dist dotnet dotnet-tests \
 	doors doors-go doors-rust doors-websocket doors-java hunt hunt-proof siege siege-page kernels \
 	kernels-quick kernels-page dist dist-check dist-page dist-twice workflow-lint soak loom miri public-api msrv deny asan fuzz lab named result results result-pages lab-peers door-peers lab-peers-check toolchain
 
 help: ## Say what there is
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 toolchain:
 	@command -v $(CARGO) >/dev/null || { \
@@ -139,7 +139,12 @@ JAVA_BUILD = JAVA_HOME=$$(java/jdk) QUOIT_LIBRARY=$(CURDIR)/$(CAPI)/lib/libquoit
 	$(MAVEN) --quiet --batch-mode --no-transfer-progress --file java/pom.xml
 
 # Runs what a release runs, too: the documentation is linted. That costs a few seconds.
-java: capi ## Build libquoit, and build and test the Netty transport with it, on both engines; a few minutes
+# What Java 17 to 21 call libquoit by, where they look for it: beside that.
+jni: capi
+	@$(CARGO) build --release --package quoit-jni
+	@cp $(RELEASE)/libquoit_jni.so $(CAPI)/lib
+
+java: jni ## Build libquoit, and build and test the Netty transport with it, on both engines; a few minutes
 	@$(STAGE) Java $(MAKE) --no-print-directory java-tests
 
 java-tests:
@@ -148,13 +153,18 @@ java-tests:
 		echo "make: mvn was not found; install Maven 3.8 or newer (https://maven.apache.org) and try again" >&2; exit 1; }
 	$(JAVA_BUILD) verify -Pdist
 
-java-suite: capi ## Test the Netty transport with all of Netty's own tests, also with limits that are always short
+java-17: jni ## Test the Netty transport, and what stands on it, on Java 17, where it calls libquoit by JNI; ARGS=-Psuite as java-suite
+	@java/jdk >/dev/null
+	@java/jdk 17 >/dev/null
+	JAVA_17_HOME=$$(java/jdk 17) $(JAVA_BUILD) verify -Pjava-17 $(ARGS)
+
+java-suite: jni ## Test the Netty transport with all of Netty's own tests, also with limits that are always short
 	@java/jdk >/dev/null
 	$(JAVA_BUILD) verify -Psuite
 
 JAVA_DIST := target/java
 
-java-dist: capi ## Pack the Netty transport into target/java: its jars, those of their sources and documentation, libquoit's
+java-dist: jni ## Pack the Netty transport into target/java: its jars, those of their sources and documentation, libquoit's
 	@java/jdk >/dev/null
 	$(JAVA_BUILD) clean package -Pdist -Dmaven.test.skip=true
 	@rm -rf $(JAVA_DIST) && mkdir -p $(JAVA_DIST)
@@ -202,7 +212,7 @@ doors-websocket: capi door-peers
 	go/doors/autobahn/install $(AUTOBAHN)
 	cd go/doors && $(GO_DOORS) QUOIT_WSTEST=$(CURDIR)/$(AUTOBAHN)/wstest $(GO) test -timeout 60m -v -run WebSocket ./...
 
-doors-java: capi
+doors-java: jni
 	@java/jdk >/dev/null
 	@command -v $(MAVEN) >/dev/null || { \
 		echo "make: mvn was not found; install Maven 3.8 or newer (https://maven.apache.org) and try again" >&2; exit 1; }
@@ -250,11 +260,11 @@ results: toolchain lab-peers ## Run all experiments on a quiet machine, keep the
 result-pages: toolchain ## Write the pages of results and the charts from the files in lab/results
 	@$(CARGO) run --quiet --package quoit-cli -- lab pages
 
-lab-peers: capi ## Build the rivals of the lab into target/peers; what cannot be built is named and left out
+lab-peers: jni ## Build the rivals of the lab into target/peers; what cannot be built is named and left out
 	@lab/peers/build $(TARGET)/peers
 
 # Those that serve on Quoit, which the siege and the doors need.
-door-peers: capi ## Build the lab's servers on the doors of Go, Java and .NET into target/peers
+door-peers: jni ## Build the lab's servers on the doors of Go, Java and .NET into target/peers
 	@lab/peers/build $(TARGET)/peers quoit-go netty kestrel axum async-services
 
 lab-peers-check: toolchain lab-peers ## Lint the rivals' sources and check that each answers as Quoit does

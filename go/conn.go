@@ -32,6 +32,7 @@ type Conn struct {
 	looked   int64     // loop; what native.TakenByPeer said when closeBy was set
 	pause    bool      // receiving is to be paused
 	cause    error     // why this end aborted it
+	broken   error     // what sending failed with, until a writer is told
 
 	local, remote net.Addr
 }

@@ -249,7 +249,7 @@ func compareLives(t *testing.T, lives []life) {
 // as nobody read what had come before.
 func TestAResetBehindMuchThatNobodyReads(t *testing.T) {
 	const much = 40_000 // no more than the kernel takes before anything is read
-	trace := func(t *testing.T, l net.Listener, err error) []string {
+	trace := func(t *testing.T, l net.Listener, err error, writesFirst bool) []string {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -265,14 +265,22 @@ func TestAResetBehindMuchThatNobodyReads(t *testing.T) {
 			}
 		}
 		e.resets()
+		if writesFirst {
+			e.failsToWrite()
+			e.write("once more")
+		}
 		all, err := io.ReadAll(e.conn)
 		e.see("read", len(all), err)
 		return e.trace
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	stock := trace(t, l, err)
-	onLibraryEngines(t, func(t *testing.T, engine quoit.Option) {
-		l, err := quoit.Listen("tcp", "127.0.0.1:0", engine, quiet(), quoit.WithInboundLimit(1000), quoit.WithReceivePool(4, 1024))
-		compare(t, stock, trace(t, l, err), nil)
-	})
+	for name, writesFirst := range map[string]bool{"read": false, "written to, and then read": true} {
+		t.Run(name, func(t *testing.T) {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			stock := trace(t, l, err, writesFirst)
+			onLibraryEngines(t, func(t *testing.T, engine quoit.Option) {
+				l, err := quoit.Listen("tcp", "127.0.0.1:0", engine, quiet(), quoit.WithInboundLimit(1000), quoit.WithReceivePool(4, 1024))
+				compare(t, stock, trace(t, l, err, writesFirst), nil)
+			})
+		})
+	}
 }

@@ -53,6 +53,10 @@ func (l *nativeLoop) dispatch(event *native.Event) {
 		if c := l.connections[event.Connection]; c != nil {
 			l.fileSent(c, event.Token)
 		}
+	case native.EventSendFailed:
+		if c := l.connections[event.Connection]; c != nil {
+			l.sendsNoMore(c, syscall.Errno(-event.Error))
+		}
 	case native.EventFileShort:
 		if c := l.connections[event.Connection]; c != nil {
 			l.fileShort(c, event.Token, int64(event.Length), syscall.Errno(-event.Error))
@@ -213,6 +217,12 @@ func (l *nativeLoop) refused(event *native.Event) {
 		return
 	}
 	lost := event.Reason != native.RefusedFull
+	if why := failureOfSend(event); why != 0 && c.state <= stateEnding {
+		// What the peer sent before is still to be read.
+		c.mu.Unlock()
+		l.sendsNoMore(c, why)
+		return
+	}
 	if isFile {
 		lost = !c.files.takeBack() || lost
 		c.out.blocked = true
@@ -224,6 +234,46 @@ func (l *nativeLoop) refused(event *native.Event) {
 	c.mu.Unlock()
 	if lost {
 		c.abort(nil)
+	}
+}
+
+// failureOfSend is the error of a send that was refused as none can be made any more; 0 for another refusal.
+func failureOfSend(event *native.Event) syscall.Errno {
+	switch event.Reason {
+	case native.RefusedError:
+		return syscall.Errno(-event.Error)
+	case native.RefusedClosing, native.RefusedStale:
+		return syscall.EPIPE
+	}
+	return 0
+}
+
+// sendsNoMore notes that the socket takes no more: whoever writes is told why, once as by the kernel. What is to be received goes
+// on, and the loop tells of the end.
+func (l *nativeLoop) sendsNoMore(c *Conn, why syscall.Errno) {
+	c.mu.Lock()
+	if c.state == stateOpen {
+		c.broken = why
+		c.state = stateEnding
+	}
+	waits := c.out.refused
+	c.out.flying, c.out.blocked, c.out.refused = 0, false, false
+	c.out.drop(l.pool)
+	c.files.token, c.files.of = 0, nil
+	if job := c.files.job; job != nil {
+		signal(job.done)
+		l.wokeSomebody()
+	}
+	again := c.requests != 0 && !c.listed && c.id != 0
+	c.listed = c.listed || again
+	c.mu.Unlock()
+	if again {
+		l.serve(c)
+	}
+	if waits {
+		l.blamed = c
+		c.sink.writable(c)
+		l.blamed = nil
 	}
 }
 

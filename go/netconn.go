@@ -46,6 +46,7 @@ type netConn struct {
 	closed  bool // by this end
 	drops   bool // Close drops what has not left (SetLinger)
 	lost    bool // by the other end, or the network
+	told    bool // of the error that it was lost by, by a write, before it was: the kernel tells it once
 	failure error
 
 	readable chan struct{} // room for one; tells the reader to look
@@ -189,7 +190,7 @@ func (s netSink) closed(c *Conn, err error) {
 	n := s.n
 	n.mu.Lock()
 	n.lost = true
-	if n.failure == nil {
+	if n.failure == nil && !n.told {
 		n.failure = err
 	}
 	stop(&n.readLimit)
@@ -313,10 +314,7 @@ func (n *netConn) tryWrite(p []byte) (int, error) {
 	c.mu.Lock()
 	if c.state != stateOpen {
 		c.mu.Unlock()
-		if lost {
-			return 0, errReset
-		}
-		return 0, errShutdownWrite
+		return 0, n.sendsNoMore(lost)
 	}
 	// Less than nothing if its share has become smaller than what it has.
 	count := max(0, min(len(p), c.home.memory().share(c.home.settings().highWater)-c.out.queued()))
@@ -331,6 +329,24 @@ func (n *netConn) tryWrite(p []byte) (int, error) {
 	}
 	c.ask(requestFlush)
 	return count, nil
+}
+
+// sendsNoMore is what a writer is told whose connection takes no more: what broke it, once, or that there is an end.
+func (n *netConn) sendsNoMore(lost bool) error {
+	n.conn.mu.Lock()
+	broken := n.conn.broken
+	n.conn.broken = nil
+	n.conn.mu.Unlock()
+	switch {
+	case broken != nil:
+		n.mu.Lock()
+		n.told = true
+		n.mu.Unlock()
+		return broken
+	case lost:
+		return errReset
+	}
+	return errShutdownWrite
 }
 
 // Close implements net.Conn: it does not wait. What was written leaves first.

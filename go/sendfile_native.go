@@ -119,10 +119,8 @@ func (n *netConn) tryFile(job *fileJob) (over bool, err error) {
 		return false, errTimeout
 	case failure != nil:
 		return false, failure
-	case state != stateOpen && lost:
-		return false, errReset
 	case state != stateOpen:
-		return false, errShutdownWrite
+		return false, n.sendsNoMore(lost)
 	}
 	return false, nil
 }

@@ -273,6 +273,11 @@ impl Driver {
                     link.on_file_short(token, missing, error, &mut self.wakers);
                 }
             }
+            Event::SendFailed { connection, error } => {
+                if let Some(link) = self.links.get(connection) {
+                    link.on_send_failed(error, &mut self.wakers);
+                }
+            }
             Event::Writable { connection } => {
                 if let Some(link) = self.links.get(connection) {
                     link.on_writable(&mut self.event_loop, &mut self.wakers);

@@ -32,7 +32,7 @@ extern "C" {
 
 /* The version of this ABI. A library of the same major and of this or a later minor version can be used. */
 #define QUOIT_ABI_MAJOR 1
-#define QUOIT_ABI_MINOR 10
+#define QUOIT_ABI_MINOR 11
 #define QUOIT_ABI_VERSION ((uint32_t)QUOIT_ABI_MAJOR << 16 | (uint32_t)QUOIT_ABI_MINOR)
 
 /* For fields of 32 bits that may be left unset. */
@@ -211,7 +211,12 @@ enum {
     QUOIT_EVENT_FILE_SHORT = 26,
     /* [listener, error] With quoit_listen_options.tell_failures: accepting failed, mostly for want of descriptors or memory.
      * It is tried again by itself, and at once after PAUSE_LISTENING and RESUME_LISTENING. Since ABI 1.9. */
-    QUOIT_EVENT_ACCEPT_FAILED = 27
+    QUOIT_EVENT_ACCEPT_FAILED = 27,
+    /* [connection, error] The socket takes no more: -ECONNRESET, -EPIPE and the like. What was queued is dropped, and later
+     * sends are refused with this error. What the peer sent before is still delivered, then CLOSED follows: for a paused
+     * connection not before it is resumed or ended. Where there is nothing to deliver, CLOSED comes at once, and this does
+     * not. Since ABI 1.11. */
+    QUOIT_EVENT_SEND_FAILED = 28
 };
 
 /* quoit_event.reason of QUOIT_EVENT_CLOSED */
@@ -229,9 +234,10 @@ enum {
     QUOIT_REFUSED_STALE = 1,     /* the id or the lease names nothing (any more) on this loop */
     QUOIT_REFUSED_FULL = 2,      /* the outbound queue is full; WRITABLE follows */
     QUOIT_REFUSED_TOO_LARGE = 3, /* one copied send of more than the high-water mark */
-    QUOIT_REFUSED_CLOSING = 4,   /* the connection no longer sends */
+    QUOIT_REFUSED_CLOSING = 4,   /* the connection is closing, or this end has ended its direction */
     QUOIT_REFUSED_LIMIT = 5,     /* connections, listeners or timers */
-    QUOIT_REFUSED_ERROR = 6      /* `error` says which; -EINVAL for a command that makes no sense */
+    QUOIT_REFUSED_ERROR = 6      /* `error` says which: -EINVAL for a command that makes no sense; of a send that with
+                                  * which an earlier one failed */
 };
 
 /* quoit_event.reason of QUOIT_EVENT_DATAGRAM_ERROR */
@@ -725,7 +731,8 @@ int64_t quoit_queued(quoit_loop *loop, uint64_t connection);
 /* Gives the kernel as much of these pieces as it takes at once, behind nothing that is queued; of more than 1,024 the
  * first. Keeps nothing, and returns the bytes taken: 0 where SEND has to be used, on io_uring for all below 8 KiB, and
  * where the connection has had its share of the turn (4 MiB, a call counting as 4 KiB at least).
- * What is not yet given to a turn is not queued. -ENOENT; -EPIPE if the connection sends no more. */
+ * What is not yet given to a turn is not queued. -ENOENT; the error with which this or an earlier send failed; -EPIPE if
+ * this end has ended its direction. */
 struct iovec;
 int64_t quoit_try_send(quoit_loop *loop, uint64_t connection, const struct iovec *pieces, size_t count);
 /* Opens a datagram socket, which is the library's from now on, even on failure, and fills in its id. DATAGRAM_OPENED

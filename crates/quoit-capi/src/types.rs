@@ -46,7 +46,7 @@ macro_rules! constants {
 
 constants! {
     QUOIT_ABI_MAJOR: u32 = 1;
-    QUOIT_ABI_MINOR: u32 = 10;
+    QUOIT_ABI_MINOR: u32 = 11;
 
     QUOIT_UNSET: u32 = u32::MAX;
 
@@ -119,6 +119,7 @@ constants! {
     QUOIT_EVENT_DATAGRAM_REFUSED: u16 = 25;
     QUOIT_EVENT_FILE_SHORT: u16 = 26;
     QUOIT_EVENT_ACCEPT_FAILED: u16 = 27;
+    QUOIT_EVENT_SEND_FAILED: u16 = 28;
 
     QUOIT_CLOSED_LOCAL: u16 = 1;
     QUOIT_CLOSED_PEER: u16 = 2;

@@ -9,7 +9,7 @@ use crate::place::{self, Place};
 use crate::program::Program;
 use crate::target::{ALL, Libc, Target};
 use crate::tree::Tree;
-use crate::{archive, compile, crates, image, manual, others, papers, rpm, sums, tools, verify};
+use crate::{archive, compile, crates, image, jni, manual, others, papers, rpm, sums, tools, verify};
 
 const ABOUT_PROGRAM: &str = "\
 The program says what io_uring gives a server on this machine (quoit doctor),
@@ -136,6 +136,9 @@ pub(crate) fn run(arguments: &BuildArguments) -> Result<u8, String> {
     )?;
     steps.done("the image");
     if !arguments.native {
+        for built in compile::jni(&place)? {
+            jni::write(&place, &built)?;
+        }
         others::pack(&place)?;
         steps.done("the packages of other ecosystems");
     }

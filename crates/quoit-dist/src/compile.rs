@@ -18,11 +18,20 @@ pub(crate) struct Built {
 
 /// Builds the library for each target.
 pub(crate) fn libraries(place: &Place) -> Result<Vec<Built>, String> {
-    let mut built = build(place, "quoit-capi", "library", Libc::Gnu, &[])?;
+    shared(place, "quoit-capi")
+}
+
+/// Builds what Java calls it by.
+pub(crate) fn jni(place: &Place) -> Result<Vec<Built>, String> {
+    shared(place, "quoit-jni")
+}
+
+fn shared(place: &Place, package: &str) -> Result<Vec<Built>, String> {
+    let mut built = build(place, package, "library", Libc::Gnu, &[])?;
     // A shared library cannot be static; and a static one that brought musl along would clash with the program's.
     built.extend(build(
         place,
-        "quoit-capi",
+        package,
         "library",
         Libc::Musl,
         &["-Ctarget-feature=-crt-static"],

@@ -12,6 +12,7 @@
 //! | `manual` | pages and completions from the program's arguments |
 //! | `archive`, `deb`, `rpm`, `image`, `crates` | the formats |
 //! | `papers` | notices of others' licences, and bills of materials |
+//! | `jni` | what Java 17 to 21 call the library by |
 //! | `others` | the ecosystems that have a script of their own in `dist/` |
 //! | `verify` | what has to be true of each artefact |
 //! | `promises` | a test: what documents say of versions |
@@ -30,6 +31,7 @@ mod crates;
 mod deb;
 mod elf;
 mod image;
+mod jni;
 mod library;
 mod manual;
 mod others;

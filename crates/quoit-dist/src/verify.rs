@@ -185,15 +185,9 @@ pub(crate) fn library_problems(name: &str, tree: &Tree, target: Target, version:
 
 /// What is wrong with a shared library.
 fn shared_problems(name: &str, elf: &Elf, target: Target) -> Vec<String> {
-    let mut problems = Vec::new();
-    if elf.machine != target.machine {
-        problems.push(format!("{name}: it is for {:?}", elf.machine));
-    }
+    let mut problems = system_problems(name, elf, target);
     if elf.soname.as_deref() != Some("libquoit.so.0") {
         problems.push(format!("{name}: its name is {:?}", elf.soname));
-    }
-    if elf.has_debug {
-        problems.push(format!("{name}: debugging information was left in"));
     }
     let kept: BTreeSet<_> = symbols(SYMBOLS).map(str::to_owned).collect();
     for gone in kept.difference(&elf.exported) {
@@ -201,6 +195,18 @@ fn shared_problems(name: &str, elf: &Elf, target: Target) -> Vec<String> {
     }
     for new in elf.exported.difference(&kept) {
         problems.push(format!("{name}: {new} is not in dist/libquoit0.symbols"));
+    }
+    problems
+}
+
+/// What is wrong with what a shared library asks of the system.
+pub(crate) fn system_problems(name: &str, elf: &Elf, target: Target) -> Vec<String> {
+    let mut problems = Vec::new();
+    if elf.machine != target.machine {
+        problems.push(format!("{name}: it is for {:?}", elf.machine));
+    }
+    if elf.has_debug {
+        problems.push(format!("{name}: debugging information was left in"));
     }
     let allowed: &[&str] = match target.libc {
         Libc::Musl => &["libc.so"],

@@ -58,6 +58,8 @@ pub struct Connection<N> {
     pub closes_gracefully: bool,
     /// The queue was full since the last `Writable`: one is to come.
     pub writable_owed: bool,
+    /// It was told that sending has failed.
+    pub send_failed: bool,
     /// Times that the queue was full, less the times that `Writable` came.
     times_full: u32,
     /// When its deadlines are due, in nanoseconds: the last one that was set, and earlier ones that may have fired before that.
@@ -200,6 +202,7 @@ impl<N: Default> EventOrder<N> {
             closing: false,
             closes_gracefully: false,
             writable_owed: false,
+            send_failed: false,
             times_full: 0,
             deadlines: Vec::new(),
             lent: VecDeque::new(),
@@ -314,6 +317,11 @@ impl<N> EventOrder<N> {
                 state.writable_owed = false;
                 let left = state.times_full.checked_sub(1);
                 state.times_full = left.unwrap_or_else(|| panic!("{event:?} was owed by nothing"));
+            }
+            Event::SendFailed { connection, .. } => {
+                let state = self.not_closing(*connection, event);
+                assert!(!state.send_failed, "two of them: {event:?}");
+                state.send_failed = true;
             }
             Event::Pressure {
                 connection: Some(connection),

@@ -1,7 +1,8 @@
 //! What the loops of a run check of their connections: leases that are kept, the end of a stream, and what must still
 //! happen when nothing is in the way.
 
-use quoit::{ConnectionId, Lease};
+use quoit::{ConnectionId, Errno, Lease};
+use quoit_sim_kernel::faults::Fault;
 use quoit_sim_kernel::kernel::with;
 use quoit_sim_kernel::pattern;
 
@@ -40,6 +41,17 @@ pub(crate) fn check_end_of_stream(reference: &mut Reference, id: ConnectionId) {
             peer.sent
         );
     });
+}
+
+/// That the error for which a connection takes no more is one that a peer's end or the network makes, or want of memory.
+pub(crate) fn check_send_error(id: ConnectionId, errno: Errno) {
+    let lacks = |fault| with(|kernel| kernel.profile().chance(fault)) > 0;
+    let is_fair = match errno {
+        Errno::EPIPE | Errno::ECONNRESET | Errno::ETIMEDOUT => true,
+        Errno::ENOBUFS | Errno::ENOMEM => lacks(Fault::TransferFails) || lacks(Fault::NoMemory),
+        other => matches!(other.code(), libc::EHOSTUNREACH | libc::ENODATA | libc::EIO),
+    };
+    assert!(is_fair, "sends on {id:?} are refused: {errno}");
 }
 
 /// Whether all that concerns a connection has arrived, or cannot any more.

@@ -20,7 +20,7 @@ use quoit_sim_kernel::kernel::with;
 use quoit_sim_kernel::pattern;
 use quoit_sim_kernel::random::Random;
 
-use crate::checks::Kept;
+use crate::checks::{Kept, check_send_error};
 use crate::world::World;
 
 /// Lent memory that tells when it is let go of, and is spoilt then.
@@ -471,6 +471,7 @@ impl<E: Engine + 'static> World<E> {
             Err(Refusal::Full) => self.reference.full(id),
             // Stale: its end is on the way, behind other events.
             Err(Refusal::Closing | Refusal::TooLarge | Refusal::Stale) => {}
+            Err(Refusal::Error(errno)) => check_send_error(id, errno),
             Err(refusal) => panic!("a send on {id:?} is refused: {refusal}"),
         }
     }

@@ -16,7 +16,7 @@ use quoit_sim_kernel::kernel::with;
 use quoit_sim_kernel::pattern;
 use quoit_sim_kernel::random::Random;
 
-use crate::checks::{Kept, any_pending, check_end_of_stream, first_pending};
+use crate::checks::{Kept, any_pending, check_end_of_stream, check_send_error, first_pending};
 use crate::reference::Reference;
 use crate::sim_loop::SimLoop;
 
@@ -232,6 +232,7 @@ impl<E: Engine + 'static> Partner<E> {
         match result {
             Ok(()) => with(|kernel| kernel.peers[peer].expected.extend_from_slice(bytes)),
             Err(Refusal::Full | Refusal::Closing | Refusal::Stale | Refusal::TooLarge) => {}
+            Err(Refusal::Error(errno)) => check_send_error(id, errno),
             Err(refusal) => panic!("a send on {id:?} is refused: {refusal}"),
         }
         if result == Err(Refusal::Full) || (result.is_ok() && full) {

@@ -163,6 +163,7 @@ const REGRESSIONS: &[(u64, EngineKind, &str)] = &[
         Epoll,
         "a look at memory for connections of which there are none",
     ),
+    (31, Uring, "what had come to a paused connection whose send fails"),
 ];
 
 #[test]

@@ -6,7 +6,7 @@
 //!
 //! | made by | first | then, in any order | last |
 //! |---|---|---|---|
-//! | a listener | `Accepted` | `Data`* `EndOfStream`? `Sent`* `Writable`* `Pressure`* `Deadline`* | `Closed` |
+//! | a listener | `Accepted` | `Data`* `EndOfStream`? `Sent`* `Writable`* `SendFailed`? `Pressure`* `Deadline`* | `Closed` |
 //! | `Attach` | `Opened` | the same | `Closed` |
 //! | `Connect` | `Connecting` (only for a command of a batch), `Opened` | the same | `Closed` |
 //! | `Connect` that fails | `Connecting` (likewise) | | `Closed` |
@@ -17,6 +17,7 @@
 //!   then all were acknowledged before.
 //! - No `Data` follows `EndOfStream`, and neither comes after the turn that carries a `Pause` out, until
 //!   `Resume`.
+//! - No `Sent` and no `Writable` of what is sent later follows `SendFailed`.
 //! - `Writable` comes once after the queue was full: a send was refused, or the high-water mark was reached.
 //! - After a graceful close or an abort was asked for, only `Sent`, `FileShort` and `Closed` follow.
 //!
@@ -138,6 +139,15 @@ pub enum Event {
     Writable {
         /// The connection.
         connection: ConnectionId,
+    },
+    /// The socket takes no more. What was queued is dropped, and later sends are refused with this error
+    /// ([`Refusal::Error`]). What the peer sent before is still delivered; then `Closed` follows: for a connection that is paused,
+    /// not before its handler resumes or ends it. Where there is nothing to deliver, `Closed` comes at once, and this does not.
+    SendFailed {
+        /// The connection.
+        connection: ConnectionId,
+        /// `ECONNRESET`, `EPIPE` and what else ends a connection (`send(2)`).
+        error: Errno,
     },
     /// Receiving waits for leases to be returned. A holder that needs more bytes before it can go on must copy
     /// what it holds and return the leases, or it waits for ever.
@@ -266,6 +276,7 @@ impl Event {
             Self::Data { connection, .. }
             | Self::EndOfStream { connection }
             | Self::Writable { connection }
+            | Self::SendFailed { connection, .. }
             | Self::Deadline { connection } => Some(*connection),
             Self::Pressure { connection } => *connection,
             _ => None,
@@ -393,11 +404,11 @@ pub enum Refusal {
     Full,
     /// More bytes in one copied send than the high-water mark: split it, or lend the memory.
     TooLarge,
-    /// The connection or socket is closing, or its sending direction has ended.
+    /// The connection or socket is closing, or this end has ended its sending direction.
     Closing,
     /// A limit of the configuration: connections, listeners, datagram sockets or timers.
     Limit,
-    /// The kernel's error.
+    /// The kernel's error: of this command, or for a send that with which an earlier one failed.
     Error(Errno),
 }
 

@@ -61,6 +61,11 @@ pub trait Handler {
     /// The queue was full before; now there is room again.
     fn on_writable(&mut self, event_loop: &mut Loop, connection: ConnectionId) {}
 
+    /// The socket takes no more, and what the peer sent before is still delivered: for a paused connection once it is resumed.
+    /// `Closed` follows. Default: wait for that, which somebody who pauses and has nothing to say without sending should not:
+    /// resume, or [`Loop::abort`].
+    fn on_send_failed(&mut self, event_loop: &mut Loop, connection: ConnectionId, error: Errno) {}
+
     /// Receiving waits for leases to be returned: one connection's, or all.
     fn on_pressure(&mut self, event_loop: &mut Loop, connection: Option<ConnectionId>) {}
 
@@ -212,6 +217,7 @@ impl Loop {
                     handler.on_file_short(self, connection, token, missing, error);
                 }
                 Event::Writable { connection } => handler.on_writable(self, connection),
+                Event::SendFailed { connection, error } => handler.on_send_failed(self, connection, error),
                 Event::Pressure { connection } => handler.on_pressure(self, connection),
                 Event::Deadline { connection } => handler.on_deadline(self, connection),
                 Event::Closed {

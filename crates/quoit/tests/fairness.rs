@@ -9,7 +9,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use quoit::{Accept, Address, CloseReason, Config, ConnectOptions, ConnectionId, Events, Handler};
+use quoit::{Accept, Address, CloseReason, Config, ConnectOptions, ConnectionId, Errno, Events, Handler};
 use quoit::{Lease, ListenerId, ListenerOptions, Loop, LoopIndex, Refusal, Token};
 use support::{attached, client, config, engines, guard, listening, tcp};
 
@@ -116,8 +116,9 @@ struct Echo;
 impl Handler for Echo {
     fn on_data(&mut self, event_loop: &mut Loop, connection: ConnectionId, data: Lease) {
         match event_loop.send(connection, data, Token::NONE) {
-            // Stale: reset by its peer behind these bytes.
-            Ok(()) | Err(Refusal::Closing | Refusal::Stale) => {}
+            // Reset by its peer behind these bytes.
+            Ok(())
+            | Err(Refusal::Error(Errno::ECONNRESET | Errno::EPIPE) | Refusal::Closing | Refusal::Stale) => {}
             Err(refusal) => panic!("bytes are lost: {refusal}"),
         }
         if event_loop.is_full(connection) {

@@ -63,7 +63,7 @@ internal sealed partial class QuoitConnection
         }
         _flushPending = true;
         _loop.Group.Log.ConnectionPaused(this);
-        _loop.Pause(_id);
+        PauseReceiving();
         _flushing = flushing;
         _flushing.UnsafeOnCompleted(_flushed);
     }
@@ -90,6 +90,20 @@ internal sealed partial class QuoitConnection
         }
     }
 
+    /// <summary>Nothing is received until the application has read. One that takes no more is ended instead: the end of it would
+    /// not be found, and who waits to send would wait on.</summary>
+    private void PauseReceiving()
+    {
+        if (_sendingFailed)
+        {
+            _loop.Abort(_id);
+        }
+        else
+        {
+            _loop.Pause(_id);
+        }
+    }
+
     private bool TakeResult(ValueTaskAwaiter<FlushResult> awaiter)
     {
         try
@@ -113,7 +127,7 @@ internal sealed partial class QuoitConnection
     {
         if (!_gone && !_receivingEnded)
         {
-            _loop.Pause(_id);
+            PauseReceiving();
         }
         EndReceiving(_shutdownReason);
     }

@@ -329,9 +329,9 @@ internal sealed partial class QuoitConnection
             _loop.SendLent(_id, Unsafe.AsPointer(ref MemoryMarshal.GetArrayDataReference(bytes)), bytes.Length, _lastToken);
             return;
         }
-        // It is closing, and the end is told next; a lent send is refused for no other reason.
+        // It is closing, or an earlier send has failed, and the end is told next; a lent send is refused for no other reason.
         _sendingFailed = true;
-        if (refusal is not (Refusal.Stale or Refusal.Closing))
+        if (refusal is not (Refusal.Stale or Refusal.Closing or Refusal.Error))
         {
             // With a reason, or it would be closed in order, and the peer would take what it has for the whole.
             Interlocked.CompareExchange(
@@ -339,6 +339,17 @@ internal sealed partial class QuoitConnection
             AbortOnLoop();
         }
         ResumeSending();
+    }
+
+    /// <summary>The socket takes no more. What comes is received, and the end behind it; where nothing is received, as the
+    /// application does not read, the connection ends now, as it does over sockets. What is lent is free with that.</summary>
+    public void OnSendFailed()
+    {
+        _sendingFailed = true;
+        if (_flushPending || _receivingEnded)
+        {
+            _loop.Abort(_id);
+        }
     }
 
     private void ResumeSending()

@@ -34,6 +34,12 @@ internal sealed unsafe partial class Loop
                     ended.OnEndOfStream();
                 }
                 break;
+            case EventKind.SendFailed:
+                if (_connections.TryGetValue(happened.Connection, out var broken))
+                {
+                    broken.OnSendFailed();
+                }
+                break;
             case EventKind.Closed:
                 Closed(ref happened);
                 break;

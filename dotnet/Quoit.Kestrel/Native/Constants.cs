@@ -76,6 +76,7 @@ internal enum EventKind : ushort
     DatagramRefused = 25,
     FileShort = 26,
     AcceptFailed = 27,
+    SendFailed = 28,
 }
 
 /// <summary><c>QUOIT_CLOSED_*</c>: why a connection has closed.</summary>

@@ -231,6 +231,7 @@ const (
 
 	EventFileShort    = 26
 	EventAcceptFailed = 27
+	EventSendFailed   = 28
 )
 
 // Flags: QUOIT_FLAG_ECN of DatagramSend.Flags, QUOIT_FLAG_TELL_SHORT of Command.Flags, QUOIT_DATAGRAMS_* of Datagrams.Flags, QUOIT_DATAGRAM_* and QUOIT_GRO_* of
@@ -264,8 +265,10 @@ const (
 	ClosedLimit   = 5
 	ClosedError   = 6
 
-	RefusedFull  = 2
-	RefusedError = 6
+	RefusedStale   = 1
+	RefusedFull    = 2
+	RefusedClosing = 4
+	RefusedError   = 6
 
 	DatagramErrorUnreachable = 6
 )

@@ -70,6 +70,19 @@ impl Link {
         }
     }
 
+    /// The socket takes no more. What was received is still to be read.
+    pub(crate) fn on_send_failed(&self, error: Errno, wakers: &mut Vec<Waker>) {
+        let mut state = lock(&self.state);
+        if !std::mem::replace(&mut state.send_failed, true) {
+            state.failure = Some(Failure::Errno(error));
+        }
+        let left = std::mem::take(&mut state.left);
+        state.left_bytes = 0;
+        state.writers.take_all(wakers);
+        drop(state);
+        drop(left);
+    }
+
     pub(crate) fn on_closed(&self, reason: CloseReason, wakers: &mut Vec<Waker>) {
         let failure = match reason {
             CloseReason::PeerClosed => None,
@@ -99,7 +112,9 @@ impl Link {
         // A reset behind the peer's end says no more to who reads (tcp(7): the socket's error is EPIPE then, told to who
         // writes, which is what a closed stream tells anyway).
         let told_anyway = state.end_of_stream && failure == Some(Failure::Errno(Errno::ECONNRESET));
-        state.failure = failure.filter(|_| !ended && !told_anyway);
+        if !state.send_failed {
+            state.failure = failure.filter(|_| !ended && !told_anyway);
+        }
         let left = std::mem::take(&mut state.left);
         state.left_bytes = 0;
         state.readers.take_all(wakers);

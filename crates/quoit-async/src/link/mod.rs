@@ -71,8 +71,10 @@ struct State {
     end_of_stream: bool,
     /// The connection is gone.
     closed: bool,
-    /// What ended it, for the first who asks, as a kernel's socket tells its error once.
+    /// What ended it, or its sending, for the first who asks, as a kernel's socket tells its error once.
     failure: Option<Failure>,
+    /// The socket takes no more: that was told, or is in `failure`.
+    send_failed: bool,
     readers: Waiters,
 
     left: VecDeque<Piece>,

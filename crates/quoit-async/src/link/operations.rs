@@ -4,7 +4,7 @@ use std::io::{self, IoSlice};
 use std::sync::{Arc, MutexGuard};
 use std::task::{Context, Poll, Waker, ready};
 
-use quoit::{Address, Errno, Lease, Refusal, Token};
+use quoit::{Errno, Lease, Refusal, Token};
 
 use super::give::{WORTH_A_CALL, leave_copied, queue_copied, send_copied};
 use super::{Ending, Failure, Link, MOST_LEFT, Piece, Shortfall, State};
@@ -158,7 +158,7 @@ impl Link {
         if let Some(failure) = state.failure.take() {
             return Err(failure.into());
         }
-        if state.closed || state.shut_down {
+        if state.closed || state.shut_down || state.send_failed {
             return Err(Errno::EPIPE.into());
         }
         Ok(())
@@ -193,11 +193,9 @@ impl Link {
                     Poll::Pending
                 }
                 Ok(taken) => Poll::Ready(Ok(taken)),
-                // Of a broken connection its last event tells the error, and comes at once: where a send fails some turns before
-                // the receive, as on Linux 5.10, this is the first to see it.
-                Err(_) if self.ends_at_once(&state) => {
-                    state.full = true;
-                    Poll::Pending
+                Err(Refusal::Error(errno)) => {
+                    state.send_failed = true;
+                    Poll::Ready(Err(errno.into()))
                 }
                 Err(_) => Poll::Ready(Err(Errno::EPIPE.into())),
             };
@@ -209,13 +207,6 @@ impl Link {
         let taken = leave_copied(&mut state, pieces, room);
         self.list(state);
         Poll::Ready(Ok(taken))
-    }
-
-    /// Whether a connection that takes no more ends as soon as it is received for, and is received for: not where the peer of a
-    /// Unix socket has only ended its own receiving, and not where what was received may keep the end back.
-    fn ends_at_once(&self, state: &State) -> bool {
-        let is_tcp = matches!(self.peer(), Some(Address::Tcp(_)));
-        is_tcp && !state.end_of_stream && state.received.is_empty()
     }
 
     /// As [`Link::try_write`], of which the task is told when there is room.
@@ -253,7 +244,7 @@ impl Link {
         future: Option<&mut Option<WaiterKey>>,
     ) -> Poll<()> {
         let mut state = lock(&self.state);
-        if state.has_room() || state.closed || state.shut_down {
+        if state.has_room() || state.closed || state.shut_down || state.send_failed {
             return Poll::Ready(());
         }
         let before = match future {
@@ -306,7 +297,7 @@ impl Link {
             let short = short.map(|at| state.short.swap_remove(at));
             return Poll::Ready(Ok(short.map(|(_, shortfall)| shortfall)));
         }
-        if state.closed {
+        if state.closed || state.send_failed {
             let failure = state.failure.take();
             return Poll::Ready(Err(failure.map_or_else(|| Errno::EPIPE.into(), Into::into)));
         }

@@ -92,6 +92,35 @@ scenario! {
 }
 
 scenario! {
+    with crate::ends::little;
+    /// A write is told of the reset, and what had come before it is still read.
+    fn a_write_is_told_of_a_reset_behind_a_full_queue(says) {
+        const SENT: usize = 40_000;
+        let (mut stream, mut peer) = from_std().await;
+        let sent = pattern(SENT);
+        peer.write_all(&sent).unwrap();
+        while unacknowledged(&peer).unwrap() > 0 {
+            tokio::task::yield_now().await;
+        }
+        is_full(&stream, SENT).await;
+        reset(peer);
+        // The first ones may be before it.
+        let failed = loop {
+            match stream.write(b"x").await {
+                Ok(_) => tokio::task::yield_now().await,
+                failed => break failed,
+            }
+        };
+        says.told("write", failed);
+        says.told("write", stream.write(b"x").await);
+        let mut read = Vec::new();
+        says.told("the end", stream.read_to_end(&mut read).await);
+        says.note(format!("{} of {SENT} bytes, right: {}", read.len(), sent.starts_with(&read)));
+        says.told("write", stream.write(b"x").await);
+    }
+}
+
+scenario! {
     fn writing_behind_a_reset(says) {
         let (mut stream, peer) = to_std().await;
         reset(peer);

@@ -438,6 +438,9 @@ pub(super) unsafe extern "C" fn quoit_try_send(
                 .try_send_gathered(id, pieces)
                 .map_err(|refusal| match refusal {
                     Refusal::Stale => stale("connection"),
+                    Refusal::Error(errno) => {
+                        Failure::new(errno.code(), "sending on the connection has failed")
+                    }
                     _ => Failure::new(libc::EPIPE, "the connection sends no more"),
                 })
         })?;

@@ -49,6 +49,11 @@ pub(crate) fn for_c(event: Event, leases: &Leases, receivers: &mut Receivers) ->
             c_event.length = missing as u32;
             c_event.error = error.map_or(0, negative);
         }
+        Event::SendFailed { connection, error } => {
+            c_event.kind = QUOIT_EVENT_SEND_FAILED;
+            c_event.connection = connection.to_bits();
+            c_event.error = negative(error);
+        }
         Event::AcceptFailed { listener, error } => {
             c_event.kind = QUOIT_EVENT_ACCEPT_FAILED;
             c_event.listener = listener.to_bits();

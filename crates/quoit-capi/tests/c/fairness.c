@@ -188,7 +188,13 @@ static void handle(const quoit_event *event)
         forget(connection);
         break;
     case QUOIT_EVENT_REFUSED:
-        expect(event->reason == QUOIT_REFUSED_CLOSING || event->reason == QUOIT_REFUSED_STALE, "no byte is lost");
+        expect(event->reason == QUOIT_REFUSED_CLOSING || event->reason == QUOIT_REFUSED_STALE ||
+                   (event->reason == QUOIT_REFUSED_ERROR && (event->error == -ECONNRESET || event->error == -EPIPE)),
+               "no byte is lost");
+        break;
+    case QUOIT_EVENT_SEND_FAILED:
+        /* One that is paused until it can send has nothing else to wait for. */
+        command(QUOIT_COMMAND_ABORT, event->connection);
         break;
     case QUOIT_EVENT_PRESSURE:
     case QUOIT_EVENT_WRITABLE:

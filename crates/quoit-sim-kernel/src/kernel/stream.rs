@@ -125,6 +125,11 @@ impl Stream {
         }
     }
 
+    /// Whether what has come may as well not have arrived yet: TCP, and nothing of an end or a reset has either.
+    fn may_be_on_the_way(&self) -> bool {
+        !self.unix && !self.dead && !self.has_end() && self.error.is_none()
+    }
+
     pub(crate) fn available(&self) -> usize {
         self.incoming.len() - self.on_the_way
     }
@@ -257,7 +262,7 @@ impl Kernel {
         if length == 0 {
             return Self::receive_nothing(stream);
         }
-        if empty && !stream.unix && !stream.has_end() && stream.error.is_none() {
+        if empty && stream.may_be_on_the_way() {
             // It is all still on the way, and told again when it arrives.
             stream.on_the_way = stream.incoming.len();
             self.plan_arrival(id);
@@ -268,7 +273,7 @@ impl Kernel {
             let Kind::Stream(stream) = &mut self.objects[id].kind else {
                 unreachable!("looked at just now")
             };
-            if !stream.unix && !stream.has_end() && stream.error.is_none() {
+            if stream.may_be_on_the_way() {
                 // TCP gives all that has arrived, so the rest is still on the way. A Unix socket may stop at the end
                 // of a message, and nothing tells of the rest.
                 stream.on_the_way = stream.incoming.len() - length;

@@ -239,6 +239,8 @@ impl<E: Engine + 'static> Siege<E> {
             Event::Data { connection, data } => self.on_data(connection, data),
             Event::Sent { connection, .. } => self.on_sent(connection),
             Event::Writable { connection } => self.on_writable(connection),
+            // As a server does that has nothing to say to a peer who does not listen.
+            Event::SendFailed { connection, .. } => self.abort(connection),
             Event::EndOfStream { connection } => self.close(connection),
             Event::Closed {
                 connection, reason, ..

@@ -6,6 +6,7 @@ use quoit::{ConnectionId, Lease, Payload, Refusal, Token};
 
 use super::Siege;
 use super::plan::Service;
+use crate::checks::check_send_error;
 use quoit_event_order::Lent;
 use quoit_sim_kernel::kernel::with;
 use quoit_sim_kernel::pattern;
@@ -92,7 +93,7 @@ impl<E: Engine + 'static> Siege<E> {
     }
 
     /// What is to be sent to it has nobody to take it.
-    fn abort(&mut self, id: ConnectionId) {
+    pub(super) fn abort(&mut self, id: ConnectionId) {
         if self.event_loop.abort(id).is_ok()
             && let Some(state) = self.reference.find(id)
         {
@@ -132,6 +133,7 @@ impl<E: Engine + 'static> Siege<E> {
                 }
             }),
             Some(Refusal::Full | Refusal::Closing | Refusal::Stale) => {}
+            Some(Refusal::Error(errno)) => check_send_error(id, errno),
             Some(refusal) => panic!("a send on {id:?} is refused: {refusal}"),
         }
         if refusal == Some(Refusal::Full) || (refusal.is_none() && full) {
@@ -189,6 +191,10 @@ impl<E: Engine + 'static> Siege<E> {
             let taken = match self.event_loop.try_send(id, bytes) {
                 Ok(taken) => taken,
                 Err(Refusal::Closing | Refusal::Stale) => return,
+                Err(Refusal::Error(errno)) => {
+                    check_send_error(id, errno);
+                    return self.abort(id);
+                }
                 Err(refusal) => panic!("a send on {id:?} is refused: {refusal}"),
             };
             self.note_send(id, peer, &bytes[..taken], None);

@@ -23,7 +23,7 @@ use quoit_sim_kernel::kernel::{Outside, do_jobs, wait_outside, with};
 use quoit_sim_kernel::pattern;
 use quoit_sim_kernel::random::Random;
 
-use crate::checks::{Kept, check_end_of_stream};
+use crate::checks::{Kept, check_end_of_stream, check_send_error};
 use crate::datagrams::{DatagramLives, KeptDatagrams};
 use crate::options::Options;
 use crate::partner::Partner;
@@ -140,10 +140,26 @@ fn check_closed(id: ConnectionId, state: &Connection, reason: CloseReason) {
     // What has another way to go, or room later, is no reason.
     let for_want = matches!(reason, CloseReason::Error(Errno::ENOBUFS | Errno::ENOMEM));
     let lacks = |fault| with(|kernel| kernel.profile().chance(fault)) > 0;
+    let lacks_memory = lacks(Fault::TransferFails) || lacks(Fault::NoMemory);
     assert!(
-        !for_want || lacks(Fault::TransferFails) || lacks(Fault::NoMemory),
+        !for_want || lacks_memory,
         "{id:?} was closed for want of memory, of which there was enough"
     );
+    // Whoever breaks it, and whatever is sent meanwhile: what had arrived is the handler's. A receive that fails for want of
+    // memory ends it, too, for the reason that it had already.
+    let by_peer = match reason {
+        CloseReason::Reset | CloseReason::Timeout => true,
+        CloseReason::Error(errno) => errno.code() == libc::EHOSTUNREACH,
+        _ => false,
+    };
+    let is_ended_here = state.closing || state.notes.may_be_closing || !state.established || lacks_memory;
+    if let Some(peer) = state.notes.peer.filter(|_| by_peer && !is_ended_here) {
+        let sent = with(|kernel| kernel.peers[peer].sent);
+        assert_eq!(
+            state.notes.received, sent,
+            "{id:?} was ended by its peer ({reason}), and not all was delivered that had arrived"
+        );
+    }
     // An attempt to connect that is given up may have succeeded already, and its peer sees the end of nothing.
     if let Some(peer) = state.notes.peer.filter(|_| !state.established) {
         with(|kernel| kernel.peers[peer].excused = true);
@@ -466,6 +482,10 @@ impl<E: Engine + 'static> World<E> {
                 Some(Occasion::End(connection))
             }
             Event::AcceptedDescriptor { descriptor, .. } => Some(Occasion::Descriptor(descriptor)),
+            Event::SendFailed { connection, error } => {
+                check_send_error(connection, error);
+                Some(Occasion::Any(connection))
+            }
             Event::Accepted { connection, .. }
             | Event::Opened { connection, .. }
             | Event::Writable { connection }

@@ -33,8 +33,17 @@ pub(super) enum SendSide {
     Open,
     /// Takes none; the end of the stream follows what is queued.
     Finishing,
-    /// `shutdown(2)` is done, or the peer refuses more.
+    /// `shutdown(2)` is done.
     Ended,
+    /// The socket takes no more, for this error.
+    Failed(Errno),
+}
+
+impl SendSide {
+    /// Whether nothing more is given to the socket.
+    pub(super) fn has_ended(self) -> bool {
+        matches!(self, Self::Ended | Self::Failed(_))
+    }
 }
 
 /// The receiving direction.
@@ -259,10 +268,15 @@ impl Connection {
 
     /// Whether all that was to be sent is the kernel's, with the end behind it.
     pub(super) fn is_left_to_the_kernel(&self) -> bool {
-        self.send_side == SendSide::Ended
+        self.send_side.has_ended()
             && self.reason.is_none()
             && self.outbound.is_empty()
             && !self.operations.is_sending()
+    }
+
+    /// Whether nothing is received although there may be something: it is paused, or waits for leases or slots.
+    pub(super) fn is_held(&self) -> bool {
+        matches!(self.receive_side, ReceiveSide::Open | ReceiveSide::EndHeld(_)) && !self.operations.receive
     }
 
     /// Leases that were delivered and did not come back.
@@ -306,7 +320,7 @@ impl Connection {
 
     /// Whether both directions have ended.
     pub(super) fn both_ended(&self) -> bool {
-        self.send_side == SendSide::Ended && self.receive_side == ReceiveSide::Ended
+        self.send_side.has_ended() && self.receive_side == ReceiveSide::Ended
     }
 
     /// Whether the kernel is done with everything of this connection.

@@ -92,6 +92,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// handler has not seen: that waits until it is received for again, and the end behind it.
     fn on_reset_found(&mut self, slot: Slot) {
         self.check_paused(slot);
+        if self.has_unread(slot) {
+            return;
+        }
         let Some((connection, _)) = self.connections.at(slot) else {
             return;
         };
@@ -102,16 +105,24 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             return;
         }
         self.counters.system_calls.add(1);
-        if self.system.unread(socket.as_fd()).unwrap_or(0) > 0 {
-            return;
-        }
-        self.counters.system_calls.add(1);
         let error = self.system.take_error(socket.as_raw_fd());
         self.end(
             slot,
             error.map_or(CloseReason::Reset, CloseReason::from_errno),
             false,
         );
+    }
+
+    /// Whether the kernel has received something that was not received from it.
+    pub(super) fn has_unread(&mut self, slot: Slot) -> bool {
+        let Some((connection, _)) = self.connections.at(slot) else {
+            return false;
+        };
+        let Some(socket) = &connection.descriptor else {
+            return false;
+        };
+        self.counters.system_calls.add(1);
+        self.system.unread(socket.as_fd()).unwrap_or(0) > 0
     }
 
     /// Closes connections whose peers have taken nothing for too long, those that have been so for longest first, until memory

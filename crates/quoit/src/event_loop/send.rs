@@ -58,7 +58,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     ///   copied send is refused, and a part of it is not.
     ///   So it is for [`Loop::is_full`], too, which a handler that lends should ask.
     /// - [`Refusal::TooLarge`]: a copied send larger than the high-water mark, or than all memory for such sends.
-    /// - [`Refusal::Closing`], [`Refusal::Stale`].
+    /// - [`Refusal::Error`]: an earlier send failed with this error, as `ECONNRESET` or `EPIPE`. What the peer sent before that
+    ///   is still delivered, and `Closed` follows.
+    /// - [`Refusal::Closing`]: this end has ended its direction. [`Refusal::Stale`].
     pub fn send<'a>(
         &mut self,
         connection: ConnectionId,
@@ -115,8 +117,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// ([`Loop::abort`]), as a gap in its stream would pass for what was meant. Returns whether they were queued. If not,
     /// the connection is ending, and [`Event::Closed`] is all that is left to wait for.
     ///
-    /// Where nothing can be queued any more ([`Refusal::Closing`], [`Refusal::Stale`]) it returns false and does nothing:
-    /// what was queued before a [`Loop::close`] or [`Loop::shutdown`] still leaves.
+    /// Where nothing can be queued any more ([`Refusal::Closing`], [`Refusal::Stale`], [`Refusal::Error`]) it returns false
+    /// and does nothing: what was queued before a [`Loop::close`] or [`Loop::shutdown`] still leaves, and what a peer sent
+    /// before it broke is still delivered.
     ///
     /// To keep the connection of a slow reader, ask [`Loop::is_full`] after each send, and send no more until
     /// [`Event::Writable`]. Lent memory is refused then only for the number of its pieces
@@ -130,8 +133,8 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     ) -> bool {
         match self.send(connection, payload, token) {
             Ok(()) => true,
-            Err(Refusal::Closing | Refusal::Stale) => false,
-            Err(_) => {
+            Err(Refusal::Closing | Refusal::Stale | Refusal::Error(_)) => false,
+            Err(Refusal::Full | Refusal::TooLarge | Refusal::Limit) => {
                 // It was open a moment ago, as it was refused for another reason.
                 let _ = self.abort(connection);
                 false
@@ -151,7 +154,8 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// itself: of use for what is all that the connection has to send in this turn, and for what is long.
     ///
     /// # Errors
-    /// [`Refusal::Closing`], also if it is this send that finds the connection broken; [`Refusal::Stale`].
+    /// [`Refusal::Error`] also if it is this send that finds the connection broken; [`Refusal::Closing`],
+    /// [`Refusal::Stale`].
     pub fn try_send(&mut self, connection: ConnectionId, bytes: &[u8]) -> Result<usize, Refusal> {
         let mut message = Message::Single {
             address: bytes.as_ptr(),
@@ -221,9 +225,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                 Ok(taken)
             }
             Some(Err(errno)) => {
-                self.fail_send(slot, CloseReason::from_errno(errno), survives(errno));
+                self.fail_send(slot, errno);
                 self.finish_if_quiet(slot);
-                Err(Refusal::Closing)
+                Err(Refusal::Error(errno))
             }
         }
     }
@@ -295,8 +299,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
 
     pub(super) fn sender(&mut self, id: ConnectionId) -> Result<&mut Connection, Refusal> {
         let state = self.find(id)?;
-        match state.phase {
-            Phase::Connecting | Phase::Open if state.send_side == SendSide::Open => Ok(state),
+        match (state.phase, state.send_side) {
+            (Phase::Connecting | Phase::Open, SendSide::Open) => Ok(state),
+            (Phase::Open | Phase::Ending, SendSide::Failed(errno)) => Err(Refusal::Error(errno)),
             _ => Err(Refusal::Closing),
         }
     }
@@ -333,7 +338,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             return;
         };
         let flushing = matches!(connection.phase, Phase::Open | Phase::Draining);
-        if !flushing || connection.operations.send || connection.send_side == SendSide::Ended {
+        if !flushing || connection.operations.send || connection.send_side.has_ended() {
             return;
         }
         let id = ConnectionId::new(self.index, slot, generation);
@@ -433,7 +438,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         connection.operations.notifications += u32::from(held);
         match result {
             Ok(0) if connection.may_tell_short_file() => self.on_short_file(id, None),
-            Ok(0) => self.fail_send(slot, CloseReason::Error(Errno::new(libc::ENODATA)), true),
+            Ok(0) => self.fail_send(slot, Errno::new(libc::ENODATA)),
             Ok(bytes) => {
                 let memory = self.memory.as_mut().expect("present until the loop is dropped");
                 let before = connection.outbound.queued();
@@ -458,10 +463,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             Err(errno) if is_of_file(errno) && connection.may_tell_short_file() => {
                 self.on_short_file(id, Some(errno));
             }
-            Err(errno) => {
-                let reset = survives(errno);
-                self.fail_send(slot, CloseReason::from_errno(errno), reset);
-            }
+            Err(errno) => self.fail_send(slot, errno),
         }
         self.finish_if_quiet(slot);
     }
@@ -511,7 +513,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         if let Some(connection) = self.connections.get(slot, id.generation())
             && connection.operations.notifications == 0
         {
-            let failed = connection.send_side == SendSide::Ended && !connection.outbound.is_empty();
+            let failed = connection.send_side.has_ended() && !connection.outbound.is_empty();
             if connection.both_ended() {
                 self.end_both(slot);
             } else if failed {
@@ -566,26 +568,36 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     }
 
     /// The socket takes no more. What the peer sent before is still delivered, then the connection ends: once the
-    /// receive finds the end, also one that waits for leases or pool slots, or a paused connection with data held
-    /// back is resumed. That may take as long as a graceful close. Paused with nothing held back, it ends at once.
-    fn fail_send(&mut self, slot: Slot, reason: CloseReason, reset: bool) {
+    /// receive finds the end, also one that waits for leases or pool slots, or for a paused connection to be resumed. Paused
+    /// with nothing left to deliver, it ends at once.
+    fn fail_send(&mut self, slot: Slot, errno: Errno) {
+        let reason = CloseReason::from_errno(errno);
+        let reset = survives(errno);
         self.check_paused(slot);
+        let unread = self.has_unread(slot);
         let (connection, generation) = self
             .connections
             .at(slot)
             .expect("a slot with an operation in flight is in use");
-        connection.send_side = SendSide::Ended;
+        connection.send_side = SendSide::Failed(errno);
         connection.reason.get_or_insert(reason);
         let id = ConnectionId::new(self.index, slot, generation);
         let undelivered = match connection.receive_side {
             ReceiveSide::Open => {
-                connection.operations.receive || !connection.paused || !connection.inbound.is_empty()
+                connection.operations.receive
+                    || !connection.paused
+                    || !connection.inbound.is_empty()
+                    || unread
             }
             ReceiveSide::EndHeld(_) => !connection.inbound.is_empty(),
             ReceiveSide::Ending | ReceiveSide::Reported | ReceiveSide::Ended => false,
         };
         match connection.phase {
             Phase::Open if undelivered && !reset => {
+                self.events.push_back(Event::SendFailed {
+                    connection: id,
+                    error: errno,
+                });
                 // An error of the connection ends the receive at once. Where only the peer's receiving
                 // direction is gone (Unix sockets), the peer gets as long as a graceful close.
                 self.drop_queue(slot);

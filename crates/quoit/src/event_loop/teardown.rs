@@ -124,12 +124,17 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let reason = connection.reason.unwrap_or(CloseReason::Timeout);
         let is_patient = connection.patient;
         let is_left = connection.is_left_to_the_kernel();
+        let is_held = connection.is_held();
         let phase = connection.phase;
         match phase {
             Phase::Connecting => self.end(id.slot(), reason, false),
             Phase::Draining if is_patient && is_left => self.end(id.slot(), reason, false),
             Phase::Draining if is_patient && self.is_taking(id.slot()) => {
                 self.limit_end(id, self.config.close_deadline, reason);
+            }
+            // Its sends have failed. It is not its peer that is waited for, but that what has come is received.
+            Phase::Open if is_held || self.has_unread(id.slot()) => {
+                self.limit_end(id, self.config.close_deadline, reason)
             }
             Phase::Open | Phase::Draining => self.end(id.slot(), reason, true),
             Phase::Ending => {}

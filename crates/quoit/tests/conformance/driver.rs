@@ -27,6 +27,7 @@ pub(crate) struct Seen {
     pub(crate) sent: Vec<Token>,
     /// Files that were too short, each with the bytes that are missing.
     pub(crate) files_short: Vec<(Token, u64, Option<Errno>)>,
+    pub(crate) send_failed: Option<Errno>,
     pub(crate) writable: u32,
     pub(crate) pressure: u32,
     pub(crate) deadlines: u32,
@@ -204,6 +205,7 @@ impl Driver {
                 missing,
                 error,
             } => self.of(connection).files_short.push((token, missing, error)),
+            Event::SendFailed { connection, error } => self.of(connection).send_failed = Some(error),
             Event::Writable { connection } => {
                 self.of(connection).writable += 1;
                 self.echo_backlog(connection);

@@ -6,7 +6,7 @@ use std::process::{Command as Process, Stdio};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use quoit::{CloseReason, Command, Config, ConnectionId, Payload, Refusal, Token};
+use quoit::{CloseReason, Command, Config, ConnectionId, Errno, Payload, Refusal, Token};
 
 use crate::driver::{Driver, OnData, drive, drive_with};
 use crate::levels::Level;
@@ -19,6 +19,8 @@ macro_rules! ending {
             half_close_by_this_end
             half_close_by_both_at_once
             reset_by_the_peer
+            what_came_before_a_failed_send_is_delivered
+            a_paused_peer_that_takes_no_more_is_not_forgotten
             abort_is_seen_as_a_reset
             abort_with_data_queued_and_received
             close_and_abort_end_what_is_unreported
@@ -103,6 +105,50 @@ pub(crate) fn reset_by_the_peer(level: &Level) {
         client.reset();
         assert_eq!(driver.wait_closed(id), CloseReason::Reset);
         assert!(driver.seen(id).sent.is_empty());
+    });
+}
+
+/// Whatever was paused when it came, and however long it stays so: as the kernel keeps it for who does not read.
+pub(crate) fn what_came_before_a_failed_send_is_delivered(level: &Level) {
+    let at_once = |config: &mut Config| config.close_deadline = Duration::from_millis(1);
+    drive_with(level, at_once, |driver| {
+        let (mut client, id) = driver.new_pair();
+        client.send(b"some");
+        driver.wait_received(id, 4);
+        driver.pause(id).unwrap();
+        driver.until_quiet();
+        client.send(&pattern(4, 40_000));
+        client.reset();
+        let mut refused = None;
+        driver.until("sending fails", |driver| {
+            refused = driver.send(id, b"x", Token::NONE).err();
+            refused.is_some()
+        });
+        assert_eq!(refused, Some(Refusal::Error(Errno::ECONNRESET)));
+        driver.until("that is told", |driver| driver.seen(id).send_failed.is_some());
+        assert_eq!(driver.seen(id).send_failed, Some(Errno::ECONNRESET));
+        // It waits for its handler, however often the time of a graceful close is over.
+        driver.set_timer(1, Duration::from_millis(20));
+        driver.until("some time is over", |driver| !driver.timers.is_empty());
+        assert!(driver.is_open(id));
+        driver.resume(id).unwrap();
+        assert_eq!(driver.wait_closed(id), CloseReason::Reset);
+        assert!(driver.seen(id).received[4..] == pattern(4, 40_000));
+    });
+}
+
+/// With nothing left to deliver its end is told at once, and nobody has to resume it for that.
+pub(crate) fn a_paused_peer_that_takes_no_more_is_not_forgotten(level: &Level) {
+    drive(level, |driver| {
+        let (client, id) = driver.new_pair();
+        driver.pause(id).unwrap();
+        driver.until_quiet();
+        client.reset();
+        driver.until("it is closed", |driver| {
+            driver.send(id, b"x", Token::NONE).is_err() && !driver.is_open(id)
+        });
+        assert_eq!(driver.wait_closed(id), CloseReason::Reset);
+        assert_eq!(driver.seen(id).send_failed, None);
     });
 }
 

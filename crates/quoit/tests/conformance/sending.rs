@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytes::Bytes;
-use quoit::{CloseReason, Config, ConnectionId, FileRange, OnShort, Payload, RawPieces, Refusal, Token};
+use quoit::{
+    CloseReason, Config, ConnectionId, Errno, FileRange, OnShort, Payload, RawPieces, Refusal, Token,
+};
 
 use crate::driver::{Driver, drive, drive_with};
 use crate::levels::Level;
@@ -351,7 +353,7 @@ pub(crate) fn at_once_to_a_peer_that_is_gone(level: &Level) {
             found = driver.send(id, lost.as_slice(), Token::NONE).map(|()| 0);
             assert_eq!(found, Ok(0));
         } else {
-            assert_eq!(found, Err(Refusal::Closing));
+            assert_eq!(found, Err(Refusal::Error(Errno::ECONNRESET)));
             assert_eq!(driver.event_loop.try_send(id, b"again"), Err(Refusal::Stale));
         }
         assert_eq!(driver.wait_closed(id), CloseReason::Reset);

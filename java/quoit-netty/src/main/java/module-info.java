@@ -1,4 +1,4 @@
-/** Quoit's transport for Netty. Run with {@code --enable-native-access=io.quoit.netty} where it is a named module. */
+/** Quoit's transport for Netty. Where it is a named module, run Java 22 or newer with {@code --enable-native-access=io.quoit.netty}. */
 module io.quoit.netty {
     requires transitive io.netty.transport;
     requires transitive io.netty.transport.unix.common;

@@ -17,7 +17,7 @@ import java.util.concurrent.ArrayBlockingQueue;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.TimeUnit;
 
-/** Echoes a word over the transport that there is, and prints its name, the word, and why not Quoit. */
+/** Echoes a word over the transport that there is, and prints its name, the word, why not Quoit, and how Java calls that. */
 public final class Consumer {
     private Consumer() {}
 
@@ -66,7 +66,7 @@ public final class Consumer {
         String answer = answers.poll(20, TimeUnit.SECONDS);
         Throwable cause = Quoit.unavailabilityCause();
         System.out.println("transport=" + transport.name() + " answer=" + answer + " cause="
-                + (cause == null ? "none" : cause.getMessage()));
+                + (cause == null ? "none" : cause.getMessage()) + " access=" + Quoit.doctor().access());
         group.shutdownGracefully(0, 1, TimeUnit.SECONDS).sync();
     }
 }

@@ -18,11 +18,14 @@ import org.junit.jupiter.api.Assumptions;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** Runs {@link Consumer} with the packed jars, as users do: right, and wrong in every way that has a message. */
 class PackedJarTest {
     private static final String NATIVE_ACCESS = "--enable-native-access=ALL-UNNAMED";
+    private static final String BY_JNI = "-Dio.quoit.netty.access=jni";
+    private static final String BY_FFM = "-Dio.quoit.netty.access=ffm";
 
     private static List<String> jars() {
         return Stream.of(System.getProperty("java.class.path").split(File.pathSeparator))
@@ -64,16 +67,27 @@ class PackedJarTest {
         }
     }
 
-    @Test
-    void thePackedJarsAreEnough() throws Exception {
-        String output = onClassPath(javaHere(), Map.of(), NATIVE_ACCESS);
-        assertTrue(output.contains("transport=quoit answer=word cause=none"), output);
+    private static void assertRuns(String output, String access) {
+        assertTrue(output.contains("transport=quoit answer=word cause=none access=" + access), output);
         assertTrue(!output.contains("WARNING: A restricted method"), output);
     }
 
     @Test
+    void thePackedJarsAreEnough() throws Exception {
+        assertRuns(onClassPath(javaHere(), Map.of(), NATIVE_ACCESS), "ffm");
+        assertRuns(onClassPath(javaHere(), Map.of(), NATIVE_ACCESS, BY_FFM), "ffm");
+        assertRuns(onClassPath(javaHere(), Map.of(), NATIVE_ACCESS, BY_JNI), "jni");
+    }
+
+    @Test
     void theyAreModulesToo() throws Exception {
-        List<String> command = new ArrayList<>(List.of(javaHere(), "--enable-native-access=io.quoit.netty"));
+        assertRuns(run(asModules(javaHere(), "--enable-native-access=io.quoit.netty"), Map.of()), "ffm");
+        assertRuns(run(asModules(javaHere(), "--enable-native-access=io.quoit.netty", BY_JNI), Map.of()), "jni");
+    }
+
+    private static List<String> asModules(String java, String... options) {
+        List<String> command = new ArrayList<>(List.of(java));
+        command.addAll(List.of(options));
         List<String> modules = jars().stream().filter(part -> part.endsWith(".jar")).toList();
         List<String> classes = jars().stream().filter(part -> !part.endsWith(".jar")).toList();
         command.addAll(List.of(
@@ -81,8 +95,7 @@ class PackedJarTest {
                 "--add-modules", "ALL-MODULE-PATH",
                 "-cp", String.join(File.pathSeparator, classes),
                 "consumer.Consumer"));
-        String output = run(command, Map.of());
-        assertTrue(output.contains("transport=quoit answer=word cause=none"), output);
+        return command;
     }
 
     /** What the profile {@code dist} packs beside, of which a part is no source folder of the project's. */
@@ -110,10 +123,20 @@ class PackedJarTest {
     /** Each of Java 17 and 21 that is installed, found among the system's or named by JAVA_17_HOME and JAVA_21_HOME. */
     @ParameterizedTest
     @ValueSource(ints = {17, 21})
-    void anOlderJavaGetsAMessageAndNio(int version) throws Exception {
+    void anOlderJavaRunsOnQuoitByJni(int version) throws Exception {
         String older = olderJava(version);
         Assumptions.assumeTrue(older != null, "no Java " + version + " is installed");
-        assertFallsBack(onClassPath(older, Map.of()), "Java 22 or newer");
+        assertRuns(onClassPath(older, Map.of()), "jni");
+        assertRuns(run(asModules(older), Map.of()), "jni");
+        assertFallsBack(onClassPath(older, Map.of(), BY_FFM), "io.quoit.netty.access", "needs Java 22");
+    }
+
+    @Test
+    void aWayOfCallingThatThereIsNotIsNamed() throws Exception {
+        assertFallsBack(
+                onClassPath(javaHere(), Map.of(), NATIVE_ACCESS, "-Dio.quoit.netty.access=panama"),
+                "io.quoit.netty.access",
+                "panama");
     }
 
     private static String olderJava(int version) throws Exception {
@@ -142,21 +165,25 @@ class PackedJarTest {
     void aJarThatHasLostItsPartForJava22IsExplained() throws Exception {
         assertFallsBack(
                 onClassPath(javaHere(), Map.of(), NATIVE_ACCESS, "-Djdk.util.jar.enableMultiRelease=false"),
-                "Multi-Release: true");
+                "Multi-Release: true",
+                "io.quoit.netty.access");
+        assertRuns(onClassPath(javaHere(), Map.of(), NATIVE_ACCESS, "-Djdk.util.jar.enableMultiRelease=false", BY_JNI), "jni");
     }
 
     /** Java itself says it, in the words of its version, as long as it does not deny. */
-    @Test
-    void nativeAccessThatIsNotAskedForIsWarnedOfOnce() throws Exception {
-        String output = onClassPath(javaHere(), Map.of());
+    @ParameterizedTest
+    @ValueSource(strings = {BY_FFM, BY_JNI})
+    void nativeAccessThatIsNotAskedForIsWarnedOfOnce(String way) throws Exception {
+        String output = onClassPath(javaHere(), Map.of(), way);
         assertTrue(output.contains("transport=quoit answer=word cause=none"), output);
         assertEquals(2, output.split("--enable-native-access=ALL-UNNAMED", -1).length, output);
     }
 
-    @Test
-    void deniedNativeAccessIsExplained() throws Exception {
+    @ParameterizedTest
+    @ValueSource(strings = {BY_FFM, BY_JNI})
+    void deniedNativeAccessIsExplained(String way) throws Exception {
         assertFallsBack(
-                onClassPath(javaHere(), Map.of(), "--illegal-native-access=deny"),
+                onClassPath(javaHere(), Map.of(), "--illegal-native-access=deny", way),
                 "--enable-native-access=ALL-UNNAMED");
     }
 
@@ -168,14 +195,35 @@ class PackedJarTest {
                 "QUOIT_LIBRARY");
     }
 
-    @Test
-    void aLibraryThatIsAnotherIsNamed(@TempDir Path folder) throws Exception {
+    @ParameterizedTest
+    @ValueSource(strings = {BY_FFM, BY_JNI})
+    void aLibraryThatIsAnotherIsNamed(String way, @TempDir Path folder) throws Exception {
         Path text = Files.writeString(folder.resolve("libquoit.so"), "this is no library");
         assertFallsBack(
-                onClassPath(javaHere(), Map.of(), NATIVE_ACCESS, "-Dio.quoit.netty.library=" + text), text.toString());
+                onClassPath(javaHere(), Map.of(), NATIVE_ACCESS, way, "-Dio.quoit.netty.library=" + text),
+                text + " cannot be used: ",
+                "name a libquoit.so for this machine");
         assertFallsBack(
-                onClassPath(javaHere(), Map.of(), NATIVE_ACCESS, "-Dio.quoit.netty.library=" + someLibrary()),
+                onClassPath(javaHere(), Map.of(), NATIVE_ACCESS, way, "-Dio.quoit.netty.library=" + someLibrary()),
+                someLibrary() + " cannot be used: it lacks quoit_version",
                 "another version");
+    }
+
+    /** Beside a libquoit that is named: what is built with it is taken in place of the jar's, and has to fit. */
+    @Test
+    void aLibraryForJniThatIsAnotherIsNamed(@TempDir Path folder) throws Exception {
+        Path quoit = Files.createSymbolicLink(
+                folder.resolve("libquoit.so"), Path.of(System.getenv("QUOIT_LIBRARY")).toRealPath());
+        Path jni = folder.resolve("libquoit_jni.so");
+        String[] options = {NATIVE_ACCESS, BY_JNI, "-Dio.quoit.netty.library=" + quoit};
+        assertRuns(onClassPath(javaHere(), Map.of(), options), "jni");
+        Files.writeString(jni, "this is no library");
+        assertFallsBack(onClassPath(javaHere(), Map.of(), options), jni + ", by which this Java calls libquoit, cannot be used");
+        compile(folder, "int nothing;", jni);
+        assertFallsBack(onClassPath(javaHere(), Map.of(), options), jni + " lacks the function ", "another version");
+        Files.delete(jni);
+        Files.copy(Path.of(System.getenv("QUOIT_LIBRARY")).resolveSibling("libquoit_jni.so"), jni);
+        assertRuns(onClassPath(javaHere(), Map.of(), options), "jni");
     }
 
     /** A library that is surely no libquoit. */
@@ -189,24 +237,29 @@ class PackedJarTest {
      * library's, but by far less than this.
      */
     @ParameterizedTest
-    @ValueSource(ints = {1 << 10, 1 << 16})
-    void aLibraryOfAnotherAbiVersionIsNamed(int higher, @TempDir Path folder) throws Exception {
-        Path source = Files.writeString(folder.resolve("other.c"), OTHER_VERSION);
+    @CsvSource({"1024, " + BY_FFM, "1024, " + BY_JNI, "65536, " + BY_FFM, "65536, " + BY_JNI})
+    void aLibraryOfAnotherAbiVersionIsNamed(int higher, String way, @TempDir Path folder) throws Exception {
         Path other = folder.resolve("libquoit-other.so");
         Path real = Path.of(System.getenv("QUOIT_LIBRARY")).toRealPath();
         // Depends on libquoit though it names nothing of it, and on that very file.
         Path soname = Files.createSymbolicLink(folder.resolve("libquoit.so.0"), real);
-        List<String> compiler = List.of(
-                "cc", "-shared", "-fPIC", "-DHIGHER=" + higher, "-o", other.toString(), source.toString(),
-                "-Wl,--no-as-needed", soname.toString(), "-Wl,-rpath," + folder);
-        Process compiling = new ProcessBuilder(compiler).redirectErrorStream(true).start();
-        String complaints = new String(compiling.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
-        assertEquals(0, compiling.waitFor(), complaints);
+        compile(folder, OTHER_VERSION, other, "-DHIGHER=" + higher, "-Wl,--no-as-needed", soname.toString(), "-Wl,-rpath," + folder);
         String output = onClassPath(
-                javaHere(), Map.of(), NATIVE_ACCESS, "-Dio.quoit.netty.library=" + other);
+                javaHere(), Map.of(), NATIVE_ACCESS, way, "-Dio.quoit.netty.library=" + other);
         assertFallsBack(output, other + ": this program wants version ", "install a libquoit that fits");
         // What is logged, and what is printed as the cause: once each.
         assertEquals(2, output.split("install a libquoit", -1).length - 1, output);
+    }
+
+    /** Makes a library of a source in C. */
+    private static void compile(Path folder, String text, Path library, String... options) throws Exception {
+        Path source = Files.writeString(folder.resolve("library.c"), text);
+        List<String> compiler =
+                new ArrayList<>(List.of("cc", "-shared", "-fPIC", "-o", library.toString(), source.toString()));
+        compiler.addAll(List.of(options));
+        Process compiling = new ProcessBuilder(compiler).redirectErrorStream(true).start();
+        String complaints = new String(compiling.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
+        assertEquals(0, compiling.waitFor(), complaints);
     }
 
     private static final String OTHER_VERSION =
@@ -230,8 +283,9 @@ class PackedJarTest {
                 "io.quoit.netty.workdir");
     }
 
-    @Test
-    void aFolderWithoutExecutionIsNamed(@TempDir Path own) throws Exception {
+    @ParameterizedTest
+    @ValueSource(strings = {BY_FFM, BY_JNI})
+    void aFolderWithoutExecutionIsNamed(String way, @TempDir Path own) throws Exception {
         List<String> mounting = List.of(
                 "unshare", "--mount", "--map-root-user", "sh", "-c", "mount -t tmpfs -o noexec none \"$0\" && \"$@\"");
         List<String> command = new ArrayList<>();
@@ -243,7 +297,7 @@ class PackedJarTest {
             folder = mountedWithoutExecution();
             Assumptions.assumeTrue(folder != null, "no folder is mounted noexec, and none can be");
         }
-        command.addAll(command(javaHere(), NATIVE_ACCESS, "-Dio.quoit.netty.workdir=" + folder));
+        command.addAll(command(javaHere(), NATIVE_ACCESS, way, "-Dio.quoit.netty.workdir=" + folder));
         assertFallsBack(run(command, Map.of()), "noexec", "io.quoit.netty.workdir");
     }
 

@@ -6,7 +6,7 @@ package io.quoit.netty;
  */
 final class Abi {
     /** The ABI that this package was written for: major and minor version. */
-    static final int VERSION = 1 << 16 | 10;
+    static final int VERSION = 1 << 16 | 11;
 
     static final int UNSET = 0xFFFF_FFFF;
 
@@ -56,6 +56,7 @@ final class Abi {
     static final int EVENT_DATAGRAM_CLOSED = 24;
     static final int EVENT_DATAGRAM_REFUSED = 25;
     static final int EVENT_ACCEPT_FAILED = 27;
+    static final int EVENT_SEND_FAILED = 28;
 
     static final int CLOSED_LOCAL = 1;
     static final int CLOSED_PEER = 2;

@@ -30,12 +30,13 @@ final class Doctor {
         NativeLibrary library = outcome.library();
         if (library == null) {
             String cause = outcome.cause().getMessage();
-            return new QuoitReport(false, cause, "", false, cause, List.of());
+            return new QuoitReport(false, cause, "", "", false, cause, List.of());
         }
         return probed(library, capabilities -> new QuoitReport(
                 true,
                 "",
                 library.version(),
+                library.access(),
                 library.capabilitiesUsable(capabilities) == 1,
                 library.capabilitiesReason(capabilities),
                 features(library, capabilities)));

@@ -35,6 +35,8 @@ final class Inbound implements LeaseHolder, EndOfRun, Runnable {
     private boolean hasRead;
     /** What the native connection was told last. */
     private boolean paused = true;
+    /** The socket takes no more. */
+    private boolean sendFailed;
     /** The place of an attach, and the batch that it is of; -1 if there is none. */
     private int attaching = -1;
 
@@ -133,7 +135,20 @@ final class Inbound implements LeaseHolder, EndOfRun, Runnable {
     private void pause() {
         if (!paused && channel.connection() != 0) {
             paused = true;
-            channel.handler().commands().simple(Abi.COMMAND_PAUSE, channel.connection());
+            channel.handler()
+                    .commands()
+                    .simple(sendFailed ? Abi.COMMAND_ABORT : Abi.COMMAND_PAUSE, channel.connection());
+        }
+    }
+
+    /**
+     * The socket takes no more. What comes is read, and the end behind it; a connection that is not read is ended now, as it
+     * is by Netty's own transports, whose write fails: nobody would be told before the next read.
+     */
+    void sendFailed() {
+        sendFailed = true;
+        if (paused && channel.connection() != 0) {
+            channel.handler().commands().simple(Abi.COMMAND_ABORT, channel.connection());
         }
     }
 

@@ -5,9 +5,18 @@ import java.nio.ByteBuffer;
 /**
  * The calls of libquoit and of the C library that this package makes. Pointers are numbers; memory that Java passes is
  * that of direct byte buffers in native order. Unless a call says otherwise it returns what the C function does, with a
- * negative errno on failure. The only implementation needs Java 22 and is in the jar's folder for that.
+ * negative errno on failure. There are two: by the foreign function interface, which needs Java 22 and is in the jar's folder
+ * for that, and by JNI.
  */
 abstract class NativeLibrary {
+    /** By the foreign function interface: {@code FfmLibrary}. */
+    static final String FFM = "ffm";
+    /** By JNI: {@link JniLibrary}. */
+    static final String JNI = "jni";
+
+    /** How it calls native code: one of the two. */
+    abstract String access();
+
     // ---- memory ----
 
     /** The address of a direct buffer's first byte. */

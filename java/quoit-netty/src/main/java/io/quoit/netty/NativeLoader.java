@@ -1,11 +1,14 @@
 package io.quoit.netty;
 
 import io.netty.util.internal.SystemPropertyUtil;
+import io.netty.util.internal.logging.InternalLogger;
+import io.netty.util.internal.logging.InternalLoggerFactory;
 import java.io.IOException;
 import java.io.InputStream;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
@@ -17,10 +20,21 @@ final class NativeLoader {
     /** Environment: the same, for all of Quoit's languages. */
     static final String FILE_VARIABLE = "QUOIT_LIBRARY";
 
+    /** System property: {@code ffm} or {@code jni}, in place of what this Java gets by itself. */
+    static final String ACCESS_PROPERTY = "io.quoit.netty.access";
+
+    /** The first Java with the foreign function interface. */
+    private static final int FFM_SINCE = 22;
+
+    private static final String JNI_FILE = "libquoit_jni.so";
+
+    private static final InternalLogger LOGGER = InternalLoggerFactory.getInstance(NativeLoader.class);
+
     private static final String RESOURCE = "quoit-layout.txt";
 
     private static Path file;
-    private static boolean extracted;
+    /** What was taken out of a jar. */
+    private static final List<Path> EXTRACTED = new ArrayList<>();
 
     private NativeLoader() {}
 
@@ -59,31 +73,59 @@ final class NativeLoader {
     }
 
     private static NativeLibrary open() throws Exception {
-        if (Runtime.version().feature() < 22) {
-            throw new UnsupportedOperationException("Quoit needs Java 22 or newer for calls of native code; this is Java "
-                    + Runtime.version().feature() + ": run a newer one, or stay on Netty's own transports");
-        }
         String system = System.getProperty("os.name", "");
         if (!system.equals("Linux")) {
             throw new UnsupportedOperationException(
                     "Quoit runs on Linux only; this is " + system + ": stay on Netty's own transports");
         }
-        file = choose();
+        String access = access(SystemPropertyUtil.get(ACCESS_PROPERTY), Runtime.version().feature());
         NativeLibrary library;
         try {
-            library = (NativeLibrary) Class.forName("io.quoit.netty.FfmLibrary", true, NativeLoader.class.getClassLoader())
+            file = choose();
+            library = access.equals(NativeLibrary.JNI) ? jni() : ffm();
+        } catch (IllegalCallerException denied) {
+            throw explained(denied);
+        } finally {
+            for (Path path : EXTRACTED) {
+                // Loaded or not, nobody needs the name any more.
+                Files.deleteIfExists(path);
+            }
+        }
+        check(library);
+        LOGGER.debug("Quoit {} is called by {}, from {}", library.version(), access, file);
+        return library;
+    }
+
+    /** How native code is called: as it is asked for, or as this version of Java can. */
+    static String access(String asked, int java) {
+        if (asked == null || asked.isEmpty()) {
+            return java >= FFM_SINCE ? NativeLibrary.FFM : NativeLibrary.JNI;
+        }
+        if (asked.equals(NativeLibrary.FFM) && java < FFM_SINCE) {
+            throw new UnsupportedOperationException("the system property " + ACCESS_PROPERTY + " asks for " + asked
+                    + ", which needs Java " + FFM_SINCE + "; this is Java " + java + ": leave it out, or say jni");
+        }
+        if (!asked.equals(NativeLibrary.FFM) && !asked.equals(NativeLibrary.JNI)) {
+            throw new UnsupportedOperationException(
+                    "the system property " + ACCESS_PROPERTY + " is ffm, jni or nothing, and not \"" + asked + "\"");
+        }
+        return asked;
+    }
+
+    /** Which opens the file that was chosen. */
+    static NativeLibrary jni() throws IOException {
+        return new JniLibrary(chooseJni(), file);
+    }
+
+    /** By its name, as it is for a newer Java than this class. */
+    private static NativeLibrary ffm() throws Exception {
+        try {
+            return (NativeLibrary) Class.forName("io.quoit.netty.FfmLibrary", true, NativeLoader.class.getClassLoader())
                     .getDeclaredConstructor()
                     .newInstance();
         } catch (ReflectiveOperationException | LinkageError failure) {
             throw explained(failure);
-        } finally {
-            if (extracted) {
-                // Loaded or not, nobody needs the name any more.
-                Files.deleteIfExists(file);
-            }
         }
-        check(library);
-        return library;
     }
 
     private static Path choose() throws IOException {
@@ -94,14 +136,25 @@ final class NativeLoader {
             by = "the environment's " + FILE_VARIABLE;
         }
         if (named == null || named.isEmpty()) {
-            extracted = true;
-            return BundledLibrary.extract();
+            return extracted(BundledLibrary.QUOIT);
         }
         Path path = Path.of(named).toAbsolutePath();
         if (!Files.isReadable(path)) {
             throw new UnsupportedOperationException(path + ", named by " + by + ", cannot be read: let it name a "
                     + "libquoit.so for this machine, as `make capi` of the Quoit repository builds it");
         }
+        return path;
+    }
+
+    /** What JNI needs: beside a libquoit that was named, as they are built together, or in the jar. */
+    private static Path chooseJni() throws IOException {
+        Path beside = file.resolveSibling(JNI_FILE);
+        return EXTRACTED.isEmpty() && Files.isReadable(beside) ? beside : extracted(BundledLibrary.JNI);
+    }
+
+    private static Path extracted(String library) throws IOException {
+        Path path = BundledLibrary.extract(library);
+        EXTRACTED.add(path);
         return path;
     }
 
@@ -125,10 +178,11 @@ final class NativeLoader {
         if (cause instanceof ClassNotFoundException) {
             return new UnsupportedOperationException(
                     "the part of quoit-netty for Java 22 is missing: keep META-INF/versions and the manifest's "
-                            + "Multi-Release: true when the jar is packed anew",
+                            + "Multi-Release: true when the jar is packed anew, or set the system property "
+                            + ACCESS_PROPERTY + " to jni",
                     cause);
         }
-        return new UnsupportedOperationException(file + " cannot be used: " + text + BundledLibrary.remedy(text), cause);
+        return new UnsupportedOperationException(file + " cannot be used: " + text + BundledLibrary.remedy(text, BundledLibrary.NAME_ANOTHER), cause);
     }
 
     private static void check(NativeLibrary library) throws IOException {

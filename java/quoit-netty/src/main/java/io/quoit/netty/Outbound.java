@@ -400,10 +400,13 @@ final class Outbound {
         flies();
     }
 
-    void refused(long token, int reason) {
+    void refused(long token, int reason, int error) {
         lentRefused |= token != COPY_TOKEN;
         if (reason != Abi.REFUSED_FULL) {
-            broken = new SocketException("Broken pipe");
+            // The first is of the send that broke it, or comes nearest to that.
+            if (broken == null) {
+                broken = new SocketException(reason == Abi.REFUSED_ERROR ? Errno.text(error) : "Broken pipe");
+            }
             return;
         }
         blocked = true;

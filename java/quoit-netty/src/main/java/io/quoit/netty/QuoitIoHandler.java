@@ -320,6 +320,13 @@ public final class QuoitIoHandler implements IoHandler {
                     channel.inbound().ended();
                 }
             }
+            case Abi.EVENT_SEND_FAILED -> {
+                AbstractQuoitStreamChannel channel = connections.get(id);
+                if (channel == null) {
+                    return 0;
+                }
+                channel.inbound().sendFailed();
+            }
             case Abi.EVENT_CLOSED -> {
                 AbstractQuoitStreamChannel channel = connections.remove(id);
                 pending.remove(token);
@@ -370,7 +377,7 @@ public final class QuoitIoHandler implements IoHandler {
         }
         AbstractQuoitStreamChannel channel = connections.get(id);
         if (channel != null && token != 0) {
-            channel.outbound().refused(token, reason);
+            channel.outbound().refused(token, reason, error);
         }
     }
 

@@ -8,6 +8,7 @@ import java.util.List;
  * @param available whether the transport can be used at all
  * @param cause why not; empty if it can
  * @param version the version of libquoit; empty without it
+ * @param access how Java calls it: {@code ffm} or {@code jni}; empty without it
  * @param uringUsable whether loops can run on io_uring
  * @param uringReason that they can, or what is missing and the remedy, in one line
  * @param features the features of io_uring that Quoit uses
@@ -16,6 +17,7 @@ public record QuoitReport(
         boolean available,
         String cause,
         String version,
+        String access,
         boolean uringUsable,
         String uringReason,
         List<Feature> features) {
@@ -39,7 +41,7 @@ public record QuoitReport(
         if (!available) {
             return text.append("quoit: not available: ").append(cause).toString();
         }
-        text.append("quoit ").append(version).append(": available\nio_uring: ").append(uringReason);
+        text.append("quoit ").append(version).append(": available, called by ").append(access).append("\nio_uring: ").append(uringReason);
         for (Feature feature : features) {
             text.append("\n  ").append(feature.name()).append(": ").append(feature.usable() ? "yes" : feature.reason());
         }

@@ -165,6 +165,11 @@ final class FfmLibrary extends NativeLibrary {
     }
 
     @Override
+    String access() {
+        return FFM;
+    }
+
+    @Override
     long address(ByteBuffer direct) {
         // The segment begins at the buffer's position.
         return MemorySegment.ofBuffer(direct).address() - direct.position();

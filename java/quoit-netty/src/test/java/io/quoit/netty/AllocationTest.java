@@ -141,7 +141,7 @@ class AllocationTest {
                 // With small limits, pieces of longer ones are copied, which takes two views of memory each.
                 for (int length : UnderTest.SMALL ? new int[] {100} : new int[] {100, 6000}) {
                     exchange(client, length, response, WARM_UP);
-                    long id = group.submit(() -> Thread.currentThread().threadId()).get();
+                    long id = group.submit(() -> Thread.currentThread().getId()).get();
                     long allocated = Long.MAX_VALUE;
                     for (int round = 0; round < ROUNDS && allocated >= REQUESTS; round++) {
                         long before = threads.getThreadAllocatedBytes(id);

@@ -32,8 +32,14 @@ class BundledLibraryTest {
 
     @Test
     void anErrorOfTheLinkersNamesWhatToInstall() {
-        assertTrue(BundledLibrary.remedy("libc.so.6: version `GLIBC_2.34' not found").contains("glibc 2.17"));
-        assertTrue(BundledLibrary.remedy("Error loading shared library ld-linux-x86-64.so.2").contains("-musl"));
-        assertTrue(BundledLibrary.remedy("failed to map segment from shared object").contains(BundledLibrary.FOLDER_PROPERTY));
+        assertTrue(remedy("libc.so.6: version `GLIBC_2.34' not found").contains("glibc 2.17"));
+        assertTrue(remedy("Error loading shared library ld-linux-x86-64.so.2").contains("-musl"));
+        assertTrue(remedy("failed to map segment from shared object").contains(BundledLibrary.FOLDER_PROPERTY));
+        assertTrue(remedy("Native Library x.so already loaded in another classloader").contains("out of the jar"));
+        assertEquals("; name another", remedy("something else"));
+    }
+
+    private static String remedy(String text) {
+        return BundledLibrary.remedy(text, "name another");
     }
 }

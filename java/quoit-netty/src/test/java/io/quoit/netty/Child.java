@@ -16,9 +16,18 @@ final class Child {
 
     /** Runs a class under the commands that come before it; returns what it printed. */
     static String run(List<String> before, Class<?> main, String... arguments) throws Exception {
+        return run(before, main.getName(), arguments);
+    }
+
+    /** The same for a class that is for a newer Java than these tests. */
+    static String run(List<String> before, String main, String... arguments) throws Exception {
         List<String> command = new ArrayList<>(before);
         command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
-        command.addAll(List.of("--enable-native-access=ALL-UNNAMED", "-ea", "-cp", classPath(), main.getName()));
+        if (Runtime.version().feature() >= 22) {
+            command.add("--enable-native-access=ALL-UNNAMED");
+        }
+        command.add("-D" + NativeLoader.ACCESS_PROPERTY + "=" + System.getProperty(NativeLoader.ACCESS_PROPERTY, ""));
+        command.addAll(List.of("-ea", "-cp", classPath(), main));
         command.addAll(List.of(arguments));
         Process child = new ProcessBuilder(command).redirectErrorStream(true).start();
         String output = new String(child.getInputStream().readAllBytes(), StandardCharsets.UTF_8);

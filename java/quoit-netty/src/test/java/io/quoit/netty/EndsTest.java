@@ -2,6 +2,7 @@ package io.quoit.netty;
 
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.netty.bootstrap.ServerBootstrap;
 import io.netty.buffer.Unpooled;
@@ -110,6 +111,45 @@ class EndsTest {
             }
             assertArrayEquals(last, Peers.read(peer, LAST_BYTES));
             assertEquals(-1, peer.getInputStream().read());
+        }
+    }
+
+    /**
+     * As in a proxy: a read for each write that has left, into a peer that takes nothing. It resets behind more than was read:
+     * the write fails, and with it the channel ends, though nobody reads any more.
+     */
+    @ParameterizedTest
+    @EnumSource
+    void aWriteThatFailsEndsAChannelThatIsNotRead(Side side) throws Exception {
+        BlockingQueue<Channel> accepted = new LinkedBlockingQueue<>();
+        BlockingQueue<Boolean> outcomes = new LinkedBlockingQueue<>();
+        Channel server = server(side, UnderTest.config())
+                .childOption(ChannelOption.AUTO_READ, false)
+                .childOption(ChannelOption.SO_SNDBUF, Peers.NARROW_BYTES)
+                .childHandler(new ChannelInboundHandlerAdapter() {
+                    @Override
+                    public boolean isSharable() {
+                        return true;
+                    }
+
+                    @Override
+                    public void channelActive(ChannelHandlerContext context) {
+                        accepted.add(context.channel());
+                    }
+                })
+                .bind("127.0.0.1", 0)
+                .sync()
+                .channel();
+        try (Socket peer = Peers.connectNarrow(server)) {
+            Channel channel = accepted.poll(Peers.PATIENCE_SECONDS, TimeUnit.SECONDS);
+            peer.getOutputStream().write(new byte[40_000]);
+            // More than both sockets take, and less than the loop does.
+            channel.writeAndFlush(Unpooled.wrappedBuffer(new byte[600_000]))
+                    .addListener(written -> outcomes.add(written.isSuccess()));
+            peer.setSoLinger(true, 0);
+            peer.close();
+            assertEquals(Boolean.FALSE, outcomes.poll(Peers.PATIENCE_SECONDS, TimeUnit.SECONDS));
+            assertTrue(channel.closeFuture().await(Peers.PATIENCE_SECONDS, TimeUnit.SECONDS));
         }
     }
 

@@ -27,7 +27,7 @@ final class HttpRequests {
             if (line.startsWith("= ")) {
                 requests.add(new Request(line.substring(2), new ArrayList<>()));
             } else if (!line.isEmpty() && !line.startsWith("#")) {
-                requests.getLast().lines().add(unescape(line));
+                requests.get(requests.size() - 1).lines().add(unescape(line));
             }
         }
         return requests;
@@ -55,7 +55,7 @@ final class HttpRequests {
                 case '{' -> {
                     int space = line.indexOf(' ', at);
                     int end = line.indexOf('}', at);
-                    text.repeat(unescape(line.substring(space + 1, end)), Integer.parseInt(line, at + 1, space, 10));
+                    text.append(unescape(line.substring(space + 1, end)).repeat(Integer.parseInt(line, at + 1, space, 10)));
                     at = end;
                 }
                 default -> throw new IllegalArgumentException(line);
@@ -68,12 +68,12 @@ final class HttpRequests {
     static String mixed(Random random, List<Request> requests) {
         StringBuilder text = new StringBuilder();
         for (int number = random.nextInt(1, 4); number > 0; number--) {
-            text.append(random.nextInt(3) > 0 ? "POST /x HTTP/1.1\r\nHost: x\r\n" : any(random, requests).getFirst());
+            text.append(random.nextInt(3) > 0 ? "POST /x HTTP/1.1\r\nHost: x\r\n" : any(random, requests).get(0));
             for (int fields = random.nextInt(4); fields > 0; fields--) {
                 List<String> lines = any(random, requests);
                 // Any line of a head, and sometimes one of a body, but not the end of a head.
                 String line = lines.get(random.nextInt(Math.min(4, lines.size())));
-                if (line != lines.getFirst() && !line.equals("\r\n")) {
+                if (line != lines.get(0) && !line.equals("\r\n")) {
                     text.append(line);
                 }
             }

@@ -39,6 +39,7 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.Assumptions;
 import org.junit.jupiter.api.Test;
 
 /**
@@ -263,6 +264,8 @@ class HttpTracesTest {
 
     @Test
     void hostileRequestsAreAnsweredAsOnNettysOwnTransport() throws Exception {
+        Assumptions.assumeFalse(UnderTest.SMALL, "nothing is copied with small limits, so that a response is done later than Netty's,"
+                + " and a read is shorter");
         List<Request> requests = HttpRequests.read();
         assertTrue(requests.size() > 100);
         List<Exchange> exchanges = exchanges(requests);

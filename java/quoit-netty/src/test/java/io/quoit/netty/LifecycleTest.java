@@ -87,9 +87,11 @@ class LifecycleTest {
             }
         });
         FutureTask<Void> begin = new FutureTask<>(handler::initialize, null);
-        Thread.ofVirtual().start(begin).join();
+        Thread virtual = VirtualThreads.factory().newThread(begin);
+        virtual.start();
+        virtual.join();
         assertThrows(ExecutionException.class, begin::get);
-        Thread loop = Thread.ofPlatform().start(() -> handler.run(new IoHandlerContext() {
+        Thread loop = new Thread(() -> handler.run(new IoHandlerContext() {
             @Override
             public boolean canBlock() {
                 return true;
@@ -105,6 +107,7 @@ class LifecycleTest {
                 return -1;
             }
         }));
+        loop.start();
         while (loop.getState() != Thread.State.TIMED_WAITING) {
             assertTrue(loop.isAlive(), "it did not wait");
             Thread.onSpinWait();

@@ -135,7 +135,7 @@ class LongFlushTest {
                 at = end;
                 run(channel, () -> writes.add(channel.writeAndFlush(message(kind, channel, file, bytes, from, end))));
             }
-            assertFalse(writes.getLast().isDone());
+            assertFalse(writes.get(writes.size() - 1).isDone());
             // More than the socket has room for is known, so that something was sent in part, or not at all.
             assertTrue(channel.snapshot().pendingBytes() > 0);
             assertArrayEquals(bytes, Peers.read(client, bytes.length));
@@ -232,7 +232,7 @@ class LongFlushTest {
             run(channel, () -> {
                 for (int at = 0; at < bytes.length; at += 4096) {
                     sent.add(Peers.direct(Arrays.copyOfRange(bytes, at, at + 4096)));
-                    writes.add(channel.write(sent.getLast()));
+                    writes.add(channel.write(sent.get(sent.size() - 1)));
                 }
                 writes.get(1).addListener(done -> channel.close());
                 channel.flush();
@@ -381,7 +381,7 @@ class LongFlushTest {
             assertTrue(write.await(Peers.PATIENCE_SECONDS, TimeUnit.SECONDS));
             assertFalse(write.isSuccess());
         }
-        Throwable cause = writes.getFirst().cause();
+        Throwable cause = writes.get(0).cause();
         assertNotNull(cause.getMessage(), cause.toString());
         assertTrue(cause.getMessage().contains(message), cause.toString());
         assertInstanceOf(SocketException.class, cause);

@@ -168,15 +168,15 @@ class OptionTracesTest {
     }
 
     private static Object another(ChannelOption<?> option, Object value) {
-        return switch (value) {
-            case Boolean on -> !on;
+        if (value instanceof Boolean on) {
+            return !on;
+        }
+        if (value instanceof Integer number) {
             // Not the bits of ECN, which are the kernel's own: IP_TOS of TCP takes them from nobody, but on Linux 5.10 IPV6_TCLASS
             // does, and Netty's own sockets are of IPv6.
-            case Integer number when option == ChannelOption.IP_TOS -> number ^ 16;
-            case Integer number -> number <= 0 ? 1 : number + 1;
-            case Long number -> number + 1;
-            case null, default -> value;
-        };
+            return option == ChannelOption.IP_TOS ? number ^ 16 : number <= 0 ? 1 : number + 1;
+        }
+        return value instanceof Long number ? (Object) (number + 1) : value;
     }
 
     private static String asked(Channel channel, ChannelOption<?> option) {

@@ -87,7 +87,7 @@ class RefusalsTest {
     @Test
     void virtualThreadsAreRefusedWithAMessage() throws Exception {
         EventLoopGroup virtual = new MultiThreadIoEventLoopGroup(
-                1, Thread.ofVirtual().name("loop").factory(), QuoitIoHandler.newFactory(UnderTest.config()));
+                1, VirtualThreads.factory(), QuoitIoHandler.newFactory(UnderTest.config()));
         ChannelFuture register = virtual.register(new QuoitSocketChannel());
         assertTrue(virtual.terminationFuture().await(Peers.PATIENCE_SECONDS, TimeUnit.SECONDS));
         assertFalse(register.isSuccess());

@@ -19,7 +19,8 @@ import java.nio.file.Path;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
 
-/** A process to which something is denied; {@link DeniedTest} starts it. It prints "passed", or fails. */
+/** A process to which something is denied; {@link DeniedTest} starts it. It prints "passed", or fails. In this folder for
+ * its own calls of native code, which need a newer Java than the transport. */
 final class Denied {
     /** Of which some have room for their rings, and some not. */
     private static final int LOOPS = 6;
