@@ -97,7 +97,7 @@ fn tables(results: &Results) -> String {
     if !languages.is_empty() {
         let _ = write!(
             page,
-            " For a program in an empty folder,\nwith what had to be fetched: {}.",
+            " For a\nprogram in an empty folder, with what had to be fetched: {}.",
             languages.join(", ")
         );
     }
@@ -106,14 +106,20 @@ fn tables(results: &Results) -> String {
     );
     for row in &others {
         for (name, found) in &row.checks {
-            let said = found.found.as_deref().unwrap_or_default().replace('|', "\\|");
+            let said = found
+                .found
+                .as_deref()
+                .unwrap_or_default()
+                .trim()
+                .replace('|', "\\|");
+            let time = (found.outcome == Outcome::Passed).then_some(found.seconds);
             let _ = writeln!(
                 page,
-                "| {}, {} | {name} | {} | {:.1} | {said} |",
+                "| {}, {} | {name} | {} | {} | {said} |",
                 row.packages,
                 row.title,
                 word(found),
-                found.seconds
+                seconds(time)
             );
         }
     }
@@ -205,7 +211,7 @@ fn reasons(results: &Results) -> Vec<String> {
                 Outcome::LeftOut(why) => why.clone(),
                 Outcome::Failed(why) => format!("**failed**: {why}"),
             };
-            let why = why.lines().next().unwrap_or_default().to_owned();
+            let why = why.lines().next().unwrap_or_default().trim().to_owned();
             let what = if row.checks.len() == 1 {
                 format!("{}, {}", row.title, row.packages)
             } else {
