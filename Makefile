@@ -8,7 +8,7 @@ RELEASE := $(TARGET)/release
 .DEFAULT_GOAL := help
 .PHONY: help demo check test rust-tests test-user bench capi go go-tests jni java java-tests java-17 java-suite java-dist dotnet dotnet-tests \
 	doors doors-go doors-rust doors-websocket doors-java hunt hunt-proof siege siege-page kernels \
-	kernels-quick kernels-page dist dist-check dist-twice soak loom miri public-api msrv deny asan fuzz lab named result results result-pages lab-peers door-peers lab-peers-check toolchain
+	kernels-quick kernels-page dist dist-check dist-page dist-twice workflow-lint soak loom miri public-api msrv deny asan fuzz lab named result results result-pages lab-peers door-peers lab-peers-check toolchain
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -316,8 +316,18 @@ dist: toolchain ## Build all packages into target/dist: libraries, programs, arc
 dist-check: toolchain ## Install and use what target/dist has in root file systems of distributions, as root; ARGS="--only debian-12"
 	@$(DIST) check $(ARGS)
 
+dist-page: toolchain ## Keep what the last dist-check found in dist/results.json, and write the tables of docs/install.md from it
+	@$(DIST) page
+
 dist-twice: toolchain ## Build all packages in two clean copies of the commit, and compare every byte
 	@$(DIST) twice
+
+# It comes by the Go proxy, once; the version is fixed, so that a new one fails nothing by itself.
+ACTIONLINT := github.com/rhysd/actionlint/cmd/actionlint@v1.7.7
+
+workflow-lint: ## Check the workflows of .github/workflows with actionlint, which Go fetches once
+	@command -v $(GO) >/dev/null || { echo "make: go was not found (https://go.dev/dl, 1.26 or newer)" >&2; exit 1; }
+	@$(GO) run $(ACTIONLINT) && echo "the workflows have no faults that actionlint knows"
 
 public-api: toolchain ## Write crates/quoit/public-api.txt, the public API of the core, after it was changed on purpose
 	@QUOIT_WRITE_PUBLIC_API=1 $(CARGO) test --quiet --package quoit-public-api the_public_api

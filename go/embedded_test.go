@@ -56,6 +56,12 @@ func TestChildWithALibraryInside(t *testing.T) {
 	server, err := quoit.Start("127.0.0.1:0", echoes(), quiet(), quoit.WithEngine(quoit.EngineEpoll))
 	if err != nil {
 		t.Log("NONE:", err)
+		// Where nothing is required, package net serves.
+		server := start(t, echoes())
+		roundTrip(t, dial(t, server.Addr()), "hello")
+		if engine := server.Loops().Engine(); engine != quoit.EngineStd {
+			t.Errorf("%v serves without a library", engine)
+		}
 		return
 	}
 	connection := dial(t, server.Addr())
@@ -73,6 +79,51 @@ func TestChildWithALibraryInside(t *testing.T) {
 		}
 	}
 	t.Error("it serves without a library")
+}
+
+// mounted is a folder, and the command by which a program runs where an empty file system is mounted on it, with these options.
+func mounted(t *testing.T, options string) (folder string, command []string) {
+	t.Helper()
+	folder = t.TempDir()
+	command = []string{"unshare", "--mount", "--map-root-user", "sh", "-c", "mount -t tmpfs -o " + options + " none " + folder + ` && exec "$0" "$@"`}
+	if output, err := exec.Command(command[0], append(command[1:], "true")...).CombinedOutput(); err != nil {
+		t.Skipf("no file system can be mounted here: %v, %s", err, output)
+	}
+	return folder, command
+}
+
+func TestWithoutMemoryFilesTheFolderDecides(t *testing.T) {
+	library := os.Getenv("QUOIT_LIBRARY")
+	if library == "" {
+		t.Skip("libquoit is not here; `make go` builds it and names it by QUOIT_LIBRARY")
+	}
+	library, err := filepath.Abs(library)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for options, want := range map[string]string{"noexec": "is mounted noexec", "ro": "read-only file system"} {
+		t.Run(options, func(t *testing.T) {
+			folder, arguments := mounted(t, options)
+			child := func(set ...string) string {
+				command := exec.Command(arguments[0], append(arguments[1:], os.Args[0], "-test.run", "^TestChildWithALibraryInside$", "-test.v")...)
+				command.Env = append(os.Environ(), append(set, "QUOIT_LIBRARY=", "QUOIT_TEST_INSIDE="+library, "TMPDIR="+folder)...)
+				output, err := command.CombinedOutput()
+				if err != nil {
+					t.Fatalf("%v\n%s", err, output)
+				}
+				return string(output)
+			}
+			if output := child(); !strings.Contains(output, "/memfd:libquoit.so") {
+				t.Errorf("it is not loaded from memory: %s", output)
+			}
+			output := child("QUOIT_TEST_DENIED=1")
+			for _, part := range []string{"NONE:", "the/module", "memfd_create: Operation not permitted", folder + "/libquoit-", want, "package libquoit0"} {
+				if !strings.Contains(output, part) {
+					t.Errorf("%q is not in:\n%s", part, output)
+				}
+			}
+		})
+	}
 }
 
 func TestALibraryInsideTheProgram(t *testing.T) {
@@ -94,6 +145,8 @@ func TestALibraryInsideTheProgram(t *testing.T) {
 		want   []string
 	}{
 		"from memory":               {library, nil, []string{"FROM:", "/memfd:libquoit.so"}},
+		"nowhere to write":          {library, []string{"TMPDIR=/nothing"}, []string{"FROM:", "/memfd:libquoit.so"}},
+		"for another processor":     {forAnotherProcessor(t, library), nil, []string{"NONE:", "the/module", "it is for s390x", "package libquoit0"}},
 		"from a file":               {library, []string{"QUOIT_TEST_DENIED=1"}, []string{"FROM:", "/libquoit-", "(deleted)"}},
 		"neither":                   {library, []string{"QUOIT_TEST_DENIED=1", "TMPDIR=/nothing"}, []string{"NONE:", "the/module", "memfd_create: Operation not permitted", "/nothing/libquoit-", "libquoit.so.0"}},
 		"a module without it":       {"/nothing", nil, []string{"NONE:", "the/module has no libquoit-", "make dist"}},

@@ -18,6 +18,8 @@ pub(crate) enum Command {
     Verify,
     /// Install and use the packages of target/dist in root file systems of distributions
     Check(CheckArguments),
+    /// Keep what a check of everything has found in dist/results.json, and write the tables of docs/install.md from it
+    Page,
     /// Build all packages in two clean copies of the commit, and compare them
     Twice,
 }

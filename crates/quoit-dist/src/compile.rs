@@ -1,5 +1,7 @@
 //! The library and the program, by cargo-zigbuild: zig has every glibc's symbols and musl itself, for every processor.
 
+use std::fs;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -65,14 +67,15 @@ fn build(
         .arg(&folder)
         .env("SOURCE_DATE_EPOCH", place.epoch.to_string())
         .env("CARGO_INCREMENTAL", "0")
-        .env("ZIG_GLOBAL_CACHE_DIR", zig_cache(place))
+        .env("ZIG_GLOBAL_CACHE_DIR", ZIG_CACHE)
         .env(
             "CARGO_ENCODED_RUSTFLAGS",
             rust_flags(place, flags)?.join("\u{1f}"),
         )
         .env_remove("RUSTFLAGS");
+    make_zig_cache()?;
     for target in of(libc) {
-        prepare_zig(place, target)?;
+        prepare_zig(target)?;
         command.arg("--target").arg(target.zig());
     }
     tools::output(&mut command)?;
@@ -84,14 +87,40 @@ fn build(
         .collect())
 }
 
-fn zig_cache(place: &Place) -> PathBuf {
-    place.cargo().join("zig")
+/// Where zig compiles its own parts. Their debugging information names the folder, and so does what the linker makes the build's
+/// identity of: it has to be the same for every checkout.
+const ZIG_CACHE: &str = "/tmp/quoit-dist-zig";
+
+/// Makes that folder, which belongs to this user alone: what lies in it is linked into packages.
+fn make_zig_cache() -> Result<(), String> {
+    let failed = |error: std::io::Error| format!("{ZIG_CACHE}: {error}");
+    let mut folder = fs::DirBuilder::new();
+    match folder.mode(0o700).create(ZIG_CACHE) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => return Err(failed(error)),
+        _ => {}
+    }
+    let found = fs::symlink_metadata(ZIG_CACHE).map_err(failed)?;
+    let user = fs::metadata("/proc/self").map_err(failed)?.uid();
+    if !found.is_dir() || found.uid() != user || found.mode() & 0o077 != 0 {
+        return Err(format!(
+            "{ZIG_CACHE} belongs to somebody else, or others may write to it: remove it, and it is made anew"
+        ));
+    }
+    Ok(())
+}
+
+/// Has zig compile all of it anew.
+pub(crate) fn forget_zig_cache() -> Result<(), String> {
+    match fs::remove_dir_all(ZIG_CACHE) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(format!("{ZIG_CACHE}: {error}")),
+        _ => Ok(()),
+    }
 }
 
 /// Has zig compile its own parts for a target, the unwinder and musl among them. Their debugging information names the working
 /// folder, and cargo would have that be the checkout's.
-fn prepare_zig(place: &Place, target: Target) -> Result<(), String> {
-    let folder = zig_cache(place).join("prepared");
+fn prepare_zig(target: Target) -> Result<(), String> {
+    let folder = Path::new(ZIG_CACHE).join("prepared");
     let (source, library) = (
         folder.join("empty.c"),
         folder.join(format!("{}.so", target.triple)),
@@ -104,7 +133,7 @@ fn prepare_zig(place: &Place, target: Target) -> Result<(), String> {
     let link = |kind: &str, to: &Path| {
         let mut zig = Command::new("cargo-zigbuild");
         zig.current_dir("/")
-            .env("ZIG_GLOBAL_CACHE_DIR", zig_cache(place))
+            .env("ZIG_GLOBAL_CACHE_DIR", ZIG_CACHE)
             .args(["zig", "cc", "--", "-g", "-fno-sanitize=all", "-target", &name])
             .args([kind, "-lunwind", "-o"])
             .arg(to)

@@ -97,7 +97,7 @@ fn control(place: &Place, target: Target, package: &Package) -> String {
         text.push_str("Multi-Arch: same\n");
     }
     text.push_str(&format!(
-        "Section: {}\nPriority: optional\nDescription: {}\n",
+        "Section: {}\nPriority: optional\nHomepage: {HOMEPAGE}\nDescription: {}\n",
         package.section, package.summary
     ));
     for line in package.description.lines() {
@@ -105,6 +105,8 @@ fn control(place: &Place, target: Target, package: &Package) -> String {
     }
     text
 }
+
+const HOMEPAGE: &str = "https://github.com/quoit-io/quoit";
 
 /// Who answers for the packages.
 pub(crate) const MAINTAINER: &str = "The Quoit contributors <quoit@packages.invalid>";

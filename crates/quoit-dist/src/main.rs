@@ -15,6 +15,7 @@
 //! | `jni` | what Java 17 to 21 call the library by |
 //! | `others` | the ecosystems that have a script of their own in `dist/` |
 //! | `verify` | what has to be true of each artefact |
+//! | `promises` | a test: what documents say of versions |
 //! | `check` | the packages, installed and used in root file systems of distributions |
 
 use std::process::ExitCode;
@@ -37,6 +38,8 @@ mod others;
 mod papers;
 mod place;
 mod program;
+#[cfg(test)]
+mod promises;
 mod rpm;
 mod sums;
 mod target;
@@ -52,6 +55,7 @@ fn main() -> ExitCode {
         Command::Build(build) => build::run(&build),
         Command::Verify => verify::run(),
         Command::Check(check) => check::run(&check),
+        Command::Page => check::page::run(),
         Command::Twice => twice::run(),
     };
     match result {

@@ -1,26 +1,34 @@
 //! `SHA256SUMS`: every file of the output, as `sha256sum --check` reads it.
 
+use std::path::Path;
+
 use crate::image::hex;
 use crate::place::{self, Place};
 
 /// The name of the file.
 pub(crate) const NAME: &str = "SHA256SUMS";
 
-/// The files of the output, sorted.
+/// The files of the output and of the folders in it, sorted.
 pub(crate) fn files(place: &Place) -> Result<Vec<String>, String> {
-    let out = place.out();
-    let entries = std::fs::read_dir(&out)
-        .map_err(|error| format!("{}: {error}; run make dist first", out.display()))?;
     let mut names = Vec::new();
-    for entry in entries {
-        let entry = entry.map_err(|error| error.to_string())?;
-        let name = entry.file_name().to_string_lossy().into_owned();
-        if name != NAME && entry.path().is_file() {
+    collect(&place.out(), "", &mut names).map_err(|error| format!("{error}; run make dist first"))?;
+    names.retain(|name| name != NAME);
+    names.sort();
+    Ok(names)
+}
+
+fn collect(folder: &Path, before: &str, names: &mut Vec<String>) -> Result<(), String> {
+    let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
+    for entry in std::fs::read_dir(folder).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let name = format!("{before}{}", entry.file_name().to_string_lossy());
+        if entry.path().is_dir() {
+            collect(&entry.path(), &format!("{name}/"), names)?;
+        } else {
             names.push(name);
         }
     }
-    names.sort();
-    Ok(names)
+    Ok(())
 }
 
 /// Writes it.

@@ -1,8 +1,9 @@
 //! Programs of the machine that are started.
 
-use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+
+pub(crate) use quoit_host::programs::{output, quiet_output};
 
 /// A program, how it is asked whether it is there, and how to get it.
 type Tool = (&'static str, &'static [&'static str], &'static str);
@@ -128,37 +129,4 @@ pub(crate) fn objcopy() -> Result<Command, String> {
     // It is linked with the compiler's LLVM, and finds that beside the compiler only.
     command.env("LD_LIBRARY_PATH", sysroot.join("lib"));
     Ok(command)
-}
-
-/// Runs a command to its end, and returns its standard output; its standard error is the caller's.
-pub(crate) fn output(command: &mut Command) -> Result<String, String> {
-    command.stderr(Stdio::inherit());
-    finish(command)
-}
-
-/// The same, and what it says on standard error is told only if it fails.
-pub(crate) fn quiet_output(command: &mut Command) -> Result<String, String> {
-    command.stderr(Stdio::piped());
-    finish(command)
-}
-
-fn finish(command: &mut Command) -> Result<String, String> {
-    let name = command.get_program().to_string_lossy().into_owned();
-    let output = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .output()
-        .map_err(|error| format!("{name}: {error}"))?;
-    if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
-    }
-    let arguments: Vec<_> = command.get_args().map(OsStr::to_string_lossy).collect();
-    let said = String::from_utf8_lossy(&output.stderr);
-    let said = said.trim();
-    let lead = if said.is_empty() { "" } else { ":\n" };
-    Err(format!(
-        "{name} {}: {}{lead}{said}",
-        arguments.join(" "),
-        output.status
-    ))
 }

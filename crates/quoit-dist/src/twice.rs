@@ -4,7 +4,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use crate::place::{self, Place};
-use crate::{sums, tools};
+use crate::{compile, sums, tools};
 
 /// Builds in two copies of the commit, in folders of different names, from nothing; returns the exit status.
 pub(crate) fn run() -> Result<u8, String> {
@@ -31,11 +31,12 @@ pub(crate) fn run() -> Result<u8, String> {
             "--detach",
             &place.revision,
         ]))?;
+        compile::forget_zig_cache()?;
         let mut build = Command::new(&program);
         build
             .current_dir(&copy)
             .env_remove("CARGO_TARGET_DIR")
-            .args(["build", "--native"]);
+            .arg("build");
         let said = tools::output(&mut build)?;
         print!("{said}");
         println!("dist-twice: {name} took {:.0} s", began.elapsed().as_secs_f64());

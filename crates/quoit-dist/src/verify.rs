@@ -27,7 +27,9 @@ pub(crate) fn run() -> Result<u8, String> {
     let mut problems = Vec::new();
     for name in &names {
         let bytes = place::bytes(&place.out().join(name))?;
-        println!("{:>10.2} MiB  {name}", bytes.len() as f64 / MIB as f64);
+        if !name.contains('/') {
+            println!("{:>10.2} MiB  {name}", bytes.len() as f64 / MIB as f64);
+        }
         for file in telling(name, &bytes, &[&place.root, &place.cargo()])? {
             problems.push(format!("{name}: {file} tells where it was built"));
         }

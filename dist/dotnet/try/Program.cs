@@ -9,5 +9,6 @@ app.Run(context => context.Response.WriteAsync("hello"));
 await app.StartAsync();
 using var client = new HttpClient();
 var answer = await client.GetStringAsync(app.Urls.First());
-Console.WriteLine($"{answer} from Quoit {QuoitDoctor.Examine().Library}");
+var found = QuoitDoctor.Examine();
+Console.WriteLine($"{answer} from Quoit {found.LibraryVersion}, {Path.GetRelativePath(AppContext.BaseDirectory, found.Library ?? "")}");
 return answer == "hello" ? 0 : 1;

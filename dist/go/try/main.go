@@ -11,6 +11,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,20 +29,34 @@ const limit = "300"
 type build struct {
 	check string   // its name
 	set   []string // of the environment
-	zig   string   // the target that zig compiles for, or none
-	needs string   // the loader that a root file system has, if the program runs there
+	zig   string   // what zig compiles for, as its arguments, or none
+	musl  bool     // it needs that C library
+	arm64 bool     // it is run by QEMU
 	stock bool     // it has package net's engine, as it cannot have libquoit
 }
+
+// processor is this machine's, by zig's name.
+var processor = map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]
 
 var builds = []build{
 	{check: "cgo", set: []string{"CGO_ENABLED=1"}},
 	{check: "no cgo", set: []string{"CGO_ENABLED=0"}, stock: true},
-	{check: "cgo, glibc", set: []string{"CGO_ENABLED=1"}, zig: "x86_64-linux-gnu.2.17", needs: "lib64/ld-linux-x86-64.so.2"},
-	{check: "cgo, musl", set: []string{"CGO_ENABLED=1"}, zig: "x86_64-linux-musl", needs: "lib/ld-musl-x86_64.so.1"},
+	{check: "cgo, glibc", set: []string{"CGO_ENABLED=1"}, zig: "-target " + processor + "-linux-gnu.2.17"},
+	// By itself zig makes a static program, which could not load a library.
+	{check: "cgo, musl", set: []string{"CGO_ENABLED=1"}, zig: "-target " + processor + "-linux-musl -dynamic", musl: true},
+	{check: "cgo, glibc", set: []string{"CGO_ENABLED=1", "GOARCH=arm64"}, zig: "-target aarch64-linux-gnu.2.17", arm64: true},
 }
 
 type distribution struct {
 	Name, Title string
+	Emulated    bool
+	Packages    []string
+}
+
+// has says whether programs of a build run there: musl is what a distribution has whose packages are for it.
+func (d distribution) has(b build) bool {
+	musl := slices.Contains(d.Packages, "musl")
+	return d.Emulated == b.arm64 && (b.musl && musl || !b.musl && !slices.Equal(d.Packages, []string{"musl"}))
 }
 
 func main() {
@@ -73,32 +89,49 @@ func run() error {
 		program := filepath.Join(folder, fmt.Sprint("served-", number))
 		begun := time.Now()
 		if b.zig != "" && zig() == "" {
-			fmt.Printf("this machine\tGo modules\t%s\tleft out\t0\tzig was not found: pip install ziglang\n", b.check)
+			leftOut("this machine", b.check, "zig was not found: pip install ziglang")
 			continue
 		}
 		if err := b.compile(folder, program); err != nil {
 			tell("this machine", b.check, begun, err, "")
 			continue
 		}
-		if b.needs == "" {
+		if b.zig == "" {
 			said, err := b.try(exec.Command("timeout", limit, program))
 			tell("this machine", b.check, begun, err, said)
 			continue
 		}
 		for _, d := range list.Distribution {
-			b.tryIn(d, program)
+			if d.has(b) {
+				b.tryIn(d, program)
+			}
 		}
 	}
 	return nil
 }
 
-// tryIn runs the program in a root file system, if that is there and has the C library.
+// tryIn runs the program in a root file system, or by an emulator.
 func (b build) tryIn(d distribution, program string) {
-	root := filepath.Join(os.Getenv("QUOIT_ROOTS"), d.Name)
-	if _, err := os.Stat(filepath.Join(root, b.needs)); err != nil || os.Getuid() != 0 {
+	begun := time.Now()
+	if b.arm64 {
+		const emulator = "qemu-aarch64-static"
+		if _, err := exec.LookPath(emulator); err != nil {
+			leftOut(d.Title, b.check, emulator+" was not found (Debian: apt install qemu-user-static libc6-arm64-cross)")
+			return
+		}
+		said, err := b.try(exec.Command("timeout", limit, emulator, "-L", "/usr/aarch64-linux-gnu", program))
+		tell(d.Title, b.check, begun, err, said)
 		return
 	}
-	begun := time.Now()
+	root := filepath.Join(os.Getenv("QUOIT_ROOTS"), d.Name)
+	if _, err := os.Stat(filepath.Join(root, "bin")); err != nil {
+		leftOut(d.Title, b.check, "no root file system in target/dist-roots/"+d.Name)
+		return
+	}
+	if os.Getuid() != 0 {
+		leftOut(d.Title, b.check, "chroot(2) needs root")
+		return
+	}
 	there := filepath.Join(root, "tmp", filepath.Base(program))
 	text, err := os.ReadFile(program)
 	if err = cmp.Or(err, os.WriteFile(there, text, 0o755)); err != nil {
@@ -117,6 +150,9 @@ func (b build) try(command *exec.Cmd) (string, error) {
 	said := strings.TrimSpace(string(output))
 	if err == nil && strings.Contains(said, "engine=std") != b.stock {
 		err = errors.New("another engine was wanted")
+	}
+	if version := "libquoit " + os.Getenv("QUOIT_VERSION"); err == nil && !b.stock && !strings.Contains(said, version) {
+		err = errors.New(version + " was wanted")
 	}
 	if err != nil {
 		return "", fmt.Errorf("%w: %s", err, said)
@@ -137,7 +173,7 @@ func fetch(folder string) error {
 func (b build) compile(folder, program string) error {
 	set := b.set
 	if b.zig != "" {
-		set = append(set, "CC="+zig()+" cc -target "+b.zig)
+		set = append(set, "CC="+zig()+" cc "+b.zig)
 	}
 	return inFolder(folder, set, "build", "-trimpath", "-o", program, ".")
 }
@@ -164,6 +200,11 @@ func zig() string {
 		}
 	}
 	return ""
+}
+
+// leftOut prints a line for a check that was not made.
+func leftOut(where, check, why string) {
+	fmt.Printf("%s\tGo modules\t%s\tleft out\t0\t%s\n", where, check, why)
 }
 
 // tell prints a line for a check.

@@ -9,7 +9,7 @@ namespace Quoit.Kestrel.Tests.Scenarios;
 /// same unless Quoit is required.</summary>
 public class BadInputScenarios
 {
-    private static async Task<string> GetAsync(int port, string path = "/")
+    internal static async Task<string> GetAsync(int port, string path = "/")
     {
         using var client = await Client.ConnectAsync(new IPEndPoint(IPAddress.Loopback, port));
         await client.SendAsync($"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
@@ -17,7 +17,7 @@ public class BadInputScenarios
     }
 
     /// <summary>The lines of the log that are warnings or worse.</summary>
-    private static List<string> Complaints(Child child) =>
+    internal static List<string> Complaints(Child child) =>
         [.. child.Output.Split('\n').Where(line => line.StartsWith("Warning", StringComparison.Ordinal) || line.StartsWith("Error", StringComparison.Ordinal) || line.StartsWith("Critical", StringComparison.Ordinal))];
 
     public static TheoryData<string, string> Libraries => new()
@@ -59,10 +59,10 @@ public class BadInputScenarios
         // Asked for what comes after its own major version.
         {
             "#define VERSION(asked) ((asked) + 0x10000)",
-            "cannot be used: ", $"this program wants version 2.{QuoitLibrary.AbiVersion & 0xffff} of Quoit's C ABI, but libquoit "
+            "cannot be used by Quoit.Kestrel ", $"this program wants version 2.{QuoitLibrary.AbiVersion & 0xffff} of Quoit's C ABI, but libquoit "
         },
         // Asked for what comes after its own minor version.
-        { "#define VERSION(asked) ((asked) + 1)", "cannot be used: ", "of Quoit's C ABI, but libquoit " },
+        { "#define VERSION(asked) ((asked) + 1)", "cannot be used by Quoit.Kestrel ", "of Quoit's C ABI, but libquoit " },
         // Of a structure that this assembly reads it has another field where one should be.
         {
             "#define LINE \"field quoit_event lease 48\"",
@@ -90,7 +90,7 @@ public class BadInputScenarios
             {
                 Assert.Contains($"{library} {complaint}", text, StringComparison.Ordinal);
                 Assert.Contains(detail, text, StringComparison.Ordinal);
-                Assert.Contains("nstall the", text, StringComparison.Ordinal);
+                Assert.Contains("nstall ", text, StringComparison.Ordinal);
             }
         }
         finally

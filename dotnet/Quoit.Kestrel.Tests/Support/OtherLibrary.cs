@@ -44,17 +44,24 @@ internal static class OtherLibrary
     {
         var path = Path.Combine(Path.GetTempPath(), $"libquoit-{Guid.NewGuid():N}.so");
         var real = Path.GetFullPath(QuoitLibrary.Load().Path);
-        using var compiler = Process.Start(new ProcessStartInfo("cc")
+        Compile(path, Source.Replace("DIFFERENCE", difference, StringComparison.Ordinal), $"-DREAL=\"{real}\"", "-ldl");
+        return path;
+    }
+
+    /// <summary>Compiles a shared library of C.</summary>
+    public static void Compile(string path, string source, params string[] options)
+    {
+        var start = new ProcessStartInfo("cc") { RedirectStandardInput = true, RedirectStandardError = true };
+        string[] arguments = ["-shared", "-fPIC", "-o", path, "-x", "c", "-", "-x", "none", .. options];
+        foreach (var argument in arguments)
         {
-            ArgumentList = { "-shared", "-fPIC", $"-DREAL=\"{real}\"", "-x", "c", "-", "-o", path, "-ldl" },
-            RedirectStandardInput = true,
-            RedirectStandardError = true,
-        })!;
-        compiler.StandardInput.Write(Source.Replace("DIFFERENCE", difference, StringComparison.Ordinal));
+            start.ArgumentList.Add(argument);
+        }
+        using var compiler = Process.Start(start)!;
+        compiler.StandardInput.Write(source);
         compiler.StandardInput.Close();
         var said = compiler.StandardError.ReadToEnd();
         compiler.WaitForExit();
         Assert.True(compiler.ExitCode == 0, said);
-        return path;
     }
 }

@@ -39,7 +39,7 @@ internal static unsafe class QuoitLibrary
             if (code < 0)
             {
                 throw new QuoitUnavailableException(
-                    $"{path} cannot be used: {NativeText.LastError()}; install the libquoit of Quoit.Kestrel {OwnVersion}.");
+                    $"{path} cannot be used by Quoit.Kestrel {OwnVersion}: {NativeText.LastError()}.");
             }
             NativeLayout.Check(path, NativeText.Read(NativeMethods.Layout()));
             version = NativeText.Read(NativeMethods.Version());
@@ -69,8 +69,9 @@ internal static unsafe class QuoitLibrary
             catch (Exception failure) when (failure is DllNotFoundException or BadImageFormatException)
             {
                 throw new QuoitUnavailableException(
-                    $"{named}, named by {Variable}, cannot be loaded: {Flat(failure)}. Let the variable name a libquoit.so "
-                    + "for this machine, as `make capi` of the Quoit repository builds it, or unset it.", failure);
+                    $"{named}, named by {Variable}, cannot be loaded: {Flat(failure)}.{Misfit.Of(named, failure.Message)} Let the "
+                    + "variable name a libquoit.so for this machine, as the package libquoit0 has it or `make capi` of the Quoit "
+                    + "repository builds it, or unset it.", failure);
             }
         }
         var tried = new List<string>();
@@ -87,10 +88,9 @@ internal static unsafe class QuoitLibrary
             }
             catch (Exception failure) when (failure is DllNotFoundException or BadImageFormatException)
             {
-                // It is there but is for another machine or C library: the loader's words say which.
                 throw new QuoitUnavailableException(
-                    $"{path} cannot be loaded: {Flat(failure)}. The library of a released package needs 64-bit Linux with "
-                    + $"glibc 2.17 or newer, or with musl; let {Variable} name a libquoit.so built for this machine.", failure);
+                    $"{path} cannot be loaded: {Flat(failure)}.{Misfit.Of(path, failure.Message)} The library of a released package "
+                    + $"needs 64-bit Linux with glibc 2.17 or newer, or with musl; let {Variable} name a libquoit.so built for this machine.", failure);
             }
         }
         if (NativeLibrary.TryLoad(NativeMethods.Library, typeof(QuoitLibrary).Assembly, null, out var handle))

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"sync"
 	"syscall"
 	"unsafe"
@@ -55,12 +56,25 @@ func load() error {
 		}
 	}
 	if C.shim_abi_check(text.pointer()) < 0 {
-		return fmt.Errorf("%s: %s; install the libquoit that belongs to this module's version", file, &text)
+		return fmt.Errorf("%s does not belong to %s: %s", file, ourselves(), &text)
 	}
 	if err := checkLayout(C.GoString(C.shim_layout())); err != nil {
-		return fmt.Errorf("%s: %w; install the libquoit that belongs to this module's version", file, err)
+		return fmt.Errorf("%s, libquoit %s, does not belong to %s: %w; install a libquoit that fits", file, Version(), ourselves(), err)
 	}
 	return nil
+}
+
+// ourselves names this module, and the version that the program was built with; there is none in the repository's own programs.
+func ourselves() string {
+	const path = "github.com/quoit-io/quoit/go"
+	if build, ok := debug.ReadBuildInfo(); ok {
+		for _, module := range append(build.Deps, &build.Main) {
+			if module.Path == path && module.Version != "" && module.Version != "(devel)" {
+				return path + " " + module.Version
+			}
+		}
+	}
+	return path
 }
 
 // open opens a file; an empty path is that of the system.
@@ -80,7 +94,7 @@ var errNotInside = errors.New("")
 // openInside opens the library that the program carries: from memory, or else from a file that is gone again.
 func openInside() error {
 	name := embedded.Musl
-	if C.shim_on_glibc() != 0 {
+	if onGlibc() {
 		name = embedded.Glibc
 	}
 	library, module, err := embedded.Read(name)
@@ -98,8 +112,10 @@ func openInside() error {
 	if fromFile == nil {
 		return nil
 	}
-	return fmt.Errorf("that of %s: %w, and as a file: %w", module, fromMemory, fromFile)
+	return fmt.Errorf("that of %s: %w, and as a file: %w%s", module, fromMemory, fromFile, misfit(library, fromFile.Error(), onGlibc()))
 }
+
+func onGlibc() bool { return C.shim_on_glibc() != 0 }
 
 func openMemory(library []byte) error {
 	var text text
@@ -128,15 +144,16 @@ func openTemporary(library []byte) error {
 // missing says why there is no library: none on the system, as reason has it, and none inside the program.
 func missing(file string, named bool, reason, inside error) error {
 	if named {
-		return fmt.Errorf("%s, named by %s, cannot be used: %w; let the variable name a libquoit.so for this machine, "+
-			"as `make capi` of the Quoit repository builds it (target/capi/lib/libquoit.so)", file, LibraryVariable, reason)
+		return fmt.Errorf("%s, named by %s, cannot be used: %w%s; let the variable name a libquoit.so for this machine: that of the "+
+			"package libquoit0, or what `make capi` of the Quoit repository builds (target/capi/lib/libquoit.so)",
+			file, LibraryVariable, reason, misfitOf(file, reason.Error(), onGlibc()))
 	}
 	before := ""
 	if inside != errNotInside {
 		before = fmt.Sprintf("the libquoit inside this program cannot be used, %v; ", inside)
 	}
 	return fmt.Errorf("%s%s cannot be used, looked for on the system's path (LD_LIBRARY_PATH, ld.so.conf, /lib, /usr/lib): "+
-		"%w; install libquoit there, import a module of github.com/quoit-io/quoit/go/lib, or let %s name the file",
+		"%w; install the package libquoit0, import a module of github.com/quoit-io/quoit/go/lib, or let %s name the file",
 		before, file, reason, LibraryVariable)
 }
 

@@ -58,9 +58,9 @@ async fn main() {
 pub(crate) fn tried(place: &Place) -> Row {
     println!("dist-check: a project of cargo's");
     let mut checks: BTreeMap<String, Cell> = BTreeMap::new();
-    checks.insert("install".to_owned(), timed(|| compile(place).map(|()| None)));
+    checks.insert("build".to_owned(), timed(|| compile(place).map(|()| None)));
     checks.insert(
-        "runs".to_owned(),
+        "run".to_owned(),
         timed(|| {
             let program = folder(place).join("target/release/user");
             let printed = tools::quiet_output(Command::new("timeout").arg("60").arg(program))?;
@@ -69,7 +69,7 @@ pub(crate) fn tried(place: &Place) -> Row {
     );
     Row {
         distribution: NAME.to_owned(),
-        title: "cargo".to_owned(),
+        title: "this machine".to_owned(),
         packages: "crates".to_owned(),
         note: Some("The crates as they were packed, in the place of those of the registry.".to_owned()),
         checks,

@@ -20,6 +20,8 @@ pub(crate) struct Distribution {
     pub(crate) suite: Option<String>,
     /// Where from, unless debootstrap knows.
     pub(crate) mirror: Option<String>,
+    /// Where from for another processor than x86-64, where that is another place.
+    pub(crate) ports: Option<String>,
     /// Packages beside those that every one has.
     #[serde(default)]
     pub(crate) include: Vec<String>,

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use comfy_table::{ContentArrangement, Table, presets};
 use serde::{Deserialize, Serialize};
 
+use super::distribution::Kind;
+
 /// How a check ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -37,6 +39,15 @@ pub(crate) struct Row {
     pub(crate) checks: BTreeMap<String, Cell>,
 }
 
+impl Row {
+    /// Whether it is one of a distribution's packages, with the checks of these.
+    pub(crate) fn is_of_a_distribution(&self) -> bool {
+        [Kind::Deb, Kind::Rpm, Kind::Archive, Kind::Musl]
+            .iter()
+            .any(|kind| kind.name() == self.packages)
+    }
+}
+
 /// All of a run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Results {
@@ -65,23 +76,23 @@ impl Results {
         table
             .load_style(presets::NOTHING)
             .set_content_arrangement(ContentArrangement::Disabled);
-        let mut names: Vec<&str> = CHECKS.to_vec();
-        for name in self.rows.iter().flat_map(|row| row.checks.keys()) {
-            if !names.contains(&name.as_str()) {
-                names.push(name);
-            }
-        }
-        table.set_header(["", "packages"].iter().chain(&names));
-        for row in &self.rows {
-            let cells = names
-                .iter()
-                .map(|name| row.checks.get(*name).map_or_else(String::new, text));
+        table.set_header(["", "packages"].iter().chain(&CHECKS));
+        for row in self.rows.iter().filter(|row| row.is_of_a_distribution()) {
+            let cells = CHECKS.map(|name| row.checks.get(name).map_or_else(String::new, text));
             table.add_row([row.title.clone(), row.packages.clone()].into_iter().chain(cells));
         }
         let mut lines = table.to_string();
         for (row, name, cell) in self.cells() {
             let (what, why) = match &cell.outcome {
-                Outcome::Passed => continue,
+                Outcome::Passed if row.is_of_a_distribution() => continue,
+                Outcome::Passed => {
+                    let found = cell.found.as_deref().unwrap_or_default();
+                    lines.push_str(&format!(
+                        "\n{}, {}, {name}: {:.1} s {found}",
+                        row.title, row.packages, cell.seconds
+                    ));
+                    continue;
+                }
                 Outcome::LeftOut(why) => ("left out", why),
                 Outcome::Failed(why) => ("FAILED", why),
             };

@@ -76,7 +76,8 @@ impl Root {
     /// A program in it, by its path there.
     pub(crate) fn command(&self, program: &str) -> Command {
         let mut command = Command::new("timeout");
-        command.arg(LIMIT);
+        // In the foreground it signals the program once, and not its group as well.
+        command.args(["--foreground", LIMIT]);
         match self {
             Self::Chroot(folder) => {
                 command
@@ -128,7 +129,7 @@ fn recipe(distribution: &Distribution) -> String {
 
 fn make(distribution: &Distribution, folder: &Path) -> Result<(), String> {
     let recipe = recipe(distribution);
-    let made = folder.with_extension("made");
+    let made = folder.with_file_name(format!("{}.made", distribution.name));
     let is_kept = place::read(&made).is_ok_and(|kept| kept == recipe);
     if is_kept && folder.join("bin").exists() {
         return Ok(());
@@ -147,7 +148,8 @@ fn make(distribution: &Distribution, folder: &Path) -> Result<(), String> {
     }
     debootstrap.arg(suite).arg(folder);
     if let Some(mirror) = &distribution.mirror {
-        debootstrap.arg(mirror);
+        let is_port = std::env::consts::ARCH != "x86_64";
+        debootstrap.arg(distribution.ports.as_ref().filter(|_| is_port).unwrap_or(mirror));
         let scripts = Path::new("/usr/share/debootstrap/scripts");
         // An older debootstrap does not know the newest names; what it does is the same for all.
         if !scripts.join(suite).exists() {

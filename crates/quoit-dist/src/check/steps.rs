@@ -9,12 +9,23 @@ use super::kit::Kit;
 use super::results::{Cell, Outcome};
 use super::root::Root;
 use super::traffic::{CLIENTS, Server, talk};
-use crate::place::Place;
+use crate::place::{self, Place};
 use crate::tools;
 
 /// The C program that is compiled, as the project's own tests have it.
 const ECHO: &[u8] = include_bytes!("../../../quoit-capi/tests/c/echo.c");
 const CHECK: &[u8] = include_bytes!("../../../quoit-capi/tests/c/check.h");
+
+/// What a program sees of the library that it runs on.
+const VERSION: &[u8] = b"\
+#include <quoit.h>
+#include <stdio.h>
+
+int main(void)
+{
+    return quoit_abi_check(QUOIT_ABI_VERSION) != 0 || puts(quoit_version()) < 0;
+}
+";
 
 const CMAKE: &str = "\
 cmake_minimum_required(VERSION 3.10)
@@ -84,6 +95,9 @@ pub(crate) fn run(place: &Place, root: &Root, kind: Kind) -> BTreeMap<String, Ce
         };
         if matches!(root, Root::Emulated(_)) {
             keep("pkg-config", timed(|| compiled_outside(&kit, engines)));
+            for name in ["static", "cmake"] {
+                keep(name, left_out("what is emulated has no compiler of its own"));
+            }
         } else {
             keep("pkg-config", timed(|| compiled(&kit, engines, Linking::Shared)));
             if kit.compiler() == "cc" {
@@ -170,6 +184,7 @@ enum Linking {
 fn compiled(kit: &Kit<'_>, engines: &[&str], linking: Linking) -> Found {
     kit.root.put(&format!("{WORK}/echo.c"), ECHO)?;
     kit.root.put(&format!("{WORK}/check.h"), CHECK)?;
+    kit.root.put(&format!("{WORK}/version.c"), VERSION)?;
     let lib = kit.lib();
     let path = if kit.is_found() {
         String::new()
@@ -178,19 +193,21 @@ fn compiled(kit: &Kit<'_>, engines: &[&str], linking: Linking) -> Found {
     };
     let cc = format!("{} -Wall -Werror -I{WORK}", kit.compiler());
     let script = match linking {
-        Linking::Shared => {
-            format!("{path}{cc} -o {WORK}/echo {WORK}/echo.c $(pkg-config --cflags --libs quoit)")
-        }
+        Linking::Shared => format!(
+            "{path}for name in echo version; do {cc} -o {WORK}/$name {WORK}/$name.c $(pkg-config --cflags --libs quoit); done; \
+             pkg-config --modversion quoit > {WORK}/told"
+        ),
         Linking::Static => format!(
             "{path}{cc} -static -o {WORK}/echo {WORK}/echo.c $(pkg-config --static --cflags --libs quoit)"
         ),
         Linking::Cmake => {
             kit.root
                 .put(&format!("{WORK}/project/CMakeLists.txt"), CMAKE.as_bytes())?;
-            let prefix = if kit.is_found() {
-                String::new()
-            } else {
-                format!("-DCMAKE_PREFIX_PATH={lib}/..")
+            let prefix = match kit.kind {
+                _ if kit.is_found() => String::new(),
+                // Whose folder for libraries Debian's CMake does not know.
+                Kind::Rpm => format!("-Dquoit_DIR={lib}/cmake/quoit"),
+                _ => format!("-DCMAKE_PREFIX_PATH={lib}/.."),
             };
             format!(
                 "rm -rf {WORK}/build && mkdir {WORK}/build && cd {WORK}/build && cmake {prefix} ../project && make && \
@@ -199,13 +216,29 @@ fn compiled(kit: &Kit<'_>, engines: &[&str], linking: Linking) -> Found {
         }
     };
     tools::quiet_output(kit.root.command("/bin/sh").args(["-e", "-c", &script]))?;
-    for engine in engines {
+    let run = |program: &str| {
         let mut command = kit.root.command("/usr/bin/env");
-        if linking == Linking::Shared && !kit.is_found() {
+        // CMake itself names the folder in the program, unless it is one of those that it takes for the system's.
+        let is_named = linking == Linking::Static || linking == Linking::Cmake && kit.kind != Kind::Rpm;
+        if !is_named && !kit.is_found() {
             command.arg(format!("LD_LIBRARY_PATH={lib}"));
         }
-        command.arg(format!("{WORK}/echo"));
-        converse(command, engine)?;
+        command.arg(format!("{WORK}/{program}"));
+        command
+    };
+    for engine in engines {
+        converse(run("echo"), engine)?;
+    }
+    if linking == Linking::Shared {
+        let told = kit
+            .root
+            .folder()
+            .join(format!("{}/told", WORK.trim_start_matches('/')));
+        for version in [tools::quiet_output(&mut run("version"))?, place::read(&told)?] {
+            if version.trim() != kit.place.version {
+                return Err(format!("the library says that it is {:?}", version.trim()));
+            }
+        }
     }
     let _ = std::fs::remove_dir_all(kit.root.folder().join(WORK.trim_start_matches('/')));
     Ok(None)

@@ -1,9 +1,10 @@
 //! Programs of the machine that are started.
 
-use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+
+pub(crate) use quoit_host::programs::output;
 
 /// What is started, and the package of Debian's that has it.
 const TOOLS: [(&str, &str); 8] = [
@@ -55,19 +56,4 @@ pub(crate) fn files_below(folder: &Path) -> Vec<PathBuf> {
     }
     files.sort();
     files
-}
-
-/// Runs a command to its end, and returns its standard output; its standard error is the caller's.
-pub(crate) fn output(command: &mut Command) -> Result<String, String> {
-    let name = command.get_program().to_string_lossy().into_owned();
-    let output = command
-        .stdin(Stdio::null())
-        .stderr(Stdio::inherit())
-        .output()
-        .map_err(|error| format!("{name}: {error}"))?;
-    if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
-    }
-    let arguments: Vec<_> = command.get_args().map(OsStr::to_string_lossy).collect();
-    Err(format!("{name} {}: {}", arguments.join(" "), output.status))
 }

@@ -66,7 +66,8 @@ public final class Consumer {
         String answer = answers.poll(20, TimeUnit.SECONDS);
         Throwable cause = Quoit.unavailabilityCause();
         System.out.println("transport=" + transport.name() + " answer=" + answer + " cause="
-                + (cause == null ? "none" : cause.getMessage()) + " access=" + Quoit.doctor().access());
+                + (cause == null ? "none" : cause.getMessage()) + " access=" + Quoit.doctor().access()
+                + " version=" + Quoit.doctor().version());
         group.shutdownGracefully(0, 1, TimeUnit.SECONDS).sync();
     }
 }

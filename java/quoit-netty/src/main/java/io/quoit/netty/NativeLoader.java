@@ -170,6 +170,10 @@ final class NativeLoader {
             return new UnsupportedOperationException(
                     "this Java denies calls of native code: run it with --enable-native-access=" + module, cause);
         }
+        String misfit = cause instanceof ClassNotFoundException ? "" : Misfit.of(file);
+        if (!misfit.isEmpty()) {
+            return new UnsupportedOperationException(file + " cannot be used: " + cause.getMessage() + misfit, cause);
+        }
         String text = String.valueOf(cause.getMessage());
         if (cause instanceof ClassNotFoundException) {
             return new UnsupportedOperationException(
