@@ -35,14 +35,14 @@ pub(super) enum SendSide {
     Finishing,
     /// `shutdown(2)` is done.
     Ended,
-    /// The socket takes no more, for this error.
-    Failed(Errno),
+    /// The socket takes no more: for `EPIPE`, or for what the connection's reason says.
+    Failed { with_pipe: bool },
 }
 
 impl SendSide {
     /// Whether nothing more is given to the socket.
     pub(super) fn has_ended(self) -> bool {
-        matches!(self, Self::Ended | Self::Failed(_))
+        matches!(self, Self::Ended | Self::Failed { .. })
     }
 }
 
@@ -198,6 +198,9 @@ pub(super) struct Listed {
     pub(super) chunks: bool,
 }
 
+// What an idle connection costs is mostly this.
+const _: () = assert!(size_of::<Connection>() <= 256);
+
 /// One connection: 256 bytes, and nothing on the heap while it is idle.
 #[derive(Debug)]
 pub(super) struct Connection {
@@ -272,6 +275,20 @@ impl Connection {
             && self.reason.is_none()
             && self.outbound.is_empty()
             && !self.operations.is_sending()
+    }
+
+    /// The error for which the socket takes no more. It is not kept beside the reason, which has all but one: a connection is to be
+    /// small.
+    pub(super) fn send_error(&self) -> Option<Errno> {
+        let SendSide::Failed { with_pipe } = self.send_side else {
+            return None;
+        };
+        Some(match self.reason {
+            _ if with_pipe => Errno::EPIPE,
+            Some(CloseReason::Error(errno)) => errno,
+            Some(CloseReason::Timeout) => Errno::ETIMEDOUT,
+            _ => Errno::ECONNRESET,
+        })
     }
 
     /// Whether nothing is received although there may be something: it is paused, or waits for leases or slots.

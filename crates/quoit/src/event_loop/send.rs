@@ -299,9 +299,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
 
     pub(super) fn sender(&mut self, id: ConnectionId) -> Result<&mut Connection, Refusal> {
         let state = self.find(id)?;
-        match (state.phase, state.send_side) {
-            (Phase::Connecting | Phase::Open, SendSide::Open) => Ok(state),
-            (Phase::Open | Phase::Ending, SendSide::Failed(errno)) => Err(Refusal::Error(errno)),
+        match state.phase {
+            Phase::Connecting | Phase::Open if state.send_side == SendSide::Open => Ok(state),
+            Phase::Open | Phase::Ending => Err(state.send_error().map_or(Refusal::Closing, Refusal::Error)),
             _ => Err(Refusal::Closing),
         }
     }
@@ -579,7 +579,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             .connections
             .at(slot)
             .expect("a slot with an operation in flight is in use");
-        connection.send_side = SendSide::Failed(errno);
+        connection.send_side = SendSide::Failed {
+            with_pipe: errno == Errno::EPIPE,
+        };
         connection.reason.get_or_insert(reason);
         let id = ConnectionId::new(self.index, slot, generation);
         let undelivered = match connection.receive_side {
