@@ -100,7 +100,9 @@ public sealed partial class HttpRequestScenarios
         {
             text.Append(NoEnd);
         }
-        return Date().Replace(text.ToString(), "");
+        var seen = Date().Replace(text.ToString(), "");
+        // Of a request that comes in pieces Kestrel asks for the body where that is not there by then.
+        return exchange.Pieces.Length > 1 ? seen.Replace("HTTP/1.1 100 Continue\r\n\r\n", "", StringComparison.Ordinal) : seen;
     }
 
     private static string[] Cut(Random random, string text)
