@@ -127,7 +127,7 @@ fn check_not_cut(id: ConnectionId, state: &Connection, reason: CloseReason, limi
 }
 
 /// Looks at how a connection ended.
-fn check_closed(id: ConnectionId, state: &Connection, reason: CloseReason) {
+fn check_closed(id: ConnectionId, state: &Connection, reason: CloseReason, hard_limit: bool) {
     // A peer that was lost earlier may be found so only now, by an error that is a timeout too: the kernel's.
     let broke_off = state
         .notes
@@ -146,13 +146,14 @@ fn check_closed(id: ConnectionId, state: &Connection, reason: CloseReason) {
         "{id:?} was closed for want of memory, of which there was enough"
     );
     // Whoever breaks it, and whatever is sent meanwhile: what had arrived is the handler's. A receive that fails for want of
-    // memory ends it, too, for the reason that it had already.
+    // memory ends it, too, and so does a hard limit of leases, for the reason that it had already.
     let by_peer = match reason {
         CloseReason::Reset | CloseReason::Timeout => true,
         CloseReason::Error(errno) => errno.code() == libc::EHOSTUNREACH,
         _ => false,
     };
-    let is_ended_here = state.closing || state.notes.may_be_closing || !state.established || lacks_memory;
+    let is_ended_here =
+        state.closing || state.notes.may_be_closing || !state.established || lacks_memory || hard_limit;
     if let Some(peer) = state.notes.peer.filter(|_| by_peer && !is_ended_here) {
         let sent = with(|kernel| kernel.peers[peer].sent);
         assert_eq!(
@@ -497,7 +498,8 @@ impl<E: Engine + 'static> World<E> {
                 connection, reason, ..
             } => {
                 let closed = closed.expect("the reference knew it");
-                check_closed(connection, &closed, reason);
+                let hard_limit = self.event_loop.config().close_at_lease_limit;
+                check_closed(connection, &closed, reason, hard_limit);
                 // What is sent without a copy is waited for when the peer has taken it, too.
                 if self.plan.config.zero_copy_threshold.is_none() {
                     check_not_cut(connection, &closed, reason, self.plan.config.close_deadline);
