@@ -274,9 +274,9 @@ fn draining_waits_for_connections_that_are_open() {
                     let mut stream = accepted?.0;
                     serving.spawn(async move {
                         let mut text = String::new();
-                        stream.write_all(b"ready").await.unwrap();
-                        stream.read_to_string(&mut text).await.unwrap();
-                        stream.write_all(text.as_bytes()).await.unwrap();
+                        stream.write_all(b"ready").await?;
+                        stream.read_to_string(&mut text).await?;
+                        stream.write_all(text.as_bytes()).await
                     });
                 }
                 () = context.draining() => break,
@@ -284,7 +284,8 @@ fn draining_waits_for_connections_that_are_open() {
         }
         drop(listener);
         while let Some(served) = serving.join_next().await {
-            served.unwrap();
+            // One that only asked whether the listener is still there may end with a reset.
+            let _ = served.unwrap();
         }
         Ok(())
     });
