@@ -45,13 +45,18 @@ pub(crate) fn check_end_of_stream(reference: &mut Reference, id: ConnectionId) {
 
 /// That the error for which a connection takes no more is one that a peer's end or the network makes, or want of memory.
 pub(crate) fn check_send_error(id: ConnectionId, errno: Errno) {
-    let lacks = |fault| with(|kernel| kernel.profile().chance(fault)) > 0;
     let is_fair = match errno {
         Errno::EPIPE | Errno::ECONNRESET | Errno::ETIMEDOUT => true,
-        Errno::ENOBUFS | Errno::ENOMEM => lacks(Fault::TransferFails) || lacks(Fault::NoMemory),
+        Errno::ENOBUFS | Errno::ENOMEM => transfers_lack_memory(),
         other => matches!(other.code(), libc::EHOSTUNREACH | libc::ENODATA | libc::EIO),
     };
     assert!(is_fair, "sends on {id:?} are refused: {errno}");
+}
+
+/// Whether this run lets sends and receives fail for want of memory.
+pub(crate) fn transfers_lack_memory() -> bool {
+    let lacks = |fault| with(|kernel| kernel.profile().chance(fault)) > 0;
+    lacks(Fault::TransferFails) || lacks(Fault::NoMemory)
 }
 
 /// Whether all that concerns a connection has arrived, or cannot any more.

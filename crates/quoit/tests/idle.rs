@@ -72,7 +72,7 @@ fn idle_connections_cost_little_memory_and_no_turns() {
         };
         let (made, remotes) = mpsc::channel();
         let (report, reports) = mpsc::channel();
-        thread::scope(|scope| {
+        let (first, second, before, live) = thread::scope(|scope| {
             let server = scope.spawn(move || {
                 let before = counting::allocated().live;
                 let (mut event_loop, address) = listening(config);
@@ -108,23 +108,23 @@ fn idle_connections_cost_little_memory_and_no_turns() {
             remote.wake();
             let (second, live) = reports.recv().unwrap();
 
-            assert_eq!(second.connections, CONNECTIONS as u64, "{engine}");
-            assert_eq!(second.pool_leased, 0, "{engine}: idle connections hold leases");
-            let turns = second.turns - first.turns;
-            assert!(turns <= 2, "{engine}: {turns} turns while all was idle");
-            // Everything that the loop has on the heap, its tables included; the pool and the memory for copied
-            // sends are mappings.
-            let each = (live - before) / CONNECTIONS as i64;
-            println!("{engine}: {each} bytes per connection");
-            assert!(
-                each <= BYTES_PER_CONNECTION,
-                "{engine}: {each} bytes per connection"
-            );
-
             drop(clients);
             let within = support::PATIENCE;
             remote.post(quoit::Command::Drain { within }).unwrap();
             server.join().unwrap();
+            (first, second, before, live)
         });
+        assert_eq!(second.connections, CONNECTIONS as u64, "{engine}");
+        assert_eq!(second.pool_leased, 0, "{engine}: idle connections hold leases");
+        let turns = second.turns - first.turns;
+        assert!(turns <= 2, "{engine}: {turns} turns while all was idle");
+        // Everything that the loop has on the heap, its tables included; the pool and the memory for copied
+        // sends are mappings.
+        let each = (live - before) / CONNECTIONS as i64;
+        println!("{engine}: {each} bytes per connection");
+        assert!(
+            each <= BYTES_PER_CONNECTION,
+            "{engine}: {each} bytes per connection"
+        );
     }
 }

@@ -76,8 +76,7 @@ impl Link {
         if !std::mem::replace(&mut state.send_failed, true) {
             state.failure = Some(Failure::Errno(error));
         }
-        let left = std::mem::take(&mut state.left);
-        state.left_bytes = 0;
+        let left = state.take_left();
         state.writers.take_all(wakers);
         drop(state);
         drop(left);
@@ -115,8 +114,7 @@ impl Link {
         if !state.send_failed {
             state.failure = failure.filter(|_| !ended && !told_anyway);
         }
-        let left = std::mem::take(&mut state.left);
-        state.left_bytes = 0;
+        let left = state.take_left();
         state.readers.take_all(wakers);
         state.writers.take_all(wakers);
         drop(state);

@@ -116,6 +116,12 @@ impl State {
     fn has_room(&self) -> bool {
         !self.full && self.left_bytes < MOST_LEFT && self.left.len() < PIECES_LEFT
     }
+
+    /// What will not be sent any more, to be dropped without the lock.
+    fn take_left(&mut self) -> VecDeque<Piece> {
+        self.left_bytes = 0;
+        std::mem::take(&mut self.left)
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

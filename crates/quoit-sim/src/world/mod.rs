@@ -18,12 +18,11 @@ use quoit::{
     Lease, ListenOptions, ListenerId, ListenerOptions, Loop, LoopIndex, Refusal, Remote, Token,
 };
 use quoit_sim_kernel::faces::{SimEpoll, SimSockets};
-use quoit_sim_kernel::faults::Fault;
 use quoit_sim_kernel::kernel::{Outside, do_jobs, wait_outside, with};
 use quoit_sim_kernel::pattern;
 use quoit_sim_kernel::random::Random;
 
-use crate::checks::{Kept, check_end_of_stream, check_send_error};
+use crate::checks::{Kept, check_end_of_stream, check_send_error, transfers_lack_memory};
 use crate::datagrams::{DatagramLives, KeptDatagrams};
 use crate::options::Options;
 use crate::partner::Partner;
@@ -139,8 +138,7 @@ fn check_closed(id: ConnectionId, state: &Connection, reason: CloseReason, hard_
     );
     // What has another way to go, or room later, is no reason.
     let for_want = matches!(reason, CloseReason::Error(Errno::ENOBUFS | Errno::ENOMEM));
-    let lacks = |fault| with(|kernel| kernel.profile().chance(fault)) > 0;
-    let lacks_memory = lacks(Fault::TransferFails) || lacks(Fault::NoMemory);
+    let lacks_memory = transfers_lack_memory();
     assert!(
         !for_want || lacks_memory,
         "{id:?} was closed for want of memory, of which there was enough"

@@ -92,7 +92,10 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// handler has not seen: that waits until it is received for again, and the end behind it.
     fn on_reset_found(&mut self, slot: Slot) {
         self.check_paused(slot);
-        if self.has_unread(slot) {
+        let Some((connection, _)) = self.connections.at(slot) else {
+            return;
+        };
+        if !connection.inbound.is_empty() || self.has_unread(slot) {
             return;
         }
         let Some((connection, _)) = self.connections.at(slot) else {
@@ -101,9 +104,6 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let Some(socket) = &connection.descriptor else {
             return;
         };
-        if !connection.inbound.is_empty() {
-            return;
-        }
         self.counters.system_calls.add(1);
         let error = self.system.take_error(socket.as_raw_fd());
         self.end(

@@ -574,7 +574,6 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let reason = CloseReason::from_errno(errno);
         let reset = survives(errno);
         self.check_paused(slot);
-        let unread = self.has_unread(slot);
         let (connection, generation) = self
             .connections
             .at(slot)
@@ -583,18 +582,16 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             with_pipe: errno == Errno::EPIPE,
         };
         connection.reason.get_or_insert(reason);
+        let phase = connection.phase;
         let id = ConnectionId::new(self.index, slot, generation);
+        let delivered = connection.paused && connection.inbound.is_empty();
         let undelivered = match connection.receive_side {
-            ReceiveSide::Open => {
-                connection.operations.receive
-                    || !connection.paused
-                    || !connection.inbound.is_empty()
-                    || unread
-            }
+            ReceiveSide::Open if delivered && !connection.operations.receive => self.has_unread(slot),
+            ReceiveSide::Open => true,
             ReceiveSide::EndHeld(_) => !connection.inbound.is_empty(),
             ReceiveSide::Ending | ReceiveSide::Reported | ReceiveSide::Ended => false,
         };
-        match connection.phase {
+        match phase {
             Phase::Open if undelivered && !reset => {
                 self.events.push_back(Event::SendFailed {
                     connection: id,
