@@ -8,7 +8,7 @@ RELEASE := $(TARGET)/release
 .DEFAULT_GOAL := help
 .PHONY: help demo check test rust-tests test-user bench capi go go-tests jni java java-tests java-17 java-suite java-dist dotnet dotnet-tests \
 	doors doors-go doors-rust doors-websocket doors-java hunt hunt-proof siege siege-page kernels \
-	kernels-quick kernels-page dist dist-check dist-page dist-twice workflow-lint soak loom miri public-api msrv deny asan fuzz lab named result results result-pages lab-peers door-peers lab-peers-check toolchain
+	kernels-quick kernels-page cold-turn dist dist-check dist-page dist-twice workflow-lint soak loom miri public-api msrv deny asan fuzz lab named result results result-pages lab-peers door-peers lab-peers-check toolchain
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -307,6 +307,14 @@ kernels-quick: toolchain ## The same with two kernels and the checks that find m
 
 kernels-page: toolchain ## Add the results of RUNS="folder ..." to lab/kernels/results.json, and write docs/kernels.md from it
 	@$(KERNELS) --keep $(RUNS)
+
+COLD_TURN := $(CARGO) run --quiet --release --package quoit-cold-turn --
+
+cold-turn: toolchain ## Count what a turn executes and touches, under valgrind, keep it in lab/results/cold-turn.json and write docs/performance.md
+	@command -v valgrind >/dev/null || { \
+		echo "make: valgrind was not found; install it (Debian: apt install valgrind)" >&2; exit 1; }
+	@$(COLD_TURN) trace --keep lab/results/cold-turn.json $(ARGS)
+	@$(COLD_TURN) page lab/results/cold-turn.json docs/performance.md
 
 DIST := $(CARGO) run --quiet --profile test --package quoit-dist --
 

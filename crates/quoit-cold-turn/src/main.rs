@@ -1,0 +1,155 @@
+//! `quoit-cold-turn`: what a turn executes and touches.
+//!
+//! Where requests come now and then, what a turn needs is out of the processor's caches when it wakes. So its cost is the
+//! instructions it executes and, more, the distinct cache lines that it touches. Both are counted under a tracer (valgrind's
+//! lackey), so that neighbours and the machine's clock do not matter. The kernel's side is not in it.
+
+#![allow(clippy::print_stdout, reason = "a program of the command line")]
+
+mod mark;
+mod page;
+mod results;
+mod steps;
+mod subject;
+mod trace;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::results::{Case, Results};
+use crate::subject::{Server, Work};
+
+/// Count the instructions and the distinct cache lines of a turn.
+///
+/// Needs valgrind. Counts do not depend on the machine's load.
+#[derive(Debug, Parser)]
+#[command(
+    name = "quoit-cold-turn",
+    after_help = "Examples:\n  \
+        quoit-cold-turn trace\n  \
+        quoit-cold-turn trace --server uring --work echo --requests 1 --steps\n  \
+        quoit-cold-turn trace --keep lab/results/cold-turn.json\n  \
+        quoit-cold-turn page lab/results/cold-turn.json docs/performance.md"
+)]
+struct Arguments {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Trace the turns of each server with each kind of work, and print a table.
+    Trace(TraceArguments),
+    /// Write a page from kept results.
+    Page {
+        /// Results that `trace --keep` wrote.
+        results: PathBuf,
+        /// The page.
+        page: PathBuf,
+    },
+    /// What runs under the tracer.
+    #[command(hide = true)]
+    Subject(SubjectArguments),
+}
+
+#[derive(Debug, Args)]
+struct TraceArguments {
+    /// Only these servers.
+    #[arg(long, value_delimiter = ',', value_enum)]
+    server: Vec<Server>,
+    /// Only these kinds of work.
+    #[arg(long, value_delimiter = ',', value_enum)]
+    work: Vec<Work>,
+    /// Requests at once.
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 2, 8], value_parser = clap::value_parser!(u32).range(1..=64))]
+    requests: Vec<u32>,
+    /// Show each case step by step.
+    #[arg(long)]
+    steps: bool,
+    /// Show the functions that the instructions of a step are in.
+    #[arg(long)]
+    functions: bool,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+    /// Write the results to this file, too.
+    #[arg(long, value_name = "FILE")]
+    keep: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+struct SubjectArguments {
+    #[arg(long, value_enum)]
+    server: Server,
+    #[arg(long, value_enum)]
+    work: Work,
+    #[arg(long)]
+    requests: u32,
+}
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().action {
+        Action::Trace(arguments) => trace_all(&arguments),
+        Action::Page { results, page } => {
+            Results::read(&results).and_then(|results| page::write(&results, &page))
+        }
+        Action::Subject(SubjectArguments {
+            server,
+            work,
+            requests,
+        }) => subject::run(server, work, requests as usize),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("quoit-cold-turn: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn trace_all(arguments: &TraceArguments) -> Result<(), String> {
+    let chosen = |given: &[Server], all: &[Server]| {
+        if given.is_empty() {
+            all.to_vec()
+        } else {
+            given.to_vec()
+        }
+    };
+    let works = if arguments.work.is_empty() {
+        Work::ALL.to_vec()
+    } else {
+        arguments.work.clone()
+    };
+    let mut results = Results::here();
+    for work in works {
+        for server in chosen(&arguments.server, Server::ALL) {
+            for &requests in &arguments.requests {
+                let traced = trace::run(server, work, requests)
+                    .map_err(|message| format!("{server}, {work}, {requests} at once: {message}"))?;
+                let counted = steps::count(&traced)?;
+                if arguments.functions {
+                    counted.print_functions();
+                }
+                results.cases.push(Case::new(server, work, requests, counted));
+            }
+        }
+    }
+    if arguments.json {
+        println!("{}", results.json()?);
+    } else {
+        println!("{}", results.table());
+        if arguments.steps {
+            for case in &results.cases {
+                println!("\n{}\n{}", case.title(), case.steps_table());
+            }
+        }
+    }
+    if let Some(file) = &arguments.keep {
+        std::fs::write(file, results.json()? + "\n")
+            .map_err(|error| format!("{}: {error}", file.display()))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,62 @@
+//! The page of the documents, from kept results.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use crate::results::Results;
+
+const HEAD: &str = "\
+# What a turn costs when it comes cold
+
+<!-- Written by `quoit-cold-turn page` from lab/results/cold-turn.json. Do not edit: run `make cold-turn`. -->
+
+Where connections have something to say now and then, a loop sleeps between any two requests, and what it needs is out of the
+processor's caches when it wakes. So what counts is how many instructions a turn executes, and how many cache lines of 64 bytes it
+touches. Both are counted under a tracer (valgrind's lackey), which no neighbour disturbs. The kernel's side is not in it, and
+neither is the handler.
+
+Requests come at once, each 64 bytes, as many as the column says. Then turns are made until all are taken in: a turn submits the
+responses of the one before, waits, and takes in what is there.
+`echo` sends them back from the memory that they were received in. `response` copies 130 bytes, as for `/plaintext`. `datagram`
+sends them back on the one UDP socket. A bare loop does the same work on the same interface and nothing else: no limits, timers,
+counters or teardown.
+
+The figures are medians of 21 times. A line counts for the step that comes to it first.
+";
+
+/// Writes the page.
+pub(crate) fn write(results: &Results, page: &Path) -> Result<(), String> {
+    std::fs::write(page, text(results)).map_err(|error| format!("{}: {error}", page.display()))
+}
+
+fn text(results: &Results) -> String {
+    let mut text = HEAD.to_owned();
+    let Results { version, kernel, .. } = results;
+    // Writing to a string does not fail.
+    let _ = writeln!(
+        text,
+        "\nQuoit {version}, Linux {kernel}.\n\n## All\n\n{}",
+        results.table()
+    );
+    let _ = writeln!(text, "\n## Step by step");
+    for case in &results.cases {
+        if !case.server.is_bare() {
+            let _ = writeln!(text, "\n### {}\n\n{}", case.title(), case.steps_table());
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the documents show is what was kept.
+    #[test]
+    fn the_page_is_that_of_the_results() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let results = Results::read(&root.join("lab/results/cold-turn.json")).expect("kept results");
+        let page = std::fs::read_to_string(root.join("docs/performance.md")).expect("the page");
+        assert_eq!(page, text(&results), "run `make cold-turn`");
+    }
+}
