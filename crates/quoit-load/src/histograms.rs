@@ -5,12 +5,14 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use hdrhistogram::Histogram;
-use hdrhistogram::serialization::V2DeflateSerializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
+use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
 
 use super::error::LoadError;
-use super::tally::{Tally, add_histogram};
+use super::tally::{Tally, add_histogram, new_histogram};
 
 /// The latencies of a run's window, in nanoseconds.
 #[derive(Debug)]
@@ -44,9 +46,22 @@ impl Latencies {
         })
     }
 
-    /// When the window began, in seconds since 1970.
-    pub(super) fn started_at_seconds(&self) -> f64 {
-        self.started_at.as_secs_f64()
+    /// Those of several runs that were merged, whose windows together began at `started_at` and had this `length`.
+    pub(super) fn of_runs(
+        (all, at_least): (Histogram<u64>, Histogram<u64>),
+        (started_at, length): (Duration, Duration),
+    ) -> Self {
+        Latencies {
+            all,
+            at_least,
+            started_at,
+            length,
+        }
+    }
+
+    /// When the window began, since 1970; zero if it did not.
+    pub(super) fn started_at(&self) -> Duration {
+        self.started_at
     }
 
     /// Writes them to `log`.
@@ -75,19 +90,46 @@ impl Latencies {
         }
         Ok(())
     }
+}
 
-    /// `histogram` in the V2 encoding, compressed, in base64: as it stands in a log.
-    ///
-    /// # Errors
-    /// It cannot be encoded.
-    pub(super) fn encode(&self, histogram: &Histogram<u64>) -> Result<String, LoadError> {
-        let mut text = Vec::new();
-        self.write(&mut text, &[("x", histogram)])
-            .map_err(|error| LoadError::new(format!("cannot encode the latencies: {error}")))?;
-        let text = String::from_utf8_lossy(&text);
-        // The histogram is the last field of the last line.
-        Ok(text.trim_end().rsplit(',').next().unwrap_or_default().to_owned())
+/// `histogram` in the V2 encoding, compressed, in base64, as it stands in a log; nothing of an empty one.
+///
+/// # Errors
+/// It cannot be encoded.
+pub(super) fn encode(histogram: &Histogram<u64>) -> Result<Option<String>, LoadError> {
+    if histogram.is_empty() {
+        return Ok(None);
     }
+    let mut bytes = Vec::new();
+    V2DeflateSerializer::new()
+        .serialize(histogram, &mut bytes)
+        .map_err(|error| LoadError::new(format!("cannot encode the latencies: {error}")))?;
+    Ok(Some(BASE64_STANDARD.encode(bytes)))
+}
+
+/// One histogram of all values that are in `encoded` ones; an empty one if there are none. It has room for the longest.
+///
+/// # Errors
+/// What is wrong with one that cannot be read, or that counts in another way.
+pub(super) fn merge<'a>(encoded: impl Iterator<Item = &'a str>) -> Result<Histogram<u64>, String> {
+    let mut merged = new_histogram(0).map_err(|error| error.to_string())?;
+    merged.auto(true);
+    for text in encoded {
+        merged.add(decode(text)?).map_err(|error| error.to_string())?;
+    }
+    Ok(merged)
+}
+
+/// The histogram that `text` encodes.
+///
+/// # Errors
+/// What is wrong with it.
+pub(super) fn decode(text: &str) -> Result<Histogram<u64>, String> {
+    let bytes = BASE64_STANDARD.decode(text).map_err(|error| error.to_string())?;
+    let histogram: Histogram<u64> = Deserializer::new()
+        .deserialize(&mut &bytes[..])
+        .map_err(|error| error.to_string())?;
+    Ok(histogram)
 }
 
 /// A log in the format of HdrHistogram's HistogramLogWriter, version 1.3: the window's latencies tagged `all` and
@@ -153,8 +195,8 @@ mod tests {
         assert_eq!((found[0].0.as_str(), found[1].0.as_str()), ("all", "at-least"));
         assert_eq!(found[0].1, Duration::from_secs(2));
         assert!((found[0].2 - 50.0).abs() < 0.1 && (found[1].2 - 20.0).abs() < 0.1);
-        assert_eq!(found[0].3, latencies.encode(&latencies.all).unwrap());
-        assert_eq!(found[1].3, latencies.encode(&latencies.at_least).unwrap());
+        assert_eq!(Some(&found[0].3), encode(&latencies.all).unwrap().as_ref());
+        assert_eq!(Some(&found[1].3), encode(&latencies.at_least).unwrap().as_ref());
         assert!(
             text.starts_with(b"#[Histogram log format version 1.3]"),
             "{}",
