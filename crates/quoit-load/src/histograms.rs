@@ -1,18 +1,16 @@
-//! Latencies as HdrHistogram's tools read them: in a log, and as text to be kept in JSON.
+//! Latencies as HdrHistogram's tools read them, in a log.
 
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
 use hdrhistogram::Histogram;
+use hdrhistogram::serialization::V2DeflateSerializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
-use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
 
 use super::error::LoadError;
-use super::tally::{Tally, add_histogram, new_histogram};
+use super::tally::{Tally, add_histogram};
 
 /// The latencies of a run's window, in nanoseconds.
 #[derive(Debug)]
@@ -92,46 +90,6 @@ impl Latencies {
     }
 }
 
-/// `histogram` in the V2 encoding, compressed, in base64, as it stands in a log; nothing of an empty one.
-///
-/// # Errors
-/// It cannot be encoded.
-pub(super) fn encode(histogram: &Histogram<u64>) -> Result<Option<String>, LoadError> {
-    if histogram.is_empty() {
-        return Ok(None);
-    }
-    let mut bytes = Vec::new();
-    V2DeflateSerializer::new()
-        .serialize(histogram, &mut bytes)
-        .map_err(|error| LoadError::new(format!("cannot encode the latencies: {error}")))?;
-    Ok(Some(BASE64_STANDARD.encode(bytes)))
-}
-
-/// One histogram of all values that are in `encoded` ones; an empty one if there are none. It has room for the longest.
-///
-/// # Errors
-/// What is wrong with one that cannot be read, or that counts in another way.
-pub(super) fn merge<'a>(encoded: impl Iterator<Item = &'a str>) -> Result<Histogram<u64>, String> {
-    let mut merged = new_histogram(0).map_err(|error| error.to_string())?;
-    merged.auto(true);
-    for text in encoded {
-        merged.add(decode(text)?).map_err(|error| error.to_string())?;
-    }
-    Ok(merged)
-}
-
-/// The histogram that `text` encodes.
-///
-/// # Errors
-/// What is wrong with it.
-pub(super) fn decode(text: &str) -> Result<Histogram<u64>, String> {
-    let bytes = BASE64_STANDARD.decode(text).map_err(|error| error.to_string())?;
-    let histogram: Histogram<u64> = Deserializer::new()
-        .deserialize(&mut &bytes[..])
-        .map_err(|error| error.to_string())?;
-    Ok(histogram)
-}
-
 /// A log in the format of HdrHistogram's HistogramLogWriter, version 1.3: the window's latencies tagged `all` and
 /// `at-least`. Times are seconds since 1970, values nanoseconds; the column of maxima is in milliseconds, as such logs
 /// have it.
@@ -167,6 +125,7 @@ mod tests {
     use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
 
     use super::*;
+    use crate::encoded::encode;
 
     #[test]
     fn a_log_is_read_back_with_its_tags() {

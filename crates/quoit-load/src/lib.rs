@@ -16,6 +16,7 @@ mod connection;
 mod control;
 mod coordinator;
 mod echo;
+pub mod encoded;
 mod error;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;

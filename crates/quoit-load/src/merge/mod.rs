@@ -1,7 +1,7 @@
 //! `quoit load merge`: the reports of several runs that were one load, from many machines, as the report of one run.
 //!
 //! What is counted is added. Percentiles come from the histograms of all, added: they are those of one histogram with all
-//! values ([`crate::histograms::merge`]). A flag is set if it is for one of them. What cannot be told of all together is
+//! values ([`crate::encoded`]). A flag is set if it is for one of them. What cannot be told of all together is
 //! null.
 
 mod read;
@@ -15,8 +15,9 @@ use std::time::Duration;
 use self::read::Part;
 pub(crate) use self::stragglers::Merged;
 use super::coordinator::Findings;
+use super::encoded::{self, encode};
 use super::error::LoadError;
-use super::histograms::{Latencies, encode, merge as merge_histograms};
+use super::histograms::Latencies;
 use super::report::{
     Details, Ended, Interval, Rate, Report, SlipCounts, StreamReport, by, is_slipping, latency, percentiles,
 };
@@ -62,7 +63,7 @@ fn join(parts: &[Part]) -> Result<Findings, LoadError> {
         return Err(LoadError::new("there is no report to merge".to_owned()));
     };
     let merged_histogram = |of: fn(&StreamReport) -> Option<&String>| {
-        merge_histograms(
+        encoded::merge(
             parts
                 .iter()
                 .filter_map(|part| of(&part.streams))

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize as _;
 use serde_json::Value;
 
-use crate::histograms::decode;
+use crate::encoded::decode;
 use crate::report::{Details, HISTOGRAM_UNIT, Report, StreamReport};
 
 /// A report of one run.

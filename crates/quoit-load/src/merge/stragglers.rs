@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use super::Windows;
 use super::read::Part;
+use crate::encoded::decode;
 use crate::error::LoadError;
-use crate::histograms::decode;
 use crate::report::{Rows, microseconds, percentiles};
 
 /// A run is slow whose 99th percentile is more than so many times that of the others together.

@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::merge;
-use crate::histograms::{Latencies, decode, encode};
+use crate::encoded::{decode, encode};
+use crate::histograms::Latencies;
 use crate::report::{Ending, Report};
 use crate::tally::{Tally, new_histogram};
 

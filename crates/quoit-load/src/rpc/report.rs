@@ -4,8 +4,8 @@ use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 use super::RpcStreams;
+use crate::encoded::encode;
 use crate::error::LoadError;
-use crate::histograms::encode;
 use crate::report::{Latency, latency};
 
 /// The findings on streams. The field names are those of the JSON object.
