@@ -19,8 +19,9 @@ Examples:
   quoit load echo --connect 127.0.0.1:7000 --connections 50000 --source 127.0.0.2-127.0.0.3 --ramp-up 10
   quoit load udp --connect 127.0.0.1:9000 --mode sendmmsg --count 1000000
 
-From several machines at once, each with a number of its own:
-  quoit load http --connect 192.0.2.1:8080 --rate 50000 --start-at 2026-11-27T14:00:00Z --label 3 --seed 3 --json > 3.json
+From many machines, each with a number of its own, and then their reports as one:
+  quoit load http --connect 192.0.2.1:8080 --rate 50000 --json \\
+      --start-at 2026-11-27T14:00:00Z --label 3 --seed 3 > 3.json
   quoit load merge 0.json 1.json 2.json 3.json
 
 Exit status: 0 if every reply was right, 1 if the run failed or its figures are invalid (any error),
@@ -31,12 +32,12 @@ Examples:
   quoit load merge 0.json 1.json 2.json
   quoit load merge --json --hdr all.hlog results/*.json
 
-Counts are added, and percentiles are those of all latencies in one histogram. Runs that were slow, started
-late, ended early or fell behind are named as stragglers. docs/load.md says what each of these means, and what
-the JSON object has.
+Counts are added, and percentiles are those of all latencies in one histogram. Runs that were slow,
+started late, ended early or fell behind are named as stragglers. docs/load.md says what each of
+these means, and what the JSON object has.
 
-Exit status: 0 if the figures of all runs can be used, 1 if those of one cannot, if their windows do not overlap
-or if they cannot be merged, 2 for wrong usage.";
+Exit status: 0 if the figures of all runs can be used, 1 if those of one cannot, if their windows do
+not overlap or if they cannot be merged, 2 for wrong usage.";
 
 pub(super) const JSON_FIELDS: &str = "\
 Fields of the JSON object (units in the names; null: nothing to say; docs/load.md says more):

@@ -420,6 +420,37 @@ fn runs_with_one_seed_are_warned_of() {
 }
 
 #[test]
+fn streams_of_rpc_are_merged_too() {
+    let run = |label: &str, stream: u64| {
+        let mut found = tally(SECOND, &[1_000_000; 6]);
+        // Messages without a send time have no latency.
+        found.requests = 9;
+        found.stream_latencies.record_n(stream, 3).unwrap();
+        let words = format!("rpc --connect 127.0.0.1:80 --messages 3 --label {label}");
+        printed(&words, &found, Duration::ZERO)
+    };
+    let merged = Files::of(&[run("0", 1_000), run("1", 500_000)]).merged();
+    assert_eq!(
+        (&merged["requests"], &merged["rpc"]["streams_ended"]),
+        (&json!(18), &json!(6))
+    );
+    assert_eq!(merged["rpc"]["stream_latency"]["p50_ns"], 1_000);
+    let streams = decode(merged["rpc"]["stream_histogram"].as_str().unwrap()).unwrap();
+    assert_eq!(
+        (streams.len(), streams.value_at_quantile(0.6)),
+        (6, streams.max())
+    );
+
+    let mut other = run("1", 5);
+    other["rpc"]["credit"] = json!(7);
+    let said = Files::of(&[run("0", 5), other]).refused();
+    assert!(
+        said.contains("rpc.credit is 1024 in one and 7 in the other"),
+        "{said}"
+    );
+}
+
+#[test]
 fn the_table_names_stragglers() {
     let late = printed(
         &http("machine-7"),
