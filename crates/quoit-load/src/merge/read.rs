@@ -23,6 +23,9 @@ pub(super) struct Part {
     value: Value,
 }
 
+/// Characters that are shown of what is no report.
+const MOST_SAID: usize = 200;
+
 /// What is the same in all reports of one load: pointers into their objects (RFC 6901).
 const SAME: [&str; 17] = [
     "/version",
@@ -185,14 +188,33 @@ fn reports(path: &Path, bytes: &[u8]) -> Result<Vec<Part>, String> {
             "{file} is a log of HdrHistogram, which says nothing about its run; give what the run with --json printed"
         ));
     }
-    let values = serde_json::Deserializer::from_slice(bytes).into_iter::<Value>();
-    let values = values.collect::<Result<Vec<Value>, _>>().map_err(|error| {
-        if error.is_eof() {
-            format!("{file} ends in the middle of a report: it was cut off")
-        } else {
-            format!("{file} is no report of `quoit load --json`: {error}")
+    let mut stream = serde_json::Deserializer::from_slice(bytes).into_iter::<Value>();
+    let mut values = Vec::new();
+    loop {
+        let offset = stream.byte_offset();
+        match stream.next() {
+            None => break,
+            Some(Ok(value)) => values.push(value),
+            Some(Err(error)) if error.is_eof() => {
+                return Err(format!("{file} ends in the middle of a report: it was cut off"));
+            }
+            // What a run that failed has said, perhaps.
+            Some(Err(_)) => {
+                let said = String::from_utf8_lossy(bytes[offset..].trim_ascii_start());
+                let said: String = said
+                    .lines()
+                    .next()
+                    .unwrap_or_default()
+                    .chars()
+                    .take(MOST_SAID)
+                    .collect();
+                return Err(format!(
+                    "{file} has something else than reports of `quoit load --json`: {}",
+                    said.escape_debug()
+                ));
+            }
         }
-    })?;
+    }
     let single = values.len() == 1;
     let numbered = (1..).zip(values);
     numbered

@@ -193,8 +193,8 @@ fn what_cannot_be_merged_is_refused_in_one_line() {
             "1.json ends in the middle of a report",
         ),
         (
-            "cannot connect".to_owned(),
-            "1.json is no report of `quoit load --json`",
+            format!("{whole}\nquoit load: cannot connect\nx"),
+            "1.json has something else than reports of `quoit load --json`: quoit load: cannot connect",
         ),
         ("5".to_owned(), "1.json is no report of `quoit load --json`"),
         ("{}".to_owned(), "1.json is no report of `quoit load --json`"),
