@@ -129,6 +129,43 @@ fn commands_in_documents_are_understood() {
     );
 }
 
+/// What follows `key` and a dash in YAML that has one value in a line.
+fn list<'a>(yaml: &'a str, key: &str) -> Vec<&'a str> {
+    let mut lines = yaml.lines().map(str::trim);
+    lines.find(|line| *line == format!("{key}:"));
+    lines
+        .filter(|line| !line.starts_with('#'))
+        .map_while(|line| line.strip_prefix("- "))
+        .collect()
+}
+
+#[test]
+fn the_job_of_kubernetes_is_understood() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/kubernetes/load");
+    let read = |name: &str| fs::read_to_string(folder.join(name)).expect("it can be read");
+    let (job, kustomization) = (read("job.yaml"), read("kustomization.yaml"));
+    let mut values: Vec<(&str, &str)> = list(&kustomization, "literals")
+        .into_iter()
+        .map(|literal| literal.split_once('=').expect("a name and a value"))
+        .collect();
+    // Kubernetes sets it.
+    values.push(("JOB_COMPLETION_INDEX", "7"));
+    let words: Vec<String> = list(&job, "args")
+        .into_iter()
+        .map(|word| {
+            values.iter().fold(word.to_owned(), |word, (name, value)| {
+                word.replace(&format!("$({name})"), value)
+            })
+        })
+        .collect();
+    assert_eq!(words.first().map(String::as_str), Some("load"), "{words:?}");
+    for option in ["--start-at=", "--label=7", "--seed=7", "--json"] {
+        assert!(words.iter().any(|word| word.starts_with(option)), "{words:?}");
+    }
+    assert!(!words.iter().any(|word| word.contains('$')), "{words:?}");
+    quoit_load::check(&words[1..]).expect("the program understands it");
+}
+
 #[test]
 fn commands_that_are_not_understood_are_found() {
     let text = "Call `quoit serve echo --nothing` or `quoit load http`.\n\n```console\n$ quoit doctor --jsn   # a slip\n$ quoit load \

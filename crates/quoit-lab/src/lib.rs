@@ -8,7 +8,7 @@
 //! An [`experiment`] is a file that names servers and cases; [`placement`] says where they run, and [`preflight`]
 //! whether they can; [`run`] starts, loads and watches them, pair by pair, and writes what it found as results, of
 //! which `quoit-report` knows the rest. The programs are processes: this crate uses of `quoit-load` only the check that
-//! a case's load would be understood, and nothing of `quoit-serve`.
+//! a case's load would be understood and the histograms of its reports, and nothing of `quoit-serve`.
 
 mod child;
 mod console;

@@ -151,8 +151,8 @@ impl<'a> Run<'a> {
             .filter(|&from| from >= self.control.now());
         let Some(from) = from else {
             return Err(LoadError::new(format!(
-                "the window was to begin at {}, which was over before the connections were open; give --start-at a \
-                 later time (now it is {:.1})",
+                "the window was to begin at {}, which was over before the connections were open; give --start-at a later \
+                 time (now it is {:.1})",
                 wall.as_secs_f64(),
                 self.control.wall(self.control.now()).as_secs_f64()
             )));

@@ -19,3 +19,10 @@ impl fmt::Display for LoadError {
 }
 
 impl std::error::Error for LoadError {}
+
+/// What failed is one line already.
+impl From<String> for LoadError {
+    fn from(message: String) -> Self {
+        LoadError(message)
+    }
+}

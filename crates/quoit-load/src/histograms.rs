@@ -1,4 +1,4 @@
-//! Latencies as HdrHistogram's tools read them: in a log, and as text to be kept in JSON.
+//! Latencies as HdrHistogram's tools read them, in a log.
 
 use std::fs::File;
 use std::io::Write;
@@ -44,9 +44,22 @@ impl Latencies {
         })
     }
 
-    /// When the window began, in seconds since 1970.
-    pub(super) fn started_at_seconds(&self) -> f64 {
-        self.started_at.as_secs_f64()
+    /// Those of several runs that were merged, whose windows together began at `started_at` and had this `length`.
+    pub(super) fn of_runs(
+        (all, at_least): (Histogram<u64>, Histogram<u64>),
+        (started_at, length): (Duration, Duration),
+    ) -> Self {
+        Latencies {
+            all,
+            at_least,
+            started_at,
+            length,
+        }
+    }
+
+    /// When the window began, since 1970; zero if it did not.
+    pub(super) fn started_at(&self) -> Duration {
+        self.started_at
     }
 
     /// Writes them to `log`.
@@ -74,19 +87,6 @@ impl Latencies {
                 .map_err(|error| error.to_string())?;
         }
         Ok(())
-    }
-
-    /// `histogram` in the V2 encoding, compressed, in base64: as it stands in a log.
-    ///
-    /// # Errors
-    /// It cannot be encoded.
-    pub(super) fn encode(&self, histogram: &Histogram<u64>) -> Result<String, LoadError> {
-        let mut text = Vec::new();
-        self.write(&mut text, &[("x", histogram)])
-            .map_err(|error| LoadError::new(format!("cannot encode the latencies: {error}")))?;
-        let text = String::from_utf8_lossy(&text);
-        // The histogram is the last field of the last line.
-        Ok(text.trim_end().rsplit(',').next().unwrap_or_default().to_owned())
     }
 }
 
@@ -125,6 +125,7 @@ mod tests {
     use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
 
     use super::*;
+    use crate::encoded::encode;
 
     #[test]
     fn a_log_is_read_back_with_its_tags() {
@@ -153,8 +154,8 @@ mod tests {
         assert_eq!((found[0].0.as_str(), found[1].0.as_str()), ("all", "at-least"));
         assert_eq!(found[0].1, Duration::from_secs(2));
         assert!((found[0].2 - 50.0).abs() < 0.1 && (found[1].2 - 20.0).abs() < 0.1);
-        assert_eq!(found[0].3, latencies.encode(&latencies.all).unwrap());
-        assert_eq!(found[1].3, latencies.encode(&latencies.at_least).unwrap());
+        assert_eq!(Some(&found[0].3), encode(&latencies.all).unwrap().as_ref());
+        assert_eq!(Some(&found[1].3), encode(&latencies.at_least).unwrap().as_ref());
         assert!(
             text.starts_with(b"#[Histogram log format version 1.3]"),
             "{}",

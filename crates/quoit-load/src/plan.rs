@@ -30,6 +30,8 @@ pub(crate) struct Plan {
     pub(crate) warmup: Duration,
     /// The time over which the connections are opened, evenly; zero: as fast as the server takes them.
     pub(crate) ramp_up: Duration,
+    /// What the run is called among those that it is merged with.
+    pub(crate) label: Option<String>,
     /// When the window begins, since 1970; `None`: once all connections are open and the warm-up is over.
     pub(crate) start_at: Option<Duration>,
     /// The longest wait for a connection to open or for a reply. More than zero.

@@ -7,6 +7,8 @@ use super::report::Interval;
 /// How far a run has come. It is told about ten times per second.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Progress {
+    /// It is too early to open connections: how long that is so.
+    Waiting { left: Duration },
     /// Connections are being opened: how many are, of how many.
     Opening { open: u64, connections: u64 },
     /// The connections are open and the measured window is fixed: how far ahead it opens, and how long it
@@ -36,6 +38,7 @@ impl Progress {
     pub(crate) fn text(self) -> Option<(f64, String)> {
         Some(match self {
             Progress::Interval(_) | Progress::Scheduled { .. } => return None,
+            Progress::Waiting { left } => (0.0, format!("waiting: {:.0} s", left.as_secs_f64().ceil())),
             Progress::Opening { open, connections } => {
                 let fraction = open as f64 / connections.max(1) as f64;
                 (fraction, format!("opening: {open} of {connections} connections"))

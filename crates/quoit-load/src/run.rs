@@ -19,6 +19,7 @@ use super::protocol::Protocol;
 use super::report::Report;
 use super::request_reply::InOrder;
 use super::rpc::Rpc;
+use super::start;
 use super::tally::{Merge, Tally};
 use super::udp;
 use super::worker::Worker;
@@ -37,6 +38,7 @@ pub(crate) fn run(
     stop: &AtomicBool,
     observe: &mut dyn FnMut(Progress),
 ) -> Result<Findings, LoadError> {
+    start::check(plan)?;
     if matches!(plan.workload, Workload::Datagrams(_)) {
         ensure_descriptors(plan.connections, "senders", 0)?;
     } else {
@@ -74,6 +76,7 @@ fn run_protocol<P: Protocol>(
     stop: &AtomicBool,
     observe: &mut dyn FnMut(Progress),
 ) -> Result<Findings, LoadError> {
+    start::await_opening(plan, stop, observe);
     let control = Arc::new(Control::new(plan.threads));
     let (sender, messages) = mpsc::channel();
     let mut workers = Vec::new();

@@ -1,13 +1,13 @@
 //! What one thread measures.
 
 use hdrhistogram::Histogram;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::error::LoadError;
 use super::slips::Slips;
 
 /// Errors by kind, over the whole run, warm-up included.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Errors {
     /// Connection attempts that the server refused (ECONNREFUSED).
     pub(crate) connect_refused: u64,
@@ -52,7 +52,8 @@ impl Errors {
         *self == Errors::default()
     }
 
-    fn add(&mut self, other: &Errors) {
+    /// Adds those of another thread or another run.
+    pub(crate) fn add(&mut self, other: &Errors) {
         self.connect_refused += other.connect_refused;
         self.connect_other += other.connect_other;
         self.reset += other.reset;
@@ -67,6 +68,10 @@ impl Errors {
 /// The counts of one thread, and, merged, of the run.
 #[derive(Debug, Clone)]
 pub(crate) struct Tally {
+    /// Requests that were begun over the whole run.
+    pub(crate) sent: u64,
+    /// Replies over the whole run, right or wrong.
+    pub(crate) replies: u64,
     /// Right replies (or messages) of the measured window.
     pub(crate) requests: u64,
     /// Latencies of those that have one and overlapped no slip, in nanoseconds.
@@ -153,6 +158,8 @@ impl Tally {
     pub(crate) fn new(longest: u64) -> Result<Self, LoadError> {
         let empty = new_histogram(longest)?;
         Ok(Tally {
+            sent: 0,
+            replies: 0,
             requests: 0,
             stream_latencies: empty.clone(),
             latencies: empty.clone(),
@@ -184,6 +191,8 @@ impl Tally {
 
 impl Merge for Tally {
     fn merge(&mut self, other: &Tally) -> Result<(), LoadError> {
+        self.sent += other.sent;
+        self.replies += other.replies;
         self.requests += other.requests;
         add_histogram(&mut self.latencies, &other.latencies)?;
         add_histogram(&mut self.slipped, &other.slipped)?;

@@ -1,5 +1,6 @@
 //! What a run prints and writes beside its table.
 
+use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
@@ -77,10 +78,7 @@ fn a_log_has_all_latencies_and_their_lower_bound() {
 #[test]
 fn a_window_begins_at_the_time_that_was_set() {
     let address = serve(|_, stream| echo(stream, |_| {}));
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .expect("after 1970")
-        .as_secs_f64();
+    let now = seconds_since_1970();
     let start = now + 2.0;
     let load = format!("load echo --connect {address} --connections 2 --warmup 0.1 --seconds 0.1");
     let (code, found) = report(&format!("{load} --start-at {start:.3}"));
@@ -93,4 +91,39 @@ fn a_window_begins_at_the_time_that_was_set() {
 
     let line = error_line(&quoit(&format!("{load} --start-at {now:.3}")));
     assert!(line.contains("--start-at a later time"), "{line}");
+}
+
+#[test]
+fn connections_wait_for_their_time() {
+    let opened = Arc::new(Mutex::new(Vec::new()));
+    let address = serve({
+        let opened = opened.clone();
+        move |number, stream| {
+            if number > 0 {
+                opened
+                    .lock()
+                    .expect("nobody panics with it")
+                    .push(seconds_since_1970());
+            }
+            echo(stream, |_| {});
+        }
+    });
+    let start = seconds_since_1970() + 4.0;
+    let load = format!("load echo --connect {address} --connections 2 --warmup 0 --timeout 2 --seconds 0.1");
+    let (code, found) = report(&format!("{load} --label one --start-at {start:.3}"));
+    assert_eq!(code, 0, "{found:#}");
+    assert_eq!(found["label"], "one");
+    assert!(found["started_late_seconds"].as_f64() >= Some(0.0), "{found:#}");
+    // A server would close those that do nothing for long.
+    let opened = opened.lock().expect("nobody panics with it");
+    assert_eq!(opened.len(), 2);
+    assert!(
+        opened.iter().all(|at| *at >= start - 2.001),
+        "{opened:?} for {start}"
+    );
+}
+
+fn seconds_since_1970() -> f64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.expect("after 1970").as_secs_f64()
 }

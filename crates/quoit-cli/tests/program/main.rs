@@ -18,6 +18,7 @@ mod lab_remote;
 mod lab_run;
 mod large;
 mod loading;
+mod many_machines;
 mod network_faults;
 mod output;
 mod rivals;

@@ -1,9 +1,7 @@
 //! Several generators as one: the load is shared out, and the reports are put together again.
 
-use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
 use hdrhistogram::Histogram;
-use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
+use quoit_load::encoded;
 use serde_json::{Map, Value, json};
 
 use crate::error::{LabError, Result};
@@ -95,8 +93,9 @@ pub(crate) fn merge(reports: &[Value]) -> Result<Value> {
         .collect();
     if histograms.len() == objects.len() {
         let histogram = merge_histograms(&histograms)?;
+        let text = encoded::encode(&histogram).map_err(LabError::new)?;
         merged.insert(LATENCY.to_owned(), summary(&histogram));
-        merged.insert(HISTOGRAM.to_owned(), encode(&histogram)?.into());
+        merged.insert(HISTOGRAM.to_owned(), text.into());
     }
     Ok(Value::Object(merged))
 }
@@ -165,35 +164,12 @@ fn add_intervals<'a>(lists: impl Iterator<Item = &'a Value>) -> Value {
     (0..common).map(sum).collect()
 }
 
-fn merge_histograms(encoded: &[&str]) -> Result<Histogram<u64>> {
-    let unreadable = |what: &dyn std::fmt::Display| {
+fn merge_histograms(texts: &[&str]) -> Result<Histogram<u64>> {
+    encoded::merge(texts.iter().copied()).map_err(|what| {
         LabError::new(format!(
             "the histogram in a generator's report cannot be read: {what}"
         ))
-    };
-    let mut merged: Option<Histogram<u64>> = None;
-    for text in encoded {
-        let bytes = BASE64_STANDARD.decode(text).map_err(|error| unreadable(&error))?;
-        let histogram: Histogram<u64> = Deserializer::new()
-            .deserialize(&mut &bytes[..])
-            .map_err(|error| unreadable(&error))?;
-        match &mut merged {
-            None => merged = Some(histogram),
-            Some(merged) => {
-                merged.auto(true);
-                merged.add(&histogram).map_err(|error| unreadable(&error))?;
-            }
-        }
-    }
-    merged.ok_or_else(|| LabError::new("there is no histogram to merge"))
-}
-
-fn encode(histogram: &Histogram<u64>) -> Result<String> {
-    let mut bytes = Vec::new();
-    V2DeflateSerializer::new()
-        .serialize(histogram, &mut bytes)
-        .map_err(|error| LabError::new(format!("writing the merged histogram: {error}")))?;
-    Ok(BASE64_STANDARD.encode(bytes))
+    })
 }
 
 /// As in the report of one generator.
@@ -221,7 +197,9 @@ mod tests {
         for value in values {
             histogram.record(*value).expect("it grows");
         }
-        encode(&histogram).expect("it can be written")
+        encoded::encode(&histogram)
+            .expect("it can be written")
+            .expect("it has values")
     }
 
     fn report(requests: u64, cpu: f64, values: &[u64]) -> Value {

@@ -1,27 +1,12 @@
 //! The latencies of many slices as one curve.
 
-use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
-use hdrhistogram::Histogram;
-use hdrhistogram::serialization::Deserializer;
+use quoit_load::encoded;
 
 /// The curve's points: percentile from 0 to 100, and nanoseconds. Histograms that cannot be read are left out; empty
 /// without any.
 pub(crate) fn curve<'a>(histograms: impl Iterator<Item = &'a str>) -> Vec<(f64, f64)> {
-    let mut merged: Option<Histogram<u64>> = None;
-    for histogram in histograms.filter_map(read) {
-        match &mut merged {
-            None => merged = Some(histogram),
-            // The largest may be beyond what the first one holds; it then grows.
-            Some(merged) => {
-                merged.auto(true);
-                if merged.add(&histogram).is_err() {
-                    continue;
-                }
-            }
-        }
-    }
-    let Some(merged) = merged.filter(|merged| !merged.is_empty()) else {
+    let readable = histograms.filter(|text| encoded::decode(text).is_ok());
+    let Some(merged) = encoded::merge(readable).ok().filter(|merged| !merged.is_empty()) else {
         return Vec::new();
     };
     let mut points = Vec::new();
@@ -41,15 +26,9 @@ pub(crate) fn curve<'a>(histograms: impl Iterator<Item = &'a str>) -> Vec<(f64, 
     points
 }
 
-/// Reads the format of HdrHistogram's logs: V2, with or without compression, in base64.
-fn read(text: &str) -> Option<Histogram<u64>> {
-    let bytes = BASE64_STANDARD.decode(text).ok()?;
-    Deserializer::new().deserialize(&mut &bytes[..]).ok()
-}
-
 #[cfg(test)]
 mod tests {
-    use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
+    use hdrhistogram::Histogram;
 
     use super::*;
 
@@ -58,11 +37,9 @@ mod tests {
         for value in values {
             histogram.record(value).expect("it grows");
         }
-        let mut bytes = Vec::new();
-        V2DeflateSerializer::new()
-            .serialize(&histogram, &mut bytes)
-            .expect("memory takes bytes");
-        BASE64_STANDARD.encode(bytes)
+        encoded::encode(&histogram)
+            .expect("memory takes bytes")
+            .unwrap_or_default()
     }
 
     #[test]

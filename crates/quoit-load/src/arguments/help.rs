@@ -19,17 +19,39 @@ Examples:
   quoit load echo --connect 127.0.0.1:7000 --connections 50000 --source 127.0.0.2-127.0.0.3 --ramp-up 10
   quoit load udp --connect 127.0.0.1:9000 --mode sendmmsg --count 1000000
 
+From many machines, each with a number of its own, and then their reports as one:
+  quoit load http --connect 192.0.2.1:8080 --rate 50000 --json \\
+      --start-at 2026-11-27T14:00:00Z --label 3 --seed 3 > 3.json
+  quoit load merge 0.json 1.json 2.json 3.json
+
 Exit status: 0 if every reply was right, 1 if the run failed or its figures are invalid (any error),
 2 for wrong usage. An interrupt (SIGINT) ends the run early and still reports what was measured.";
 
+pub(super) const MERGE_EXAMPLES: &str = "\
+Examples:
+  quoit load merge 0.json 1.json 2.json
+  quoit load merge --json --hdr all.hlog results/*.json
+
+Counts are added, and percentiles are those of all latencies in one histogram. Runs that were slow,
+started late, ended early or fell behind are named as stragglers. docs/load.md says what each of
+these means, and what the JSON object has.
+
+Exit status: 0 if the figures of all runs can be used, 1 if those of one cannot, if their windows do
+not overlap or if they cannot be merged, 2 for wrong usage.";
+
 pub(super) const JSON_FIELDS: &str = "\
 Fields of the JSON object (units in the names; null: nothing to say; docs/load.md says more):
-  protocol, target, message_bytes and message_sizes (echo, rpc) or path (http),
+  version                        of the program
+  protocol, target, label, message_bytes and message_sizes (echo, rpc) or path (http),
   request_body_bytes (http with --body),
   connections, pipeline, threads, offered_per_second, schedule, batch, seed,
   churn, slow_connections, ramp_up_seconds, warmup_seconds   what was run
-  window_started_at              the measured window, in seconds since 1970
+  start_at                       when the measured window was to begin
+  started_late_seconds           how much later it began
+  window_started_at              when it began, in seconds since 1970
   elapsed_seconds                its length
+  sent_requests                  over the whole run, but not the check before it
+  received_replies               over the whole run, right or wrong
   requests                       replies of the window that were wholly right
   requests_per_second            requests by elapsed_seconds
   rate                           over the intervals: mean, standard_deviation,
@@ -68,7 +90,10 @@ Fields of the JSON object (units in the names; null: nothing to say; docs/load.m
   invalid                        why the figures must not be used
   intervals                      at_seconds, requests, requests_per_second,
                                  p50_ns, p99_ns, errors
-  histogram, histogram_at_least   HdrHistogram V2, compressed, base64";
+  histogram_unit                 ns: of the values in histograms
+  histogram, histogram_at_least, lag_histogram, connects_histogram
+                                 HdrHistogram V2, compressed, base64
+  merged                         of merged reports only";
 
 pub(super) const RPC_JSON_FIELDS: &str = "\
 With rpc, `requests` are messages, `pipeline` is streams per connection, and `latency` is that of
@@ -78,7 +103,8 @@ streams, not messages. Besides:
   rpc
     direction, messages_per_stream, credit, push, every_seconds   what was run
     streams_ended                streams of the window that came to their right end
-    stream_latency               as latency: from a stream's opening (with --rate, from when
+    stream_latency, stream_histogram
+                                 as latency and its histogram: from a stream's opening (with --rate, from when
                                  that was due) to its end";
 
 pub(super) const UDP_EXAMPLES: &str = "\

@@ -14,17 +14,19 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 use quoit_host::console::say;
 use quoit_host::usage;
 
-use self::help::{EXAMPLES, JSON_FIELDS, RPC_JSON_FIELDS, UDP_EXAMPLES, UDP_JSON_FIELDS};
-use self::output::{Output, execute};
+use self::help::{EXAMPLES, JSON_FIELDS, MERGE_EXAMPLES, RPC_JSON_FIELDS, UDP_EXAMPLES, UDP_JSON_FIELDS};
+use self::output::{Output, execute, publish};
 use self::values::{
-    Expected, HttpAddress, Slow, parse_expected, parse_host, parse_http_address, parse_milliseconds,
-    parse_path, parse_seconds, parse_slow, parse_unix_seconds,
+    Expected, HttpAddress, Slow, parse_expected, parse_host, parse_http_address, parse_label,
+    parse_milliseconds, parse_path, parse_seconds, parse_slow, parse_time,
 };
 use super::plan::check_sources;
 use super::rpc::RpcArguments;
 use super::sizes::LARGEST;
 use super::udp::UdpArguments;
-use super::{Arrivals, Length, Offered, Phase, Plan, Sizes, SlowReaders, Target, Workload};
+use super::{
+    Arrivals, Length, LoadError, LogFile, Offered, Phase, Plan, Sizes, SlowReaders, Target, Workload, merge,
+};
 
 pub(super) use self::values::{SourceRange, parse_positive_seconds, parse_rate, parse_source};
 
@@ -37,7 +39,37 @@ const INTERVALS_AT_LEAST: u32 = 10;
 #[command(after_help = EXAMPLES)]
 pub struct LoadArguments {
     #[command(subcommand)]
-    protocol: ProtocolArguments,
+    command: LoadCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum LoadCommand {
+    #[command(flatten)]
+    Run(Box<ProtocolArguments>),
+    /// Join the reports of several generators into one
+    #[command(after_help = MERGE_EXAMPLES)]
+    Merge(MergeArguments),
+}
+
+#[derive(Debug, Args)]
+struct MergeArguments {
+    /// Files with what runs with --json printed, one report or more in each
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+    /// Write the merged latencies to a file, as a log for HdrHistogram's tools
+    #[arg(long, value_name = "FILE")]
+    hdr: Option<PathBuf>,
+    /// Print one JSON object instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+impl MergeArguments {
+    fn execute(&self) -> Result<Option<String>, LoadError> {
+        let findings = merge(&self.files)?;
+        let log = self.hdr.as_deref().map(LogFile::create).transpose()?;
+        publish(findings, self.json, log)
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -148,9 +180,12 @@ struct CommonArguments {
     /// Open the connections evenly over this time, before the warm-up
     #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = parse_seconds)]
     ramp_up: Duration,
-    /// Begin the measured window at this time, in seconds since 1970, as other generators do
-    #[arg(long, value_name = "UNIX_SECONDS", value_parser = parse_unix_seconds)]
+    /// Begin the measured window at this time, as other generators do: RFC 3339, or seconds since 1970
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
     start_at: Option<Duration>,
+    /// What to call this run in the report of `quoit load merge`: the machine, or its number [default: the file's name]
+    #[arg(long, value_name = "TEXT", value_parser = parse_label)]
+    label: Option<String>,
     /// Longest wait for a connection to open or for a reply
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = parse_positive_seconds)]
     timeout: Duration,
@@ -333,6 +368,7 @@ impl StreamArguments {
             seed: common.seed,
             warmup: common.warmup,
             ramp_up: common.ramp_up,
+            label: common.label.clone(),
             start_at: common.start_at,
             timeout: common.timeout,
             interval: common.interval(),
@@ -389,18 +425,24 @@ pub(super) fn plan(words: &[impl AsRef<str>]) -> Result<Plan, String> {
 
     let words = words.iter().map(AsRef::as_ref);
     let parsed = Line::try_parse_from(words).map_err(|error| usage::one_line(&error))?;
-    parsed.load.protocol.plan()
+    match parsed.load.command {
+        LoadCommand::Run(run) => run.plan(),
+        LoadCommand::Merge(_) => Err("`merge` makes no load".to_owned()),
+    }
 }
 
 /// Runs `quoit load`. `Program` is the program's whole command line, for messages on wrong usage.
 pub fn command<Program: CommandFactory>(arguments: &LoadArguments) -> ExitCode {
-    let plan = match arguments.protocol.plan() {
-        Ok(plan) => plan,
-        Err(message) => {
-            return usage::refuse(&Program::command().error(ErrorKind::ValueValidation, message));
-        }
+    let found = match &arguments.command {
+        LoadCommand::Merge(merge) => merge.execute(),
+        LoadCommand::Run(run) => match run.plan() {
+            Ok(plan) => execute(&plan, &run.output()),
+            Err(message) => {
+                return usage::refuse(&Program::command().error(ErrorKind::ValueValidation, message));
+            }
+        },
     };
-    match execute(&plan, &arguments.protocol.output()) {
+    match found {
         Ok(None) => ExitCode::SUCCESS,
         Ok(Some(_)) => ExitCode::FAILURE,
         Err(error) => {

@@ -35,7 +35,7 @@ pub(super) struct Output<'a> {
 /// The run could not be made, or its findings not be written.
 pub(super) fn execute(plan: &Plan, output: &Output<'_>) -> Result<Option<String>, LoadError> {
     let stop = stop_on_interrupt()?;
-    let mut log = output.hdr.map(LogFile::create).transpose()?;
+    let log = output.hdr.map(LogFile::create).transpose()?;
     let bar = progress_bar(!output.no_progress)?;
     let findings = run(plan, &stop, &mut |progress| match progress {
         Progress::Scheduled {
@@ -53,11 +53,22 @@ pub(super) fn execute(plan: &Plan, output: &Output<'_>) -> Result<Option<String>
         }
     });
     bar.finish_and_clear();
-    let Findings { report, latencies } = findings?;
-    if let (Some(log), Some(latencies)) = (&mut log, latencies) {
-        latencies.write_to(log)?;
+    publish(findings?, output.json, log)
+}
+
+/// Prints a report, and writes the latencies to `log`. Returns why the figures must not be used, if so.
+///
+/// # Errors
+/// They cannot be written.
+pub(super) fn publish(
+    Findings { report, latencies }: Findings,
+    json: bool,
+    log: Option<LogFile>,
+) -> Result<Option<String>, LoadError> {
+    if let (Some(mut log), Some(latencies)) = (log, latencies) {
+        latencies.write_to(&mut log)?;
     }
-    let text = if output.json {
+    let text = if json {
         serde_json::to_string(&report).map_err(io::Error::from)
     } else {
         Ok(report.to_table())

@@ -3,6 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
+use jiff::Timestamp;
+
 use super::super::target::Target;
 
 /// Addresses that one `--source` may name.
@@ -96,12 +98,29 @@ pub(super) fn parse_http_address(text: &str) -> Result<HttpAddress, String> {
     Ok(HttpAddress { target, path })
 }
 
-/// A point in time: seconds since 1970.
-pub(super) fn parse_unix_seconds(text: &str) -> Result<Duration, String> {
-    text.parse()
-        .ok()
-        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-        .ok_or_else(|| "not a number of seconds since 1970".to_owned())
+/// A point in time, as the time since 1970: given so in seconds, or as RFC 3339 has it.
+pub(super) fn parse_time(text: &str) -> Result<Duration, String> {
+    if let Ok(seconds) = text.parse() {
+        return Duration::try_from_secs_f64(seconds)
+            .map_err(|_| "not a number of seconds since 1970".to_owned());
+    }
+    let time: Timestamp = text.parse().map_err(|_| {
+        "neither a time such as 2026-11-27T14:00:00Z or 2026-11-27T15:00:00.5+01:00 (RFC 3339) nor a number of seconds \
+         since 1970"
+            .to_owned()
+    })?;
+    Duration::try_from(time.duration_since(Timestamp::UNIX_EPOCH)).map_err(|_| "lies before 1970".to_owned())
+}
+
+/// What a run is called among others: it stands in tables and messages.
+pub(super) fn parse_label(text: &str) -> Result<String, String> {
+    const MOST: usize = 100;
+    if text.is_empty() || text.len() > MOST || text.chars().any(char::is_control) {
+        return Err(format!(
+            "a label has 1 to {MOST} bytes, and no control characters"
+        ));
+    }
+    Ok(text.to_owned())
 }
 
 pub(crate) fn parse_rate(text: &str) -> Result<f64, String> {
@@ -223,16 +242,41 @@ mod tests {
     fn rates_slips_and_times_lie_in_a_range() {
         assert_eq!(parse_rate("1e5"), Ok(100_000.0));
         assert_eq!(parse_milliseconds("0.5"), Ok(Duration::from_micros(500)));
-        assert_eq!(
-            parse_unix_seconds("1700000000.5"),
-            Ok(Duration::from_millis(1_700_000_000_500))
-        );
+        for text in [
+            "1700000000.5",
+            "2023-11-14T22:13:20.5Z",
+            "2023-11-14t23:43:20.5+01:30",
+        ] {
+            assert_eq!(
+                parse_time(text),
+                Ok(Duration::from_millis(1_700_000_000_500)),
+                "{text}"
+            );
+        }
         for text in ["0", "-1", "NaN", "inf", "1e10", "", "x"] {
             assert!(parse_rate(text).is_err(), "{text}");
             assert!(parse_milliseconds(text).is_err(), "{text}");
         }
-        for text in ["-1", "NaN", "inf", "x"] {
-            assert!(parse_unix_seconds(text).is_err(), "{text}");
+        for text in [
+            "-1",
+            "NaN",
+            "inf",
+            "x",
+            "",
+            "1969-12-31T23:59:59Z",
+            "2023-11-14T22:13:20",
+            "2023-02-29T00:00:00Z",
+            "2023-11-14",
+        ] {
+            assert!(parse_time(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn labels_stand_on_one_line() {
+        assert_eq!(parse_label("machine 3"), Ok("machine 3".to_owned()));
+        for text in ["", "a\nb", &"x".repeat(101)] {
+            assert!(parse_label(text).is_err(), "{text}");
         }
     }
 

@@ -5,21 +5,24 @@ mod streams;
 mod table;
 
 pub(crate) use rate::{Interval, Rate};
-pub(crate) use streams::StreamReport;
-pub(super) use table::Rows;
+pub(crate) use streams::{HISTOGRAM_UNIT, SlipCounts, StreamReport, is_slipping};
+pub(super) use table::{Rows, microseconds};
 
 use hdrhistogram::Histogram;
-use serde::Serialize;
+use serde::{Deserialize, Deserializer, Serialize};
 
+use super::merge::Merged;
 use super::plan::Plan;
 use super::udp::DatagramReport;
 
-/// The findings of one run: what all runs have, and beside it what is of its kind. The field names are those of the JSON
-/// object; units are in the names. The fields are described in `docs/load.md`.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// The findings of one run, or of several that were merged: what all runs have, and beside it what is of its kind. The
+/// field names are those of the JSON object; units are in the names. The fields are described in `docs/load.md`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Report {
+    /// The version of the program that made the load.
+    pub(crate) version: String,
     /// `echo`, `http`, `rpc` or `udp`.
-    pub(crate) protocol: &'static str,
+    pub(crate) protocol: String,
     /// The server's address.
     pub(crate) target: String,
     /// Requests or datagrams per second that fell due by the timetable; `None`: there was none (a closed loop, or as
@@ -41,6 +44,9 @@ pub(crate) struct Report {
     pub(crate) ended: Ended,
     #[serde(flatten)]
     pub(crate) details: Details,
+    /// What was merged, if this is the report of several runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) merged: Option<Merged>,
 }
 
 /// What a run found that is of its kind.
@@ -51,8 +57,15 @@ pub(crate) enum Details {
     Datagrams(Box<DatagramReport>),
 }
 
+/// Only runs of connections are read again, to be merged.
+impl<'de> Deserialize<'de> for Details {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        StreamReport::deserialize(deserializer).map(|streams| Details::Streams(Box::new(streams)))
+    }
+}
+
 /// Latencies of the measured window in nanoseconds, to three significant digits.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Latency {
     pub(crate) mean_ns: f64,
     pub(crate) standard_deviation_ns: f64,
@@ -66,7 +79,7 @@ pub(crate) struct Latency {
 }
 
 /// Times in nanoseconds, to three significant digits.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Percentiles {
     pub(crate) count: u64,
     pub(crate) mean_ns: f64,
@@ -85,7 +98,7 @@ pub(super) enum Ending {
 }
 
 /// How a run ended, as a report says it.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Ended {
     /// Whether the run was ended before its time.
     pub(crate) interrupted: bool,
@@ -105,7 +118,8 @@ impl Report {
     ) -> Self {
         let (elapsed_ns, cpu_ns) = times;
         Report {
-            protocol: plan.workload.name(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            protocol: plan.workload.name().to_owned(),
             target: plan.target.to_string(),
             offered_per_second: plan.offered().map(|offered| offered.rate),
             elapsed_seconds: elapsed_ns / 1e9,
@@ -117,6 +131,7 @@ impl Report {
                 invalid,
             },
             details,
+            merged: None,
         }
     }
 }

@@ -1,9 +1,9 @@
 //! The intervals of a run, and how the rate varied between them.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// How the requests per second varied from interval to interval.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Rate {
     pub(crate) mean: f64,
     pub(crate) standard_deviation: f64,
@@ -12,7 +12,7 @@ pub(crate) struct Rate {
 }
 
 /// One interval of the measured window. Its latencies are those of all requests, slips or not.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Interval {
     /// Its end, since the window's beginning.
     pub(crate) at_seconds: f64,
@@ -26,7 +26,7 @@ pub(crate) struct Interval {
 
 impl Rate {
     /// `None` for fewer than two intervals.
-    pub(super) fn of(intervals: &[Interval]) -> Option<Rate> {
+    pub(crate) fn of(intervals: &[Interval]) -> Option<Rate> {
         if intervals.len() < 2 {
             return None;
         }

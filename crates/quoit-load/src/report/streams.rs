@@ -2,12 +2,12 @@
 
 use std::fmt::Write;
 
-use hdrhistogram::Histogram;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::table::{Rows, microseconds};
 use super::{Details, Ending, Interval, Latency, Percentiles, Rate, Report, by, latency, percentiles};
 use crate::control::nanoseconds;
+use crate::encoded::encode;
 use crate::error::LoadError;
 use crate::histograms::Latencies;
 use crate::plan::{Arrivals, Plan, Workload};
@@ -15,9 +15,14 @@ use crate::rpc::RpcReport;
 use crate::sizes::Sizes;
 use crate::tally::{Errors, Tally, add_histogram};
 
+/// The unit of the values in histograms, as reports say it.
+pub(crate) const HISTOGRAM_UNIT: &str = "ns";
+
 /// What a run of connections found beside what all runs find.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct StreamReport {
+    /// What the run is called among those that it is merged with, as given.
+    pub(crate) label: Option<String>,
     /// Bytes of an echo or rpc message, on average; absent for HTTP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) message_bytes: Option<f64>,
@@ -40,8 +45,8 @@ pub(crate) struct StreamReport {
     pub(crate) schedule: Option<String>,
     /// Requests that fell due at once, in an open loop.
     pub(crate) batch: Option<u32>,
-    /// What the random draws depended on.
-    pub(crate) seed: u64,
+    /// What the random draws depended on; absent where several runs had several.
+    pub(crate) seed: Option<u64>,
     /// Whether each request had a connection of its own.
     pub(crate) churn: bool,
     /// Connections that read slowly, among `connections`.
@@ -50,8 +55,17 @@ pub(crate) struct StreamReport {
     pub(crate) ramp_up_seconds: f64,
     /// The discarded time before the measured window.
     pub(crate) warmup_seconds: f64,
-    /// When the measured window began, in seconds since 1970 by the wall clock.
+    /// When the measured window was to begin, if that was given, in seconds since 1970.
+    pub(crate) start_at: Option<f64>,
+    /// How much later than that it began.
+    pub(crate) started_late_seconds: Option<f64>,
+    /// When the measured window began, in seconds since 1970 by the wall clock; 0 if it did not.
     pub(crate) window_started_at: f64,
+    /// Requests that were begun over the whole run, warm-up included; of rpc, streams. Those on connections that read
+    /// slowly and the check before the run are not among them.
+    pub(crate) sent_requests: u64,
+    /// Replies over the whole run, right or wrong; of rpc, messages.
+    pub(crate) received_replies: u64,
     /// Replies of the measured window whose whole content was right.
     pub(crate) requests: u64,
     /// `requests` by `elapsed_seconds`.
@@ -98,13 +112,17 @@ pub(crate) struct StreamReport {
     pub(crate) generator_cpu_ns_per_request: f64,
     /// The window's complete intervals.
     pub(crate) intervals: Vec<Interval>,
-    /// The latencies behind `latency` and `latency_at_least`: HdrHistogram V2, compressed, base64, nanoseconds.
+    /// The unit of the values in histograms.
+    pub(crate) histogram_unit: String,
+    /// What is behind `latency`, `latency_at_least`, `lag` and `connects`: HdrHistogram V2, compressed, base64.
     pub(crate) histogram: Option<String>,
     pub(crate) histogram_at_least: Option<String>,
+    pub(crate) lag_histogram: Option<String>,
+    pub(crate) connects_histogram: Option<String>,
 }
 
 /// Gaps of the measured window in which a thread of the generator did not run.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SlipCounts {
     /// The shortest gap that counts.
     pub(crate) limit_ns: u64,
@@ -135,7 +153,7 @@ impl Report {
             Workload::Datagrams(_) => (None, None, None),
         };
         let rpc = match &plan.workload {
-            Workload::Rpc(streams) => Some(RpcReport::new(streams, &tally.stream_latencies)),
+            Workload::Rpc(streams) => Some(RpcReport::new(streams, &tally.stream_latencies)?),
             _ => None,
         };
         let invalid = match ending {
@@ -150,12 +168,9 @@ impl Report {
         let lagging = is_lagging(percentiles(&tally.lag).as_ref(), latency_at_least.as_ref());
         let mut lag = tally.lag.clone();
         add_histogram(&mut lag, &tally.slipped_lag)?;
-        let encode = |histogram: &Histogram<u64>| {
-            (!histogram.is_empty())
-                .then(|| latencies.encode(histogram))
-                .transpose()
-        };
+        let late = tally.window.and(plan.start_at);
         let streams = StreamReport {
+            label: plan.label.clone(),
             message_bytes: sizes.as_ref().map(Sizes::mean),
             message_sizes: sizes.as_ref().map(ToString::to_string),
             path,
@@ -171,12 +186,17 @@ impl Report {
                 name.to_owned()
             }),
             batch: plan.offered().map(|offered| offered.batch),
-            seed: plan.seed,
+            seed: Some(plan.seed),
             churn: plan.churn,
             slow_connections: plan.slow.map_or(0, |slow| slow.connections) as u64,
             ramp_up_seconds: plan.ramp_up.as_secs_f64(),
             warmup_seconds: plan.warmup.as_secs_f64(),
-            window_started_at: latencies.started_at_seconds(),
+            start_at: plan.start_at.map(|at| at.as_secs_f64()),
+            // The coordinator begins no window before its time.
+            started_late_seconds: late.map(|at| latencies.started_at().saturating_sub(at).as_secs_f64()),
+            window_started_at: latencies.started_at().as_secs_f64(),
+            sent_requests: tally.sent,
+            received_replies: tally.replies,
             requests,
             requests_per_second: by(requests as f64, elapsed_ns / 1e9),
             rate: Rate::of(&intervals),
@@ -202,8 +222,11 @@ impl Report {
             reconnects: tally.reconnects,
             generator_cpu_ns_per_request: by(tally.cpu_ns as f64, requests as f64),
             intervals,
+            histogram_unit: HISTOGRAM_UNIT.to_owned(),
             histogram: encode(&latencies.all)?,
             histogram_at_least: encode(&latencies.at_least)?,
+            lag_histogram: encode(&lag)?,
+            connects_histogram: encode(&tally.connects)?,
         };
         let times = (elapsed_ns, tally.cpu_ns);
         Ok(Report {
@@ -227,10 +250,16 @@ impl StreamReport {
             rows.row("streams", rpc.what());
         }
         rows.row("connections", self.connections(head));
+        if let Some(label) = &self.label {
+            rows.row("label", label.clone());
+        }
+        let late = self.started_late_seconds.map_or(String::new(), |late| {
+            format!(", begun {} after --start-at", microseconds(late * 1e9))
+        });
         rows.row(
             "measured",
             format!(
-                "{:.3} s after {} s of warm-up",
+                "{:.3} s after {} s of warm-up{late}",
                 head.elapsed_seconds, self.warmup_seconds
             ),
         );
@@ -365,7 +394,7 @@ impl StreamReport {
 }
 
 /// Whether what the generator may have slept through itself is more than a tenth of the latencies.
-fn is_slipping(latency: Option<&Latency>, at_least: Option<&Latency>) -> bool {
+pub(crate) fn is_slipping(latency: Option<&Latency>, at_least: Option<&Latency>) -> bool {
     const SHARE: f64 = 0.1;
     let beyond = |all: u64, at_least: u64| (all - at_least.min(all)) as f64 > all as f64 * SHARE;
     latency.zip(at_least).is_some_and(|(all, at_least)| {
@@ -381,6 +410,8 @@ fn is_lagging(lag: Option<&Percentiles>, latency: Option<&Latency>) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use hdrhistogram::Histogram;
+
     use super::*;
 
     #[test]

@@ -84,6 +84,9 @@ impl Report {
             Details::Streams(streams) => streams.rows(self, &mut rows),
             Details::Datagrams(datagrams) => datagrams.rows(self, &mut rows),
         }
+        if let Some(merged) = &self.merged {
+            merged.rows(&mut rows);
+        }
         let Ended { interrupted, invalid } = &self.ended;
         if *interrupted {
             rows.row("interrupted", "the run was ended before its time");
@@ -98,6 +101,6 @@ impl Report {
     }
 }
 
-pub(super) fn microseconds(nanoseconds: f64) -> String {
+pub(crate) fn microseconds(nanoseconds: f64) -> String {
     format!("{:.1} us", nanoseconds / 1e3)
 }

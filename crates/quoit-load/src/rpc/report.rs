@@ -1,16 +1,18 @@
 //! What a run with streams found besides what every run finds.
 
 use hdrhistogram::Histogram;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::RpcStreams;
+use crate::encoded::encode;
+use crate::error::LoadError;
 use crate::report::{Latency, latency};
 
 /// The findings on streams. The field names are those of the JSON object.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct RpcReport {
     /// Who sent the messages: `response`, the server. Older results have `request` as well.
-    pub(crate) direction: &'static str,
+    pub(crate) direction: String,
     /// Messages per stream; 0: endless.
     pub(crate) messages_per_stream: u64,
     /// Messages that the server might send ahead on a stream.
@@ -22,19 +24,24 @@ pub(crate) struct RpcReport {
     pub(crate) streams_ended: u64,
     /// From the opening of a stream to its end; absent if none ended.
     pub(crate) stream_latency: Option<Latency>,
+    /// What is behind `stream_latency`, as `histogram`.
+    pub(crate) stream_histogram: Option<String>,
 }
 
 impl RpcReport {
-    pub(crate) fn new(streams: &RpcStreams, latencies: &Histogram<u64>) -> Self {
-        Self {
-            direction: "response",
+    /// # Errors
+    /// The latencies cannot be encoded.
+    pub(crate) fn new(streams: &RpcStreams, latencies: &Histogram<u64>) -> Result<Self, LoadError> {
+        Ok(Self {
+            direction: "response".to_owned(),
             messages_per_stream: streams.messages,
             credit: streams.credit,
             push: streams.pace.map(|pace| pace.batch),
             every_seconds: streams.pace.map(|pace| pace.period as f64 / 1e9),
             streams_ended: latencies.len(),
             stream_latency: latency(latencies),
-        }
+            stream_histogram: encode(latencies)?,
+        })
     }
 
     /// What was run, in words.

@@ -203,6 +203,7 @@ impl UdpArguments {
             // What is of connections alone.
             warmup: Duration::ZERO,
             ramp_up: Duration::ZERO,
+            label: None,
             start_at: None,
             slip: Duration::MAX,
             spin: Duration::ZERO,

@@ -142,6 +142,8 @@ pub(super) struct Worker<P: Protocol> {
     open: usize,
     /// What was begun and has not ended, on all connections but the slow ones.
     outstanding: u64,
+    /// What was begun and what was completed so far, on all connections but the slow ones.
+    sent: u64,
     replies: u64,
     next_id: u32,
     stage: Stage,
@@ -207,6 +209,7 @@ impl<P: Protocol> Worker<P> {
             most_connecting: (CONNECTING_AT_ONCE / plan.threads).max(1),
             open: 0,
             outstanding: 0,
+            sent: 0,
             replies: 0,
             next_id: thread as u32,
             stage: Stage::Opening { reported: false },
@@ -251,7 +254,11 @@ impl<P: Protocol> Worker<P> {
             };
             self.control.publish(self.assignment.thread, sums);
             if self.advance(now)? {
-                return Ok(self.recorder.finish());
+                return Ok(Tally {
+                    sent: self.sent,
+                    replies: self.replies,
+                    ..self.recorder.finish()
+                });
             }
         }
     }

@@ -220,6 +220,7 @@ impl<P: Protocol> Worker<P> {
         if self.assignment.churn {
             if let Some(start) = connection.opened_for.take() {
                 self.protocol.begin(&mut connection.state, start, &mut self.batch);
+                self.sent += 1;
             }
         } else {
             while self.batch.len() < BATCH_BYTES {
@@ -230,6 +231,7 @@ impl<P: Protocol> Worker<P> {
                 };
                 self.protocol
                     .begin(&mut connection.state, due.start, &mut self.batch);
+                self.sent += u64::from(connection.slow.is_none());
                 self.record_lag(due);
             }
         }

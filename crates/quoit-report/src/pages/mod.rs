@@ -3,6 +3,7 @@
 //! They are made of the files in `lab/results`, one for each experiment, and of nothing else. So a new run replaces what
 //! is told of an experiment, and nobody has to copy a figure.
 
+mod capacity;
 mod index;
 mod origin;
 mod pay;
@@ -255,6 +256,7 @@ fn pages(all: &[Results], known: &[Known]) -> Result<BTreeMap<PathBuf, String>> 
     let mut pages = BTreeMap::new();
     pages.insert(PathBuf::from("results.md"), index::page(all, known));
     pages.insert(PathBuf::from("does-it-pay.md"), pay::page(all, known));
+    pages.insert(PathBuf::from("capacity.md"), capacity::page(all));
     for (name, picture) in pay::pictures(all, known)? {
         pages.insert(folder.join(format!("{name}.svg")), picture);
     }
