@@ -43,6 +43,10 @@ func Listen(network, address string, options ...Option) (*Listener, error) {
 	if err != nil {
 		return nil, err
 	}
+	if config.headerWithin > 0 {
+		return nil, errors.New("quoit: WithProxyProtocol is for Serve and Start; " +
+			"wrap the Listener of Listen as one of package net, such as by github.com/pires/go-proxyproto")
+	}
 	loops, owns, err := config.group()
 	if err != nil {
 		return nil, err

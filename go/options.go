@@ -72,8 +72,10 @@ type config struct {
 	noDelay    bool
 	keepAlive  time.Duration
 	closeLimit time.Duration
-	crash      bool
-	logger     *slog.Logger
+	// headerWithin is the time for a header of the PROXY protocol; 0 if there are none
+	headerWithin time.Duration
+	crash        bool
+	logger       *slog.Logger
 }
 
 func newConfig(options []Option) (*config, error) {
@@ -110,6 +112,8 @@ func newConfig(options []Option) (*config, error) {
 	case c.receiveSlots < 1 || c.receiveSlots > 1<<15 || c.receiveSlotSize < 64 || c.receiveSlotSize > 1<<24:
 		return nil, fmt.Errorf("quoit: WithReceivePool(%d, %d): there may be 1 to 32,768 slots of 64 bytes to 16 MiB",
 			c.receiveSlots, c.receiveSlotSize)
+	case c.headerWithin < 0:
+		return nil, fmt.Errorf("quoit: WithProxyProtocol(%v): the time must be positive, or 0 for 10 s", c.headerWithin)
 	case c.closeLimit <= 0:
 		return nil, fmt.Errorf("quoit: WithCloseLimit(%v): the time must be positive", c.closeLimit)
 	}
