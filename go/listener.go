@@ -39,13 +39,9 @@ type Listener struct {
 // on EngineStd, and for unixpacket, which the library does not have, those of package net. Options make its loops (one by
 // default: connections are served by goroutines), which last until the listener and all its connections are closed.
 func Listen(network, address string, options ...Option) (*Listener, error) {
-	config, err := newConfig(append([]Option{WithLoops(1)}, options...))
+	config, err := newPlainConfig(append([]Option{WithLoops(1)}, options...))
 	if err != nil {
 		return nil, err
-	}
-	if config.headerWithin > 0 {
-		return nil, errors.New("quoit: WithProxyProtocol is for Serve and Start; " +
-			"wrap the Listener of Listen as one of package net, such as by github.com/pires/go-proxyproto")
 	}
 	loops, owns, err := config.group()
 	if err != nil {

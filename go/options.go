@@ -1,6 +1,7 @@
 package quoit
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"runtime"
@@ -121,6 +122,16 @@ func newConfig(options []Option) (*config, error) {
 		return nil, err
 	}
 	return c, nil
+}
+
+// newPlainConfig is newConfig for all but servers with a Handler.
+func newPlainConfig(options []Option) (*config, error) {
+	c, err := newConfig(options)
+	if err == nil && c.headerWithin > 0 {
+		return nil, errors.New("quoit: WithProxyProtocol is for Serve and Start; " +
+			"wrap the Listener of Listen as one of package net, such as by github.com/pires/go-proxyproto")
+	}
+	return c, err
 }
 
 // maxLoops is the number of loops that the ids of one process can tell apart.

@@ -45,8 +45,8 @@ func (h *ProxyHeader) Value(of byte) ([]byte, bool) {
 // header of more than 4 KiB, or has no whole one within this time; 0 is 10 s. Server.ProxyCounters counts them.
 //
 // Whoever can connect says which address it has, so let only balancers do that. There is no way to take connections with and
-// without headers on one address: the protocol forbids it. Listen refuses the option; wrap its Listener as those of package net
-// (github.com/pires/go-proxyproto).
+// without headers on one address: the protocol forbids it. Everything but Serve and Start refuses the option; wrap the Listener
+// of Listen as one of package net (github.com/pires/go-proxyproto).
 func WithProxyProtocol(within time.Duration) Option {
 	return func(c *config) {
 		if c.headerWithin = within; within == 0 {

@@ -255,11 +255,16 @@ func TestRequestsHaveTheAddressOfTheHeader(t *testing.T) {
 }
 
 func TestProxyProtocolIsForHandlers(t *testing.T) {
-	if l, err := quoit.Listen("tcp", "127.0.0.1:0", quoit.WithProxyProtocol(0)); err == nil {
-		l.Close()
-		t.Error("Listen takes the option")
-	} else if !strings.Contains(err.Error(), "go-proxyproto") {
-		t.Error(err)
+	option := quoit.WithProxyProtocol(0)
+	_, ofListen := quoit.Listen("tcp", "127.0.0.1:0", option)
+	_, ofDialer := quoit.NewDialer(option)
+	_, ofLoops := quoit.NewLoops(option)
+	_, ofPackets := quoit.ListenPacket("udp", "127.0.0.1:0", option)
+	_, ofDatagrams := quoit.StartDatagrams("udp", "127.0.0.1:0", nil, option)
+	for index, err := range []error{ofListen, ofDialer, ofLoops, ofPackets, ofDatagrams} {
+		if err == nil || !strings.Contains(err.Error(), "go-proxyproto") {
+			t.Error(index, err)
+		}
 	}
 	if _, err := quoit.Start("127.0.0.1:0", echoes(), quoit.WithProxyProtocol(-1)); err == nil {
 		t.Error("a negative time is taken")

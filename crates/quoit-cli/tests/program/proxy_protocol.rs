@@ -67,6 +67,29 @@ fn every_protocol_follows_a_header() {
     }
 }
 
+/// However loops share the listener, and also in a loop that is not theirs.
+#[test]
+fn each_loop_takes_headers_off() {
+    for engine in engines() {
+        for how in [
+            "--loops 3",
+            "--loops 3 --spread shared",
+            "--loops 2 --wait foreign",
+        ] {
+            let server = Server::on(engine, &format!("echo --proxy-protocol {how}"));
+            let mut clients: Vec<_> = (0..12).map(|_| server.connect()).collect();
+            for client in &mut clients {
+                client.send([LINE, b"hello"].concat());
+            }
+            for client in &mut clients {
+                let mut back = [0; 5];
+                client.stream.read_exact(&mut back).unwrap();
+                assert_eq!(&back, b"hello", "{engine} {how}");
+            }
+        }
+    }
+}
+
 #[test]
 fn headers_are_counted_and_what_has_none_is_reset() {
     for engine in engines() {
