@@ -35,6 +35,7 @@ type Conn struct {
 	broken   error     // what sending failed with, until a writer is told
 
 	local, remote net.Addr
+	proxy         *ProxyHeader // set before its handler hears of it
 }
 
 type connState uint8
@@ -325,10 +326,10 @@ func (c *Conn) SetContext(value any) { c.context = value }
 // Loop is the number of the connection's loop, as for OnTick: from 0.
 func (c *Conn) Loop() int { return c.home.number() }
 
-// LocalAddr is this end's address.
+// LocalAddr is this end's address, or the one that a balancer has named (WithProxyProtocol).
 func (c *Conn) LocalAddr() net.Addr { return c.local }
 
-// RemoteAddr is the peer's address.
+// RemoteAddr is the peer's address, or the one that a balancer has named (WithProxyProtocol).
 func (c *Conn) RemoteAddr() net.Addr { return c.remote }
 
 // settle gives back memory behind a callback that has consumed something, unless it has handed the connection to a net.Conn: what

@@ -43,7 +43,7 @@ func ServeDatagrams(ctx context.Context, network, address string, handler Datagr
 // a socket of its own on the port (SO_REUSEPORT): a peer always reaches the same one, and a second server of the same
 // user gets no error. With one loop, for unixgram and on EngineStd there is one socket.
 func StartDatagrams(network, address string, handler DatagramHandler, options ...Option) (*DatagramServer, error) {
-	config, err := newConfig(options)
+	config, err := newPlainConfig(options)
 	if err != nil {
 		return nil, err
 	}

@@ -21,7 +21,7 @@ type Dialer struct {
 
 // NewDialer makes a dialer. Options make its loops, one by default, which last until Close.
 func NewDialer(options ...Option) (*Dialer, error) {
-	config, err := newConfig(append([]Option{WithLoops(1)}, options...))
+	config, err := newPlainConfig(append([]Option{WithLoops(1)}, options...))
 	if err != nil {
 		return nil, err
 	}

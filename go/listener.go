@@ -39,7 +39,7 @@ type Listener struct {
 // on EngineStd, and for unixpacket, which the library does not have, those of package net. Options make its loops (one by
 // default: connections are served by goroutines), which last until the listener and all its connections are closed.
 func Listen(network, address string, options ...Option) (*Listener, error) {
-	config, err := newConfig(append([]Option{WithLoops(1)}, options...))
+	config, err := newPlainConfig(append([]Option{WithLoops(1)}, options...))
 	if err != nil {
 		return nil, err
 	}

@@ -333,7 +333,7 @@ func (s *stdConn) report(f func(to sink)) {
 func (s *stdConn) reportInTurn(f func(to sink)) {
 	s.loop.turn.Lock()
 	to := s.conn.sink
-	if _, isHandler := to.(*handlerSink); !isHandler {
+	if !runsHandler(to) {
 		// It locks for itself, and those that it serves may wait.
 		s.loop.turn.Unlock()
 		f(to)

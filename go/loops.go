@@ -70,7 +70,7 @@ func (l *listening) end(failure error) {
 
 // NewLoops makes loops. Close them when nothing runs on them any more.
 func NewLoops(options ...Option) (*Loops, error) {
-	config, err := newConfig(options)
+	config, err := newPlainConfig(options)
 	if err != nil {
 		return nil, err
 	}

@@ -385,7 +385,7 @@ func (n *netConn) CloseWrite() error {
 		n.mu.Unlock()
 		switch {
 		case closed:
-		case networkOf(n.conn.local) == "unix":
+		case networkOf(n.conn.socketAddr()) == "unix":
 			return nil // as the kernel has it
 		default:
 			err = os.NewSyscallError("shutdown", syscall.ENOTCONN) // it was the peer, or the network

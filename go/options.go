@@ -1,6 +1,7 @@
 package quoit
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"runtime"
@@ -72,8 +73,10 @@ type config struct {
 	noDelay    bool
 	keepAlive  time.Duration
 	closeLimit time.Duration
-	crash      bool
-	logger     *slog.Logger
+	// headerWithin is the time for a header of the PROXY protocol; 0 if there are none
+	headerWithin time.Duration
+	crash        bool
+	logger       *slog.Logger
 }
 
 func newConfig(options []Option) (*config, error) {
@@ -110,6 +113,8 @@ func newConfig(options []Option) (*config, error) {
 	case c.receiveSlots < 1 || c.receiveSlots > 1<<15 || c.receiveSlotSize < 64 || c.receiveSlotSize > 1<<24:
 		return nil, fmt.Errorf("quoit: WithReceivePool(%d, %d): there may be 1 to 32,768 slots of 64 bytes to 16 MiB",
 			c.receiveSlots, c.receiveSlotSize)
+	case c.headerWithin < 0:
+		return nil, fmt.Errorf("quoit: WithProxyProtocol(%v): the time must be positive, or 0 for 10 s", c.headerWithin)
 	case c.closeLimit <= 0:
 		return nil, fmt.Errorf("quoit: WithCloseLimit(%v): the time must be positive", c.closeLimit)
 	}
@@ -117,6 +122,16 @@ func newConfig(options []Option) (*config, error) {
 		return nil, err
 	}
 	return c, nil
+}
+
+// newPlainConfig is newConfig for all but servers with a Handler.
+func newPlainConfig(options []Option) (*config, error) {
+	c, err := newConfig(options)
+	if err == nil && c.headerWithin > 0 {
+		return nil, errors.New("quoit: WithProxyProtocol is for Serve and Start; " +
+			"wrap the Listener of Listen as one of package net, such as by github.com/pires/go-proxyproto")
+	}
+	return c, err
 }
 
 // maxLoops is the number of loops that the ids of one process can tell apart.

@@ -57,7 +57,7 @@ var _ interface {
 // on EngineStd, and for unixgram, it is package net's: a WriteTo to a Unix socket waits until its receiver has room, for which a
 // loop's queue can wait for the one that a socket is connected to alone. Options make its loop, which lasts until it is closed.
 func ListenPacket(network, address string, options ...Option) (*PacketConn, error) {
-	config, err := newConfig(append([]Option{WithLoops(1)}, options...))
+	config, err := newPlainConfig(append([]Option{WithLoops(1)}, options...))
 	if err != nil {
 		return nil, err
 	}

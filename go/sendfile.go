@@ -51,7 +51,7 @@ func (n *netConn) ReadFrom(r io.Reader) (int64, error) {
 			return count, &fs.PathError{Op: "read", Path: name, Err: asCall("sendfile", err)}
 		}
 	}
-	if strings.HasPrefix(networkOf(n.conn.local), "tcp") {
+	if strings.HasPrefix(networkOf(n.conn.socketAddr()), "tcp") {
 		return count, n.opError("readfrom", err)
 	}
 	// A net.UnixConn has no such method, so that its Write fails.

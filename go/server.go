@@ -16,6 +16,7 @@ type Server struct {
 	loops     *Loops
 	ownsLoops bool
 	listening *listening
+	headers   proxyCounters
 
 	mu       sync.Mutex
 	open     map[*Conn]struct{}
@@ -70,7 +71,12 @@ func Start(address string, handler Handler, options ...Option) (*Server, error) 
 	network, rest := splitServeAddress(address)
 	bound, err := bindAddress(network, rest)
 	if err == nil {
-		server.listening, err = loops.listen(bound, config, func(*Conn) sink { return events }, nil)
+		server.listening, err = loops.listen(bound, config, func(*Conn) sink {
+			if config.headerWithin > 0 {
+				return &headerSink{to: events}
+			}
+			return events
+		}, nil)
 	}
 	if err != nil {
 		err = fmt.Errorf("quoit: listening on %s: %w", address, err)

@@ -55,10 +55,12 @@ func start(t *testing.T, engine quoit.Engine, options ...loop.Option) net.Addr {
 }
 
 // serve runs a handler on one loop until the test is over.
-func serve(t *testing.T, engine quoit.Engine, handler *loop.Handler) net.Addr {
+func serve(t *testing.T, engine quoit.Engine, handler *loop.Handler, more ...quoit.Option) net.Addr {
 	t.Helper()
-	server, err := quoit.Start("127.0.0.1:0", handler, quoit.WithEngine(engine), quoit.WithLoops(1),
-		quoit.WithLogger(slog.New(slog.DiscardHandler)))
+	options := []quoit.Option{
+		quoit.WithEngine(engine), quoit.WithLoops(1), quoit.WithLogger(slog.New(slog.DiscardHandler)),
+	}
+	server, err := quoit.Start("127.0.0.1:0", handler, append(options, more...)...)
 	if err != nil {
 		required.Skip(t, engine, err)
 	}
@@ -266,6 +268,22 @@ func TestHeadAndClose(t *testing.T) {
 		}
 		if _, err := c.reader.ReadByte(); err != io.EOF {
 			t.Error(err)
+		}
+	})
+}
+
+// A balancer's header names the client, on the loop and off it.
+func TestRequestsHaveTheAddressOfAHeader(t *testing.T) {
+	onEngines(t, func(t *testing.T, engine quoit.Engine) {
+		show := func(ctx *fasthttp.RequestCtx) { fmt.Fprint(ctx, ctx.RemoteAddr(), " ", ctx.LocalAddr()) }
+		off := loop.Blocking(func(r *fasthttp.Request) bool { return string(r.URI().Path()) == "/off" })
+		address := serve(t, engine, loop.New(show, off), quoit.WithProxyProtocol(0))
+		for _, path := range []string{"/on", "/off"} {
+			c := dial(t, address)
+			io.WriteString(c, "PROXY TCP4 192.0.2.7 198.51.100.1 56324 443\r\nGET "+path+" HTTP/1.1\r\nHost: x\r\n\r\n")
+			if _, body := c.answer(t, "GET"); body != "192.0.2.7:56324 198.51.100.1:443" {
+				t.Errorf("%s: %q", path, body)
+			}
 		}
 	})
 }

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use clap::builder::RangedU64ValueParser;
 use clap::{Args, Subcommand, ValueEnum};
+use quoit::address::ParseAddressError;
 use quoit::listen;
+use quoit::proxy_protocol::ProxyOptions;
 use quoit::{
     Address, Config, EngineChoice, EngineKind, FeatureSet, Listen, ListenOptions, ListenerOptions,
     RuntimeConfig, Spread, WaitMode,
@@ -20,6 +22,7 @@ Examples:
   quoit serve echo --listen unix:/run/echo.sock --engine epoll
   quoit serve http --listen [::]:8080 --loops 4 --pin --metrics 127.0.0.1:9100
   quoit serve rpc --listen 127.0.0.1:7000 --streams 1024
+  quoit serve http --listen 10.0.0.7:8080 --proxy-protocol
   quoit serve http --without multishot-receive,receive-budget
   quoit serve udp-echo --listen 127.0.0.1:9000 --loops 2 --gro
   quoit serve udp-sink --listen 127.0.0.1:9000 --work 2000 --wait spin:50
@@ -84,6 +87,14 @@ impl Protocol {
             Self::Dns(arguments) => Some(arguments.datagrams),
             Self::Echo | Self::Http | Self::Rpc { .. } | Self::Sink => None,
         }
+    }
+}
+
+/// Where metrics are served: whoever can connect reads them, so that a port alone is one of this host.
+fn metrics_address(text: &str) -> Result<Address, ParseAddressError> {
+    match text.strip_prefix(':').unwrap_or(text).parse::<u16>() {
+        Ok(port) => Ok(SocketAddr::from(([127, 0, 0, 1], port)).into()),
+        Err(_) => text.parse(),
     }
 }
 
@@ -206,14 +217,18 @@ struct Common {
     /// Processor time to burn for each piece or datagram received, in nanoseconds: a handler with work to do
     #[arg(long, global = true, value_name = "NS", default_value_t = 0)]
     work: u64,
-    /// Serve /metrics and /healthz on this address too
-    #[arg(long, global = true, value_name = "ADDR")]
+    /// Serve /metrics and /healthz on this address too; a port alone, such as 9100 or :9100, is one of 127.0.0.1
+    #[arg(long, global = true, value_name = "ADDR|PORT", value_parser = metrics_address)]
     metrics: Option<Address>,
-    /// http: seconds that a request head may take
+    /// Every connection begins with a header of the PROXY protocol, version 1 or 2, in which a balancer names the client;
+    /// one without is reset. Only balancers must be able to connect. Not for datagrams
+    #[arg(long, global = true)]
+    proxy_protocol: bool,
+    /// http: seconds that a request head may take. With --proxy-protocol: that its header may take, with any protocol
     #[arg(long, global = true, value_name = "SECONDS", default_value_t = 10,
           value_parser = RangedU64ValueParser::<u32>::new().range(1..=86_400))]
     head_timeout: u32,
-    /// http: seconds without a byte after which a connection is closed
+    /// Seconds without a byte, either way, after which a connection is closed
     #[arg(long, global = true, value_name = "SECONDS", default_value_t = 60,
           value_parser = RangedU64ValueParser::<u32>::new().range(1..=86_400))]
     idle_timeout: u32,
@@ -238,6 +253,25 @@ impl ServeArguments {
 
     pub(super) fn head_timeout(&self) -> Duration {
         Duration::from_secs(u64::from(self.common.head_timeout))
+    }
+
+    /// What headers of the PROXY protocol may take, if connections begin with them.
+    ///
+    /// # Errors
+    /// There are no connections.
+    pub(super) fn proxy_protocol(&self) -> Result<Option<ProxyOptions>, String> {
+        if !self.common.proxy_protocol {
+            return Ok(None);
+        }
+        if self.protocol.datagrams().is_some() {
+            return Err(
+                "--proxy-protocol is for connections, and this protocol has none; leave it out".to_owned(),
+            );
+        }
+        Ok(Some(ProxyOptions {
+            within: self.head_timeout(),
+            ..ProxyOptions::default()
+        }))
     }
 
     pub(super) fn idle_timeout(&self) -> Duration {

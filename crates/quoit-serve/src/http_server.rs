@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, SystemTime};
 
 use quoit::Time;
+use quoit::proxy_protocol::Proxied;
 use quoit::{CloseReason, ConnectionId, Handler, Lease, ListenerId, Loop, Refusal, Token};
 use quoit_workload::Work;
 
@@ -280,6 +281,8 @@ impl Client {
         }
     }
 }
+
+impl Proxied for HttpServer {}
 
 impl Handler for HttpServer {
     fn on_accepted(&mut self, event_loop: &mut Loop, connection: ConnectionId, _listener: ListenerId) {

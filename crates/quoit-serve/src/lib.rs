@@ -14,6 +14,7 @@ mod foreign;
 pub mod fuzzing;
 mod http;
 mod http_server;
+mod idle;
 mod metrics;
 mod queue;
 pub mod rpc;
@@ -29,6 +30,7 @@ use std::io;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use quoit::proxy_protocol::{Proxied, ProxyOptions, ProxyProtocol};
 use quoit::{Address, EngineKind, Handler, Loop, Runtime, StartError};
 use quoit_workload::{SinkReport, Work};
 
@@ -36,6 +38,7 @@ use arguments::Protocol;
 use datagrams::{Dns, SinkRun, Sockets, UdpEcho, UdpSink};
 use echo::Echo;
 use http_server::{HttpServer, Timeouts};
+use idle::Idle;
 use metrics::Published;
 use quoit_host::console::{print, say};
 use rpc_server::RpcServer;
@@ -64,19 +67,24 @@ fn serve(arguments: &ServeArguments) -> Result<ExitCode, String> {
         idle: arguments.idle_timeout(),
     };
     let work = Work::of(arguments.work());
+    let proxy = arguments.proxy_protocol()?;
     let mut config = arguments.runtime_config()?;
     if let Some(warning) = descriptors::prepare(&mut config, arguments.connections_were_given()) {
         say(format_args!("quoit serve: warning: {warning}"));
     }
     let loops = config.loops;
-    let published = Arc::new(match protocol {
+    let mut published = match protocol {
         Protocol::Rpc { .. } => Published::with_rpc(loops),
         Protocol::UdpEcho(_) | Protocol::UdpSink(_) => {
             Published::with_datagrams(loops, metrics_address.is_some())
         }
         Protocol::Dns(_) => Published::with_dns(loops, metrics_address.is_some()),
         Protocol::Echo | Protocol::Http | Protocol::Sink => Published::default(),
-    });
+    };
+    if proxy.is_some() {
+        published.add_headers(loops);
+    }
+    let published = Arc::new(published);
     let sockets = match protocol.datagrams() {
         Some(options) => Some(Arc::new(Sockets::bind(
             &arguments.addresses(),
@@ -98,6 +106,7 @@ fn serve(arguments: &ServeArguments) -> Result<ExitCode, String> {
     };
     let driven = Driven {
         config,
+        proxy,
         elsewhere: arguments.waits_elsewhere(),
     };
     let runtime = start(protocol.clone(), driven, shared).map_err(|error| error.to_string())?;
@@ -183,6 +192,8 @@ struct Shared {
 /// How loops are run.
 struct Driven {
     config: quoit::RuntimeConfig,
+    /// What the headers of the PROXY protocol may take that all connections begin with.
+    proxy: Option<ProxyOptions>,
     /// They wait in an epoll instance of the program.
     elsewhere: bool,
 }
@@ -198,6 +209,22 @@ impl Driven {
             Runtime::start(self.config, make_handler)
         }
     }
+
+    /// The same of a server of connections.
+    fn start_streams<H: Proxied + 'static>(
+        self,
+        published: &Arc<Published>,
+        make_handler: impl Fn(&mut Loop) -> H + Send + Sync + 'static,
+    ) -> Result<Runtime, StartError> {
+        let Some(options) = self.proxy else {
+            return self.start(make_handler);
+        };
+        let published = Arc::clone(published);
+        self.start(move |event_loop| {
+            let counters = published.headers(event_loop.index());
+            ProxyProtocol::with_counters(make_handler(event_loop), options, counters)
+        })
+    }
 }
 
 fn start(protocol: Protocol, driven: Driven, shared: Shared) -> Result<Runtime, StartError> {
@@ -210,12 +237,25 @@ fn start(protocol: Protocol, driven: Driven, shared: Shared) -> Result<Runtime, 
     } = shared;
     let sockets_of = move || Arc::clone(sockets.as_ref().expect("servers of datagrams have sockets"));
     match protocol {
-        Protocol::Echo => driven.start(move |_| Echo::new(work)),
-        Protocol::Rpc { streams } => driven.start(move |event_loop| {
-            RpcServer::new(streams as usize, work, published.rpc(event_loop.index()))
-        }),
-        Protocol::Sink => driven.start(move |_| Sink::new(work)),
-        Protocol::Http => driven.start(move |_| HttpServer::new(timeouts, work, metrics::writer(&published))),
+        Protocol::Echo => {
+            driven.start_streams(&published, move |_| Idle::new(Echo::new(work), timeouts.idle))
+        }
+        Protocol::Rpc { streams } => {
+            let figures = Arc::clone(&published);
+            driven.start_streams(&published, move |event_loop| {
+                let figures = figures.rpc(event_loop.index());
+                Idle::new(RpcServer::new(streams as usize, work, figures), timeouts.idle)
+            })
+        }
+        Protocol::Sink => {
+            driven.start_streams(&published, move |_| Idle::new(Sink::new(work), timeouts.idle))
+        }
+        Protocol::Http => {
+            let shown = Arc::clone(&published);
+            driven.start_streams(&published, move |_| {
+                HttpServer::new(timeouts, work, metrics::writer(&shown))
+            })
+        }
         Protocol::UdpEcho(_) => driven.start(move |event_loop| {
             let figures = published.datagrams(event_loop.index());
             UdpEcho::new(event_loop, &sockets_of(), work, figures)

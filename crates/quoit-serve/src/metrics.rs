@@ -11,6 +11,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 use quoit::counters::Figure;
+use quoit::proxy_protocol::HeaderCounters;
 use quoit::{
     Address, Config, Counters, EngineChoice, EngineKind, Listen, ListenOptions, ListenerOptions, LoopIndex,
     Remote, Runtime, RuntimeConfig, StartError,
@@ -31,6 +32,8 @@ pub(super) struct Published {
     datagrams: Vec<Arc<DatagramFigures>>,
     /// Those of `serve dns` besides, likewise.
     dns: Vec<Arc<DnsFigures>>,
+    /// What became of headers of the PROXY protocol, likewise.
+    headers: Vec<Arc<HeaderCounters>>,
 }
 
 #[derive(Debug)]
@@ -65,6 +68,16 @@ impl Published {
             dns: (0..loops).map(|_| Arc::default()).collect(),
             ..Self::with_datagrams(loops, shown)
         }
+    }
+
+    /// Makes room for what becomes of headers of the PROXY protocol.
+    pub(super) fn add_headers(&mut self, loops: u16) {
+        self.headers = (0..loops).map(|_| Arc::default()).collect();
+    }
+
+    /// Where the loop of that index counts headers.
+    pub(super) fn headers(&self, index: LoopIndex) -> Arc<HeaderCounters> {
+        Arc::clone(&self.headers[usize::from(index.get())])
     }
 
     /// Where the loop of that index publishes its counts.
@@ -146,7 +159,14 @@ impl Collector for AllLoops {
         let datagrams: Vec<_> = self.0.datagrams.iter().map(|figures| figures.figures()).collect();
         encode_families(&mut encoder, &datagrams)?;
         let dns: Vec<_> = self.0.dns.iter().map(|figures| figures.figures()).collect();
-        encode_families(&mut encoder, &dns)
+        encode_families(&mut encoder, &dns)?;
+        let headers: Vec<_> = self
+            .0
+            .headers
+            .iter()
+            .map(|counters| counters.figures().to_vec())
+            .collect();
+        encode_families(&mut encoder, &headers)
     }
 }
 

@@ -13,6 +13,11 @@ pub fn listen_environment(bytes: &[u8]) {
     crate::listen::fuzzing(bytes);
 }
 
+/// A header of the PROXY protocol ([`decode`](crate::proxy_protocol::decode)): the first two bytes are the limit.
+pub fn proxy_header(bytes: &[u8]) {
+    crate::proxy_protocol::fuzzing(bytes);
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -39,5 +44,10 @@ mod tests {
     #[test]
     fn listen_environment() {
         replay("listen_environment", super::listen_environment);
+    }
+
+    #[test]
+    fn proxy_header() {
+        replay("proxy_header", super::proxy_header);
     }
 }

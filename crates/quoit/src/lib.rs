@@ -84,6 +84,7 @@ pub mod id;
 pub mod listen;
 mod outbound;
 mod pool;
+pub mod proxy_protocol;
 mod remote;
 mod reserved;
 mod runtime;

@@ -27,7 +27,7 @@ fn loads_rightly(address: &str, options: &str) -> Value {
 }
 
 /// The payload of a frame that opens a stream of responses.
-fn open(stream: u32, messages: u64, size: u32, credit: u32) -> Vec<u8> {
+pub(crate) fn open(stream: u32, messages: u64, size: u32, credit: u32) -> Vec<u8> {
     let mut payload = vec![0, 0, 0, 0, 7];
     payload.extend(messages.to_be_bytes());
     payload.extend(size.to_be_bytes());
@@ -36,14 +36,14 @@ fn open(stream: u32, messages: u64, size: u32, credit: u32) -> Vec<u8> {
     frame(stream, 1, &payload)
 }
 
-fn frame(stream: u32, kind: u8, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn frame(stream: u32, kind: u8, payload: &[u8]) -> Vec<u8> {
     let length = payload.len() as u32 + 5;
     [&length.to_be_bytes()[..], &stream.to_be_bytes(), &[kind], payload].concat()
 }
 
 /// Reads one frame: stream, kind, payload.
 #[track_caller]
-fn read_frame(stream: &mut impl Read) -> (u32, u8, Vec<u8>) {
+pub(crate) fn read_frame(stream: &mut impl Read) -> (u32, u8, Vec<u8>) {
     let mut header = [0; 9];
     stream.read_exact(&mut header).expect("a frame arrives");
     let [length, id] = [0, 4].map(|at| u32::from_be_bytes(header[at..at + 4].try_into().unwrap()));

@@ -202,6 +202,32 @@ fn metrics_are_served_beside_any_protocol() {
     }
 }
 
+/// Metrics are for whoever can connect, so that all interfaces have to be asked for.
+#[test]
+fn a_port_of_metrics_alone_is_one_of_this_host() {
+    // A port that is free now, and mostly still when it is asked for.
+    let free = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
+    for (given, bound) in [
+        ("0".to_owned(), "127.0.0.1:"),
+        (":0".to_owned(), "127.0.0.1:"),
+        (format!(":{free}"), &format!("127.0.0.1:{free}")),
+        ("0.0.0.0:0".to_owned(), "0.0.0.0:"),
+        ("[::1]:0".to_owned(), "[::1]:"),
+    ] {
+        let server = Server::on("epoll", &format!("echo --metrics {given}"));
+        let metrics = server.message("metrics on ");
+        assert!(metrics.starts_with(bound), "{given}: {metrics}");
+    }
+    for wrong in [":99999", "nowhere", ":"] {
+        let output = quoit(&format!("serve echo --metrics {wrong}")).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+    }
+}
+
 /// More than are kept for long, and no more than there is room for.
 #[test]
 fn probes_that_come_at_once_are_all_answered() {
