@@ -1,0 +1,7 @@
+//! The dashboard for Grafana.
+
+/// Its text.
+#[must_use]
+pub fn text() -> String {
+    String::new()
+}
