@@ -27,7 +27,9 @@ Examples:
   systemd-socket-activate -l 8080 quoit serve http
 
 When ready, prints a line `listening on ADDR engine=E loops=N version=V` for each listener. Then
-serves until SIGINT or SIGTERM. These drain: connections are finished, or aborted at the deadline.
+serves until SIGINT or SIGTERM. A service manager is told of all that, and its watchdog while every
+loop turns (NOTIFY_SOCKET, WATCHDOG_USEC). The signals drain: connections are finished, or aborted at
+the deadline.
 A second signal ends at once. If the connections need it, the soft limit on descriptors is raised
 to the hard limit; a process with CAP_SYS_RESOURCE raises both.
 

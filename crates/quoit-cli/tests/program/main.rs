@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a failure of a test may panic anywhere in it")]
 
 mod cable;
+mod container;
 mod datagrams;
 mod dns;
 mod doctor;
@@ -20,6 +21,7 @@ mod large;
 mod loading;
 mod manager;
 mod network_faults;
+mod observed;
 mod output;
 mod profiles;
 mod rivals;
