@@ -124,6 +124,23 @@ fn the_watchdog_is_told_while_every_loop_turns() {
     }
 }
 
+/// Of two loops the one that nobody is connected to has ended long before the drain is over.
+#[test]
+fn a_loop_that_has_drained_is_not_missed() {
+    let manager = Manager::new(false);
+    let mut server = manager.start("http --loops 2 --drain 600", &[("WATCHDOG_USEC", "1000000")]);
+    let mut client = server.connect();
+    client.send("GET /bytes/100000000 HTTP/1.1\r\nHost: x\r\n\r\n");
+    client.head();
+    server.terminate();
+    while !manager.told().starts_with("STOPPING=1\n") {}
+    for _ in 0..4 {
+        assert_eq!(manager.told(), "WATCHDOG=1");
+    }
+    drop(client);
+    server.ends_with(0);
+}
+
 #[test]
 fn a_watchdog_of_another_process_is_told_nothing() {
     let manager = Manager::new(false);
