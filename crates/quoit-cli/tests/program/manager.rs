@@ -118,7 +118,7 @@ fn the_watchdog_is_told_while_every_loop_turns() {
                 && told.ends_with(" stands still, so the watchdog is told nothing"),
             "{told}"
         );
-        // Nothing follows: the next that comes is what the signal makes it say.
+        // That nothing follows is for a test of what decides it: here nobody could tell for how long to wait. Draining is still told.
         server.terminate();
         assert!(manager.told().starts_with("STOPPING=1\n"));
     }
