@@ -8,7 +8,7 @@ RELEASE := $(TARGET)/release
 .DEFAULT_GOAL := help
 .PHONY: help demo check test rust-tests test-user bench capi go go-tests jni java java-tests java-17 java-suite java-dist dotnet dotnet-tests \
 	doors doors-go doors-rust doors-websocket doors-java hunt hunt-proof siege siege-page kernels \
-	kernels-quick kernels-page cold-turn dist dist-check dist-page dist-twice workflow-lint soak loom miri public-api msrv deny asan fuzz lab named result results result-pages lab-peers door-peers lab-peers-check toolchain
+	kernels-quick kernels-page cold-turn dashboard seccomp seccomp-trace dist dist-check dist-page dist-twice workflow-lint soak loom miri public-api msrv deny asan fuzz lab named result results result-pages lab-peers door-peers lab-peers-check toolchain
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -315,6 +315,35 @@ cold-turn: toolchain ## Count what a turn executes and touches, under valgrind, 
 		echo "make: valgrind was not found; install it (Debian: apt install valgrind)" >&2; exit 1; }
 	@$(COLD_TURN) trace --keep lab/results/cold-turn.json $(ARGS)
 	@$(COLD_TURN) page lab/results/cold-turn.json docs/performance.md
+
+DEPLOY := $(CARGO) run --quiet --profile test --package quoit-deploy --
+
+dashboard: toolchain ## Write deploy/grafana/dashboard.json from the table of counters
+	@$(DEPLOY) dashboard > $(TARGET)/dashboard.json && mv $(TARGET)/dashboard.json deploy/grafana/dashboard.json
+
+# What go.mod there names is what the runtimes have: `go get -u` in that folder takes newer ones.
+seccomp: toolchain ## Write the default profiles of Docker and containerd, with io_uring allowed, into target/seccomp
+	@command -v $(GO) >/dev/null || { \
+		echo "make: go was not found; install Go 1.26 or newer (https://go.dev/dl) and try again" >&2; exit 1; }
+	@mkdir -p $(TARGET)/seccomp
+	@set -e; for runtime in docker containerd; do \
+		(cd deploy/seccomp/upstream && $(GO) run . $$runtime) > $(TARGET)/seccomp/$$runtime-default.json; \
+		version=$$(sed -n 's/^\t\(.*\(profiles\|containerd\/v2\)[^ ]*\) \(v[^ ]*\)$$/\1 \3/p' deploy/seccomp/upstream/go.mod | \
+			grep -e $$(test $$runtime = docker && echo moby || echo containerd)); \
+		$(DEPLOY) add --default $(TARGET)/seccomp/$$runtime-default.json --origin "the default of $$version" \
+			> $(TARGET)/seccomp/$$runtime.json; \
+		echo "wrote $(TARGET)/seccomp/$$runtime.json: the default of $$version and io_uring"; done
+
+# Under strace tests take longer, and some fail for it: what counts is what was called. Left out is what starts strace itself, or
+# other programs.
+seccomp-trace: toolchain ## Trace the suites of the program, and write deploy/seccomp/quoit.json from it; needs strace
+	@command -v strace >/dev/null || { echo "make: strace was not found (Debian: apt install strace)" >&2; exit 1; }
+	@$(CARGO) build --quiet --profile test --package quoit-deploy
+	@$(CARGO) test --quiet --profile test --package quoit-cli --no-run
+	@strace -f -q -s 64 -e signal=none -o '|$(TARGET)/debug/quoit-deploy trace > $(TARGET)/seccomp-trace.json' \
+		$(CARGO) test --quiet --profile test --package quoit-cli --test program --test load --no-fail-fast -- \
+		--skip lab --skip rivals --skip faults --skip network --skip profiles --skip units || true
+	@test -s $(TARGET)/seccomp-trace.json && mv $(TARGET)/seccomp-trace.json deploy/seccomp/quoit.json
 
 DIST := $(CARGO) run --quiet --profile test --package quoit-dist --
 

@@ -30,7 +30,9 @@ Examples:
   systemd-socket-activate -l 8080 quoit serve http
 
 When ready, prints a line `listening on ADDR engine=E loops=N version=V` for each listener. Then
-serves until SIGINT or SIGTERM. These drain: connections are finished, or aborted at the deadline.
+serves until SIGINT or SIGTERM. A service manager is told of all that, and its watchdog while every
+loop turns (NOTIFY_SOCKET, WATCHDOG_USEC). The signals drain: connections are finished, or aborted at
+the deadline.
 A second signal ends at once. If the connections need it, the soft limit on descriptors is raised
 to the hard limit; a process with CAP_SYS_RESOURCE raises both.
 
@@ -80,6 +82,19 @@ pub(super) enum Protocol {
 }
 
 impl Protocol {
+    /// As it is named on the command line.
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::Echo => "echo",
+            Self::Http => "http",
+            Self::Rpc { .. } => "rpc",
+            Self::Sink => "sink",
+            Self::UdpEcho(_) => "udp-echo",
+            Self::UdpSink(_) => "udp-sink",
+            Self::Dns(_) => "dns",
+        }
+    }
+
     /// The options of its sockets, if it serves datagrams.
     pub(super) fn datagrams(&self) -> Option<DatagramArguments> {
         match self {
@@ -166,6 +181,9 @@ struct Common {
     /// Default: the sockets inherited from the service manager (LISTEN_FDS), or 127.0.0.1:8080
     #[arg(long, global = true, value_name = "ADDR")]
     listen: Vec<Address>,
+    /// Listen on the sockets inherited from the service manager (LISTEN_FDS), and fail if there are none
+    #[arg(long, global = true)]
+    inherited: bool,
     /// The engine
     #[arg(long, global = true, value_enum, default_value = "auto")]
     engine: Engine,
@@ -326,7 +344,16 @@ impl ServeArguments {
                 .map(|idle| Duration::from_millis(u64::from(idle))),
             ..Config::default()
         };
+        if common.inherited && !common.listen.is_empty() {
+            return Err("--listen and --inherited exclude each other".to_owned());
+        }
         if self.protocol.datagrams().is_some() {
+            if common.inherited {
+                return Err(format!(
+                    "{} has sockets of its own: name their address with --listen in place of --inherited",
+                    self.protocol.name()
+                ));
+            }
             return Ok(RuntimeConfig {
                 loops: common.loops,
                 pin: common.pin,
@@ -351,6 +378,13 @@ impl ServeArguments {
         if listens.is_empty() {
             let inherited = listen::inherited().map_err(|error| error.to_string())?;
             listens.extend(inherited.into_iter().map(Listen::Socket));
+            if common.inherited && listens.is_empty() {
+                return Err(
+                    "no listening socket was inherited (LISTEN_FDS), as --inherited asks for; start the \
+                            .socket unit in place of the service, or name an address with --listen"
+                        .to_owned(),
+                );
+            }
         }
         if listens.is_empty() {
             listens.push(Listen::Address(default_address()));

@@ -15,6 +15,7 @@ pub mod fuzzing;
 mod http;
 mod http_server;
 mod idle;
+mod manager;
 mod metrics;
 mod queue;
 pub mod rpc;
@@ -31,7 +32,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use quoit::proxy_protocol::{Proxied, ProxyOptions, ProxyProtocol};
-use quoit::{Address, EngineKind, Handler, Loop, Runtime, StartError};
+use quoit::{Address, EngineKind, Handler, Loop, Remote, Runtime, StartError};
 use quoit_workload::{SinkReport, Work};
 
 use arguments::Protocol;
@@ -39,6 +40,7 @@ use datagrams::{Dns, SinkRun, Sockets, UdpEcho, UdpSink};
 use echo::Echo;
 use http_server::{HttpServer, Timeouts};
 use idle::Idle;
+use manager::Manager;
 use metrics::Published;
 use quoit_host::console::{print, say};
 use rpc_server::RpcServer;
@@ -59,6 +61,7 @@ pub fn command(arguments: &ServeArguments) -> ExitCode {
 fn serve(arguments: &ServeArguments) -> Result<ExitCode, String> {
     // From here on a signal waits until there is something to drain.
     let signals = signals::subscribe().map_err(|error| format!("cannot wait for signals: {error}"))?;
+    let manager = Manager::from_environment();
     let protocol = arguments.protocol();
     let drain = arguments.drain();
     let metrics_address = arguments.metrics();
@@ -138,14 +141,31 @@ fn serve(arguments: &ServeArguments) -> Result<ExitCode, String> {
         ));
     }
 
+    let status = status(arguments.protocol(), addresses, &runtime, loops);
+    manager.ready(&status);
+    let remotes: Vec<Remote> = runtime.remotes().cloned().collect();
+    manager.watch(remotes.clone(), status);
+    let stopping = {
+        let published = Arc::clone(&published);
+        move || {
+            published.drains(drain);
+            let connections = remotes
+                .iter()
+                .map(|event_loop| u64::from(event_loop.connections()));
+            manager.stopping(drain, connections.sum());
+        }
+    };
+
     let drainer = runtime.drainer();
+    let stopping_too = stopping.clone();
     std::thread::spawn(move || {
         // An error means that the servers have ended otherwise.
         if sink_is_over.recv().is_ok() {
+            stopping_too();
             drainer.drain(drain);
         }
     });
-    let code = match signals::wait_for_end(runtime, signals, drain) {
+    let code = match signals::wait_for_end(runtime, signals, drain, stopping) {
         Ending::Drained => ExitCode::SUCCESS,
         Ending::Forced => {
             say("quoit serve: a second signal ended draining early");
@@ -172,6 +192,18 @@ fn print_ready(addresses: &[Address], engine: EngineKind, loops: u16) -> io::Res
         )
     });
     print(&lines.collect::<String>())
+}
+
+/// One line for the service manager, which shows it to whoever asks how the service is.
+fn status(protocol: &Protocol, addresses: &[Address], runtime: &Runtime, loops: u16) -> String {
+    let addresses: Vec<String> = addresses.iter().map(Address::to_string).collect();
+    format!(
+        "serving {} on {}; loops={loops} engine={}: {}",
+        protocol.name(),
+        addresses.join(", "),
+        runtime.engine(),
+        runtime.engine_reason()
+    )
 }
 
 /// What a sink found, in one line.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
@@ -26,6 +26,8 @@ use super::rpc_figures::RpcFigures;
 #[derive(Debug, Default)]
 pub(super) struct Published {
     running: OnceLock<Running>,
+    /// When the drain that has begun is over, in seconds since 1970.
+    drained_by: OnceLock<u64>,
     /// The counts of `serve rpc`, one per loop; none otherwise.
     rpc: Vec<Arc<RpcFigures>>,
     /// Those of the servers of datagrams, likewise.
@@ -95,6 +97,12 @@ impl Published {
         Arc::clone(&self.dns[usize::from(index.get())])
     }
 
+    /// A drain begins, and is over when so much time is. Told once: nothing else drains.
+    pub(super) fn drains(&self, within: Duration) {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let _ = self.drained_by.set((now.unwrap_or_default() + within).as_secs());
+    }
+
     pub(super) fn publish(&self, runtime: &Runtime) {
         let running = Running {
             loops: runtime.remotes().cloned().collect(),
@@ -138,6 +146,15 @@ impl Collector for AllLoops {
             info.metric_type(),
         )?;
         info.encode(metric)?;
+        let deadline = self.0.drained_by.get().copied().unwrap_or(0);
+        let deadline = ConstGauge::new(i64::try_from(deadline).unwrap_or(i64::MAX));
+        let metric = encoder.encode_descriptor(
+            "quoit_drain_deadline_timestamp_seconds",
+            "When the drain that has begun is over, as seconds since 1970, and 0 while none has",
+            None,
+            deadline.metric_type(),
+        )?;
+        deadline.encode(metric)?;
         let loops: Vec<Counters> = running.loops.iter().map(Remote::counters).collect();
         for (position, (name, figure, description, _)) in Counters::default().figures().enumerate() {
             let values = loops

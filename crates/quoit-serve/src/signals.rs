@@ -33,8 +33,13 @@ pub(super) fn subscribe() -> io::Result<Signals> {
     Signals::new([SIGINT, SIGTERM])
 }
 
-/// Waits until the runtime ends, by a signal or by itself.
-pub(super) fn wait_for_end(runtime: Runtime, mut signals: Signals, drain: Duration) -> Ending {
+/// Waits until the runtime ends, by a signal or by itself. `stopping` is called before a signal drains it.
+pub(super) fn wait_for_end(
+    runtime: Runtime,
+    mut signals: Signals,
+    drain: Duration,
+    stopping: impl Fn(),
+) -> Ending {
     let (sender, happenings) = mpsc::channel();
     let drainer = runtime.drainer();
     let of_signals = sender.clone();
@@ -48,7 +53,10 @@ pub(super) fn wait_for_end(runtime: Runtime, mut signals: Signals, drain: Durati
         let ended = catch_unwind(AssertUnwindSafe(|| runtime.join()));
         let _ = sender.send(Happening::Ended(ended.ok()));
     });
-    wait(&happenings, || drainer.drain(drain))
+    wait(&happenings, || {
+        stopping();
+        drainer.drain(drain);
+    })
 }
 
 fn wait(happenings: &Receiver<Happening>, drain: impl Fn()) -> Ending {

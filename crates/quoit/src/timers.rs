@@ -433,7 +433,7 @@ mod tests {
         let deadline = start + Duration::from_nanos(1);
         wheel.insert(start, deadline, 1).unwrap();
         assert_eq!(wheel.next_deadline(), Some(at(1001)));
-        assert_eq!(expire_all(&mut wheel, Time::from_nanos(1001 * TICK - 1)), []);
+        assert!(expire_all(&mut wheel, Time::from_nanos(1001 * TICK - 1)).is_empty());
         assert_eq!(expire_all(&mut wheel, at(1001)), [1]);
         assert_eq!(wheel.next_deadline(), None);
     }
@@ -491,7 +491,7 @@ mod tests {
             let more = wheel.expire(at(4096), if cancelled_by_half { 1 } else { 2 }, |_| ());
             assert_eq!(more, cancelled_by_half);
             assert_eq!((wheel.cancel(timer), wheel.cancel(other)), (Some(1), Some(2)));
-            assert_eq!(expire_all(&mut wheel, at(1 << 18)), []);
+            assert!(expire_all(&mut wheel, at(1 << 18)).is_empty());
             wheel.insert(at(1 << 18), at((1 << 18) + 4100), 3).unwrap();
             assert_eq!(wheel.next_deadline(), Some(at((1 << 18) + 4096)));
         }
@@ -524,11 +524,11 @@ mod tests {
         let mut wheel = Wheel::new(2).unwrap();
         wheel.insert(at(0), Time::from_nanos(u64::MAX), 1).unwrap();
         assert!(wheel.next_deadline().is_some());
-        assert_eq!(expire_all(&mut wheel, Time::from_nanos(u64::MAX)), []);
+        assert!(expire_all(&mut wheel, Time::from_nanos(u64::MAX)).is_empty());
         assert_eq!(wheel.len(), 1);
         // A clock that goes back takes nothing back.
         wheel.insert(at(0), at(0), 2).unwrap();
-        assert_eq!(expire_all(&mut wheel, at(0)), []);
+        assert!(expire_all(&mut wheel, at(0)).is_empty());
         assert_eq!(expire_all(&mut wheel, Time::from_nanos(u64::MAX)), [2]);
     }
 }

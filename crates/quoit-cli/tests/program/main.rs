@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a failure of a test may panic anywhere in it")]
 
 mod cable;
+mod container;
 mod datagrams;
 mod dns;
 mod doctor;
@@ -19,13 +20,17 @@ mod lab_remote;
 mod lab_run;
 mod large;
 mod loading;
+mod manager;
 mod many_machines;
 mod network_faults;
+mod observed;
 mod output;
+mod profiles;
 mod proxy_protocol;
 mod rivals;
 mod rpc;
 mod serving;
 mod support;
 mod traffic;
+mod units;
 mod usage;

@@ -16,7 +16,10 @@ pub(super) struct Served {
     listener: Option<TcpListener>,
     address: SocketAddr,
     work: Work,
-    #[expect(clippy::vec_box, reason = "the kernel has pointers into them, so they must not move")]
+    #[expect(
+        clippy::vec_box,
+        reason = "the kernel has pointers into them, so they must not move"
+    )]
     slots: Vec<Box<Slot>>,
 }
 

@@ -181,7 +181,7 @@ fn options_are_set() {
     if let Ok(v6) = Linux.stream_socket(&v6.into()) {
         for on in [true, false] {
             Linux.set_option(v6.as_fd(), SocketOption::Ipv6Only(on)).unwrap();
-            assert_eq!(option(&v6, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY), on.into());
+            assert_eq!(option(&v6, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY), i32::from(on));
         }
     }
 

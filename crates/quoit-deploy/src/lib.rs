@@ -1,0 +1,7 @@
+//! What `deploy/` is made with: seccomp profiles, from those that runtimes have and from traces of the program, and the
+//! dashboard, from the table of counters.
+
+pub mod dashboard;
+pub mod minimal;
+pub mod profile;
+pub mod trace;
