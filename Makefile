@@ -310,11 +310,11 @@ kernels-page: toolchain ## Add the results of RUNS="folder ..." to lab/kernels/r
 
 COLD_TURN := $(CARGO) run --quiet --release --package quoit-cold-turn --
 
-cold-turn: toolchain ## Count what a turn executes and touches, under valgrind, keep it in lab/results/cold-turn.json and write docs/performance.md
+cold-turn: toolchain ## Count what a turn executes and touches, under valgrind, keep it in lab/turn/results.json and write docs/performance.md
 	@command -v valgrind >/dev/null || { \
 		echo "make: valgrind was not found; install it (Debian: apt install valgrind)" >&2; exit 1; }
-	@$(COLD_TURN) trace --keep lab/results/cold-turn.json $(ARGS)
-	@$(COLD_TURN) page lab/results/cold-turn.json docs/performance.md
+	@$(COLD_TURN) trace --keep lab/turn/results.json $(ARGS)
+	@$(COLD_TURN) page lab/turn/results.json docs/performance.md
 
 DEPLOY := $(CARGO) run --quiet --profile test --package quoit-deploy --
 

@@ -30,8 +30,8 @@ use crate::subject::{Server, Work};
     after_help = "Examples:\n  \
         quoit-cold-turn trace\n  \
         quoit-cold-turn trace --server uring --work echo --requests 1 --steps\n  \
-        quoit-cold-turn trace --keep lab/results/cold-turn.json\n  \
-        quoit-cold-turn page lab/results/cold-turn.json docs/performance.md"
+        quoit-cold-turn trace --keep lab/turn/results.json\n  \
+        quoit-cold-turn page lab/turn/results.json docs/performance.md"
 )]
 struct Arguments {
     #[command(subcommand)]

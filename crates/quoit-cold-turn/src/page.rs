@@ -8,7 +8,7 @@ use crate::results::Results;
 const HEAD: &str = "\
 # What a turn costs when it comes cold
 
-<!-- Written by `quoit-cold-turn page` from lab/results/cold-turn.json. Do not edit: run `make cold-turn`. -->
+<!-- Written by `quoit-cold-turn page` from lab/turn/results.json. Do not edit: run `make cold-turn`. -->
 
 Where connections have something to say now and then, a loop sleeps between any two requests, and what it needs is out of the
 processor's caches when it wakes. So what counts is how many instructions a turn executes, and how many cache lines of 64 bytes it
@@ -55,7 +55,7 @@ mod tests {
     #[test]
     fn the_page_is_that_of_the_results() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let results = Results::read(&root.join("lab/results/cold-turn.json")).expect("kept results");
+        let results = Results::read(&root.join("lab/turn/results.json")).expect("kept results");
         let page = std::fs::read_to_string(root.join("docs/performance.md")).expect("the page");
         assert_eq!(page, text(&results), "run `make cold-turn`");
     }
