@@ -24,11 +24,17 @@ import (
 // patience ends an exchange that hangs; nothing depends on it otherwise.
 const patience = 20 * time.Second
 
+// quiet is how long nothing comes from a server that waits for more. One that takes longer sees the client's end sooner.
+const quiet = 300 * time.Millisecond
+
 // Exchange is what a client sends: the pieces one after the other, and then, unless it Waits for the server's end, its own end.
 type Exchange struct {
 	Name   string
 	Pieces []string
 	Waits  bool
+	// EndsLate has the client end its direction, unless it Waits, only when nothing has come from the server for a while: for
+	// servers whose response to a client that has ended comes or does not, whichever they find first.
+	EndsLate bool
 	// AnyEnd is set where the server may have more to read than it does when it closes: whether the client then sees an end or
 	// a reset depends on which comes first.
 	AnyEnd bool
@@ -56,7 +62,11 @@ func compareAll(t *testing.T, stock, ours net.Addr, exchanges []Exchange, tries 
 	// Several at a time: an exchange is mostly waiting.
 	var all sync.WaitGroup
 	next := make(chan Exchange)
-	for range 4 {
+	atOnce := 4
+	if slices.ContainsFunc(exchanges, func(e Exchange) bool { return e.EndsLate }) {
+		atOnce = 32
+	}
+	for range atOnce {
 		all.Go(func() {
 			for exchange := range next {
 				exchange.compare(t, stock, ours, tries, known)
@@ -129,16 +139,44 @@ func (e Exchange) with(t *testing.T, address net.Addr) string {
 				return // the server has refused the rest
 			}
 		}
-		if !e.Waits {
+		if !e.Waits && !e.EndsLate {
 			_ = connection.(*net.TCPConn).CloseWrite() // or it has ended
 		}
 	}()
-	came, err := io.ReadAll(connection)
+	var came []byte
+	if e.EndsLate && !e.Waits {
+		<-sent
+		came, err = untilQuiet(connection)
+		_ = connection.(*net.TCPConn).CloseWrite() // or it has ended
+	}
+	if err == nil {
+		var rest []byte
+		rest, err = io.ReadAll(connection)
+		came = append(came, rest...)
+	}
 	<-sent
 	if e.AnyEnd && errors.Is(err, syscall.ECONNRESET) {
 		err = nil
 	}
 	return seen(came, err, strings.Join(e.Pieces, ""))
+}
+
+// untilQuiet reads until nothing comes any more. After an end it returns no error, as there is none to be read.
+func untilQuiet(connection net.Conn) (came []byte, err error) {
+	defer connection.SetReadDeadline(time.Now().Add(patience))
+	buffer := make([]byte, 16<<10)
+	for {
+		_ = connection.SetReadDeadline(time.Now().Add(quiet))
+		count, err := connection.Read(buffer)
+		came = append(came, buffer[:count]...)
+		switch {
+		case err == nil:
+		case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, io.EOF):
+			return came, nil
+		default:
+			return came, err
+		}
+	}
 }
 
 const noEnd = " no end"
