@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -48,9 +49,12 @@ func TestHTTP2ConformsAsMuchOnTheOtherDoors(t *testing.T) {
 	}
 }
 
-// compareH2Spec runs all cases, and keeps those that fail in stock, or holds them against it if it has been there before.
+// compareH2Spec runs all cases, and keeps those that fail in stock, or holds them against it if it has been there before. Some
+// race: whether a stream is still open when a frame comes depends on how fast the server has responded. So servers are warm, and
+// what differs is tried again: it is a difference if it never comes out as it did there.
 func compareH2Spec(t *testing.T, stock *[]string, address *net.TCPAddr) {
 	t.Helper()
+	warmUp(t, address)
 	cases, failed := runH2Spec(t, address)
 	if cases < 140 {
 		t.Fatalf("only %d cases were run", cases)
@@ -58,8 +62,46 @@ func compareH2Spec(t *testing.T, stock *[]string, address *net.TCPAddr) {
 	if *stock == nil {
 		*stock = append([]string{}, failed...)
 		t.Logf("of %d cases these fail: %q", cases, failed)
-	} else if !slices.Equal(failed, *stock) {
-		t.Errorf("of %d cases these fail: %q; on the stock transport these: %q", cases, failed, *stock)
+		return
+	}
+	differs := slices.DeleteFunc(append(slices.Clone(failed), *stock...), func(name string) bool {
+		return slices.Contains(failed, name) == slices.Contains(*stock, name)
+	})
+	for range 5 {
+		if len(differs) == 0 {
+			return
+		}
+		var sections []string
+		for _, name := range differs {
+			section, _, _ := strings.Cut(name, ":")
+			sections = append(sections, section)
+		}
+		_, again := runH2Spec(t, address, sections...)
+		differs = slices.DeleteFunc(differs, func(name string) bool {
+			return slices.Contains(again, name) == slices.Contains(*stock, name)
+		})
+	}
+	for _, name := range differs {
+		t.Errorf("%s: fails on the stock transport: %v; on this one: %v",
+			name, slices.Contains(*stock, name), !slices.Contains(*stock, name))
+	}
+}
+
+// warmUp has the server respond to many requests, so that its runtime has compiled what it needs.
+func warmUp(t *testing.T, address *net.TCPAddr) {
+	t.Helper()
+	protocols := new(http.Protocols)
+	protocols.SetUnencryptedHTTP2(true)
+	transport := &http.Transport{Protocols: protocols}
+	defer transport.CloseIdleConnections()
+	client := &http.Client{Transport: transport, Timeout: time.Minute}
+	for range 3000 {
+		response, err := client.Get("http://" + address.String() + "/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		io.Copy(io.Discard, response.Body)
+		response.Body.Close()
 	}
 }
 
@@ -75,7 +117,7 @@ type report struct {
 	} `xml:"testsuite"`
 }
 
-func runH2Spec(t *testing.T, address *net.TCPAddr) (cases int, failed []string) {
+func runH2Spec(t *testing.T, address *net.TCPAddr, sections ...string) (cases int, failed []string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "report.xml")
 	out := os.Stdout
@@ -86,7 +128,7 @@ func runH2Spec(t *testing.T, address *net.TCPAddr) (cases int, failed []string) 
 	os.Stdout = null // it tells its own report there
 	_, err = h2spec.Run(&config.Config{
 		Host: address.IP.String(), Port: address.Port, Path: "/", Timeout: 10 * time.Second, MaxHeaderLen: 4000,
-		JUnitReport: file,
+		JUnitReport: file, Sections: sections,
 	})
 	os.Stdout = out
 	null.Close()
