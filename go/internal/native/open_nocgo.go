@@ -27,11 +27,12 @@ type bindOptions struct {
 }
 
 type listenOptions struct {
-	size, accept    uint32
-	remotes         unsafe.Pointer
-	remoteCount, _  uint32
-	stream          StreamOptions
-	tellFailures, _ uint32
+	size, accept   uint32
+	remotes        unsafe.Pointer
+	remoteCount, _ uint32
+	stream         StreamOptions
+	tellFailures   uint32
+	reservedToo    uint32
 }
 
 type capability struct {
